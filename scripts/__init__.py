@@ -1,0 +1,13 @@
+"""Graft: build native ATen operators into an official PyTorch wheel.
+
+Read the modules in the order in which data flows through them::
+
+    pin, native      what goes in: the pinned PyTorch and the folder of operators
+    fetch, base      the official wheel, checked and laid out
+    patches, merge   upstream files with our edits, YAML with the new entries
+    codegen          the wheel's own torchgen, run on the merged YAML
+    compile, link    the new sources only, against the wheel's own libraries
+    pack             base wheel + changed files = new wheel
+
+``graft`` runs them in that order; ``__main__`` is the command line.
+"""

@@ -1,0 +1,151 @@
+"""Which operators there are, and which of them are new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchgen.api import cpp
+from torchgen.api.autograd import NativeFunctionWithDifferentiabilityInfo, match_differentiability_info
+from torchgen.gen import (
+    get_grouped_by_view_native_functions,
+    get_grouped_native_functions,
+    parse_native_yaml,
+    parse_tags_yaml,
+)
+from torchgen.model import (
+    BackendIndex,
+    DispatchKey,
+    NativeFunction,
+    NativeFunctionsGroup,
+    NativeFunctionsViewGroup,
+)
+from torchgen.packaged.autograd.load_derivatives import load_derivatives
+from torchgen.selective_build.selector import SelectiveBuilder
+
+
+@dataclass(frozen=True)
+class YamlFiles:
+    """The YAML that torchgen reads: ``native_functions.yaml``, ``tags.yaml``, ``derivatives.yaml``, ``deprecated.yaml``."""
+
+    native_functions: Path
+    tags: Path
+    derivatives: Path
+    deprecated: Path
+
+    @classmethod
+    def below(cls, packaged: Path) -> YamlFiles:
+        """The files of a ``torchgen/packaged`` folder."""
+        return cls(
+            packaged / "ATen/native/native_functions.yaml",
+            packaged / "ATen/native/tags.yaml",
+            packaged / "autograd/derivatives.yaml",
+            packaged / "autograd/deprecated.yaml",
+        )
+
+
+# The device keys of a wheel without that device's library. torchgen's own command line leaves the same ones out
+# (torchgen/gen.py, main).
+ABSENT_BACKENDS = frozenset(
+    {DispatchKey.MPS, DispatchKey.SparseMPS, DispatchKey.SparseCsrMPS, DispatchKey.XPU, DispatchKey.MTIA}
+)
+
+
+# The keys that get a <Key>Functions.h (torchgen/gen.py, main).
+FUNCTIONS_KEYS = {
+    DispatchKey.CPU,
+    DispatchKey.CUDA,
+    DispatchKey.CompositeImplicitAutograd,
+    DispatchKey.CompositeImplicitAutogradNestedTensor,
+    DispatchKey.CompositeExplicitAutograd,
+    DispatchKey.CompositeExplicitAutogradNonFunctional,
+    DispatchKey.Meta,
+}
+
+
+def base_function_names(yaml: YamlFiles) -> frozenset[str]:
+    """The operator names (``namespace::name.overload``) of the base, generated ones included."""
+    parsed = parse_native_yaml(str(yaml.native_functions), str(yaml.tags), set(ABSENT_BACKENDS))
+    return frozenset(qualified_name(f) for f in parsed.native_functions)
+
+
+def qualified_name(f: NativeFunction) -> str:
+    """``namespace::name.overload`` of ``f``."""
+    return f"{f.namespace}::{f.func.name}"
+
+
+Grouped = NativeFunction | NativeFunctionsGroup
+
+
+class Operators:
+    """The merged operator set as torchgen sees it, and the part of it that is new."""
+
+    def __init__(self, yaml: YamlFiles, base_names: frozenset[str]) -> None:
+        self.yaml = yaml
+        self._base_names = base_names
+        parsed = parse_native_yaml(str(yaml.native_functions), str(yaml.tags), set(ABSENT_BACKENDS))
+        self.valid_tags: set[str] = parse_tags_yaml(str(yaml.tags))
+        self.functions: list[NativeFunction] = list(parsed.native_functions)
+        self.backend_indices: dict[DispatchKey, BackendIndex] = parsed.backend_indices
+        self.grouped: list[Grouped] = list(get_grouped_native_functions(self.functions))
+        self.view_groups = [
+            g
+            for g in get_grouped_by_view_native_functions(self.functions)
+            if isinstance(g, NativeFunctionsViewGroup)
+        ]
+        self.new_functions = [f for f in self.functions if self.is_new(f)]
+        self.new_root_names = frozenset(f.root_name for f in self.new_functions)
+
+    def is_new(self, f: NativeFunction) -> bool:
+        """Whether ``f`` is not in the base."""
+        return qualified_name(f) not in self._base_names
+
+    def new_grouped(self) -> list[Grouped]:
+        """The groups that hold a new function. A group may hold old ones too: ``selector`` leaves those out."""
+        return [
+            g
+            for g in self.grouped
+            if any(self.is_new(f) for f in (g.functions() if isinstance(g, NativeFunctionsGroup) else [g]))
+        ]
+
+    def new_view_groups(self) -> list[NativeFunctionsViewGroup]:
+        """The view groups (view, view_copy, view_inplace) that hold a new function."""
+        return [g for g in self.view_groups if any(self.is_new(f) for f in g.functions())]
+
+    def selector(self) -> SelectiveBuilder:
+        """torchgen's own way to generate for some operators only, set to the new ones."""
+        chosen = {
+            "is_root_operator": True,
+            "is_used_for_training": True,
+            "include_all_overloads": False,
+        }
+        return SelectiveBuilder.from_yaml_dict(
+            {"operators": {qualified_name(f): dict(chosen) for f in self.new_functions}}
+        )
+
+
+def structured(grouped: Sequence[Grouped]) -> list[NativeFunctionsGroup]:
+    """The groups among ``grouped`` (functional, in-place and out variants of one operator)."""
+    return [g for g in grouped if isinstance(g, NativeFunctionsGroup)]
+
+
+class Derivatives:
+    """derivatives.yaml matched with the functions, as ``gen_autograd`` does it."""
+
+    def __init__(self, operators: Operators) -> None:
+        yaml = operators.yaml
+        self.infos, self.dispatch_keys = load_derivatives(
+            str(yaml.derivatives), str(yaml.native_functions), str(yaml.tags)
+        )
+        functions = sorted(operators.functions, key=lambda f: cpp.name(f.func))
+        self.functions: list[NativeFunctionWithDifferentiabilityInfo] = match_differentiability_info(
+            functions, self.infos
+        )
+        self.new_functions = [f for f in self.functions if operators.is_new(f.func)]
+        new_schemas = {f.func for f in operators.new_functions}
+        self.new_infos = {
+            schema: per_key
+            for schema, per_key in self.infos.items()
+            if schema in new_schemas or any(operators.is_new(info.func) for info in per_key.values())
+        }

@@ -1,0 +1,143 @@
+"""Sources of the new operators: registrations, dispatcher entry points, autograd."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from torchgen.gen import gen_source_files
+from torchgen.model import DispatchKey, NativeFunction, NativeFunctionsViewGroup, dispatch_keys
+from torchgen.packaged.autograd.gen_autograd_functions import gen_autograd_functions_lib
+from torchgen.packaged.autograd.gen_inplace_or_view_type import gen_inplace_or_view_type
+from torchgen.packaged.autograd.gen_trace_type import gen_trace_type
+from torchgen.packaged.autograd.gen_variable_type import gen_variable_type
+from torchgen.packaged.autograd.gen_view_funcs import gen_view_funcs
+from torchgen.selective_build.selector import SelectiveBuilder
+
+from .operators import FUNCTIONS_KEYS, Derivatives, Grouped, Operators, structured
+from .writer import Output, SelectingFileManager, autograd_writes_with
+
+TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
+
+FUNCTIONALIZATION = "RegisterFunctionalization.cpp"
+
+# Translation units, by the folder of the generated sources that each includes.
+UNITS = ("ATen", "autograd")
+
+# What the base's libraries hold already and no new operator adds to.
+_IN_THE_BASE = frozenset({"Functions.cpp", "TensorMethods.cpp", "ATenOpList.cpp"})
+
+_DEVICES_OF_OTHER_WHEELS = ("CUDA", "MPS", "XPU", "HPU", "MTIA")
+
+# A registration for a device whose library the wheel does not hold has nothing to call.
+CPU_WHEEL_KEYS = [key for key in dispatch_keys if not str(key).endswith(_DEVICES_OF_OTHER_WHEELS)]
+
+
+def generate_sources(operators: Operators, derivatives: Derivatives, *, packaged: Path, out: Output) -> None:
+    """Generate the C++ sources of the new operators below ``out``."""
+    templates = packaged / "ATen/templates"
+    new = {
+        "functions": operators.new_functions,
+        "grouped": operators.new_grouped(),
+        "view_groups": operators.new_view_groups(),
+    }
+    registrations = SelectingFileManager(
+        out.folder / "ATen", templates, sink=out, wanted=_is_aten_source, own_templates=TEMPLATES
+    )
+    generate_aten_sources(
+        operators, registrations, **new, selector=operators.selector(), dispatch_keys=CPU_WHEEL_KEYS
+    )
+    # Functionalization takes no selector that selects. A group may hold functions of the base, which are registered.
+    functionalization = SelectingFileManager(
+        out.folder / "ATen",
+        templates,
+        sink=out,
+        wanted=FUNCTIONALIZATION.__eq__,
+        keep_line=_registers_new(operators),
+    )
+    generate_aten_sources(
+        operators, functionalization, **new, selector=SelectiveBuilder.get_nop_selector(), dispatch_keys=[]
+    )
+    _generate_autograd(operators, derivatives, packaged / "autograd/templates", out)
+    for unit in UNITS:
+        write_unit(out, unit)
+
+
+def _is_aten_source(filename: str) -> bool:
+    return filename.endswith(".cpp") and filename not in _IN_THE_BASE and filename != FUNCTIONALIZATION
+
+
+def _registers_new(operators: Operators) -> Callable[[str], bool]:
+    """A test that fails for lines which register a kernel for a function of the base."""
+    new = {str(f.func.name) for f in operators.new_functions}
+
+    def keep(line: str) -> bool:
+        registration = re.match(r'\s*m\.impl\("([^"]+)"', line)
+        return registration is None or registration[1] in new
+
+    return keep
+
+
+def generate_aten_sources(
+    operators: Operators,
+    manager: SelectingFileManager,
+    *,
+    functions: Sequence[NativeFunction],
+    grouped: Sequence[Grouped],
+    view_groups: Sequence[NativeFunctionsViewGroup],
+    selector: SelectiveBuilder,
+    dispatch_keys: Sequence[DispatchKey],
+) -> None:
+    """torchgen's ``gen_source_files`` (torchgen/gen.py); ``manager`` decides which files come of it."""
+    gen_source_files(
+        native_functions=functions,
+        grouped_native_functions=grouped,
+        structured_native_functions=structured(grouped),
+        view_groups=view_groups,
+        selector=selector,
+        static_dispatch_idx=[],
+        backend_indices=operators.backend_indices,
+        aoti_fm=manager,
+        core_fm=manager,
+        cpu_vec_fm=manager,
+        cpu_fm=manager,
+        device_fms={"cuda": manager},
+        dispatch_keys=dispatch_keys,
+        functions_keys=FUNCTIONS_KEYS,
+        rocm=False,
+        force_schema_registration=False,
+        per_operator_headers=True,
+        skip_dispatcher_op_registration=False,
+        update_aoti_c_shim=False,
+        aoti_backends=set(),
+        extend_aoti_c_shim=False,
+    )
+
+
+def _generate_autograd(operators: Operators, derivatives: Derivatives, templates: Path, output: Output) -> None:
+    out = output.folder / "autograd"
+    yaml = operators.yaml
+    native_functions, tags = str(yaml.native_functions), str(yaml.tags)
+    manager = partial(SelectingFileManager, sink=output, wanted=lambda name: name.endswith(".cpp"))
+    with autograd_writes_with(manager):
+        gen_variable_type(
+            str(out), native_functions, tags, derivatives.new_functions, str(templates), derivatives.dispatch_keys
+        )
+        gen_inplace_or_view_type(str(out), native_functions, tags, derivatives.new_functions, str(templates))
+        gen_trace_type(str(out), operators.new_functions, str(templates))
+        gen_autograd_functions_lib(str(out), derivatives.new_infos, str(templates))
+        gen_view_funcs(str(out), derivatives.new_functions, str(templates))
+
+
+def write_unit(out: Output, unit: str) -> None:
+    """Write a translation unit that includes the sources in the folder ``unit``.
+
+    Reading ATen's headers takes longer than compiling what is generated. Sources that forbid the header of all
+    operators come last: the others include it.
+    """
+    sources = sorted(name for name in out.names if name.parent == Path(unit) and name.suffix == ".cpp")
+    guarded = [name for name in sources if "#define TORCH_ASSERT" in (out.folder / name).read_text()]
+    ordered = [name for name in sources if name not in guarded] + guarded
+    out(out.folder / f"{unit}.cpp", "".join(f'#include "{name.as_posix()}"\n' for name in ordered))

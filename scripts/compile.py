@@ -1,0 +1,148 @@
+"""Compile the generated sources and the native folder with ninja."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import ninja
+from ninja.ninja_syntax import Writer
+
+from .console import StepLine
+from .errors import CompileError
+from .files import write_if_changed
+from .layout import Layout
+from .native import NativeFolder
+from .toolchain import CPU_CAPABILITIES, Toolchain
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One source to compile.
+
+    Args:
+        source: relative to the work folder.
+        target: the object file, relative to the work folder.
+        flags: beyond those that every source has.
+    """
+
+    source: Path
+    target: Path
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Objects:
+    """Object files, by the library they go into."""
+
+    library: list[Path]
+    extension: list[Path]
+
+
+def plan(layout: Layout, native: NativeFolder, toolchain: Toolchain) -> tuple[list[Unit], list[Unit]]:
+    """The units of libtorch and those of ``torch._C``; the slow ones first, so that none is left for the end."""
+    generated = layout.generated.relative_to(layout.work)
+    sources = layout.sources.relative_to(layout.work)
+    objects = layout.objects.relative_to(layout.work)
+
+    extension = [
+        Unit(
+            generated / "python/python_bindings.cpp",
+            objects / "python_bindings.o",
+            (f"-I{toolchain.python_include}", f"-I{generated / 'python'}"),
+        )
+    ]
+    library = [
+        Unit(source.relative_to(layout.work), objects / "generated" / f"{source.stem}.o")
+        for source in sorted(layout.generated.glob("*.cpp"), reverse=True)
+    ]
+    vectorized = [(sources / name, objects / "native" / name) for name in native.vectorized]
+    vectorized += [
+        (source.relative_to(layout.work), objects / "generated" / source.name)
+        for source in sorted((layout.generated / "vectorized").glob("*.cpp"))
+    ]
+    # In the order in which they are linked: see CPU_CAPABILITIES.
+    library += [Unit(sources / name, objects / "native" / name.with_suffix(".o")) for name in native.sources]
+    library += [
+        Unit(source, target.with_suffix(f".{capability}.o"), tuple(toolchain.capability_flags(capability)))
+        for capability in CPU_CAPABILITIES
+        for source, target in vectorized
+    ]
+    return library, extension
+
+
+def compile_all(
+    layout: Layout, native: NativeFolder, toolchain: Toolchain, jobs: int, line: StepLine
+) -> Objects:
+    """Bring every object file up to date.
+
+    Raises:
+        CompileError: with the compiler's messages, which name the native folder's own files.
+    """
+    library, extension = plan(layout, native, toolchain)
+    write_if_changed(layout.work / "build.ninja", _ninja_file([*extension, *library], toolchain))
+    line.note = f"{_run_ninja(layout, jobs, line)} of {len(library) + len(extension)} sources"
+    return Objects(
+        [layout.work / unit.target for unit in library],
+        [layout.work / unit.target for unit in extension],
+    )
+
+
+def _ninja_file(units: Sequence[Unit], toolchain: Toolchain) -> str:
+    includes = ["generated", "src", "generated/include", "overlay/torch/include"]
+    includes += ["../base/tree/torch/include", "../base/tree/torch/include/torch/csrc/api/include"]
+    text = io.StringIO()
+    writer = Writer(text)
+    writer.variable("cxx", toolchain.compiler)
+    writer.variable("flags", " ".join([*toolchain.flags, *(f"-I{folder}" for folder in includes)]))
+    writer.rule(
+        "cxx",
+        command="$cxx $flags $more -MD -MF $out.d -c $in -o $out",
+        description="$in",
+        depfile="$out.d",
+        deps="gcc",
+    )
+    for unit in units:
+        writer.build(str(unit.target), "cxx", str(unit.source), variables={"more": " ".join(unit.flags)})
+    return text.getvalue()
+
+
+def _run_ninja(layout: Layout, jobs: int, line: StepLine) -> int:
+    """Run ninja, showing its progress; return how many sources it compiled."""
+    command = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", str(layout.work), "-j", str(jobs), "-k", "0"]
+    output: list[str] = []
+    compiled = 0
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={**os.environ, "NINJA_STATUS": "[%f/%t] "},
+    ) as process:
+        assert process.stdout is not None
+        for text in process.stdout:
+            if text.startswith("[") and "] " in text:
+                line.update(text.strip())
+                compiled += 1
+            else:
+                output.append(text)
+    if process.returncode != 0:
+        raise CompileError(
+            "".join(_relevant(output, layout)).strip() or "ninja failed and printed nothing",
+            todo="mend the source named above and build again; what did compile is kept",
+        )
+    return compiled
+
+
+def _relevant(output: Iterable[str], layout: Layout) -> list[str]:
+    """The compiler's messages without ninja's own, naming files as the user knows them."""
+    copy = f"{layout.sources.relative_to(layout.work)}/"
+    noise = ("ninja: ", "FAILED: ")
+    lines = [text for text in output if not text.startswith(noise) and " -MD -MF " not in text]
+    return [text.replace(copy, f"{layout.native}/") for text in lines]

@@ -1,0 +1,55 @@
+"""Progress on the terminal: numbered steps, each with its time."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Steps:
+    """Counts the steps of a build and keeps how long each took, in seconds."""
+
+    total: int
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[StepLine]:
+        """Announce step ``name``, run the body, then say how long it took."""
+        line = StepLine(f"({len(self.seconds) + 1}/{self.total}) {name}")
+        start = time.perf_counter()
+        try:
+            yield line
+        except BaseException:
+            line.end("failed")
+            raise
+        self.seconds[name] = time.perf_counter() - start
+        line.end(f"{line.note + ', ' if line.note else ''}{self.seconds[name]:.1f} s")
+
+
+class StepLine:
+    """One line of progress. On a terminal it is rewritten in place; in a log only its end is printed."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.note = ""
+        self._live = sys.stderr.isatty()
+        self.update("...")
+
+    def update(self, text: str) -> None:
+        """Show ``text`` behind the title, on terminals only."""
+        if self._live:
+            print(f"\r\x1b[K{self.title} {text}", end="", file=sys.stderr, flush=True)
+
+    def end(self, text: str) -> None:
+        """Finish the line with ``text``."""
+        start = "\r\x1b[K" if self._live else ""
+        print(f"{start}{self.title} {text}", file=sys.stderr, flush=True)
+
+
+def say(text: str) -> None:
+    """Print one line of information."""
+    print(text, file=sys.stderr, flush=True)

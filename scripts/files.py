@@ -1,0 +1,71 @@
+"""Small helpers for files: write only what changed, replace at once, hash."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def write_if_changed(path: Path, content: str | bytes) -> bool:
+    """Write ``content`` to ``path`` unless it holds just that; return whether it was written.
+
+    A file that keeps its content keeps its time, so ninja does not rebuild what depends on it.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        if path.read_bytes() == data:
+            return False
+    except OSError:
+        pass
+    write_atomically(path, data)
+    return True
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write ``content`` beside ``path`` and rename it into place: never a half-written file."""
+    data = content.encode() if isinstance(content, str) else content
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
+    try:
+        partial.write_bytes(data)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def sha256_of_file(path: Path) -> str:
+    """The sha256 of a file, as hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Every file below ``folder``, as sorted paths relative to it."""
+    return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+
+
+def remove_others(folder: Path, keep: Iterable[Path]) -> None:
+    """Delete every file below ``folder`` whose relative path is not in ``keep``."""
+    kept = set(keep)
+    for path in files_below(folder) if folder.is_dir() else []:
+        if path not in kept:
+            (folder / path).unlink()
+
+
+def copy_tree_if_changed(source: Path, target: Path, names: Iterable[Path]) -> None:
+    """Make ``target`` hold just the files ``names`` of ``source``; what did not change keeps its time."""
+    kept = list(names)
+    for name in kept:
+        write_if_changed(target / name, (source / name).read_bytes())
+    remove_others(target, kept)
+
+
+def free_bytes(folder: Path) -> int:
+    """Free space, in bytes, on the file system that holds ``folder``."""
+    return shutil.disk_usage(folder).free

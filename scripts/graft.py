@@ -1,0 +1,174 @@
+"""The graft build, step by step."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .base import Base, lay_out
+from .compile import Objects, compile_all
+from .console import StepLine, Steps, say
+from .errors import OperatorError, UsageError
+from .fetch import fetch
+from .files import copy_tree_if_changed, sha256_of_file, write_atomically
+from .layout import REPOSITORY, Layout
+from .link import link
+from .lock import build_lock
+from .merge import MergedFile, merge
+from .native import NativeFolder, load_native, report_left_out
+from .overlay import Overlay
+from .pack import pack
+from .patches import apply_patches, load_series
+from .pin import load_pin
+from .platform_tag import platform_tag
+from .process import run
+from .stamp import Built, codegen_stamp, load_built, save_built, stamp_of
+from .toolchain import Toolchain, find_toolchain
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a build made.
+
+    Args:
+        wheel: the new wheel.
+        seconds: how long each step took; empty if there was nothing to do.
+    """
+
+    wheel: Path
+    seconds: dict[str, float]
+
+
+def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
+    """Bring the wheel for ``layout`` up to date.
+
+    Args:
+        layout: the pin, the native folder and where the wheel goes.
+        base_wheel: the base as a file; None to let pip fetch it.
+        jobs: how many compilers may run at once.
+
+    Raises:
+        GraftError: and nothing that was there before is changed.
+    """
+    native = load_native(layout.native)
+    pin = load_pin(layout.patches)
+    series = load_series(layout.patches)
+    toolchain = find_toolchain(pin)
+    with build_lock(REPOSITORY / "build"):
+        stamp = stamp_of(layout, native, toolchain)
+        built = load_built(layout)
+        if built and built.stamp == stamp and built.is_there() and Path(built.wheel).parent == layout.out:
+            say(f"nothing changed: {built.wheel}")
+            return Result(Path(built.wheel), {})
+
+        version = f"{pin.wheel_version}.graft.{stamp[:10]}"
+        steps = Steps(total=7)
+        with steps.step("fetch the base wheel"):
+            wheel = fetch(pin, layout.base, base_wheel)
+        with steps.step("lay it out") as line:
+            base = lay_out(wheel, layout.base / "tree", line)
+        overlay = Overlay(layout.overlay, base.tree)
+        with steps.step("apply patches and merge YAML") as line:
+            apply_patches(series, overlay, layout.work)
+            merged = merge(native, overlay)
+            install_headers(native, base, overlay)
+            copy_tree_if_changed(native.path, layout.sources, native.files)
+            overlay.write("torch/version.py", version_file(overlay.read("torch/version.py"), version))
+            line.note = f"{len(series)} patches"
+        report_left_out(native)
+        with steps.step("generate") as line:
+            generate(layout, native, merged, overlay, line)
+            overlay.prune()
+        with steps.step("compile") as line:
+            objects = compile_all(layout, native, toolchain, jobs, line)
+        with steps.step("link"):
+            libraries = link_into(overlay, layout, base, toolchain, objects, version)
+        with steps.step("pack"):
+            platform = platform_tag(wheel, libraries)
+            target = pack(wheel, overlay_content(overlay), version=version, platform=platform, out=layout.out)
+        save_built(layout, Built.of(stamp, target))
+    if built and built.wheel != str(target) and Path(built.wheel).parent == layout.out:
+        Path(built.wheel).unlink(missing_ok=True)
+    report(target, steps)
+    return Result(target, steps.seconds)
+
+
+def version_file(text: str, version: str) -> str:
+    """torch/version.py with ``__version__`` set."""
+    return re.sub(r"^__version__ = .*$", f"__version__ = '{version}'", text, count=1, flags=re.M)
+
+
+def install_headers(native: NativeFolder, base: Base, overlay: Overlay) -> None:
+    """Put the native folder's headers where PyTorch installs its own.
+
+    Raises:
+        UsageError: PyTorch has a header of the same name, which the base was compiled with.
+    """
+    for header in native.headers:
+        name = f"torch/include/ATen/native/{header.as_posix()}"
+        if (base.tree / name).is_file():
+            raise UsageError(
+                f"{native.path / header}: PyTorch has a header of this name, ATen/native/{header.as_posix()}",
+                todo="give yours another name",
+            )
+        overlay.write(name, (native.path / header).read_bytes())
+
+
+def generate(layout: Layout, native: NativeFolder, merged: Sequence[MergedFile], overlay: Overlay, line: StepLine) -> None:
+    """Run torchgen on the merged YAML, unless that was done for the same YAML.
+
+    Raises:
+        OperatorError: with torchgen's message, naming the native folder's file and line.
+    """
+    stamp = codegen_stamp(layout, native)
+    stamp_file, manifest = layout.work / "generated.stamp", layout.generated / "overlay.txt"
+    if stamp_file.is_file() and stamp_file.read_text() == stamp:
+        line.note = "done already"
+    else:
+        stamp_file.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "scripts.codegen", "--base", overlay.base, "--overlay", overlay.folder]
+        paths = os.pathsep.join([str(REPOSITORY), str(overlay.base)])
+        done = run([*command, "--generated", layout.generated], env={"PYTHONPATH": paths}, check=False)
+        if done.returncode != 0:
+            raise OperatorError(in_terms_of_the_user(done.stdout, merged, overlay).strip())
+        write_atomically(stamp_file, stamp)
+    overlay.keep(manifest.read_text().splitlines())
+
+
+def in_terms_of_the_user(message: str, merged: Sequence[MergedFile], overlay: Overlay) -> str:
+    """``message`` with places in the merged YAML replaced by the places in the native folder they came from."""
+    for file in merged:
+        name = str(overlay.folder / file.name)
+
+        def place(match: re.Match[str], file: MergedFile = file) -> str:
+            number = int(match[1]) - file.offset
+            return f"{file.source}:{number}" if number > 0 else match[0]
+
+        message = re.sub(rf"{re.escape(name)}:(\d+)", place, message)
+    return message
+
+
+def link_into(
+    overlay: Overlay, layout: Layout, base: Base, toolchain: Toolchain, objects: Objects, version: str
+) -> list[Path]:
+    """Link the libraries and lay them into the overlay."""
+    libraries = link(layout, base, toolchain, (objects.library, objects.extension), version)
+    linked = layout.objects / "linked"
+    for library in libraries:
+        overlay.write(library.relative_to(linked).as_posix(), library.read_bytes())
+    return libraries
+
+
+def overlay_content(overlay: Overlay) -> dict[str, bytes]:
+    """Every file of the overlay, by its path in the wheel."""
+    return {name.as_posix(): (overlay.folder / name).read_bytes() for name in sorted(overlay.names)}
+
+
+def report(wheel: Path, steps: Steps) -> None:
+    """Say what was made."""
+    size = wheel.stat().st_size
+    say(f"{wheel}\n  {size:,} bytes, sha256 {sha256_of_file(wheel)}\n  {sum(steps.seconds.values()):.1f} s in all")

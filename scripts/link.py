@@ -1,0 +1,140 @@
+"""Link the two libraries of the new wheel: ``libtorch.so`` with the operators, ``torch._C`` with their bindings."""
+
+from __future__ import annotations
+
+import re
+import sys
+import sysconfig
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from .base import Base
+from .errors import GraftError, LinkError
+from .files import write_atomically, write_if_changed
+from .layout import Layout
+from .process import run
+from .symbols import ElfFile
+from .toolchain import Toolchain
+from .trampolines import BoundLibrary, bind_hidden, trampoline_source
+
+_FLAGS = ["-shared", "-fopenmp", "-s", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections"]
+
+# Symbols that the linker itself defines.
+_OF_THE_LINKER = frozenset({"_GLOBAL_OFFSET_TABLE_", "__dso_handle", "_DYNAMIC"})
+
+
+@dataclass(frozen=True)
+class LibraryPlan:
+    """A library to link.
+
+    Args:
+        name: its path in the wheel.
+        objects: what is in it.
+        bound: libraries of the base whose functions it calls, exported or not.
+        linked: further libraries, of the new wheel, that it calls.
+        search: where it looks for libraries at run time.
+        is_python_extension: whether Python loads it.
+    """
+
+    name: str
+    objects: Sequence[Path]
+    bound: Sequence[str]
+    linked: Sequence[Path]
+    search: str
+    is_python_extension: bool
+
+
+def link(layout: Layout, base: Base, toolchain: Toolchain, objects: tuple[list[Path], list[Path]], version: str) -> list[Path]:
+    """Link both libraries into the objects folder; return their paths, each named as in the wheel.
+
+    ``libtorch.so`` is in the official wheel an empty umbrella that everything loads. Here it holds the operators, so
+    that every process has them, and every C++ program that links to it can call them.
+
+    Raises:
+        LinkError: a symbol is nowhere to be found.
+    """
+    out = layout.objects / "linked"
+    torch = LibraryPlan(
+        "torch/lib/libtorch.so", objects[0], ("libtorch_cpu.so", "libc10.so"), (), "$ORIGIN", False
+    )
+    extension = LibraryPlan(
+        f"torch/_C{sysconfig.get_config_var('EXT_SUFFIX')}",
+        objects[1],
+        ("libtorch_python.so", "libtorch_cpu.so", "libc10.so"),
+        (out / torch.name,),
+        "$ORIGIN:$ORIGIN/lib",
+        True,
+    )
+    plans = (torch, extension)
+    with ThreadPoolExecutor(len(plans)) as pool:
+        glue = list(pool.map(lambda plan: _trampolines(plan, layout, base, toolchain, version), plans))
+    return [_link(plan, extra, layout, base, toolchain) for plan, extra in zip(plans, glue, strict=True)]
+
+
+def _trampolines(plan: LibraryPlan, layout: Layout, base: Base, toolchain: Toolchain, version: str) -> Path:
+    """Compile the source that binds what ``plan`` needs and its base libraries hide."""
+    bound = hidden_functions(plan, base, toolchain)
+    stem = Path(plan.name).name.split(".")[0]
+    source = layout.generated / f"trampolines/{stem}.cpp"
+    text = trampoline_source(bound, version=version, is_python_extension=plan.is_python_extension)
+    target = layout.objects / f"trampolines/{stem}.o"
+    if write_if_changed(source, text) or not target.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        relative = source.relative_to(layout.work)
+        run([toolchain.compiler, *toolchain.flags, "-c", relative, "-o", target], cwd=layout.work)
+    return target
+
+
+def hidden_functions(plan: LibraryPlan, base: Base, toolchain: Toolchain) -> list[BoundLibrary]:
+    """The functions that ``plan``'s objects call and only the full symbol tables of the base's libraries tell of."""
+    files = [ElfFile(path) for path in plan.objects]
+    needed = {name for file in files for name in file.undefined()} - _OF_THE_LINKER
+    needed.difference_update(*(file.defined() for file in files))
+    bound = [ElfFile(base.libraries / name) for name in plan.bound]
+    visible = [*bound, *(ElfFile(path) for path in toolchain.system_libraries)]
+    if plan.is_python_extension:
+        visible.append(ElfFile(_python_library()))
+    for file in visible:
+        needed -= file.exported()
+    return bind_hidden(needed, bound)
+
+
+def _python_library() -> Path:
+    """The file that exports Python's C interface: libpython where there is one, or else the interpreter."""
+    folder, name = sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("INSTSONAME")
+    shared = Path(folder or "") / (name or "")
+    is_shared = bool(sysconfig.get_config_var("Py_ENABLE_SHARED"))
+    return shared if is_shared and shared.is_file() else Path(sys.executable).resolve()
+
+
+def _link(plan: LibraryPlan, trampolines: Path, layout: Layout, base: Base, toolchain: Toolchain) -> Path:
+    target = layout.objects / "linked" / plan.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"{target.name}.partial")
+    command: list[str | Path] = [toolchain.compiler, *_FLAGS, "-o", partial, trampolines, *plan.objects]
+    command += [f"-Wl,-soname,{target.name}", f"-Wl,-rpath,{plan.search}"]
+    if not plan.is_python_extension:
+        command.append("-Wl,--no-undefined")
+    command += ["-Wl,--no-as-needed", *(base.libraries / name for name in plan.bound), *plan.linked]
+    command += ["-Wl,--as-needed", f"-Wl,-rpath-link,{base.libraries}"]
+    try:
+        run(command)
+    except GraftError as error:
+        raise LinkError(
+            f"{plan.name} cannot be linked",
+            cause=explain(error.cause, toolchain),
+            todo="define what is missing in a .cpp file of the native folder, with the signature that is shown",
+        ) from error
+    partial.replace(target)
+    return target
+
+
+def explain(output: str, toolchain: Toolchain) -> str:
+    """The linker's complaints, each undefined symbol once, demangled."""
+    undefined = list(dict.fromkeys(re.findall(r"undefined reference to `([^']+)'", output)))
+    if not undefined:
+        return output
+    return "\n        ".join(f"undefined: {name}" for name in undefined)

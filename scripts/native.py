@@ -1,0 +1,84 @@
+"""The folder of operators: laid out as aten/src/ATen/native of a PyTorch checkout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .console import say
+from .errors import UsageError
+
+FUNCTIONS = Path("native_functions.yaml")
+DERIVATIVES = Path("derivatives.yaml")
+
+_SOURCE_SUFFIXES = (".cpp",)
+_HEADER_SUFFIXES = (".h", ".hpp")
+_CUDA_SUFFIXES = (".cu", ".cuh")
+
+
+@dataclass(frozen=True)
+class NativeFolder:
+    """A native folder and the files of it that matter, as sorted relative paths.
+
+    Args:
+        path: the folder.
+        sources: C++ files compiled once.
+        vectorized: files below ``cpu/``, compiled once for each CPU capability.
+        headers: installed with the wheel, below ``ATen/native``.
+        cuda: left out of a wheel for CPUs.
+    """
+
+    path: Path
+    sources: tuple[Path, ...]
+    vectorized: tuple[Path, ...]
+    headers: tuple[Path, ...]
+    cuda: tuple[Path, ...]
+
+    @property
+    def files(self) -> list[Path]:
+        """Everything a build reads."""
+        yaml = [name for name in (FUNCTIONS, DERIVATIVES) if (self.path / name).is_file()]
+        return sorted({*yaml, *self.sources, *self.vectorized, *self.headers})
+
+
+def load_native(path: Path) -> NativeFolder:
+    """Look through ``path``.
+
+    Raises:
+        UsageError: there is no such folder, or no native_functions.yaml in it.
+    """
+    if not path.is_dir():
+        raise UsageError(f"{path}: no such folder", todo="set NATIVE to a folder that holds native_functions.yaml")
+    if not (path / FUNCTIONS).is_file():
+        raise UsageError(
+            f"{path}: there is no {FUNCTIONS} in it",
+            cause="NATIVE must name a folder laid out as aten/src/ATen/native is",
+            todo=f"write {path / FUNCTIONS}; README.md shows one of five lines",
+        )
+    everything = [file.relative_to(path) for file in sorted(path.rglob("*")) if _belongs(path, file)]
+    cuda = tuple(file for file in everything if file.suffix in _CUDA_SUFFIXES or file.parts[0] == "cuda")
+    files = [file for file in everything if file not in cuda]
+    vectorized = tuple(file for file in files if file.suffix in _SOURCE_SUFFIXES and _is_vectorized(file))
+    return NativeFolder(
+        path=path,
+        sources=tuple(file for file in files if file.suffix in _SOURCE_SUFFIXES and file not in vectorized),
+        vectorized=vectorized,
+        headers=tuple(file for file in files if file.suffix in _HEADER_SUFFIXES),
+        cuda=cuda,
+    )
+
+
+def _belongs(folder: Path, file: Path) -> bool:
+    """Whether this is a file of the folder's, and not an editor's or a version control system's."""
+    return file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+
+
+def _is_vectorized(file: Path) -> bool:
+    # PyTorch's cmake/Codegen.cmake: native/cpu/*.cpp and native/quantized/cpu/kernels/*.cpp.
+    return file.parent in (Path("cpu"), Path("quantized/cpu/kernels"))
+
+
+def report_left_out(native: NativeFolder) -> None:
+    """Say which files a wheel for CPUs does without."""
+    if native.cuda:
+        say(f"      left out, since the base wheel has no CUDA: {', '.join(map(str, native.cuda))}")

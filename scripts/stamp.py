@@ -1,0 +1,89 @@
+"""One hash over all that a build's result depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .files import files_below, write_atomically
+from .layout import REPOSITORY, Layout
+from .native import DERIVATIVES, FUNCTIONS, NativeFolder
+from .toolchain import Toolchain
+
+
+def hash_files(folder: Path, names: Iterable[Path]) -> str:
+    """A hash of the names and contents of files, wherever ``folder`` is."""
+    digest = hashlib.sha256()
+    for name in names:
+        content = (folder / name).read_bytes()
+        digest.update(f"{name.as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def builder_files() -> list[Path]:
+    """The builder's own files, relative to the repository."""
+    scripts = REPOSITORY / "scripts"
+    names = [name for name in files_below(scripts) if "__pycache__" not in name.parts]
+    return [Path("scripts") / name for name in names]
+
+
+def stamp_of(layout: Layout, native: NativeFolder, toolchain: Toolchain) -> str:
+    """The stamp of a build: the same one means the same wheel."""
+    parts = [
+        hash_files(layout.patches, files_below(layout.patches)),
+        hash_files(native.path, native.files),
+        hash_files(REPOSITORY, builder_files()),
+        toolchain.description,
+        platform.python_version(),
+    ]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def codegen_stamp(layout: Layout, native: NativeFolder) -> str:
+    """The stamp of the generated sources, which do not depend on kernels."""
+    yaml = [name for name in (FUNCTIONS, DERIVATIVES) if name in native.files]
+    parts = [
+        hash_files(layout.patches, files_below(layout.patches)),
+        hash_files(native.path, yaml),
+        hash_files(REPOSITORY, builder_files()),
+    ]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Built:
+    """What the last build of a native folder made."""
+
+    stamp: str
+    wheel: str
+    size: int
+    time: int
+
+    @classmethod
+    def of(cls, stamp: str, wheel: Path) -> Built:
+        """Note the wheel that ``stamp`` gave."""
+        status = wheel.stat()
+        return cls(stamp, str(wheel), status.st_size, status.st_mtime_ns)
+
+    def is_there(self) -> bool:
+        """Whether the wheel is still there, as it was written."""
+        path = Path(self.wheel)
+        return path.is_file() and (path.stat().st_size, path.stat().st_mtime_ns) == (self.size, self.time)
+
+
+def load_built(layout: Layout) -> Built | None:
+    """What the last build of this native folder made, if anything."""
+    try:
+        return Built(**json.loads((layout.work / "built.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def save_built(layout: Layout, built: Built) -> None:
+    """Remember ``built``."""
+    write_atomically(layout.work / "built.json", json.dumps(asdict(built), indent=1) + "\n")

@@ -1,0 +1,170 @@
+"""What ELF files define and need: exported, hidden and undefined symbols, build-ids, symbol versions."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerNeedSection
+from elftools.elf.sections import NoteSection, Section
+
+# Elf64_Sym (System V ABI, "Symbol Table").
+_SYMBOL = np.dtype(
+    [
+        ("name", "<u4"),
+        ("info", "u1"),
+        ("other", "u1"),
+        ("section", "<u2"),
+        ("value", "<u8"),
+        ("size", "<u8"),
+    ]
+)
+_WEAK = 2
+_LOCAL = 0
+_OBJECT, _FUNCTION, _IFUNC = 1, 2, 10
+_UNDEFINED, _ABSOLUTE = 0, 0xFFF1
+
+
+@dataclass(frozen=True)
+class HiddenSymbol:
+    """A symbol that a library defines but does not export.
+
+    Args:
+        name: mangled name.
+        value: its address in the file, to which the load address is added.
+        is_function: whether it can be jumped to.
+    """
+
+    name: str
+    value: int
+    is_function: bool
+
+
+class ElfFile:
+    """An ELF64 file, opened for reading. Symbol tables of half a gigabyte are searched, not walked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open("rb") as file:
+            self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._elf = ELFFile(self._data)  # type: ignore[no-untyped-call]
+
+    def _section(self, name: str) -> Section | None:
+        section: Section | None = self._elf.get_section_by_name(name)  # type: ignore[no-untyped-call]
+        return section
+
+    @cached_property
+    def build_id(self) -> str:
+        """The GNU build-id as hexadecimal digits; empty if there is none."""
+        section = self._section(".note.gnu.build-id")
+        if isinstance(section, NoteSection):
+            for note in section.iter_notes():  # type: ignore[no-untyped-call]
+                if note["n_type"] == "NT_GNU_BUILD_ID":
+                    return str(note["n_desc"])
+        return ""
+
+    @cached_property
+    def _static(self) -> _SymbolTable:
+        return self._table(".symtab")
+
+    @cached_property
+    def _dynamic(self) -> _SymbolTable:
+        return self._table(".dynsym")
+
+    def _table(self, name: str) -> _SymbolTable:
+        section = self._section(name)
+        if section is None:
+            return _SymbolTable(np.empty(0, _SYMBOL), b"\0")
+        strings: Any = self._elf.get_section(section["sh_link"])  # type: ignore[no-untyped-call]
+        symbols = np.frombuffer(
+            self._data, _SYMBOL, count=section["sh_size"] // _SYMBOL.itemsize, offset=section["sh_offset"]
+        )
+        start = strings["sh_offset"]
+        return _SymbolTable(symbols, memoryview(self._data)[start : start + strings["sh_size"]])
+
+    def exported(self) -> frozenset[str]:
+        """Names that other libraries can bind to."""
+        table = self._dynamic
+        rows = table.symbols[table.symbols["section"] != _UNDEFINED]
+        return frozenset(table.name(row) for row in rows["name"])
+
+    def defined(self) -> frozenset[str]:
+        """Global names that an object file defines."""
+        symbols = self._static.symbols
+        rows = symbols[(symbols["section"] != _UNDEFINED) & (symbols["info"] >> 4 != _LOCAL)]
+        return frozenset(self._static.name(row) for row in rows["name"])
+
+    def undefined(self) -> frozenset[str]:
+        """Names that an object file needs; weak references, which may stay unbound, left out."""
+        symbols = self._static.symbols
+        bindings = symbols["info"] >> 4
+        rows = symbols[(symbols["section"] == _UNDEFINED) & (bindings != _LOCAL) & (bindings != _WEAK)]
+        return frozenset(self._static.name(row) for row in rows["name"] if row)
+
+    def find_defined(self, names: Iterable[str]) -> dict[str, list[HiddenSymbol]]:
+        """Look ``names`` up in the full symbol table, exported or not; an ambiguous name has several entries."""
+        found: dict[str, list[HiddenSymbol]] = {}
+        for name in names:
+            rows = self._static.rows_named(name)
+            rows = rows[(rows["section"] != _UNDEFINED) & (rows["section"] != _ABSOLUTE)]
+            distinct = {int(row["value"]): int(row["info"]) & 15 for row in rows}
+            matches = [
+                HiddenSymbol(name, value, kind == _FUNCTION)
+                for value, kind in sorted(distinct.items())
+                if kind in (_FUNCTION, _OBJECT, _IFUNC)
+            ]
+            if matches:
+                found[name] = matches
+        return found
+
+    def needed_versions(self) -> dict[str, set[str]]:
+        """Symbol versions that the file needs: ``{"GLIBC": {"2.2.5", ...}, "GLIBCXX": ...}``."""
+        versions: dict[str, set[str]] = {}
+        section = self._section(".gnu.version_r")
+        if isinstance(section, GNUVerNeedSection):
+            for _, entries in section.iter_versions():  # type: ignore[no-untyped-call]
+                for entry in entries:
+                    name, _, version = entry.name.partition("_")
+                    versions.setdefault(name, set()).add(version)
+        return versions
+
+
+class _SymbolTable:
+    """A symbol table and its strings."""
+
+    def __init__(self, symbols: npt.NDArray[Any], strings: memoryview | bytes) -> None:
+        self.symbols = symbols
+        self._strings = bytes(strings)
+
+    def name(self, offset: int) -> str:
+        return self._strings[offset : self._strings.index(b"\0", offset)].decode()
+
+    @cached_property
+    def _order(self) -> npt.NDArray[np.intp]:
+        return np.argsort(self.symbols["name"], kind="stable")
+
+    @cached_property
+    def _sorted_names(self) -> npt.NDArray[Any]:
+        return self.symbols["name"][self._order]
+
+    def rows_named(self, name: str) -> npt.NDArray[Any]:
+        """The symbols called ``name``. Linkers store a name that ends another one inside it, so every place counts."""
+        wanted = name.encode() + b"\0"
+        offsets = []
+        start = self._strings.find(wanted)
+        while start >= 0:
+            offsets.append(start)
+            start = self._strings.find(wanted, start + 1)
+        rows: list[npt.NDArray[np.intp]] = []
+        for offset in offsets:
+            low = int(np.searchsorted(self._sorted_names, offset, "left"))
+            high = int(np.searchsorted(self._sorted_names, offset, "right"))
+            rows.append(self._order[low:high])
+        return self.symbols[np.concatenate(rows)] if rows else self.symbols[:0]

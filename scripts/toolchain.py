@@ -1,0 +1,122 @@
+"""The C++ compiler and the flags PyTorch is built with."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from .errors import GraftError, ToolchainError
+from .pin import Pin
+from .process import run
+
+# The flags of the official libraries that bear on generated code; `torch.__config__.show()` lists them all.
+_CXX_FLAGS = (
+    "-O2",
+    "-fPIC",
+    "-fopenmp",
+    "-fvisibility=hidden",
+    "-fvisibility-inlines-hidden",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-Wno-psabi",
+    "-Werror=return-type",
+    # No garbage collection in the compiler before it holds 4 GB: a tenth off the time.
+    "--param=ggc-min-heapsize=4000000",
+)
+_DEFINITIONS = (
+    "_GLIBCXX_USE_CXX11_ABI=1",
+    "AT_PER_OPERATOR_HEADERS",
+    "CAFFE2_BUILD_MAIN_LIB",
+    "HAVE_AVX2_CPU_DEFINITION",
+    "HAVE_AVX512_CPU_DEFINITION",
+    "NDEBUG",
+    "USE_PTHREADPOOL",
+)
+
+# PyTorch's cmake/Codegen.cmake. DEFAULT comes first: where the linker picks one of several copies of an inline
+# function it takes the first, which must run on every processor.
+CPU_CAPABILITIES: dict[str, tuple[str, ...]] = {
+    "DEFAULT": ("-O3",),
+    "AVX2": ("-O3", "-mavx2", "-mfma", "-mf16c", "-mno-avx256-split-unaligned-load", "-mno-avx256-split-unaligned-store"),
+    "AVX512": ("-O3", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma", "-mf16c"),
+}
+
+_SYSTEM_LIBRARIES = ("libstdc++.so.6", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libgomp.so.1")
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A C++ compiler that is known to do.
+
+    Args:
+        compiler: the command.
+        description: what it says of itself and of the linker; another one makes other bytes.
+        standard: the C++ standard.
+    """
+
+    compiler: str
+    description: str
+    standard: str
+
+    @property
+    def flags(self) -> list[str]:
+        """Flags for every source."""
+        return [f"-std={self.standard}", *_CXX_FLAGS, *(f"-D{name}" for name in _DEFINITIONS)]
+
+    @staticmethod
+    def capability_flags(capability: str) -> list[str]:
+        """Further flags for a vectorized source."""
+        definitions = [f"-DCPU_CAPABILITY={capability}", f"-DCPU_CAPABILITY_{capability}"]
+        return [*CPU_CAPABILITIES[capability], *definitions]
+
+    @property
+    def python_include(self) -> str:
+        """The folder of Python.h."""
+        return sysconfig.get_path("include")
+
+    @cached_property
+    def system_libraries(self) -> list[Path]:
+        """The C and C++ libraries that programs are linked with."""
+        answers = (run([self.compiler, f"-print-file-name={name}"]).stdout.strip() for name in _SYSTEM_LIBRARIES)
+        return [Path(answer) for answer in answers if os.path.isabs(answer)]
+
+
+def find_toolchain(pin: Pin) -> Toolchain:
+    """The compiler that ``CXX`` names, or ``g++``.
+
+    Raises:
+        ToolchainError: it is missing, too old or not g++, or Python's headers are missing.
+    """
+    compiler = os.environ.get("CXX", "g++")
+    try:
+        version = run([compiler, "-dumpfullversion", "-dumpversion"]).stdout.strip()
+        about = run([compiler, "--version"]).stdout.splitlines()[0]
+        linker = run([compiler, "-Wl,--version"], check=False).stdout.splitlines()[0]
+    except (GraftError, IndexError) as error:
+        raise ToolchainError(
+            f"the C++ compiler `{compiler}` does not run",
+            cause=getattr(error, "cause", ""),
+            todo=f"install g++ {pin.gxx} or newer, or set CXX to it",
+        ) from error
+    if "clang" in about.lower() or not version.split(".")[0].isdigit():
+        raise ToolchainError(
+            f"`{compiler}` is not g++ but {about}",
+            cause="the official Linux wheels are built with g++, and so is what is added to them",
+            todo=f"set CXX to a g++ {pin.gxx} or newer",
+        )
+    if int(version.split(".")[0]) < pin.gxx:
+        raise ToolchainError(
+            f"`{compiler}` is g++ {version}, too old for the headers of torch {pin.version}",
+            cause=f"they need g++ {pin.gxx}",
+            todo=f"install g++ {pin.gxx} or newer, or set CXX to it",
+        )
+    toolchain = Toolchain(compiler, f"{about}; {linker}", pin.standard)
+    if not (Path(toolchain.python_include) / "Python.h").is_file():
+        raise ToolchainError(
+            f"{toolchain.python_include}: Python.h is not there",
+            todo="install the development package of this Python (python3-dev on Debian)",
+        )
+    return toolchain
