@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import sysconfig
@@ -13,13 +14,15 @@ from pathlib import Path
 from .base import Base
 from .errors import GraftError, LinkError
 from .files import write_atomically, write_if_changed
-from .layout import Layout
+from .layout import REPOSITORY, Layout
 from .process import run
 from .symbols import ElfFile
 from .toolchain import Toolchain
 from .trampolines import BoundLibrary, bind_hidden, trampoline_source
 
 _FLAGS = ["-shared", "-fopenmp", "-s", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections"]
+
+_COMPATIBILITY = REPOSITORY / "scripts/templates/compatibility.cpp"
 
 # Symbols that the linker itself defines.
 _OF_THE_LINKER = frozenset({"_GLOBAL_OFFSET_TABLE_", "__dso_handle", "_DYNAMIC"})
@@ -70,7 +73,9 @@ def link(layout: Layout, base: Base, toolchain: Toolchain, objects: tuple[list[P
     plans = (torch, extension)
     with ThreadPoolExecutor(len(plans)) as pool:
         glue = list(pool.map(lambda plan: _trampolines(plan, layout, base, toolchain, version), plans))
-    return [_link(plan, extra, layout, base, toolchain) for plan, extra in zip(plans, glue, strict=True)]
+    stand_ins = layout.objects / "compatibility.o"
+    _compile(toolchain, layout, _COMPATIBILITY, stand_ins)
+    return [_link(plan, [extra, stand_ins], base, toolchain, out) for plan, extra in zip(plans, glue, strict=True)]
 
 
 def _trampolines(plan: LibraryPlan, layout: Layout, base: Base, toolchain: Toolchain, version: str) -> Path:
@@ -80,12 +85,16 @@ def _trampolines(plan: LibraryPlan, layout: Layout, base: Base, toolchain: Toolc
     source = layout.generated / f"trampolines/{stem}.cpp"
     text = trampoline_source(bound, version=version, is_python_extension=plan.is_python_extension)
     target = layout.objects / f"trampolines/{stem}.o"
-    if write_if_changed(source, text) or not target.is_file():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.unlink(missing_ok=True)
-        relative = source.relative_to(layout.work)
-        run([toolchain.compiler, *toolchain.flags, "-c", relative, "-o", target], cwd=layout.work)
+    write_if_changed(source, text)
+    _compile(toolchain, layout, source, target)
     return target
+
+
+def _compile(toolchain: Toolchain, layout: Layout, source: Path, target: Path) -> None:
+    """Compile one small source that includes no header of PyTorch's."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    command = [toolchain.compiler, *toolchain.flags, "-c", os.path.relpath(source, layout.work), "-o", target]
+    run(command, cwd=layout.work)
 
 
 def hidden_functions(plan: LibraryPlan, base: Base, toolchain: Toolchain) -> list[BoundLibrary]:
@@ -110,11 +119,11 @@ def _python_library() -> Path:
     return shared if is_shared and shared.is_file() else Path(sys.executable).resolve()
 
 
-def _link(plan: LibraryPlan, trampolines: Path, layout: Layout, base: Base, toolchain: Toolchain) -> Path:
-    target = layout.objects / "linked" / plan.name
+def _link(plan: LibraryPlan, extra: Sequence[Path], base: Base, toolchain: Toolchain, out: Path) -> Path:
+    target = out / plan.name
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f"{target.name}.partial")
-    command: list[str | Path] = [toolchain.compiler, *_FLAGS, "-o", partial, trampolines, *plan.objects]
+    command: list[str | Path] = [toolchain.compiler, *_FLAGS, "-o", partial, *extra, *plan.objects]
     command += [f"-Wl,-soname,{target.name}", f"-Wl,-rpath,{plan.search}"]
     if not plan.is_python_extension:
         command.append("-Wl,--no-undefined")

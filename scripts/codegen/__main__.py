@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from pathlib import Path
 
 from .bindings import generate_bindings
 from .headers import generate_headers
 from .operators import Derivatives, Operators, YamlFiles, base_function_names
 from .sources import generate_sources
+from .stubs import generate_stubs
+from .surfaces import generate_surfaces
 from .writer import Output
 
 
@@ -18,22 +21,35 @@ def main() -> int:
     parser.add_argument("--base", type=Path, required=True, help="the base wheel's tree")
     parser.add_argument("--overlay", type=Path, required=True, help="the new wheel's additions, merged YAML included")
     parser.add_argument("--generated", type=Path, required=True, help="where sources go")
+    parser.add_argument("--verbose", action="store_true", help="show a traceback when it fails")
     options = parser.parse_args()
+    try:
+        generate(options.base, options.overlay, options.generated)
+    except Exception as error:  # torchgen raises whatever assert, ValueError or KeyError fits
+        if options.verbose:
+            traceback.print_exc()
+        print(error)
+        return 1
+    return 0
 
-    packaged = options.base / "torchgen/packaged"
+
+def generate(base: Path, overlay_folder: Path, generated_folder: Path) -> None:
+    """Generate all that a wheel with the merged YAML in ``overlay_folder`` needs."""
+    packaged = base / "torchgen/packaged"
     base_yaml = YamlFiles.below(packaged)
-    merged = YamlFiles.below(options.overlay / "torchgen/packaged")
+    merged = YamlFiles.below(overlay_folder / "torchgen/packaged")
     yaml = YamlFiles(merged.native_functions, base_yaml.tags, merged.derivatives, base_yaml.deprecated)
-    overlay, generated = Output(options.overlay), Output(options.generated)
+    overlay, generated = Output(overlay_folder), Output(generated_folder)
     operators = Operators(yaml, base_function_names(base_yaml))
     derivatives = Derivatives(operators)
-    generate_headers(operators, derivatives, base=options.base, overlay=overlay, generated=generated)
+    generate_headers(operators, derivatives, base=base, overlay=overlay, generated=generated)
     generate_sources(operators, derivatives, packaged=packaged, out=generated)
     generate_bindings(operators, derivatives, packaged=packaged, out=generated)
+    generate_stubs(operators, base, overlay)
+    generate_surfaces(operators, base, overlay)
     generated.prune("ATen", "autograd", "python", "include")
     names = "".join(f"{name.as_posix()}\n" for name in sorted(overlay.names))
     generated(generated.folder / "overlay.txt", names)
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,119 @@
+"""Python files that list operators: kept by hand or generated upstream, here derived from the new operators."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torchgen.api.python import PythonSignatureGroup
+from torchgen.packaged.autograd.gen_annotated_fn_args import gen_annotated_args
+
+from .bindings import PLACES, Place, new_names
+from .operators import Operators
+from .stubs import new_signature_groups
+from .writer import Output
+
+_ADDED = "torch/_added_operators.py"
+_ANNOTATED = "torch/testing/_internal/generated/annotated_fn_args.py"
+
+# Where Python finds the functions of a place.
+_OWNERS = {
+    "methods": "torch.Tensor",
+    "torch": "torch",
+    "nn": "torch._C._nn",
+    "fft": "torch._C._fft",
+    "linalg": "torch._C._linalg",
+    "nested": "torch._C._nested",
+    "sparse": "torch._C._sparse",
+    "special": "torch._C._special",
+}
+# As upstream's generator of annotated_fn_args.py names them (tools/autograd/gen_annotated_fn_args.py).
+_ANNOTATED_OWNERS = {
+    "torch": "torch._C._VariableFunctions",
+    "nn": "torch._C._nn",
+    "linalg": "torch._C._linalg",
+    "special": "torch._C._special",
+    "fft": "torch._C._fft",
+    "methods": "torch.Tensor",
+}
+
+_HEADER = '''"""Operators that were added to this torch. Generated.
+
+FUNCTIONS: each new function and method, with a stand-in of the same signature that returns -1. Dynamo's trace rules
+    and ``torch.overrides.get_testing_overrides`` take them from here.
+PUBLIC: each new name in a public module, with the name of the function that it stands for.
+"""
+
+import operator
+import sys
+
+
+def resolve(name):
+    """The object that the dotted ``name``, which starts with ``torch``, stands for."""
+    return operator.attrgetter(name.removeprefix("torch."))(sys.modules["torch"])
+
+
+def expose():
+    """Give the public modules their new names."""
+    for public, name in PUBLIC.items():
+        module_name, _, short = public.rpartition(".")
+        module = resolve(module_name)
+        if not hasattr(module, short):
+            setattr(module, short, resolve(name))
+            if hasattr(module, "__all__"):
+                module.__all__.append(short)
+
+
+'''
+
+
+def generate_surfaces(operators: Operators, base: Path, overlay: Output) -> None:
+    """Write the Python files that list operators into ``overlay``; ``base`` is the base wheel's tree."""
+    functions, public = [], []
+    for place in PLACES:
+        owner = _OWNERS[place.name]
+        old = {str(f.func.name.name) for f in operators.functions if not operators.is_new(f) and place.predicate(f)}
+        groups = (group for group in new_signature_groups(operators, place) if group.signature.name not in old)
+        signatures = {group.signature.name: group for group in groups}
+        for name, group in sorted(signatures.items()):
+            functions.append(f'    "{owner}.{name}": {stand_in(group)},\n')
+            if public_name := public_alias(place, name):
+                public.append(f'    "{public_name}": "{owner}.{name}",\n')
+    body = f"FUNCTIONS = {{\n{''.join(functions)}}}\n\nPUBLIC = {{\n{''.join(public)}}}\n"
+    overlay(overlay.folder / _ADDED, _HEADER + body)
+    _annotate(operators, base, overlay)
+
+
+def stand_in(group: PythonSignatureGroup) -> str:
+    """A lambda with the Python signature of ``group``, as torch/overrides.py writes them."""
+    signature = group.signature
+    inputs = ["self"] if signature.method else []
+    for argument in signature.arguments(skip_outputs=True):
+        inputs.append(argument.name if argument.default is None else f"{argument.name}=None")
+    if group.outplace is not None and not signature.method:
+        inputs.append("out=None")
+    return f"lambda {', '.join(inputs)}: -1" if inputs else "lambda: -1"
+
+
+def public_alias(place: Place, name: str) -> str | None:
+    """The public name of a function bound in a module of ``torch._C``: ``torch._C._fft.fft_x`` is ``torch.fft.x``."""
+    if place.name in ("methods", "torch"):
+        return None
+    module = "torch.nn.functional" if place.name == "nn" else f"torch.{place.name}"
+    short = name.removeprefix(f"{place.name}_")
+    return None if short.startswith("_") else f"{module}.{short}"
+
+
+def _annotate(operators: Operators, base: Path, overlay: Output) -> None:
+    """Add the new operators' arguments to what PyTorch's test_overrides.py calls functions with."""
+    lines = []
+    for place in PLACES:
+        if place.name not in _ANNOTATED_OWNERS:
+            continue
+        names = new_names(operators, place)
+        for f in operators.new_functions:
+            if f.func.name.name in names and place.predicate(f) and "generated" not in f.tags:
+                lines.append(f"    {_ANNOTATED_OWNERS[place.name]}.{gen_annotated_args(f)}\n")
+    if lines:
+        text = (base / _ANNOTATED).read_text()
+        head, brace, tail = text.rpartition("}")
+        overlay(overlay.folder / _ANNOTATED, f"{head}{''.join(lines)}{brace}{tail}")
