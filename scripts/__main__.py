@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
-from .errors import GraftError
+from .bench_build import bench_build
+from .errors import GraftError, UsageError
+from .files import write_atomically
 from .graft import build
 from .layout import REPOSITORY, Layout
+from .lint import lint
+from .run_tests import run_tests
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb; return the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        layout = Layout(options.pin, options.native.resolve(), options.out.resolve())
-        build(layout, base_wheel=options.wheel, jobs=options.jobs)
+        _VERBS[options.verb](options)
     except GraftError as error:
         if options.verbose:
             traceback.print_exc()
@@ -35,17 +40,63 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def _build(options: argparse.Namespace) -> None:
+    if options.build != "graft":
+        raise UsageError(
+            f"BUILD={options.build}: there is no such build", todo="leave BUILD out; `graft` is the only one so far"
+        )
+    result = build(_layout(options), base_wheel=options.wheel, jobs=options.jobs)
+    if options.timings:
+        write_atomically(options.timings, json.dumps(result.seconds))
+
+
+def _test(options: argparse.Namespace) -> None:
+    run_tests(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
+
+
+def _bench_build(options: argparse.Namespace) -> None:
+    bench_build(_layout(options), base_wheel=options.wheel, jobs=options.jobs, result=options.json)
+
+
+_VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "build": _build,
+    "test": _test,
+    "lint": lambda _: lint(),
+    "bench-build": _bench_build,
+}
+
+
+def _layout(options: argparse.Namespace) -> Layout:
+    return Layout(options.pin, options.native.resolve(), options.out.resolve())
+
+
 def _parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--pin", default="2.13.0", help="a folder of patches/ (default: %(default)s)")
+    common.add_argument("--native", type=Path, default=REPOSITORY / "native", help="the folder of operators")
+    common.add_argument("--out", type=Path, default=REPOSITORY / "dist", help="where the wheel goes")
+    common.add_argument("--wheel", type=Path, help="the base wheel as a file, instead of asking pip")
+    common.add_argument("--jobs", type=_positive, default=os.cpu_count() or 1, help="compilers at once (%(default)s)")
+    common.add_argument("-v", "--verbose", action="store_true", help="show tracebacks")
+
     parser = argparse.ArgumentParser(prog="python -m scripts", description="Build native operators into PyTorch.")
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    graft = verbs.add_parser("build", help="build the wheel of a native folder")
-    graft.add_argument("--pin", default="2.13.0", help="a folder of patches/ (default: %(default)s)")
-    graft.add_argument("--native", type=Path, default=REPOSITORY / "native", help="the folder of operators")
-    graft.add_argument("--out", type=Path, default=REPOSITORY / "dist", help="where the wheel goes")
-    graft.add_argument("--wheel", type=Path, help="the base wheel as a file, instead of asking pip")
-    graft.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="compilers at once (default: %(default)s)")
-    graft.add_argument("-v", "--verbose", action="store_true", help="show tracebacks")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    building = verbs.add_parser("build", parents=[common], help="build the wheel of a native folder")
+    building.add_argument("--build", default="graft", help="which build (default: %(default)s)")
+    building.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
+    testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")
+    testing.add_argument("extra", nargs="*", help="further arguments for pytest, after --")
+    benching = verbs.add_parser("bench-build", parents=[common], help="time builds")
+    benching.add_argument("--json", type=Path, default=REPOSITORY / "build/bench-build.json", help="the result's file")
+    verbs.add_parser("lint", help="run the linters").set_defaults(verbose=False)
     return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return number
 
 
 if __name__ == "__main__":

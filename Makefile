@@ -1,0 +1,55 @@
+# Thin verbs; the work is done by the Python package in scripts/.
+
+PYTHON ?= python3
+PIN ?= 2.13.0
+NATIVE ?= native
+OUT ?= dist
+JOBS ?= $(shell nproc)
+WHEEL ?=
+BUILD ?= graft
+ARGS ?=
+
+environment := build/environment
+python := $(environment)/bin/python
+options := --pin '$(PIN)' --native '$(NATIVE)' --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
+
+.DEFAULT_GOAL := help
+.PHONY: help patch-and-build test lint bench-build clean
+
+help:
+	@echo 'make patch-and-build   build the torch wheel with the operators of NATIVE into OUT'
+	@echo 'make test              build it if need be, install it in a fresh environment, run the tests'
+	@echo 'make lint              ruff, mypy --strict and clang-format'
+	@echo 'make bench-build       time builds: from nothing, unchanged, a kernel edited, an operator added'
+	@echo 'make clean             delete build/ and dist/'
+	@echo
+	@echo 'Variables, with their values now:'
+	@echo '  PIN=$(PIN)        the pinned PyTorch, a folder of patches/'
+	@echo '  NATIVE=$(NATIVE)     the folder of operators; any folder laid out as native/'
+	@echo '  OUT=$(OUT)          where the wheel goes'
+	@echo '  JOBS=$(JOBS)            compilers at once'
+	@echo '  WHEEL=$(WHEEL)            the base wheel as a file; without it, pip fetches it'
+	@echo '  PYTHON=$(PYTHON)     the Python to build for'
+	@echo '  ARGS=$(ARGS)             further arguments, for example ARGS=--help'
+
+$(environment)/ready: scripts/requirements.txt
+	@echo 'making a virtual environment for the builder in $(environment)'
+	@rm -rf $(environment)
+	@$(PYTHON) -m venv $(environment) || { echo 'error: $(PYTHON) cannot make virtual environments; install its venv module (python3-venv on Debian)' >&2; exit 9; }
+	@$(python) -m pip install --quiet --disable-pip-version-check --requirement scripts/requirements.txt
+	@touch $@
+
+patch-and-build: $(environment)/ready
+	@$(python) -m scripts build --build '$(BUILD)' $(options) $(ARGS)
+
+test: patch-and-build
+	@$(python) -m scripts test $(options) $(ARGS)
+
+lint: $(environment)/ready
+	@$(python) -m scripts lint
+
+bench-build: $(environment)/ready
+	@$(python) -m scripts bench-build $(options) $(ARGS)
+
+clean:
+	rm -rf build dist

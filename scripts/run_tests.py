@@ -1,0 +1,101 @@
+"""``make test``: install the wheel into a fresh environment and run the tests on it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from .console import say
+from .errors import GraftError, UsageError
+from .graft import build
+from .layout import REPOSITORY, Layout
+from .process import run
+from .stamp import load_built
+
+TESTS = REPOSITORY / "tests"
+GRAMMAR = TESTS / "wheel/grammar"
+
+
+class TestsFailed(GraftError):
+    """A test failed, or none ran."""
+
+    exit_code = 12
+
+
+def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequence[str]) -> None:
+    """Run every test that applies to ``layout``'s wheel, which is built already.
+
+    The shipped operators have tests of their own, which run for the shipped folder only; another native folder may
+    bring a ``tests`` folder, which runs too.
+
+    Raises:
+        TestsFailed: naming the parts that failed.
+    """
+    built = load_built(layout)
+    if built is None or not built.is_there():
+        raise UsageError("there is no wheel to test", todo="run `make patch-and-build` with the same variables first")
+    is_shipped = layout.native == REPOSITORY / "native"
+    environment = REPOSITORY / "build/test-environment"
+    python = make_environment(environment, Path(built.wheel))
+    stock = unpacked(next(iter(layout.base.glob("*.whl"))), REPOSITORY / "build/stock")
+    variables = {"GRAFT_WHEEL": built.wheel, "GRAFT_BASE": str(layout.base), "GRAFT_STOCK": str(stock)}
+    parts: list[tuple[str, list[Path], Mapping[str, str]]] = [
+        ("the tools", [TESTS / "tools"], {}),
+        ("code generation", [TESTS / "codegen"], {"PYTHONPATH": str(layout.base / "tree")}),
+        ("the wheel", [TESTS / "wheel/any"], {}),
+    ]
+    if is_shipped:
+        grammar = replace(layout, native=GRAMMAR, out=REPOSITORY / "build/grammar")
+        wheel = build(grammar, base_wheel=base_wheel, jobs=jobs).wheel
+        there = {"PYTHONPATH": str(unpacked(wheel, REPOSITORY / "build/grammar-unpacked"))}
+        parts += [
+            ("the shipped operators", [TESTS / "wheel/shipped"], {}),
+            ("the grammar of native_functions.yaml", [TESTS / "wheel/test_grammar.py"], there),
+        ]
+    elif (layout.native / "tests").is_dir():
+        parts.append(("the folder's own tests", [layout.native / "tests"], {}))
+    failed = [name for name, paths, more in parts if not _pytest(python, name, paths, {**variables, **more}, extra)]
+    if failed:
+        raise TestsFailed(f"tests failed: {', '.join(failed)}")
+    say("all tests passed")
+
+
+def make_environment(folder: Path, wheel: Path) -> Path:
+    """Make a virtual environment that holds ``wheel`` and what the tests need; return its Python."""
+    python = folder / "bin/python"
+    requirements = TESTS / "requirements.txt"
+    mark = folder / "ready"
+    wanted = f"{wheel.name} {wheel.stat().st_mtime_ns} {hashlib.sha256(requirements.read_bytes()).hexdigest()}"
+    if mark.is_file() and mark.read_text() == wanted:
+        return python
+    say(f"making a fresh environment for the tests in {folder}")
+    shutil.rmtree(folder, ignore_errors=True)
+    run([sys.executable, "-m", "venv", folder])
+    run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel, "-r", requirements])
+    mark.write_text(wanted)
+    return python
+
+
+def unpacked(wheel: Path, folder: Path) -> Path:
+    """Install ``wheel`` alone into ``folder``, for tests that look at another torch than the environment's."""
+    mark = folder / "ready"
+    wanted = f"{wheel.name} {wheel.stat().st_mtime_ns}"
+    if not (mark.is_file() and mark.read_text() == wanted):
+        shutil.rmtree(folder, ignore_errors=True)
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        run([*command, "--no-compile", "--target", folder, wheel])
+        mark.write_text(wanted)
+    return folder
+
+
+def _pytest(python: Path, name: str, paths: Sequence[Path], more: Mapping[str, str], extra: Sequence[str]) -> bool:
+    say(f"\n== tests of {name}")
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *extra, *paths]
+    done = subprocess.run(command, cwd=REPOSITORY, env={**os.environ, **more}, stdin=subprocess.DEVNULL, check=False)
+    return done.returncode == 0
