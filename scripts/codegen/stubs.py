@@ -30,6 +30,7 @@ _STUBS: dict[str, tuple[str, str | None]] = {
     "nn": ("torch/_C/_nn.pyi", None),
 }
 _RETURN_TYPES = "torch/return_types.pyi"
+_OVERLOAD = "@overload\n"
 
 
 def generate_stubs(operators: Operators, base: Path, overlay: Output) -> None:
@@ -72,11 +73,23 @@ def hints(groups: Iterable[PythonSignatureGroup]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for group in groups:
         skip_outputs = group.outplace is None
-        texts = [group.signature.signature_str_pyi(skip_outputs=skip_outputs)]
-        if vararg := group.signature.signature_str_pyi_vararg(skip_outputs=skip_outputs):
-            texts.append(vararg)
-        found.setdefault(group.signature.name, []).extend(texts)
+        texts = [
+            group.signature.signature_str_pyi(skip_outputs=skip_outputs),
+            group.signature.signature_str_pyi_vararg(skip_outputs=skip_outputs),
+        ]
+        found.setdefault(group.signature.name, []).extend(_in_python(text) for text in texts if text)
     return found
+
+
+# ATen/core/Reduction.h
+_REDUCTIONS = {"at::Reduction::None": "0", "at::Reduction::Mean": "1", "at::Reduction::Sum": "2"}
+
+
+def _in_python(hint: str) -> str:
+    """``hint`` with the one kind of default that torchgen leaves in C++."""
+    for cpp, python in _REDUCTIONS.items():
+        hint = hint.replace(cpp, python)
+    return hint
 
 
 def insert_functions(text: str, class_name: str | None, definitions: Definitions) -> str:
@@ -94,7 +107,7 @@ def insert_functions(text: str, class_name: str | None, definitions: Definitions
         block = "".join(f"@overload\n{hint}\n" if is_overloaded else f"{hint}\n" for hint in texts)
         insertions.append((_place_for(name, same, functions, scope), textwrap.indent(block, indent)))
         if len(same) == 1 and not same[0].decorator_list:
-            insertions.append((same[0].lineno - 1, f"{indent}@overload\n"))
+            insertions.append((same[0].lineno - 1, f"{indent}{_OVERLOAD}"))
     if class_name is None:
         insertions += _exports(module, definitions)
     return _insert_lines(text, insertions)
@@ -148,7 +161,9 @@ def _exports(module: ast.Module, names: Iterable[str]) -> list[tuple[int, str]]:
 
 def _insert_lines(text: str, insertions: Iterable[tuple[int, str]]) -> str:
     lines = text.splitlines(keepends=True)
-    # From the end, so that the numbers of the lines before stay right; of two at one line the later name goes first.
-    for line, block in sorted(insertions, reverse=True):
+    # From the end, so that the numbers of the lines before stay right. Of two at one line the one that belongs to what
+    # follows goes in first, and then the later name.
+    ordered = sorted(insertions, key=lambda item: (item[0], item[1].strip() == _OVERLOAD.strip(), item[1]))
+    for line, block in reversed(ordered):
         lines.insert(line, block)
     return "".join(lines)

@@ -88,7 +88,9 @@ def stand_in(group: PythonSignatureGroup) -> str:
     signature = group.signature
     inputs = ["self"] if signature.method else []
     for argument in signature.arguments(skip_outputs=True):
-        inputs.append(argument.name if argument.default is None else f"{argument.name}=None")
+        # Python calls the first argument of a function `input` where the schema says `self`.
+        name = "input" if argument.name == "self" and not signature.method else argument.name
+        inputs.append(name if argument.default is None else f"{name}=None")
     if group.outplace is not None and not signature.method:
         inputs.append("out=None")
     return f"lambda {', '.join(inputs)}: -1" if inputs else "lambda: -1"

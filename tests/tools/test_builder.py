@@ -1,0 +1,156 @@
+"""The command line, the lock, the native folder and small helpers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from scripts.errors import ToolchainError, UsageError
+from scripts.files import copy_tree_if_changed, write_if_changed
+from scripts.layout import REPOSITORY, Layout
+from scripts.native import load_native
+from scripts.pin import load_pin
+from scripts.stamp import stamp_of
+from scripts.toolchain import Toolchain, find_toolchain
+
+
+def graft(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "scripts", *map(str, arguments)]
+    env = {**os.environ, **variables}
+    return subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True, check=False)
+
+
+def test_help_names_the_verbs() -> None:
+    done = graft("--help")
+    assert done.returncode == 0
+    for verb in ("build", "test", "bench-build", "lint"):
+        assert f"    {verb}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["build", "--native", "/nowhere"], 2, "error: /nowhere: no such folder\n  next: set NATIVE"),
+        (["build", "--pin", "0.0.0"], 3, "no such pin\n  next: set PIN to one of: "),
+        (["build", "--build", "source"], 2, "BUILD=source: there is no such build"),
+        (["build", "--jobs", "0"], 2, "0 is not a positive number"),
+    ],
+)
+def test_wrong_use_says_what_to_do_without_a_traceback(arguments: list[str], code: int, message: str) -> None:
+    done = graft(*arguments)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def fake_compiler(folder: Path, version: str, about: str) -> str:
+    path = folder / "cxx"
+    path.write_text(f'#!/bin/sh\ncase "$1" in -dump*) echo {version};; *) echo "{about}";; esac\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("version", "about", "message"),
+    [("9.4.0", "g++ 9.4.0", r"is g\+\+ 9\.4\.0, too old"), ("17.0.0", "clang version 17", r"is not g\+\+ but clang")],
+)
+def test_compiler_that_will_not_do_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, about: str, message: str
+) -> None:
+    monkeypatch.setenv("CXX", fake_compiler(tmp_path, version, about))
+    with pytest.raises(ToolchainError, match=message):
+        find_toolchain(load_pin(next(REPOSITORY.glob("patches/*/"))))
+
+
+def test_missing_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(ToolchainError, match="`no-such-compiler` does not run"):
+        find_toolchain(load_pin(next(REPOSITORY.glob("patches/*/"))))
+
+
+HOLD = "from pathlib import Path\nfrom scripts.lock import build_lock\nwith build_lock(Path({folder!r})):\n    {body}\n"
+
+
+def test_second_build_waits_for_the_first_and_says_so(tmp_path: Path) -> None:
+    first_body = f"Path({str(tmp_path / 'held')!r}).touch(); import time; time.sleep(1.5); print(time.time())"
+    first = subprocess.Popen(
+        [sys.executable, "-c", HOLD.format(folder=str(tmp_path), body=first_body)],
+        cwd=REPOSITORY, stdout=subprocess.PIPE, text=True,
+    )
+    while not (tmp_path / "held").exists():
+        time.sleep(0.02)
+    body = "import time; print(time.time())"
+    command = [sys.executable, "-c", HOLD.format(folder=str(tmp_path), body=body)]
+    second = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    end_of_first, _ = first.communicate()
+    assert f"another build runs here (process {first.pid}); waiting" in second.stderr
+    assert float(second.stdout) >= float(end_of_first)
+
+
+def test_lock_of_a_killed_build_is_free(tmp_path: Path) -> None:
+    body = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    subprocess.run([sys.executable, "-c", HOLD.format(folder=str(tmp_path), body=body)], cwd=REPOSITORY, check=False)
+    after = [sys.executable, "-c", HOLD.format(folder=str(tmp_path), body="print('mine')")]
+    done = subprocess.run(after, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=10)
+    assert (done.stdout, done.stderr) == ("mine\n", "")
+
+
+def native_folder(folder: Path) -> Path:
+    for name in ("A.cpp", "A.h", "cpu/AKernel.cpp", "cuda/A.cu", "cuda/Helper.cpp", "quantized/cpu/kernels/Q.cpp"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"// {name}\n")
+    (folder / ".A.cpp.swp").touch()
+    (folder / "native_functions.yaml").write_text("- func: a(Tensor self) -> Tensor\n")
+    return folder
+
+
+def test_files_of_a_native_folder_are_told_apart(tmp_path: Path) -> None:
+    native = load_native(native_folder(tmp_path))
+    assert native.sources == (Path("A.cpp"),)
+    assert native.vectorized == (Path("cpu/AKernel.cpp"), Path("quantized/cpu/kernels/Q.cpp"))
+    assert native.headers == (Path("A.h"),)
+    assert native.cuda == (Path("cuda/A.cu"), Path("cuda/Helper.cpp"))
+
+
+def test_folder_without_functions_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"there is no native_functions\.yaml in it"):
+        load_native(tmp_path)
+
+
+def test_stamp_depends_on_content_and_not_on_place(tmp_path: Path) -> None:
+    toolchain = Toolchain("g++", "g++ 12", "c++20")
+
+    def stamp(folder: Path) -> str:
+        return stamp_of(Layout("2.13.0", folder, tmp_path), load_native(folder), toolchain)
+
+    here = native_folder(tmp_path / "here")
+    there = Path(shutil.copytree(here, tmp_path / "there"))
+    assert stamp(here) == stamp(there)
+    (there / "A.cpp").write_text("// other\n")
+    assert stamp(here) != stamp(there)
+    (there / "A.cpp").write_text("// A.cpp\n")
+    (there / "A.h").rename(there / "B.h")
+    assert stamp(here) != stamp(there)
+
+
+def test_unchanged_file_keeps_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    assert write_if_changed(path, "a")
+    os.utime(path, ns=(1, 1))
+    assert not write_if_changed(path, "a")
+    assert path.stat().st_mtime_ns == 1
+    assert write_if_changed(path, "b")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_copy_of_a_tree_drops_what_is_gone(tmp_path: Path) -> None:
+    source = native_folder(tmp_path / "source")
+    copy_tree_if_changed(source, tmp_path / "copy", [Path("A.cpp"), Path("A.h")])
+    copy_tree_if_changed(source, tmp_path / "copy", [Path("A.cpp")])
+    assert [path.name for path in (tmp_path / "copy").iterdir()] == ["A.cpp"]

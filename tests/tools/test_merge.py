@@ -1,0 +1,79 @@
+"""Merging YAML: the merged file parses to the base's entries and then ours, whatever ours look like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.errors import OperatorError
+from scripts.merge import entries_text, merge
+from scripts.native import load_native
+from scripts.overlay import Overlay
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "native_functions.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- func: f\n  bad: [\n", r":3:1: not YAML"),
+        ("- func: f\n - func: g\n", r":2:2: not YAML"),
+        ("func: f\n", r":1: a list of entries is expected, but this is a dict"),
+        ("[{func: f}]\n", r":1: the list cannot follow PyTorch's own"),
+        ("---\n- func: f\n", r":1: the list cannot follow PyTorch's own"),
+    ],
+)
+def test_what_is_not_a_list_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(OperatorError, match=message):
+        entries_text(written(tmp_path, text))
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment\n", "\n\n"])
+def test_file_without_entries_adds_nothing(tmp_path: Path, text: str) -> None:
+    assert entries_text(written(tmp_path, text)) == ""
+
+
+def test_indented_list_follows_the_base_s(tmp_path: Path) -> None:
+    assert yaml.safe_load(entries_text(written(tmp_path, "  - func: f\n    tags: x"))) == [{"func": "f", "tags": "x"}]
+
+
+ENTRIES = st.lists(
+    st.dictionaries(st.sampled_from(["func", "variants", "tags"]), st.text("ab:#-\n '\"", max_size=12), min_size=1),
+    max_size=4,
+)
+
+
+@given(base=ENTRIES.filter(bool), ours=ENTRIES, indent=st.sampled_from(["", "  "]))
+def test_merged_file_is_the_base_s_entries_and_then_ours(
+    tmp_path_factory: pytest.TempPathFactory, base: list[dict[str, str]], ours: list[dict[str, str]], indent: str
+) -> None:
+    folder = tmp_path_factory.mktemp("merge")
+    for name in ("ATen/native/native_functions.yaml", "autograd/derivatives.yaml"):
+        (folder / "base/torchgen/packaged" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "base/torchgen/packaged" / name).write_text(yaml.safe_dump(base))
+    native = folder / "native"
+    native.mkdir()
+    text = yaml.safe_dump(ours) if ours else ""
+    written(native, "".join(f"{indent}{line}\n" for line in text.splitlines()))
+    merged = merge(load_native(native), Overlay(folder / "overlay", folder / "base"))
+    result = (folder / "overlay" / merged[0].name).read_text()
+    assert yaml.safe_load(result) == base + ours
+
+
+def test_offset_leads_from_a_merged_line_to_the_native_folder_s(tmp_path: Path) -> None:
+    for name in ("ATen/native/native_functions.yaml", "autograd/derivatives.yaml"):
+        (tmp_path / "base/torchgen/packaged" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "base/torchgen/packaged" / name).write_text("- func: a\n- func: b\n")
+    (tmp_path / "native").mkdir()
+    written(tmp_path / "native", "# comment\n- func: wanted\n")
+    functions, _ = merge(load_native(tmp_path / "native"), Overlay(tmp_path / "overlay", tmp_path / "base"))
+    lines = (tmp_path / "overlay" / functions.name).read_text().splitlines()
+    assert lines.index("- func: wanted") + 1 - functions.offset == 2

@@ -1,0 +1,103 @@
+"""Writing wheels, checked with zipfile, `wheel` and hashes of our own."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import pytest
+
+from scripts.errors import PackError
+from scripts.pack import pack
+
+BASE = "torch-1.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
+INFO = "torch-1.0+cpu.dist-info"
+
+
+def record_line(name: str, content: bytes) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    return f"{name},sha256={digest},{len(content)}\n"
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    path = tmp_path / BASE
+    files = {
+        "torch/__init__.py": b"import this\n" * 50,
+        "torch/lib/libtorch.so": bytes(range(256)) * 40,
+        "torch/a,b.txt": b"a comma\n",
+        f"{INFO}/METADATA": b"Metadata-Version: 2.1\nName: torch\nVersion: 1.0+cpu\n\nVersion: in the text\n",
+        f"{INFO}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: cp311-cp311-manylinux_2_28_x86_64\n\n",
+    }
+    record = "".join(record_line(f'"{name}"' if "," in name else name, content) for name, content in files.items())
+    with ZipFile(path, "w", ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, content in {**files, f"{INFO}/RECORD": f"{record}{INFO}/RECORD,,\n".encode()}.items():
+            archive.writestr(name, content)
+            archive.infolist()[-1].external_attr = 0o100755 << 16 if name.endswith(".so") else 0o100644 << 16
+    return path
+
+
+def packed(base: Path, out: Path, overlay: dict[str, bytes]) -> Path:
+    return pack(base, overlay, version="1.0+cpu.graft.abc", platform="manylinux_2_35_x86_64", out=out)
+
+
+OVERLAY = {"torch/__init__.py": b"import that\n", "torch/new.h": b"#pragma once\n"}
+
+
+def test_every_member_is_right_and_recorded(base: Path, tmp_path: Path) -> None:
+    wheel = packed(base, tmp_path / "out", OVERLAY)
+    assert wheel.name == "torch-1.0+cpu.graft.abc-cp311-cp311-manylinux_2_35_x86_64.whl"
+    with ZipFile(wheel) as new, ZipFile(base) as old:
+        assert new.testzip() is None
+        assert new.read("torch/__init__.py") == b"import that\n"
+        assert new.read("torch/new.h") == b"#pragma once\n"
+        assert new.read("torch/lib/libtorch.so") == old.read("torch/lib/libtorch.so")
+        record = new.read("torch-1.0+cpu.graft.abc.dist-info/RECORD").decode()
+        rows = {row[0]: row[1:] for row in csv.reader(io.StringIO(record))}
+        assert sorted(rows) == sorted(new.namelist())
+        for name in new.namelist():
+            if not name.endswith("RECORD"):
+                assert ",".join([name, *rows[name]]) + "\n" == record_line(name, new.read(name))
+
+
+def test_metadata_agree(base: Path, tmp_path: Path) -> None:
+    with ZipFile(packed(base, tmp_path, OVERLAY)) as new:
+        info = "torch-1.0+cpu.graft.abc.dist-info"
+        metadata = new.read(f"{info}/METADATA").decode()
+        assert metadata.count("Version: 1.0+cpu.graft.abc\n") == 1
+        assert metadata.endswith("Version: in the text\n")
+        assert "Tag: cp311-cp311-manylinux_2_35_x86_64\n" in new.read(f"{info}/WHEEL").decode()
+        assert not [name for name in new.namelist() if name.startswith(INFO + "/")]
+        assert new.namelist()[-1] == f"{info}/RECORD"
+
+
+def test_unchanged_members_keep_their_compressed_bytes_mode_and_date(base: Path, tmp_path: Path) -> None:
+    wheel = packed(base, tmp_path, OVERLAY)
+    with ZipFile(wheel) as new, ZipFile(base) as old:
+        for name in ("torch/lib/libtorch.so", "torch/a,b.txt"):
+            ours, theirs = new.getinfo(name), old.getinfo(name)
+            for attribute in ("compress_size", "CRC", "external_attr", "date_time", "compress_type"):
+                assert getattr(ours, attribute) == getattr(theirs, attribute)
+
+
+def test_same_input_gives_the_same_bytes(base: Path, tmp_path: Path) -> None:
+    first, second = (packed(base, tmp_path / name, OVERLAY).read_bytes() for name in ("one", "two"))
+    assert first == second
+
+
+def test_failure_leaves_what_was_there(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = packed(base, tmp_path / "out", OVERLAY)
+    before = wheel.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("scripts.pack._copy_bytes", full)
+    with pytest.raises(PackError, match="No space left on device"):
+        packed(base, tmp_path / "out", {"torch/other.h": b""})
+    assert wheel.read_bytes() == before
+    assert list((tmp_path / "out").iterdir()) == [wheel]

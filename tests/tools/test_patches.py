@@ -1,0 +1,101 @@
+"""The patch series: everything that is wrong is reported at once, and a patch that fails leaves nothing behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.errors import PinError
+from scripts.layout import REPOSITORY
+from scripts.overlay import Overlay
+from scripts.patches import apply_patches, load_series
+
+PATCH = """Subject: say b
+Why: a test
+Kind: intended difference
+Until: never
+
+--- a/torch/text.py
++++ b/torch/text.py
+@@ -1,3 +1,3 @@
+ one
+-a
++b
+ three
+"""
+
+
+@pytest.fixture
+def overlay(tmp_path: Path) -> Overlay:
+    base = tmp_path / "base"
+    (base / "torch").mkdir(parents=True)
+    (base / "torch/text.py").write_text("one\na\nthree\n")
+    return Overlay(tmp_path / "overlay", base)
+
+
+def write_series(folder: Path, series: str, **patches: str) -> Path:
+    folder.mkdir()
+    (folder / "series").write_text(series)
+    for name, text in patches.items():
+        (folder / f"{name}.patch").write_text(text)
+    return folder
+
+
+def test_the_repository_s_own_series_are_sound() -> None:
+    for folder in REPOSITORY.glob("patches/*"):
+        assert load_series(folder)
+
+
+def test_patch_is_applied_to_the_overlay_and_not_to_the_base(tmp_path: Path, overlay: Overlay) -> None:
+    series = load_series(write_series(tmp_path / "patches", "say_b.patch\n", say_b=PATCH))
+    apply_patches(series, overlay, tmp_path / "scratch")
+    assert (overlay.folder / "torch/text.py").read_text() == "one\nb\nthree\n"
+    assert (overlay.base / "torch/text.py").read_text() == "one\na\nthree\n"
+
+
+def test_applying_twice_gives_the_same_file(tmp_path: Path, overlay: Overlay) -> None:
+    series = load_series(write_series(tmp_path / "patches", "say_b.patch\n", say_b=PATCH))
+    apply_patches(series, overlay, tmp_path / "scratch")
+    written = (overlay.folder / "torch/text.py").stat().st_mtime_ns
+    apply_patches(series, overlay, tmp_path / "scratch")
+    assert (overlay.folder / "torch/text.py").stat().st_mtime_ns == written
+
+
+def test_second_patch_builds_on_the_first(tmp_path: Path, overlay: Overlay) -> None:
+    second = PATCH.replace("-a", "-b").replace("+b\n", "+c\n")
+    second = second.replace("+++ c", "+++ b")
+    folder = write_series(tmp_path / "patches", "say_b.patch\nsay_c.patch\n", say_b=PATCH, say_c=second)
+    apply_patches(load_series(folder), overlay, tmp_path / "scratch")
+    assert (overlay.folder / "torch/text.py").read_text() == "one\nc\nthree\n"
+
+
+def test_patch_that_does_not_apply_is_named_and_nothing_is_written(tmp_path: Path, overlay: Overlay) -> None:
+    broken = PATCH.replace(" three", " four")
+    folder = write_series(tmp_path / "patches", "say_b.patch\nbroken.patch\n", say_b=PATCH, broken=broken)
+    with pytest.raises(PinError, match=r"broken\.patch: the patch does not apply\n(.|\n)*torch/text\.py:1"):
+        apply_patches(load_series(folder), overlay, tmp_path / "scratch")
+    assert not overlay.folder.exists()
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_every_fault_of_a_series_is_reported(tmp_path: Path) -> None:
+    headless = PATCH.split("\n\n", 1)[1]
+    folder = write_series(
+        tmp_path / "patches", "twice.patch\ntwice.patch\nmissing.patch\nheadless.patch\n",
+        twice=PATCH, headless=headless, forgotten=PATCH,
+    )
+    with pytest.raises(PinError) as caught:
+        load_series(folder)
+    series = folder / "series"
+    assert caught.value.what.splitlines() == [
+        f"{series}:2: twice.patch is named in line 1 already",
+        f"{series}:3: missing.patch is named, but there is no such file",
+        f"{folder}/headless.patch:1: no header; the first line must be `Subject: what it does`",
+        f"{folder}/forgotten.patch: it is not named in {series}",
+    ]
+
+
+def test_missing_series_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(PinError, match="series: no such file"):
+        load_series(tmp_path)
