@@ -140,7 +140,10 @@ def generate(layout: Layout, native: NativeFolder, merged: Sequence[MergedFile],
 
 
 def in_terms_of_the_user(message: str, merged: Sequence[MergedFile], overlay: Overlay) -> str:
-    """``message`` with places in the merged YAML replaced by the places in the native folder they came from."""
+    """``message`` with places in the merged YAML replaced by the places in the native folder they came from.
+
+    Where torchgen names an operator without its place, the place is looked up.
+    """
     for file in merged:
         name = str(overlay.folder / file.name)
 
@@ -149,7 +152,21 @@ def in_terms_of_the_user(message: str, merged: Sequence[MergedFile], overlay: Ov
             return f"{file.source}:{number}" if number > 0 else match[0]
 
         message = re.sub(rf"{re.escape(name)}:(\d+)", place, message)
+    if not any(f"{file.source}:" in message for file in merged):
+        message = "\n".join([*places_of_operators(message, merged), message])
     return message
+
+
+def places_of_operators(message: str, merged: Sequence[MergedFile]) -> list[str]:
+    """Where the operators that ``message`` quotes are defined, as ``file:line: schema``."""
+    found = []
+    for file in merged:
+        lines = file.source.read_text().splitlines() if file.source.is_file() else []
+        for number, line in enumerate(lines, 1):
+            entry = re.match(r"\s*- (?:func|name):\s*(.+?)\s*$", line)
+            if entry and entry[1] in message:
+                found.append(f"{file.source}:{number}: {entry[1]}")
+    return found
 
 
 def link_into(

@@ -7,8 +7,12 @@ import sys
 import traceback
 from pathlib import Path
 
+import yaml
+from torchgen.yaml_utils import YamlLoader
+
 from .bindings import generate_bindings
 from .headers import generate_headers
+from .lists import Entry, extend_lists
 from .operators import Derivatives, Operators, YamlFiles, base_function_names
 from .sources import generate_sources
 from .stubs import generate_stubs
@@ -38,9 +42,13 @@ def generate(base: Path, overlay_folder: Path, generated_folder: Path) -> None:
     packaged = base / "torchgen/packaged"
     base_yaml = YamlFiles.below(packaged)
     merged = YamlFiles.below(overlay_folder / "torchgen/packaged")
-    yaml = YamlFiles(merged.native_functions, base_yaml.tags, merged.derivatives, base_yaml.deprecated)
+    files = YamlFiles(merged.native_functions, base_yaml.tags, merged.derivatives, base_yaml.deprecated)
     overlay, generated = Output(overlay_folder), Output(generated_folder)
-    operators = Operators(yaml, base_function_names(base_yaml))
+    extend_lists(
+        new_entries(base_yaml.native_functions, files.native_functions),
+        new_entries(base_yaml.derivatives, files.derivatives),
+    )
+    operators = Operators(files, base_function_names(base_yaml))
     derivatives = Derivatives(operators)
     generate_headers(operators, derivatives, base=base, overlay=overlay, generated=generated)
     generate_sources(operators, derivatives, packaged=packaged, out=generated)
@@ -50,6 +58,12 @@ def generate(base: Path, overlay_folder: Path, generated_folder: Path) -> None:
     generated.prune("ATen", "autograd", "python", "include")
     names = "".join(f"{name.as_posix()}\n" for name in sorted(overlay.names))
     generated(generated.folder / "overlay.txt", names)
+
+
+def new_entries(base: Path, merged: Path) -> list[Entry]:
+    """The entries of ``merged`` that are not in ``base``, which it begins with."""
+    theirs, all_entries = (yaml.load(path.read_text(), YamlLoader) for path in (base, merged))
+    return list(all_entries[len(theirs) :])
 
 
 if __name__ == "__main__":

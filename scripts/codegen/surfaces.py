@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from torchgen.api.python import PythonSignatureGroup
+from torchgen.model import NativeFunction, SchemaKind
 from torchgen.packaged.autograd.gen_annotated_fn_args import gen_annotated_args
 
 from .bindings import PLACES, Place, new_names
-from .operators import Operators
+from .operators import Operators, qualified_name
 from .stubs import new_signature_groups
 from .writer import Output
 
@@ -41,6 +42,7 @@ _HEADER = '''"""Operators that were added to this torch. Generated.
 FUNCTIONS: each new function and method, with a stand-in of the same signature that returns -1. Dynamo's trace rules
     and ``torch.overrides.get_testing_overrides`` take them from here.
 PUBLIC: each new name in a public module, with the name of the function that it stands for.
+POINTWISE: the pointwise operators whose meta kernel is in C++, where TensorIterator takes no symbolic shapes.
 """
 
 import operator
@@ -78,9 +80,18 @@ def generate_surfaces(operators: Operators, base: Path, overlay: Output) -> None
             functions.append(f'    "{owner}.{name}": {stand_in(group)},\n')
             if public_name := public_alias(place, name):
                 public.append(f'    "{public_name}": "{owner}.{name}",\n')
-    body = f"FUNCTIONS = {{\n{''.join(functions)}}}\n\nPUBLIC = {{\n{''.join(public)}}}\n"
+    pointwise = [f'    "{qualified_name(f)}",\n' for f in operators.new_functions if needs_symbolic_meta(f)]
+    body = f"FUNCTIONS = {{\n{''.join(functions)}}}\n\nPUBLIC = {{\n{''.join(public)}}}\n\nPOINTWISE = [\n{''.join(pointwise)}]\n"
     overlay(overlay.folder / _ADDED, _HEADER + body)
     _annotate(operators, base, overlay)
+
+
+def needs_symbolic_meta(f: NativeFunction) -> bool:
+    """Whether ``f`` is a functional or in-place pointwise operator that returns one tensor and has kernels of its own."""
+    returns_one_tensor = [str(r.type) for r in f.func.returns] == ["Tensor"]
+    has_own_kernels = "generated" not in f.tags and not f.has_composite_implicit_autograd_kernel
+    is_of_kind = f.func.kind() in (SchemaKind.functional, SchemaKind.inplace)
+    return "pointwise" in f.tags and returns_one_tensor and has_own_kernels and is_of_kind
 
 
 def stand_in(group: PythonSignatureGroup) -> str:

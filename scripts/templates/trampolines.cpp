@@ -44,7 +44,11 @@ constexpr Library libraries[] = {
 $libraries
 };
 
-std::string error;
+// Made when it is first used: this runs before the initializers of this library's other objects.
+std::string& error() {
+  static std::string text;
+  return text;
+}
 
 std::string build_id_of(const dl_phdr_info& object) {
   for (int i = 0; i < object.dlpi_phnum; ++i) {
@@ -84,7 +88,7 @@ int bind_if_named(dl_phdr_info* object, size_t, void* wanted) {
   }
   const std::string found = build_id_of(*object);
   if (found != library.build_id) {
-    error = std::string("this torch was grafted onto a ") + library.name + " with build-id " + library.build_id +
+    error() = std::string("this torch was grafted onto a ") + library.name + " with build-id " + library.build_id +
         ", but the one loaded is " + object->dlpi_name + " with build-id " + found +
         ". Files of two torch packages are mixed: uninstall torch, remove what is left of its folder, and install " +
         "the wheel of version $version again. If LD_LIBRARY_PATH or LD_PRELOAD names another torch, unset it";
@@ -100,9 +104,9 @@ int bind_if_named(dl_phdr_info* object, size_t, void* wanted) {
 __attribute__((constructor(101))) void bind_slots() {
   for (const auto& library : libraries) {
     if (dl_iterate_phdr(bind_if_named, const_cast<Library*>(&library)) == 0) {
-      error = std::string(library.name) + " is not loaded, but this torch was grafted onto it";
+      error() = std::string(library.name) + " is not loaded, but this torch was grafted onto it";
     }
-    if (!error.empty()) {
+    if (!error().empty()) {
       $on_error
     }
   }
@@ -111,5 +115,5 @@ __attribute__((constructor(101))) void bind_slots() {
 } // namespace
 
 const char* graft_binding_error() {
-  return error.empty() ? nullptr : error.c_str();
+  return error().empty() ? nullptr : error().c_str();
 }

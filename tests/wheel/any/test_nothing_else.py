@@ -1,0 +1,76 @@
+"""Nothing of the stock wheel is lost or changed: every schema, dispatch table entry, name and docstring."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+PROBE = Path(__file__).parent / "probe.py"
+# Names that have a new overload: their docstring and kind stay, and are compared; their dispatch tables are other keys.
+
+
+def probe(first_on_path: Path | None) -> dict[str, Any]:
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    if first_on_path:
+        env["PYTHONPATH"] = str(first_on_path)
+    done = subprocess.run([sys.executable, "-P", str(PROBE)], capture_output=True, text=True, check=True, env=env)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+@pytest.fixture(scope="module")
+def theirs(stock: Path) -> dict[str, Any]:
+    answer = probe(stock)
+    assert "graft" not in answer["version"]
+    return answer
+
+
+@pytest.fixture(scope="module")
+def ours() -> dict[str, Any]:
+    answer = probe(None)
+    assert answer["version"] == torch.__version__
+    return answer
+
+
+def test_no_surface_is_left_out(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
+    assert theirs.keys() == ours.keys()
+    assert len(theirs["schemas"]) > 3000
+    assert len(theirs["dispatch tables"]) > 3000
+    assert len(theirs["names of torch"]) > 1000
+    assert len(theirs["names of Tensor"]) > 500
+
+
+def test_everything_of_the_stock_wheel_is_there_unchanged(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
+    for surface in theirs.keys() - {"version"}:
+        changed = {key for key, value in theirs[surface].items() if ours[surface].get(key) != value}
+        # torch.torch_version and the like hold the version itself.
+        assert changed - {"__version__"} == set(), surface
+
+
+def test_what_was_added_is_new(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
+    assert ours["schemas"].keys() - theirs["schemas"].keys()
+
+
+STUBS = ["torch/_C/__init__.pyi", "torch/_C/_VariableFunctions.pyi", "torch/_C/_nn.pyi", "torch/return_types.pyi"]
+
+
+@pytest.mark.parametrize("name", STUBS)
+def test_stubs_only_gain_definitions(stock: Path, name: str) -> None:
+    def definitions(root: Path) -> list[str]:
+        found = []
+        for node in ast.walk(ast.parse((root / name).read_text())):
+            if isinstance(node, ast.FunctionDef):
+                node.decorator_list = [d for d in node.decorator_list if ast.unparse(d) != "overload"]
+                found.append(ast.unparse(node))
+        return found
+
+    lost = set(definitions(stock)) - set(definitions(Path(torch.__file__).parent.parent))
+    assert lost == set()

@@ -1,0 +1,155 @@
+"""The rebuilt wheel is a real torch wheel, and agrees with itself. These tests hold for any native folder."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import importlib.metadata
+import io
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+import torch
+import yaml
+from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerNeedSection
+from packaging.utils import parse_wheel_filename
+
+
+@pytest.fixture(scope="module")
+def archive(wheel: Path) -> Iterator[ZipFile]:
+    with ZipFile(wheel) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def base_archive(base: Path) -> Iterator[ZipFile]:
+    (path,) = base.parent.glob("*.whl")
+    with ZipFile(path) as opened:
+        yield opened
+
+
+def test_versions_agree(wheel: Path, archive: ZipFile) -> None:
+    _, version, _, _ = parse_wheel_filename(wheel.name)
+    (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    assert str(version) == torch.__version__ == importlib.metadata.version("torch")
+    assert f"\nVersion: {version}\n" in archive.read(metadata).decode()
+    assert metadata == f"torch-{version}.dist-info/METADATA"
+
+
+def test_record_is_complete_and_right(archive: ZipFile) -> None:
+    (record,) = (name for name in archive.namelist() if name.endswith(".dist-info/RECORD"))
+    rows = {row[0]: row[1:] for row in csv.reader(io.StringIO(archive.read(record).decode()))}
+    assert sorted(rows) == sorted(archive.namelist())
+    assert len(rows) == len(set(archive.namelist()))
+    assert rows.pop(record) == ["", ""]
+    for name, (digest, size) in rows.items():
+        content = archive.read(name)
+        expected = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        assert (digest, size) == (f"sha256={expected}", str(len(content))), name
+
+
+def test_unchanged_members_are_the_base_s_bytes(archive: ZipFile, base_archive: ZipFile) -> None:
+    ours = {info.filename: info for info in archive.infolist()}
+    changed = set()
+    for info in base_archive.infolist():
+        if ".dist-info/" in info.filename:
+            continue
+        same = ours[info.filename]
+        if same.CRC != info.CRC:
+            changed.add(info.filename)
+        else:
+            assert (same.compress_size, same.external_attr) == (info.compress_size, info.external_attr)
+    expected = re.compile(
+        r"torch/(version\.py|__init__\.py|overrides\.py|_dynamo/trace_rules\.py|_subclasses/fake_impls\.py|return_types\.pyi|_C/\w+\.pyi"
+        r"|_C\..*\.so|lib/libtorch\.so|testing/_internal/generated/annotated_fn_args\.py|include/.*\.h)"
+        r"|torchgen/packaged/(ATen/native/native_functions|autograd/derivatives)\.yaml"
+    )
+    assert [name for name in changed if not expected.fullmatch(name)] == []
+
+
+def test_pip_is_content() -> None:
+    done = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_numbered_names_are_the_base_s(archive: ZipFile, base_archive: ZipFile) -> None:
+    """The base's binaries were compiled with these numbers."""
+    for name in ("ATen/core/aten_interned_strings.h", "torch/headeronly/core/enum_tag.h"):
+        assert archive.read(f"torch/include/{name}") == base_archive.read(f"torch/include/{name}")
+
+
+def test_headers_only_gain_lines(archive: ZipFile, base_archive: ZipFile) -> None:
+    compared = 0
+    for info in base_archive.infolist():
+        name = info.filename
+        if name.startswith("torch/include/") and archive.getinfo(name).CRC != info.CRC:
+            lines = iter(archive.read(name).decode().splitlines())
+            lost = [line for line in base_archive.read(name).decode().splitlines() if line not in lines]
+            assert lost == [], name
+            compared += 1
+    assert compared > 10
+
+
+def schema_names(archive: ZipFile) -> set[str]:
+    entries = yaml.load(archive.read("torchgen/packaged/ATen/native/native_functions.yaml"), yaml.CSafeLoader)
+    names = set()
+    for entry in entries:
+        name = entry["func"].split("(")[0]
+        names.add(name if "::" in name else f"aten::{name}")
+        for generated in re.split(r",\s*", entry.get("autogen") or ""):
+            names |= {generated if "::" in generated else f"aten::{generated}"} if generated else set()
+    return names
+
+
+def test_packaged_yaml_lists_what_is_registered(archive: ZipFile, base_archive: ZipFile) -> None:
+    new = schema_names(archive) - schema_names(base_archive)
+    assert new
+    assert new <= set(torch._C._dispatch_get_all_op_names())
+
+
+def test_headers_of_new_operators_are_installed(archive: ZipFile, base_archive: ZipFile) -> None:
+    include = Path(torch.__file__).parent / "include/ATen/ops"
+    for name in schema_names(archive) - schema_names(base_archive):
+        root = re.sub(r"\..*", "", name.split("::")[1])
+        root = root if root.startswith("__") else root.rstrip("_")
+        for suffix in ("", "_ops", "_native"):
+            assert (include / f"{root}{suffix}.h").is_file(), f"{root}{suffix}.h"
+
+
+LIBRARIES = [
+    Path(torch._C.__file__),
+    Path(torch.__file__).parent / "lib/libtorch.so",
+]
+# glibc's versions by platform tag are in the tag itself; GLIBCXX 3.4.24 is GCC 8's (PEP 600: manylinux_2_28).
+NEWEST_LIBSTDCXX = {"manylinux_2_28_x86_64": (3, 4, 25)}
+
+
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
+def test_platform_tag_promises_no_more_than_the_libraries_keep(wheel: Path, library: Path) -> None:
+    (platform,) = {tag.platform for tag in parse_wheel_filename(wheel.name)[3]}
+    glibc = tuple(map(int, re.fullmatch(r"manylinux_(\d+)_(\d+)_x86_64", platform).groups()))  # type: ignore[union-attr]
+    with library.open("rb") as file:
+        section = ELFFile(file).get_section_by_name(".gnu.version_r")
+        assert isinstance(section, GNUVerNeedSection)
+        needed = [entry.name for _, entries in section.iter_versions() for entry in entries]
+    for name in needed:
+        kind, _, text = name.partition("_")
+        if re.fullmatch(r"[\d.]+", text):
+            version = tuple(map(int, text.split(".")))
+            assert kind != "GLIBC" or version <= glibc, name
+            assert kind != "GLIBCXX" or version <= NEWEST_LIBSTDCXX.get(platform, (3, 4, 99)), name
+
+
+def test_mypy_finds_the_new_names(tmp_path: Path) -> None:
+    names = [name for name in torch._added_operators.FUNCTIONS if name.count(".") == 1 and "._" not in name]
+    (tmp_path / "program.py").write_text("import torch\n" + "".join(f"{name}\n" for name in names))
+    command = [sys.executable, "-m", "mypy", "--config-file=", "--cache-dir=/dev/null", "--follow-imports=silent"]
+    done = subprocess.run([*command, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

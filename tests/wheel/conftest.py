@@ -1,0 +1,33 @@
+"""These tests run in an environment that holds the rebuilt wheel; `make test` makes it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+
+def pytest_sessionstart() -> None:
+    """Nothing below means anything on another torch."""
+    if "graft" not in torch.__version__:
+        pytest.exit(f"the torch under test is {torch.__version__} in {torch.__file__}, not a grafted wheel", 3)
+
+
+@pytest.fixture(scope="session")
+def wheel() -> Path:
+    """The wheel that is installed."""
+    return Path(os.environ["GRAFT_WHEEL"])
+
+
+@pytest.fixture(scope="session")
+def base() -> Path:
+    """The base wheel's tree, as the build laid it out."""
+    return Path(os.environ["GRAFT_BASE"]) / "tree"
+
+
+@pytest.fixture(scope="session")
+def stock() -> Path:
+    """A folder in which the base wheel is installed; put first on the import path it is the torch that is found."""
+    return Path(os.environ["GRAFT_STOCK"])

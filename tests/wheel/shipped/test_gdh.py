@@ -1,0 +1,137 @@
+"""gdh: a new contiguous 1-D tensor with self's elements in row-major order."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+
+DTYPES = [
+    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128,
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+]  # fmt: skip
+SHAPES = [(), (1,), (0,), (7,), (3, 4), (2, 0, 3), (2, 3, 4, 5), (1, 1, 1)]
+
+
+def example(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    return torch.arange(1, 1 + int(np.prod(shape))).reshape(shape).to(dtype)
+
+
+@pytest.mark.parametrize(("shape", "dtype"), list(itertools.product(SHAPES, DTYPES)))
+def test_elements_are_in_row_major_order(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    x = example(shape, dtype)
+    expected = [v for v in np.ravel(np.array(x.tolist()), order="C")]
+    result = torch.gdh(x)
+    assert result.shape == (x.numel(),)
+    assert result.dtype == dtype
+    assert result.tolist() == expected
+    assert torch.equal(x.gdh(), result)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [torch.rand(3, 4).t(), torch.rand(4, 6)[::2, 1::3], torch.rand(1, 4).expand(3, 4), torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last)],
+    ids=["transposed", "strided", "expanded", "channels_last"],
+)
+def test_non_contiguous_input(x: torch.Tensor) -> None:
+    result = x.gdh()
+    assert result.is_contiguous()
+    np.testing.assert_array_equal(result.numpy(), x.numpy().ravel(order="C"))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_result_is_never_an_alias(shape: tuple[int, ...]) -> None:
+    x = torch.ones(shape)
+    torch.gdh(x).zero_()
+    assert torch.equal(x, torch.ones(shape))
+    assert not x.gdh()._is_view()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 0)])
+def test_derivatives(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    x = torch.randn(shape, dtype=dtype, requires_grad=True)
+    assert gradcheck(torch.gdh, x, check_forward_ad=True, check_batched_grad=True, check_batched_forward_grad=True)
+    assert gradgradcheck(torch.gdh, x, check_fwd_over_rev=True)
+
+
+def test_gradient_has_self_s_shape() -> None:
+    x = torch.randn(2, 3, requires_grad=True)
+    weight = torch.arange(6.0)
+    (x.gdh() * weight).sum().backward()
+    assert x.gdh().grad_fn.name() == "GdhBackward0"
+    assert torch.equal(x.grad, weight.reshape(2, 3))
+
+
+def test_opcheck() -> None:
+    for x in (torch.randn(3, 4), torch.randn(3, 4, requires_grad=True), torch.randn(4, 3).t(), torch.tensor(1.0)):
+        torch.library.opcheck(torch.ops.aten.gdh.default, (x,))
+
+
+def test_torchscript(tmp_path: object) -> None:
+    @torch.jit.script
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.gdh(x) + x.gdh()
+
+    x = torch.randn(2, 3)
+    assert torch.equal(f(x), 2 * x.flatten())
+    f.save(f"{tmp_path}/f.pt")
+    assert torch.equal(torch.jit.load(f"{tmp_path}/f.pt")(x), f(x))
+    assert "aten::gdh" in str(torch.jit.trace(torch.gdh, x).graph)
+
+
+def test_compile_and_export() -> None:
+    x = torch.randn(2, 3)
+    compiled = torch.compile(lambda x: torch.gdh(x) + x.gdh(), fullgraph=True, backend="aot_eager", dynamic=True)
+    assert torch.equal(compiled(x), 2 * x.flatten())
+
+    class Module(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.gdh(x)
+
+    exported = torch.export.export(Module(), (x,), dynamic_shapes=({0: torch.export.Dim.AUTO},))
+    assert torch.equal(exported.module()(torch.ones(5, 3)), torch.ones(15))
+
+
+def test_functions_see_subclasses() -> None:
+    calls = []
+
+    class Watched(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            calls.append(func)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    x = torch.ones(2).as_subclass(Watched)
+    torch.gdh(x)
+    x.gdh()
+    assert calls == [torch.gdh, torch.Tensor.gdh]
+
+
+def test_out_variant_that_autogen_makes() -> None:
+    x, out = torch.rand(2, 3), torch.empty(0)
+    assert torch.ops.aten.gdh.out(x, out=out) is out
+    assert torch.equal(out, x.flatten())
+
+
+def test_wrong_arguments_are_told_as_pytorch_does() -> None:
+    with pytest.raises(TypeError, match=r"gdh\(\): argument 'input' \(position 1\) must be Tensor, not int"):
+        torch.gdh(1)
+    with pytest.raises(TypeError, match=r"takes no arguments"):
+        torch.rand(2).gdh(1)
+
+
+def test_shape_is_logged_at_info_level_only() -> None:
+    program = "import torch; torch.rand(2, 3).gdh()"
+
+    def stderr(level: str) -> str:
+        env = {"TORCH_CPP_LOG_LEVEL": level, "PYTHONWARNINGS": "ignore"}
+        return subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True).stderr
+
+    assert "gdh tensor shape 2" in stderr("INFO")
+    assert stderr("WARNING") == ""

@@ -1,0 +1,60 @@
+"""A wheel whose libraries were mixed with another's says so, instead of calling wrong addresses."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+PACKAGE = Path(torch.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The installed torch by links, with one library of its own at a time."""
+    root = tmp_path_factory.mktemp("mixed")
+    shutil.copytree(PACKAGE, root / "torch", copy_function=os.symlink, ignore=shutil.ignore_patterns("include", "test"))
+    for path in [*root.glob("torch/lib/*.so*"), *root.glob("torch/_C.*.so")]:
+        target = path.resolve()
+        path.unlink()
+        os.link(target, path)  # $ORIGIN must be this folder
+    return root
+
+
+def import_torch(root: Path) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    return subprocess.run([sys.executable, "-c", "import torch"], env=env, capture_output=True, text=True, check=False)
+
+
+def alter_build_id(path: Path) -> None:
+    """Change one byte of the build-id, in a copy."""
+    content = bytearray(path.read_bytes())
+    place = content.index(b"GNU\0", content.index(b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0")) + 4
+    content[place] ^= 0xFF
+    path.unlink()
+    path.write_bytes(content)
+
+
+def test_unmixed_torch_loads(mixed: Path) -> None:
+    assert import_torch(mixed).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["libtorch_python.so", "libtorch_cpu.so", "libc10.so"])
+def test_library_with_another_build_id_is_refused(mixed: Path, name: str) -> None:
+    path = mixed / "torch/lib" / name
+    alter_build_id(path)
+    try:
+        done = import_torch(mixed)
+    finally:
+        path.unlink()
+        os.link(PACKAGE / "lib" / name, path)
+    assert done.returncode == 1
+    assert f"this torch was grafted onto a {name} with build-id" in done.stderr
+    assert str(path) in done.stderr
+    assert f"install the wheel of version {torch.__version__} again" in done.stderr
+    assert ("ImportError" in done.stderr) == (name == "libtorch_python.so")

@@ -1,0 +1,186 @@
+"""twice_plus: 2 * self + other, elementwise."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+
+REAL = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+COMPLEX = [torch.complex64, torch.complex128]
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64]
+# Lengths round the widths of vectors, and one that is split among threads.
+SHAPES = [((), ()), ((0,), (0,)), ((1,), (1,)), ((7,), (7,)), ((33,), (33,)), ((3, 1), (1, 5)), ((2, 3), ()), ((70_001,), (70_001,))]
+
+
+def values(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> torch.Tensor:
+    generator = np.random.default_rng(seed)
+    if dtype.is_complex:
+        return torch.from_numpy(np.asarray(generator.normal(size=shape) + 1j * generator.normal(size=shape))).to(dtype)
+    if dtype.is_floating_point:
+        return torch.from_numpy(np.asarray(generator.normal(size=shape))).to(dtype)
+    return torch.from_numpy(np.asarray(generator.integers(0, 100, shape))).to(dtype)
+
+
+def reference(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """In NumPy: in float32 and rounded once for the half types, with wrap-around for integers."""
+    dtype = torch.promote_types(x.dtype, y.dtype)
+    wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    a, b = x.to(wide).numpy(), y.to(wide).numpy()
+    return torch.from_numpy(np.asarray(a + a + b)).to(dtype)
+
+
+@pytest.mark.parametrize(("shapes", "dtype"), list(itertools.product(SHAPES, REAL + COMPLEX + INTEGERS)))
+def test_values(shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: torch.dtype) -> None:
+    x, y = values(shapes[0], dtype, 1), values(shapes[1], dtype, 2)
+    expected = reference(x, y)
+    result = torch.twice_plus(x, y)
+    torch.testing.assert_close(result, expected, rtol=0, atol=0)
+    torch.testing.assert_close(x.twice_plus(y), expected, rtol=0, atol=0)
+    out = torch.empty(0, dtype=dtype)
+    assert torch.twice_plus(x, y, out=out) is out
+    torch.testing.assert_close(out, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.complex64])
+def test_strided_inputs(dtype: torch.dtype) -> None:
+    x, y = values((6, 8), dtype, 1).t()[::2], values((8, 6), dtype, 2)[1::2]
+    torch.testing.assert_close(torch.twice_plus(x, y), reference(x.contiguous(), y.contiguous()), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        (torch.ones(3), torch.ones(3, dtype=torch.float64)),
+        (torch.ones(3, dtype=torch.int32), torch.ones(3)),
+        (torch.ones(3, dtype=torch.bool), torch.ones(3, dtype=torch.int8)),
+        (torch.ones(3), torch.ones(3, dtype=torch.complex64)),
+        (torch.ones(3, dtype=torch.float16), torch.tensor(1.0, dtype=torch.float64)),
+        (torch.ones(3, dtype=torch.float16), torch.ones(3, dtype=torch.bfloat16)),
+    ],
+)
+def test_type_promotion_is_that_of_add(x: torch.Tensor, y: torch.Tensor) -> None:
+    expected = torch.add(x, y)
+    result = torch.twice_plus(x, y)
+    assert result.dtype == expected.dtype
+    assert result.tolist() == [3] * 3
+
+
+def test_in_place() -> None:
+    x, y = torch.ones(2, 3), torch.arange(3.0)
+    assert x.twice_plus_(y) is x
+    assert x.tolist() == [[2, 3, 4]] * 2
+    x.twice_plus_(x)
+    assert x.tolist() == [[6, 9, 12]] * 2
+
+
+def test_special_values() -> None:
+    inf, nan = float("inf"), float("nan")
+    x, y = torch.tensor([inf, -inf, inf, nan, 0.0, 3e38]), torch.tensor([1.0, 1.0, -inf, 1.0, nan, 0.0])
+    torch.testing.assert_close(torch.twice_plus(x, y), torch.tensor([inf, -inf, nan, nan, nan, inf]), equal_nan=True)
+
+
+def test_meta_and_strides() -> None:
+    x, y = torch.empty(3, 1, device="meta").t(), torch.empty(5, 1, device="meta")
+    assert torch.twice_plus(x, y).shape == (5, 3)
+    channels_last = torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    assert torch.twice_plus(channels_last, channels_last).is_contiguous(memory_format=torch.channels_last)
+
+
+def test_errors() -> None:
+    flags = torch.tensor([True])
+    with pytest.raises(RuntimeError, match=r"twice_plus\(\): expected self or other to be a number type, but both are bool"):
+        torch.twice_plus(flags, flags)
+    with pytest.raises(RuntimeError, match=r"The size of tensor a \(2\) must match the size of tensor b \(3\)"):
+        torch.twice_plus(torch.ones(2), torch.ones(3))
+    with pytest.raises(RuntimeError, match=r"result type Float can't be cast to the desired output type Long"):
+        torch.twice_plus(torch.ones(2), torch.ones(2), out=torch.ones(2, dtype=torch.long))
+    with pytest.raises(RuntimeError, match=r"output with shape \[1\] doesn't match the broadcast shape \[3\]"):
+        torch.ones(1).twice_plus_(torch.ones(3))
+    with pytest.raises(TypeError, match=r"twice_plus\(\): argument 'other' \(position 2\) must be Tensor, not str"):
+        torch.twice_plus(torch.ones(2), "x")
+
+
+@pytest.mark.parametrize("dtypes", list(itertools.product([torch.float64, torch.complex128], repeat=2)))
+@pytest.mark.parametrize("shapes", [((), ()), ((3,), (3,)), ((2, 1), (1, 3)), ((2, 0), (1,))])
+def test_derivatives(shapes: tuple[tuple[int, ...], tuple[int, ...]], dtypes: tuple[torch.dtype, torch.dtype]) -> None:
+    inputs = tuple(torch.randn(shape, dtype=dtype, requires_grad=True) for shape, dtype in zip(shapes, dtypes, strict=True))
+    assert gradcheck(torch.twice_plus, inputs, check_forward_ad=True, check_batched_grad=True)
+    assert gradgradcheck(torch.twice_plus, inputs, check_fwd_over_rev=True)
+
+
+def test_in_place_derivative() -> None:
+    x, y = (torch.randn(3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    assert gradcheck(lambda x, y: x.clone().twice_plus_(y), (x, y), check_forward_ad=True)
+    assert torch.twice_plus(x, y).grad_fn.name() == "TwicePlusBackward0"
+
+
+def test_opcheck() -> None:
+    x, y = torch.randn(3, 1, requires_grad=True), torch.randn(4)
+    torch.library.opcheck(torch.ops.aten.twice_plus.default, (x, y))
+    torch.library.opcheck(torch.ops.aten.twice_plus_.default, (torch.randn(3, 4), y))
+    torch.library.opcheck(torch.ops.aten.twice_plus.out, (x.detach(), y), {"out": torch.empty(3, 4)})
+
+
+def test_functionalized() -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        z = x.clone()
+        z[0].twice_plus_(y[0])
+        return z
+
+    x, y = torch.rand(2, 3), torch.rand(2, 3)
+    graph = torch.fx.experimental.proxy_tensor.make_fx(torch.func.functionalize(f))(x, y)
+    assert "twice_plus.default" in graph.code
+    assert "twice_plus_" not in graph.code
+    assert torch.equal(graph(x, y), f(x, y))
+
+
+def test_torchscript() -> None:
+    @torch.jit.script
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        z = torch.twice_plus(x, y)
+        return z.twice_plus_(y)
+
+    x, y = torch.rand(3), torch.rand(3)
+    torch.testing.assert_close(f(x, y), 2 * (2 * x + y) + y)
+
+
+def test_compiled_with_backward() -> None:
+    x, y = torch.rand(3, 4, requires_grad=True), torch.rand(4, requires_grad=True)
+    compiled = torch.compile(lambda x, y: torch.twice_plus(x, y).twice_plus(y), fullgraph=True, backend="aot_eager")
+    compiled(x, y).sum().backward()
+    assert torch.equal(x.grad, torch.full((3, 4), 4.0))
+    assert torch.equal(y.grad, torch.full((4,), 9.0))
+
+
+def test_pointwise_tag() -> None:
+    for operator in (torch.ops.aten.twice_plus.default, torch.ops.aten.twice_plus_.default, torch.ops.aten.twice_plus.out):
+        assert torch.Tag.pointwise in operator.tags
+
+
+CAPABILITY = """
+import torch
+assert torch.backends.cpu.get_cpu_capability() == {capability!r}, torch.backends.cpu.get_cpu_capability()
+x, y = torch.arange(1000.0), torch.ones(1000)
+assert torch.equal(torch.twice_plus(x, y), torch.arange(1.0, 2001.0, 2.0))
+"""
+
+
+@pytest.mark.parametrize("capability", ["DEFAULT", "AVX2", "AVX512"])
+def test_right_at_every_cpu_capability(capability: str) -> None:
+    """That the code compiled for it runs is shown in test_grammar.py, on an operator that tells."""
+    if {"AVX2": "avx2", "AVX512": "avx512f"}.get(capability, "") not in cpu_flags():
+        pytest.skip(f"this processor has no {capability}")
+    env = {**os.environ, "ATEN_CPU_CAPABILITY": capability.lower()}
+    subprocess.run([sys.executable, "-c", CAPABILITY.format(capability=capability)], env=env, check=True)
+
+
+def cpu_flags() -> str:
+    with open("/proc/cpuinfo") as file:
+        return next(line for line in file if line.startswith("flags"))
