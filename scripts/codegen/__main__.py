@@ -49,6 +49,7 @@ def generate(base: Path, overlay_folder: Path, generated_folder: Path) -> None:
         new_entries(base_yaml.derivatives, files.derivatives),
     )
     operators = Operators(files, base_function_names(base_yaml))
+    operators.refuse_unsupported()
     derivatives = Derivatives(operators)
     generate_headers(operators, derivatives, base=base, overlay=overlay, generated=generated)
     generate_sources(operators, derivatives, packaged=packaged, out=generated)

@@ -97,6 +97,21 @@ class Operators:
         self.new_functions = [f for f in self.functions if self.is_new(f)]
         self.new_root_names = frozenset(f.root_name for f in self.new_functions)
 
+    def refuse_unsupported(self) -> None:
+        """Refuse new operators that ask for what only an edit of PyTorch's own sources could give.
+
+        Raises:
+            ValueError: naming each of them, with its place.
+        """
+        faults = [
+            f"{f.loc.file}:{f.loc.line}: {f.func.name}: manual_cpp_binding asks for a C++ function written by hand in "
+            "PyTorch's sources, which a native folder cannot hold. Leave it out: the C++ function is generated then"
+            for f in self.new_functions
+            if f.manual_cpp_binding
+        ]
+        if faults:
+            raise ValueError("\n".join(faults))
+
     def is_new(self, f: NativeFunction) -> bool:
         """Whether ``f`` is not in the base."""
         return qualified_name(f) not in self._base_names

@@ -87,11 +87,10 @@ def generate_surfaces(operators: Operators, base: Path, overlay: Output) -> None
 
 
 def needs_symbolic_meta(f: NativeFunction) -> bool:
-    """Whether ``f`` is a functional or in-place pointwise operator that returns one tensor and has kernels of its own."""
+    """Whether ``f`` is a functional or in-place pointwise operator of a structured kernel that returns one tensor."""
     returns_one_tensor = [str(r.type) for r in f.func.returns] == ["Tensor"]
-    has_own_kernels = "generated" not in f.tags and not f.has_composite_implicit_autograd_kernel
     is_of_kind = f.func.kind() in (SchemaKind.functional, SchemaKind.inplace)
-    return "pointwise" in f.tags and returns_one_tensor and has_own_kernels and is_of_kind
+    return "pointwise" in f.tags and f.part_of_structured_group and returns_one_tensor and is_of_kind
 
 
 def stand_in(group: PythonSignatureGroup) -> str:
