@@ -76,6 +76,7 @@ def entries_text(path: Path) -> str:
             f"{path}:1: a list of entries is expected, but this is a {type(entries).__name__}",
             todo="start each entry with `- `, as PyTorch's own file does",
         )
+    require_key(path, text, "func" if path.name == FUNCTIONS.name else "name")
     block = textwrap.dedent(text)
     probe = "- name: probe\n"
     try:
@@ -89,3 +90,19 @@ def entries_text(path: Path) -> str:
             todo="start each entry with `- ` in the first column, without `---`",
         )
     return block if block.endswith("\n") else f"{block}\n"
+
+
+def require_key(path: Path, text: str, key: str) -> None:
+    """Check that each entry of a YAML list is a mapping with ``key``.
+
+    Raises:
+        OperatorError: naming the line of every entry that is not.
+    """
+    faults = []
+    for node in yaml.compose(text, Loader).value:
+        keys = [name.value for name, _ in node.value] if isinstance(node, yaml.MappingNode) else []
+        if key not in keys:
+            given = f"it has {', '.join(map(str, keys))}" if keys else "it is no mapping"
+            faults.append(f"{path}:{node.start_mark.line + 1}: an entry needs the key `{key}`, but {given}")
+    if faults:
+        raise OperatorError("\n".join(faults), todo=f"start each entry with `- {key}: ` and a schema")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import traceback
 from pathlib import Path
@@ -13,7 +14,7 @@ from torchgen.yaml_utils import YamlLoader
 from .bindings import generate_bindings
 from .headers import generate_headers
 from .lists import Entry, extend_lists
-from .operators import Derivatives, Operators, YamlFiles, base_function_names
+from .operators import Derivatives, Operators, YamlFiles
 from .sources import generate_sources
 from .stubs import generate_stubs
 from .surfaces import generate_surfaces
@@ -27,6 +28,7 @@ def main() -> int:
     parser.add_argument("--generated", type=Path, required=True, help="where sources go")
     parser.add_argument("--verbose", action="store_true", help="show a traceback when it fails")
     options = parser.parse_args()
+    gc.disable()  # everything lives until the end, which comes soon
     try:
         generate(options.base, options.overlay, options.generated)
     except Exception as error:  # torchgen raises whatever assert, ValueError or KeyError fits
@@ -48,7 +50,7 @@ def generate(base: Path, overlay_folder: Path, generated_folder: Path) -> None:
         new_entries(base_yaml.native_functions, files.native_functions),
         new_entries(base_yaml.derivatives, files.derivatives),
     )
-    operators = Operators(files, base_function_names(base_yaml))
+    operators = Operators(files, base_yaml.native_functions.read_text().count("\n"))
     operators.refuse_unsupported()
     derivatives = Derivatives(operators)
     generate_headers(operators, derivatives, base=base, overlay=overlay, generated=generated)
@@ -62,9 +64,9 @@ def generate(base: Path, overlay_folder: Path, generated_folder: Path) -> None:
 
 
 def new_entries(base: Path, merged: Path) -> list[Entry]:
-    """The entries of ``merged`` that are not in ``base``, which it begins with."""
-    theirs, all_entries = (yaml.load(path.read_text(), YamlLoader) for path in (base, merged))
-    return list(all_entries[len(theirs) :])
+    """The entries of ``merged`` behind those of ``base``, with whose text it begins."""
+    addition = merged.read_text()[len(base.read_text()) :]
+    return list(yaml.load(addition, YamlLoader) or [])
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -54,27 +54,24 @@ PLACES = (
 Pairs = Sequence[PythonSignatureNativeFunctionPair]
 
 
-def bindable(operators: Operators) -> list[NativeFunction]:
-    """The functions that get a Python binding (tools/autograd/gen_python_functions.py, gen)."""
-    return [f for f in operators.functions if upstream.should_generate_py_binding(f)]
-
-
+@cache
 def python_functions(operators: Operators) -> Pairs:
     """Every Python function signature of the merged set, deprecated ones included."""
-    return upstream.load_signatures(bindable(operators), str(operators.yaml.deprecated), method=False)
+    return upstream.load_signatures(operators.bindable, str(operators.yaml.deprecated), method=False)
 
 
+@cache
 def python_methods(operators: Operators) -> Pairs:
     """Every Python method signature of the merged set, deprecated ones included."""
-    return upstream.load_signatures(bindable(operators), str(operators.yaml.deprecated), method=True)
+    return upstream.load_signatures(operators.bindable, str(operators.yaml.deprecated), method=True)
 
 
 def new_names(operators: Operators, place: Place) -> frozenset[BaseOperatorName]:
     """Names bound at ``place`` that have a new overload: their whole binding, old overloads included, is made anew."""
     return frozenset(
         f.func.name.name
-        for f in operators.new_functions
-        if upstream.should_generate_py_binding(f) and place.predicate(f)
+        for f in operators.bindable
+        if operators.is_new(f) and place.predicate(f)
     )
 
 

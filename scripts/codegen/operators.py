@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from torchgen.api import cpp
@@ -21,6 +22,7 @@ from torchgen.model import (
     NativeFunctionsGroup,
     NativeFunctionsViewGroup,
 )
+from torchgen.packaged.autograd.gen_python_functions import should_generate_py_binding
 from torchgen.packaged.autograd.load_derivatives import load_derivatives
 from torchgen.selective_build.selector import SelectiveBuilder
 
@@ -64,12 +66,6 @@ FUNCTIONS_KEYS = {
 }
 
 
-def base_function_names(yaml: YamlFiles) -> frozenset[str]:
-    """The operator names (``namespace::name.overload``) of the base, generated ones included."""
-    parsed = parse_native_yaml(str(yaml.native_functions), str(yaml.tags), set(ABSENT_BACKENDS))
-    return frozenset(qualified_name(f) for f in parsed.native_functions)
-
-
 def qualified_name(f: NativeFunction) -> str:
     """``namespace::name.overload`` of ``f``."""
     return f"{f.namespace}::{f.func.name}"
@@ -79,11 +75,17 @@ Grouped = NativeFunction | NativeFunctionsGroup
 
 
 class Operators:
-    """The merged operator set as torchgen sees it, and the part of it that is new."""
+    """The merged operator set as torchgen sees it, and the part of it that is new.
 
-    def __init__(self, yaml: YamlFiles, base_names: frozenset[str]) -> None:
+    Args:
+        yaml: the merged files.
+        base_lines: how many lines of native_functions.yaml are the base's. What is defined behind them is new, and so
+            is what torchgen generates from it.
+    """
+
+    def __init__(self, yaml: YamlFiles, base_lines: int) -> None:
         self.yaml = yaml
-        self._base_names = base_names
+        self._base_lines = base_lines
         parsed = parse_native_yaml(str(yaml.native_functions), str(yaml.tags), set(ABSENT_BACKENDS))
         self.valid_tags: set[str] = parse_tags_yaml(str(yaml.tags))
         self.functions: list[NativeFunction] = list(parsed.native_functions)
@@ -114,7 +116,12 @@ class Operators:
 
     def is_new(self, f: NativeFunction) -> bool:
         """Whether ``f`` is not in the base."""
-        return qualified_name(f) not in self._base_names
+        return f.loc.line > self._base_lines
+
+    @cached_property
+    def bindable(self) -> list[NativeFunction]:
+        """The functions that get a Python binding (tools/autograd/gen_python_functions.py, gen)."""
+        return [f for f in self.functions if should_generate_py_binding(f)]
 
     def new_grouped(self) -> list[Grouped]:
         """The groups that hold a new function. A group may hold old ones too: ``selector`` leaves those out."""

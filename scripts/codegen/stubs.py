@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 from torchgen.api.python import (
@@ -17,7 +18,7 @@ from torchgen.context import native_function_manager
 from torchgen.model import NativeFunction
 from torchgen.packaged.autograd.gen_python_functions import group_overloads
 
-from .bindings import PLACES, Place, bindable, new_names
+from .bindings import PLACES, Place, new_names
 from .operators import Operators
 from .writer import Output
 
@@ -50,10 +51,11 @@ def generate_stubs(operators: Operators, base: Path, overlay: Output) -> None:
         overlay(overlay.folder / _RETURN_TYPES, text)
 
 
+@cache
 def new_signature_groups(operators: Operators, place: Place) -> list[PythonSignatureGroup]:
     """Python signatures bound at ``place`` that belong to new operators; an out variant is part of its base's group."""
     names = new_names(operators, place)
-    functions = [f for f in bindable(operators) if f.func.name.name in names and place.predicate(f)]
+    functions = [f for f in operators.bindable if f.func.name.name in names and place.predicate(f)]
     pairs = [signature_pair(f, place) for f in functions]
     groups: list[PythonSignatureGroup] = []
     for name in sorted(names, key=str):

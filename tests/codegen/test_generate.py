@@ -27,7 +27,7 @@ DERIVATIVES = "torchgen/packaged/autograd/derivatives.yaml"
 def everything() -> Operators:
     """The base's operators, all taken for new ones."""
     packaged = Path(os.environ["GRAFT_BASE"]) / "tree/torchgen/packaged"
-    return Operators(YamlFiles.below(packaged), frozenset())
+    return Operators(YamlFiles.below(packaged), base_lines=0)
 
 
 def append(overlay: Path, name: str, text: str) -> None:

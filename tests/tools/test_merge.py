@@ -28,6 +28,8 @@ def written(folder: Path, text: str) -> Path:
         ("- func: f\n - func: g\n", r":2:2: not YAML"),
         ("func: f\n", r":1: a list of entries is expected, but this is a dict"),
         ("[{func: f}]\n", r":1: the list cannot follow PyTorch's own"),
+        ("- func: f\n- hello\n", r":2: an entry needs the key `func`, but it is no mapping"),
+        ("- fun: f\n  tags: g\n", r":1: an entry needs the key `func`, but it has fun, tags"),
         ("---\n- func: f\n", r":1: the list cannot follow PyTorch's own"),
     ],
 )
@@ -45,8 +47,9 @@ def test_indented_list_follows_the_base_s(tmp_path: Path) -> None:
     assert yaml.safe_load(entries_text(written(tmp_path, "  - func: f\n    tags: x"))) == [{"func": "f", "tags": "x"}]
 
 
+TEXT = st.text("ab:#-\n '\"", max_size=12)
 ENTRIES = st.lists(
-    st.dictionaries(st.sampled_from(["func", "variants", "tags"]), st.text("ab:#-\n '\"", max_size=12), min_size=1),
+    st.fixed_dictionaries({"func": TEXT}, optional={"variants": TEXT, "tags": TEXT}),
     max_size=4,
 )
 
