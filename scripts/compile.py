@@ -58,7 +58,10 @@ def plan(layout: Layout, native: NativeFolder, toolchain: Toolchain) -> tuple[li
     ]
     library = [
         Unit(source.relative_to(layout.work), objects / "generated" / f"{source.stem}.o")
-        for source in sorted(layout.generated.glob("*.cpp"), reverse=True)
+        for source in [
+            *sorted(layout.generated.glob("*.cpp"), reverse=True),
+            *sorted(layout.generated.glob("ATen/UfuncCPU_*.cpp")),
+        ]
     ]
     vectorized = [(sources / name, objects / "native" / name) for name in native.vectorized]
     vectorized += [

@@ -58,7 +58,7 @@ def generate(base: Path, overlay_folder: Path, generated_folder: Path) -> None:
     generate_bindings(operators, derivatives, packaged=packaged, out=generated)
     generate_stubs(operators, base, overlay)
     generate_surfaces(operators, base, overlay)
-    generated.prune("ATen", "autograd", "python", "include")
+    generated.prune("ATen", "autograd", "python", "include", "vectorized")
     names = "".join(f"{name.as_posix()}\n" for name in sorted(overlay.names))
     generated(generated.folder / "overlay.txt", names)
 

@@ -17,7 +17,7 @@ from torchgen.selective_build.selector import SelectiveBuilder
 
 from .bindings import python_functions
 from .operators import ABSENT_BACKENDS, FUNCTIONS_KEYS, Derivatives, Operators, structured
-from .sources import generate_aten_sources
+from .sources import TEMPLATES, generate_aten_sources
 from .writer import Output, SelectingFileManager, autograd_writes_with
 
 HEADER_KEYS = [key for key in dispatch_keys if key not in ABSENT_BACKENDS]
@@ -142,9 +142,17 @@ def is_open_header(filename: str) -> bool:
 
 
 def _generate_internal(operators: Operators, templates: Path, out: Output) -> None:
+    manager = SelectingFileManager(
+        out.folder / "include/ATen",
+        templates,
+        sink=out,
+        wanted=INTERNAL.__contains__,
+        own_templates=TEMPLATES,
+    )
     generate_aten_sources(
         operators,
-        SelectingFileManager(out.folder / "include/ATen", templates, sink=out, wanted=INTERNAL.__contains__),
+        manager,
+        manager,
         functions=operators.functions,
         grouped=operators.grouped,
         view_groups=operators.view_groups,

@@ -21,10 +21,13 @@ from .writer import Output, SelectingFileManager, autograd_writes_with
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 
-FUNCTIONALIZATION = "RegisterFunctionalization.cpp"
+FUNCTIONALIZATION = frozenset({"RegisterFunctionalization.cpp", "ViewMetaClasses.cpp"})
 
 # Translation units, by the folder of the generated sources that each includes.
 UNITS = ("ATen", "autograd")
+
+# These declare what ATen's headers declare, so as not to depend on them, and cannot share a unit with those that do.
+SEPARATE = "UfuncCPU_"
 
 # What the base's libraries hold already and no new operator adds to.
 _IN_THE_BASE = frozenset({"Functions.cpp", "TensorMethods.cpp", "ATenOpList.cpp"})
@@ -46,19 +49,30 @@ def generate_sources(operators: Operators, derivatives: Derivatives, *, packaged
     registrations = SelectingFileManager(
         out.folder / "ATen", templates, sink=out, wanted=_is_aten_source, own_templates=TEMPLATES
     )
+    vectorized = SelectingFileManager(out.folder / "vectorized", templates, sink=out, wanted=_is_aten_source)
     generate_aten_sources(
-        operators, registrations, **new, selector=operators.selector(), dispatch_keys=CPU_WHEEL_KEYS
+        operators,
+        registrations,
+        vectorized,
+        **new,
+        selector=operators.selector(),
+        dispatch_keys=CPU_WHEEL_KEYS,
     )
     # Functionalization takes no selector that selects. A group may hold functions of the base, which are registered.
     functionalization = SelectingFileManager(
         out.folder / "ATen",
         templates,
         sink=out,
-        wanted=FUNCTIONALIZATION.__eq__,
+        wanted=FUNCTIONALIZATION.__contains__,
         keep_line=_registers_new(operators),
     )
     generate_aten_sources(
-        operators, functionalization, **new, selector=SelectiveBuilder.get_nop_selector(), dispatch_keys=[]
+        operators,
+        functionalization,
+        functionalization,
+        **new,
+        selector=SelectiveBuilder.get_nop_selector(),
+        dispatch_keys=[],
     )
     _generate_autograd(operators, derivatives, packaged / "autograd/templates", out)
     for unit in UNITS:
@@ -66,7 +80,7 @@ def generate_sources(operators: Operators, derivatives: Derivatives, *, packaged
 
 
 def _is_aten_source(filename: str) -> bool:
-    return filename.endswith(".cpp") and filename not in _IN_THE_BASE and filename != FUNCTIONALIZATION
+    return filename.endswith(".cpp") and filename not in _IN_THE_BASE | FUNCTIONALIZATION
 
 
 def _registers_new(operators: Operators) -> Callable[[str], bool]:
@@ -83,6 +97,7 @@ def _registers_new(operators: Operators) -> Callable[[str], bool]:
 def generate_aten_sources(
     operators: Operators,
     manager: SelectingFileManager,
+    vectorized: SelectingFileManager,
     *,
     functions: Sequence[NativeFunction],
     grouped: Sequence[Grouped],
@@ -90,7 +105,10 @@ def generate_aten_sources(
     selector: SelectiveBuilder,
     dispatch_keys: Sequence[DispatchKey],
 ) -> None:
-    """torchgen's ``gen_source_files`` (torchgen/gen.py); ``manager`` decides which files come of it."""
+    """torchgen's ``gen_source_files`` (torchgen/gen.py); the managers decide which files come of it.
+
+    ``vectorized`` gets those that are compiled once for each CPU capability.
+    """
     gen_source_files(
         native_functions=functions,
         grouped_native_functions=grouped,
@@ -101,7 +119,7 @@ def generate_aten_sources(
         backend_indices=operators.backend_indices,
         aoti_fm=manager,
         core_fm=manager,
-        cpu_vec_fm=manager,
+        cpu_vec_fm=vectorized,
         cpu_fm=manager,
         device_fms={"cuda": manager},
         dispatch_keys=dispatch_keys,
@@ -137,7 +155,8 @@ def write_unit(out: Output, unit: str) -> None:
     Reading ATen's headers takes longer than compiling what is generated. Sources that forbid the header of all
     operators come last: the others include it.
     """
-    sources = sorted(name for name in out.names if name.parent == Path(unit) and name.suffix == ".cpp")
+    in_folder = sorted(name for name in out.names if name.parent == Path(unit) and name.suffix == ".cpp")
+    sources = [name for name in in_folder if not name.name.startswith(SEPARATE)]
     guarded = [name for name in sources if "#define TORCH_ASSERT" in (out.folder / name).read_text()]
     ordered = [name for name in sources if name not in guarded] + guarded
     out(out.folder / f"{unit}.cpp", "".join(f'#include "{name.as_posix()}"\n' for name in ordered))

@@ -40,6 +40,7 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/Stream.h>
 ${ops_headers}
+${view_meta_headers}
 
 ${python_functions}
 
@@ -202,6 +203,8 @@ static PyMethodDef definitions[] = {
 
 } // namespace torch::autograd
 
+namespace torch::functionalization {} // for operators that are no views
+
 namespace graft {
 
 namespace {
@@ -272,6 +275,11 @@ void add_bindings(py::handle module) {
   {
     using namespace torch::autograd;
     ${py_return_types_registrations}
+  }
+  auto functionalization = py::module_(module.attr("_functionalization"));
+  {
+    using namespace torch::functionalization;
+    ${view_meta_bindings}
   }
   add_methods(module.attr("TensorBase"), bound::graft_methods::definitions);
 
