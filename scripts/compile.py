@@ -78,9 +78,7 @@ def plan(layout: Layout, native: NativeFolder, toolchain: Toolchain) -> tuple[li
     return library, extension
 
 
-def compile_all(
-    layout: Layout, native: NativeFolder, toolchain: Toolchain, jobs: int, line: StepLine
-) -> Objects:
+def compile_all(layout: Layout, native: NativeFolder, toolchain: Toolchain, jobs: int, line: StepLine) -> Objects:
     """Bring every object file up to date.
 
     Raises:
@@ -99,7 +97,7 @@ def _ninja_file(units: Sequence[Unit], toolchain: Toolchain) -> str:
     includes = ["generated", "src", "generated/include", "overlay/torch/include"]
     includes += ["../base/tree/torch/include", "../base/tree/torch/include/torch/csrc/api/include"]
     text = io.StringIO()
-    writer = Writer(text)
+    writer = Writer(text)  # type: ignore[arg-type]  # its annotation says str, its code wants a file
     writer.variable("cxx", toolchain.compiler)
     writer.variable("flags", " ".join([*toolchain.flags, *(f"-I{folder}" for folder in includes)]))
     writer.rule(
@@ -110,7 +108,7 @@ def _ninja_file(units: Sequence[Unit], toolchain: Toolchain) -> str:
         deps="gcc",
     )
     for unit in units:
-        writer.build(str(unit.target), "cxx", str(unit.source), variables={"more": " ".join(unit.flags)})
+        writer.build([str(unit.target)], "cxx", [str(unit.source)], variables={"more": " ".join(unit.flags)})
     return text.getvalue()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tempfile
@@ -115,4 +114,4 @@ def _download(pin: Pin, sha256: str, target: Path) -> None:
             ) from error
         (wheel,) = Path(folder).glob("*.whl")
         check_wheel(wheel, pin, sha256)
-        os.replace(wheel, target)
+        wheel.replace(target)

@@ -118,7 +118,9 @@ def install_headers(native: NativeFolder, base: Base, overlay: Overlay) -> None:
         overlay.write(name, (native.path / header).read_bytes())
 
 
-def generate(layout: Layout, native: NativeFolder, merged: Sequence[MergedFile], overlay: Overlay, line: StepLine) -> None:
+def generate(
+    layout: Layout, native: NativeFolder, merged: Sequence[MergedFile], overlay: Overlay, line: StepLine
+) -> None:
     """Run torchgen on the merged YAML, unless that was done for the same YAML.
 
     Raises:
@@ -130,7 +132,15 @@ def generate(layout: Layout, native: NativeFolder, merged: Sequence[MergedFile],
         line.note = "done already"
     else:
         stamp_file.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "scripts.codegen", "--base", overlay.base, "--overlay", overlay.folder]
+        command: list[str | Path] = [
+            sys.executable,
+            "-m",
+            "scripts.codegen",
+            "--base",
+            overlay.base,
+            "--overlay",
+            overlay.folder,
+        ]
         paths = os.pathsep.join([str(REPOSITORY), str(overlay.base)])
         done = run([*command, "--generated", layout.generated], env={"PYTHONPATH": paths}, check=False)
         if done.returncode != 0:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .base import Base
 from .errors import GraftError, LinkError
-from .files import write_atomically, write_if_changed
+from .files import write_if_changed
 from .layout import REPOSITORY, Layout
 from .process import run
 from .symbols import ElfFile
@@ -49,7 +49,9 @@ class LibraryPlan:
     is_python_extension: bool
 
 
-def link(layout: Layout, base: Base, toolchain: Toolchain, objects: tuple[list[Path], list[Path]], version: str) -> list[Path]:
+def link(
+    layout: Layout, base: Base, toolchain: Toolchain, objects: tuple[list[Path], list[Path]], version: str
+) -> list[Path]:
     """Link both libraries into the objects folder; return their paths, each named as in the wheel.
 
     ``libtorch.so`` is in the official wheel an empty umbrella that everything loads. Here it holds the operators, so
@@ -59,9 +61,7 @@ def link(layout: Layout, base: Base, toolchain: Toolchain, objects: tuple[list[P
         LinkError: a symbol is nowhere to be found.
     """
     out = layout.objects / "linked"
-    torch = LibraryPlan(
-        "torch/lib/libtorch.so", objects[0], ("libtorch_cpu.so", "libc10.so"), (), "$ORIGIN", False
-    )
+    torch = LibraryPlan("torch/lib/libtorch.so", objects[0], ("libtorch_cpu.so", "libc10.so"), (), "$ORIGIN", False)
     extension = LibraryPlan(
         f"torch/_C{sysconfig.get_config_var('EXT_SUFFIX')}",
         objects[1],
@@ -93,7 +93,14 @@ def _trampolines(plan: LibraryPlan, layout: Layout, base: Base, toolchain: Toolc
 def _compile(toolchain: Toolchain, layout: Layout, source: Path, target: Path) -> None:
     """Compile one small source that includes no header of PyTorch's."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    command = [toolchain.compiler, *toolchain.flags, "-c", os.path.relpath(source, layout.work), "-o", target]
+    command: list[str | Path] = [
+        toolchain.compiler,
+        *toolchain.flags,
+        "-c",
+        os.path.relpath(source, layout.work),
+        "-o",
+        target,
+    ]
     run(command, cwd=layout.work)
 
 

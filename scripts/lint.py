@@ -47,7 +47,9 @@ def lint() -> None:
         else:
             failed.append(name)
     if failed:
-        raise LintError(f"complaints from {', '.join(failed)}", todo="mend them; `ruff format` and clang-format -i help")
+        raise LintError(
+            f"complaints from {', '.join(failed)}", todo="mend them; `ruff format` and clang-format -i help"
+        )
 
 
 def _environment() -> Path:

@@ -99,7 +99,8 @@ def require_key(path: Path, text: str, key: str) -> None:
         OperatorError: naming the line of every entry that is not.
     """
     faults = []
-    for node in yaml.compose(text, Loader).value:
+    tree = yaml.compose(text, Loader)
+    for node in tree.value if tree else []:
         keys = [name.value for name, _ in node.value] if isinstance(node, yaml.MappingNode) else []
         if key not in keys:
             given = f"it has {', '.join(map(str, keys))}" if keys else "it is no mapping"

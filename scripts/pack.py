@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from packaging.utils import parse_wheel_filename
@@ -97,7 +97,8 @@ def _wheel_file(text: str, tag: str) -> bytes:
 def _members(archive: ZipFile, changed: Mapping[str, bytes], old_info: str, new_info: str) -> list[Member]:
     """The new wheel's members but RECORD: the base's in their order, additions before the metadata."""
     left = dict(changed)
-    files, metadata = [], []
+    files: list[Member] = []
+    metadata: list[Member] = []
     for info in archive.infolist():
         is_metadata = info.filename.startswith(old_info)
         if info.filename == f"{old_info}RECORD":
@@ -168,7 +169,7 @@ def copy_member(source: BinaryIO, info: ZipInfo, wheel: ZipFile, name: str) -> N
     wheel.start_dir = out.tell()
 
 
-def _copy_bytes(source: BinaryIO, out: io.IOBase, count: int) -> None:
+def _copy_bytes(source: BinaryIO, out: IO[bytes], count: int) -> None:
     while count:
         block = source.read(min(count, 1 << 22))
         if not block:

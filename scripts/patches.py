@@ -54,7 +54,9 @@ def load_series(folder: Path) -> list[Patch]:
                 faults.append(f"{folder / name}: it changes no file")
             patches.append(Patch(folder / name, targets))
         seen.setdefault(name, number)
-    faults += [f"{path}: it is not named in {series}" for path in sorted(folder.glob("*.patch")) if path.name not in seen]
+    faults += [
+        f"{path}: it is not named in {series}" for path in sorted(folder.glob("*.patch")) if path.name not in seen
+    ]
     if faults:
         raise PinError("\n".join(faults), todo="mend the series or the patches")
     return patches

@@ -20,7 +20,9 @@ def platform_tag(base_wheel: Path, libraries: Iterable[Path]) -> str:
     """
     policies = WheelPolicies(libc=Libc.GLIBC, arch=Architecture.x86_64)
     needed = {
-        str(library): {f"{name}_{version}" for name, versions in ElfFile(library).needed_versions().items() for version in versions}
+        str(library): {
+            f"{name}_{version}" for name, versions in ElfFile(library).needed_versions().items() for version in versions
+        }
         for library in libraries
     }
     ours = policies.versioned_symbols_policy({name: versions for name, versions in needed.items() if versions})
@@ -28,4 +30,4 @@ def platform_tag(base_wheel: Path, libraries: Iterable[Path]) -> str:
     base_platforms = [tag.platform for tag in tags]
     base = min((policy for policy in policies if policy.name in base_platforms), key=lambda policy: policy.priority)
     # A higher priority is an older platform.
-    return base.name if base.priority <= ours.priority else ours.name
+    return str(base.name if base.priority <= ours.priority else ours.name)

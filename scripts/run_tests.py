@@ -96,6 +96,6 @@ def unpacked(wheel: Path, folder: Path) -> Path:
 
 def _pytest(python: Path, name: str, paths: Sequence[Path], more: Mapping[str, str], extra: Sequence[str]) -> bool:
     say(f"\n== tests of {name}")
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *extra, *paths]
+    command: list[str | Path] = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *extra, *paths]
     done = subprocess.run(command, cwd=REPOSITORY, env={**os.environ, **more}, stdin=subprocess.DEVNULL, check=False)
     return done.returncode == 0

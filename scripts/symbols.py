@@ -54,10 +54,10 @@ class ElfFile:
         self.path = path
         with path.open("rb") as file:
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._elf = ELFFile(self._data)  # type: ignore[no-untyped-call]
+        self._elf = ELFFile(self._data)
 
     def _section(self, name: str) -> Section | None:
-        section: Section | None = self._elf.get_section_by_name(name)  # type: ignore[no-untyped-call]
+        section: Section | None = self._elf.get_section_by_name(name)
         return section
 
     @cached_property
@@ -65,7 +65,7 @@ class ElfFile:
         """The GNU build-id as hexadecimal digits; empty if there is none."""
         section = self._section(".note.gnu.build-id")
         if isinstance(section, NoteSection):
-            for note in section.iter_notes():  # type: ignore[no-untyped-call]
+            for note in section.iter_notes():
                 if note["n_type"] == "NT_GNU_BUILD_ID":
                     return str(note["n_desc"])
         return ""
@@ -82,7 +82,7 @@ class ElfFile:
         section = self._section(name)
         if section is None:
             return _SymbolTable(np.empty(0, _SYMBOL), b"\0")
-        strings: Any = self._elf.get_section(section["sh_link"])  # type: ignore[no-untyped-call]
+        strings: Any = self._elf.get_section(section["sh_link"])
         symbols = np.frombuffer(
             self._data, _SYMBOL, count=section["sh_size"] // _SYMBOL.itemsize, offset=section["sh_offset"]
         )
@@ -129,7 +129,7 @@ class ElfFile:
         versions: dict[str, set[str]] = {}
         section = self._section(".gnu.version_r")
         if isinstance(section, GNUVerNeedSection):
-            for _, entries in section.iter_versions():  # type: ignore[no-untyped-call]
+            for _, entries in section.iter_versions():
                 for entry in entries:
                     name, _, version = entry.name.partition("_")
                     versions.setdefault(name, set()).add(version)

@@ -40,7 +40,14 @@ _DEFINITIONS = (
 # function it takes the first, which must run on every processor.
 CPU_CAPABILITIES: dict[str, tuple[str, ...]] = {
     "DEFAULT": ("-O3",),
-    "AVX2": ("-O3", "-mavx2", "-mfma", "-mf16c", "-mno-avx256-split-unaligned-load", "-mno-avx256-split-unaligned-store"),
+    "AVX2": (
+        "-O3",
+        "-mavx2",
+        "-mfma",
+        "-mf16c",
+        "-mno-avx256-split-unaligned-load",
+        "-mno-avx256-split-unaligned-store",
+    ),
     "AVX512": ("-O3", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma", "-mf16c"),
 }
 
@@ -81,7 +88,7 @@ class Toolchain:
     def system_libraries(self) -> list[Path]:
         """The C and C++ libraries that programs are linked with."""
         answers = (run([self.compiler, f"-print-file-name={name}"]).stdout.strip() for name in _SYSTEM_LIBRARIES)
-        return [Path(answer) for answer in answers if os.path.isabs(answer)]
+        return [path for path in map(Path, answers) if path.is_absolute()]
 
 
 def find_toolchain(pin: Pin) -> Toolchain:

@@ -74,7 +74,9 @@ def trampoline_source(libraries: Sequence[BoundLibrary], *, version: str, is_pyt
         if slots:
             tables.append(f"constexpr Slot {table}[] = {{\n" + "\n".join(slots) + "\n};\n")
         entries.append(f'    {{"{library.name}", "{library.build_id}", {table}, {len(slots)}}},')
-    stop = "return;" if is_python_extension else 'std::fprintf(stderr, "torch: %s.\\n", error().c_str());\n      _exit(1);'
+    stop = (
+        "return;" if is_python_extension else 'std::fprintf(stderr, "torch: %s.\\n", error().c_str());\n      _exit(1);'
+    )
     return Template(_TEMPLATE.read_text()).substitute(
         slot_count=max(index, 1),
         trampolines="\n".join(trampolines),

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from torchgen.gen import gen_headers
-from torchgen.model import DispatchKey, dispatch_keys
+from torchgen.model import dispatch_keys
 from torchgen.packaged.autograd.gen_autograd_functions import gen_autograd_functions_lib
 from torchgen.packaged.autograd.gen_python_functions import create_python_return_type_bindings_header
 from torchgen.packaged.autograd.gen_variable_factories import gen_variable_factories

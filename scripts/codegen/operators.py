@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 
 from torchgen.api import cpp
 from torchgen.api.autograd import NativeFunctionWithDifferentiabilityInfo, match_differentiability_info
@@ -29,7 +30,7 @@ from torchgen.selective_build.selector import SelectiveBuilder
 
 @dataclass(frozen=True)
 class YamlFiles:
-    """The YAML that torchgen reads: ``native_functions.yaml``, ``tags.yaml``, ``derivatives.yaml``, ``deprecated.yaml``."""
+    """The YAML that torchgen reads."""
 
     native_functions: Path
     tags: Path
@@ -71,7 +72,7 @@ def qualified_name(f: NativeFunction) -> str:
     return f"{f.namespace}::{f.func.name}"
 
 
-Grouped = NativeFunction | NativeFunctionsGroup
+Grouped: TypeAlias = NativeFunction | NativeFunctionsGroup
 
 
 class Operators:
@@ -92,9 +93,7 @@ class Operators:
         self.backend_indices: dict[DispatchKey, BackendIndex] = parsed.backend_indices
         self.grouped: list[Grouped] = list(get_grouped_native_functions(self.functions))
         self.view_groups = [
-            g
-            for g in get_grouped_by_view_native_functions(self.functions)
-            if isinstance(g, NativeFunctionsViewGroup)
+            g for g in get_grouped_by_view_native_functions(self.functions) if isinstance(g, NativeFunctionsViewGroup)
         ]
         self.new_functions = [f for f in self.functions if self.is_new(f)]
         self.new_root_names = frozenset(f.root_name for f in self.new_functions)

@@ -152,7 +152,7 @@ def _exports(module: ast.Module, names: Iterable[str]) -> list[tuple[int, str]]:
         ),
         [],
     )
-    listed = [(entry.value, entry.lineno) for entry in exports if isinstance(entry, ast.Constant)]
+    listed = [(str(entry.value), entry.lineno) for entry in exports if isinstance(entry, ast.Constant)]
     insertions = []
     for name in names:
         if listed and name not in dict(listed):

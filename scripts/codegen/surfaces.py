@@ -81,8 +81,8 @@ def generate_surfaces(operators: Operators, base: Path, overlay: Output) -> None
             if public_name := public_alias(place, name):
                 public.append(f'    "{public_name}": "{owner}.{name}",\n')
     pointwise = [f'    "{qualified_name(f)}",\n' for f in operators.new_functions if needs_symbolic_meta(f)]
-    body = f"FUNCTIONS = {{\n{''.join(functions)}}}\n\nPUBLIC = {{\n{''.join(public)}}}\n\nPOINTWISE = [\n{''.join(pointwise)}]\n"
-    overlay(overlay.folder / _ADDED, _HEADER + body)
+    body = f"FUNCTIONS = {{\n{''.join(functions)}}}\n\nPUBLIC = {{\n{''.join(public)}}}\n\n"
+    overlay(overlay.folder / _ADDED, f"{_HEADER}{body}POINTWISE = [\n{''.join(pointwise)}]\n")
     _annotate(operators, base, overlay)
 
 

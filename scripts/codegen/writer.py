@@ -58,7 +58,7 @@ class Output:
 
 
 class SelectingFileManager(FileManager):
-    """Writes only the files that ``wanted`` accepts, one file where torchgen splits into shards, and none without content.
+    """Writes only the files that ``wanted`` accepts: one where torchgen splits into shards, none without content.
 
     Args:
         install_dir: where files go.
@@ -82,6 +82,7 @@ class SelectingFileManager(FileManager):
         keep_line: Callable[[str], bool] = lambda _: True,
     ) -> None:
         super().__init__(install_dir, template_dir, dry_run)
+        self.template_dir: Path
         self._wanted = wanted
         self._sink = sink
         self._own_templates = own_templates
@@ -96,7 +97,8 @@ class SelectingFileManager(FileManager):
 
         if self._own_templates is None or not (self._own_templates / template_fn).is_file():
             return super().substitute_with_template(template_fn, named_as_upstream)
-        upstream, self.template_dir = self.template_dir, self._own_templates
+        upstream: Path = self.template_dir
+        self.template_dir = self._own_templates
         try:
             return super().substitute_with_template(template_fn, named_as_upstream)
         finally:

@@ -79,7 +79,9 @@ def parsed_functions(path: Path, class_name: str | None) -> dict[str, list[str]]
     return found
 
 
-@pytest.mark.parametrize("place", [place for place in PLACES if place.name in ("methods", "torch")], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "place", [place for place in PLACES if place.name in ("methods", "torch")], ids=lambda p: p.name
+)
 def test_stubs_are_those_upstream_generates(everything: Operators, base: Path, place: Place) -> None:
     """Hints for every operator of the base, against the wheel's stub files."""
     file, class_name = stubs._STUBS[place.name]
@@ -126,9 +128,7 @@ def test_only_the_new_operators_get_sources(base: Path, merged: Path) -> None:
     append(merged, DERIVATIVES, "\n- name: graft_probe(Tensor self, Scalar factor) -> Tensor\n  self: grad * factor\n")
     folder = generated(base, merged)
     registered = {
-        name
-        for path in folder.rglob("*.cpp")
-        for name in re.findall(r'm\.(?:impl|def)\("([\w.]+)', path.read_text())
+        name for path in folder.rglob("*.cpp") for name in re.findall(r'm\.(?:impl|def)\("([\w.]+)', path.read_text())
     }
     assert registered == {"graft_probe", "graft_probe.out"}
     assert "GraftProbeBackward0" in (folder / "autograd/Functions.cpp").read_text()

@@ -81,7 +81,9 @@ def test_second_build_waits_for_the_first_and_says_so(tmp_path: Path) -> None:
     first_body = f"Path({str(tmp_path / 'held')!r}).touch(); import time; time.sleep(1.5); print(time.time())"
     first = subprocess.Popen(
         [sys.executable, "-c", HOLD.format(folder=str(tmp_path), body=first_body)],
-        cwd=REPOSITORY, stdout=subprocess.PIPE, text=True,
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     while not (tmp_path / "held").exists():
         time.sleep(0.02)

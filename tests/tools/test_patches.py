@@ -82,8 +82,11 @@ def test_patch_that_does_not_apply_is_named_and_nothing_is_written(tmp_path: Pat
 def test_every_fault_of_a_series_is_reported(tmp_path: Path) -> None:
     headless = PATCH.split("\n\n", 1)[1]
     folder = write_series(
-        tmp_path / "patches", "twice.patch\ntwice.patch\nmissing.patch\nheadless.patch\n",
-        twice=PATCH, headless=headless, forgotten=PATCH,
+        tmp_path / "patches",
+        "twice.patch\ntwice.patch\nmissing.patch\nheadless.patch\n",
+        twice=PATCH,
+        headless=headless,
+        forgotten=PATCH,
     )
     with pytest.raises(PinError) as caught:
         load_series(folder)

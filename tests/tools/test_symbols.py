@@ -20,7 +20,9 @@ __attribute__((visibility("hidden"))) int hidden_data = 7;
 int exported(int x) { return answer(x) + hidden_data; }
 }
 """
-CALLER = 'extern "C" { int hidden_answer(int); int answer(int); int call(int x) { return hidden_answer(x) + answer(x); } }'
+CALLER = (
+    'extern "C" { int hidden_answer(int); int answer(int); int call(int x) { return hidden_answer(x) + answer(x); } }'
+)
 
 
 def compile_cpp(source: str, target: Path, *flags: str) -> Path:
@@ -91,7 +93,7 @@ def test_trampolines_call_the_hidden_functions(library: Path, caller: Path) -> N
     assert ctypes.CDLL(str(bound_caller(library, caller, "bound"))).call(1) == 43 + 2 * 43
 
 
-PROGRAM = "extern \"C\" int call(int); int main() { return call(1) == 129 ? 0 : 2; }"
+PROGRAM = 'extern "C" int call(int); int main() { return call(1) == 129 ? 0 : 2; }'
 
 
 def test_another_build_of_the_library_is_refused_at_load(library: Path, caller: Path) -> None:
@@ -115,7 +117,7 @@ def test_another_build_of_the_library_is_refused_at_load(library: Path, caller: 
 
 
 def test_needed_versions_are_those_readelf_lists(library: Path) -> None:
-    program = compile_cpp("#include <cstdio>\nint main() { std::puts(\"\"); }", library.parent / "versions")
+    program = compile_cpp('#include <cstdio>\nint main() { std::puts(""); }', library.parent / "versions")
     text = subprocess.run(["readelf", "-V", str(program)], capture_output=True, text=True, check=True).stdout
     for name, versions in ElfFile(program).needed_versions().items():
         for version in versions:

@@ -25,7 +25,7 @@ def example(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
 @pytest.mark.parametrize(("shape", "dtype"), list(itertools.product(SHAPES, DTYPES)))
 def test_elements_are_in_row_major_order(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     x = example(shape, dtype)
-    expected = [v for v in np.ravel(np.array(x.tolist()), order="C")]
+    expected = list(np.ravel(np.array(x.tolist()), order="C"))
     result = torch.gdh(x)
     assert result.shape == (x.numel(),)
     assert result.dtype == dtype
@@ -35,7 +35,12 @@ def test_elements_are_in_row_major_order(shape: tuple[int, ...], dtype: torch.dt
 
 @pytest.mark.parametrize(
     "x",
-    [torch.rand(3, 4).t(), torch.rand(4, 6)[::2, 1::3], torch.rand(1, 4).expand(3, 4), torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last)],
+    [
+        torch.rand(3, 4).t(),
+        torch.rand(4, 6)[::2, 1::3],
+        torch.rand(1, 4).expand(3, 4),
+        torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    ],
     ids=["transposed", "strided", "expanded", "channels_last"],
 )
 def test_non_contiguous_input(x: torch.Tensor) -> None:
@@ -131,7 +136,9 @@ def test_shape_is_logged_at_info_level_only() -> None:
 
     def stderr(level: str) -> str:
         env = {"TORCH_CPP_LOG_LEVEL": level, "PYTHONWARNINGS": "ignore"}
-        return subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True).stderr
+        return subprocess.run(
+            [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True
+        ).stderr
 
     assert "gdh tensor shape 2" in stderr("INFO")
     assert stderr("WARNING") == ""

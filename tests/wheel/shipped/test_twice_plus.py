@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,16 @@ REAL = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 COMPLEX = [torch.complex64, torch.complex128]
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64]
 # Lengths round the widths of vectors, and one that is split among threads.
-SHAPES = [((), ()), ((0,), (0,)), ((1,), (1,)), ((7,), (7,)), ((33,), (33,)), ((3, 1), (1, 5)), ((2, 3), ()), ((70_001,), (70_001,))]
+SHAPES = [
+    ((), ()),
+    ((0,), (0,)),
+    ((1,), (1,)),
+    ((7,), (7,)),
+    ((33,), (33,)),
+    ((3, 1), (1, 5)),
+    ((2, 3), ()),
+    ((70_001,), (70_001,)),
+]
 
 
 def values(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> torch.Tensor:
@@ -95,7 +105,9 @@ def test_meta_and_strides() -> None:
 
 def test_errors() -> None:
     flags = torch.tensor([True])
-    with pytest.raises(RuntimeError, match=r"twice_plus\(\): expected self or other to be a number type, but both are bool"):
+    with pytest.raises(
+        RuntimeError, match=r"twice_plus\(\): expected self or other to be a number type, but both are bool"
+    ):
         torch.twice_plus(flags, flags)
     with pytest.raises(RuntimeError, match=r"The size of tensor a \(2\) must match the size of tensor b \(3\)"):
         torch.twice_plus(torch.ones(2), torch.ones(3))
@@ -110,7 +122,9 @@ def test_errors() -> None:
 @pytest.mark.parametrize("dtypes", list(itertools.product([torch.float64, torch.complex128], repeat=2)))
 @pytest.mark.parametrize("shapes", [((), ()), ((3,), (3,)), ((2, 1), (1, 3)), ((2, 0), (1,))])
 def test_derivatives(shapes: tuple[tuple[int, ...], tuple[int, ...]], dtypes: tuple[torch.dtype, torch.dtype]) -> None:
-    inputs = tuple(torch.randn(shape, dtype=dtype, requires_grad=True) for shape, dtype in zip(shapes, dtypes, strict=True))
+    inputs = tuple(
+        torch.randn(shape, dtype=dtype, requires_grad=True) for shape, dtype in zip(shapes, dtypes, strict=True)
+    )
     assert gradcheck(torch.twice_plus, inputs, check_forward_ad=True, check_batched_grad=True)
     assert gradgradcheck(torch.twice_plus, inputs, check_fwd_over_rev=True)
 
@@ -160,7 +174,11 @@ def test_compiled_with_backward() -> None:
 
 
 def test_pointwise_tag() -> None:
-    for operator in (torch.ops.aten.twice_plus.default, torch.ops.aten.twice_plus_.default, torch.ops.aten.twice_plus.out):
+    for operator in (
+        torch.ops.aten.twice_plus.default,
+        torch.ops.aten.twice_plus_.default,
+        torch.ops.aten.twice_plus.out,
+    ):
         assert torch.Tag.pointwise in operator.tags
 
 
@@ -182,5 +200,5 @@ def test_right_at_every_cpu_capability(capability: str) -> None:
 
 
 def cpu_flags() -> str:
-    with open("/proc/cpuinfo") as file:
-        return next(line for line in file if line.startswith("flags"))
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next(line for line in lines if line.startswith("flags"))

@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <iostream>
 
-#define EXPECT(condition)                                                  \
-  if (!(condition)) {                                                      \
+#define EXPECT(condition)                                                \
+  if (!(condition)) {                                                    \
     std::cerr << __FILE__ << ":" << __LINE__ << ": " #condition << "\n"; \
-    std::exit(1);                                                          \
+    std::exit(1);                                                        \
   }
 
 int main(int argc, char** argv) {
