@@ -82,7 +82,7 @@ def _trampolines(plan: LibraryPlan, layout: Layout, base: Base, toolchain: Toolc
     """Compile the source that binds what ``plan`` needs and its base libraries hide."""
     bound = hidden_functions(plan, base, toolchain)
     stem = Path(plan.name).name.split(".")[0]
-    source = layout.generated / f"trampolines/{stem}.cpp"
+    source = layout.objects / f"trampolines/{stem}.cpp"
     text = trampoline_source(bound, version=version, is_python_extension=plan.is_python_extension)
     target = layout.objects / f"trampolines/{stem}.o"
     write_if_changed(source, text)

@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 from torchgen.yaml_utils import YamlLoader
 
+from .beside import beside
 from .bindings import generate_bindings
 from .headers import generate_headers
 from .lists import Entry, extend_lists
@@ -53,14 +54,18 @@ def generate(base: Path, overlay_folder: Path, generated_folder: Path) -> None:
     operators = Operators(files, base_yaml.native_functions.read_text().count("\n"))
     operators.refuse_unsupported()
     derivatives = Derivatives(operators)
-    generate_headers(operators, derivatives, base=base, overlay=overlay, generated=generated)
-    generate_sources(operators, derivatives, packaged=packaged, out=generated)
-    generate_bindings(operators, derivatives, packaged=packaged, out=generated)
-    generate_stubs(operators, base, overlay)
-    generate_surfaces(operators, base, overlay)
-    generated.prune("ATen", "autograd", "python", "include", "vectorized")
+    with beside(
+        lambda: generate_headers(operators, derivatives, base=base, overlay=overlay, generated=generated),
+        overlay,
+        generated,
+    ):
+        generate_sources(operators, derivatives, packaged=packaged, out=generated)
+        generate_bindings(operators, derivatives, packaged=packaged, out=generated)
+        generate_stubs(operators, base, overlay)
+        generate_surfaces(operators, base, overlay)
     names = "".join(f"{name.as_posix()}\n" for name in sorted(overlay.names))
     generated(generated.folder / "overlay.txt", names)
+    generated.prune()
 
 
 def new_entries(base: Path, merged: Path) -> list[Entry]:

@@ -23,9 +23,6 @@ TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 
 FUNCTIONALIZATION = frozenset({"RegisterFunctionalization.cpp", "ViewMetaClasses.cpp"})
 
-# Translation units, by the folder of the generated sources that each includes.
-UNITS = ("ATen", "autograd")
-
 # These declare what ATen's headers declare, so as not to depend on them, and cannot share a unit with those that do.
 SEPARATE = "UfuncCPU_"
 
@@ -36,6 +33,15 @@ _DEVICES_OF_OTHER_WHEELS = ("CUDA", "MPS", "XPU", "HPU", "MTIA")
 
 # A registration for a device whose library the wheel does not hold has nothing to call.
 CPU_WHEEL_KEYS = [key for key in dispatch_keys if not str(key).endswith(_DEVICES_OF_OTHER_WHEELS)]
+
+# Translation units, each with the generated sources that it includes. Reading the headers takes longer than compiling
+# what is generated; two units of ATen's, and a third of the bindings, keep two processors equally busy.
+_REGISTRATIONS = {f"Register{key}.cpp" for key in CPU_WHEEL_KEYS}
+UNITS: dict[str, Callable[[Path], bool]] = {
+    "autograd": lambda name: name.parent == Path("autograd"),
+    "registrations": lambda name: name.parent == Path("ATen") and name.name in _REGISTRATIONS,
+    "operators": lambda name: name.parent == Path("ATen") and name.name not in _REGISTRATIONS,
+}
 
 
 def generate_sources(operators: Operators, derivatives: Derivatives, *, packaged: Path, out: Output) -> None:
@@ -150,13 +156,13 @@ def _generate_autograd(operators: Operators, derivatives: Derivatives, templates
 
 
 def write_unit(out: Output, unit: str) -> None:
-    """Write a translation unit that includes the sources in the folder ``unit``.
+    """Write the translation unit ``unit``.
 
-    Reading ATen's headers takes longer than compiling what is generated. Sources that forbid the header of all
-    operators come last: the others include it.
+    Sources that forbid the header of all operators come last: the others include it.
     """
-    in_folder = sorted(name for name in out.names if name.parent == Path(unit) and name.suffix == ".cpp")
-    sources = [name for name in in_folder if not name.name.startswith(SEPARATE)]
+    is_part = UNITS[unit]
+    written = sorted(name for name in out.names if name.suffix == ".cpp" and is_part(name))
+    sources = [name for name in written if not name.name.startswith(SEPARATE)]
     guarded = [name for name in sources if "#define TORCH_ASSERT" in (out.folder / name).read_text()]
     ordered = [name for name in sources if name not in guarded] + guarded
     out(out.folder / f"{unit}.cpp", "".join(f'#include "{name.as_posix()}"\n' for name in ordered))

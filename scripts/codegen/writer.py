@@ -19,6 +19,8 @@ from torchgen.packaged.autograd import (
 )
 from torchgen.utils import FileManager
 
+from ..files import remove_others
+
 T = TypeVar("T")
 Env = Callable[[], str | dict[str, Any]]
 
@@ -50,11 +52,9 @@ class Output:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
-    def prune(self, *folders: str) -> None:
-        """Delete what an earlier run left in ``folders`` and this one did not write."""
-        for path in (path for name in folders for path in (self.folder / name).rglob("*") if path.is_file()):
-            if path.relative_to(self.folder) not in self.names:
-                path.unlink()
+    def prune(self) -> None:
+        """Delete what an earlier run left and this one did not write."""
+        remove_others(self.folder, self.names)
 
 
 class SelectingFileManager(FileManager):
