@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -88,10 +89,10 @@ _REDUCTIONS = {"at::Reduction::None": "0", "at::Reduction::Mean": "1", "at::Redu
 
 
 def _in_python(hint: str) -> str:
-    """``hint`` with the one kind of default that torchgen leaves in C++."""
+    """``hint`` without the defaults that torchgen leaves in C++."""
     for cpp, python in _REDUCTIONS.items():
         hint = hint.replace(cpp, python)
-    return hint
+    return re.sub(r"= \w+(::\w+)+", "= ...", hint)
 
 
 def insert_functions(text: str, class_name: str | None, definitions: Definitions) -> str:

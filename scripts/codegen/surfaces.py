@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from torchgen.api.python import PythonSignatureGroup
+from torchgen.api.python import PythonSignatureGroup, has_tensor_options
 from torchgen.model import NativeFunction, SchemaKind
 from torchgen.packaged.autograd.gen_annotated_fn_args import gen_annotated_args
 
@@ -42,6 +42,8 @@ _HEADER = '''"""Operators that were added to this torch. Generated.
 FUNCTIONS: each new function and method, with a stand-in of the same signature that returns -1. Dynamo's trace rules
     and ``torch.overrides.get_testing_overrides`` take them from here.
 PUBLIC: each new name in a public module, with the name of the function that it stands for.
+OVERLOADS: the name of each new operator, overload included.
+FACTORIES: the functions that make a tensor on a given device.
 POINTWISE: the pointwise operators whose meta kernel is in C++, where TensorIterator takes no symbolic shapes.
 """
 
@@ -70,20 +72,33 @@ def expose():
 
 def generate_surfaces(operators: Operators, base: Path, overlay: Output) -> None:
     """Write the Python files that list operators into ``overlay``; ``base`` is the base wheel's tree."""
-    functions, public = [], []
+    functions, public, factories = [], [], []
     for place in PLACES:
         owner = _OWNERS[place.name]
         old = {str(f.func.name.name) for f in operators.functions if not operators.is_new(f) and place.predicate(f)}
         groups = (group for group in new_signature_groups(operators, place) if group.signature.name not in old)
         signatures = {group.signature.name: group for group in groups}
         for name, group in sorted(signatures.items()):
+            if name.startswith("__") and not place.is_method:
+                continue  # torch/__init__.py names no such function
             functions.append(f'    "{owner}.{name}": {stand_in(group)},\n')
+            if makes_tensor(name, group):
+                factories.append(f'    "{owner}.{name}",\n')
             if public_name := public_alias(place, name):
                 public.append(f'    "{public_name}": "{owner}.{name}",\n')
     pointwise = [f'    "{qualified_name(f)}",\n' for f in operators.new_functions if needs_symbolic_meta(f)]
+    overloads = [f'    "{qualified_name(f)}",\n' for f in operators.new_functions]
     body = f"FUNCTIONS = {{\n{''.join(functions)}}}\n\nPUBLIC = {{\n{''.join(public)}}}\n\n"
-    overlay(overlay.folder / _ADDED, f"{_HEADER}{body}POINTWISE = [\n{''.join(pointwise)}]\n")
+    body += f"OVERLOADS = {{\n{''.join(overloads)}}}\n\n" if overloads else "OVERLOADS = set()\n\n"
+    body += f"FACTORIES = [\n{''.join(factories)}]\n\nPOINTWISE = [\n{''.join(pointwise)}]\n"
+    overlay(overlay.folder / _ADDED, _HEADER + body)
     _annotate(operators, base, overlay)
+
+
+def makes_tensor(name: str, group: PythonSignatureGroup) -> bool:
+    """Whether this function makes a tensor on a device that no argument but ``device`` tells."""
+    follows_another = group.signature.method or name.endswith("_like") or name.startswith("new_")
+    return has_tensor_options(group.base) and not follows_another
 
 
 def needs_symbolic_meta(f: NativeFunction) -> bool:
