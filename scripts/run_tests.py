@@ -44,7 +44,12 @@ def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequ
     environment = REPOSITORY / "build/test-environment"
     python = make_environment(environment, Path(built.wheel))
     stock = unpacked(next(iter(layout.base.glob("*.whl"))), REPOSITORY / "build/stock")
-    variables = {"GRAFT_WHEEL": built.wheel, "GRAFT_BASE": str(layout.base), "GRAFT_STOCK": str(stock)}
+    variables = {
+        "GRAFT_WHEEL": built.wheel,
+        "GRAFT_BASE": str(layout.base),
+        "GRAFT_STOCK": str(stock),
+        "GRAFT_NATIVE": str(layout.native),
+    }
     parts: list[tuple[str, list[Path], Mapping[str, str]]] = [
         ("the tools", [TESTS / "tools"], {}),
         ("code generation", [TESTS / "codegen"], {"PYTHONPATH": str(layout.base / "tree")}),
