@@ -14,13 +14,14 @@ python := $(environment)/bin/python
 options := --pin '$(PIN)' --native '$(NATIVE)' --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build test lint bench-build clean
+.PHONY: help patch-and-build test lint bench-build bench-calls clean
 
 help:
 	@echo 'make patch-and-build   build the torch wheel with the operators of NATIVE into OUT'
 	@echo 'make test              build it if need be, install it in a fresh environment, run the tests'
 	@echo 'make lint              ruff, mypy --strict and clang-format'
 	@echo 'make bench-build       time builds: from nothing, unchanged, a kernel edited, an operator added'
+	@echo 'make bench-calls       time calls of twice_plus beside torch.add'
 	@echo 'make clean             delete build/ and dist/'
 	@echo
 	@echo 'Variables, with their values now:'
@@ -50,6 +51,9 @@ lint: $(environment)/ready
 
 bench-build: $(environment)/ready
 	@$(python) -m scripts bench-build $(options) $(ARGS)
+
+bench-calls: patch-and-build
+	@$(python) -m scripts bench-calls $(options) $(ARGS)
 
 clean:
 	rm -rf build dist

@@ -16,7 +16,7 @@ from .files import write_atomically
 from .graft import build
 from .layout import REPOSITORY, Layout
 from .lint import lint
-from .run_tests import run_tests
+from .run_tests import in_test_environment, run_tests
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -58,16 +58,21 @@ def _bench_build(options: argparse.Namespace) -> None:
     bench_build(_layout(options), base_wheel=options.wheel, jobs=options.jobs, result=options.json)
 
 
+def _bench_calls(options: argparse.Namespace) -> None:
+    in_test_environment(_layout(options), [REPOSITORY / "scripts/bench_calls.py"])
+
+
 _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "build": _build,
     "test": _test,
     "lint": lambda _: lint(),
     "bench-build": _bench_build,
+    "bench-calls": _bench_calls,
 }
 
 
 def _layout(options: argparse.Namespace) -> Layout:
-    return Layout(options.pin, options.native.resolve(), options.out.resolve())
+    return Layout(options.pin, options.native.expanduser().resolve(), options.out.expanduser().resolve())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -88,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     testing.add_argument("extra", nargs="*", help="further arguments for pytest, after --")
     benching = verbs.add_parser("bench-build", parents=[common], help="time builds")
     benching.add_argument("--json", type=Path, default=REPOSITORY / "build/bench-build.json", help="the result's file")
+    verbs.add_parser("bench-calls", parents=[common], help="time calls of twice_plus beside torch.add")
     verbs.add_parser("lint", help="run the linters").set_defaults(verbose=False)
     return parser
 

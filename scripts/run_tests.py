@@ -16,10 +16,11 @@ from .errors import GraftError, UsageError
 from .graft import build
 from .layout import REPOSITORY, Layout
 from .process import run
-from .stamp import load_built
+from .stamp import Built, load_built
 
 TESTS = REPOSITORY / "tests"
 GRAMMAR = TESTS / "wheel/grammar"
+ENVIRONMENT = REPOSITORY / "build/test-environment"
 
 
 class TestsFailed(GraftError):
@@ -37,12 +38,9 @@ def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequ
     Raises:
         TestsFailed: naming the parts that failed.
     """
-    built = load_built(layout)
-    if built is None or not built.is_there():
-        raise UsageError("there is no wheel to test", todo="run `make patch-and-build` with the same variables first")
+    built = _built(layout)
     is_shipped = layout.native == REPOSITORY / "native"
-    environment = REPOSITORY / "build/test-environment"
-    python = make_environment(environment, Path(built.wheel))
+    python = make_environment(ENVIRONMENT, Path(built.wheel))
     stock = unpacked(next(iter(layout.base.glob("*.whl"))), REPOSITORY / "build/stock")
     variables = {
         "GRAFT_WHEEL": built.wheel,
@@ -69,6 +67,19 @@ def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequ
     if failed:
         raise TestsFailed(f"tests failed: {', '.join(failed)}")
     say("all tests passed")
+
+
+def _built(layout: Layout) -> Built:
+    built = load_built(layout)
+    if built is None or not built.is_there():
+        raise UsageError("there is no wheel to test", todo="run `make patch-and-build` with the same variables first")
+    return built
+
+
+def in_test_environment(layout: Layout, command: Sequence[str | Path]) -> None:
+    """Run a Python program with ``layout``'s wheel, what it prints going to the terminal."""
+    python = make_environment(ENVIRONMENT, Path(_built(layout).wheel))
+    subprocess.run([python, *command], cwd=REPOSITORY, stdin=subprocess.DEVNULL, check=True)
 
 
 def make_environment(folder: Path, wheel: Path) -> Path:

@@ -67,7 +67,7 @@ def test_unchanged_members_are_the_base_s_bytes(archive: ZipFile, base_archive: 
         else:
             assert (same.compress_size, same.external_attr) == (info.compress_size, info.external_attr)
     expected = re.compile(
-        r"torch/(version\.py|__init__\.py|overrides\.py|_dynamo/trace_rules\.py|_meta_registrations\.py|_decomp/__init__\.py|utils/_device\.py|return_types\.pyi|_C/\w+\.pyi"
+        r"torch/(version\.py|__init__\.py|overrides\.py|_dynamo/trace_rules\.py|_meta_registrations\.py|_decomp/__init__\.py|utils/_device\.py|_inductor/lowering\.py|return_types\.pyi|_C/\w+\.pyi"
         r"|_C\..*\.so|lib/libtorch\.so|testing/_internal/generated/annotated_fn_args\.py|include/.*\.h)"
         r"|torchgen/packaged/(ATen/native/native_functions|autograd/derivatives)\.yaml"
     )
