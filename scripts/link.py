@@ -141,14 +141,14 @@ def _link(plan: LibraryPlan, extra: Sequence[Path], base: Base, toolchain: Toolc
     except GraftError as error:
         raise LinkError(
             f"{plan.name} cannot be linked",
-            cause=explain(error.cause, toolchain),
+            cause=explain(error.cause),
             todo="define what is missing in a .cpp file of the native folder, with the signature that is shown",
         ) from error
     partial.replace(target)
     return target
 
 
-def explain(output: str, toolchain: Toolchain) -> str:
+def explain(output: str) -> str:
     """The linker's complaints, each undefined symbol once, demangled."""
     undefined = list(dict.fromkeys(re.findall(r"undefined reference to `([^']+)'", output)))
     if not undefined:

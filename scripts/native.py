@@ -69,8 +69,9 @@ def load_native(path: Path) -> NativeFolder:
 
 
 def _belongs(folder: Path, file: Path) -> bool:
-    """Whether this is a file of the folder's, and not an editor's or a version control system's."""
-    return file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    """Whether this is a source of the folder's, and not a test, or an editor's or a version control system's file."""
+    parts = file.relative_to(folder).parts
+    return file.is_file() and parts[0] != "tests" and not any(part.startswith(".") for part in parts)
 
 
 def _is_vectorized(file: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -136,8 +136,7 @@ def _place_for(name: str, same: list[ast.FunctionDef], functions: list[ast.Funct
     following = next((node for node in functions if node.name > name), None)
     if following is not None:
         return min([following.lineno, *(decorator.lineno for decorator in following.decorator_list)]) - 1
-    last: Callable[[ast.AST], int] = lambda node: getattr(node, "end_lineno", None) or 0  # noqa: E731
-    return max(map(last, ast.walk(scope)), default=0)
+    return max((getattr(node, "end_lineno", None) or 0 for node in ast.walk(scope)), default=0)
 
 
 def _exports(module: ast.Module, names: Iterable[str]) -> list[tuple[int, str]]:

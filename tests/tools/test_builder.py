@@ -108,6 +108,8 @@ def native_folder(folder: Path) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(f"// {name}\n")
     (folder / ".A.cpp.swp").touch()
+    (folder / "tests").mkdir()
+    (folder / "tests/program.cpp").touch()
     (folder / "native_functions.yaml").write_text("- func: a(Tensor self) -> Tensor\n")
     return folder
 
