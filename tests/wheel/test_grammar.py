@@ -12,6 +12,7 @@ import pickle
 import re
 import shutil
 import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -1389,3 +1390,19 @@ def test_cpp(tmp_path: Path) -> None:
     )
     done = subprocess.run([program], capture_output=True, text=True, check=False, env={**os.environ, "PATH": ""})
     assert (done.stdout, done.stderr) == ("fine", "")
+
+
+# --- code for each CPU capability -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("capability", "flag", "told"), [("default", "", 0), ("avx2", "avx2", 2), ("avx512", "avx512f", 512)]
+)
+def test_the_very_code_compiled_for_a_capability_runs(capability: str, flag: str, told: int) -> None:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    if flag not in next(line for line in lines if line.startswith("flags")).split() and flag:
+        pytest.skip(f"this processor has no {flag}")
+    program = "import torch; print(torch.ones(1).gr_capability())"
+    env = {**os.environ, "ATEN_CPU_CAPABILITY": capability}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=env)
+    assert int(done.stdout) == told

@@ -1,0 +1,22 @@
+#define TORCH_ASSERT_NO_OPERATORS
+#include <ATen/native/GrammarCapability.h>
+
+namespace at::native {
+namespace {
+
+// What the compiler itself was told, and not what a macro of PyTorch's says.
+int64_t gr_capability_kernel() {
+#if defined(__AVX512F__)
+  return 512;
+#elif defined(__AVX2__)
+  return 2;
+#else
+  return 0;
+#endif
+}
+
+} // namespace
+
+ALSO_REGISTER_AVX512_DISPATCH(gr_capability_stub, &gr_capability_kernel)
+
+} // namespace at::native
