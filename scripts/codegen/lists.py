@@ -35,9 +35,8 @@ def extend_lists(functions: Sequence[Entry], derivatives: Sequence[Entry]) -> No
             continue
         if not any(r.type.is_tensor_like() for r in schema.returns):
             FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT.append(str(schema.name))
-        is_composite = "dispatch" not in entry or "CompositeImplicitAutograd" in entry["dispatch"]
         viewed = viewed_argument(schema)
-        if viewed and not is_composite:
+        if viewed and not is_composite_implicit(entry):
             name = str(schema.name.name)
             VIEW_FUNCTIONS.setdefault(name, viewed)
             ALL_VIEW_FUNCTIONS.setdefault(name, viewed)
@@ -47,6 +46,12 @@ def extend_lists(functions: Sequence[Entry], derivatives: Sequence[Entry]) -> No
     for entry in derivatives:
         name = str(entry.get("name", "")).split("(")[0].split(".")[0]
         GRADIENT_IMPLEMENTED_FOR_COMPLEX.add(name)
+
+
+def is_composite_implicit(entry: Entry) -> bool:
+    """Whether an entry is composed of other operators; a key of ``dispatch`` may name several dispatch keys."""
+    names = [name.strip() for keys in entry.get("dispatch") or {} for name in str(keys).split(",")]
+    return not names or "CompositeImplicitAutograd" in names
 
 
 def viewed_argument(schema: FunctionSchema) -> str | None:

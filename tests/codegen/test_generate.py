@@ -14,6 +14,7 @@ import pytest
 from scripts.codegen import headers, stubs
 from scripts.codegen.__main__ import generate
 from scripts.codegen.bindings import PLACES, Place
+from scripts.codegen.lists import is_composite_implicit
 from scripts.codegen.operators import Derivatives, Operators, YamlFiles
 from scripts.codegen.surfaces import stand_in
 from scripts.codegen.writer import Output
@@ -167,6 +168,18 @@ def test_operator_methods_of_an_overloaded_name_are_bound_again(base: Path, merg
     for name in ("__add__", "__radd__"):
         assert f'{{"{name}", ' in bindings
     assert '{"__mul__", ' not in bindings
+
+
+@pytest.mark.parametrize(
+    ("dispatch", "expected"),
+    [
+        (None, True),
+        ({"CompositeImplicitAutograd, NestedTensorCPU": "f"}, True),
+        ({"CPU": "f", "CompositeExplicitAutograd": "g"}, False),
+    ],
+)
+def test_composite_operators_are_told_by_each_of_their_keys(dispatch: dict[str, str] | None, expected: bool) -> None:
+    assert is_composite_implicit({"func": "f(Tensor(a) self) -> Tensor(a)", "dispatch": dispatch}) == expected
 
 
 def test_stand_ins_have_the_signatures_torch_overrides_writes(everything: Operators) -> None:
