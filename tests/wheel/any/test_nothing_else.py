@@ -14,7 +14,6 @@ import pytest
 import torch
 
 PROBE = Path(__file__).parent / "probe.py"
-# Names that have a new overload: their docstring and kind stay, and are compared; their dispatch tables are other keys.
 
 
 def probe(first_on_path: Path | None) -> dict[str, Any]:
