@@ -36,7 +36,7 @@ class LibraryPlan:
         name: its path in the wheel.
         objects: what is in it.
         bound: libraries of the base whose functions it calls, exported or not.
-        linked: further libraries, of the new wheel, that it calls.
+        linked: further libraries that are loaded with it.
         search: where it looks for libraries at run time.
         is_python_extension: whether Python loads it.
     """
@@ -44,7 +44,7 @@ class LibraryPlan:
     name: str
     objects: Sequence[Path]
     bound: Sequence[str]
-    linked: Sequence[Path]
+    linked: Sequence[str]
     search: str
     is_python_extension: bool
 
@@ -60,22 +60,25 @@ def link(
     Raises:
         LinkError: a symbol is nowhere to be found.
     """
-    out = layout.objects / "linked"
     torch = LibraryPlan("torch/lib/libtorch.so", objects[0], ("libtorch_cpu.so", "libc10.so"), (), "$ORIGIN", False)
     extension = LibraryPlan(
         f"torch/_C{sysconfig.get_config_var('EXT_SUFFIX')}",
         objects[1],
         ("libtorch_python.so", "libtorch_cpu.so", "libc10.so"),
-        (out / torch.name,),
+        ("libtorch.so",),
         "$ORIGIN:$ORIGIN/lib",
         True,
     )
-    plans = (torch, extension)
-    with ThreadPoolExecutor(len(plans)) as pool:
-        glue = list(pool.map(lambda plan: _trampolines(plan, layout, base, toolchain, version), plans))
     stand_ins = layout.objects / "compatibility.o"
     _compile(toolchain, layout, _COMPATIBILITY, stand_ins)
-    return [_link(plan, [extra, stand_ins], base, toolchain, out) for plan, extra in zip(plans, glue, strict=True)]
+
+    def link_one(plan: LibraryPlan) -> Path:
+        extra = [_trampolines(plan, layout, base, toolchain, version), stand_ins]
+        return _link(plan, extra, base, toolchain, layout.objects / "linked")
+
+    # Neither waits for the other: the extension is linked to the base's libtorch.so, which has the new one's name.
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(link_one, (torch, extension)))
 
 
 def _trampolines(plan: LibraryPlan, layout: Layout, base: Base, toolchain: Toolchain, version: str) -> Path:
@@ -134,7 +137,7 @@ def _link(plan: LibraryPlan, extra: Sequence[Path], base: Base, toolchain: Toolc
     command += [f"-Wl,-soname,{target.name}", f"-Wl,-rpath,{plan.search}"]
     if not plan.is_python_extension:
         command.append("-Wl,--no-undefined")
-    command += ["-Wl,--no-as-needed", *(base.libraries / name for name in plan.bound), *plan.linked]
+    command += ["-Wl,--no-as-needed", *(base.libraries / name for name in (*plan.bound, *plan.linked))]
     command += ["-Wl,--as-needed", f"-Wl,-rpath-link,{base.libraries}"]
     try:
         run(command)

@@ -13,10 +13,10 @@ from torchgen.yaml_utils import YamlLoader
 
 from .beside import beside
 from .bindings import generate_bindings
-from .headers import generate_headers
+from .headers import HeaderSink, generate_aten_headers, generate_autograd_headers
 from .lists import Entry, extend_lists
 from .operators import Derivatives, Operators, YamlFiles
-from .sources import generate_sources
+from .sources import generate_aten_sources, generate_autograd_sources, write_units
 from .stubs import generate_stubs
 from .surfaces import generate_surfaces
 from .writer import Output
@@ -53,16 +53,20 @@ def generate(base: Path, overlay_folder: Path, generated_folder: Path) -> None:
     )
     operators = Operators(files, base_yaml.native_functions.read_text().count("\n"))
     operators.refuse_unsupported()
-    derivatives = Derivatives(operators)
-    with beside(
-        lambda: generate_headers(operators, derivatives, base=base, overlay=overlay, generated=generated),
-        overlay,
-        generated,
-    ):
-        generate_sources(operators, derivatives, packaged=packaged, out=generated)
-        generate_bindings(operators, derivatives, packaged=packaged, out=generated)
+    sink = HeaderSink(base, overlay)
+
+    def generate_aten() -> None:
+        generate_aten_headers(operators, sink, generated)
+        generate_aten_sources(operators, packaged=packaged, out=generated)
         generate_stubs(operators, base, overlay)
         generate_surfaces(operators, base, overlay)
+
+    with beside(generate_aten, overlay, generated):
+        derivatives = Derivatives(operators)
+        generate_autograd_headers(operators, derivatives, sink)
+        generate_autograd_sources(operators, derivatives, packaged=packaged, output=generated)
+        generate_bindings(operators, derivatives, packaged=packaged, out=generated)
+    write_units(generated)
     names = "".join(f"{name.as_posix()}\n" for name in sorted(overlay.names))
     generated(generated.folder / "overlay.txt", names)
     generated.prune()

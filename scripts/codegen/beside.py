@@ -38,7 +38,7 @@ def beside(work: Callable[[], None], *outputs: Output) -> Iterator[None]:
     try:
         message, names = receiver.recv()
     except EOFError:
-        message, names = "the process that generates headers ended early", []
+        message, names = "the other process ended early", []
     process.join()
     if message:
         raise ValueError(message)

@@ -17,7 +17,7 @@ from torchgen.selective_build.selector import SelectiveBuilder
 
 from .bindings import python_functions
 from .operators import ABSENT_BACKENDS, FUNCTIONS_KEYS, Derivatives, Operators, structured
-from .sources import TEMPLATES, generate_aten_sources
+from .sources import TEMPLATES, run_gen_source_files
 from .writer import Output, SelectingFileManager, autograd_writes_with
 
 HEADER_KEYS = [key for key in dispatch_keys if key not in ABSENT_BACKENDS]
@@ -87,24 +87,14 @@ def require_additions_only(name: Path, base: str, merged: str) -> None:
             )
 
 
-def generate_headers(
-    operators: Operators, derivatives: Derivatives, *, base: Path, overlay: Output, generated: Output
-) -> None:
-    """Generate every header of the merged set; those that differ from the base's go into ``overlay``.
+def generate_aten_headers(operators: Operators, sink: HeaderSink, internal: Output) -> None:
+    """Generate the headers of ATen that differ from the base's.
 
     Args:
-        base: the base wheel's tree.
-        overlay: the new wheel's additions to it.
-        generated: takes headers that no wheel ships, below ``include``.
+        sink: takes those of the wheel.
+        internal: takes headers that no wheel ships, below ``include``.
     """
-    sink = HeaderSink(base, overlay)
-    templates = base / "torchgen/packaged"
-    _generate_aten(operators, templates / "ATen/templates", sink)
-    _generate_internal(operators, templates / "ATen/templates", generated)
-    _generate_autograd(operators, derivatives, templates / "autograd/templates", sink)
-
-
-def _generate_aten(operators: Operators, templates: Path, sink: HeaderSink) -> None:
+    templates = sink.base / "torchgen/packaged/ATen/templates"
     out = sink.include / "ATen"
     operator_headers = {
         f"{name}{suffix}.h"
@@ -134,6 +124,7 @@ def _generate_aten(operators: Operators, templates: Path, sink: HeaderSink) -> N
         rocm=False,
         per_operator_headers=True,
     )
+    _generate_internal(operators, templates, internal)
 
 
 def is_open_header(filename: str) -> bool:
@@ -149,7 +140,7 @@ def _generate_internal(operators: Operators, templates: Path, out: Output) -> No
         wanted=INTERNAL.__contains__,
         own_templates=TEMPLATES,
     )
-    generate_aten_sources(
+    run_gen_source_files(
         operators,
         manager,
         manager,
@@ -161,7 +152,9 @@ def _generate_internal(operators: Operators, templates: Path, out: Output) -> No
     )
 
 
-def _generate_autograd(operators: Operators, derivatives: Derivatives, templates: Path, sink: HeaderSink) -> None:
+def generate_autograd_headers(operators: Operators, derivatives: Derivatives, sink: HeaderSink) -> None:
+    """Generate the headers of torch/csrc/autograd/generated that differ from the base's into ``sink``."""
+    templates = sink.base / "torchgen/packaged/autograd/templates"
     out = sink.include / "torch/csrc/autograd/generated"
     yaml = operators.yaml
     manager = partial(SelectingFileManager, sink=sink, wanted=is_open_header)

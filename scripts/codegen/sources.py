@@ -36,18 +36,13 @@ _DEVICES_OF_OTHER_WHEELS = ("CUDA", "MPS", "XPU", "HPU", "MTIA")
 # A registration for a device whose library the wheel does not hold has nothing to call.
 CPU_WHEEL_KEYS = [key for key in dispatch_keys if not str(key).endswith(_DEVICES_OF_OTHER_WHEELS)]
 
-# Translation units, each with the generated sources that it includes. Reading the headers takes longer than compiling
-# what is generated; two units of ATen's, and a third of the bindings, keep two processors equally busy.
-_REGISTRATIONS = {f"Register{key}.cpp" for key in CPU_WHEEL_KEYS}
-UNITS: dict[str, Callable[[Path], bool]] = {
-    "autograd": lambda name: name.parent == Path("autograd"),
-    "registrations": lambda name: name.parent == Path("ATen") and name.name in _REGISTRATIONS,
-    "operators": lambda name: name.parent == Path("ATen") and name.name not in _REGISTRATIONS,
-}
+# A translation unit takes generated sources up to this many bytes. To read the headers takes g++ as long as to compile
+# some 250,000 bytes of what is generated: fewer units waste processors, more waste what all of them read again.
+_BYTES_OF_UNIT = 400_000
 
 
-def generate_sources(operators: Operators, derivatives: Derivatives, *, packaged: Path, out: Output) -> None:
-    """Generate the C++ sources of the new operators below ``out``."""
+def generate_aten_sources(operators: Operators, *, packaged: Path, out: Output) -> None:
+    """Generate the registrations and the dispatcher entry points of the new operators below ``out``."""
     templates = packaged / "ATen/templates"
     new = {
         "functions": operators.new_functions,
@@ -58,7 +53,7 @@ def generate_sources(operators: Operators, derivatives: Derivatives, *, packaged
         out.folder / "ATen", templates, sink=out, wanted=_is_aten_source, own_templates=TEMPLATES
     )
     vectorized = SelectingFileManager(out.folder / "vectorized", templates, sink=out, wanted=_is_aten_source)
-    generate_aten_sources(
+    run_gen_source_files(
         operators,
         registrations,
         vectorized,
@@ -74,7 +69,7 @@ def generate_sources(operators: Operators, derivatives: Derivatives, *, packaged
         wanted=FUNCTIONALIZATION.__contains__,
         keep_line=_registers_new(operators),
     )
-    generate_aten_sources(
+    run_gen_source_files(
         operators,
         functionalization,
         functionalization,
@@ -83,9 +78,6 @@ def generate_sources(operators: Operators, derivatives: Derivatives, *, packaged
         dispatch_keys=[],
     )
     _generate_batched_decompositions(operators, out)
-    _generate_autograd(operators, derivatives, packaged / "autograd/templates", out)
-    for unit in UNITS:
-        write_unit(out, unit)
 
 
 _BATCHED_DECOMPOSITIONS = """\
@@ -133,7 +125,7 @@ def _registers_new(operators: Operators) -> Callable[[str], bool]:
     return keep
 
 
-def generate_aten_sources(
+def run_gen_source_files(
     operators: Operators,
     manager: SelectingFileManager,
     vectorized: SelectingFileManager,
@@ -173,7 +165,11 @@ def generate_aten_sources(
     )
 
 
-def _generate_autograd(operators: Operators, derivatives: Derivatives, templates: Path, output: Output) -> None:
+def generate_autograd_sources(
+    operators: Operators, derivatives: Derivatives, *, packaged: Path, output: Output
+) -> None:
+    """Generate the autograd nodes and kernels of the new operators below ``output``."""
+    templates = packaged / "autograd/templates"
     out = output.folder / "autograd"
     yaml = operators.yaml
     native_functions, tags = str(yaml.native_functions), str(yaml.tags)
@@ -188,14 +184,22 @@ def _generate_autograd(operators: Operators, derivatives: Derivatives, templates
         gen_view_funcs(str(out), derivatives.new_functions, str(templates))
 
 
-def write_unit(out: Output, unit: str) -> None:
-    """Write the translation unit ``unit``.
+def write_units(out: Output) -> None:
+    """Write the translation units ``library_0.cpp`` and so on, which include the generated sources.
 
-    Sources that forbid the header of all operators come last: the others include it.
+    Autograd comes first, since it includes the most. Sources that forbid the header of all operators come last in a
+    unit: the others include it.
     """
-    is_part = UNITS[unit]
-    written = sorted(name for name in out.names if name.suffix == ".cpp" and is_part(name))
-    sources = [name for name in written if not name.name.startswith(SEPARATE)]
-    guarded = [name for name in sources if "#define TORCH_ASSERT" in (out.folder / name).read_text()]
-    ordered = [name for name in sources if name not in guarded] + guarded
-    out(out.folder / f"{unit}.cpp", "".join(f'#include "{name.as_posix()}"\n' for name in ordered))
+    names = [name for name in out.names if name.suffix == ".cpp" and name.parent.name in ("ATen", "autograd")]
+    texts = {name: (out.folder / name).read_text() for name in names if not name.name.startswith(SEPARATE)}
+    units: list[list[Path]] = []
+    left = 0
+    for name in sorted(texts, key=lambda name: (name.parent.name != "autograd", name)):
+        if not units or len(texts[name]) > left:
+            units.append([])
+            left = _BYTES_OF_UNIT
+        units[-1].append(name)
+        left -= len(texts[name])
+    for number, unit in enumerate(units):
+        ordered = sorted(unit, key=lambda name: "#define TORCH_ASSERT" in texts[name])
+        out(out.folder / f"library_{number}.cpp", "".join(f'#include "{name.as_posix()}"\n' for name in ordered))

@@ -42,12 +42,15 @@ def generated(base: Path, overlay: Path) -> Path:
     return target
 
 
+def generate_headers(operators: Operators, sink: headers.HeaderSink, folder: Path) -> None:
+    headers.generate_aten_headers(operators, sink, Output(folder / "generated"))
+    headers.generate_autograd_headers(operators, Derivatives(operators), sink)
+
+
 def test_every_header_of_the_base_is_reproduced(everything: Operators, base: Path, tmp_path: Path) -> None:
     """Generated from the base's YAML, each header equals the wheel's: so the overlay holds none."""
     overlay = Output(tmp_path / "overlay")
-    headers.generate_headers(
-        everything, Derivatives(everything), base=base, overlay=overlay, generated=Output(tmp_path / "generated")
-    )
+    generate_headers(everything, headers.HeaderSink(base, overlay), tmp_path)
     assert overlay.names == set()
 
 
@@ -57,9 +60,7 @@ def test_headers_were_compared_at_all(
     """The oracle of the test above: count what is generated where nothing is left out as equal."""
     seen: list[str] = []
     monkeypatch.setattr(headers.HeaderSink, "__call__", lambda self, path, text: seen.append(path.name))
-    headers.generate_headers(
-        everything, Derivatives(everything), base=base, overlay=Output(tmp_path / "o"), generated=Output(tmp_path / "g")
-    )
+    generate_headers(everything, headers.HeaderSink(base, Output(tmp_path / "overlay")), tmp_path)
     in_wheel = {path.name for path in (base / "torch/include/ATen/ops").glob("*.h")}
     assert in_wheel - set(seen) == {"from_blob.h", "tensor.h"}  # written by hand upstream
     assert {"TensorBody.h", "Functions.h", "RedispatchFunctions.h", "ViewFuncs.h", "variable_factories.h"} <= set(seen)
