@@ -41,7 +41,7 @@ $(environment)/ready: scripts/requirements.txt
 	@touch $@
 
 patch-and-build: $(environment)/ready
-	@$(python) -m scripts build --build '$(BUILD)' $(options) $(ARGS)
+	@$(python) -m scripts build --build '$(BUILD)' $(options) $(if $(filter patch-and-build,$(MAKECMDGOALS)),$(ARGS))
 
 test: patch-and-build
 	@$(python) -m scripts test $(options) $(ARGS)

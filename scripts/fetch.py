@@ -34,7 +34,9 @@ def fetch(pin: Pin, folder: Path, given: Path | None) -> Path:
     tag, sha256 = pinned_tag(pin, (str(tag) for tag in sys_tags()))
     kept = folder / f"torch-{pin.wheel_version}-{tag}.whl"
     verified = folder / "verified.sha256"
-    if given is None and kept.is_file() and verified.is_file() and verified.read_text() == fingerprint(kept, sha256):
+    if given is not None:
+        check_wheel(given, pin, sha256)
+    if kept.is_file() and verified.is_file() and verified.read_text() == fingerprint(kept, sha256):
         return kept
     if free_bytes(folder if folder.is_dir() else folder.parent.parent) < _NEEDED_BYTES:
         raise FetchError(
@@ -43,10 +45,12 @@ def fetch(pin: Pin, folder: Path, given: Path | None) -> Path:
         )
     folder.mkdir(parents=True, exist_ok=True)
     if given is not None:
-        check_wheel(given, pin, sha256)
         partial = kept.with_suffix(".partial")
-        shutil.copyfile(given, partial)
-        partial.replace(kept)
+        try:
+            shutil.copyfile(given, partial)
+            partial.replace(kept)
+        finally:
+            partial.unlink(missing_ok=True)
     elif not kept.is_file() or sha256_of_file(kept) != sha256:
         kept.unlink(missing_ok=True)
         _download(pin, sha256, kept)

@@ -22,6 +22,9 @@ TESTS = REPOSITORY / "tests"
 GRAMMAR = TESTS / "wheel/grammar"
 ENVIRONMENT = REPOSITORY / "build/test-environment"
 
+# pytest's exit code where no test ran (pytest.ExitCode.NO_TESTS_COLLECTED), as when -k chooses tests of another part.
+_NOTHING_COLLECTED = 5
+
 
 class TestsFailed(GraftError):
     """A test failed, or none ran."""
@@ -114,4 +117,5 @@ def _pytest(python: Path, name: str, paths: Sequence[Path], more: Mapping[str, s
     say(f"\n== tests of {name}")
     command: list[str | Path] = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *extra, *paths]
     done = subprocess.run(command, cwd=REPOSITORY, env={**os.environ, **more}, stdin=subprocess.DEVNULL, check=False)
-    return done.returncode == 0
+    nothing_chosen = bool(extra) and done.returncode == _NOTHING_COLLECTED
+    return done.returncode == 0 or nothing_chosen

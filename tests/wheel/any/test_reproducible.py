@@ -1,9 +1,10 @@
-"""The same input gives the same bytes: in another folder, and after being killed at several moments."""
+"""The same input gives the same bytes: in another folder, after being killed and after running out of space."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -15,9 +16,27 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 # Seconds after which builds are killed: while the base is laid out, while code is generated, while it is compiled.
 MOMENTS = (2, 8, 20)
 
+# Bytes after which a file cannot grow: less than the laid-out libraries and the wheel have, more than any object file.
+FULL = 50_000_000
+
 
 def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def run_out_of_space(command: list[str | Path], cwd: Path) -> str:
+    """Run ``command`` where files cannot grow beyond ``FULL``; return what it says when it fails."""
+    limit = (FULL, FULL)
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        check=False,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
+    )
+    assert done.returncode not in (0, 1), done.stderr
+    return done.stderr
 
 
 def test_interrupted_build_in_another_folder_gives_the_same_wheel(tmp_path: Path, wheel: Path, base: Path) -> None:
@@ -28,6 +47,7 @@ def test_interrupted_build_in_another_folder_gives_the_same_wheel(tmp_path: Path
     (base_wheel,) = base.parent.glob("*.whl")
     out = tmp_path / "out"
     command = [sys.executable, "-m", "scripts", "build", "--native", native, "--out", out, "--wheel", base_wheel]
+    assert "free some space" in run_out_of_space(command, copy)
     for seconds in MOMENTS:
         with subprocess.Popen(command, cwd=copy, stderr=subprocess.PIPE, start_new_session=True) as process:
             try:
@@ -36,6 +56,8 @@ def test_interrupted_build_in_another_folder_gives_the_same_wheel(tmp_path: Path
                 os.killpg(process.pid, signal.SIGKILL)
         assert process.returncode == -signal.SIGKILL, "the build ended before it could be killed"
         assert not list(out.glob("*.whl"))
+    assert "free some space" in run_out_of_space(command, copy)
+    assert list(out.iterdir()) == []
     subprocess.run(command, cwd=copy, check=True, capture_output=True)
     (built,) = out.iterdir()
     assert built.name == wheel.name
