@@ -14,10 +14,11 @@ python := $(environment)/bin/python
 options := --pin '$(PIN)' --native '$(NATIVE)' --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build test lint bench-build bench-calls clean
+.PHONY: help patch-and-build check test lint bench-build bench-calls clean
 
 help:
 	@echo 'make patch-and-build   build the torch wheel with the operators of NATIVE into OUT'
+	@echo 'make check             find the mistakes of NATIVE without building'
 	@echo 'make test              build it if need be, install it in a fresh environment, run the tests'
 	@echo 'make lint              ruff, mypy --strict and clang-format'
 	@echo 'make bench-build       time builds: from nothing, unchanged, a kernel edited, an operator added'
@@ -42,6 +43,9 @@ $(environment)/ready: scripts/requirements.txt
 
 patch-and-build: $(environment)/ready
 	@$(python) -m scripts build --build '$(BUILD)' $(options) $(if $(filter patch-and-build,$(MAKECMDGOALS)),$(ARGS))
+
+check: $(environment)/ready
+	@$(python) -m scripts check $(options) $(ARGS)
 
 test: patch-and-build
 	@$(python) -m scripts test $(options) $(ARGS)

@@ -13,7 +13,7 @@ from pathlib import Path
 from .bench_build import bench_build
 from .errors import GraftError, UsageError
 from .files import write_atomically
-from .graft import build
+from .graft import build, check
 from .layout import REPOSITORY, Layout
 from .lint import lint
 from .run_tests import in_test_environment, run_tests
@@ -50,6 +50,10 @@ def _build(options: argparse.Namespace) -> None:
         write_atomically(options.timings, json.dumps(result.seconds))
 
 
+def _check(options: argparse.Namespace) -> None:
+    check(_layout(options), base_wheel=options.wheel)
+
+
 def _test(options: argparse.Namespace) -> None:
     run_tests(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
 
@@ -64,6 +68,7 @@ def _bench_calls(options: argparse.Namespace) -> None:
 
 _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "build": _build,
+    "check": _check,
     "test": _test,
     "lint": lambda _: lint(),
     "bench-build": _bench_build,
@@ -89,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     building = verbs.add_parser("build", parents=[common], help="build the wheel of a native folder")
     building.add_argument("--build", default="graft", help="which build (default: %(default)s)")
     building.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
+    verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")
     testing.add_argument("extra", nargs="*", help="further arguments for pytest, after --")
     benching = verbs.add_parser("bench-build", parents=[common], help="time builds")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .base import Base, lay_out
+from .check.run import check_native
 from .compile import Objects, compile_all
 from .console import StepLine, Steps, say
 from .errors import OperatorError, UsageError
@@ -71,6 +72,7 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
             wheel = fetch(pin, layout.base, base_wheel)
         with steps.step("lay it out") as line:
             base = lay_out(wheel, layout.base / "tree", line)
+        check_native(native.path, base.tree)
         overlay = Overlay(layout.overlay, base.tree)
         with steps.step("apply patches and merge YAML") as line:
             apply_patches(series, overlay, layout.work)
@@ -95,6 +97,21 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
         Path(built.wheel).unlink(missing_ok=True)
     report(target, steps)
     return Result(target, steps.seconds)
+
+
+def check(layout: Layout, *, base_wheel: Path | None) -> None:
+    """Find the mistakes of the native folder, the pin and its patches without building anything.
+
+    Raises:
+        GraftError: naming every mistake of the first of these that has one: the pin, the series, the folder.
+    """
+    native = load_native(layout.native)
+    pin = load_pin(layout.patches)
+    series = load_series(layout.patches)
+    with build_lock(REPOSITORY / "build"):
+        base = lay_out(fetch(pin, layout.base, base_wheel), layout.base / "tree", StepLine("lay out the base"))
+        check_native(native.path, base.tree)
+    say(f"{native.path}: no mistakes found; {len(series)} patches")
 
 
 def version_file(text: str, version: str) -> str:
