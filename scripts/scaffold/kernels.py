@@ -256,6 +256,10 @@ def _head(head: str, parameters: Sequence[str]) -> str:
     line = f"{head}({', '.join(parameters)})"
     if len(line) + len(" {") <= _WIDTH:
         return line
+    result, _, name = head.rpartition(" ")
+    alone = f"{name}({', '.join(parameters)})"
+    if result and len(alone) + len(" {") <= _WIDTH:
+        return f"{result}\n{alone}"
     return f"{head}(\n    " + ",\n    ".join(parameters) + ")"
 
 
