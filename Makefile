@@ -8,18 +8,24 @@ JOBS ?= $(shell nproc)
 WHEEL ?=
 BUILD ?= graft
 ARGS ?=
+SCHEMA ?=
+VARIANTS ?=
+KIND ?= plain
+# A schema may hold quotes of its own, so the shell gets it as a variable.
+export SCHEMA
 
 environment := build/environment
 python := $(environment)/bin/python
 options := --pin '$(PIN)' --native '$(NATIVE)' --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build check test lint bench-build bench-calls clean
+.PHONY: help patch-and-build check test new-op lint bench-build bench-calls clean
 
 help:
 	@echo 'make patch-and-build   build the torch wheel with the operators of NATIVE into OUT'
 	@echo 'make check             find the mistakes of NATIVE without building'
 	@echo 'make test              build it if need be, install it in a fresh environment, run the tests'
+	@echo 'make new-op            write the first text of the operator SCHEMA into NATIVE: YAML, kernel, tests'
 	@echo 'make lint              ruff, mypy --strict and clang-format'
 	@echo 'make bench-build       time builds: from nothing, unchanged, a kernel edited, an operator added'
 	@echo 'make bench-calls       time calls of twice_plus beside torch.add'
@@ -32,6 +38,9 @@ help:
 	@echo '  JOBS=$(JOBS)            compilers at once'
 	@echo '  WHEEL=$(WHEEL)            the base wheel as a file; without it, pip fetches it'
 	@echo '  PYTHON=$(PYTHON)     the Python to build for'
+	@echo '  SCHEMA=               for new-op, such as SCHEMA="my_op(Tensor self, *, float alpha=1.0) -> Tensor"'
+	@echo '  KIND=$(KIND)            for new-op: plain, pointwise or composite'
+	@echo '  VARIANTS=$(VARIANTS)             for new-op: inplace, out or inplace,out'
 	@echo '  ARGS=$(ARGS)             further arguments, for example ARGS=--help'
 
 $(environment)/ready: scripts/requirements.txt
@@ -49,6 +58,9 @@ check: $(environment)/ready
 
 test: patch-and-build
 	@$(python) -m scripts test $(options) $(ARGS)
+
+new-op: $(environment)/ready
+	@$(python) -m scripts new-op $(options) --schema="$$SCHEMA" --kind='$(KIND)' --variants='$(VARIANTS)' $(ARGS)
 
 lint: $(environment)/ready
 	@$(python) -m scripts lint

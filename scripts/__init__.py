@@ -9,5 +9,6 @@ Read the modules in the order in which data flows through them::
     compile, link    the new sources only, against the wheel's own libraries
     pack             base wheel + changed files = new wheel
 
-``graft`` runs them in that order; ``__main__`` is the command line.
+``graft`` runs them in that order; ``__main__`` is the command line. ``new_op`` and ``scaffold``
+stand apart: they write the first text of an operator.
 """

@@ -16,6 +16,7 @@ from .files import write_atomically
 from .graft import build, check
 from .layout import REPOSITORY, Layout
 from .lint import lint
+from .new_op import new_op
 from .run_tests import in_test_environment, run_tests
 
 
@@ -66,10 +67,21 @@ def _bench_calls(options: argparse.Namespace) -> None:
     in_test_environment(_layout(options), [REPOSITORY / "scripts/bench_calls.py"])
 
 
+def _new_op(options: argparse.Namespace) -> None:
+    new_op(
+        _layout(options),
+        base_wheel=options.wheel,
+        schema=options.schema,
+        kind=options.kind,
+        variants=options.variants,
+    )
+
+
 _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "build": _build,
     "check": _check,
     "test": _test,
+    "new-op": _new_op,
     "lint": lambda _: lint(),
     "bench-build": _bench_build,
     "bench-calls": _bench_calls,
@@ -100,6 +112,10 @@ def _parser() -> argparse.ArgumentParser:
     benching = verbs.add_parser("bench-build", parents=[common], help="time builds")
     benching.add_argument("--json", type=Path, default=REPOSITORY / "build/bench-build.json", help="the result's file")
     verbs.add_parser("bench-calls", parents=[common], help="time calls of twice_plus beside torch.add")
+    adding = verbs.add_parser("new-op", parents=[common], help="write the first text of a new operator")
+    adding.add_argument("--schema", required=True, help="of the functional form, as in native_functions.yaml")
+    adding.add_argument("--kind", default="plain", help="plain, pointwise or composite (default: %(default)s)")
+    adding.add_argument("--variants", default="", help="inplace, out, or both with a comma between")
     verbs.add_parser("lint", help="run the linters").set_defaults(verbose=False)
     return parser
 

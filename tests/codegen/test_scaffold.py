@@ -1,0 +1,192 @@
+"""The first text of a new operator: that torchgen takes it, and what is refused."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scripts.base import Base
+from scripts.codegen.__main__ import generate
+from scripts.errors import OperatorError, UsageError
+from scripts.layout import REPOSITORY
+from scripts.new_op import appended, check_usage, refuse_existing, write_all
+from scripts.scaffold.__main__ import scaffold
+
+FUNCTIONS = "native_functions.yaml"
+DERIVATIVES = "derivatives.yaml"
+
+SCHEMAS = [
+    ("plain", "inplace,out", "sc_a(Tensor self, Tensor other, *, float alpha=1.0) -> Tensor"),
+    ("plain", "inplace,out", "sc_b(Tensor self, Tensor? w, Tensor[] parts, str mode='x: y', SymInt n=3) -> Tensor"),
+    ("plain", "", "sc_c(Tensor self, Tensor?[] some, Scalar s, int[]? dims=None) -> Tensor[]"),
+    ("plain", "out", "sc_d(Tensor self, *, Generator? generator=None) -> (Tensor low, Tensor high)"),
+    ("plain", "", "sc_e(Tensor self, Tensor n, bool y=True) -> (float, int)"),
+    ("plain", "", "sc_f(str message) -> ()"),
+    (
+        "plain",
+        "",
+        "sc_g(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+        "bool? pin_memory=None) -> Tensor",
+    ),
+    ("plain", "inplace", "lerp.sc_h(Tensor self, str mode) -> Tensor"),
+    ("pointwise", "", "sc_i(Tensor self) -> Tensor"),
+    ("pointwise", "inplace,out", "sc_j.mine(Tensor self, Tensor a, Tensor b, *, Scalar alpha=1) -> Tensor"),
+    ("pointwise", "out", "sc_k(Tensor x, Tensor y, str mode='x') -> Tensor"),
+    ("composite", "inplace,out", "sc_l(Tensor self, SymInt n) -> Tensor"),
+    ("composite", "out", "sc_m(Tensor a, Tensor b) -> (Tensor, Tensor, Tensor)"),
+    ("composite", "", "_sc_n(Tensor[] tensors, int dim=0) -> Tensor"),
+]
+
+
+def made(base: Path, folder: Path, schema: str, kind: str = "plain", variants: str = "") -> dict[str, dict[str, str]]:
+    return scaffold(base, folder, schema, kind, set(filter(None, variants.split(","))))
+
+
+@pytest.fixture(scope="module")
+def signatures(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], Path]:
+    """Every scaffold of ``SCHEMAS``, and the overlay that the code generator makes of them."""
+    folder = tmp_path_factory.mktemp("scaffold")
+    texts: dict[str, str] = {}
+    for name, place in ((FUNCTIONS, "ATen/native"), (DERIVATIVES, "autograd")):
+        target = folder / "overlay/torchgen/packaged" / place / name
+        target.parent.mkdir(parents=True)
+        entries = [made(base, folder, s, kind, variants)["appended"].get(name, "") for kind, variants, s in SCHEMAS]
+        target.write_text((base / "torchgen/packaged" / place / name).read_text() + "\n" + "\n".join(entries))
+    for kind, variants, schema in SCHEMAS:
+        texts |= made(base, folder, schema, kind, variants)["created"]
+    generate(base, folder / "overlay", folder / "generated")
+    return texts, folder / "overlay/torch/include/ATen/ops"
+
+
+def squeezed(text: str) -> str:
+    """C++ without what a formatter changes, default values and namespaces."""
+    return "".join(text.replace("::std::", "std::").replace("at::", "").split())
+
+
+def test_kernels_are_those_that_the_generated_headers_declare(signatures: tuple[dict[str, str], Path]) -> None:
+    texts, ops = signatures
+    for kind, _, schema in SCHEMAS:
+        name = schema.partition("(")[0]
+        if kind == "pointwise":
+            continue
+        camel = "".join(part[:1].upper() + part[1:] for part in name.replace(".", "_").split("_"))
+        source = texts[f"{camel}.cpp"]
+        header = (ops / f"{name.partition('.')[0]}_native.h").read_text()
+        declared = [line for line in header.splitlines() if line.startswith("TORCH_API") and "_out" not in line]
+        for line in declared:
+            head = line.removeprefix("TORCH_API ").partition("(")[0]
+            if "lerp" in head and "sc_h" not in head:
+                continue
+            assert squeezed(head) + "(" in squeezed(source), line
+            arguments = squeezed(line.partition("(")[2].partition(");")[0])
+            for argument in arguments.split(","):
+                assert argument.partition("=")[0].strip("{}") in squeezed(source), line
+
+
+def test_test_files_are_python(signatures: tuple[dict[str, str], Path]) -> None:
+    tests = {name: text for name, text in signatures[0].items() if name.endswith(".py")}
+    assert len(tests) == len(SCHEMAS)
+    for text in tests.values():
+        names = {node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
+        assert {"reference", "test_values", "test_opcheck"} <= names
+
+
+def test_a_pointwise_operator_has_a_stub_and_a_vectorized_source(signatures: tuple[dict[str, str], Path]) -> None:
+    texts, _ = signatures
+    assert "build_ternary_op(maybe_get_output(), self, a, b);" in texts["ScJMine.cpp"]
+    assert "using sc_j_mine_fn = void (*)(TensorIteratorBase&, const Scalar&);" in texts["ScJMine.h"]
+    assert "[=](scalar_t self, scalar_t a, scalar_t b) -> scalar_t" in texts["cpu/ScJMineKernel.cpp"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind", "variants", "message"),
+    [
+        ("sc_a(Tensor self, Tensr other) -> Tensor", "plain", "", "column 19: not a schema"),
+        ("sc_a(Tensor self) - Tensor", "plain", "", "column 27: not a schema"),
+        ("sc_a(Tensor self) -> Tensr", "plain", "", "column 22: not a schema"),
+        ("sc_a(Tensor self) -> (Tensor, Tensr)", "plain", "", "column 31: not a schema"),
+        ("sc a(Tensor self) -> Tensor", "plain", "", "column 3: not a schema"),
+        ("add.Tensor(Tensor self) -> Tensor", "plain", "", r"PyTorch has an operator add.Tensor \(.*yaml:\d+\)"),
+        ("add(Tensor self) -> Tensor", "plain", "", "PyTorch has operators of this name"),
+        ("sc_a(Tensor(a) self) -> Tensor(a)", "plain", "", "returns a view"),
+        ("sc_a_(Tensor(a!) self) -> Tensor(a!)", "plain", "", "writes to its arguments"),
+        ("sc_a(Tensor self) -> (Tensor, Tensor)", "pointwise", "", "no pointwise operator: it returns Tensor, Tensor"),
+        ("sc_a(Tensor[] self) -> Tensor", "pointwise", "", r"argument self is Tensor\[\], not Tensor"),
+        ("sc_a(Tensor a, Tensor b, Tensor c, Tensor d) -> Tensor", "pointwise", "", "it takes 4 tensors"),
+        ("sc_a(Tensor x) -> Tensor", "plain", "inplace", "no in-place variant"),
+        ("sc_a(Tensor self) -> int", "plain", "out", "no out= variant"),
+    ],
+)
+def test_refused(base: Path, tmp_path: Path, schema: str, kind: str, variants: str, message: str) -> None:
+    with pytest.raises(OperatorError, match=message) as caught:
+        made(base, tmp_path, schema, kind, variants)
+    assert caught.value.todo
+    if kind == "pointwise":
+        assert caught.value.todo == "use KIND=plain"
+
+
+def test_an_operator_of_the_folder_is_refused_with_its_place(base: Path, tmp_path: Path) -> None:
+    (tmp_path / FUNCTIONS).write_text("# Mine.\n- func: sc_a(Tensor self) -> Tensor\n")
+    with pytest.raises(OperatorError, match=rf"{FUNCTIONS}:2: there is an operator sc_a already"):
+        made(base, tmp_path, "sc_a(Tensor self) -> Tensor")
+    made(base, tmp_path, "sc_a.mine(Tensor self) -> Tensor")
+
+
+def test_process_says_what_torchgen_says(base: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "scripts.scaffold", "--base", str(base), "--native", str(tmp_path)]
+    command += ["--schema=oops", "--kind=plain", "--variants="]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == OperatorError.exit_code
+    assert "not a schema" in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind", "variants", "message"),
+    [
+        (" ", "plain", "", "there is no schema"),
+        ("a() -> ()", "fast", "", "KIND=fast: there is no such kind"),
+        ("a() -> ()", "plain", "out,in", "VARIANTS=out,in: there is no variant in"),
+    ],
+)
+def test_wrong_use(schema: str, kind: str, variants: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        check_usage(schema, kind, variants)
+
+
+def test_existing_files_are_refused(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "A.cpp").write_text("mine")
+    texts = {tmp_path / "A.cpp": "", tmp_path / "Resize.h": "", tmp_path / "B.cpp": ""}
+    with pytest.raises(UsageError) as caught:
+        refuse_existing(texts, tmp_path, Base(tmp_path, base))
+    assert "A.cpp: the file is there already" in str(caught.value)
+    assert "Resize.h: PyTorch has a header of this name" in str(caught.value)
+    assert "B.cpp" not in str(caught.value)
+
+
+def test_entries_go_behind_those_that_are_there(tmp_path: Path) -> None:
+    path = tmp_path / FUNCTIONS
+    entry = "- func: b() -> ()\n"
+    assert appended(path, entry) == entry
+    path.write_text("# Mine.\n- func: a() -> ()")
+    assert yaml.safe_load(appended(path, entry)) == [{"func": "a() -> ()"}, {"func": "b() -> ()"}]
+    for unfit in ("[{func: a() -> ()}]", "  - func: a() -> ()\n", "func: a\n", "- {"):
+        path.write_text(unfit)
+        with pytest.raises(OperatorError, match=f"{FUNCTIONS}:1: entries cannot be written"):
+            appended(path, entry)
+
+
+def test_all_files_are_written_or_none(tmp_path: Path) -> None:
+    kept, native = tmp_path / "kept", tmp_path / "native"
+    kept.write_text("before")
+    with pytest.raises(OSError):
+        write_all({kept: "after", native / "cpu/A.cpp": "new", kept / "below-a-file": "fails"})
+    assert kept.read_text() == "before"
+    assert not native.exists()
+    write_all({kept: "after", native / "cpu/A.cpp": "new"})
+    assert (kept.read_text(), (native / "cpu/A.cpp").read_text()) == ("after", "new")
