@@ -9,5 +9,6 @@ Read the modules in the order in which data flows through them::
     compile, link    the new sources only, against the wheel's own libraries
     pack             base wheel + changed files = new wheel
 
-``graft`` runs them in that order; ``__main__`` is the command line.
+``graft`` runs them in that order; ``__main__`` is the command line. ``source`` puts the same patches and the same
+folder into a whole PyTorch checkout.
 """
