@@ -66,7 +66,7 @@ new file mode 100644
 --- /dev/null
 +++ b/torch/second.py
 @@ -0,0 +1 @@
-+second = 2
++second = 2\x20\x20
 """,
 }
 NATIVE = {
@@ -174,7 +174,7 @@ def test_files_are_where_pytorch_looks_for_them(tree: Path, patches: Path, nativ
     apply(tree, patches, native)
     expected = {name: text.encode() for name, text in FILES.items()}
     expected["torch/text.py"] = TEXT.replace("line 2\n", "line two\n").replace("line 30", "line thirty").encode()
-    expected["torch/second.py"] = b"second = 2\n"
+    expected["torch/second.py"] = b"second = 2  \n"
     for name in ("Mine.cpp", "Mine.h", "cpu/MineKernel.cpp", "cuda/Mine.cu"):
         expected[f"aten/src/ATen/native/{name}"] = NATIVE[name].encode()
     mark = b"\n# Added by Graft, from the native folder that this torch is built with.\n"
@@ -201,11 +201,13 @@ def test_commit_ids_depend_on_nothing_but_the_input(
     git(tmp_path, "clone", "--quiet", str(tree), str(clone))
     shutil.copytree(native, elsewhere)
     fork = apply(tree, patches, native)
-    settings = write(tmp_path / "home", {".gitconfig": "[apply]\nwhitespace = fix\n[core]\nautocrlf = input\n"})
-    monkeypatch.setenv("HOME", str(settings))
+    git(clone, "config", "apply.whitespace", "fix")
+    settings = write(tmp_path / "home", {".gitconfig": "[core]\nautocrlf = true\n"})
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings / ".gitconfig"))
     monkeypatch.setenv("GIT_AUTHOR_NAME", "Someone")
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "no-index"))
     assert apply(clone, patches, elsewhere) == fork
+    assert contents(clone) == contents(tree)
 
 
 def test_changed_folder_starts_again_from_the_base(tree: Path, patches: Path, native: Path) -> None:
