@@ -7,6 +7,7 @@ OUT ?= dist
 JOBS ?= $(shell nproc)
 WHEEL ?=
 BUILD ?= graft
+SOURCE ?=
 ARGS ?=
 SCHEMA ?=
 VARIANTS ?=
@@ -19,13 +20,15 @@ python := $(environment)/bin/python
 options := --pin '$(PIN)' --native '$(NATIVE)' --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build check test new-op lint bench-build bench-calls clean
+.PHONY: help patch-and-build check test new-op apply export lint bench-build bench-calls clean
 
 help:
 	@echo 'make patch-and-build   build the torch wheel with the operators of NATIVE into OUT'
 	@echo 'make check             find the mistakes of NATIVE without building'
 	@echo 'make test              build it if need be, install it in a fresh environment, run the tests'
 	@echo 'make new-op            write the first text of the operator SCHEMA into NATIVE: YAML, kernel, tests'
+	@echo 'make apply             make the PyTorch checkout SOURCE the fork: patches and operators as commits'
+	@echo 'make export            write the fork in SOURCE into OUT, as patches for git am'
 	@echo 'make lint              ruff, mypy --strict and clang-format'
 	@echo 'make bench-build       time builds: from nothing, unchanged, a kernel edited, an operator added'
 	@echo 'make bench-calls       time calls of twice_plus beside torch.add'
@@ -37,6 +40,7 @@ help:
 	@echo '  OUT=$(OUT)          where the wheel goes'
 	@echo '  JOBS=$(JOBS)            compilers at once'
 	@echo '  WHEEL=$(WHEEL)            the base wheel as a file; without it, pip fetches it'
+	@echo '  SOURCE=$(SOURCE)           a checkout of PyTorch, for apply and export'
 	@echo '  PYTHON=$(PYTHON)     the Python to build for'
 	@echo '  SCHEMA=               for new-op, such as SCHEMA="my_op(Tensor self, *, float alpha=1.0) -> Tensor"'
 	@echo '  KIND=$(KIND)            for new-op: plain, pointwise or composite'
@@ -61,6 +65,9 @@ test: patch-and-build
 
 new-op: $(environment)/ready
 	@$(python) -m scripts new-op $(options) --schema="$$SCHEMA" --kind='$(KIND)' --variants='$(VARIANTS)' $(ARGS)
+
+apply export: $(environment)/ready
+	@$(python) -m scripts $@ $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 
 lint: $(environment)/ready
 	@$(python) -m scripts lint

@@ -9,6 +9,7 @@ Read the modules in the order in which data flows through them::
     compile, link    the new sources only, against the wheel's own libraries
     pack             base wheel + changed files = new wheel
 
-``graft`` runs them in that order; ``__main__`` is the command line. ``new_op`` and ``scaffold``
-stand apart: they write the first text of an operator.
+``graft`` runs them in that order; ``__main__`` is the command line. ``check`` looks for mistakes before all that,
+``new_op`` and ``scaffold`` write the first text of an operator, and ``source`` puts the same patches and the same
+folder into a whole PyTorch checkout.
 """

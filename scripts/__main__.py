@@ -18,6 +18,8 @@ from .layout import REPOSITORY, Layout
 from .lint import lint
 from .new_op import new_op
 from .run_tests import in_test_environment, run_tests
+from .source.apply import apply
+from .source.export import export
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -77,11 +79,29 @@ def _new_op(options: argparse.Namespace) -> None:
     )
 
 
+def _apply(options: argparse.Namespace) -> None:
+    layout = _layout(options)
+    apply(_source(options), layout.patches, layout.native)
+
+
+def _export(options: argparse.Namespace) -> None:
+    export(_source(options), _layout(options).out)
+
+
+def _source(options: argparse.Namespace) -> Path:
+    if options.source is None:
+        raise UsageError("SOURCE is not set", todo="set it to the top folder of a checkout of PyTorch")
+    source: Path = options.source.expanduser().resolve()
+    return source
+
+
 _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "build": _build,
     "check": _check,
     "test": _test,
     "new-op": _new_op,
+    "apply": _apply,
+    "export": _export,
     "lint": lambda _: lint(),
     "bench-build": _bench_build,
     "bench-calls": _bench_calls,
@@ -109,6 +129,9 @@ def _parser() -> argparse.ArgumentParser:
     verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")
     testing.add_argument("extra", nargs="*", help="further arguments for pytest, after --")
+    for verb, text in (("apply", "make a checkout of PyTorch the fork"), ("export", "write that fork as patches")):
+        sourcing = verbs.add_parser(verb, parents=[common], help=text)
+        sourcing.add_argument("--source", type=Path, help="the top folder of a checkout of PyTorch")
     benching = verbs.add_parser("bench-build", parents=[common], help="time builds")
     benching.add_argument("--json", type=Path, default=REPOSITORY / "build/bench-build.json", help="the result's file")
     verbs.add_parser("bench-calls", parents=[common], help="time calls of twice_plus beside torch.add")

@@ -81,3 +81,9 @@ class CommandError(GraftError):
     """A command that should not fail did."""
 
     exit_code = 10
+
+
+class SourceError(GraftError):
+    """A source tree is not as it must be."""
+
+    exit_code = 14

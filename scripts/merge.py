@@ -18,7 +18,7 @@ except ImportError:  # PyYAML without libyaml
     from yaml import SafeLoader as Loader  # type: ignore[assignment]
 
 PACKAGED = {FUNCTIONS: "torchgen/packaged/ATen/native", DERIVATIVES: "torchgen/packaged/autograd"}
-_MARK = "\n# Added by Graft, from the native folder that this wheel was built with.\n"
+_MARK = "\n# Added by Graft, from the native folder that this torch is built with.\n"
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ _LANGUAGE = frozenset(
         r"\w+",
         """alignas auto bool break case char class const constexpr continue decltype default do double else enum
         explicit false float for if int int64_t long namespace new nullptr operator return short signed sizeof static
-        std struct switch template this throw true typename union unsigned using void while size_t uint8_t nullopt vector
-        string tuple array optional move forward get make_tuple any all begin end size grad grads""",
+        std struct switch template this throw true typename union unsigned using void while size_t uint8_t nullopt
+        vector string tuple array optional move forward get make_tuple any all begin end size grad grads""",
     )
 )
 

@@ -18,7 +18,7 @@ from .lists import Entry, extend_lists
 from .operators import Derivatives, Operators, YamlFiles
 from .sources import generate_aten_sources, generate_autograd_sources, write_units
 from .stubs import generate_stubs
-from .surfaces import generate_surfaces
+from .surfaces import generate_added, generate_surfaces
 from .writer import Output
 
 
@@ -26,12 +26,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.codegen", description=__doc__)
     parser.add_argument("--base", type=Path, required=True, help="the base wheel's tree")
     parser.add_argument("--overlay", type=Path, required=True, help="the new wheel's additions, merged YAML included")
-    parser.add_argument("--generated", type=Path, required=True, help="where sources go")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--generated", type=Path, help="where sources go")
+    what.add_argument("--only-added", action="store_true", help="write torch/_added_operators.py and nothing else")
     parser.add_argument("--verbose", action="store_true", help="show a traceback when it fails")
     options = parser.parse_args()
     gc.disable()  # everything lives until the end, which comes soon
     try:
-        generate(options.base, options.overlay, options.generated)
+        if options.only_added:
+            generate_added(load_operators(options.base, options.overlay), Output(options.overlay))
+        else:
+            generate(options.base, options.overlay, options.generated)
     except Exception as error:  # torchgen raises whatever assert, ValueError or KeyError fits
         if options.verbose:
             traceback.print_exc()
@@ -43,16 +48,8 @@ def main() -> int:
 def generate(base: Path, overlay_folder: Path, generated_folder: Path) -> None:
     """Generate all that a wheel with the merged YAML in ``overlay_folder`` needs."""
     packaged = base / "torchgen/packaged"
-    base_yaml = YamlFiles.below(packaged)
-    merged = YamlFiles.below(overlay_folder / "torchgen/packaged")
-    files = YamlFiles(merged.native_functions, base_yaml.tags, merged.derivatives, base_yaml.deprecated)
     overlay, generated = Output(overlay_folder), Output(generated_folder)
-    extend_lists(
-        new_entries(base_yaml.native_functions, files.native_functions),
-        new_entries(base_yaml.derivatives, files.derivatives),
-    )
-    operators = Operators(files, base_yaml.native_functions.read_text().count("\n"))
-    operators.refuse_unsupported()
+    operators = load_operators(base, overlay_folder)
     sink = HeaderSink(base, overlay)
 
     def generate_aten() -> None:
@@ -70,6 +67,20 @@ def generate(base: Path, overlay_folder: Path, generated_folder: Path) -> None:
     names = "".join(f"{name.as_posix()}\n" for name in sorted(overlay.names))
     generated(generated.folder / "overlay.txt", names)
     generated.prune()
+
+
+def load_operators(base: Path, overlay_folder: Path) -> Operators:
+    """Parse the merged YAML in ``overlay_folder``."""
+    base_yaml = YamlFiles.below(base / "torchgen/packaged")
+    merged = YamlFiles.below(overlay_folder / "torchgen/packaged")
+    files = YamlFiles(merged.native_functions, base_yaml.tags, merged.derivatives, base_yaml.deprecated)
+    extend_lists(
+        new_entries(base_yaml.native_functions, files.native_functions),
+        new_entries(base_yaml.derivatives, files.derivatives),
+    )
+    operators = Operators(files, base_yaml.native_functions.read_text().count("\n"))
+    operators.refuse_unsupported()
+    return operators
 
 
 def new_entries(base: Path, merged: Path) -> list[Entry]:

@@ -72,6 +72,12 @@ def expose():
 
 def generate_surfaces(operators: Operators, base: Path, overlay: Output) -> None:
     """Write the Python files that list operators into ``overlay``; ``base`` is the base wheel's tree."""
+    generate_added(operators, overlay)
+    _annotate(operators, base, overlay)
+
+
+def generate_added(operators: Operators, overlay: Output) -> None:
+    """Write the module that the patches of torch's own Python files take the new operators from."""
     functions, public, factories = [], [], []
     for place in PLACES:
         owner = _OWNERS[place.name]
@@ -92,7 +98,6 @@ def generate_surfaces(operators: Operators, base: Path, overlay: Output) -> None
     body += f"OVERLOADS = {{\n{''.join(overloads)}}}\n\n" if overloads else "OVERLOADS = set()\n\n"
     body += f"FACTORIES = [\n{''.join(factories)}]\n\nPOINTWISE = [\n{''.join(pointwise)}]\n"
     overlay(overlay.folder / _ADDED, _HEADER + body)
-    _annotate(operators, base, overlay)
 
 
 def makes_tensor(name: str, group: PythonSignatureGroup) -> bool:

@@ -1,0 +1,101 @@
+"""``make apply``: make a PyTorch checkout the fork that a pin's patches and a native folder describe."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..console import Steps, say
+from ..errors import UsageError
+from ..lock import build_lock
+from ..native import NativeFolder, load_native
+from ..patches import Patch, load_series
+from ..pin import load_pin
+from .added import ADDED, generate_added, lay_out_torchgen, merge_yaml
+from .placing import CMAKE_FILES, placed
+from .stack import Stack
+from .tree import BASE_REF, count, open_tree, pinned_base
+
+_KERNELS = """native: add the files of a native folder
+
+They lie where they lay in the folder, which is laid out as aten/src/ATen/native is.
+"""
+_YAML = """native: describe the added operators
+
+The entries of a native folder, behind upstream's own.
+"""
+_ADDED = """torch: list the added operators
+
+Generated from the merged YAML by this tree's own torchgen.
+"""
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A checkout's fork.
+
+    Args:
+        base: the upstream commit.
+        tip: the last commit of ours.
+    """
+
+    base: str
+    tip: str
+
+
+def apply(source: Path, patches: Path, native: Path) -> Fork:
+    """Check out in ``source`` the fork of its base, made anew from the pin's patches and the native folder.
+
+    Args:
+        source: a checkout of PyTorch, or its sources as a plain folder, which becomes a repository.
+        patches: the pin's folder.
+        native: the native folder.
+
+    Raises:
+        GraftError: and what was checked out still is.
+    """
+    folder, pin, series = load_native(native), load_pin(patches), load_series(patches)
+    steps = Steps(total=3)
+    with steps.step("look at the tree"):
+        tree = open_tree(source, pin)
+    with build_lock(tree.git_dir / "graft"):
+        base = pinned_base(tree, pin)
+        tree.refuse_changes()
+        with steps.step("make the commits") as line, tempfile.TemporaryDirectory(prefix="graft-") as scratch:
+            tip = make_commits(Stack(tree, base, Path(scratch)), series, folder, Path(scratch))
+            line.note = count(len(series), "patch", "patches")
+        with steps.step("check them out") as line:
+            line.note = f"{count(tree.move_to(tip), 'file')} written"
+            tree.git("update-ref", BASE_REF, base)
+    say(f"{source} is at {tip}\n  `git -C {source} log {BASE_REF}..` shows the fork")
+    return Fork(base, tip)
+
+
+def make_commits(stack: Stack, series: list[Patch], native: NativeFolder, scratch: Path) -> str:
+    """Make the fork's commits on ``stack``; return the last.
+
+    Raises:
+        PinError: a patch does not apply.
+        UsageError: a native file would replace one of the tree's.
+        OperatorError: the native folder's YAML is wrong, or a source of it would not be compiled.
+    """
+    for patch in series:
+        stack.apply_patch(patch)
+    stack.lay_out({}, {name: scratch / name for name in stack.holds(list(CMAKE_FILES))})
+    files = placed(native, scratch)
+    taken = stack.holds([*files, ADDED])
+    if taken:
+        raise UsageError(
+            "\n".join(f"{files.get(name, name)}: PyTorch has this file, {name}" for name in taken),
+            todo="give yours another name; edits of PyTorch's own files belong into a patch",
+        )
+    stack.add(files)
+    stack.commit(_KERNELS)
+    overlay = lay_out_torchgen(stack, scratch)
+    merged, yaml = merge_yaml(native, overlay)
+    stack.add(yaml)
+    stack.commit(_YAML)
+    stack.add({ADDED: generate_added(merged, overlay)})
+    stack.commit(_ADDED)
+    return stack.tip

@@ -1,0 +1,68 @@
+"""Where the files of a native folder go in PyTorch's source tree."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+from ..errors import OperatorError, UsageError
+from ..native import DERIVATIVES, FUNCTIONS, NativeFolder
+
+NATIVE = "aten/src/ATen/native"
+CMAKE_FILES = ("aten/src/ATen/CMakeLists.txt", "cmake/Codegen.cmake")
+
+
+def placed(native: NativeFolder, tree: Path) -> dict[str, Path]:
+    """Every file of the native folder but its YAML, by its name in the tree.
+
+    Args:
+        native: the native folder; CUDA sources included.
+        tree: holds the checkout's CMake files, which say what folders are compiled.
+
+    Raises:
+        OperatorError: a source lies in a folder that PyTorch's build does not look into.
+    """
+    files = sorted({*native.files, *native.cuda} - {FUNCTIONS, DERIVATIVES})
+    patterns = compiled_patterns(tree)
+    sources = [file for file in files if file.suffix in (".cpp", ".cu")]
+    faults = [
+        f"{native.path / file}: PyTorch's build compiles no {file.suffix} file in native/{file.parent.as_posix()}"
+        for file in sources
+        if not any(matches(file, *pattern) for pattern in patterns)
+    ]
+    if faults:
+        folders = sorted({PurePosixPath(pattern).parent.as_posix() for pattern, _ in patterns})
+        raise OperatorError(
+            "\n".join(faults),
+            cause=f"{' and '.join(CMAKE_FILES)} list the folders that are compiled: {', '.join(folders)}",
+            todo="move the file into one of these",
+        )
+    return {f"{NATIVE}/{file.as_posix()}": native.path / file for file in files}
+
+
+def compiled_patterns(tree: Path) -> list[tuple[str, bool]]:
+    """The patterns below ``native/`` that CMake globs, and whether each goes through subfolders.
+
+    Raises:
+        UsageError: there are none, so this is no PyTorch that we know.
+    """
+    found = []
+    for name in CMAKE_FILES:
+        text = (tree / name).read_text() if (tree / name).is_file() else ""
+        for command, arguments in re.findall(r"^\s*file\s*\(\s*(GLOB(?:_RECURSE)?)\s([^)]*)\)", text, re.M):
+            for pattern in re.findall(r'"(?:[^"]*aten/src/ATen/)?(native/[^"]*)"', arguments):
+                found.append((pattern, command == "GLOB_RECURSE"))
+    if not found:
+        raise UsageError(
+            f"{' and '.join(CMAKE_FILES)}: these files of the source tree name no folder of native sources",
+            todo="set SOURCE to the top folder of a whole checkout of PyTorch",
+        )
+    return found
+
+
+def matches(file: Path, pattern: str, recursive: bool) -> bool:
+    """Whether CMake's ``pattern`` finds ``file``, a path in the native folder."""
+    path, wanted = PurePosixPath("native", file.as_posix()), PurePosixPath(pattern)
+    in_folder = wanted.parent == path.parent or (recursive and wanted.parent in path.parents)
+    return in_folder and fnmatchcase(path.name, wanted.name)

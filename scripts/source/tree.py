@@ -1,0 +1,224 @@
+"""A PyTorch source checkout as a git repository, and the part of its history that is ours."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import SourceError, UsageError
+from ..pin import Pin
+from ..process import run
+
+BASE_REF = "refs/graft/base"
+NAME, EMAIL = "Graft", "graft@localhost"
+FUNCTIONS_YAML = "aten/src/ATen/native/native_functions.yaml"
+
+# When a folder that came without a history was committed: any fixed time will do.
+_IMPORT_DATE = "@946684800 +0000"
+# A fork of more commits than this is taken for none.
+_LONGEST_FORK = 1000
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A checkout.
+
+    Args:
+        path: its top folder.
+        git_dir: its repository.
+    """
+
+    path: Path
+    git_dir: Path
+
+    def git(
+        self, *arguments: str | Path, env: Mapping[str, str] | None = None, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Run git on this checkout, with the repository's own settings only: a user's must not change commit ids.
+
+        Raises:
+            CommandError: git failed while ``check`` is set.
+        """
+        variables = {
+            **isolated(),
+            "GIT_DIR": str(self.git_dir),
+            "GIT_WORK_TREE": str(self.path),
+            "GIT_INDEX_FILE": str(self.git_dir / "index"),
+            **(env or {}),
+        }
+        return run(["git", *arguments], cwd=self.path, env=variables, check=check)
+
+    def ask(self, *arguments: str | Path) -> str:
+        """What git prints, without the line's end."""
+        return self.git(*arguments).stdout.strip()
+
+    def head(self) -> str:
+        """The commit that is checked out."""
+        return self.ask("rev-parse", "--verify", "HEAD^{commit}")
+
+    def has_commit(self) -> bool:
+        """Whether anything was ever committed."""
+        return self.git("rev-parse", "--quiet", "--verify", "HEAD^{commit}", check=False).returncode == 0
+
+    def base_of(self, commit: str) -> str:
+        """The upstream commit below our own commits, which are told by their committer.
+
+        It is ``commit`` itself where there are none, and the first commit where a folder without a history was
+        committed by us.
+        """
+        form = "--format=%H%x09%P%x09<%ce>"
+        history = self.ask("log", "--first-parent", f"--max-count={_LONGEST_FORK}", "--no-show-signature", form, commit)
+        for line in history.splitlines():
+            found, parents, email = line.split("\t")
+            if email != f"<{EMAIL}>" or not parents:
+                return found
+        return commit
+
+    def is_ours(self, commit: str) -> bool:
+        """Whether Graft made ``commit``."""
+        return self.ask("log", "--max-count=1", "--no-show-signature", "--format=%ce", commit) == EMAIL
+
+    def commit_tree(self, tree: str, parent: str | None, message: str) -> str:
+        """Make a commit whose id depends on nothing but the arguments; its date is the parent's."""
+        date = f"@{self.ask('log', '--max-count=1', '--format=%ct', parent)} +0000" if parent else _IMPORT_DATE
+        who = {
+            f"GIT_{role}_{field}": value
+            for role in ("AUTHOR", "COMMITTER")
+            for field, value in (("NAME", NAME), ("EMAIL", EMAIL), ("DATE", date))
+        }
+        above = ["-p", parent] if parent else []
+        words = ["-c", "i18n.commitEncoding=UTF-8", "commit-tree", "--no-gpg-sign", tree, *above, "-m", message]
+        return self.git(*words, env=who).stdout.strip()
+
+    def refuse_changes(self) -> None:
+        """Refuse a checkout with changes that no commit holds.
+
+        Raises:
+            SourceError: naming the files.
+        """
+        form = ["--porcelain", "--untracked-files=no", "--ignore-submodules=dirty"]
+        changed = self.git("status", *form).stdout.splitlines()
+        if changed:
+            raise SourceError(
+                f"{self.path}: {count(len(changed), 'file')} changed:\n{shortened(changed)}",
+                cause="these changes are not Graft's, and would be lost or mixed with it",
+                todo=f"`git -C {self.path} stash` keeps them, `git -C {self.path} reset --hard` throws them away",
+            )
+
+    def move_to(self, commit: str) -> int:
+        """Check out ``commit``, detached. Only files that differ are written; return how many.
+
+        Raises:
+            SourceError: an untracked file is in the way.
+        """
+        old = self.head()
+        if old == commit:
+            return 0
+        differing = self.differing(old, commit)
+        in_the_way = [name for name in self.differing(old, commit, "A") if os.path.lexists(self.path / name)]
+        if in_the_way:
+            raise SourceError(
+                f"{self.path}: untracked files are in the way:\n{shortened(in_the_way)}",
+                todo="move them away, or into the native folder, and run the same command again",
+            )
+        self.git("update-index", "-q", "--refresh", check=False)
+        self.git("read-tree", "-m", "-u", old, commit)
+        self.git("update-ref", "--no-deref", "-m", "graft: apply", "HEAD", commit, old)
+        return len(differing)
+
+    def differing(self, old: str, new: str, kinds: str = "") -> list[str]:
+        """The files that differ between two commits; with ``kinds``, those that git's --diff-filter leaves."""
+        chosen = [f"--diff-filter={kinds}"] if kinds else []
+        names = self.git("diff-tree", "-r", "-z", "--name-only", "--no-renames", *chosen, old, new).stdout
+        return [name for name in names.split("\0") if name]
+
+
+def isolated() -> dict[str, str]:
+    """Variables that keep a user's and a machine's settings of git out."""
+    return {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C.UTF-8"}
+
+
+def find_tree(path: Path) -> Tree | None:
+    """The checkout at ``path``; None if it is no repository of its own.
+
+    Raises:
+        UsageError: there is no PyTorch.
+    """
+    if not (path / FUNCTIONS_YAML).is_file():
+        raise UsageError(
+            f"{path}: this is no PyTorch source tree, for there is no {FUNCTIONS_YAML}",
+            todo="set SOURCE to the top folder of a checkout of PyTorch",
+        )
+    if not os.path.lexists(path / ".git"):
+        return None
+    env = {**isolated(), "GIT_DIR": str(path / ".git")}
+    return Tree(path, Path(run(["git", "rev-parse", "--absolute-git-dir"], cwd=path, env=env).stdout.strip()))
+
+
+def open_tree(path: Path, pin: Pin) -> Tree:
+    """The checkout at ``path``, made a repository if it is none.
+
+    Raises:
+        UsageError: there is no PyTorch.
+        SourceError: it is a folder without a history, and another version than the pin's.
+    """
+    tree = find_tree(path)
+    if tree and tree.has_commit():
+        return tree
+    version = path / "version.txt"
+    refuse_version(path, version.read_text().strip() if version.is_file() else "", pin)
+    if tree is None:
+        tree = Tree(path, path / ".git")
+        tree.git("init", "--quiet", "--initial-branch=upstream")
+    tree.git("-c", "advice.addEmbeddedRepo=false", "add", "--all")
+    commit = tree.commit_tree(tree.ask("write-tree"), None, f"PyTorch {pin.version}, as it came\n")
+    tree.git("update-ref", "HEAD", commit)
+    return tree
+
+
+def pinned_base(tree: Tree, pin: Pin) -> str:
+    """The commit below our own, which is the pinned one.
+
+    Raises:
+        SourceError: it is another.
+    """
+    base = tree.base_of(tree.head())
+    if tree.is_ours(base):
+        version = tree.git("show", f"{base}:version.txt", check=False)
+        refuse_version(tree.path, version.stdout.strip() if version.returncode == 0 else "", pin)
+    elif base != pin.commit:
+        is_above = tree.git("merge-base", "--is-ancestor", pin.commit, base, check=False).returncode == 0
+        raise SourceError(
+            f"{tree.path}: this is commit {base}, but the pin is {pin.commit} (PyTorch {pin.version})",
+            cause="there are commits on top that are not Graft's" if is_above else "another version is checked out",
+            todo=f"git -C {tree.path} checkout --detach {pin.commit}, after fetching it if need be",
+        )
+    return base
+
+
+def refuse_version(path: Path, version: str, pin: Pin) -> None:
+    """Refuse a folder without a history unless version.txt says that it is the pinned release.
+
+    Raises:
+        SourceError: it says something else.
+    """
+    if not re.match(rf"{re.escape(pin.version)}(?![.\d])", version):
+        raise SourceError(
+            f"{path / 'version.txt'}:1: this is PyTorch {version or '(it does not say)'}, but the pin is {pin.version}",
+            todo="set SOURCE to the sources of the pinned release, or PIN to a pin of this one",
+        )
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """``1 file``, ``2 files``."""
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def shortened(lines: list[str], most: int = 10) -> str:
+    """The first lines, indented, and how many more there are."""
+    rest = [f"and {len(lines) - most} more"] if len(lines) > most else []
+    return "\n".join(f"    {line}" for line in [*lines[:most], *rest])

@@ -1,0 +1,67 @@
+"""The list of added operators in a source tree, made by the tree's own torchgen."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from scripts.codegen.__main__ import load_operators
+from scripts.codegen.surfaces import generate_added
+from scripts.codegen.writer import Output
+from scripts.errors import OperatorError
+from scripts.layout import REPOSITORY
+from scripts.merge import merge
+from scripts.native import load_native
+from scripts.overlay import Overlay
+from scripts.source.apply import apply
+from scripts.source.tree import isolated
+
+
+@pytest.fixture
+def tree(base: Path, tmp_path: Path) -> Path:
+    """What upstream's setup.py copies below torchgen/packaged, put back where it came from."""
+    folder, packaged = tmp_path / "pytorch", base / "torchgen/packaged"
+    shutil.copytree(base / "torchgen", folder / "torchgen", ignore=shutil.ignore_patterns("packaged", "__pycache__"))
+    shutil.copytree(packaged / "autograd", folder / "tools/autograd", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(packaged / "ATen", folder / "aten/src/ATen")
+    (folder / "aten/src/ATen/CMakeLists.txt").write_text(
+        'file(GLOB native_cpp "native/*.cpp")\nfile(GLOB kernels "native/cpu/*.cpp")\n'
+    )
+    subprocess.run(["git", "init", "--quiet", folder], env=isolated(), check=True)
+    (folder / "version.txt").write_text("1.0\n")
+    return folder
+
+
+@pytest.fixture
+def patches(tmp_path: Path) -> Path:
+    folder = tmp_path / "patches"
+    folder.mkdir()
+    (folder / "series").touch()
+    (folder / "pin.yaml").write_text(
+        "version: 1.0\ngit: {commit: none}\nwheel: {requirement: torch==1.0, sha256: {}}\n"
+        "compiler: {gxx: 11, standard: c++20}\n"
+    )
+    return folder
+
+
+def test_it_is_the_graft_s(base: Path, tree: Path, patches: Path, tmp_path: Path) -> None:
+    native = REPOSITORY / "native"
+    apply(tree, patches, native)
+    overlay = Overlay(tmp_path / "overlay", base)
+    merge(load_native(native), overlay)
+    generate_added(load_operators(base, overlay.folder), Output(overlay.folder))
+    expected = (overlay.folder / "torch/_added_operators.py").read_text()
+    assert '"torch.twice_plus": lambda' in expected
+    assert (tree / "torch/_added_operators.py").read_text() == expected
+
+
+def test_fault_is_named_with_its_place_in_the_native_folder(tree: Path, patches: Path, tmp_path: Path) -> None:
+    native = tmp_path / "native"
+    native.mkdir()
+    (native / "native_functions.yaml").write_text("# mine\n- func: mine(Tensr self) -> Tensor\n")
+    with pytest.raises(OperatorError, match=rf"Tensr\n.*{native}/native_functions\.yaml:2:"):
+        apply(tree, patches, native)
+    assert not (tree / "torch").exists()
