@@ -1,0 +1,34 @@
+"""Derivative formulas may call every helper of FunctionsManual.h: the base's symbol table tells where each is."""
+
+from __future__ import annotations
+
+import mmap
+import re
+from pathlib import Path
+
+# Declared upstream, defined nowhere: no formula can call them, in a source build neither.
+NEVER_DEFINED = {
+    "fft_backward",
+    "reverse_dim",
+    "solve_backward_A",
+    "solve_backward_self",
+    "sparse_constructor_values_backward",
+    "var_jvp",
+}
+
+
+def declared(header: str) -> set[str]:
+    """The functions that the header declares, but not those that it defines."""
+    code = re.sub(r"//[^\n]*", "", header)
+    names = set(re.findall(r"^(?:TORCH_API )?[\w:<>, &]+?\s(\w+)\([^{;]*\);", code, re.M))
+    return names - {"size"}
+
+
+def test_every_helper_is_in_the_symbol_table(base: Path) -> None:
+    names = declared((base / "torch/include/torch/csrc/autograd/FunctionsManual.h").read_text())
+    assert len(names) > 180
+    with (base / "torch/lib/libtorch_cpu.so").open("rb") as file:
+        library = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        # Itanium C++ ABI, 5.1.4: a nested name is a row of identifiers, each behind its length.
+        missing = {name for name in names if library.find(f"9generated7details{len(name)}{name}".encode()) < 0}
+    assert missing == NEVER_DEFINED
