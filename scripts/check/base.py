@@ -9,6 +9,9 @@ from pathlib import Path
 from torchgen.gen import parse_tags_yaml
 from torchgen.model import FunctionSchema
 
+from .cplusplus import read_text
+from .signatures import Signature
+
 _PACKAGED = "torchgen/packaged"
 
 
@@ -71,5 +74,17 @@ class BaseOperators:
     @cached_property
     def native_kernels(self) -> set[str]:
         """The functions of at::native that PyTorch's headers declare."""
-        text = "".join(path.read_text() for path in (self._tree / "torch/include/ATen/ops").glob("*_native.h"))
-        return set(re.findall(r"^TORCH_API .*?(\w+)\(", text, re.M))
+        return set(re.findall(r"^TORCH_API .*?(\w+)\(", self._native_headers, re.M))
+
+    def kernels_named(self, name: str) -> list[Signature]:
+        """The signatures of at::native's functions called ``name``."""
+        if name not in self.native_kernels:
+            return []
+        declared = re.findall(rf"^TORCH_API .*?\b{name}\(.*\);$", self._native_headers, re.M)
+        sources = [read_text(Path(f"{name}.h"), f"{line[:-1]} {{}}") for line in declared]
+        found = [definition for source in sources for definition in source.definitions]
+        return [Signature(str(d), d.returns, d.parameters) for d in found if d.name == name]
+
+    @cached_property
+    def _native_headers(self) -> str:
+        return "".join(path.read_text() for path in (self._tree / "torch/include/ATen/ops").glob("*_native.h"))

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from .. import blame
 from ..errors import OperatorError
-from ..graft import in_terms_of_the_user
 from ..layout import REPOSITORY
 from ..merge import PACKAGED, MergedFile, merge
 from ..native import DERIVATIVES, FUNCTIONS, NativeFolder
@@ -65,5 +65,5 @@ def generate_added(merged: Sequence[MergedFile], overlay: Overlay) -> Path:
         check=False,
     )
     if done.returncode != 0 or not target.is_file():
-        raise OperatorError(in_terms_of_the_user(done.stdout, merged, overlay).strip())
+        raise OperatorError(blame.of_torchgen(done.stdout, merged, overlay.folder).strip())
     return target
