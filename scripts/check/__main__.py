@@ -6,12 +6,14 @@ import argparse
 import sys
 from pathlib import Path
 
+from .arguments import check_arguments
 from .base import BaseOperators
 from .cplusplus import read_sources
 from .derivatives import check_derivatives
 from .entries import read_entries
 from .finding import Findings
 from .functions import check_functions
+from .groups import check_groups
 from .kernels import check_kernels, wanted_kernels
 from .stubs import check_stubs
 
@@ -29,7 +31,10 @@ def main() -> int:
 def check(native: Path, base: BaseOperators) -> Findings:
     """Find what is wrong with the YAML and the kernels of ``native``."""
     findings = Findings()
-    functions = check_functions(read_entries(native / "native_functions.yaml", findings), base, findings)
+    entries = read_entries(native / "native_functions.yaml", findings)
+    functions = check_functions(entries, base, findings)
+    check_arguments(functions, findings)
+    check_groups(entries, functions, base, findings)
     sources = read_sources(native)
     words = {f.schema.name.name.base for f in functions}.union(*(source.words for source in sources))
     check_derivatives(read_entries(native / "derivatives.yaml", findings), functions, base, words, findings)

@@ -11,7 +11,7 @@ from torchgen.model import NativeFunctionsGroup
 from .base import BaseOperators
 from .cplusplus import Definition, Source
 from .entries import Place
-from .finding import Findings, nearest
+from .finding import Findings
 from .functions import Function
 from .signatures import Signature, group_of, impl_signature, kernel_signature, meta_name, meta_signature
 
@@ -82,7 +82,7 @@ def check_kernels(kernels: list[Kernel], sources: list[Source], base: BaseOperat
     """Check that each kernel is defined with its signature, and that what is defined is not PyTorch's already."""
     definitions = [definition for source in sources for definition in source.definitions]
     for kernel in kernels:
-        if not kernel.is_structured and kernel.name in base.native_kernels:
+        if any(kernel.signature.is_met_by(s.returns, s.parameters) for s in base.kernels_named(kernel.name)):
             continue
         _check_kernel(kernel, definitions, sources, findings)
     for definition in definitions:
@@ -91,13 +91,13 @@ def check_kernels(kernels: list[Kernel], sources: list[Source], base: BaseOperat
 
 
 def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[Source], findings: Findings) -> None:
-    named = [d for d in definitions if _plain_name(d) == kernel.name and bool(d.macro) == kernel.is_structured]
-    named = [d for d in named if ("META_FUNC" in d.macro) == (kernel.namespace == "at::meta")]
+    named = [d for d in definitions if _plain_name(d) == kernel.name and _is_of_the_kind(d, kernel)]
     reachable = [d for d in named if d.namespace == kernel.namespace and not d.is_local]
     if any(kernel.signature.is_met_by(d.returns, d.parameters) for d in reachable):
         return
     # What a macro makes, the text does not tell: there the linker has the last word.
     is_unsure = any(source.pastes_names or kernel.name in source.words for source in sources)
+    todo = f"write `{kernel.signature.declaration}`"
     if not named:
         what = f"no file of the folder defines {kernel.namespace}::{kernel.name}, {kernel.purpose}"
         todo = f"define `{kernel.signature.declaration}` in a .cpp file"
@@ -105,15 +105,24 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
         return
     definition = (reachable or named)[0]
     place = (definition.file, definition.line, 0)
-    if reachable:
+    if bool(definition.macro) != kernel.is_structured:
+        kinds = ("structured", "a plain function") if kernel.is_structured else ("plain", "a structured kernel")
+        findings.add(place, f"{kernel.purpose} is to be {kinds[0]}, and `{definition}` is {kinds[1]}", todo)
+    elif reachable:
         what = f"`{definition}` is not {kernel.purpose}: the parameters or the return differ"
-        findings.add(place, what, f"write `{kernel.signature.declaration}`", is_warning=bool(definition.macro))
+        findings.add(place, what, todo)
     elif definition.namespace != kernel.namespace:
-        what = f"{kernel.name}, {kernel.purpose}, is defined in namespace `{definition.namespace}`"
+        where = f"namespace `{definition.namespace}`" if definition.namespace else "no namespace"
+        what = f"{kernel.name}, {kernel.purpose}, is defined in {where}"
         findings.add(place, what, f"define it in `namespace {kernel.namespace}`", is_warning=is_unsure)
     else:
         what = f"{kernel.name}, {kernel.purpose}, is hidden in its file: static, a template or in a nameless namespace"
         findings.add(place, what, "take it out of there: the registration is in another file")
+
+
+def _is_of_the_kind(definition: Definition, kernel: Kernel) -> bool:
+    """Whether ``definition`` is a meta function where one is asked for, and a kernel where not."""
+    return ("META_FUNC" in definition.macro) == (kernel.namespace == "at::meta")
 
 
 def _plain_name(definition: Definition) -> str:
@@ -137,14 +146,13 @@ def _every_file_is_named(kernels: list[Kernel], sources: list[Source], findings:
     """A source that no entry names and no other file uses is most likely one that an entry was forgotten for."""
     wanted = {kernel.name for kernel in kernels}
     for source in sources:
-        if source.path.suffix not in (".cpp", ".cu") or re.search(
-            r"\bTORCH_LIBRARY|\bREGISTER_|_DISPATCH\b", source.code
-        ):
+        if source.path.suffix not in (".cpp", ".cu") or source.pastes_names or not source.definitions:
             continue
-        defined = {_plain_name(d) for d in source.definitions if not d.is_local}
+        if re.search(r"\b(TORCH_LIBRARY|REGISTER_)|_DISPATCH\b", source.code):
+            continue
+        defined = {_plain_name(d) for d in source.definitions}
         others = set().union(*(other.words for other in sources if other is not source))
-        if not source.definitions or defined & wanted or defined & others:
-            continue
-        what = f"nothing names this file: it defines {', '.join(sorted(defined)) or 'nothing that others can call'}"
-        todo = nearest(sorted(defined)[0], wanted) if defined and wanted else "name its kernel in `dispatch:`"
-        findings.add((source.path, source.definitions[0].line, 0), what, todo, is_warning=True)
+        if not defined & (wanted | others):
+            what = f"nothing names this file: it defines {', '.join(sorted(defined))}"
+            todo = "name its kernel in `dispatch:`, or delete it"
+            findings.add((source.path, source.definitions[0].line, 0), what, todo, is_warning=True)
