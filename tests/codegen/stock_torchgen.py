@@ -32,6 +32,7 @@ MERGED = {
     "native_functions.yaml": Path("ATen/native/native_functions.yaml"),
     "derivatives.yaml": Path("autograd/derivatives.yaml"),
 }
+BASE_LINES = (PACKAGED / MERGED["native_functions.yaml"]).read_text().count("\n")
 
 
 def main() -> None:
@@ -68,6 +69,7 @@ def row(case: dict[str, str], known: BaseOperators) -> tuple[str, str, str, str]
         # In a process of its own: torchgen keeps what it has parsed.
         with get_context("fork").Pool(1) as pool:
             message = pool.apply(torchgen_says, (native,))
+            message = message and message.replace(f"{native}/packaged/", "")
     answer = "silent" if message is None else "caught" if names_entry(message, case) else "misleading"
     print(f"{answer}: {case['mistake']}", flush=True)
     return case["mistake"], answer, f"`{shortened(message)}`" if message else "", f"`` {shortened(line)} ``"
@@ -77,7 +79,8 @@ def names_entry(message: str, case: dict[str, str]) -> bool:
     """Whether ``message`` names the operator of the entry that is wrong."""
     file = case["expect"].partition(":")[0]
     names = re.findall(r"(?:func|name): (\w+(?:\.\w+)?)", case.get(file, ""))
-    return any(re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", message) for name in names)
+    is_named = any(re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", message) for name in names)
+    return is_named or any(int(number) > BASE_LINES for number in re.findall(r"\d+", message))
 
 
 def shortened(text: str) -> str:
@@ -98,9 +101,8 @@ def torchgen_says(native: Path) -> str | None:
     yaml_files = YamlFiles(
         packaged / MERGED["native_functions.yaml"], files.tags, packaged / MERGED["derivatives.yaml"], files.deprecated
     )
-    base_lines = (PACKAGED / MERGED["native_functions.yaml"]).read_text().count("\n")
     try:
-        operators = Operators(yaml_files, base_lines)
+        operators = Operators(yaml_files, BASE_LINES)
         derivatives = Derivatives(operators)
         out = Output(native / "generated")
         generate_aten_sources(operators, packaged=PACKAGED, out=out)
