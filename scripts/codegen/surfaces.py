@@ -41,7 +41,8 @@ _HEADER = '''"""Operators that were added to this torch. Generated.
 
 FUNCTIONS: each new function and method, with a stand-in of the same signature that returns -1. Dynamo's trace rules
     and ``torch.overrides.get_testing_overrides`` take them from here.
-OVERLOADS: the new overloads of names that PyTorch has operators of.
+OPERATORS: the name of each new operator, overload included.
+OVERLOADS: those of them that are overloads of a name that PyTorch has operators of.
 FACTORIES: the functions that make a tensor on a given device.
 POINTWISE: the pointwise operators whose meta kernel is in C++, where TensorIterator takes no symbolic shapes.
 """
@@ -82,7 +83,8 @@ def generate_added(operators: Operators, overlay: Output) -> None:
     known = {(f.namespace, f.func.name.name) for f in operators.functions if not operators.is_new(f)}
     extending = [f for f in operators.new_functions if (f.namespace, f.func.name.name) in known]
     overloads = [f'    "{qualified_name(f)}",\n' for f in extending]
-    body = f"FUNCTIONS = {{\n{''.join(functions)}}}\n\n"
+    every = [f'    "{qualified_name(f)}",\n' for f in operators.new_functions]
+    body = f"FUNCTIONS = {{\n{''.join(functions)}}}\n\nOPERATORS = [\n{''.join(every)}]\n\n"
     body += f"OVERLOADS = {{\n{''.join(overloads)}}}\n\n" if overloads else "OVERLOADS = set()\n\n"
     body += f"FACTORIES = [\n{''.join(factories)}]\n\nPOINTWISE = [\n{''.join(pointwise)}]\n"
     overlay(overlay.folder / _ADDED, _HEADER + body)
