@@ -13,7 +13,7 @@ from .entries import read_entries
 from .finding import Findings
 from .functions import check_functions
 from .kernels import check_kernels, source_texts
-from .python import check_docs, check_python
+from .python import check_docs, check_python, check_samples
 
 
 def main() -> int:
@@ -36,6 +36,7 @@ def check(native: Path, base: BaseOperators) -> Findings:
     check_derivatives(read_entries(native / "derivatives.yaml", findings), functions, base, words, findings)
     check_kernels(functions, texts, base, findings)
     check_docs(native, functions, findings)
+    check_samples(native, functions, findings)
     check_python(native, base.tree, findings)
     return findings
 
