@@ -55,7 +55,7 @@ class Findings:
 
 
 def nearest(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """``did you mean `x`?`` for the word of ``known`` that is most like ``word``; or else ``otherwise``, or what is known."""
+    """``did you mean `x`?`` for that word of ``known`` which is most like ``word``; or else ``otherwise``, or all."""
     words = sorted(known)
     close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     if close:
