@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .additions import add_python
 from .base import Base, lay_out
 from .check.run import check_native
 from .compile import Objects, compile_all
@@ -20,7 +21,7 @@ from .layout import REPOSITORY, Layout
 from .link import link
 from .lock import build_lock
 from .merge import MergedFile, merge
-from .native import NativeFolder, load_native, report_left_out
+from .native import DOCS, NativeFolder, load_native, report_left_out
 from .overlay import Overlay
 from .pack import pack
 from .patches import apply_patches, load_series
@@ -84,6 +85,7 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
         report_left_out(native)
         with steps.step("generate") as line:
             generate(layout, native, merged, overlay, line)
+            add_python(native, layout.generated, overlay)
             overlay.prune()
         with steps.step("compile") as line:
             objects = compile_all(layout, native, toolchain, jobs, line)
@@ -157,6 +159,8 @@ def generate(
             overlay.base,
             "--overlay",
             overlay.folder,
+            "--docs",
+            native.path / DOCS,
         ]
         paths = os.pathsep.join([str(REPOSITORY), str(overlay.base)])
         done = run([*command, "--generated", layout.generated], env={"PYTHONPATH": paths}, check=False)

@@ -13,6 +13,7 @@ from .entries import read_entries
 from .finding import Findings
 from .functions import check_functions
 from .kernels import check_kernels, source_texts
+from .python import check_docs, check_python
 
 
 def main() -> int:
@@ -26,7 +27,7 @@ def main() -> int:
 
 
 def check(native: Path, base: BaseOperators) -> Findings:
-    """Find what is wrong with the YAML and the kernels of ``native``."""
+    """Find what is wrong with the YAML, the kernels and the Python files of ``native``."""
     findings = Findings()
     functions = check_functions(read_entries(native / "native_functions.yaml", findings), base, findings)
     texts = source_texts(native)
@@ -34,6 +35,8 @@ def check(native: Path, base: BaseOperators) -> Findings:
     words |= {f.schema.name.name.base for f in functions}
     check_derivatives(read_entries(native / "derivatives.yaml", findings), functions, base, words, findings)
     check_kernels(functions, texts, base, findings)
+    check_docs(native, functions, findings)
+    check_python(native, base.tree, findings)
     return findings
 
 

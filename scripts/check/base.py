@@ -20,7 +20,7 @@ class BaseOperators:
     """
 
     def __init__(self, tree: Path) -> None:
-        self._tree = tree
+        self.tree = tree
         functions = (tree / _PACKAGED / "ATen/native/native_functions.yaml").read_text()
         schemas = re.findall(r"^- func: (.+?)\s*$", functions, re.M)
         self.schemas: dict[str, str] = {schema.partition("(")[0]: schema for schema in schemas}
@@ -40,7 +40,7 @@ class BaseOperators:
     @cached_property
     def formula_words(self) -> set[str]:
         """Every identifier that PyTorch's own formulas, and what they are compiled with, know of."""
-        include = self._tree / "torch/include"
+        include = self.tree / "torch/include"
         headers = ("FunctionsManual.h", "VariableTypeUtils.h", "saved_variable.h")
         texts = [self._formulas, *((include / "torch/csrc/autograd" / name).read_text() for name in headers)]
         texts += [(include / f"ATen/core/{name}").read_text() for name in ("TensorBody.h", "TensorBase.h")]
@@ -50,7 +50,7 @@ class BaseOperators:
     @cached_property
     def torch_names(self) -> set[str]:
         """The names of ``torch`` that no operator of ATen stands behind: modules, classes, types, Python functions."""
-        torch = self._tree / "torch"
+        torch = self.tree / "torch"
         names = {path.name for path in torch.iterdir() if (path / "__init__.py").is_file()}
         names |= {path.stem for path in torch.glob("*.py")}
         listed = re.search(r"^__all__ = \[(.*?)^\]", (torch / "__init__.py").read_text(), re.M | re.S)
@@ -60,9 +60,9 @@ class BaseOperators:
     @cached_property
     def tensor_names(self) -> set[str]:
         """The attributes of ``torch.Tensor`` that no operator of ATen stands behind."""
-        text = (self._tree / "torch/_tensor.py").read_text()
+        text = (self.tree / "torch/_tensor.py").read_text()
         names = set(re.findall(r"^    (?:def )?([a-z_]\w*)(?:\(| =)", text, re.M))
-        stub = (self._tree / "torch/_C/__init__.pyi").read_text()
+        stub = (self.tree / "torch/_C/__init__.pyi").read_text()
         body = re.search(r"^class TensorBase.*?:\n(.*?)(?=^\S)", stub, re.M | re.S)
         if body:
             names |= set(re.findall(r"^    (?:def )?(\w+)(?:\(|:)", body[1], re.M))
@@ -71,5 +71,5 @@ class BaseOperators:
     @cached_property
     def native_kernels(self) -> set[str]:
         """The functions of at::native that PyTorch's headers declare."""
-        text = "".join(path.read_text() for path in (self._tree / "torch/include/ATen/ops").glob("*_native.h"))
+        text = "".join(path.read_text() for path in (self.tree / "torch/include/ATen/ops").glob("*_native.h"))
         return set(re.findall(r"^TORCH_API .*?(\w+)\(", text, re.M))
