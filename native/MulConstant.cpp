@@ -16,13 +16,14 @@ namespace at::meta {
 TORCH_META_FUNC(mul_constant)(const Tensor& self, const Scalar& constant) {
   // The constant takes part in the type promotion but is no operand, so one pass over self does without a tensor made
   // of it. The conversion is none but where the constant is of a higher category than self.
-  build(TensorIteratorConfig()
-            .set_check_mem_overlap(true)
-            .promote_inputs_to_common_dtype(true)
-            .cast_common_dtype_to_outputs(true)
-            .enforce_safe_casting_to_output(true)
-            .add_output(maybe_get_output())
-            .add_owned_const_input(self.to(at::result_type(self, constant))));
+  build(
+      TensorIteratorConfig()
+          .set_check_mem_overlap(true)
+          .promote_inputs_to_common_dtype(true)
+          .cast_common_dtype_to_outputs(true)
+          .enforce_safe_casting_to_output(true)
+          .add_output(maybe_get_output())
+          .add_owned_const_input(self.to(at::result_type(self, constant))));
 }
 
 } // namespace at::meta

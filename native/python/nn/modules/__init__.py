@@ -1,0 +1,5 @@
+from .affine import Affine
+from .improved_triplet_loss import ImprovedTripletLoss
+
+
+__all__ += ["Affine", "ImprovedTripletLoss"]
