@@ -39,6 +39,10 @@ Tensor affine(const Tensor& input, const Tensor& weight, const std::optional<Ten
         " out_features, but got ",
         bias_sizes);
   }
+  if (sizes.size() == 1) {
+    // As a matrix of one row: for a vector, linear's forward derivative has the wrong shape under vmap.
+    return at::linear(input.unsqueeze(0), weight, bias).squeeze(0);
+  }
   return at::linear(input, weight, bias);
 }
 

@@ -35,3 +35,26 @@ def improved_triplet_loss(
         beta,
         _Reduction.get_enum(reduction),
     )
+
+
+def roi_pool(
+    input: Tensor,
+    boxes: Tensor,
+    output_size: BroadcastingList2[int],
+    spatial_scale: float = 1.0,
+) -> Tensor:
+    r"""Pool the largest values in regions of interest.
+
+    See :class:`~torch.nn.RoIPool` for details.
+    """
+    if has_torch_function_variadic(input, boxes):
+        return handle_torch_function(
+            roi_pool,
+            (input, boxes),
+            input,
+            boxes,
+            output_size,
+            spatial_scale=spatial_scale,
+        )
+    height, width = _pair(output_size)
+    return torch.roi_pool(input, boxes, spatial_scale, height, width)

@@ -1,5 +1,6 @@
 from .affine import Affine
 from .improved_triplet_loss import ImprovedTripletLoss
+from .roi_pool import RoIPool
 
 
-__all__ += ["Affine", "ImprovedTripletLoss"]
+__all__ += ["Affine", "ImprovedTripletLoss", "RoIPool"]
