@@ -136,7 +136,7 @@ std::tuple<Tensor, Tensor> roi_pool_with_indices(
   return results;
 }
 
-Tensor roi_pool_backward_meta(
+Tensor roi_pool_backward_meta_symint(
     const Tensor& grad_output,
     const Tensor& boxes,
     const Tensor& indices,

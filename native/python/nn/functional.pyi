@@ -15,6 +15,6 @@ def improved_triplet_loss(
 def roi_pool(
     input: Tensor,
     boxes: Tensor,
-    output_size: int | _size,
+    output_size: _int | _size,
     spatial_scale: float = ...,
 ) -> Tensor: ...
