@@ -160,21 +160,60 @@ void call_tile(int64_t taps, const TileArgs<acc_t>& args) {
   }
 }
 
+// Whether a tile whose first output is `left` reads, for a run, no element but such of the image.
+bool is_inside(const Axis& columns, const Tap& tap, int64_t taps, int64_t left) {
+  const auto column = tap.base + left * columns.step;
+  return column >= 0 && column + (kTile + taps - 2) * columns.step < columns.size;
+}
+
+// An image as it is, for the tiles whose elements are all inside of it.
+//
+// Args:
+//   x: for each of a tile's x, the row of the image.
+//   channels: from one column to the next.
+//   left: the tile's first output.
+template <typename acc_t>
+struct Unpacked {
+  const Axis& columns;
+  const acc_t* const* x;
+  int64_t channels;
+  int64_t left;
+
+  bool covers(const Tap& tap, int64_t taps) const {
+    return is_inside(columns, tap, taps, left);
+  }
+};
+
 // One tile, run after run.
 //
 // Args:
+//   unpacked: where to read from rather than what is packed, if that does.
 //   skipped, others: which of the other axis's taps times sources the weights begin with, and how many there are.
 template <typename acc_t, bool of_plane, int V>
-void convolve_tile(const Phase& window, int64_t others, int64_t skipped, TileArgs<acc_t> args) {
+void convolve_tile(
+    const Phase& window,
+    int64_t others,
+    int64_t skipped,
+    TileArgs<acc_t> args,
+    const Unpacked<acc_t>* unpacked = nullptr) {
   constexpr int64_t lanes = of_plane ? 1 : V * vec::Vectorized<acc_t>::size();
   if (window.runs.empty()) {
     args.n = 0;
     return tile<acc_t, 1, V, of_plane>(args);
   }
-  const auto offset = args.offset;
+  const auto packed = args;
   const auto* weights = args.w;
   for (const auto& run : window.runs) {
-    args.offset = offset + window.taps[run.first].position * args.step;
+    const auto& tap = window.taps[run.first];
+    if (unpacked && unpacked->covers(tap, run.count)) {
+      args.x = unpacked->x;
+      args.step = unpacked->columns.step * unpacked->channels;
+      args.offset = tap.base * unpacked->channels + unpacked->left * args.step;
+    } else {
+      args.x = packed.x;
+      args.step = packed.step;
+      args.offset = packed.offset + tap.position * packed.step;
+    }
     args.w = weights + skipped * run.count * lanes;
     call_tile<acc_t, of_plane, V>(run.count, args);
     weights += others * run.count * lanes;
@@ -183,11 +222,10 @@ void convolve_tile(const Phase& window, int64_t others, int64_t skipped, TileArg
   }
 }
 
-// The elements j of a segment that lie inside of the image: from first to second.
-std::pair<int64_t, int64_t> inside(const Segment& segment, const Axis& axis) {
-  const auto first = segment.source >= 0 ? 0 : (-segment.source + axis.step - 1) / axis.step;
-  const auto second = segment.source >= axis.size ? 0 : (axis.size - 1 - segment.source) / axis.step + 1;
-  return {std::min(first, segment.length), std::clamp(second, std::min(first, segment.length), segment.length)};
+// Where the tile of output i begins: the last one covers outputs of the one before again rather than some that are not
+// there.
+int64_t tile_start(int64_t i, int64_t count) {
+  return std::max<int64_t>(std::min(i, count - kTile), 0);
 }
 
 // So many tasks that a thread has work for some microseconds in each.
@@ -210,17 +248,16 @@ void pack_columns(acc_t* to, const scalar_t* row, const Axis& columns, acc_t* bu
   }
   for (const auto& segment : columns.segments) {
     auto* start = to + segment.start;
-    const auto [first, second] = inside(segment, columns);
     if (columns.step == 1) {
       // Behind the end this writes zeros, over zeros or over what is packed next.
-      copy_in(start + first, row + segment.source + first, second - first);
+      copy_in(start + segment.first, row + segment.source + segment.first, segment.last - segment.first);
     } else if (columns.step == 2) {
       const auto* from = converted + segment.source;
-      for (auto j = first; j < second; ++j) {
+      for (auto j = segment.first; j < segment.last; ++j) {
         start[j] = from[2 * j];
       }
     } else {
-      for (auto j = first; j < second; ++j) {
+      for (auto j = segment.first; j < segment.last; ++j) {
         start[j] = converted[segment.source + j * columns.step];
       }
     }
@@ -325,8 +362,7 @@ void convolve_planes(
     // All rows of one phase from `first` to `last`, of one output channel.
     const auto convolve = [&](const Phase& phase, const int64_t* offset, int64_t first, int64_t last, scalar_t* plane) {
       for (int64_t i = 0; i < last - first; i += kTile) {
-        // The last tile covers rows of the one before again rather than rows that are not there.
-        const auto top = std::max<int64_t>(std::min(i, last - first - kTile), 0);
+        const auto top = tile_start(i, last - first);
         auto* to = plane + (phase.first + (first + top) * rows.stride) * width;
         const bool is_whole = is_same && column_phases == 1 && last - first >= kTile;
         for (const auto f : c10::irange(column_phases)) {
@@ -424,7 +460,10 @@ struct Lanes {
 template <typename scalar_t, typename acc_t, typename F>
 void pack_pixel(acc_t* to, const scalar_t* pixel, const Lanes<acc_t>& lanes, bool are_neighbours, const F& channel) {
   if (are_neighbours && lanes.is_whole() && std::is_same_v<scalar_t, acc_t>) {
-    std::copy_n(reinterpret_cast<const acc_t*>(pixel) + channel(0), lanes.width(), to);
+    const auto* from = reinterpret_cast<const acc_t*>(pixel) + channel(0);
+    for (int v = 0; v < lanes.vectors; ++v) {
+      vec::Vectorized<acc_t>::loadu(from + v * lanes.size).store(to + v * lanes.size);
+    }
   } else if (are_neighbours) {
     copy_in(to, pixel + channel(0), lanes.count);
     std::fill(to + lanes.count, to + lanes.width(), acc_t(0));
@@ -448,13 +487,12 @@ void pack_pixels(
   const auto width = lanes.width();
   for (const auto& segment : columns.segments) {
     auto* start = to + segment.start * width;
-    const auto [first, second] = inside(segment, columns);
-    std::fill(start, start + first * width, acc_t(0));
-    for (auto j = first; j < second; ++j) {
+    std::fill(start, start + segment.first * width, acc_t(0));
+    for (auto j = segment.first; j < segment.last; ++j) {
       const auto* pixel = row + (segment.source + j * columns.step) * channels;
       pack_pixel(start + j * width, pixel, lanes, are_neighbours, channel);
     }
-    std::fill(start + second * width, start + segment.length * width, acc_t(0));
+    std::fill(start + segment.last * width, start + segment.length * width, acc_t(0));
   }
 }
 
@@ -514,11 +552,192 @@ struct PackedRows {
 };
 
 // Taps by base, so that those inside of the image are neighbours.
-void sort_by_base(Axis& axis) {
+Axis by_base(Axis axis) {
   for (auto& phase : axis.phases) {
     std::sort(phase.taps.begin(), phase.taps.end(), [](const Tap& a, const Tap& b) { return a.base < b.base; });
   }
+  return axis;
 }
+
+// The columns that tiles read which are not all inside of the image.
+Axis edges_of(const Axis& columns) {
+  std::vector<bool> is_read(columns.length, false);
+  for (const auto& phase : columns.phases) {
+    for (int64_t i = 0; i < phase.count; i += kTile) {
+      const auto left = tile_start(i, phase.count);
+      for (const auto& run : phase.runs) {
+        const auto& tap = phase.taps[run.first];
+        if (!is_inside(columns, tap, run.count, left)) {
+          const auto first = tap.position + left;
+          const auto last = std::min(first + kTile + run.count - 1, columns.length);
+          std::fill(is_read.begin() + first, is_read.begin() + last, true);
+        }
+      }
+    }
+  }
+  return restricted(columns, is_read);
+}
+
+// An image whose channels are neighbours.
+//
+// Args:
+//   step: from one pixel to the next.
+//   first: the channel that the data begin with.
+template <typename T>
+struct Pixels {
+  T* data;
+  int64_t step;
+  int64_t first;
+};
+
+// What all blocks of channels have in common.
+struct ChannelsLastPlan {
+  Convolution c;
+  Axis columns;
+  Axis rows;
+  Axis edges;
+  std::vector<int64_t> offsets;
+
+  explicit ChannelsLastPlan(const Convolution& c)
+      : c(c),
+        columns(c.axis(1)),
+        rows(by_base(c.axis(0))),
+        edges(edges_of(columns)),
+        offsets(weight_offsets(columns, rows, c.sources())) {}
+};
+
+// Computes rows of a block of channels.
+template <typename acc_t>
+class ChannelsLastBlock {
+ public:
+  explicit ChannelsLastBlock(const ChannelsLastPlan& plan)
+      : plan_(plan),
+        row_size_((plan.columns.length + kTile) * most_lanes),
+        packed_(plan.rows, row_size_ * plan.c.sources()),
+        weights_(plan.c.taps() * plan.c.sources() * most_lanes),
+        start_(most_lanes),
+        tile_(kTile * most_lanes) {}
+
+  static constexpr int64_t most_lanes = kMostVectors * vec::Vectorized<acc_t>::size();
+
+  template <typename scalar_t>
+  void set_weight(const Lanes<acc_t>& lanes, const scalar_t* weight, const scalar_t* bias) {
+    const auto& c = plan_.c;
+    auto* w = weights_.data;
+    for_each_weight(plan_.columns, plan_.rows, c.sources(), [&](int64_t x, int64_t y, int64_t source) {
+      const auto k = y * c.g.kernel[1] + x;
+      for (const auto l : c10::irange(lanes.count)) {
+        w[l] = static_cast<acc_t>(weight[c.filter(lanes.first + l, source) * c.taps() + k]);
+      }
+      std::fill(w + lanes.count, w + lanes.width(), acc_t(0));
+      w += lanes.width();
+    });
+    std::fill_n(start_.data, lanes.width(), acc_t(0));
+    if (bias) {
+      copy_in(start_.data, bias + lanes.first, lanes.count);
+    }
+  }
+
+  // The rows of one image from first to last.
+  template <typename T>
+  void compute(const Lanes<acc_t>& lanes, Pixels<const T> in, Pixels<T> out, int64_t first, int64_t last) {
+    const bool is_unpacked = std::is_same_v<T, acc_t> && plan_.c.g.multiplier == 1 && lanes.is_whole();
+    packed_.forget();
+    for (const auto y : c10::irange(first, last)) {
+      const auto phase = y % plan_.rows.stride;
+      const auto skipped = find_rows(lanes, in, y, is_unpacked);
+      auto* line = out.data + y * plan_.c.out_size()[1] * out.step + lanes.first - out.first;
+      for (const auto f : c10::irange(static_cast<int64_t>(plan_.columns.phases.size()))) {
+        const auto offset = plan_.offsets[f * static_cast<int64_t>(plan_.rows.phases.size()) + phase];
+        const auto others = static_cast<int64_t>(plan_.rows.phases[phase].taps.size()) * plan_.c.sources();
+        compute_row(lanes, plan_.columns.phases[f], in.step, is_unpacked, offset, others, skipped, line, out.step);
+      }
+    }
+  }
+
+ private:
+  // Fills x_ and lines_ for row y of the output. Returns how many of the weights are skipped, those of rows above the
+  // image.
+  template <typename T>
+  int64_t find_rows(const Lanes<acc_t>& lanes, Pixels<const T> in, int64_t y, bool is_unpacked) {
+    const auto& c = plan_.c;
+    const auto& rows = plan_.rows;
+    const auto& taps = rows.phases[y % rows.stride].taps;
+    int64_t above = 0;
+    x_.clear();
+    lines_.clear();
+    for (const auto t : c10::irange(static_cast<int64_t>(taps.size()))) {
+      const auto from = y / rows.stride * rows.step + taps[t].base;
+      if (from < 0 || from >= rows.size) {
+        above += from < 0 ? 1 : 0;
+        continue;
+      }
+      const auto* line = in.data + from * plan_.columns.size * in.step;
+      const auto* row = packed_.get(from, t, [&](acc_t* to) {
+        for (const auto source : c10::irange(c.sources())) {
+          const auto channel = [&](int64_t l) { return c.in_channel(lanes.first + l, source) - in.first; };
+          const auto& columns = is_unpacked ? plan_.edges : plan_.columns;
+          pack_pixels(to + source * row_size_, line, in.step, columns, lanes, c.g.multiplier == 1, channel);
+        }
+      });
+      for (const auto source : c10::irange(c.sources())) {
+        x_.push_back(row + source * row_size_);
+      }
+      if (is_unpacked) {
+        lines_.push_back(reinterpret_cast<const acc_t*>(line) + lanes.first - in.first);
+      }
+    }
+    return above * c.sources();
+  }
+
+  template <typename T>
+  void compute_row(
+      const Lanes<acc_t>& lanes,
+      const Phase& window,
+      int64_t in_step,
+      bool is_unpacked,
+      int64_t weight_offset,
+      int64_t others,
+      int64_t skipped,
+      T* line,
+      int64_t out_step) {
+    const auto width = lanes.width();
+    const auto step = plan_.columns.stride * out_step;
+    const bool is_whole = std::is_same_v<T, acc_t> && lanes.is_whole() && window.count >= kTile;
+    for (int64_t i = 0; i < window.count; i += kTile) {
+      const auto left = tile_start(i, window.count);
+      auto* to = line + (window.first + left * plan_.columns.stride) * out_step;
+      TileArgs<acc_t> args{x_.data(), static_cast<int64_t>(x_.size()), left * width, width};
+      args.w = weights_.data + weight_offset * width;
+      args.start = start_.data;
+      args.start_step = 0;
+      args.out = is_whole ? reinterpret_cast<acc_t*>(to) : tile_.data;
+      args.out_step = is_whole ? step : width;
+      const Unpacked<acc_t> image{plan_.columns, lines_.data(), in_step, left};
+      const auto* unpacked = is_unpacked ? &image : nullptr;
+      if (lanes.vectors == 1) {
+        convolve_tile<acc_t, false, 1>(window, others, skipped, args, unpacked);
+      } else {
+        convolve_tile<acc_t, false, kMostVectors>(window, others, skipped, args, unpacked);
+      }
+      if (!is_whole) {
+        for (const auto j : c10::irange(std::min<int64_t>(kTile, window.count - left))) {
+          copy_out(to + j * step, tile_.data + j * width, lanes.count);
+        }
+      }
+    }
+  }
+
+  const ChannelsLastPlan& plan_;
+  int64_t row_size_;
+  PackedRows<acc_t> packed_;
+  Scratch<acc_t> weights_;
+  Scratch<acc_t> start_;
+  Scratch<acc_t> tile_;
+  // For each tap and source its row, packed and, for each tap, as it is.
+  std::vector<const acc_t*> x_;
+  std::vector<const acc_t*> lines_;
+};
 
 template <typename scalar_t>
 void convolve_channels_last(
@@ -528,109 +747,130 @@ void convolve_channels_last(
     const scalar_t* weight,
     const scalar_t* bias) {
   using acc_t = at::opmath_type<scalar_t>;
-  constexpr int64_t most_lanes = kMostVectors * vec::Vectorized<acc_t>::size();
-  constexpr bool is_same = std::is_same_v<scalar_t, acc_t>;
-  const auto columns = c.axis(1);
-  auto rows = c.axis(0);
-  sort_by_base(rows);
-  const auto sources = c.sources();
-  const auto offsets = weight_offsets(columns, rows, sources);
-  const auto row_phases = static_cast<int64_t>(rows.phases.size());
+  constexpr auto most_lanes = ChannelsLastBlock<acc_t>::most_lanes;
+  const ChannelsLastPlan plan(c);
   const auto channels = c.out_channels();
   const auto [height, width] = c.out_size();
   const auto blocks = (channels + most_lanes - 1) / most_lanes;
-  // Strips only where there are too few blocks of channels to go round.
-  const auto threads = at::get_num_threads();
-  const auto strips = std::clamp<int64_t>((4 * threads - 1) / (blocks * c.g.batch) + 1, 1, (height + 13) / 14);
-  const auto strip = (height + strips - 1) / strips;
+  // Large images go strip by strip, so that what a block of channels leaves of a cache line's neighbours is near; in
+  // small ones a block's weights are set once for all images.
+  const bool is_large = height * width >= 784;
+  const auto strip = is_large ? strip_height(width * channels * static_cast<int64_t>(sizeof(scalar_t)) / 4) : height;
+  const auto strips = (height + strip - 1) / strip;
   const auto tasks = blocks * c.g.batch * strips;
-  const auto products = tasks * strip * width * c.taps() * sources * most_lanes;
+  const auto products = tasks * strip * width * c.taps() * c.sources() * most_lanes;
 
   at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
-    const auto row_size = (columns.length + kTile) * most_lanes;
-    PackedRows<acc_t> packed(rows, row_size * sources);
-    Scratch<acc_t> weights(c.taps() * sources * most_lanes);
-    Scratch<acc_t> start(most_lanes);
-    Scratch<acc_t> buffer(kTile * most_lanes);
-    std::vector<const acc_t*> x;
-    int64_t block = -1;
-
+    ChannelsLastBlock<acc_t> worker(plan);
+    int64_t last_block = -1;
     for (const auto task : c10::irange(begin, end)) {
-      const auto image = task / strips % c.g.batch;
-      const Lanes<acc_t> lanes(task / strips / c.g.batch * most_lanes, channels);
-      const auto lane_width = lanes.width();
-      if (block != task / strips / c.g.batch) {
-        block = task / strips / c.g.batch;
-        auto* w = weights.data;
-        for_each_weight(columns, rows, sources, [&](int64_t x, int64_t y, int64_t source) {
-          const auto k = y * c.g.kernel[1] + x;
-          for (const auto l : c10::irange(lanes.count)) {
-            w[l] = static_cast<acc_t>(weight[c.filter(lanes.first + l, source) * c.taps() + k]);
-          }
-          std::fill(w + lanes.count, w + lane_width, acc_t(0));
-          w += lane_width;
-        });
-        std::fill_n(start.data, lane_width, acc_t(0));
-        if (bias) {
-          copy_in(start.data, bias + lanes.first, lanes.count);
-        }
+      const auto block = is_large ? task % blocks : task / c.g.batch;
+      const auto image = is_large ? task / blocks / strips : task % c.g.batch;
+      const auto first = is_large ? task / blocks % strips * strip : 0;
+      const Lanes<acc_t> lanes(block * most_lanes, channels);
+      if (block != last_block) {
+        worker.set_weight(lanes, weight, bias);
+        last_block = block;
       }
-      packed.forget();
+      const Pixels<const scalar_t> from{
+          in + image * plan.rows.size * plan.columns.size * c.in_channels(), c.in_channels(), 0};
+      const Pixels<scalar_t> to{out + image * height * width * channels, channels, 0};
+      worker.compute(lanes, from, to, first, std::min(first + strip, height));
+    }
+  });
+}
 
-      const auto first = task % strips * strip;
-      for (const auto y : c10::irange(first, std::min(first + strip, height))) {
-        const auto phase = y % rows.stride;
-        const auto& taps = rows.phases[phase].taps;
-        const auto all = static_cast<int64_t>(taps.size());
-        int64_t skipped = -1;
-        x.clear();
-        for (const auto t : c10::irange(all)) {
-          const auto from = (y / rows.stride) * rows.step + taps[t].base;
-          if (from < 0 || from >= rows.size) {
-            continue;
-          }
-          skipped = skipped < 0 ? t : skipped;
-          const auto* row = packed.get(from, t, [&](acc_t* to) {
-            const auto* line = in + (image * rows.size + from) * columns.size * c.in_channels();
-            for (const auto source : c10::irange(sources)) {
-              pack_pixels(
-                  to + source * row_size, line, c.in_channels(), columns, lanes, c.g.multiplier == 1, [&](int64_t l) {
-                    return c.in_channel(lanes.first + l, source);
-                  });
-            }
-          });
-          for (const auto source : c10::irange(sources)) {
-            x.push_back(row + source * row_size);
-          }
-        }
-        auto* line = out + (image * height + y) * width * channels + lanes.first;
-        for (const auto f : c10::irange(static_cast<int64_t>(columns.phases.size()))) {
-          const auto& window = columns.phases[f];
-          const auto step = columns.stride * channels;
-          const bool is_whole = is_same && lanes.is_whole() && window.count >= kTile;
-          for (int64_t i = 0; i < window.count; i += kTile) {
-            const auto left = is_whole ? std::min(i, window.count - kTile) : i;
-            auto* to = line + (window.first + left * columns.stride) * channels;
-            TileArgs<acc_t> args{x.data(), static_cast<int64_t>(x.size()), left * lane_width, lane_width};
-            args.w = weights.data + offsets[f * row_phases + phase] * lane_width;
-            args.start = start.data;
-            args.start_step = 0;
-            args.out = is_whole ? reinterpret_cast<acc_t*>(to) : buffer.data;
-            args.out_step = is_whole ? step : lane_width;
-            const auto skip = std::max<int64_t>(skipped, 0) * sources;
-            if (lanes.vectors == 1) {
-              convolve_tile<acc_t, false, 1>(window, all * sources, skip, args);
-            } else {
-              convolve_tile<acc_t, false, kMostVectors>(window, all * sources, skip, args);
-            }
-            if (!is_whole) {
-              for (const auto j : c10::irange(std::min<int64_t>(kTile, window.count - left))) {
-                copy_out(to + j * step, buffer.data + j * lane_width, lanes.count);
-              }
-            }
-          }
-        }
+// ---- Contiguous images that are small: turned round, so that their channels are neighbours while they are computed.
+
+// [rows][columns] to [columns][rows].
+template <typename acc_t>
+void transpose(const acc_t* from, int64_t from_step, acc_t* to, int64_t to_step, int64_t rows, int64_t columns) {
+  constexpr int64_t block = 16;
+  for (int64_t i = 0; i < rows; i += block) {
+    for (int64_t j = 0; j < columns; j += block) {
+      const auto m = static_cast<int>(std::min(block, rows - i)), n = static_cast<int>(std::min(block, columns - j));
+      const auto* source = from + i * from_step + j;
+      auto* target = to + j * to_step + i;
+      if (m == block && n == block) {
+        vec::transpose_mxn<acc_t, block, block>(source, from_step, target, to_step);
+      } else {
+        vec::transpose_mxn<acc_t>(source, from_step, target, to_step, m, n);
       }
+    }
+  }
+}
+
+// So many pixels of a half type are converted at a time.
+constexpr int64_t kTransposed = 64;
+
+// `channels` planes of n elements to n pixels.
+template <typename scalar_t, typename acc_t>
+void planes_to_pixels(acc_t* to, int64_t to_step, const scalar_t* from, int64_t n, int64_t channels, acc_t* buffer) {
+  if constexpr (std::is_same_v<scalar_t, acc_t>) {
+    transpose(from, n, to, to_step, channels, n);
+  } else {
+    constexpr auto pitch = kTransposed + kMargin<acc_t>;
+    for (int64_t j = 0; j < n; j += kTransposed) {
+      const auto some = std::min(kTransposed, n - j);
+      for (const auto c : c10::irange(channels)) {
+        copy_in(buffer + c * pitch, from + c * n + j, some);
+      }
+      transpose(buffer, pitch, to + j * to_step, to_step, channels, some);
+    }
+  }
+}
+
+template <typename scalar_t, typename acc_t>
+void pixels_to_planes(scalar_t* to, const acc_t* from, int64_t from_step, int64_t n, int64_t channels, acc_t* buffer) {
+  if constexpr (std::is_same_v<scalar_t, acc_t>) {
+    transpose(from, from_step, to, n, n, channels);
+  } else {
+    constexpr auto pitch = kTransposed + kMargin<acc_t>;
+    for (int64_t j = 0; j < n; j += kTransposed) {
+      const auto some = std::min(kTransposed, n - j);
+      transpose(from + j * from_step, from_step, buffer, pitch, some, channels);
+      for (const auto c : c10::irange(channels)) {
+        copy_out(to + c * n + j, buffer + c * pitch, some);
+      }
+    }
+  }
+}
+
+template <typename scalar_t>
+void convolve_small_planes(
+    const Convolution& c,
+    scalar_t* out,
+    const scalar_t* in,
+    const scalar_t* weight,
+    const scalar_t* bias) {
+  using acc_t = at::opmath_type<scalar_t>;
+  constexpr auto most_lanes = ChannelsLastBlock<acc_t>::most_lanes;
+  const ChannelsLastPlan plan(c);
+  const auto channels = c.out_channels();
+  const auto [height, width] = c.out_size();
+  const auto in_pixels = c.in_size()[0] * c.in_size()[1];
+  const auto out_pixels = height * width;
+  const auto blocks = (channels + most_lanes - 1) / most_lanes;
+  const auto tasks = blocks * c.g.batch;
+  const auto products = tasks * out_pixels * c.taps() * most_lanes;
+
+  at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
+    ChannelsLastBlock<acc_t> worker(plan);
+    Scratch<acc_t> from(in_pixels * most_lanes), to(out_pixels * most_lanes);
+    Scratch<acc_t> buffer(most_lanes * (kTransposed + kMargin<acc_t>));
+    for (const auto task : c10::irange(begin, end)) {
+      // All lanes are computed, also those that are not there.
+      const Lanes<acc_t> there(task / c.g.batch * most_lanes, channels);
+      auto lanes = there;
+      lanes.count = lanes.width();
+      const auto image = task % c.g.batch * channels + lanes.first;
+      if (task == begin || task % c.g.batch == 0) {
+        worker.set_weight(there, weight, bias);
+      }
+      planes_to_pixels(from.data, lanes.width(), in + image * in_pixels, in_pixels, there.count, buffer.data);
+      const Pixels<const acc_t> pixels{from.data, lanes.width(), lanes.first};
+      worker.compute(lanes, pixels, Pixels<acc_t>{to.data, lanes.width(), lanes.first}, 0, height);
+      pixels_to_planes(out + image * out_pixels, to.data, lanes.width(), out_pixels, there.count, buffer.data);
     }
   });
 }
@@ -837,8 +1077,7 @@ void backward_weight_channels_last(
   using Vec = vec::Vectorized<acc_t>;
   constexpr int64_t most_lanes = kMostVectors * Vec::size();
   const auto columns = forward_axis(g, 1, g.output[1]);
-  auto rows = forward_axis(g, 0, g.output[0]);
-  sort_by_base(rows);
+  const auto rows = by_base(forward_axis(g, 0, g.output[0]));
   const auto& across = columns.phases[0];
   const auto& down = rows.phases[0];
   const auto taps = g.kernel[0] * g.kernel[1];
@@ -934,6 +1173,11 @@ void backward_weight_channels_last(
 
 // ---- The kernels.
 
+bool is_small(const Convolution& c) {
+  static const int64_t T = getenv("DWT") ? atoi(getenv("DWT")) : 28;
+  return c.g.multiplier == 1 && c.g.channels >= 8 && c.g.input[1] <= T && c.g.output[1] <= T && c.g.input[0]<=56;
+}
+
 bool is_channels_last(const TensorBase& images) {
   return !images.is_contiguous();
 }
@@ -946,7 +1190,7 @@ void convolve(
     const TensorBase& weight,
     const scalar_t* bias) {
   const auto function = is_channels_last(output) || is_channels_last(input) ? convolve_channels_last<scalar_t>
-                                                                            : convolve_planes<scalar_t>;
+      : is_small(c) ? convolve_small_planes<scalar_t> : convolve_planes<scalar_t>;
   function(
       c,
       output.mutable_data_ptr<scalar_t>(),
