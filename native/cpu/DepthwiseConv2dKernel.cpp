@@ -140,24 +140,33 @@ std::vector<int64_t> weight_offsets(const Axis& window, const Axis& other, int64
   return offsets;
 }
 
+// What a tile is made of; see there. The functions that take it are inlined: put together in memory and read again by
+// the callee it would cost more than some tiles.
+template <typename acc_t>
+struct TileArgs {
+  const acc_t* const* x;
+  int64_t n;
+  int64_t offset;
+  int64_t step;
+  const acc_t* w;
+  const acc_t* start;
+  int64_t start_step;
+  acc_t* out;
+  int64_t out_step;
+};
+
 template <typename acc_t, bool of_plane, int V>
-void call_tile(int64_t taps, const TileArgs<acc_t>& args) {
-  switch (taps) {
-  case 1:
-    return tile<acc_t, 1, V, of_plane>(args);
-  case 2:
-    return tile<acc_t, 2, V, of_plane>(args);
-  case 3:
-    return tile<acc_t, 3, V, of_plane>(args);
-  case 4:
-    return tile<acc_t, 4, V, of_plane>(args);
-  case 5:
-    return tile<acc_t, 5, V, of_plane>(args);
-  case 6:
-    return tile<acc_t, 6, V, of_plane>(args);
-  default:
-    return tile<acc_t, 7, V, of_plane>(args);
-  }
+C10_ALWAYS_INLINE void call_tile(int64_t taps, const TileArgs<acc_t>& a) {
+  static constexpr std::array functions = {
+      tile<acc_t, 1, V, of_plane>,
+      tile<acc_t, 2, V, of_plane>,
+      tile<acc_t, 3, V, of_plane>,
+      tile<acc_t, 4, V, of_plane>,
+      tile<acc_t, 5, V, of_plane>,
+      tile<acc_t, 6, V, of_plane>,
+      tile<acc_t, 7, V, of_plane>};
+  static_assert(functions.size() == kLongestRun);
+  functions[taps - 1](a.x, a.n, a.offset, a.step, a.w, a.start, a.start_step, a.out, a.out_step);
 }
 
 // Whether a tile whose first output is `left` reads, for a run, no element but such of the image.
@@ -190,35 +199,37 @@ struct Unpacked {
 //   unpacked: where to read from rather than what is packed, if that does.
 //   skipped, others: which of the other axis's taps times sources the weights begin with, and how many there are.
 template <typename acc_t, bool of_plane, int V>
-void convolve_tile(
+C10_ALWAYS_INLINE void convolve_tile(
     const Phase& window,
     int64_t others,
     int64_t skipped,
-    TileArgs<acc_t> args,
+    const TileArgs<acc_t>& args,
     const Unpacked<acc_t>* unpacked = nullptr) {
   constexpr int64_t lanes = of_plane ? 1 : V * vec::Vectorized<acc_t>::size();
   if (window.runs.empty()) {
-    args.n = 0;
-    return tile<acc_t, 1, V, of_plane>(args);
+    auto empty = args;
+    empty.n = 0;
+    return call_tile<acc_t, of_plane, V>(1, empty);
   }
-  const auto packed = args;
-  const auto* weights = args.w;
+  const auto* w = args.w;
+  const auto* start = args.start;
+  auto start_step = args.start_step;
   for (const auto& run : window.runs) {
     const auto& tap = window.taps[run.first];
+    auto* x = args.x;
+    auto step = args.step;
+    auto offset = args.offset + tap.position * step;
     if (unpacked && unpacked->covers(tap, run.count)) {
-      args.x = unpacked->x;
-      args.step = unpacked->columns.step * unpacked->channels;
-      args.offset = tap.base * unpacked->channels + unpacked->left * args.step;
-    } else {
-      args.x = packed.x;
-      args.step = packed.step;
-      args.offset = packed.offset + tap.position * packed.step;
+      x = unpacked->x;
+      step = unpacked->columns.step * unpacked->channels;
+      offset = tap.base * unpacked->channels + unpacked->left * step;
     }
-    args.w = weights + skipped * run.count * lanes;
-    call_tile<acc_t, of_plane, V>(run.count, args);
-    weights += others * run.count * lanes;
-    args.start = args.out;
-    args.start_step = args.out_step;
+    call_tile<acc_t, of_plane, V>(
+        run.count,
+        {x, args.n, offset, step, w + skipped * run.count * lanes, start, start_step, args.out, args.out_step});
+    w += others * run.count * lanes;
+    start = args.out;
+    start_step = args.out_step;
   }
 }
 
@@ -236,6 +247,21 @@ int64_t grain_size(int64_t tasks, int64_t products) {
 
 // ---- Contiguous: the vectors' elements are columns of a plane, tiles extend downwards.
 
+// The elements 0, 2, 4, ... of `from`, n of them.
+template <typename acc_t>
+void copy_every_second(acc_t* to, const acc_t* from, int64_t n) {
+  using Vec = vec::Vectorized<acc_t>;
+  constexpr int64_t size = Vec::size();
+  for (int64_t j = 0; j < n; j += size) {
+    const auto rest = 2 * (n - j) - 1;
+    const auto low = rest >= size ? Vec::loadu(from + 2 * j) : Vec::loadu(from + 2 * j, static_cast<int>(rest));
+    const auto high = rest >= 2 * size ? Vec::loadu(from + 2 * j + size)
+        : rest > size                  ? Vec::loadu(from + 2 * j + size, static_cast<int>(rest - size))
+                                       : Vec(acc_t(0));
+    vec::deinterleave2(low, high).first.store(to + j);
+  }
+}
+
 // Packs a row of columns, into memory whose zeros are there.
 template <typename scalar_t, typename acc_t>
 void pack_columns(acc_t* to, const scalar_t* row, const Axis& columns, acc_t* buffer) {
@@ -252,10 +278,8 @@ void pack_columns(acc_t* to, const scalar_t* row, const Axis& columns, acc_t* bu
       // Behind the end this writes zeros, over zeros or over what is packed next.
       copy_in(start + segment.first, row + segment.source + segment.first, segment.last - segment.first);
     } else if (columns.step == 2) {
-      const auto* from = converted + segment.source;
-      for (auto j = segment.first; j < segment.last; ++j) {
-        start[j] = from[2 * j];
-      }
+      copy_every_second(
+          start + segment.first, converted + segment.source + 2 * segment.first, segment.last - segment.first);
     } else {
       for (auto j = segment.first; j < segment.last; ++j) {
         start[j] = converted[segment.source + j * columns.step];
@@ -296,9 +320,11 @@ void put_row(scalar_t* to, const acc_t* from, int64_t width, const Axis& columns
   const acc_t* row = from;
   if (phases > 1) {
     if (columns.stride == 2) {
-      for (const auto j : c10::irange((width + 1) / 2)) {
-        buffer[2 * j] = from[j];
-        buffer[2 * j + 1] = from[pitch + j];
+      using Vec = vec::Vectorized<acc_t>;
+      for (int64_t j = 0; j < (width + 1) / 2; j += Vec::size()) {
+        const auto [low, high] = vec::interleave2(Vec::loadu(from + j), Vec::loadu(from + pitch + j));
+        low.store(buffer + 2 * j);
+        high.store(buffer + 2 * j + Vec::size());
       }
     } else {
       for (const auto f : c10::irange(phases)) {
@@ -312,9 +338,9 @@ void put_row(scalar_t* to, const acc_t* from, int64_t width, const Axis& columns
   copy_out(to, row, width);
 }
 
-// As many rows at a time as keep what is packed in the second-level cache.
+// As many rows at a time as keep what is packed in the first-level cache.
 int64_t strip_height(int64_t row_bytes) {
-  constexpr int64_t cache = 1 << 17;
+  constexpr int64_t cache = 1 << 15;
   return std::max<int64_t>(cache / std::max<int64_t>(row_bytes, 1) / kTile, 2) * kTile;
 }
 
@@ -905,24 +931,18 @@ void add_partials(acc_t* partials, int64_t count, int64_t n) {
   }
 }
 
-template <typename acc_t, int V>
-void correlate_run(int64_t taps, const CorrelateArgs<acc_t>& args) {
-  switch (taps) {
-  case 1:
-    return correlate<acc_t, 1, V>(args);
-  case 2:
-    return correlate<acc_t, 2, V>(args);
-  case 3:
-    return correlate<acc_t, 3, V>(args);
-  case 4:
-    return correlate<acc_t, 4, V>(args);
-  case 5:
-    return correlate<acc_t, 5, V>(args);
-  case 6:
-    return correlate<acc_t, 6, V>(args);
-  default:
-    return correlate<acc_t, 7, V>(args);
-  }
+template <typename acc_t, int V, typename... Args>
+C10_ALWAYS_INLINE void correlate_run(int64_t taps, Args... args) {
+  static constexpr std::array functions = {
+      correlate<acc_t, 1, V>,
+      correlate<acc_t, 2, V>,
+      correlate<acc_t, 3, V>,
+      correlate<acc_t, 4, V>,
+      correlate<acc_t, 5, V>,
+      correlate<acc_t, 6, V>,
+      correlate<acc_t, 7, V>};
+  static_assert(functions.size() == kLongestRun);
+  functions[taps - 1](args...);
 }
 
 // All bits set in the first n elements.
@@ -932,39 +952,37 @@ void fill_mask(acc_t* mask, int64_t n, int64_t width) {
   std::memset(mask + n, 0, (width - n) * sizeof(acc_t));
 }
 
-// The gradients as they are summed: for each output channel those of the taps, in the order of the weight, and of the
-// bias.
+// The gradients as they are summed up, for each chunk: for each output channel those of the taps, in the order of the
+// weight, and of the bias.
 template <typename acc_t>
 struct Sums {
+  int64_t channels;
   int64_t taps;
+  int64_t chunks;
   std::vector<acc_t> values;
 
   Sums(const Geometry& g, int64_t chunks)
-      : taps(g.kernel[0] * g.kernel[1]), values(chunks * g.output_channels() * (taps + 1)) {}
+      : channels(g.output_channels()),
+        taps(g.kernel[0] * g.kernel[1]),
+        chunks(chunks),
+        values(chunks * channels * (taps + 1)) {}
 
-  int64_t stride() const {
-    return taps + 1;
+  acc_t* of(int64_t chunk, int64_t channel) {
+    return values.data() + (chunk * channels + channel) * (taps + 1);
   }
 
   template <typename scalar_t>
-  void store(const Geometry& g, int64_t chunks, scalar_t* grad_weight, scalar_t* grad_bias) {
-    const auto channels = g.output_channels();
-    // A chunk's sums are one behind the other, channel after channel.
-    add_partials(values.data(), chunks, channels * stride());
+  void store(scalar_t* grad_weight, scalar_t* grad_bias) {
+    add_partials(values.data(), chunks, channels * (taps + 1));
     for (const auto c : c10::irange(channels)) {
-      const auto* from = values.data() + c * stride();
+      const auto* from = of(0, c);
       if (grad_weight) {
-        copy_out_exact(grad_weight + c * taps, from, taps);
+        std::transform(from, from + taps, grad_weight + c * taps, [](acc_t x) { return static_cast<scalar_t>(x); });
       }
       if (grad_bias) {
         grad_bias[c] = static_cast<scalar_t>(from[taps]);
       }
     }
-  }
-
-  template <typename scalar_t>
-  static void copy_out_exact(scalar_t* to, const acc_t* from, int64_t n) {
-    std::transform(from, from + n, to, [](acc_t x) { return static_cast<scalar_t>(x); });
   }
 };
 
@@ -1007,18 +1025,16 @@ void backward_weight_planes(
       // Vectors of the narrow columns at the end go into the first lanes.
       for (int64_t j = 0; j < grad_pitch;) {
         const bool is_wide = kMostVectors > 1 && j + kMostVectors * size <= g.output[1];
-        CorrelateArgs<acc_t> args{grads.data + j, grad_pitch, nullptr, pitch, n};
-        args.mask = j + size <= g.output[1] ? whole.data() : last.data();
+        const auto* mask = j + size <= g.output[1] ? whole.data() : last.data();
+        constexpr auto step = kMostVectors * size;
         for (const auto& tap : across.taps) {
-          auto* to = vectors.data + tap.kernel * g.kernel[0] * kMostVectors * size;
           for (const auto& run : down.runs) {
-            args.x = plane.data + down.taps[run.first].position * pitch + tap.position + j;
-            args.sums = to + run.first * kMostVectors * size;
-            args.sums_step = kMostVectors * size;
+            const auto* x = plane.data + down.taps[run.first].position * pitch + tap.position + j;
+            auto* to = vectors.data + (tap.kernel * g.kernel[0] + run.first) * step;
             if (is_wide) {
-              correlate_run<acc_t, kMostVectors>(run.count, args);
+              correlate_run<acc_t, kMostVectors>(run.count, grads.data + j, grad_pitch, x, pitch, n, mask, to, step);
             } else {
-              correlate_run<acc_t, 1>(run.count, args);
+              correlate_run<acc_t, 1>(run.count, grads.data + j, grad_pitch, x, pitch, n, mask, to, step);
             }
           }
         }
@@ -1042,7 +1058,7 @@ void backward_weight_planes(
           pack_plane(plane.data, from, rows, columns, first, height >= g.output[0], row.data);
           for (const auto o : c10::irange(channel * g.multiplier, (channel + 1) * g.multiplier)) {
             const auto* lines = grad + ((image * g.output_channels() + o) * g.output[0] + first) * g.output[1];
-            auto* result = sums.values.data() + (chunk * g.output_channels() + o) * sums.stride();
+            auto* result = sums.of(chunk, o);
             Vec total(acc_t(0));
             for (const auto y : c10::irange(n)) {
               auto* line = grads.data + y * grad_pitch;
@@ -1063,8 +1079,175 @@ void backward_weight_planes(
       }
     }
   });
-  sums.store(g, chunks.count, grad_weight, grad_bias);
+  sums.store(grad_weight, grad_bias);
 }
+
+// The columns of a row that a run reads from the image itself: for the outputs from first to second, which is the first
+// one that reads beyond an edge. None where they are so few that a division of the row costs more.
+std::pair<int64_t, int64_t> inner_outputs(const Axis& columns, const Tap& tap, int64_t taps) {
+  const auto count = columns.phases[0].count;
+  const auto first = tap.base >= 0 ? 0 : (-tap.base - 1) / columns.step + 1;
+  const auto last = floor_div(columns.size - 1 - tap.base - (taps - 1) * columns.step, columns.step) + 1;
+  return 2 * (last - first) < count ? std::pair(count, count) : std::pair(first, std::min(last, count));
+}
+
+struct GradientPlan {
+  const Geometry& g;
+  Axis columns;
+  Axis rows;
+  Axis edges;
+
+  explicit GradientPlan(const Geometry& g)
+      : g(g), columns(forward_axis(g, 1, g.output[1])), rows(by_base(forward_axis(g, 0, g.output[0]))), edges(columns) {
+    const auto& across = columns.phases[0];
+    std::vector<bool> is_read(columns.length, false);
+    for (const auto& run : across.runs) {
+      const auto& tap = across.taps[run.first];
+      const auto [first, last] = inner_outputs(columns, tap, run.count);
+      const auto begin = is_read.begin() + tap.position;
+      std::fill(begin, begin + (first > 0 ? first + run.count - 1 : 0), true);
+      std::fill(begin + last, begin + (last < across.count ? across.count + run.count - 1 : last), true);
+    }
+    edges = restricted(columns, is_read);
+  }
+};
+
+// Sums up the gradients of a block of channels.
+template <typename acc_t>
+class GradientBlock {
+ public:
+  using Vec = vec::Vectorized<acc_t>;
+  static constexpr int64_t most_lanes = kMostVectors * Vec::size();
+
+  explicit GradientBlock(const GradientPlan& plan)
+      : plan_(plan),
+        taps_(plan.g.kernel[0] * plan.g.kernel[1]),
+        packed_(plan.rows, (plan.columns.length + kTile) * most_lanes),
+        line_(plan.g.output[1] * most_lanes + kMargin<acc_t>),
+        sums_((taps_ + 1) * most_lanes) {
+    fill_mask(mask_.data(), most_lanes, most_lanes);
+  }
+
+  void clear() {
+    std::fill_n(sums_.data, (taps_ + 1) * most_lanes, acc_t(0));
+  }
+
+  // Adds the output's rows of one image from first to last.
+  template <typename T>
+  void
+  add(const Lanes<acc_t>& lanes,
+      Pixels<const T> grads,
+      Pixels<const T> in,
+      int64_t first,
+      int64_t last,
+      bool of_weight,
+      bool of_bias) {
+    packed_.forget();
+    for (const auto y : c10::irange(first, last)) {
+      const auto width = plan_.g.output[1];
+      const auto* from = grads.data + y * width * grads.step;
+      const acc_t* line = line_.data;
+      auto step = lanes.width();
+      if (std::is_same_v<T, acc_t> && lanes.is_whole()) {
+        line = reinterpret_cast<const acc_t*>(from) + lanes.first - grads.first;
+        step = grads.step;
+      } else {
+        const auto channel = [&](int64_t l) { return lanes.first + l - grads.first; };
+        for (const auto j : c10::irange(width)) {
+          pack_pixel(line_.data + j * step, from + j * grads.step, lanes, true, channel);
+        }
+      }
+      if (of_bias) {
+        add_bias(lanes, line, step);
+      }
+      if (of_weight) {
+        add_weight(lanes, line, step, in, y);
+      }
+    }
+  }
+
+  // Writes the sums: for each channel those of the taps, in the order of the weight, and of the bias.
+  void store(const Lanes<acc_t>& lanes, acc_t* to) const {
+    const auto& down = plan_.rows.phases[0].taps;
+    const auto& across = plan_.columns.phases[0].taps;
+    const auto kw = plan_.g.kernel[1];
+    for (const auto l : c10::irange(lanes.count)) {
+      const auto* from = sums_.data + l;
+      for (const auto t : c10::irange(plan_.g.kernel[0])) {
+        for (const auto k : c10::irange(kw)) {
+          to[down[t].kernel * kw + across[k].kernel] = from[(t * kw + k) * lanes.width()];
+        }
+      }
+      to[taps_] = from[taps_ * lanes.width()];
+      to += taps_ + 1;
+    }
+  }
+
+ private:
+  void add_bias(const Lanes<acc_t>& lanes, const acc_t* line, int64_t step) {
+    auto* total = sums_.data + taps_ * lanes.width();
+    for (int64_t l = 0; l < lanes.width(); l += Vec::size()) {
+      auto sum = Vec::loadu(total + l);
+      for (const auto j : c10::irange(plan_.g.output[1])) {
+        sum = sum + Vec::loadu(line + j * step + l);
+      }
+      sum.store(total + l);
+    }
+  }
+
+  template <typename T>
+  void add_weight(const Lanes<acc_t>& lanes, const acc_t* line, int64_t step, Pixels<const T> in, int64_t y) {
+    const auto& g = plan_.g;
+    const auto& rows = plan_.rows;
+    const auto& columns = plan_.columns;
+    const bool is_unpacked = std::is_same_v<T, acc_t> && g.multiplier == 1 && lanes.is_whole();
+    for (const auto t : c10::irange(g.kernel[0])) {
+      const auto iy = y * rows.step + rows.phases[0].taps[t].base;
+      if (iy < 0 || iy >= rows.size) {
+        continue;
+      }
+      const auto* image = in.data + iy * columns.size * in.step;
+      const auto* packed = packed_.get(iy, t, [&](acc_t* to) {
+        const auto channel = [&](int64_t l) { return (lanes.first + l) / g.multiplier - in.first; };
+        pack_pixels(to, image, in.step, is_unpacked ? plan_.edges : columns, lanes, g.multiplier == 1, channel);
+      });
+      for (const auto& run : columns.phases[0].runs) {
+        const auto& tap = columns.phases[0].taps[run.first];
+        auto* sums = sums_.data + (t * g.kernel[1] + run.first) * lanes.width();
+        const auto correlate_part = [&](const acc_t* x, int64_t x_step, int64_t first, int64_t last) {
+          if (last <= first) {
+            return;
+          }
+          const auto* from = line + first * step;
+          if (lanes.vectors == 1) {
+            correlate_run<acc_t, 1>(run.count, from, step, x, x_step, last - first, mask_.data(), sums, lanes.width());
+          } else {
+            correlate_run<acc_t, kMostVectors>(
+                run.count, from, step, x, x_step, last - first, mask_.data(), sums, lanes.width());
+          }
+        };
+        const auto width = lanes.width();
+        if (is_unpacked) {
+          const auto [first, last] = inner_outputs(columns, tap, run.count);
+          const auto* pixels = reinterpret_cast<const acc_t*>(image) + lanes.first - in.first;
+          correlate_part(packed + tap.position * width, width, 0, first);
+          correlate_part(pixels + (tap.base + first * columns.step) * in.step, columns.step * in.step, first, last);
+          correlate_part(packed + (tap.position + last) * width, width, last, g.output[1]);
+        } else {
+          correlate_part(packed + tap.position * width, width, 0, g.output[1]);
+        }
+      }
+    }
+  }
+
+  const GradientPlan& plan_;
+  int64_t taps_;
+  PackedRows<acc_t> packed_;
+  Scratch<acc_t> line_;
+  // For each row of the kernel its taps in the order of their positions, then the bias.
+  Scratch<acc_t> sums_;
+  std::array<acc_t, most_lanes> mask_;
+};
 
 template <typename scalar_t>
 void backward_weight_channels_last(
@@ -1074,108 +1257,85 @@ void backward_weight_channels_last(
     const scalar_t* grad,
     const scalar_t* in) {
   using acc_t = at::opmath_type<scalar_t>;
-  using Vec = vec::Vectorized<acc_t>;
-  constexpr int64_t most_lanes = kMostVectors * Vec::size();
-  const auto columns = forward_axis(g, 1, g.output[1]);
-  const auto rows = by_base(forward_axis(g, 0, g.output[0]));
-  const auto& across = columns.phases[0];
-  const auto& down = rows.phases[0];
-  const auto taps = g.kernel[0] * g.kernel[1];
+  constexpr auto most_lanes = GradientBlock<acc_t>::most_lanes;
+  const GradientPlan plan(g);
   const auto channels = g.output_channels();
   const auto [height, width] = g.output;
   const auto blocks = (channels + most_lanes - 1) / most_lanes;
-  const Chunks chunks(g.batch * height, width);
+  const auto rows = g.batch * height;
+  const Chunks chunks(rows, width);
   Sums<acc_t> sums(g, chunks.count);
   const auto tasks = blocks * chunks.count;
-  const auto products = g.batch * channels * height * width * taps;
+  const auto products = rows * width * channels * sums.taps;
 
   at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
-    PackedRows<acc_t> packed(rows, (columns.length + kTile) * most_lanes);
-    Scratch<acc_t> line(width * most_lanes + kMargin<acc_t>);
-    // For each row of the kernel its taps in the order of their positions, and the bias.
-    Scratch<acc_t> vectors((taps + 1) * most_lanes);
-    std::array<acc_t, most_lanes> mask;
-    fill_mask(mask.data(), most_lanes, most_lanes);
-
+    GradientBlock<acc_t> worker(plan);
     for (const auto task : c10::irange(begin, end)) {
-      const Lanes<acc_t> lanes(task / chunks.count * most_lanes, channels);
-      const auto lane_width = lanes.width();
-      const auto chunk = task % chunks.count;
-      std::fill_n(vectors.data, (taps + 1) * most_lanes, acc_t(0));
-      int64_t previous = -1;
-      for (const auto r : c10::irange(chunk * chunks.size, std::min((chunk + 1) * chunks.size, g.batch * height))) {
-        const auto image = r / height;
-        const auto y = r % height;
-        if (image != previous) {
-          packed.forget();
-          previous = image;
-        }
-        const auto* from = grad + r * width * channels;
-        const acc_t* grads = line.data;
-        auto grad_step = lane_width;
-        if (std::is_same_v<scalar_t, acc_t> && lanes.is_whole()) {
-          grads = reinterpret_cast<const acc_t*>(from) + lanes.first;
-          grad_step = channels;
-        } else {
-          for (const auto j : c10::irange(width)) {
-            pack_pixel(line.data + j * lane_width, from + j * channels, lanes, true, [&](int64_t l) {
-              return lanes.first + l;
-            });
-          }
-        }
-        auto* total = vectors.data + taps * lane_width;
-        for (int64_t l = 0; l < lane_width; l += Vec::size()) {
-          auto sum = Vec::loadu(total + l);
-          for (const auto j : c10::irange(width)) {
-            sum = sum + Vec::loadu(grads + j * grad_step + l);
-          }
-          sum.store(total + l);
-        }
-        for (const auto t : c10::irange(grad_weight ? g.kernel[0] : 0)) {
-          const auto iy = y * rows.step + down.taps[t].base;
-          if (iy < 0 || iy >= rows.size) {
-            continue;
-          }
-          const auto* x = packed.get(iy, t, [&](acc_t* to) {
-            const auto* image_row = in + (image * rows.size + iy) * columns.size * g.channels;
-            pack_pixels(to, image_row, g.channels, columns, lanes, g.multiplier == 1, [&](int64_t l) {
-              return (lanes.first + l) / g.multiplier;
-            });
-          });
-          for (const auto& run : across.runs) {
-            CorrelateArgs<acc_t> args{grads, grad_step, x + across.taps[run.first].position * lane_width, lane_width};
-            args.n = width;
-            args.mask = mask.data();
-            args.sums = vectors.data + (t * g.kernel[1] + run.first) * lane_width;
-            args.sums_step = lane_width;
-            if (lanes.vectors == 1) {
-              correlate_run<acc_t, 1>(run.count, args);
-            } else {
-              correlate_run<acc_t, kMostVectors>(run.count, args);
-            }
-          }
-        }
+      const auto chunk = task / blocks;
+      const Lanes<acc_t> lanes(task % blocks * most_lanes, channels);
+      worker.clear();
+      const auto last = std::min((chunk + 1) * chunks.size, rows);
+      for (auto row = chunk * chunks.size; row < last;) {
+        const auto image = row / height;
+        const auto end_row = std::min(last - image * height, height);
+        const Pixels<const scalar_t> grads{grad + image * height * width * channels, channels, 0};
+        const Pixels<const scalar_t> pixels{in + image * g.input[0] * g.input[1] * g.channels, g.channels, 0};
+        worker.add(lanes, grads, pixels, row - image * height, end_row, grad_weight, grad_bias);
+        row = image * height + end_row;
       }
-      for (const auto l : c10::irange(lanes.count)) {
-        auto* result = sums.values.data() + (chunk * channels + lanes.first + l) * sums.stride();
-        for (const auto t : c10::irange(g.kernel[0])) {
-          for (const auto k : c10::irange(g.kernel[1])) {
-            result[down.taps[t].kernel * g.kernel[1] + across.taps[k].kernel] =
-                vectors.data[(t * g.kernel[1] + k) * lane_width + l];
-          }
-        }
-        result[taps] = vectors.data[taps * lane_width + l];
-      }
+      worker.store(lanes, sums.of(chunk, lanes.first));
     }
   });
-  sums.store(g, chunks.count, grad_weight, grad_bias);
+  sums.store(grad_weight, grad_bias);
+}
+
+template <typename scalar_t>
+void backward_weight_small_planes(
+    const Geometry& g,
+    scalar_t* grad_weight,
+    scalar_t* grad_bias,
+    const scalar_t* grad,
+    const scalar_t* in) {
+  using acc_t = at::opmath_type<scalar_t>;
+  constexpr auto most_lanes = GradientBlock<acc_t>::most_lanes;
+  const GradientPlan plan(g);
+  const auto in_pixels = g.input[0] * g.input[1];
+  const auto out_pixels = g.output[0] * g.output[1];
+  const auto blocks = (g.channels + most_lanes - 1) / most_lanes;
+  const Chunks chunks(g.batch, out_pixels);
+  Sums<acc_t> sums(g, chunks.count);
+  const auto tasks = blocks * chunks.count;
+  const auto products = g.batch * out_pixels * g.channels * sums.taps;
+
+  at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
+    GradientBlock<acc_t> worker(plan);
+    Scratch<acc_t> pixels(in_pixels * most_lanes), grads(out_pixels * most_lanes);
+    Scratch<acc_t> buffer(most_lanes * (kTransposed + kMargin<acc_t>));
+    for (const auto task : c10::irange(begin, end)) {
+      const auto chunk = task / blocks;
+      const Lanes<acc_t> there(task % blocks * most_lanes, g.channels);
+      auto lanes = there;
+      lanes.count = lanes.width();
+      const auto width = lanes.width();
+      worker.clear();
+      for (const auto image : c10::irange(chunk * chunks.size, std::min((chunk + 1) * chunks.size, g.batch))) {
+        const auto plane = image * g.channels + lanes.first;
+        planes_to_pixels(grads.data, width, grad + plane * out_pixels, out_pixels, there.count, buffer.data);
+        planes_to_pixels(pixels.data, width, in + plane * in_pixels, in_pixels, there.count, buffer.data);
+        const Pixels<const acc_t> of_grads{grads.data, width, lanes.first}, of_image{pixels.data, width, lanes.first};
+        worker.add(lanes, of_grads, of_image, 0, g.output[0], grad_weight, grad_bias);
+      }
+      worker.store(there, sums.of(chunk, lanes.first));
+    }
+  });
+  sums.store(grad_weight, grad_bias);
 }
 
 // ---- The kernels.
 
-bool is_small(const Convolution& c) {
+bool is_small(const Geometry& g) {
   static const int64_t T = getenv("DWT") ? atoi(getenv("DWT")) : 28;
-  return c.g.multiplier == 1 && c.g.channels >= 8 && c.g.input[1] <= T && c.g.output[1] <= T && c.g.input[0]<=56;
+  return g.multiplier == 1 && g.channels >= 8 && g.input[1] <= T && g.output[1] <= T && g.input[0] <= 56;
 }
 
 bool is_channels_last(const TensorBase& images) {
@@ -1190,7 +1350,8 @@ void convolve(
     const TensorBase& weight,
     const scalar_t* bias) {
   const auto function = is_channels_last(output) || is_channels_last(input) ? convolve_channels_last<scalar_t>
-      : is_small(c) ? convolve_small_planes<scalar_t> : convolve_planes<scalar_t>;
+      : is_small(c.g)                                                       ? convolve_small_planes<scalar_t>
+                                                                            : convolve_planes<scalar_t>;
   function(
       c,
       output.mutable_data_ptr<scalar_t>(),
@@ -1229,7 +1390,8 @@ void backward_weight_kernel(
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, input.scalar_type(), "depthwise_conv2d_backward_weight_cpu", [&] {
     const auto function = is_channels_last(grad_output) || is_channels_last(input)
         ? backward_weight_channels_last<scalar_t>
-        : backward_weight_planes<scalar_t>;
+        : is_small(g) ? backward_weight_small_planes<scalar_t>
+                      : backward_weight_planes<scalar_t>;
     function(
         g,
         grad_weight.defined() ? grad_weight.mutable_data_ptr<scalar_t>() : nullptr,
