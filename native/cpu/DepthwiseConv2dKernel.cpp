@@ -153,6 +153,7 @@ struct TileArgs {
   int64_t start_step;
   acc_t* out;
   int64_t out_step;
+  int64_t tiles = 1;
 };
 
 template <typename acc_t, bool of_plane, int V>
@@ -166,7 +167,7 @@ C10_ALWAYS_INLINE void call_tile(int64_t taps, const TileArgs<acc_t>& a) {
       tile<acc_t, 6, V, of_plane>,
       tile<acc_t, 7, V, of_plane>};
   static_assert(functions.size() == kLongestRun);
-  functions[taps - 1](a.x, a.n, a.offset, a.step, a.w, a.start, a.start_step, a.out, a.out_step);
+  functions[taps - 1](a.x, a.n, a.offset, a.step, a.w, a.start, a.start_step, a.out, a.out_step, a.tiles);
 }
 
 // Whether a tile whose first output is `left` reads, for a run, no element but such of the image.
@@ -226,7 +227,16 @@ C10_ALWAYS_INLINE void convolve_tile(
     }
     call_tile<acc_t, of_plane, V>(
         run.count,
-        {x, args.n, offset, step, w + skipped * run.count * lanes, start, start_step, args.out, args.out_step});
+        {x,
+         args.n,
+         offset,
+         step,
+         w + skipped * run.count * lanes,
+         start,
+         start_step,
+         args.out,
+         args.out_step,
+         args.tiles});
     w += others * run.count * lanes;
     start = args.out;
     start_step = args.out_step;
@@ -482,27 +492,40 @@ struct Lanes {
   }
 };
 
-// The channels of one pixel. Lane l is channel(l); where the channels are neighbours, channel(0) + l.
+// n pixels, `step` apart. Lane l is channel(l); where the channels are neighbours, channel(0) + l.
 template <typename scalar_t, typename acc_t, typename F>
-void pack_pixel(acc_t* to, const scalar_t* pixel, const Lanes<acc_t>& lanes, bool are_neighbours, const F& channel) {
-  if (are_neighbours && lanes.is_whole() && std::is_same_v<scalar_t, acc_t>) {
-    const auto* from = reinterpret_cast<const acc_t*>(pixel) + channel(0);
-    for (int v = 0; v < lanes.vectors; ++v) {
-      vec::Vectorized<acc_t>::loadu(from + v * lanes.size).store(to + v * lanes.size);
+void pack_pixels(
+    acc_t* to,
+    const scalar_t* pixel,
+    int64_t step,
+    int64_t n,
+    const Lanes<acc_t>& lanes,
+    bool are_neighbours,
+    const F& channel) {
+  constexpr int64_t most = kMostVectors * Lanes<acc_t>::size;
+  const auto width = lanes.width();
+  const auto* first = pixel + channel(0);
+  if (are_neighbours && lanes.count == most) {
+    for (const auto j : c10::irange(n)) {
+      copy_in(to + j * most, first + j * step, most);
     }
-  } else if (are_neighbours) {
-    copy_in(to, pixel + channel(0), lanes.count);
-    std::fill(to + lanes.count, to + lanes.width(), acc_t(0));
-  } else {
-    for (const auto l : c10::irange(lanes.count)) {
-      to[l] = static_cast<acc_t>(pixel[channel(l)]);
+    return;
+  }
+  for (const auto j : c10::irange(n)) {
+    if (are_neighbours) {
+      copy_in(to + j * width, first + j * step, lanes.count);
+    } else {
+      for (const auto l : c10::irange(lanes.count)) {
+        to[j * width + l] = static_cast<acc_t>(pixel[j * step + channel(l)]);
+      }
     }
-    std::fill(to + lanes.count, to + lanes.width(), acc_t(0));
+    std::fill(to + j * width + lanes.count, to + (j + 1) * width, acc_t(0));
   }
 }
 
+// A row of an image, `channels` from one pixel to the next.
 template <typename scalar_t, typename acc_t, typename F>
-void pack_pixels(
+void pack_row(
     acc_t* to,
     const scalar_t* row,
     int64_t channels,
@@ -513,11 +536,16 @@ void pack_pixels(
   const auto width = lanes.width();
   for (const auto& segment : columns.segments) {
     auto* start = to + segment.start * width;
+    const auto* pixels = row + (segment.source + segment.first * columns.step) * channels;
     std::fill(start, start + segment.first * width, acc_t(0));
-    for (auto j = segment.first; j < segment.last; ++j) {
-      const auto* pixel = row + (segment.source + j * columns.step) * channels;
-      pack_pixel(start + j * width, pixel, lanes, are_neighbours, channel);
-    }
+    pack_pixels(
+        start + segment.first * width,
+        pixels,
+        columns.step * channels,
+        segment.last - segment.first,
+        lanes,
+        are_neighbours,
+        channel);
     std::fill(start + segment.last * width, start + segment.length * width, acc_t(0));
   }
 }
@@ -642,7 +670,7 @@ class ChannelsLastBlock {
         packed_(plan.rows, row_size_ * plan.c.sources()),
         weights_(plan.c.taps() * plan.c.sources() * most_lanes),
         start_(most_lanes),
-        tile_(kTile * most_lanes) {}
+        tiles_((plan.columns.phases[0].count + kTile) * most_lanes) {}
 
   static constexpr int64_t most_lanes = kMostVectors * vec::Vectorized<acc_t>::size();
 
@@ -703,7 +731,7 @@ class ChannelsLastBlock {
         for (const auto source : c10::irange(c.sources())) {
           const auto channel = [&](int64_t l) { return c.in_channel(lanes.first + l, source) - in.first; };
           const auto& columns = is_unpacked ? plan_.edges : plan_.columns;
-          pack_pixels(to + source * row_size_, line, in.step, columns, lanes, c.g.multiplier == 1, channel);
+          pack_row(to + source * row_size_, line, in.step, columns, lanes, c.g.multiplier == 1, channel);
         }
       });
       for (const auto source : c10::irange(c.sources())) {
@@ -730,15 +758,21 @@ class ChannelsLastBlock {
     const auto width = lanes.width();
     const auto step = plan_.columns.stride * out_step;
     const bool is_whole = std::is_same_v<T, acc_t> && lanes.is_whole() && window.count >= kTile;
-    for (int64_t i = 0; i < window.count; i += kTile) {
+    for (int64_t i = 0, tiles = 1; i < window.count; i += tiles * kTile) {
       const auto left = tile_start(i, window.count);
+      tiles = 1;
+      while (left + (tiles + 1) * kTile <= window.count &&
+             (!is_unpacked || are_alike(window, left, left + tiles * kTile))) {
+        ++tiles;
+      }
       auto* to = line + (window.first + left * plan_.columns.stride) * out_step;
       TileArgs<acc_t> args{x_.data(), static_cast<int64_t>(x_.size()), left * width, width};
       args.w = weights_.data + weight_offset * width;
       args.start = start_.data;
       args.start_step = 0;
-      args.out = is_whole ? reinterpret_cast<acc_t*>(to) : tile_.data;
+      args.out = is_whole ? reinterpret_cast<acc_t*>(to) : tiles_.data;
       args.out_step = is_whole ? step : width;
+      args.tiles = tiles;
       const Unpacked<acc_t> image{plan_.columns, lines_.data(), in_step, left};
       const auto* unpacked = is_unpacked ? &image : nullptr;
       if (lanes.vectors == 1) {
@@ -747,9 +781,29 @@ class ChannelsLastBlock {
         convolve_tile<acc_t, false, kMostVectors>(window, others, skipped, args, unpacked);
       }
       if (!is_whole) {
-        for (const auto j : c10::irange(std::min<int64_t>(kTile, window.count - left))) {
-          copy_out(to + j * step, tile_.data + j * width, lanes.count);
-        }
+        put_pixels(to, step, std::min<int64_t>(tiles * kTile, window.count - left), lanes);
+      }
+    }
+  }
+
+  // Whether two tiles read the same runs from the image itself.
+  bool are_alike(const Phase& window, int64_t left, int64_t other) const {
+    return std::all_of(window.runs.begin(), window.runs.end(), [&](const Run& run) {
+      const auto& tap = window.taps[run.first];
+      return is_inside(plan_.columns, tap, run.count, left) == is_inside(plan_.columns, tap, run.count, other);
+    });
+  }
+
+  // n pixels of the tiles to the output.
+  template <typename T>
+  void put_pixels(T* to, int64_t step, int64_t n, const Lanes<acc_t>& lanes) const {
+    if (lanes.count == most_lanes) {
+      for (const auto j : c10::irange(n)) {
+        copy_out(to + j * step, tiles_.data + j * most_lanes, most_lanes);
+      }
+    } else {
+      for (const auto j : c10::irange(n)) {
+        copy_out(to + j * step, tiles_.data + j * lanes.width(), lanes.count);
       }
     }
   }
@@ -759,7 +813,7 @@ class ChannelsLastBlock {
   PackedRows<acc_t> packed_;
   Scratch<acc_t> weights_;
   Scratch<acc_t> start_;
-  Scratch<acc_t> tile_;
+  Scratch<acc_t> tiles_;
   // For each tap and source its row, packed and, for each tap, as it is.
   std::vector<const acc_t*> x_;
   std::vector<const acc_t*> lines_;
@@ -1153,9 +1207,7 @@ class GradientBlock {
         step = grads.step;
       } else {
         const auto channel = [&](int64_t l) { return lanes.first + l - grads.first; };
-        for (const auto j : c10::irange(width)) {
-          pack_pixel(line_.data + j * step, from + j * grads.step, lanes, true, channel);
-        }
+        pack_pixels(line_.data, from, grads.step, width, lanes, true, channel);
       }
       if (of_bias) {
         add_bias(lanes, line, step);
@@ -1209,7 +1261,7 @@ class GradientBlock {
       const auto* image = in.data + iy * columns.size * in.step;
       const auto* packed = packed_.get(iy, t, [&](acc_t* to) {
         const auto channel = [&](int64_t l) { return (lanes.first + l) / g.multiplier - in.first; };
-        pack_pixels(to, image, in.step, is_unpacked ? plan_.edges : columns, lanes, g.multiplier == 1, channel);
+        pack_row(to, image, in.step, is_unpacked ? plan_.edges : columns, lanes, g.multiplier == 1, channel);
       });
       for (const auto& run : columns.phases[0].runs) {
         const auto& tap = columns.phases[0].taps[run.first];

@@ -25,61 +25,69 @@ constexpr int kMostVectors = 1;
 // Args:
 //   xs: for each tap of the contiguous dimension and each source, where its elements begin; n of them.
 //   offset, step: where in x the tile begins, and from one output to the next.
-//   w: weights, for each x those of the run.
+//   weights: for each of xs those of the run.
 //   start, out: the sums are added to start and go to out; their steps are from one output to the next.
+//   tiles: how many tiles there are, one behind the other.
 template <typename acc_t, int K, int V, bool of_plane>
 void tile(
     const acc_t* const* xs,
     int64_t n,
     int64_t offset,
     int64_t step,
-    const acc_t* w,
+    const acc_t* weights,
     const acc_t* start,
     int64_t start_step,
     acc_t* out,
-    int64_t out_step) {
+    int64_t out_step,
+    int64_t tiles) {
   using Vec = vec::Vectorized<acc_t>;
   constexpr int64_t size = Vec::size();
   constexpr int W = of_plane ? 1 : V;
-  Vec sums[kTile][V];
+  for (int64_t i = 0; i < tiles; ++i) {
+    Vec sums[kTile][V];
 #pragma GCC unroll 8
-  for (int i = 0; i < kTile; ++i) {
-#pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) {
-      sums[i][v] = Vec::loadu(start + i * start_step + v * size);
-    }
-  }
-  for (int64_t t = 0; t < n; ++t) {
-    const acc_t* x = xs[t] + offset;
-    Vec weights[K][W];
-#pragma GCC unroll 8
-    for (int k = 0; k < K; ++k) {
-#pragma GCC unroll 2
-      for (int v = 0; v < W; ++v) {
-        weights[k][v] = of_plane ? Vec(w[k]) : Vec::loadu(w + (k * V + v) * size);
-      }
-    }
-    w += of_plane ? K : K * V * size;
-#pragma GCC unroll 16
-    for (int r = 0; r < kTile + K - 1; ++r) {
+    for (int j = 0; j < kTile; ++j) {
 #pragma GCC unroll 2
       for (int v = 0; v < V; ++v) {
-        const auto element = Vec::loadu(x + r * step + v * size);
+        sums[j][v] = Vec::loadu(start + j * start_step + v * size);
+      }
+    }
+    const acc_t* w = weights;
+    for (int64_t t = 0; t < n; ++t) {
+      const acc_t* x = xs[t] + offset;
+      Vec run[K][W];
 #pragma GCC unroll 8
-        for (int k = 0; k < K; ++k) {
-          if (r - k >= 0 && r - k < kTile) {
-            sums[r - k][v] = vec::fmadd(element, weights[k][of_plane ? 0 : v], sums[r - k][v]);
+      for (int k = 0; k < K; ++k) {
+#pragma GCC unroll 2
+        for (int v = 0; v < W; ++v) {
+          run[k][v] = of_plane ? Vec(w[k]) : Vec::loadu(w + (k * V + v) * size);
+        }
+      }
+      w += of_plane ? K : K * V * size;
+#pragma GCC unroll 16
+      for (int r = 0; r < kTile + K - 1; ++r) {
+#pragma GCC unroll 2
+        for (int v = 0; v < V; ++v) {
+          const auto element = Vec::loadu(x + r * step + v * size);
+#pragma GCC unroll 8
+          for (int k = 0; k < K; ++k) {
+            if (r - k >= 0 && r - k < kTile) {
+              sums[r - k][v] = vec::fmadd(element, run[k][of_plane ? 0 : v], sums[r - k][v]);
+            }
           }
         }
       }
     }
-  }
 #pragma GCC unroll 8
-  for (int i = 0; i < kTile; ++i) {
+    for (int j = 0; j < kTile; ++j) {
 #pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) {
-      sums[i][v].store(out + i * out_step + v * size);
+      for (int v = 0; v < V; ++v) {
+        sums[j][v].store(out + j * out_step + v * size);
+      }
     }
+    offset += kTile * step;
+    start += kTile * start_step;
+    out += kTile * out_step;
   }
 }
 
