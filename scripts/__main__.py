@@ -17,7 +17,7 @@ from .graft import build, check
 from .layout import REPOSITORY, Layout
 from .lint import lint
 from .new_op import new_op
-from .run_tests import in_test_environment, run_tests
+from .run_tests import in_test_environment, run_tests, show_surfaces
 from .source.apply import apply
 from .source.export import export
 
@@ -69,6 +69,10 @@ def _bench_calls(options: argparse.Namespace) -> None:
     in_test_environment(_layout(options), [REPOSITORY / "scripts/bench_calls.py"])
 
 
+def _surfaces(options: argparse.Namespace) -> None:
+    show_surfaces(_layout(options), options.extra)
+
+
 def _new_op(options: argparse.Namespace) -> None:
     new_op(
         _layout(options),
@@ -105,6 +109,7 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "lint": lambda _: lint(),
     "bench-build": _bench_build,
     "bench-calls": _bench_calls,
+    "surfaces": _surfaces,
 }
 
 
@@ -129,6 +134,8 @@ def _parser() -> argparse.ArgumentParser:
     verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")
     testing.add_argument("extra", nargs="*", help="further arguments for pytest, after --")
+    showing = verbs.add_parser("surfaces", parents=[common], help="compare the operators with PyTorch's own")
+    showing.add_argument("extra", nargs="*", help="after --: --only with a part of a surface's title")
     for verb, text in (("apply", "make a checkout of PyTorch the fork"), ("export", "write that fork as patches")):
         sourcing = verbs.add_parser(verb, parents=[common], help=text)
         sourcing.add_argument("--source", type=Path, help="the top folder of a checkout of PyTorch")
