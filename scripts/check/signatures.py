@@ -24,9 +24,12 @@ _ALIASES = {
 
 # The types of ATen's and of C++ that signatures are made of. Another one may be a name for one of these.
 _KNOWN = frozenset(
-    """const Tensor Scalar int64_t int long double float bool void Generator Dimname Storage Stream Layout Device ScalarType
-    MemoryFormat ArrayRef IListRef List OptionalArrayRef SymInt optional string_view string tuple vector array unsigned
-    """.split()
+    {
+        *("const", "unsigned", "void", "bool", "int", "long", "int64_t", "float", "double"),
+        *("string", "string_view", "optional", "tuple", "vector", "array"),
+        *("Tensor", "Scalar", "SymInt", "Generator", "Dimname", "Storage", "Stream", "Layout", "Device", "ScalarType"),
+        *("MemoryFormat", "ArrayRef", "IListRef", "List", "OptionalArrayRef"),
+    }
 )
 
 # Namespaces that kernels are written in or take types from, and words that change no type.
