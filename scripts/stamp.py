@@ -12,6 +12,7 @@ from pathlib import Path
 from .files import files_below, write_atomically
 from .layout import REPOSITORY, Layout
 from .native import DERIVATIVES, FUNCTIONS, NativeFolder
+from .patches import pin_files
 from .toolchain import Toolchain
 
 
@@ -35,7 +36,7 @@ def builder_files() -> list[Path]:
 def stamp_of(layout: Layout, native: NativeFolder, toolchain: Toolchain) -> str:
     """The stamp of a build: the same one means the same wheel."""
     parts = [
-        hash_files(layout.patches, files_below(layout.patches)),
+        hash_files(layout.patches, pin_files(layout.patches)),
         hash_files(native.path, native.files),
         hash_files(REPOSITORY, builder_files()),
         toolchain.description,
@@ -48,7 +49,7 @@ def codegen_stamp(layout: Layout, native: NativeFolder) -> str:
     """The stamp of the generated sources, which do not depend on kernels."""
     yaml = [name for name in (FUNCTIONS, DERIVATIVES) if name in native.files]
     parts = [
-        hash_files(layout.patches, files_below(layout.patches)),
+        hash_files(layout.patches, pin_files(layout.patches)),
         hash_files(native.path, yaml),
         hash_files(REPOSITORY, builder_files()),
     ]

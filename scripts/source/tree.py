@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import SourceError, UsageError
-from ..pin import Pin
+from ..pin import GitSource, Pin
 from ..process import run
 
 BASE_REF = "refs/graft/base"
@@ -190,12 +190,19 @@ def pinned_base(tree: Tree, pin: Pin) -> str:
     if tree.is_ours(base):
         version = tree.git("show", f"{base}:version.txt", check=False)
         refuse_version(tree.path, version.stdout.strip() if version.returncode == 0 else "", pin)
-    elif base != pin.commit:
-        is_above = tree.git("merge-base", "--is-ancestor", pin.commit, base, check=False).returncode == 0
+    elif not isinstance(pin.source, GitSource):
         raise SourceError(
-            f"{tree.path}: this is commit {base}, but the pin is {pin.commit} (PyTorch {pin.version})",
+            f"{tree.path}: this is commit {base}, but the pin is {pin.source.package} {pin.source.version} of Debian",
+            cause="there are commits that are not Graft's, or this is another tree",
+            todo="leave SOURCE out and let Graft fetch the sources, or set it to the unpacked sources of that package",
+        )
+    elif base != pin.source.commit:
+        wanted = pin.source.commit
+        is_above = tree.git("merge-base", "--is-ancestor", wanted, base, check=False).returncode == 0
+        raise SourceError(
+            f"{tree.path}: this is commit {base}, but the pin is {wanted} (PyTorch {pin.version})",
             cause="there are commits on top that are not Graft's" if is_above else "another version is checked out",
-            todo=f"git -C {tree.path} checkout --detach {pin.commit}, after fetching it if need be",
+            todo=f"git -C {tree.path} checkout --detach {wanted}, after fetching it if need be",
         )
     return base
 

@@ -41,8 +41,8 @@ def patches(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "series").touch()
     (folder / "pin.yaml").write_text(
-        "version: 1.0\ngit: {commit: none}\nwheel: {requirement: torch==1.0, sha256: {}}\n"
-        "compiler: {gxx: 11, standard: c++20}\n"
+        "version: 1.0\nsource: {git: {repository: none, tag: none, commit: none}}\n"
+        "wheel: {requirement: torch==1.0, sha256: {}}\ncompiler: {gxx: 11, standard: c++20}\n"
     )
     return folder
 

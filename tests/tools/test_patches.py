@@ -9,7 +9,7 @@ import pytest
 from scripts.errors import PinError
 from scripts.layout import REPOSITORY
 from scripts.overlay import Overlay
-from scripts.patches import apply_patches, load_series
+from scripts.patches import apply_patches, load_series, pin_files
 
 PATCH = """Subject: say b
 Why: a test
@@ -52,6 +52,16 @@ def test_patch_is_applied_to_the_overlay_and_not_to_the_base(tmp_path: Path, ove
     apply_patches(series, overlay, tmp_path / "scratch")
     assert (overlay.folder / "torch/text.py").read_text() == "one\nb\nthree\n"
     assert (overlay.base / "torch/text.py").read_text() == "one\na\nthree\n"
+
+
+def test_patch_of_another_pin_can_be_named(tmp_path: Path, overlay: Overlay) -> None:
+    write_series(tmp_path / "other", "say_b.patch\n", say_b=PATCH)
+    folder = write_series(tmp_path / "patches", "../other/say_b.patch\n")
+    (patch,) = load_series(folder)
+    assert patch.path == tmp_path / "other/say_b.patch"
+    assert pin_files(folder) == [Path("pin.yaml"), Path("series"), Path("../other/say_b.patch")]
+    apply_patches([patch], overlay, tmp_path / "scratch")
+    assert (overlay.folder / "torch/text.py").read_text() == "one\nb\nthree\n"
 
 
 def test_applying_twice_gives_the_same_file(tmp_path: Path, overlay: Overlay) -> None:

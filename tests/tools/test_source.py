@@ -134,7 +134,7 @@ def tree(tmp_path: Path) -> Path:
 @pytest.fixture
 def patches(tmp_path: Path, tree: Path) -> Path:
     pin = f"""version: 1.2.0
-git: {{commit: {git(tree, "rev-parse", "HEAD")}}}
+source: {{git: {{repository: none, tag: v1.2.0, commit: {git(tree, "rev-parse", "HEAD")}}}}}
 wheel: {{requirement: torch==1.2.0, sha256: {{}}}}
 compiler: {{gxx: 11, standard: c++20}}
 """
