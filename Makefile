@@ -55,7 +55,7 @@ $(environment)/ready: scripts/requirements.txt
 	@touch $@
 
 patch-and-build: $(environment)/ready
-	@$(python) -m scripts build --build '$(BUILD)' $(options) $(if $(filter patch-and-build,$(MAKECMDGOALS)),$(ARGS))
+	@$(python) -m scripts build --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(if $(filter patch-and-build,$(MAKECMDGOALS)),$(ARGS))
 
 check: $(environment)/ready
 	@$(python) -m scripts check $(options) $(ARGS)

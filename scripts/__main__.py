@@ -19,7 +19,9 @@ from .lint import lint
 from .new_op import new_op
 from .run_tests import in_test_environment, run_tests
 from .source.apply import apply
+from .source.build import build_source
 from .source.export import export
+from .stamp import GRAFT, SOURCE
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,11 +46,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _build(options: argparse.Namespace) -> None:
-    if options.build != "graft":
-        raise UsageError(
-            f"BUILD={options.build}: there is no such build", todo="leave BUILD out; `graft` is the only one so far"
-        )
-    result = build(_layout(options), base_wheel=options.wheel, jobs=options.jobs)
+    if options.build == SOURCE:
+        result = build_source(_layout(options), source=options.source, jobs=options.jobs)
+    elif options.build == GRAFT:
+        result = build(_layout(options), base_wheel=options.wheel, jobs=options.jobs)
+    else:
+        raise UsageError(f"BUILD={options.build}: there is no such build", todo="set it to graft or source")
     if options.timings:
         write_atomically(options.timings, json.dumps(result.seconds))
 
@@ -91,8 +94,7 @@ def _export(options: argparse.Namespace) -> None:
 def _source(options: argparse.Namespace) -> Path:
     if options.source is None:
         raise UsageError("SOURCE is not set", todo="set it to the top folder of a checkout of PyTorch")
-    source: Path = options.source.expanduser().resolve()
-    return source
+    return Path(options.source).expanduser().resolve()
 
 
 _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
@@ -124,14 +126,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m scripts", description="Build native operators into PyTorch.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     building = verbs.add_parser("build", parents=[common], help="build the wheel of a native folder")
-    building.add_argument("--build", default="graft", help="which build (default: %(default)s)")
+    building.add_argument("--build", default=GRAFT, help=f"{GRAFT} or {SOURCE} (default: %(default)s)")
+    building.add_argument("--source", help="for BUILD=source: a checkout, or where to fetch from")
     building.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
     verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")
     testing.add_argument("extra", nargs="*", help="further arguments for pytest, after --")
     for verb, text in (("apply", "make a checkout of PyTorch the fork"), ("export", "write that fork as patches")):
         sourcing = verbs.add_parser(verb, parents=[common], help=text)
-        sourcing.add_argument("--source", type=Path, help="the top folder of a checkout of PyTorch")
+        sourcing.add_argument("--source", help="the top folder of a checkout of PyTorch")
     benching = verbs.add_parser("bench-build", parents=[common], help="time builds")
     benching.add_argument("--json", type=Path, default=REPOSITORY / "build/bench-build.json", help="the result's file")
     verbs.add_parser("bench-calls", parents=[common], help="time calls of twice_plus beside torch.add")

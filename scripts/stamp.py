@@ -77,14 +77,19 @@ class Built:
         return path.is_file() and (path.stat().st_size, path.stat().st_mtime_ns) == (self.size, self.time)
 
 
-def load_built(layout: Layout) -> Built | None:
-    """What the last build of this native folder made, if anything."""
+# The kinds of builds, and where what they made is noted.
+GRAFT, SOURCE = "graft", "source"
+_FILES = {GRAFT: "built.json", SOURCE: "built-source.json"}
+
+
+def load_built(layout: Layout, build: str = GRAFT) -> Built | None:
+    """What the last build of this kind made of this native folder, if anything."""
     try:
-        return Built(**json.loads((layout.work / "built.json").read_text()))
+        return Built(**json.loads((layout.work / _FILES[build]).read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def save_built(layout: Layout, built: Built) -> None:
+def save_built(layout: Layout, built: Built, build: str = GRAFT) -> None:
     """Remember ``built``."""
-    write_atomically(layout.work / "built.json", json.dumps(asdict(built), indent=1) + "\n")
+    write_atomically(layout.work / _FILES[build], json.dumps(asdict(built), indent=1) + "\n")

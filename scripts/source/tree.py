@@ -109,27 +109,6 @@ class Tree:
                 todo=f"`git -C {self.path} stash` keeps them, `git -C {self.path} reset --hard` throws them away",
             )
 
-    def move_to(self, commit: str) -> int:
-        """Check out ``commit``, detached. Only files that differ are written; return how many.
-
-        Raises:
-            SourceError: an untracked file is in the way.
-        """
-        old = self.head()
-        if old == commit:
-            return 0
-        differing = self.differing(old, commit)
-        in_the_way = [name for name in self.differing(old, commit, "A") if os.path.lexists(self.path / name)]
-        if in_the_way:
-            raise SourceError(
-                f"{self.path}: untracked files are in the way:\n{shortened(in_the_way)}",
-                todo="move them away, or into the native folder, and run the same command again",
-            )
-        self.git("update-index", "-q", "--refresh", check=False)
-        self.git("read-tree", "-m", "-u", old, commit)
-        self.git("update-ref", "--no-deref", "-m", "graft: apply", "HEAD", commit, old)
-        return len(differing)
-
     def differing(self, old: str, new: str, kinds: str = "") -> list[str]:
         """The files that differ between two commits; with ``kinds``, those that git's --diff-filter leaves."""
         chosen = [f"--diff-filter={kinds}"] if kinds else []

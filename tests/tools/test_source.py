@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,9 @@ from scripts.overlay import Overlay
 from scripts.source import apply as apply_module
 from scripts.source.apply import Fork, apply
 from scripts.source.export import export
+from scripts.source.moving import MOVING_REF
 from scripts.source.stack import commit_message
+from scripts.source.tree import Tree
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 FILES = {
@@ -301,6 +304,44 @@ def test_untracked_file_in_the_way_is_refused(tree: Path, patches: Path, native:
     (tree / "torch/second.py").unlink()
     apply(tree, patches, native)
     assert (tree / "notes.txt").read_text() == "not in the way\n"
+
+
+@pytest.mark.parametrize("last", [("read-tree", "-m"), ("update-ref", "HEAD"), ("update-ref", "-d")])
+def test_checkout_that_was_interrupted_is_done_again(
+    tree: Path, patches: Path, native: Path, monkeypatch: pytest.MonkeyPatch, last: tuple[str, str]
+) -> None:
+    """Interrupted before files are written, before HEAD is set, and before the mark is taken away."""
+    with monkeypatch.context() as patched:
+        real = Tree.git
+
+        def interrupted(self: Tree, *arguments: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
+            if set(last) <= set(arguments):
+                raise KeyboardInterrupt
+            return real(self, *arguments, **more)
+
+        patched.setattr(Tree, "git", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            apply(tree, patches, native)
+    assert git(tree, "for-each-ref", MOVING_REF)
+    fork = apply(tree, patches, native)
+    assert git(tree, "rev-parse", "HEAD") == fork.tip
+    assert git(tree, "status", "--porcelain") == ""
+    assert not git(tree, "for-each-ref", MOVING_REF)
+
+
+def test_checkout_that_was_killed_half_way_is_taken_back(tree: Path, patches: Path, native: Path) -> None:
+    fork = apply(tree, patches, native)
+    git(tree, "checkout", "--quiet", "--detach", fork.base)
+    git(tree, "update-ref", MOVING_REF, fork.tip)
+    (tree / ".git/index.lock").touch()
+    write(tree, {"torch/second.py": "sec", "torch/text.py": "line"})
+    write(tree, {"torch/untouched.py": "mine\n"})
+    with pytest.raises(SourceError, match=r"M torch/untouched\.py"):
+        apply(tree, patches, native)
+    assert (tree / "torch/untouched.py").read_text() == "mine\n"
+    write(tree, {"torch/untouched.py": FILES["torch/untouched.py"]})
+    assert apply(tree, patches, native) == fork
+    assert git(tree, "status", "--porcelain") == ""
 
 
 def test_another_commit_than_the_pin_s_is_refused(tree: Path, patches: Path, native: Path) -> None:

@@ -1,0 +1,140 @@
+"""``make patch-and-build BUILD=source``: PyTorch's own build of the whole tree, with the native folder in it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..console import Steps, say
+from ..errors import PackError
+from ..graft import Result, report, version_file
+from ..layout import Layout
+from ..lock import build_lock
+from ..native import NativeFolder, load_native
+from ..pack import pack
+from ..patches import Patch, load_series
+from ..pin import Pin, load_pin
+from ..process import run
+from ..stamp import SOURCE, Built, load_built, save_built, stamp_of
+from ..toolchain import Toolchain, find_toolchain
+from .apply import make_fork
+from .cache import Cache, cache_of
+from .configure import configure
+from .debian import refuse_missing_packages
+from .fetch import fetch_tree
+from .ninja import ninja
+from .placing import placed
+from .settings import affordable, make_environment, variables
+from .tree import count
+
+
+@dataclass(frozen=True)
+class Input:
+    """What a source build is made of, checked as far as it can be without the tree."""
+
+    layout: Layout
+    native: NativeFolder
+    pin: Pin
+    series: list[Patch]
+    toolchain: Toolchain
+    cache: Cache
+
+
+@dataclass(frozen=True)
+class Configured:
+    """A tree that is the fork, and in which ninja can run.
+
+    Args:
+        tree: its top folder.
+        variables: of setup.py and ninja.
+        sources: the native folder's files, by their names in the tree.
+    """
+
+    tree: Path
+    variables: dict[str, str]
+    sources: list[str]
+
+
+def load_input(layout: Layout) -> Input:
+    """Read the pin and the native folder, and look for the compiler and the system's packages.
+
+    Raises:
+        GraftError: naming what is wrong or missing.
+    """
+    native, pin, series = load_native(layout.native), load_pin(layout.patches), load_series(layout.patches)
+    toolchain = find_toolchain(pin)
+    refuse_missing_packages(pin.settings.packages)
+    return Input(layout, native, pin, series, toolchain, cache_of(pin))
+
+
+def build_source(layout: Layout, *, source: str | None, jobs: int) -> Result:
+    """Bring the wheel of a whole build up to date.
+
+    Args:
+        layout: the pin, the native folder and where the wheel goes.
+        source: a checkout, or where to fetch from; None for what the pin says.
+        jobs: how many compilers may run at once, if the memory is enough.
+
+    Raises:
+        GraftError: what was compiled so far is kept.
+    """
+    given = load_input(layout)
+    with build_lock(given.cache.folder):
+        stamp = stamp_of(layout, given.native, given.toolchain)
+        built = load_built(layout, SOURCE)
+        if built and built.stamp == stamp and built.is_there() and Path(built.wheel).parent == layout.out:
+            say(f"nothing changed: {built.wheel}")
+            return Result(Path(built.wheel), {})
+        jobs = affordable(jobs)
+        steps = Steps(total=5)
+        configured = prepare(given, source, jobs, steps)
+        with steps.step("compile") as line:
+            line.note = count(ninja(configured.tree, configured.variables, jobs, line), "command")
+        with steps.step("pack"):
+            version = f"{given.pin.version}+source.{stamp[:10]}"
+            wheel = pack_wheel(configured, given.cache.folder / "wheel", version, layout.out)
+        save_built(layout, Built.of(stamp, wheel), SOURCE)
+    if built and built.wheel != str(wheel) and Path(built.wheel).parent == layout.out:
+        Path(built.wheel).unlink(missing_ok=True)
+    report(wheel, steps)
+    return Result(wheel, steps.seconds)
+
+
+def prepare(given: Input, source: str | None, jobs: int, steps: Steps) -> Configured:
+    """Fetch the tree, make it the fork, and configure its build.
+
+    Raises:
+        GraftError: as the steps do.
+    """
+    with steps.step("fetch the sources") as line:
+        tree = fetch_tree(given.pin, given.cache, source, line)
+    with steps.step("apply patches and operators") as line:
+        fork = make_fork(tree, given.pin, given.series, given.native)
+        line.note = f"{count(len(given.series), 'patch', 'patches')}, {count(fork.written, 'file')} written"
+    with steps.step("configure") as line:
+        make_environment(given.pin, given.cache)
+        found = variables(given.pin, given.cache, tree, given.toolchain, jobs)
+        names = list(placed(given.native, tree))
+        if not configure(tree, given.pin, given.cache.environment, found, names):
+            line.note = "done already"
+    return Configured(tree, found, names)
+
+
+def pack_wheel(configured: Configured, folder: Path, version: str, out: Path) -> Path:
+    """Let setup.py make a wheel in ``folder``, and write it into ``out`` under the fork's version.
+
+    Raises:
+        PackError: setup.py made none.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    command: list[str | Path] = ["python", "setup.py", "bdist_wheel", "--dist-dir", folder]
+    run(command, cwd=configured.tree, env=configured.variables)
+    wheels = list(folder.glob("torch-*.whl"))
+    if len(wheels) != 1:
+        raise PackError(f"{folder}: one wheel was expected from setup.py, but there are {len(wheels)}")
+    platform = wheels[0].stem.rpartition("-")[2]
+    text = version_file((configured.tree / "torch/version.py").read_text(), version)
+    target = pack(wheels[0], {"torch/version.py": text.encode()}, version=version, platform=platform, out=out)
+    shutil.rmtree(folder)
+    return target
