@@ -6,6 +6,7 @@ Read the modules in the order in which data flows through them::
     fetch, base      the official wheel, checked and laid out
     patches, merge   upstream files with our edits, YAML with the new entries
     codegen          the wheel's own torchgen, run on the merged YAML
+    additions        text behind that of torch's Python files: the folder's own and what is generated
     compile, link    the new sources only, against the wheel's own libraries
     pack             base wheel + changed files = new wheel
 

@@ -10,12 +10,13 @@ from pathlib import Path
 import ninja
 from ninja.ninja_syntax import Writer
 
+from . import blame
 from .console import StepLine
 from .errors import CompileError
 from .files import write_if_changed
 from .layout import Layout
 from .native import NativeFolder
-from .process import follow
+from .process import UNTRANSLATED, follow
 from .toolchain import CPU_CAPABILITIES, Toolchain
 
 # Nobody reads the compiler's messages about macros in generated sources; not keeping track of them saves time.
@@ -128,9 +129,9 @@ def _run_ninja(layout: Layout, jobs: int, line: StepLine) -> int:
         else:
             output.append(text)
 
-    if follow(command, read, env={"NINJA_STATUS": "[%f/%t] "}) != 0:
+    if follow(command, read, env={**UNTRANSLATED, "NINJA_STATUS": "[%f/%t] "}) != 0:
         raise CompileError(
-            "".join(_relevant(output, layout)).strip() or "ninja failed and printed nothing",
+            blame.of_compiler("".join(_relevant(output, layout)).strip(), layout.native) or "ninja failed silently",
             todo="mend the source named above and build again; what did compile is kept",
         )
     return compiled

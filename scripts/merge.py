@@ -18,7 +18,7 @@ except ImportError:  # PyYAML without libyaml
     from yaml import SafeLoader as Loader  # type: ignore[assignment]
 
 PACKAGED = {FUNCTIONS: "torchgen/packaged/ATen/native", DERIVATIVES: "torchgen/packaged/autograd"}
-_MARK = "\n# Added by Graft, from the native folder that this torch is built with.\n"
+MARK = "\n# Added by Graft, from the native folder that this torch is built with.\n"
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ def merge(native: NativeFolder, overlay: Overlay) -> list[MergedFile]:
         source = native.path / file
         base = overlay.read(name)
         addition = entries_text(source) if source.is_file() else ""
-        text = f"{base}{_MARK}{addition}" if addition else base
+        text = f"{base}{MARK}{addition}" if addition else base
         overlay.write(name, text)
-        merged.append(MergedFile(name, source, f"{base}{_MARK}".count("\n")))
+        merged.append(MergedFile(name, source, f"{base}{MARK}".count("\n")))
     return merged
 
 
@@ -80,7 +80,7 @@ def entries_text(path: Path) -> str:
     block = textwrap.dedent(text)
     probe = "- name: probe\n"
     try:
-        follows = yaml.load(f"{probe}{_MARK}{block}", Loader)
+        follows = yaml.load(f"{probe}{MARK}{block}", Loader)
     except yaml.YAMLError:
         follows = None
     if follows != [{"name": "probe"}, *entries]:

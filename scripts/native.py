@@ -10,10 +10,14 @@ from .errors import UsageError
 
 FUNCTIONS = Path("native_functions.yaml")
 DERIVATIVES = Path("derivatives.yaml")
+PYTHON = Path("python")
+DOCS = Path("docs")
 
 _SOURCE_SUFFIXES = (".cpp",)
 _HEADER_SUFFIXES = (".h", ".hpp")
 _CUDA_SUFFIXES = (".cu", ".cuh")
+PYTHON_SUFFIXES = (".py", ".pyi")
+DOCS_SUFFIX = ".rst"
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,8 @@ class NativeFolder:
         vectorized: files below ``cpu/``, compiled once for each CPU capability.
         headers: installed with the wheel, below ``ATen/native``.
         cuda: left out of a wheel for CPUs.
+        python: Python files below ``python/``, which mirrors the ``torch`` package.
+        docs: docstrings below ``docs/``, each named as its operator.
     """
 
     path: Path
@@ -33,12 +39,14 @@ class NativeFolder:
     vectorized: tuple[Path, ...]
     headers: tuple[Path, ...]
     cuda: tuple[Path, ...]
+    python: tuple[Path, ...]
+    docs: tuple[Path, ...]
 
     @property
     def files(self) -> list[Path]:
         """Everything a build reads."""
         yaml = [name for name in (FUNCTIONS, DERIVATIVES) if (self.path / name).is_file()]
-        return sorted({*yaml, *self.sources, *self.vectorized, *self.headers})
+        return sorted({*yaml, *self.sources, *self.vectorized, *self.headers, *self.python, *self.docs})
 
 
 def load_native(path: Path) -> NativeFolder:
@@ -57,6 +65,8 @@ def load_native(path: Path) -> NativeFolder:
         )
     everything = [file.relative_to(path) for file in sorted(path.rglob("*")) if _belongs(path, file)]
     cuda = tuple(file for file in everything if file.suffix in _CUDA_SUFFIXES or file.parts[0] == "cuda")
+    python = tuple(file for file in everything if file.parts[0] == PYTHON.name and file.suffix in PYTHON_SUFFIXES)
+    docs = tuple(file for file in everything if file.parent == DOCS and file.suffix == DOCS_SUFFIX)
     files = [file for file in everything if file not in cuda]
     vectorized = tuple(file for file in files if file.suffix in _SOURCE_SUFFIXES and _is_vectorized(file))
     return NativeFolder(
@@ -65,13 +75,16 @@ def load_native(path: Path) -> NativeFolder:
         vectorized=vectorized,
         headers=tuple(file for file in files if file.suffix in _HEADER_SUFFIXES),
         cuda=cuda,
+        python=python,
+        docs=docs,
     )
 
 
 def _belongs(folder: Path, file: Path) -> bool:
     """Whether this is a source of the folder's, and not a test, or an editor's or a version control system's file."""
     parts = file.relative_to(folder).parts
-    return file.is_file() and parts[0] != "tests" and not any(part.startswith(".") for part in parts)
+    of_a_tool = any(part.startswith(".") or part == "__pycache__" for part in parts)
+    return file.is_file() and parts[0] != "tests" and not of_a_tool
 
 
 def _is_vectorized(file: Path) -> bool:

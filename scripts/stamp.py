@@ -46,11 +46,11 @@ def stamp_of(layout: Layout, native: NativeFolder, toolchain: Toolchain) -> str:
 
 
 def codegen_stamp(layout: Layout, native: NativeFolder) -> str:
-    """The stamp of the generated sources, which do not depend on kernels."""
+    """The stamp of what is generated, which does not depend on kernels."""
     yaml = [name for name in (FUNCTIONS, DERIVATIVES) if name in native.files]
     parts = [
         hash_files(layout.patches, pin_files(layout.patches)),
-        hash_files(native.path, yaml),
+        hash_files(native.path, [*yaml, *native.docs]),
         hash_files(REPOSITORY, builder_files()),
     ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

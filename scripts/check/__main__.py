@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from pathlib import Path
 
+from .arguments import check_arguments
 from .base import BaseOperators
+from .cplusplus import read_sources
 from .derivatives import check_derivatives
 from .entries import read_entries
 from .finding import Findings
 from .functions import check_functions
-from .kernels import check_kernels, source_texts
+from .groups import check_groups
+from .kernels import check_kernels, wanted_kernels
+from .python import check_docs, check_python
+from .stubs import check_stubs
 
 
 def main() -> int:
@@ -26,14 +30,19 @@ def main() -> int:
 
 
 def check(native: Path, base: BaseOperators) -> Findings:
-    """Find what is wrong with the YAML and the kernels of ``native``."""
+    """Find what is wrong with the YAML, the kernels and the Python files of ``native``."""
     findings = Findings()
-    functions = check_functions(read_entries(native / "native_functions.yaml", findings), base, findings)
-    texts = source_texts(native)
-    words = {word for text in texts.values() for word in re.findall(r"[A-Za-z_]\w*", text)}
-    words |= {f.schema.name.name.base for f in functions}
+    entries = read_entries(native / "native_functions.yaml", findings)
+    functions = check_functions(entries, base, findings)
+    check_arguments(functions, findings)
+    check_groups(entries, functions, base, findings)
+    sources = read_sources(native)
+    words = {f.schema.name.name.base for f in functions}.union(*(source.words for source in sources))
     check_derivatives(read_entries(native / "derivatives.yaml", findings), functions, base, words, findings)
-    check_kernels(functions, texts, base, findings)
+    check_kernels(wanted_kernels(functions), sources, base, findings)
+    check_stubs(native, sources, findings)
+    check_docs(native, functions, findings)
+    check_python(native, base.tree, findings)
     return findings
 
 

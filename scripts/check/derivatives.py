@@ -72,6 +72,7 @@ def check_derivatives(
         before = len(findings.found)
         _check_keys(entry, schema, findings)
         _check_formulas(entry, schema, base.formula_words | words, findings)
+        _check_outputs(entry, schema, findings)
         if len(findings.found) == before and name in own:
             _ask_torchgen(entry, name, functions, findings)
     _say_what_is_not_differentiable(functions, seen, findings)
@@ -127,6 +128,14 @@ def _check_keys(entry: Entry, schema: FunctionSchema, findings: Findings) -> Non
         names_missing = ", ".join(missing)
         todo = f'add `{missing[0]}: <formula>`, `non_differentiable` or `not_implemented("{schema.name}")`'
         findings.add(place, f"no gradient is given for {names_missing}", todo, is_warning=True)
+
+
+def _check_outputs(entry: Entry, schema: FunctionSchema, findings: Findings) -> None:
+    """output_differentiability has a truth value, or a condition, for each return."""
+    given = entry.fields.get("output_differentiability")
+    if isinstance(given, list) and len(given) != len(schema.returns):
+        what = f"{len(given)} values for {len(schema.returns)} returns of {schema.name}"
+        findings.add(entry.place("output_differentiability"), what, "write a value for each return")
 
 
 def _formulas(entry: Entry) -> Iterator[tuple[str, str, Place]]:

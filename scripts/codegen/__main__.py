@@ -11,8 +11,10 @@ from pathlib import Path
 import yaml
 from torchgen.yaml_utils import YamlLoader
 
+from ..additions import GENERATED
 from .beside import beside
 from .bindings import generate_bindings
+from .docs import docstrings, generate_docs
 from .headers import HeaderSink, generate_aten_headers, generate_autograd_headers
 from .lists import Entry, extend_lists
 from .operators import Derivatives, Operators, YamlFiles
@@ -28,15 +30,18 @@ def main() -> int:
     parser.add_argument("--overlay", type=Path, required=True, help="the new wheel's additions, merged YAML included")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--generated", type=Path, help="where sources go")
-    what.add_argument("--only-added", action="store_true", help="write torch/_added_operators.py and nothing else")
+    what.add_argument("--only-python", type=Path, help="write torch/_added_operators.py, and behind/ to here; no more")
+    parser.add_argument("--docs", type=Path, required=True, help="the native folder's docs/, which may be missing")
     parser.add_argument("--verbose", action="store_true", help="show a traceback when it fails")
     options = parser.parse_args()
     gc.disable()  # everything lives until the end, which comes soon
     try:
-        if options.only_added:
-            generate_added(load_operators(options.base, options.overlay), Output(options.overlay))
+        if options.only_python:
+            operators = load_operators(options.base, options.overlay)
+            generate_added(operators, Output(options.overlay))
+            generate_docs(docstrings(operators, options.docs), Output(options.only_python / GENERATED))
         else:
-            generate(options.base, options.overlay, options.generated)
+            generate(options.base, options.overlay, options.generated, options.docs)
     except Exception as error:  # torchgen raises whatever assert, ValueError or KeyError fits
         if options.verbose:
             traceback.print_exc()
@@ -45,20 +50,23 @@ def main() -> int:
     return 0
 
 
-def generate(base: Path, overlay_folder: Path, generated_folder: Path) -> None:
-    """Generate all that a wheel with the merged YAML in ``overlay_folder`` needs."""
+def generate(base: Path, overlay_folder: Path, generated_folder: Path, docs: Path) -> None:
+    """Generate all that a wheel with the merged YAML in ``overlay_folder`` and the docstrings in ``docs`` needs."""
     packaged = base / "torchgen/packaged"
     overlay, generated = Output(overlay_folder), Output(generated_folder)
+    behind = Output(generated_folder / GENERATED)
     operators = load_operators(base, overlay_folder)
     sink = HeaderSink(base, overlay)
 
     def generate_aten() -> None:
         generate_aten_headers(operators, sink, generated)
         generate_aten_sources(operators, packaged=packaged, out=generated)
-        generate_stubs(operators, base, overlay)
+        documented = docstrings(operators, docs)
+        generate_stubs(operators, {(bound.place.name, bound.name): doc for bound, doc in documented}, base, overlay)
         generate_surfaces(operators, base, overlay)
+        generate_docs(documented, behind)
 
-    with beside(generate_aten, overlay, generated):
+    with beside(generate_aten, overlay, generated, behind):
         derivatives = Derivatives(operators)
         generate_autograd_headers(operators, derivatives, sink)
         generate_autograd_sources(operators, derivatives, packaged=packaged, output=generated)
@@ -66,6 +74,7 @@ def generate(base: Path, overlay_folder: Path, generated_folder: Path) -> None:
     write_units(generated)
     names = "".join(f"{name.as_posix()}\n" for name in sorted(overlay.names))
     generated(generated.folder / "overlay.txt", names)
+    generated.names |= {GENERATED / name for name in behind.names}
     generated.prune()
 
 

@@ -24,6 +24,7 @@ from .operators import Operators
 from .writer import Output
 
 Definitions = Mapping[str, list[str]]
+Docstrings = Mapping[tuple[str, str], str]
 
 # The places that have a stub file, and the class in it that holds them, if it is not the module.
 _STUBS: dict[str, tuple[str, str | None]] = {
@@ -35,8 +36,15 @@ _RETURN_TYPES = "torch/return_types.pyi"
 _OVERLOAD = "@overload\n"
 
 
-def generate_stubs(operators: Operators, base: Path, overlay: Output) -> None:
-    """Write every stub file that gains a definition into ``overlay``; ``base`` is the base wheel's tree."""
+def generate_stubs(operators: Operators, docstrings: Docstrings, base: Path, overlay: Output) -> None:
+    """Write every stub file that gains a definition.
+
+    Args:
+        operators: the merged set.
+        docstrings: by the name of the place and that of the function.
+        base: the base wheel's tree.
+        overlay: takes the files.
+    """
     return_types: dict[str, list[str]] = {}
     for place in PLACES:
         groups = new_signature_groups(operators, place)
@@ -45,7 +53,8 @@ def generate_stubs(operators: Operators, base: Path, overlay: Output) -> None:
                 return_types[named[0]] = [named[1].rstrip()]
         if groups and place.name in _STUBS:
             file, class_name = _STUBS[place.name]
-            text = insert_functions((base / file).read_text(), class_name, hints(groups))
+            documented = with_docstrings(hints(groups), place, docstrings)
+            text = insert_functions((base / file).read_text(), class_name, documented)
             overlay(overlay.folder / file, text)
     if return_types:
         text = insert_classes((base / _RETURN_TYPES).read_text(), return_types)
@@ -75,13 +84,26 @@ def hints(groups: Iterable[PythonSignatureGroup]) -> dict[str, list[str]]:
     """The definitions of a stub file, by function name."""
     found: dict[str, list[str]] = {}
     for group in groups:
-        skip_outputs = group.outplace is None
-        texts = [
-            group.signature.signature_str_pyi(skip_outputs=skip_outputs),
-            group.signature.signature_str_pyi_vararg(skip_outputs=skip_outputs),
-        ]
-        found.setdefault(group.signature.name, []).extend(_in_python(text) for text in texts if text)
+        vararg = group.signature.signature_str_pyi_vararg(skip_outputs=group.outplace is None)
+        texts = [function_hint(group), *([_in_python(vararg)] if vararg else [])]
+        found.setdefault(group.signature.name, []).extend(texts)
     return found
+
+
+def function_hint(group: PythonSignatureGroup) -> str:
+    """The definition of ``group`` in a stub file."""
+    return _in_python(group.signature.signature_str_pyi(skip_outputs=group.outplace is None))
+
+
+def with_docstrings(definitions: Definitions, place: Place, docstrings: Docstrings) -> dict[str, list[str]]:
+    """``definitions`` with the docstrings that upstream's generator writes into stubs, too (tools/pyi/gen_pyi.py)."""
+    documented = {}
+    for name, texts in definitions.items():
+        doc = docstrings.get((place.name, name), "")
+        body = "\n" + textwrap.indent(f'r"""\n{doc}\n"""\n', "    ")
+        is_writable = doc and '"""' not in doc and not doc.endswith("\\")
+        documented[name] = [text.removesuffix(" ...") + body if is_writable else text for text in texts]
+    return documented
 
 
 # ATen/core/Reduction.h

@@ -41,8 +41,7 @@ _HEADER = '''"""Operators that were added to this torch. Generated.
 
 FUNCTIONS: each new function and method, with a stand-in of the same signature that returns -1. Dynamo's trace rules
     and ``torch.overrides.get_testing_overrides`` take them from here.
-PUBLIC: each new name in a public module, with the name of the function that it stands for.
-OVERLOADS: the name of each new operator, overload included.
+OVERLOADS: the new overloads of names that PyTorch has operators of.
 FACTORIES: the functions that make a tensor on a given device.
 POINTWISE: the pointwise operators whose meta kernel is in C++, where TensorIterator takes no symbolic shapes.
 """
@@ -56,17 +55,6 @@ def resolve(name):
     return operator.attrgetter(name.removeprefix("torch."))(sys.modules["torch"])
 
 
-def expose():
-    """Give the public modules their new names."""
-    for public, name in PUBLIC.items():
-        module_name, _, short = public.rpartition(".")
-        module = resolve(module_name)
-        if not hasattr(module, short):
-            setattr(module, short, resolve(name))
-            if hasattr(module, "__all__"):
-                module.__all__.append(short)
-
-
 '''
 
 
@@ -78,10 +66,10 @@ def generate_surfaces(operators: Operators, base: Path, overlay: Output) -> None
 
 def generate_added(operators: Operators, overlay: Output) -> None:
     """Write the module that the patches of torch's own Python files take the new operators from."""
-    functions, public, factories = [], [], []
+    functions, factories = [], []
     for place in PLACES:
         owner = _OWNERS[place.name]
-        old = {str(f.func.name.name) for f in operators.functions if not operators.is_new(f) and place.predicate(f)}
+        old = names_of_base(operators, place)
         groups = (group for group in new_signature_groups(operators, place) if group.signature.name not in old)
         signatures = {group.signature.name: group for group in groups}
         for name, group in sorted(signatures.items()):
@@ -90,14 +78,21 @@ def generate_added(operators: Operators, overlay: Output) -> None:
             functions.append(f'    "{owner}.{name}": {stand_in(group)},\n')
             if makes_tensor(name, group):
                 factories.append(f'    "{owner}.{name}",\n')
-            if public_name := public_alias(place, name):
-                public.append(f'    "{public_name}": "{owner}.{name}",\n')
     pointwise = [f'    "{qualified_name(f)}",\n' for f in operators.new_functions if needs_symbolic_meta(f)]
-    overloads = [f'    "{qualified_name(f)}",\n' for f in operators.new_functions]
-    body = f"FUNCTIONS = {{\n{''.join(functions)}}}\n\nPUBLIC = {{\n{''.join(public)}}}\n\n"
+    known = {(f.namespace, f.func.name.name) for f in operators.functions if not operators.is_new(f)}
+    extending = [f for f in operators.new_functions if (f.namespace, f.func.name.name) in known]
+    overloads = [f'    "{qualified_name(f)}",\n' for f in extending]
+    body = f"FUNCTIONS = {{\n{''.join(functions)}}}\n\n"
     body += f"OVERLOADS = {{\n{''.join(overloads)}}}\n\n" if overloads else "OVERLOADS = set()\n\n"
     body += f"FACTORIES = [\n{''.join(factories)}]\n\nPOINTWISE = [\n{''.join(pointwise)}]\n"
     overlay(overlay.folder / _ADDED, _HEADER + body)
+
+
+def names_of_base(operators: Operators, place: Place) -> frozenset[str]:
+    """The names bound at ``place`` that the base has operators of."""
+    return frozenset(
+        str(f.func.name.name) for f in operators.functions if not operators.is_new(f) and place.predicate(f)
+    )
 
 
 def makes_tensor(name: str, group: PythonSignatureGroup) -> bool:

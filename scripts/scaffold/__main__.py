@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from torchgen.gen import parse_tags_yaml
 
 from ..errors import OperatorError
 from ..native import DERIVATIVES, FUNCTIONS
+from .docs import docs_file
 from .entries import derivative_entry, function_entries, parse_entries, refuse_known
 from .kernels import kernel_files
 from .python_test import python_test
@@ -58,7 +60,14 @@ def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str
     entries = function_entries(request)
     functions = parse_entries(entries, parse_tags_yaml(str(packaged / "tags.yaml")))
     appended = {FUNCTIONS.name: entries, DERIVATIVES.name: derivative_entry(request)}
-    created = {**kernel_files(request, functions), f"tests/test_{request.name}.py": python_test(request)}
+    known = {
+        name.partition(".")[0] for name in re.findall(r"^- func: ([\w.]+)", (packaged / FUNCTIONS).read_text(), re.M)
+    }
+    created = {
+        **kernel_files(request, functions),
+        **docs_file(request, functions, native, known),
+        f"tests/test_{request.name}.py": python_test(request),
+    }
     return {"appended": {name: text for name, text in appended.items() if text}, "created": created}
 
 

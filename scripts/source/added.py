@@ -1,4 +1,4 @@
-"""The merged YAML, and the Python file that names the added operators, made by the tree's own torchgen."""
+"""The merged YAML and torch's Python files, with what the tree's own torchgen makes of a native folder."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from .. import blame
+from ..additions import additions, behind_upstream
 from ..errors import OperatorError
-from ..graft import in_terms_of_the_user
+from ..files import write_if_changed
 from ..layout import REPOSITORY
 from ..merge import PACKAGED, MergedFile, merge
-from ..native import DERIVATIVES, FUNCTIONS, NativeFolder
+from ..native import DERIVATIVES, DOCS, FUNCTIONS, NativeFolder
 from ..overlay import Overlay
 from ..process import run
 from .stack import Stack
@@ -48,22 +50,51 @@ def merge_yaml(native: NativeFolder, overlay: Overlay) -> tuple[list[MergedFile]
     return merged, {target: overlay.folder / PACKAGED[file] / file for file, target in YAML.items()}
 
 
-def generate_added(merged: Sequence[MergedFile], overlay: Overlay) -> Path:
-    """Write the Python file that names the added operators, and return where it is.
+def generate_added(native: NativeFolder, merged: Sequence[MergedFile], overlay: Overlay) -> Path:
+    """Write the Python file that names the added operators, and what goes behind torch's own files beside it.
+
+    Args:
+        native: the native folder.
+        merged: its YAML in the overlay.
+        overlay: with the tree's torchgen as its base.
+
+    Returns:
+        the folder that both are in.
 
     Raises:
         OperatorError: with torchgen's message, naming the native folder's file and line.
     """
-    target = overlay.folder / ADDED
     paths = os.pathsep.join([str(REPOSITORY), str(overlay.base)])
-    folders: list[str | Path] = ["--base", overlay.base, "--overlay", overlay.folder]
+    folders: list[str | Path] = ["--base", overlay.base, "--overlay", overlay.folder, "--docs", native.path / DOCS]
     # Run elsewhere, so that Python imports no torchgen of the current folder.
     done = run(
-        [sys.executable, "-m", "scripts.codegen", *folders, "--only-added"],
+        [sys.executable, "-m", "scripts.codegen", *folders, "--only-python", overlay.folder],
         cwd=overlay.folder,
         env={"PYTHONPATH": paths},
         check=False,
     )
-    if done.returncode != 0 or not target.is_file():
-        raise OperatorError(in_terms_of_the_user(done.stdout, merged, overlay).strip())
-    return target
+    if done.returncode != 0 or not (overlay.folder / ADDED).is_file():
+        raise OperatorError(blame.of_torchgen(done.stdout, merged, overlay.folder).strip())
+    return overlay.folder
+
+
+def python_files(native: NativeFolder, generated: Path, stack: Stack, scratch: Path) -> dict[str, Path]:
+    """The Python files of the tree that gain something, written below ``scratch``, by their names in the tree.
+
+    Args:
+        native: the native folder.
+        generated: what ``generate_added`` returned.
+        stack: whose tip holds upstream's files.
+        scratch: a folder for what is made on the way.
+    """
+    written = {ADDED: generated / ADDED}
+    for name, addition in additions(native, generated).items():
+        # The build makes some stubs from a file beside them: torch/nn/functional.pyi of functional.pyi.in.
+        there = stack.holds([name, f"{name}.in"])
+        target = scratch / "python" / name
+        if there:
+            stack.lay_out({}, {there[0]: target})
+        text = behind_upstream(target.read_text() if there else None, addition)
+        write_if_changed(target, text)
+        written[there[0] if there else name] = target
+    return written

@@ -12,7 +12,7 @@ from ..lock import build_lock
 from ..native import NativeFolder, load_native
 from ..patches import Patch, load_series
 from ..pin import Pin, load_pin
-from .added import ADDED, generate_added, lay_out_torchgen, merge_yaml
+from .added import ADDED, generate_added, lay_out_torchgen, merge_yaml, python_files
 from .moving import go_back, move_to
 from .placing import CMAKE_FILES, placed
 from .stack import Stack
@@ -28,7 +28,8 @@ The entries of a native folder, behind upstream's own.
 """
 _ADDED = """torch: list the added operators
 
-Generated from the merged YAML by this tree's own torchgen.
+Their names and docstrings, generated from the merged YAML by this tree's own torchgen, and the Python files of a native
+folder: new ones beside torch's, additions behind torch's own text.
 """
 
 
@@ -108,6 +109,6 @@ def make_commits(stack: Stack, series: list[Patch], native: NativeFolder, scratc
     merged, yaml = merge_yaml(native, overlay)
     stack.add(yaml)
     stack.commit(_YAML)
-    stack.add({ADDED: generate_added(merged, overlay)})
+    stack.add(python_files(native, generate_added(native, merged, overlay), stack, scratch))
     stack.commit(_ADDED)
     return stack.tip

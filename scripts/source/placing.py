@@ -7,14 +7,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from ..errors import OperatorError, UsageError
-from ..native import DERIVATIVES, FUNCTIONS, NativeFolder
+from ..native import NativeFolder
 
 NATIVE = "aten/src/ATen/native"
 CMAKE_FILES = ("aten/src/ATen/CMakeLists.txt", "cmake/Codegen.cmake")
 
 
 def placed(native: NativeFolder, tree: Path) -> dict[str, Path]:
-    """Every file of the native folder but its YAML, by its name in the tree.
+    """Every C++ and CUDA file of the native folder, by its name in the tree.
 
     Args:
         native: the native folder; CUDA sources included.
@@ -23,7 +23,7 @@ def placed(native: NativeFolder, tree: Path) -> dict[str, Path]:
     Raises:
         OperatorError: a source lies in a folder that PyTorch's build does not look into.
     """
-    files = sorted({*native.files, *native.cuda} - {FUNCTIONS, DERIVATIVES})
+    files = sorted({*native.sources, *native.vectorized, *native.headers, *native.cuda})
     patterns = compiled_patterns(tree)
     sources = [file for file in files if file.suffix in (".cpp", ".cu")]
     faults = [

@@ -38,7 +38,7 @@ def append(overlay: Path, name: str, text: str) -> None:
 
 def generated(base: Path, overlay: Path) -> Path:
     target = overlay.parent / "generated"
-    generate(base, overlay, target)
+    generate(base, overlay, target, overlay.parent / "docs")
     return target
 
 
@@ -140,7 +140,7 @@ def test_second_run_rewrites_nothing(base: Path, merged: Path) -> None:
     append(merged, FUNCTIONS, ONE)
     folder = generated(base, merged)
     times = {path: path.stat().st_mtime_ns for root in (folder, merged) for path in root.rglob("*") if path.is_file()}
-    generate(base, merged, folder)
+    generate(base, merged, folder, merged.parent / "docs")
     assert times == {path: path.stat().st_mtime_ns for path in times}
 
 
@@ -152,6 +152,7 @@ def test_sources_of_an_operator_that_is_gone_are_deleted(base: Path, merged: Pat
     (merged / FUNCTIONS).write_text(before)
     # In a process of its own: torchgen parses a path once a process.
     command = [sys.executable, "-m", "scripts.codegen", "--base", base, "--overlay", merged, "--generated", folder]
+    command += ["--docs", merged.parent / "docs"]
     subprocess.run(command, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{base}"}, check=True)
     assert not (folder / "ATen/RegisterCompositeExplicitAutograd.cpp").exists()
 

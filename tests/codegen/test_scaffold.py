@@ -59,7 +59,7 @@ def signatures(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[di
         target.write_text((base / "torchgen/packaged" / place / name).read_text() + "\n" + "\n".join(entries))
     for kind, variants, schema in SCHEMAS:
         texts |= made(base, folder, schema, kind, variants)["created"]
-    generate(base, folder / "overlay", folder / "generated")
+    generate(base, folder / "overlay", folder / "generated", folder / "docs")
     return texts, folder / "overlay/torch/include/ATen/ops"
 
 

@@ -1,4 +1,4 @@
-"""The list of added operators in a source tree, made by the tree's own torchgen."""
+"""torch's Python files in a source tree, made by the tree's own torchgen."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ def tree(base: Path, tmp_path: Path) -> Path:
     )
     subprocess.run(["git", "init", "--quiet", folder], env=isolated(), check=True)
     (folder / "version.txt").write_text("1.0\n")
+    (folder / "torch").mkdir()
+    for name in ("_torch_docs.py", "_tensor_docs.py"):
+        shutil.copyfile(base / "torch" / name, folder / "torch" / name)
     return folder
 
 
@@ -56,6 +59,7 @@ def test_it_is_the_graft_s(base: Path, tree: Path, patches: Path, tmp_path: Path
     expected = (overlay.folder / "torch/_added_operators.py").read_text()
     assert '"torch.twice_plus": lambda' in expected
     assert (tree / "torch/_added_operators.py").read_text() == expected
+    assert "add_docstr(torch.twice_plus, " in (tree / "torch/_torch_docs.py").read_text()
 
 
 def test_fault_is_named_with_its_place_in_the_native_folder(tree: Path, patches: Path, tmp_path: Path) -> None:
@@ -64,4 +68,4 @@ def test_fault_is_named_with_its_place_in_the_native_folder(tree: Path, patches:
     (native / "native_functions.yaml").write_text("# mine\n- func: mine(Tensr self) -> Tensor\n")
     with pytest.raises(OperatorError, match=rf"Tensr\n.*{native}/native_functions\.yaml:2:"):
         apply(tree, patches, native)
-    assert not (tree / "torch").exists()
+    assert not (tree / "torch/_added_operators.py").exists()

@@ -12,6 +12,7 @@ import pytest
 
 from scripts.errors import OperatorError, PinError, SourceError, UsageError
 from scripts.merge import MergedFile
+from scripts.native import NativeFolder
 from scripts.overlay import Overlay
 from scripts.source import apply as apply_module
 from scripts.source.apply import Fork, apply
@@ -26,6 +27,7 @@ FILES = {
     ".gitignore": "build/\n",
     "torch/text.py": TEXT,
     "torch/untouched.py": "pass\n",
+    "torch/stub.pyi.in": "y: int\n",
     "torchgen/gen.py": "pass\n",
     "tools/autograd/derivatives.yaml": "- name: add(Tensor self) -> Tensor\n  self: grad\n",
     "aten/src/ATen/templates/Functions.h": "// template\n",
@@ -79,6 +81,10 @@ NATIVE = {
     "Mine.h": "// the header\n",
     "cpu/MineKernel.cpp": "// the kernel\n",
     "cuda/Mine.cu": "// on CUDA\n",
+    "python/text.py": "added = 2\n",
+    "python/stub.pyi": "x: int\n",
+    "python/nn/mine.py": "mine = 3\n",
+    "docs/mine.rst": "What it does.\n",
     "tests/test_mine.py": "pass\n",
 }
 
@@ -114,13 +120,12 @@ def times(tree: Path) -> dict[str, int]:
 def generator(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tree has no torchgen to run: stand in for it with a file that says what it would have been given."""
 
-    def generate_added(merged: list[MergedFile], overlay: Overlay) -> Path:
+    def generate_added(native: NativeFolder, merged: list[MergedFile], overlay: Overlay) -> Path:
         assert (overlay.base / "torchgen/gen.py").is_file()
         assert (overlay.base / "torchgen/packaged/ATen/templates/Functions.h").is_file()
         assert (overlay.base / "torchgen/packaged/ATen/native/tags.yaml").is_file()
-        target = overlay.folder / "added.py"
-        target.write_text(repr([(overlay.folder / file.name).read_text() for file in merged]))
-        return target
+        text = repr([(overlay.folder / file.name).read_text() for file in merged])
+        return write(overlay.folder, {"torch/_added_operators.py": text, "behind/torch/text.py": "derived = 1\n"})
 
     monkeypatch.setattr(apply_module, "generate_added", generate_added)
 
@@ -177,10 +182,13 @@ def test_files_are_where_pytorch_looks_for_them(tree: Path, patches: Path, nativ
     apply(tree, patches, native)
     expected = {name: text.encode() for name, text in FILES.items()}
     expected["torch/text.py"] = TEXT.replace("line 2\n", "line two\n").replace("line 30", "line thirty").encode()
+    mark = b"\n# Added by Graft, from the native folder that this torch is built with.\n"
+    expected["torch/text.py"] += mark + b"derived = 1\n\nadded = 2\n"
+    expected["torch/stub.pyi.in"] += mark + b"x: int\n"
+    expected["torch/nn/mine.py"] = b"mine = 3\n"
     expected["torch/second.py"] = b"second = 2  \n"
     for name in ("Mine.cpp", "Mine.h", "cpu/MineKernel.cpp", "cuda/Mine.cu"):
         expected[f"aten/src/ATen/native/{name}"] = NATIVE[name].encode()
-    mark = b"\n# Added by Graft, from the native folder that this torch is built with.\n"
     yaml = {
         "aten/src/ATen/native/native_functions.yaml": "native_functions.yaml",
         "tools/autograd/derivatives.yaml": "derivatives.yaml",
@@ -247,6 +255,7 @@ def test_plain_folder_becomes_a_repository(tmp_path: Path, tree: Path, patches: 
     now = times(folder)
     assert {name for name in before if now[name] != before[name]} == {
         "torch/text.py",
+        "torch/stub.pyi.in",
         "aten/src/ATen/native/native_functions.yaml",
         "tools/autograd/derivatives.yaml",
     }

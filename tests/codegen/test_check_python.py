@@ -1,0 +1,74 @@
+"""``make check`` on the Python files and docstrings of a native folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.check.__main__ import check
+from scripts.check.base import BaseOperators
+
+FUNCTION = "- func: graft_probe(Tensor self) -> Tensor\n"
+
+
+def lines(folder: Path, files: dict[str, str], base: Path) -> list[str]:
+    for name, text in {"native_functions.yaml": FUNCTION, "A.cpp": "graft_probe(", **files}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return [line.removeprefix(f"{folder}/") for line in check(folder, BaseOperators(base)).lines()]
+
+
+def test_files_that_are_right_have_no_mistake(base: Path, tmp_path: Path) -> None:
+    files = {
+        "python/nn/modules/probe.py": "from __future__ import annotations\n\nclass Probe: ...\n",
+        "python/nn/modules/__init__.py": 'from .probe import Probe\n\n__all__ += ["Probe"]\n',
+        "python/nn/functional.py": "graft_probe = torch.graft_probe\n",
+        "python/nn/functional.pyi": "from torch import graft_probe as graft_probe\n",
+        "python/graft_package/__init__.py": "",
+        "python/graft_package/deep/__init__.py": "",
+        "python/graft_package/deep/module.py": "",
+        "python/nn/__pycache__/functional.pyc": "not Python",
+        "docs/graft_probe.rst": "Probes.\n",
+    }
+    assert lines(tmp_path, files, base) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("python/nn/modules/probe.py", "x = 1\ndef f(:\n", "python/nn/modules/probe.py:2:7: not Python: "),
+        (
+            "python/nn/module/probe.py",
+            "",
+            "python/nn/module/probe.py:1: torch has no package nn/module; did you mean `modules`",
+        ),
+        (
+            "python/quux/deep/probe.py",
+            "",
+            "python/quux/deep/probe.py:1: torch has no package quux; a new package needs",
+        ),
+        ("python/nn/probe.txt", "", "python/nn/probe.txt:1: no .py or .pyi file"),
+        ("python/_torch_docs.py", "", "python/_torch_docs.py:1: the build writes torch/_torch_docs.py itself; write"),
+        (
+            "python/functional.py",
+            "\nfrom __future__ import annotations\n",
+            "python/functional.py:2:1: cannot stand behind torch's functional.py: from __future__",
+        ),
+        (
+            "python/nn/functional.py",
+            "",
+            "python/nn/functional.py:1: warning: type checkers read torch's functional.pyi",
+        ),
+        (
+            "docs/graft_prob.rst",
+            "",
+            "docs/graft_prob.rst:1: no operator of the folder is named graft_prob; did you mean `graft_probe`?",
+        ),
+        ("docs/graft_probe.md", "", "docs/graft_probe.md:1: no docstring of an operator; name it docs/<operator>.rst"),
+    ],
+)
+def test_mistake_is_found_at_its_place(name: str, text: str, expected: str, base: Path, tmp_path: Path) -> None:
+    found = lines(tmp_path, {name: text}, base)
+    assert len(found) == 1, found
+    assert found[0].startswith(expected), found

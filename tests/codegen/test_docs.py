@@ -1,0 +1,118 @@
+"""Docstrings: their signature lines against those that upstream writes by hand, and the files they go behind."""
+
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+
+import pytest
+
+from scripts.additions import GENERATED
+from scripts.codegen.__main__ import generate
+from scripts.codegen.bindings import PLACES
+from scripts.codegen.docs import bound_names, signature_line
+from scripts.codegen.operators import Operators, YamlFiles
+
+FUNCTIONS = "torchgen/packaged/ATen/native/native_functions.yaml"
+
+PROBES = """
+- func: graft_probe(Tensor self, Scalar factor=2, *, ScalarType? dtype=None) -> Tensor
+  variants: function, method
+- func: graft_probe_(Tensor(a!) self, Scalar factor=2) -> Tensor(a!)
+  variants: method
+- func: graft_probe.word(Tensor self, str word) -> (Tensor low, Tensor high)
+- func: fft_graft_probe(Tensor self, int n) -> Tensor
+  python_module: fft
+- func: graft_gate(Tensor input) -> Tensor
+  python_module: nn
+- func: graft_method(Tensor self) -> Tensor
+  variants: method
+- func: lerp.graft_word(Tensor self, str word) -> Tensor
+"""
+
+
+@pytest.fixture(scope="module")
+def everything() -> Operators:
+    """The base's operators, all taken for new ones."""
+    packaged = Path(os.environ["GRAFT_BASE"]) / "tree/torchgen/packaged"
+    return Operators(YamlFiles.below(packaged), base_lines=0)
+
+
+def upstream_lines(stub: Path) -> dict[str, set[str]]:
+    """The signature lines of the docstrings in one of the base's stub files, by function."""
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(ast.parse(stub.read_text())):
+        if isinstance(node, ast.FunctionDef) and (doc := ast.get_docstring(node)):
+            lines = {line for line in doc.splitlines() if line.startswith(f"{node.name}(")}
+            found.setdefault(node.name, set()).update(lines)
+    return found
+
+
+def test_signature_lines_are_those_upstream_writes(everything: Operators, base: Path) -> None:
+    """Upstream writes them by hand and takes liberties: types, other names, two overloads in one line."""
+    theirs = upstream_lines(base / "torch/_C/_VariableFunctions.pyi")
+    place = next(place for place in PLACES if place.name == "torch")
+    ours = {b.name: {signature_line(b, group) for group in b.groups} for b in bound_names(everything, place)}
+    compared = [name for name in ours if theirs.get(name)]
+    assert len(compared) > 400
+    assert sum(bool(ours[name] & theirs[name]) for name in compared) > 200
+    for name in ("digamma", "sub", "clamp", "cumsum", "aminmax", "frexp", "vander", "std", "is_signed"):
+        assert name in ours, name
+    assert ours["frexp"] == theirs["frexp"] == {"frexp(input, *, out=None) -> (Tensor mantissa, Tensor exponent)"}
+    assert ours["sub"] & theirs["sub"] == {"sub(input, other, *, alpha=1, out=None) -> Tensor"}
+
+
+@pytest.fixture
+def behind(base: Path, merged: Path, tmp_path: Path) -> Path:
+    """What is generated for ``PROBES``."""
+    with (merged / FUNCTIONS).open("a") as file:
+        file.write(PROBES)
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "graft_probe.rst").write_text('Says "it" \\with a backslash\\.\n')
+    (docs / "fft_graft_probe.rst").write_text('Holds """quotes""".\n')
+    generate(base, merged, tmp_path / "generated", docs)
+    return tmp_path / "generated" / GENERATED
+
+
+def literals(path: Path) -> dict[str, str]:
+    """The docstrings that calls in a file give, by the text of what they are given to."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    return {ast.unparse(call.args[0]): ast.literal_eval(call.args[1]).strip() for call in calls}
+
+
+def test_docstrings_go_behind_the_files_that_upstream_has_them_in(behind: Path) -> None:
+    names = {path.relative_to(behind).as_posix() for path in behind.rglob("*") if path.is_file()}
+    modules = {"torch/fft/__init__.py", "torch/nn/functional.py", "torch/nn/functional.pyi"}
+    assert names == {"torch/_torch_docs.py", "torch/_tensor_docs.py", *modules}
+    functions, methods = literals(behind / "torch/_torch_docs.py"), literals(behind / "torch/_tensor_docs.py")
+    assert functions == {
+        "torch.graft_probe": "graft_probe(input, factor=2, *, dtype=None) -> Tensor\n"
+        'graft_probe(input, word) -> (Tensor low, Tensor high)\n\nSays "it" \\with a backslash\\.',
+    }
+    assert methods["'graft_probe'"] == (
+        "graft_probe(factor=2, *, dtype=None) -> Tensor\n\nSee :func:`torch.graft_probe`"
+    )
+    assert (
+        methods["'graft_probe_'"]
+        == "graft_probe_(factor=2) -> Tensor\n\nIn-place version of :meth:`~Tensor.graft_probe`"
+    )
+    assert methods["'graft_method'"].startswith("graft_method() -> Tensor\n\nAn operator that was added")
+    fft = (behind / "torch/fft/__init__.py").read_text()
+    assert literals(behind / "torch/fft/__init__.py") == {
+        "_fft.fft_graft_probe": 'graft_probe(input, n) -> Tensor\n\nHolds """quotes""".'
+    }
+    assert "graft_probe = _add_docstr(" in fft
+    assert '__all__ += ["graft_probe"]' in fft
+    gate = literals(behind / "torch/nn/functional.py")["_nn.graft_gate"]
+    assert gate.startswith("graft_gate(input) -> Tensor\n\nAn operator that was added")
+    assert gate.endswith("Args:\n    input (Tensor)")
+    assert "from torch._C._nn import graft_gate as graft_gate" in (behind / "torch/nn/functional.pyi").read_text()
+
+
+def test_stubs_hold_the_docstrings(behind: Path, merged: Path) -> None:
+    stub = ast.parse((merged / "torch/_C/_VariableFunctions.pyi").read_text())
+    (first, second) = (n for n in stub.body if isinstance(n, ast.FunctionDef) and n.name == "graft_probe")
+    assert "Says" in (ast.get_docstring(first) or "")
+    assert ast.get_docstring(first) == ast.get_docstring(second)
