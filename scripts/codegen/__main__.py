@@ -16,7 +16,7 @@ from .beside import beside
 from .bindings import generate_bindings
 from .docs import docstrings, generate_docs
 from .headers import HeaderSink, generate_aten_headers, generate_autograd_headers
-from .lists import Entry, extend_lists
+from .lists import Entry, Lists, extend_lists, missing_names, texts
 from .operators import Derivatives, Operators, YamlFiles
 from .sources import generate_aten_sources, generate_autograd_sources, write_units
 from .stubs import generate_stubs
@@ -37,9 +37,7 @@ def main() -> int:
     gc.disable()  # everything lives until the end, which comes soon
     try:
         if options.only_python:
-            operators = load_operators(options.base, options.overlay)
-            generate_added(operators, Output(options.overlay))
-            generate_docs(docstrings(operators, options.docs), Output(options.only_python / GENERATED))
+            generate_python(options.base, options.overlay, options.only_python, options.docs)
         else:
             generate(options.base, options.overlay, options.generated, options.docs)
     except Exception as error:  # torchgen raises whatever assert, ValueError or KeyError fits
@@ -78,18 +76,35 @@ def generate(base: Path, overlay_folder: Path, generated_folder: Path, docs: Pat
     generated.prune()
 
 
+def generate_python(base: Path, overlay_folder: Path, folder: Path, docs: Path) -> None:
+    """Generate what a source tree's own build does not: the list of added operators, and what goes behind its files."""
+    behind = Output(folder / GENERATED)
+    for name, text in texts(lists_of(base, overlay_folder)).items():
+        behind(behind.folder / name, text)
+    operators = load_operators(base, overlay_folder)
+    generate_added(operators, Output(overlay_folder))
+    generate_docs(docstrings(operators, docs), behind)
+
+
 def load_operators(base: Path, overlay_folder: Path) -> Operators:
     """Parse the merged YAML in ``overlay_folder``."""
     base_yaml = YamlFiles.below(base / "torchgen/packaged")
     merged = YamlFiles.below(overlay_folder / "torchgen/packaged")
     files = YamlFiles(merged.native_functions, base_yaml.tags, merged.derivatives, base_yaml.deprecated)
-    extend_lists(
-        new_entries(base_yaml.native_functions, files.native_functions),
-        new_entries(base_yaml.derivatives, files.derivatives),
-    )
+    extend_lists(lists_of(base, overlay_folder))
     operators = Operators(files, base_yaml.native_functions.read_text().count("\n"))
     operators.refuse_unsupported()
     return operators
+
+
+def lists_of(base: Path, overlay_folder: Path) -> Lists:
+    """What torchgen's own lists lack of the merged YAML in ``overlay_folder``."""
+    base_yaml = YamlFiles.below(base / "torchgen/packaged")
+    merged = YamlFiles.below(overlay_folder / "torchgen/packaged")
+    return missing_names(
+        new_entries(base_yaml.native_functions, merged.native_functions),
+        new_entries(base_yaml.derivatives, merged.derivatives),
+    )
 
 
 def new_entries(base: Path, merged: Path) -> list[Entry]:
