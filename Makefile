@@ -20,11 +20,12 @@ python := $(environment)/bin/python
 options := --pin '$(PIN)' --native '$(NATIVE)' --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build check test new-op apply export lint bench-build bench-calls clean
+.PHONY: help patch-and-build check check-source test new-op apply export lint bench-build bench-calls clean
 
 help:
 	@echo 'make patch-and-build   build the torch wheel with the operators of NATIVE into OUT'
 	@echo 'make check             find the mistakes of NATIVE without building'
+	@echo "make check-source      compile what the operators add to PyTorch's source tree, with its own build"
 	@echo 'make test              build it if need be, install it in a fresh environment, run the tests'
 	@echo 'make new-op            write the first text of the operator SCHEMA into NATIVE: YAML, kernel, tests'
 	@echo 'make apply             make the PyTorch checkout SOURCE the fork: patches and operators as commits'
@@ -59,6 +60,9 @@ patch-and-build: $(environment)/ready
 
 check: $(environment)/ready
 	@$(python) -m scripts check $(options) $(ARGS)
+
+check-source: $(environment)/ready
+	@$(python) -m scripts check-source $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 
 test: patch-and-build
 	@$(python) -m scripts test $(options) $(ARGS)

@@ -20,6 +20,7 @@ from .new_op import new_op
 from .run_tests import in_test_environment, run_tests
 from .source.apply import apply
 from .source.build import build_source
+from .source.check import check_source, check_source_if_possible
 from .source.export import export
 from .stamp import GRAFT, SOURCE
 
@@ -58,6 +59,11 @@ def _build(options: argparse.Namespace) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     check(_layout(options), base_wheel=options.wheel)
+
+
+def _check_source(options: argparse.Namespace) -> None:
+    check = check_source_if_possible if options.if_possible else check_source
+    check(_layout(options), source=options.source, jobs=options.jobs)
 
 
 def _test(options: argparse.Namespace) -> None:
@@ -100,6 +106,7 @@ def _source(options: argparse.Namespace) -> Path:
 _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "build": _build,
     "check": _check,
+    "check-source": _check_source,
     "test": _test,
     "new-op": _new_op,
     "apply": _apply,
@@ -127,7 +134,10 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     building = verbs.add_parser("build", parents=[common], help="build the wheel of a native folder")
     building.add_argument("--build", default=GRAFT, help=f"{GRAFT} or {SOURCE} (default: %(default)s)")
-    building.add_argument("--source", help="for BUILD=source: a checkout, or where to fetch from")
+    checking = verbs.add_parser("check-source", parents=[common], help="compile what is new in PyTorch's source tree")
+    checking.add_argument("--if-possible", action="store_true", help="where packages or sources are missing, say so")
+    for parser_of_tree in (building, checking):
+        parser_of_tree.add_argument("--source", help="a checkout of PyTorch, or where its sources are fetched from")
     building.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
     verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")
