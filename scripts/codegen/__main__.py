@@ -30,6 +30,7 @@ def main() -> int:
     parser.add_argument("--overlay", type=Path, required=True, help="the new wheel's additions, merged YAML included")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--generated", type=Path, help="where sources go")
+    what.add_argument("--only-cpp", type=Path, help="where sources go; nothing is written for Python's own files")
     what.add_argument("--only-python", type=Path, help="write torch/_added_operators.py, and behind/ to here; no more")
     parser.add_argument("--docs", type=Path, required=True, help="the native folder's docs/, which may be missing")
     parser.add_argument("--verbose", action="store_true", help="show a traceback when it fails")
@@ -38,6 +39,8 @@ def main() -> int:
     try:
         if options.only_python:
             generate_python(options.base, options.overlay, options.only_python, options.docs)
+        elif options.only_cpp:
+            generate_cpp(options.base, options.overlay, options.only_cpp)
         else:
             generate(options.base, options.overlay, options.generated, options.docs)
     except Exception as error:  # torchgen raises whatever assert, ValueError or KeyError fits
@@ -74,6 +77,20 @@ def generate(base: Path, overlay_folder: Path, generated_folder: Path, docs: Pat
     generated(generated.folder / "overlay.txt", names)
     generated.names |= {GENERATED / name for name in behind.names}
     generated.prune()
+
+
+def generate_cpp(base: Path, overlay_folder: Path, generated_folder: Path) -> None:
+    """Generate headers and sources, and nothing that needs the rest of a wheel."""
+    packaged = base / "torchgen/packaged"
+    overlay, generated = Output(overlay_folder), Output(generated_folder)
+    operators = load_operators(base, overlay_folder)
+    sink = HeaderSink(base, overlay)
+    generate_aten_headers(operators, sink, generated)
+    generate_aten_sources(operators, packaged=packaged, out=generated)
+    derivatives = Derivatives(operators)
+    generate_autograd_headers(operators, derivatives, sink)
+    generate_autograd_sources(operators, derivatives, packaged=packaged, output=generated)
+    generate_bindings(operators, derivatives, packaged=packaged, out=generated)
 
 
 def generate_python(base: Path, overlay_folder: Path, folder: Path, docs: Path) -> None:

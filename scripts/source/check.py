@@ -11,12 +11,13 @@ from ..console import Steps, say
 from ..errors import FetchError, SourceError, ToolchainError
 from ..layout import Layout
 from ..lock import build_lock
-from ..merge import MARK
 from .build import Configured, load_input, prepare
+from .names import autograd_node, operator_names
 from .ninja import ninja
+from .parity import compare_with_graft
 from .placing import NATIVE
 from .settings import affordable
-from .tree import FUNCTIONS_YAML, count
+from .tree import count, open_tree
 
 # What CMake calls the runs of the tree's generators (cmake/Codegen.cmake, caffe2/CMakeLists.txt).
 _GENERATORS = ("ATEN_CPU_FILES_GEN_TARGET", "generate-torch-sources")
@@ -48,27 +49,18 @@ def check_source(layout: Layout, *, source: str | None, jobs: int) -> None:
     given = load_input(layout)
     with build_lock(given.cache.folder):
         jobs = affordable(jobs)
-        steps = Steps(total=5)
+        steps = Steps(total=6)
         configured = prepare(given, source, jobs, steps)
         with steps.step("generate") as line:
             ninja(configured.tree, configured.variables, jobs, line, _GENERATORS)
+        with steps.step("compare with a graft") as line:
+            tree = open_tree(configured.tree, given.pin)
+            line.note = f"{compare_with_graft(tree, given.native)} headers and definitions alike"
         objects = concerned(configured, operator_names(configured.tree))
         with steps.step("compile") as line:
             ran = ninja(configured.tree, configured.variables, jobs, line, objects)
             line.note = f"{count(len(objects), 'object')} that hold the operators, {count(ran, 'command')}"
     say(f"{layout.native}: compiles in PyTorch {given.pin.version}; {sum(steps.seconds.values()):.0f} s in all")
-
-
-def operator_names(tree: Path) -> list[str]:
-    """The names of the operators behind upstream's own, without overloads and the in-place mark."""
-    text = (tree / FUNCTIONS_YAML).read_text()
-    added = text.rpartition(MARK)[2]
-    return sorted({name.rstrip("_") for name in re.findall(r"^- func: (?:\w+::)?(\w+)", added, re.M)})
-
-
-def autograd_node(name: str) -> str:
-    """What the names of an operator's autograd nodes begin with: ``MyOpBackward``."""
-    return f"{''.join(part[:1].upper() + part[1:] for part in name.split('_'))}Backward"
 
 
 def concerned(configured: Configured, names: Sequence[str]) -> list[str]:
