@@ -7,6 +7,7 @@ OUT ?= dist
 JOBS ?= $(shell nproc)
 WHEEL ?=
 BUILD ?= graft
+INCREMENTAL ?=
 SOURCE ?=
 ARGS ?=
 SCHEMA ?=
@@ -41,7 +42,9 @@ help:
 	@echo '  OUT=$(OUT)          where the wheel goes'
 	@echo '  JOBS=$(JOBS)            compilers at once'
 	@echo '  WHEEL=$(WHEEL)            the base wheel as a file; without it, pip fetches it'
-	@echo '  SOURCE=$(SOURCE)           a checkout of PyTorch, for apply and export'
+	@echo '  BUILD=$(BUILD)        graft: onto the official wheel; source: all of PyTorch, from its sources'
+	@echo '  SOURCE=$(SOURCE)           a checkout of PyTorch; for BUILD=source and check-source also a mirror to fetch from'
+	@echo '  INCREMENTAL=$(INCREMENTAL)      1: BUILD=source leaves alone what was compiled with headers that only gain declarations'
 	@echo '  PYTHON=$(PYTHON)     the Python to build for'
 	@echo '  SCHEMA=               for new-op, such as SCHEMA="my_op(Tensor self, *, float alpha=1.0) -> Tensor"'
 	@echo '  KIND=$(KIND)            for new-op: plain, pointwise or composite'
@@ -56,7 +59,7 @@ $(environment)/ready: scripts/requirements.txt
 	@touch $@
 
 patch-and-build: $(environment)/ready
-	@$(python) -m scripts build --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(if $(filter patch-and-build,$(MAKECMDGOALS)),$(ARGS))
+	@$(python) -m scripts build --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(if $(filter-out 0,$(INCREMENTAL)),--incremental) $(if $(filter patch-and-build,$(MAKECMDGOALS)),$(ARGS))
 
 check: $(environment)/ready
 	@$(python) -m scripts check $(options) $(ARGS)

@@ -48,7 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _build(options: argparse.Namespace) -> None:
     if options.build == SOURCE:
-        result = build_source(_layout(options), source=options.source, jobs=options.jobs)
+        layout = _layout(options)
+        result = build_source(layout, source=options.source, jobs=options.jobs, incremental=options.incremental)
     elif options.build == GRAFT:
         result = build(_layout(options), base_wheel=options.wheel, jobs=options.jobs)
     else:
@@ -138,6 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     checking.add_argument("--if-possible", action="store_true", help="where packages or sources are missing, say so")
     for parser_of_tree in (building, checking):
         parser_of_tree.add_argument("--source", help="a checkout of PyTorch, or where its sources are fetched from")
+    building.add_argument("--incremental", action="store_true", help="source: leave alone what a change cannot reach")
     building.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
     verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")

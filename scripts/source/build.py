@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..console import Steps, say
+from ..console import StepLine, Steps, say
 from ..errors import PackError
 from ..graft import Result, report, version_file
 from ..layout import Layout
@@ -23,7 +23,8 @@ from .cache import Cache, cache_of
 from .configure import configure
 from .debian import refuse_missing_packages
 from .fetch import fetch_tree
-from .ninja import ninja
+from .incremental import forget, generate_incrementally
+from .ninja import GENERATORS, ninja
 from .placing import placed
 from .settings import affordable, make_environment, variables
 from .tree import count
@@ -68,13 +69,14 @@ def load_input(layout: Layout) -> Input:
     return Input(layout, native, pin, series, toolchain, cache_of(pin))
 
 
-def build_source(layout: Layout, *, source: str | None, jobs: int) -> Result:
+def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: bool) -> Result:
     """Bring the wheel of a whole build up to date.
 
     Args:
         layout: the pin, the native folder and where the wheel goes.
         source: a checkout, or where to fetch from; None for what the pin says.
         jobs: how many compilers may run at once, if the memory is enough.
+        incremental: leave alone what was compiled with headers that only gain declarations.
 
     Raises:
         GraftError: what was compiled so far is kept.
@@ -87,8 +89,10 @@ def build_source(layout: Layout, *, source: str | None, jobs: int) -> Result:
             say(f"nothing changed: {built.wheel}")
             return Result(Path(built.wheel), {})
         jobs = affordable(jobs)
-        steps = Steps(total=5)
+        steps = Steps(total=6)
         configured = prepare(given, source, jobs, steps)
+        with steps.step("generate") as line:
+            line.note = generate(configured, jobs, line, incremental=incremental)
         with steps.step("compile") as line:
             line.note = count(ninja(configured.tree, configured.variables, jobs, line), "command")
         with steps.step("pack"):
@@ -119,6 +123,20 @@ def prepare(given: Input, source: str | None, jobs: int, steps: Steps) -> Config
         if not configure(tree, given.pin, given.cache.environment, found, names):
             line.note = "done already"
     return Configured(tree, found, names)
+
+
+def generate(configured: Configured, jobs: int, line: StepLine, *, incremental: bool) -> str:
+    """Run the tree's generators; return what an incremental build assumes about the headers."""
+    tree = configured.tree
+
+    def run_generators() -> None:
+        ninja(tree, configured.variables, jobs, line, GENERATORS)
+
+    if incremental:
+        return str(generate_incrementally(tree, run_generators))
+    again = forget(tree)
+    run_generators()
+    return f"{count(again, 'header')} of incremental builds made good" if again else ""
 
 
 def pack_wheel(configured: Configured, folder: Path, version: str, out: Path) -> Path:

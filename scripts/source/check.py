@@ -11,16 +11,13 @@ from ..console import Steps, say
 from ..errors import FetchError, SourceError, ToolchainError
 from ..layout import Layout
 from ..lock import build_lock
-from .build import Configured, load_input, prepare
+from .build import Configured, generate, load_input, prepare
 from .names import autograd_node, operator_names
 from .ninja import ninja
 from .parity import compare_with_graft
 from .placing import NATIVE
 from .settings import affordable
 from .tree import count, open_tree
-
-# What CMake calls the runs of the tree's generators (cmake/Codegen.cmake, caffe2/CMakeLists.txt).
-_GENERATORS = ("ATEN_CPU_FILES_GEN_TARGET", "generate-torch-sources")
 
 
 def check_source_if_possible(layout: Layout, *, source: str | None, jobs: int) -> None:
@@ -52,7 +49,7 @@ def check_source(layout: Layout, *, source: str | None, jobs: int) -> None:
         steps = Steps(total=6)
         configured = prepare(given, source, jobs, steps)
         with steps.step("generate") as line:
-            ninja(configured.tree, configured.variables, jobs, line, _GENERATORS)
+            line.note = generate(configured, jobs, line, incremental=False)
         with steps.step("compare with a graft") as line:
             tree = open_tree(configured.tree, given.pin)
             line.note = f"{compare_with_graft(tree, given.native)} headers and definitions alike"

@@ -10,6 +10,9 @@ from ..console import StepLine
 from ..errors import CompileError
 from ..process import follow
 
+# What CMake calls the runs of the tree's generators (cmake/Codegen.cmake, caffe2/CMakeLists.txt).
+GENERATORS = ("ATEN_CPU_FILES_GEN_TARGET", "generate-torch-sources")
+
 # Done, of how many, and the time that is left as ninja reckons it from earlier builds and from this one.
 _STATUS = "[%f/%t, %W left] "
 _IS_STATUS = re.compile(r"\[\d+/\d+, .*? left\] ")
