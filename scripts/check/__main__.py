@@ -15,7 +15,7 @@ from .finding import Findings
 from .functions import check_functions
 from .groups import check_groups
 from .kernels import check_kernels, wanted_kernels
-from .python import check_docs, check_python
+from .python import check_docs, check_python, check_samples
 from .stubs import check_stubs
 
 
@@ -42,6 +42,7 @@ def check(native: Path, base: BaseOperators) -> Findings:
     check_kernels(wanted_kernels(functions), sources, base, findings)
     check_stubs(native, sources, findings)
     check_docs(native, functions, findings)
+    check_samples(native, functions, findings)
     check_python(native, base.tree, findings)
     return findings
 

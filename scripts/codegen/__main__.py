@@ -7,11 +7,13 @@ import gc
 import sys
 import traceback
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import yaml
 from torchgen.yaml_utils import YamlLoader
 
 from ..additions import GENERATED
+from .batching import generate_batching_rules
 from .beside import beside
 from .bindings import generate_bindings
 from .docs import docstrings, generate_docs
@@ -62,6 +64,7 @@ def generate(base: Path, overlay_folder: Path, generated_folder: Path, docs: Pat
     def generate_aten() -> None:
         generate_aten_headers(operators, sink, generated)
         generate_aten_sources(operators, packaged=packaged, out=generated)
+        generate_batching_rules(operators, generated)
         documented = docstrings(operators, docs)
         generate_stubs(operators, {(bound.place.name, bound.name): doc for bound, doc in documented}, base, overlay)
         generate_surfaces(operators, base, overlay)
@@ -101,6 +104,12 @@ def generate_python(base: Path, overlay_folder: Path, folder: Path, docs: Path) 
     operators = load_operators(base, overlay_folder)
     generate_added(operators, Output(overlay_folder))
     generate_docs(docstrings(operators, docs), behind)
+    # Upstream's rules are written by hand, in a folder of which the build compiles every source.
+    with TemporaryDirectory() as scratch:
+        rules = Output(Path(scratch))
+        generate_batching_rules(operators, rules)
+        for source in (rules.folder / name for name in rules.names if name.suffix == ".cpp"):
+            behind(behind.folder / "aten/src/ATen/functorch" / source.name, source.read_text())
 
 
 def load_operators(base: Path, overlay_folder: Path) -> Operators:

@@ -6,7 +6,9 @@ the process that generates; a source tree, whose own build generates, gets them 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,27 @@ from torchgen.packaged.autograd.gen_inplace_or_view_type import (
 from torchgen.packaged.autograd.gen_variable_type import GRADIENT_IMPLEMENTED_FOR_COMPLEX
 
 Entry = dict[str, Any]
+
+_LISTS: tuple[Any, ...] = (
+    FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT,
+    VIEW_FUNCTIONS,
+    ALL_VIEW_FUNCTIONS,
+    RETURNS_VIEWS_OF_INPUT,
+    GRADIENT_IMPLEMENTED_FOR_COMPLEX,
+)
+
+
+@contextmanager
+def extended_lists(functions: Sequence[Entry], derivatives: Sequence[Entry]) -> Iterator[None]:
+    """torchgen's lists with the new operators; afterwards they are as they were."""
+    before = [copy(each) for each in _LISTS]
+    extend_lists(missing_names(functions, derivatives))
+    try:
+        yield
+    finally:
+        for each, content in zip(_LISTS, before, strict=True):
+            each.clear()
+            each.extend(content) if isinstance(each, list) else each.update(content)
 
 
 @dataclass(frozen=True)

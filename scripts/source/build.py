@@ -25,9 +25,8 @@ from .debian import refuse_missing_packages
 from .fetch import fetch_tree
 from .incremental import forget, generate_incrementally
 from .ninja import GENERATORS, ninja
-from .placing import placed
 from .settings import affordable, make_environment, variables
-from .tree import count
+from .tree import count, open_tree
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Configured:
     Args:
         tree: its top folder.
         variables: of setup.py and ninja.
-        sources: the native folder's files, by their names in the tree.
+        sources: the files that the fork adds or changes, by their names in the tree.
     """
 
     tree: Path
@@ -119,7 +118,7 @@ def prepare(given: Input, source: str | None, jobs: int, steps: Steps) -> Config
     with steps.step("configure") as line:
         make_environment(given.pin, given.cache)
         found = variables(given.pin, given.cache, tree, given.toolchain, jobs)
-        names = list(placed(given.native, tree))
+        names = open_tree(tree, given.pin).differing(fork.base, fork.tip)
         if not configure(tree, given.pin, given.cache.environment, found, names):
             line.note = "done already"
     return Configured(tree, found, names)

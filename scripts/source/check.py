@@ -61,12 +61,12 @@ def check_source(layout: Layout, *, source: str | None, jobs: int) -> None:
 
 
 def concerned(configured: Configured, names: Sequence[str]) -> list[str]:
-    """The object files of the native folder's sources, and of generated sources that name an operator.
+    """The object files of the fork's own sources, and of generated sources that name an operator.
 
     A name that begins with an operator's counts, too: too many are compiled rather than too few.
 
     Raises:
-        SourceError: the build compiles none of the native folder's sources, so this says nothing.
+        SourceError: the build compiles none of the fork's sources, so this says nothing.
     """
     build = configured.tree / "build"
     named = re.compile(rf"\b(?:{'|'.join([*names, *map(autograd_node, names)])})")
@@ -81,7 +81,7 @@ def concerned(configured: Configured, names: Sequence[str]) -> list[str]:
         elif is_generated(path, within, build) and named.search(path.read_text()):
             found.append(entry["output"])
     if not kernels and any(name.endswith(".cpp") for name in configured.sources):
-        raise SourceError(f"{build}: none of the native folder's sources is compiled there")
+        raise SourceError(f"{build}: none of the fork's sources is compiled there")
     return found
 
 

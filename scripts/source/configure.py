@@ -24,7 +24,7 @@ def configure(tree: Path, pin: Pin, environment: Path, variables: Mapping[str, s
         pin: says what the system's flatc has to make anew.
         environment: the virtual environment of the build.
         variables: of setup.py.
-        sources: the native folder's files, by their names in the tree. CMake looks for files only while it runs.
+        sources: the fork's files, by their names in the tree. CMake looks for files only while it runs.
 
     Raises:
         SourceError: CMake or flatc failed.

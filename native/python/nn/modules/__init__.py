@@ -1,0 +1,3 @@
+from .depthwise_conv import DepthwiseConv2d
+
+__all__ += ["DepthwiseConv2d"]
