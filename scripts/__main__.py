@@ -17,9 +17,9 @@ from .graft import build, check
 from .layout import REPOSITORY, Layout
 from .lint import lint
 from .new_op import new_op
-from .run_tests import in_test_environment, run_tests
+from .run_tests import in_test_environment, run_source_tests, run_tests
 from .source.apply import apply
-from .source.build import build_source
+from .source.build import build_source, fetched
 from .source.check import check_source, check_source_if_possible
 from .source.export import export
 from .stamp import GRAFT, SOURCE
@@ -68,7 +68,10 @@ def _check_source(options: argparse.Namespace) -> None:
 
 
 def _test(options: argparse.Namespace) -> None:
-    run_tests(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
+    if options.build == SOURCE:
+        run_source_tests(_layout(options), options.extra)
+    else:
+        run_tests(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
 
 
 def _bench_build(options: argparse.Namespace) -> None:
@@ -91,17 +94,12 @@ def _new_op(options: argparse.Namespace) -> None:
 
 def _apply(options: argparse.Namespace) -> None:
     layout = _layout(options)
-    apply(_source(options), layout.patches, layout.native)
+    apply(fetched(layout, options.source), layout.patches, layout.native)
 
 
 def _export(options: argparse.Namespace) -> None:
-    export(_source(options), _layout(options).out)
-
-
-def _source(options: argparse.Namespace) -> Path:
-    if options.source is None:
-        raise UsageError("SOURCE is not set", todo="set it to the top folder of a checkout of PyTorch")
-    return Path(options.source).expanduser().resolve()
+    layout = _layout(options)
+    export(fetched(layout, options.source), layout.out)
 
 
 _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
@@ -134,7 +132,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m scripts", description="Build native operators into PyTorch.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     building = verbs.add_parser("build", parents=[common], help="build the wheel of a native folder")
-    building.add_argument("--build", default=GRAFT, help=f"{GRAFT} or {SOURCE} (default: %(default)s)")
     checking = verbs.add_parser("check-source", parents=[common], help="compile what is new in PyTorch's source tree")
     checking.add_argument("--if-possible", action="store_true", help="where packages or sources are missing, say so")
     for parser_of_tree in (building, checking):
@@ -143,10 +140,12 @@ def _parser() -> argparse.ArgumentParser:
     building.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
     verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")
+    for parser_of_build in (building, testing):
+        parser_of_build.add_argument("--build", default=GRAFT, help=f"{GRAFT} or {SOURCE} (default: %(default)s)")
     testing.add_argument("extra", nargs="*", help="further arguments for pytest, after --")
     for verb, text in (("apply", "make a checkout of PyTorch the fork"), ("export", "write that fork as patches")):
         sourcing = verbs.add_parser(verb, parents=[common], help=text)
-        sourcing.add_argument("--source", help="the top folder of a checkout of PyTorch")
+        sourcing.add_argument("--source", help="the top folder of a checkout of PyTorch, instead of fetching one")
     benching = verbs.add_parser("bench-build", parents=[common], help="time builds")
     benching.add_argument("--json", type=Path, default=REPOSITORY / "build/bench-build.json", help="the result's file")
     verbs.add_parser("bench-calls", parents=[common], help="time calls of twice_plus beside torch.add")

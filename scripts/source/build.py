@@ -104,6 +104,20 @@ def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: 
     return Result(wheel, steps.seconds)
 
 
+def fetched(layout: Layout, source: str | None) -> Path:
+    """The source tree for ``apply`` and ``export``: a checkout, or the pin's tree in the cache.
+
+    Raises:
+        GraftError: it is not there and cannot be fetched.
+    """
+    if source and Path(source).expanduser().is_dir():
+        return Path(source).expanduser().resolve()
+    pin = load_pin(layout.patches)
+    cache = cache_of(pin)
+    with build_lock(cache.folder), Steps(total=1).step("fetch the sources") as line:
+        return fetch_tree(pin, cache, source, line)
+
+
 def prepare(given: Input, source: str | None, jobs: int, steps: Steps) -> Configured:
     """Fetch the tree, make it the fork, and configure its build.
 
