@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from scripts.errors import OperatorError, PinError, SourceError, UsageError
+from scripts.layout import REPOSITORY
 from scripts.merge import MergedFile
 from scripts.native import NativeFolder
 from scripts.overlay import Overlay
@@ -20,6 +21,9 @@ from scripts.source.export import export
 from scripts.source.moving import MOVING_REF
 from scripts.source.stack import commit_message
 from scripts.source.tree import Tree
+
+# What Graft itself adds to every torch.
+INSTALLED = REPOSITORY / "scripts/installed"
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 FILES = {
@@ -187,6 +191,8 @@ def test_files_are_where_pytorch_looks_for_them(tree: Path, patches: Path, nativ
     expected["torch/stub.pyi.in"] += mark + b"x: int\n"
     expected["torch/nn/mine.py"] = b"mine = 3\n"
     expected["torch/second.py"] = b"second = 2  \n"
+    for path in INSTALLED.rglob("*.py"):
+        expected[f"torch/{path.relative_to(INSTALLED).as_posix()}"] = path.read_bytes()
     for name in ("Mine.cpp", "Mine.h", "cpu/MineKernel.cpp", "cuda/Mine.cu"):
         expected[f"aten/src/ATen/native/{name}"] = NATIVE[name].encode()
     yaml = {
