@@ -1,4 +1,4 @@
-"""depthwise_conv2d: values and gradients against F.conv2d in double and a loop in NumPy, over parameters and formats."""
+"""depthwise_conv2d: values and gradients against F.conv2d in double and a loop in NumPy."""
 
 from __future__ import annotations
 
