@@ -21,13 +21,14 @@ python := $(environment)/bin/python
 options = --pin '$(PIN)' --native '$(NATIVE)' --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build check check-source test new-op apply export lint bench-build bench-calls clean
+.PHONY: help patch-and-build check check-source test new-op apply export lint surfaces bench-build bench-calls clean
 
 help:
 	@echo 'make patch-and-build   build the torch wheel with the operators of NATIVE into OUT'
 	@echo 'make check             find the mistakes of NATIVE without building'
 	@echo "make check-source      compile what the operators add to PyTorch's source tree, with its own build"
 	@echo 'make test              build it if need be, install it in a fresh environment, run the tests'
+	@echo 'make surfaces          compare the operators of NATIVE with two of PyTorch, surface by surface'
 	@echo 'make new-op            write the first text of the operator SCHEMA into NATIVE: YAML, kernel, tests'
 	@echo 'make apply             make the PyTorch checkout SOURCE the fork: patches and operators as commits'
 	@echo 'make export            write the fork in SOURCE as patches for git am, into OUT (dist/fork-$(PIN))'
@@ -83,6 +84,9 @@ lint: $(environment)/ready
 
 bench-build: $(environment)/ready
 	@$(python) -m scripts bench-build $(options) $(ARGS)
+
+surfaces: patch-and-build
+	@$(python) -m scripts surfaces $(options) $(ARGS)
 
 bench-calls: patch-and-build
 	@$(python) -m scripts bench-calls $(options) $(ARGS)

@@ -17,7 +17,7 @@ from .graft import build, check
 from .layout import REPOSITORY, Layout
 from .lint import lint
 from .new_op import new_op
-from .run_tests import in_test_environment, run_source_tests, run_tests
+from .run_tests import in_test_environment, run_source_tests, run_tests, show_surfaces
 from .source.apply import apply
 from .source.build import build_source, fetched
 from .source.check import check_source, check_source_if_possible
@@ -82,6 +82,10 @@ def _bench_calls(options: argparse.Namespace) -> None:
     in_test_environment(_layout(options), [REPOSITORY / "scripts/bench_calls.py"])
 
 
+def _surfaces(options: argparse.Namespace) -> None:
+    show_surfaces(_layout(options), options.extra)
+
+
 def _new_op(options: argparse.Namespace) -> None:
     new_op(
         _layout(options),
@@ -113,6 +117,7 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "lint": lambda _: lint(),
     "bench-build": _bench_build,
     "bench-calls": _bench_calls,
+    "surfaces": _surfaces,
 }
 
 
@@ -143,6 +148,8 @@ def _parser() -> argparse.ArgumentParser:
     for parser_of_build in (building, testing):
         parser_of_build.add_argument("--build", default=GRAFT, help=f"{GRAFT} or {SOURCE} (default: %(default)s)")
     testing.add_argument("extra", nargs="*", help="further arguments for pytest, after --")
+    showing = verbs.add_parser("surfaces", parents=[common], help="compare the operators with PyTorch's own")
+    showing.add_argument("extra", nargs="*", help="after --: --only with a part of a surface's title")
     for verb, text in (("apply", "make a checkout of PyTorch the fork"), ("export", "write that fork as patches")):
         sourcing = verbs.add_parser(verb, parents=[common], help=text)
         sourcing.add_argument("--source", help="the top folder of a checkout of PyTorch, instead of fetching one")

@@ -26,11 +26,14 @@ struct Tap {
   int64_t position;
 };
 
-// Packed elements from start on: those of the image at source, source + step, ...
+// Packed elements from start on: those of the image at source, source + step, ... Inside of the image are those from
+// first to last, which is the first one that is not.
 struct Segment {
   int64_t source;
   int64_t start;
   int64_t length;
+  int64_t first = 0;
+  int64_t last = 0;
 };
 
 // The taps first, first + 1, ... of a phase, at consecutive positions.
@@ -57,6 +60,13 @@ struct Axis {
 
 inline int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b < 0 ? 1 : 0);
+}
+
+inline void find_inside(Segment& segment, const Axis& axis) {
+  const auto first = segment.source >= 0 ? 0 : (-segment.source - 1) / axis.step + 1;
+  const auto last = segment.source >= axis.size ? 0 : floor_div(axis.size - 1 - segment.source, axis.step) + 1;
+  segment.first = std::min(first, segment.length);
+  segment.last = std::clamp(last, segment.first, segment.length);
 }
 
 inline void add_runs(Phase& phase) {
@@ -100,10 +110,31 @@ inline void lay_out(Axis& axis, int64_t most) {
     axis.length = axis.segments.back().start + axis.segments.back().length;
     previous = tap;
   }
+  for (auto& segment : axis.segments) {
+    find_inside(segment, axis);
+  }
   for (auto& phase : axis.phases) {
     std::sort(phase.taps.begin(), phase.taps.end(), [](const Tap& a, const Tap& b) { return a.position < b.position; });
     add_runs(phase);
   }
+}
+
+// The same axis, of which only those positions are packed for which is_read holds.
+inline Axis restricted(const Axis& axis, const std::vector<bool>& is_read) {
+  Axis result = axis;
+  result.segments.clear();
+  for (const auto& segment : axis.segments) {
+    for (int64_t i = 0, end = 0; i < segment.length; i = end + 1) {
+      for (end = i; end < segment.length && is_read[segment.start + end];) {
+        ++end;
+      }
+      if (end > i) {
+        result.segments.push_back({segment.source + i * axis.step, segment.start + i, end - i});
+        find_inside(result.segments.back(), axis);
+      }
+    }
+  }
+  return result;
 }
 
 // The axis of the convolution itself: 0 is the height.

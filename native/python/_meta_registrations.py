@@ -53,3 +53,8 @@ def meta_depthwise_conv2d_backward(grad_output, input, weight, stride, padding, 
         weight.new_empty(weight.shape) if output_mask[1] else None,
         weight.new_empty(weight.shape[:1]) if output_mask[2] else None,
     )
+
+
+@register_meta(aten.gdh.default)
+def meta_gdh(self):
+    return self.new_empty((self.numel(),))
