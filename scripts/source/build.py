@@ -20,7 +20,7 @@ from ..stamp import SOURCE, Built, load_built, save_built, stamp_of
 from ..toolchain import Toolchain, find_toolchain
 from .apply import make_fork
 from .cache import Cache, cache_of
-from .configure import configure
+from .configure import Configured, configure
 from .debian import refuse_missing_packages
 from .fetch import fetch_tree
 from .incremental import forget, generate_incrementally
@@ -39,21 +39,6 @@ class Input:
     series: list[Patch]
     toolchain: Toolchain
     cache: Cache
-
-
-@dataclass(frozen=True)
-class Configured:
-    """A tree that is the fork, and in which ninja can run.
-
-    Args:
-        tree: its top folder.
-        variables: of setup.py and ninja.
-        sources: the files that the fork adds or changes, by their names in the tree.
-    """
-
-    tree: Path
-    variables: dict[str, str]
-    sources: list[str]
 
 
 def load_input(layout: Layout) -> Input:
@@ -93,7 +78,7 @@ def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: 
         with steps.step("generate") as line:
             line.note = generate(configured, jobs, line, incremental=incremental)
         with steps.step("compile") as line:
-            line.note = count(ninja(configured.tree, configured.variables, jobs, line), "command")
+            line.note = count(ninja(configured, jobs, line), "command")
         with steps.step("pack"):
             version = f"{given.pin.version}+source.{stamp[:10]}"
             wheel = pack_wheel(configured, given.cache.folder / "wheel", version, layout.out)
@@ -135,7 +120,7 @@ def prepare(given: Input, source: str | None, jobs: int, steps: Steps) -> Config
         names = open_tree(tree, given.pin).differing(fork.base, fork.tip)
         if not configure(tree, given.pin, given.cache.environment, found, names):
             line.note = "done already"
-    return Configured(tree, found, names)
+    return Configured(tree, found, names, given.native.path)
 
 
 def generate(configured: Configured, jobs: int, line: StepLine, *, incremental: bool) -> str:
@@ -143,7 +128,7 @@ def generate(configured: Configured, jobs: int, line: StepLine, *, incremental: 
     tree = configured.tree
 
     def run_generators() -> None:
-        ninja(tree, configured.variables, jobs, line, GENERATORS)
+        ninja(configured, jobs, line, GENERATORS)
 
     if incremental:
         return str(generate_incrementally(tree, run_generators))

@@ -11,7 +11,8 @@ from ..console import Steps, say
 from ..errors import FetchError, SourceError, ToolchainError
 from ..layout import Layout
 from ..lock import build_lock
-from .build import Configured, generate, load_input, prepare
+from .build import generate, load_input, prepare
+from .configure import Configured
 from .names import autograd_node, operator_names
 from .ninja import ninja
 from .parity import compare_with_graft
@@ -55,7 +56,7 @@ def check_source(layout: Layout, *, source: str | None, jobs: int) -> None:
             line.note = f"{compare_with_graft(tree, given.native)} headers and definitions alike"
         objects = concerned(configured, operator_names(configured.tree))
         with steps.step("compile") as line:
-            ran = ninja(configured.tree, configured.variables, jobs, line, objects)
+            ran = ninja(configured, jobs, line, objects)
             line.note = f"{count(len(objects), 'object')} that hold the operators, {count(ran, 'command')}"
     say(f"{layout.native}: compiles in PyTorch {given.pin.version}; {sum(steps.seconds.values()):.0f} s in all")
 

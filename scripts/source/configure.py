@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import CommandError, SourceError
@@ -14,6 +15,23 @@ from ..process import run
 
 # Of the variables, these say how to build and not what.
 _NO_MATTER = ("MAX_JOBS", "PATH")
+
+
+@dataclass(frozen=True)
+class Configured:
+    """A tree that is the fork, and in which ninja can run.
+
+    Args:
+        tree: its top folder.
+        variables: of setup.py and ninja.
+        sources: the files that the fork adds or changes, by their names in the tree.
+        native: the native folder that some of them come from.
+    """
+
+    tree: Path
+    variables: Mapping[str, str]
+    sources: Sequence[str]
+    native: Path
 
 
 def configure(tree: Path, pin: Pin, environment: Path, variables: Mapping[str, str], sources: Sequence[str]) -> bool:

@@ -10,6 +10,8 @@ import ninja as ninja_package
 import pytest
 
 from scripts.console import StepLine
+from scripts.errors import CompileError
+from scripts.source.configure import Configured
 from scripts.source.gains import only_gains
 from scripts.source.incremental import Changes, forget, generate_incrementally
 from scripts.source.ninja import ninja
@@ -150,9 +152,12 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def ninja_path() -> dict[str, str]:
+    return {"PATH": os.pathsep.join([ninja_package.BIN_DIR, os.environ["PATH"]])}
+
+
 def run_ninja(tree: Path, *targets: str) -> None:
-    path = os.pathsep.join([ninja_package.BIN_DIR, os.environ["PATH"]])
-    ninja(tree, {"PATH": path}, 2, StepLine("compile"), targets)
+    ninja(Configured(tree, ninja_path(), [], tree), 2, StepLine("compile"), targets)
 
 
 def build(tree: Path) -> set[str]:
@@ -228,3 +233,17 @@ def test_whole_build_makes_good_what_incremental_ones_left(tree: Path) -> None:
     assert "mine" in (tree / "build/aten/src/ATen/core/aten_interned_strings.h").read_text()
     assert forget(tree) == 0
     assert build(tree) == set()
+
+
+def test_compiler_s_messages_name_the_native_folder_s_files(tmp_path: Path) -> None:
+    source = "aten/src/ATen/native/Mine.cpp"
+    (tmp_path / "build").mkdir()
+    (tmp_path / "aten/src/ATen/native").mkdir(parents=True)
+    (tmp_path / source).write_text("\nint f() { return missing; }\n")
+    rule = "rule cxx\n  command = /usr/bin/env g++ -c $in -o $out\nbuild mine.o: cxx ../" + source + "\n"
+    (tmp_path / "build/build.ninja").write_text(rule)
+    native = tmp_path / "native"
+    with pytest.raises(CompileError) as caught:
+        ninja(Configured(tmp_path, ninja_path(), [source], native), 2, StepLine("compile"))
+    assert f"{native}/Mine.cpp:2:" in caught.value.what
+    assert "was not declared" in caught.value.what
