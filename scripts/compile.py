@@ -12,11 +12,13 @@ from pathlib import Path
 import ninja
 from ninja.ninja_syntax import Writer
 
+from . import blame
 from .console import StepLine
 from .errors import CompileError
 from .files import write_if_changed
 from .layout import Layout
 from .native import NativeFolder
+from .process import UNTRANSLATED
 from .toolchain import CPU_CAPABILITIES, Toolchain
 
 # Nobody reads the compiler's messages about macros in generated sources; not keeping track of them saves time.
@@ -131,7 +133,7 @@ def _run_ninja(layout: Layout, jobs: int, line: StepLine) -> int:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env={**os.environ, "NINJA_STATUS": "[%f/%t] "},
+        env={**os.environ, **UNTRANSLATED, "NINJA_STATUS": "[%f/%t] "},
     ) as process:
         assert process.stdout is not None
         for text in process.stdout:
@@ -142,7 +144,7 @@ def _run_ninja(layout: Layout, jobs: int, line: StepLine) -> int:
                 output.append(text)
     if process.returncode != 0:
         raise CompileError(
-            "".join(_relevant(output, layout)).strip() or "ninja failed and printed nothing",
+            blame.of_compiler("".join(_relevant(output, layout)).strip(), layout.native) or "ninja failed silently",
             todo="mend the source named above and build again; what did compile is kept",
         )
     return compiled

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 
 class GraftError(Exception):
     """Base of every expected failure.
@@ -87,3 +90,25 @@ class SourceError(GraftError):
     """A source tree is not as it must be."""
 
     exit_code = 14
+
+
+def run_all(*steps: Callable[[], Any]) -> list[Any]:
+    """Run every step, also behind one that fails, so that a user learns of all mistakes at once; return their results.
+
+    Raises:
+        GraftError: the only failure; or one that names them all, with the exit code of the first.
+    """
+    results: list[Any] = []
+    failures: list[GraftError] = []
+    for step in steps:
+        try:
+            results.append(step())
+        except GraftError as error:
+            failures.append(error)
+    if len(failures) == 1:
+        raise failures[0]
+    if failures:
+        several = GraftError("\n".join(map(str, failures)))
+        several.exit_code = failures[0].exit_code
+        raise several
+    return results

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import blame
 from .additions import add_python
 from .base import Base, lay_out
 from .check.run import check_native
 from .compile import Objects, compile_all
 from .console import StepLine, Steps, say
-from .errors import OperatorError, UsageError
+from .errors import OperatorError, UsageError, run_all
 from .fetch import fetch
 from .files import copy_tree_if_changed, sha256_of_file, write_atomically
 from .layout import REPOSITORY, Layout
@@ -24,7 +25,7 @@ from .merge import MergedFile, merge
 from .native import DOCS, NativeFolder, load_native, report_left_out
 from .overlay import Overlay
 from .pack import pack
-from .patches import apply_patches, load_series
+from .patches import Patch, load_series, patched
 from .pin import load_pin
 from .platform_tag import platform_tag
 from .process import run
@@ -73,10 +74,11 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
             wheel = fetch(pin, layout.base, base_wheel)
         with steps.step("lay it out") as line:
             base = lay_out(wheel, layout.base / "tree", line)
-        check_native(native.path, base.tree)
+        patched_files = check_all(layout, series, base)
         overlay = Overlay(layout.overlay, base.tree)
         with steps.step("apply patches and merge YAML") as line:
-            apply_patches(series, overlay, layout.work)
+            for name, content in patched_files.items():
+                overlay.write(name, content)
             merged = merge(native, overlay)
             install_headers(native, base, overlay)
             copy_tree_if_changed(native.path, layout.sources, native.files)
@@ -105,15 +107,32 @@ def check(layout: Layout, *, base_wheel: Path | None) -> None:
     """Find the mistakes of the native folder, the pin and its patches without building anything.
 
     Raises:
-        GraftError: naming every mistake of the first of these that has one: the pin, the series, the folder.
+        GraftError: naming every mistake. Without a sound pin there is no PyTorch to compare the rest with.
     """
-    native = load_native(layout.native)
-    pin = load_pin(layout.patches)
-    series = load_series(layout.patches)
+    run_all(
+        lambda: load_native(layout.native),
+        lambda: load_pin(layout.patches),
+        lambda: load_series(layout.patches),
+    )
     with build_lock(REPOSITORY / "build"):
-        base = lay_out(fetch(pin, layout.base, base_wheel), layout.base / "tree", StepLine("lay out the base"))
-        check_native(native.path, base.tree)
-    say(f"{native.path}: no mistakes found; {len(series)} patches")
+        wheel = fetch(load_pin(layout.patches), layout.base, base_wheel)
+        base = lay_out(wheel, layout.base / "tree", StepLine("lay out the base"))
+        series = load_series(layout.patches)
+        check_all(layout, series, base)
+    say(f"{layout.native}: no mistakes found; {len(series)} patches")
+
+
+def check_all(layout: Layout, series: list[Patch], base: Base) -> dict[str, bytes]:
+    """Check the native folder and the patches against the base; return the files that the patches edit, patched.
+
+    Raises:
+        GraftError: naming every mistake.
+    """
+    _, files = run_all(
+        lambda: check_native(layout.native, base.tree),
+        lambda: patched(series, base.tree, layout.pin_build),
+    )
+    return dict(files)
 
 
 def version_file(text: str, version: str) -> str:
@@ -165,39 +184,9 @@ def generate(
         paths = os.pathsep.join([str(REPOSITORY), str(overlay.base)])
         done = run([*command, "--generated", layout.generated], env={"PYTHONPATH": paths}, check=False)
         if done.returncode != 0:
-            raise OperatorError(in_terms_of_the_user(done.stdout, merged, overlay).strip())
+            raise OperatorError(blame.of_torchgen(done.stdout, merged, overlay.folder).strip())
         write_atomically(stamp_file, stamp)
     overlay.keep(manifest.read_text().splitlines())
-
-
-def in_terms_of_the_user(message: str, merged: Sequence[MergedFile], overlay: Overlay) -> str:
-    """``message`` with places in the merged YAML replaced by the places in the native folder they came from.
-
-    Where torchgen names an operator without its place, the place is looked up.
-    """
-    for file in merged:
-        name = str(overlay.folder / file.name)
-
-        def place(match: re.Match[str], file: MergedFile = file) -> str:
-            number = int(match[1]) - file.offset
-            return f"{file.source}:{number}" if number > 0 else match[0]
-
-        message = re.sub(rf"{re.escape(name)}:(\d+)", place, message)
-    if not any(f"{file.source}:" in message for file in merged):
-        message = "\n".join([*places_of_operators(message, merged), message])
-    return message
-
-
-def places_of_operators(message: str, merged: Sequence[MergedFile]) -> list[str]:
-    """Where the operators that ``message`` quotes are defined, as ``file:line: schema``."""
-    found = []
-    for file in merged:
-        lines = file.source.read_text().splitlines() if file.source.is_file() else []
-        for number, line in enumerate(lines, 1):
-            entry = re.match(r"\s*- (?:func|name):\s*(.+?)\s*$", line)
-            if entry and entry[1] in message:
-                found.append(f"{file.source}:{number}: {entry[1]}")
-    return found
 
 
 def link_into(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import sysconfig
 from collections.abc import Sequence
@@ -11,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import blame
 from .base import Base
-from .errors import GraftError, LinkError
+from .errors import LinkError
 from .files import write_if_changed
 from .layout import REPOSITORY, Layout
-from .process import run
+from .process import UNTRANSLATED, run
 from .symbols import ElfFile
 from .toolchain import Toolchain
 from .trampolines import BoundLibrary, bind_hidden, trampoline_source
@@ -74,7 +74,7 @@ def link(
 
     def link_one(plan: LibraryPlan) -> Path:
         extra = [_trampolines(plan, layout, base, toolchain, version), stand_ins]
-        return _link(plan, extra, base, toolchain, layout.objects / "linked")
+        return _link(plan, extra, base, toolchain, layout)
 
     # Neither waits for the other: the extension is linked to the base's libtorch.so, which has the new one's name.
     with ThreadPoolExecutor(2) as pool:
@@ -129,7 +129,8 @@ def _python_library() -> Path:
     return shared if is_shared and shared.is_file() else Path(sys.executable).resolve()
 
 
-def _link(plan: LibraryPlan, extra: Sequence[Path], base: Base, toolchain: Toolchain, out: Path) -> Path:
+def _link(plan: LibraryPlan, extra: Sequence[Path], base: Base, toolchain: Toolchain, layout: Layout) -> Path:
+    out = layout.objects / "linked"
     target = out / plan.name
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f"{target.name}.partial")
@@ -139,21 +140,11 @@ def _link(plan: LibraryPlan, extra: Sequence[Path], base: Base, toolchain: Toolc
         command.append("-Wl,--no-undefined")
     command += ["-Wl,--no-as-needed", *(base.libraries / name for name in (*plan.bound, *plan.linked))]
     command += ["-Wl,--as-needed", f"-Wl,-rpath-link,{base.libraries}"]
-    try:
-        run(command)
-    except GraftError as error:
+    done = run(command, env=UNTRANSLATED, check=False)
+    if done.returncode != 0:
         raise LinkError(
-            f"{plan.name} cannot be linked",
-            cause=explain(error.cause),
-            todo="define what is missing in a .cpp file of the native folder, with the signature that is shown",
-        ) from error
+            blame.of_linker(done.stdout, layout.native),
+            todo="build again then; what is compiled is kept",
+        )
     partial.replace(target)
     return target
-
-
-def explain(output: str) -> str:
-    """The linker's complaints, each undefined symbol once, demangled."""
-    undefined = list(dict.fromkeys(re.findall(r"undefined reference to `([^']+)'", output)))
-    if not undefined:
-        return output
-    return "\n        ".join(f"undefined: {name}" for name in undefined)

@@ -8,9 +8,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import GraftError, PinError
-from .overlay import Overlay
-from .process import run
+from .errors import PinError
+from .process import UNTRANSLATED, run
 
 SERIES = "series"
 
@@ -62,43 +61,59 @@ def load_series(folder: Path) -> list[Patch]:
     return patches
 
 
-def apply_patches(patches: list[Patch], overlay: Overlay, scratch: Path) -> None:
-    """Apply ``patches`` in order to the overlay's or the base's text of the files they edit.
+def patched(patches: list[Patch], base: Path, scratch: Path) -> dict[str, bytes]:
+    """The files that ``patches`` edit, by their paths in the tree, with the patches applied in order.
 
-    The files are patched in a folder of their own, so that a patch that fails leaves nothing behind.
+    Args:
+        patches: a series.
+        base: the tree; nothing is written there.
+        scratch: where a folder is made for the time this takes.
 
     Raises:
-        PinError: a patch does not apply.
+        PinError: naming each patch that does not apply, and the hunk.
     """
     scratch.mkdir(parents=True, exist_ok=True)
-    targets = sorted({target for patch in patches for target in patch.targets})
+    faults: list[str] = []
     with tempfile.TemporaryDirectory(prefix="patched-", dir=scratch) as name:
         folder = Path(name)
-        for target in targets:
-            if not (overlay.base / target).is_file():
-                raise PinError(
-                    f"{_patch_of(patches, target)}: it edits {target}, which the base wheel does not hold",
-                    todo="a patch can edit the wheel's Python files only",
-                )
-            (folder / target).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(overlay.base / target, folder / target)
         for patch in patches:
-            _apply(patch, folder)
-        for target in targets:
-            overlay.write(target, (folder / target).read_bytes())
+            faults += _lay_out(patch, base, folder) or _apply(patch, folder)
+        if faults:
+            raise PinError("\n".join(faults), todo="make the patch anew against the pinned version of the file")
+        targets = sorted({target for patch in patches for target in patch.targets})
+        return {target: (folder / target).read_bytes() for target in targets}
 
 
-def _patch_of(patches: list[Patch], target: str) -> Path:
-    return next(patch.path for patch in patches if target in patch.targets)
+def _lay_out(patch: Patch, base: Path, folder: Path) -> list[str]:
+    """Copy the files that ``patch`` edits, unless an earlier patch had them copied; return what is wrong."""
+    faults = []
+    for target in patch.targets:
+        if not (base / target).is_file():
+            line = _line_of(patch, rf"\+\+\+ b/{re.escape(target)}")
+            faults.append(f"{patch.path}:{line}: it edits {target}, which the base wheel does not hold")
+        elif not (folder / target).is_file():
+            (folder / target).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(base / target, folder / target)
+    return faults
 
 
-def _apply(patch: Patch, folder: Path) -> None:
-    try:
-        # Outside any repository, as git sees it: within one it would skip files that are not below the current folder.
-        run(["git", "apply", "--verbose", patch.path], cwd=folder, env={"GIT_CEILING_DIRECTORIES": str(folder.parent)})
-    except GraftError as error:
-        raise PinError(
-            f"{patch.path}: the patch does not apply",
-            cause=error.cause,
-            todo="make it anew against the pinned version of the files it edits",
-        ) from error
+def _apply(patch: Patch, folder: Path) -> list[str]:
+    """Apply ``patch`` in ``folder``; return what is wrong."""
+    # Outside any repository, as git sees it: within one it would skip files that are not below the current folder.
+    env = {**UNTRANSLATED, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
+    done = run(["git", "apply", "--verbose", patch.path], cwd=folder, env=env, check=False)
+    if done.returncode == 0:
+        return []
+    hunks = re.findall(r"^error: patch failed: (.+):(\d+)$", done.stdout, re.M)
+    corrupt = [f"{patch.path}:{line}: the patch is damaged here" for line in re.findall(r"at line (\d+)", done.stdout)]
+    failed = [
+        f"{patch.path}:{_line_of(patch, rf'@@ -{line}[, ]')}: this hunk does not apply to {target}:{line}"
+        for target, line in hunks
+    ]
+    return failed or corrupt or [f"{patch.path}: the patch does not apply: {done.stdout.strip()}"]
+
+
+def _line_of(patch: Patch, pattern: str) -> int:
+    """The first line of ``patch`` that starts with ``pattern``."""
+    lines = patch.path.read_text().splitlines()
+    return next((number for number, line in enumerate(lines, 1) if re.match(pattern, line)), 1)

@@ -11,6 +11,9 @@ from pathlib import Path
 
 from .errors import CommandError
 
+# For commands whose messages are read by a program.
+UNTRANSLATED = {"LC_ALL": "C"}
+
 
 def run(
     command: Sequence[str | Path],

@@ -6,8 +6,15 @@ import re
 from functools import cached_property
 from pathlib import Path
 
+import yaml
 from torchgen.gen import parse_tags_yaml
-from torchgen.model import FunctionSchema
+from torchgen.model import BackendMetadata, DispatchKey, FunctionSchema, Location, NativeFunction, OperatorName
+from torchgen.yaml_utils import YamlLoader
+
+from .cplusplus import read_text
+from .signatures import Signature
+
+Kernels = dict[DispatchKey, dict[OperatorName, BackendMetadata]]
 
 _PACKAGED = "torchgen/packaged"
 
@@ -22,6 +29,7 @@ class BaseOperators:
     def __init__(self, tree: Path) -> None:
         self.tree = tree
         functions = (tree / _PACKAGED / "ATen/native/native_functions.yaml").read_text()
+        self._functions = functions
         schemas = re.findall(r"^- func: (.+?)\s*$", functions, re.M)
         self.schemas: dict[str, str] = {schema.partition("(")[0]: schema for schema in schemas}
         self.base_names = {name.partition(".")[0] for name in self.schemas}
@@ -36,6 +44,14 @@ class BaseOperators:
         return [
             FunctionSchema.parse(schema) for name, schema in self.schemas.items() if name.partition(".")[0] in wanted
         ]
+
+    def functions_like(self, base_name: str) -> list[tuple[NativeFunction, Kernels]]:
+        """The functions of ``base_name``, as torchgen reads them."""
+        entries = re.findall(
+            rf"^- func: {re.escape(base_name)}(?:_copy)?_?[.(].*\n(?:[ #].*\n|\n)*", self._functions, re.M
+        )
+        fields = [yaml.load(entry, YamlLoader)[0] for entry in entries if base_name in self.base_names]
+        return [NativeFunction.from_yaml(f, Location("native_functions.yaml", 0), self.tags, set()) for f in fields]
 
     @cached_property
     def formula_words(self) -> set[str]:
@@ -68,8 +84,16 @@ class BaseOperators:
             names |= set(re.findall(r"^    (?:def )?(\w+)(?:\(|:)", body[1], re.M))
         return names - self.base_names
 
+    def kernels_named(self, name: str) -> list[Signature]:
+        """The signatures of at::native's functions called ``name``, as PyTorch's headers declare them."""
+        declared = self._declarations.get(name, [])
+        found = [read_text(Path(f"{name}.h"), f"{line} {{}}").definitions for line in declared]
+        return [Signature(str(d), d.returns, d.parameters) for definitions in found for d in definitions]
+
     @cached_property
-    def native_kernels(self) -> set[str]:
-        """The functions of at::native that PyTorch's headers declare."""
-        text = "".join(path.read_text() for path in (self.tree / "torch/include/ATen/ops").glob("*_native.h"))
-        return set(re.findall(r"^TORCH_API .*?(\w+)\(", text, re.M))
+    def _declarations(self) -> dict[str, list[str]]:
+        headers = (self.tree / "torch/include/ATen/ops").glob("*_native.h")
+        found: dict[str, list[str]] = {}
+        for line, name in re.findall(r"^(TORCH_API .*?(\w+)\(.*\));$", "".join(h.read_text() for h in headers), re.M):
+            found.setdefault(name, []).append(line)
+        return found

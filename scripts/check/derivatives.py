@@ -72,6 +72,7 @@ def check_derivatives(
         before = len(findings.found)
         _check_keys(entry, schema, findings)
         _check_formulas(entry, schema, base.formula_words | words, findings)
+        _check_outputs(entry, schema, findings)
         if len(findings.found) == before and name in own:
             _ask_torchgen(entry, name, functions, findings)
     _say_what_is_not_differentiable(functions, seen, findings)
@@ -129,6 +130,14 @@ def _check_keys(entry: Entry, schema: FunctionSchema, findings: Findings) -> Non
         findings.add(place, f"no gradient is given for {names_missing}", todo, is_warning=True)
 
 
+def _check_outputs(entry: Entry, schema: FunctionSchema, findings: Findings) -> None:
+    """output_differentiability has a truth value, or a condition, for each return."""
+    given = entry.fields.get("output_differentiability")
+    if isinstance(given, list) and len(given) != len(schema.returns):
+        what = f"{len(given)} values for {len(schema.returns)} returns of {schema.name}"
+        findings.add(entry.place("output_differentiability"), what, "write a value for each return")
+
+
 def _formulas(entry: Entry) -> Iterator[tuple[str, str, Place]]:
     for key, value in entry.fields.items():
         if isinstance(value, str) and key not in ("name", "output_differentiability"):
@@ -163,7 +172,8 @@ def _check_formulas(entry: Entry, schema: FunctionSchema, words: set[str], findi
             is_output_that_is_not = re.fullmatch(r"result\d+", word) and word not in values
             if word not in known | declared or is_output_that_is_not:
                 what = f"the formula names `{word}`, which nobody defines"
-                findings.add(place, what, nearest(word, [*values, "grad", "grads"]), is_warning=True)
+                todo = "name an argument, an output, or a function of ATen or FunctionsManual.h"
+                findings.add(place, what, nearest(word, [*values, "grad", "grads"], otherwise=todo), is_warning=True)
         if not is_forward and not _uses_gradient(code):
             what = f"the gradient of `{key}` does not use `grad`"
             todo = 'multiply by `grad`, or write `non_differentiable` or `not_implemented("...")`'

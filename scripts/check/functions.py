@@ -29,14 +29,19 @@ from .finding import Findings, nearest
 # torchgen takes the keys out of an entry one by one; there is no list of them but its code.
 KEYS = frozenset(re.findall(r"""e\.pop\(\s*["'](\w+)["']""", inspect.getsource(NativeFunction.from_yaml)))
 
+# The modules that torchgen's own generator of bindings takes functions for.
+PYTHON_MODULES = frozenset({"nn", "fft", "linalg", "nested", "sparse", "special"})
+
 # Remedies for torchgen's complaints, by a part of the message.
 _REMEDIES = (
-    ("alias", "keep one of the Composite keys"),
-    ("manual_kernel_registration", "leave `dispatch` or `manual_kernel_registration` out"),
-    ("mutable", "mark each argument that is written to with `(a!)`, and return it as the in-place and out forms do"),
-    ("out", "write the out arguments behind the `*`, each as `Tensor(a!) out`, and return them in that order"),
-    ("structured", "put `structured: True` on the out variant, and `structured_delegate: <name>.out` on the others"),
-    ("autogen", "list the variants that torchgen shall make in `autogen:`, or write them out"),
+    (r"alias keys?\b", "keep one of the Composite keys"),
+    (r"manual_kernel_registration", "leave `dispatch` or `manual_kernel_registration` out"),
+    (r"autogen", "write that line, or write the variants out"),
+    (r"new operator that aliases its inputs", "add that entry, with the tag `view_copy`"),
+    (r"could not find any other variants", "add the functional form: the same schema without `out`"),
+    (r"mutable", "mark each argument that is written to with `(a!)`, and return it as the in-place and out forms do"),
+    (r"structured", "put `structured: True` on the out variant, and `structured_delegate: <name>.out` on the others"),
+    (r"\bout\b", "write the out arguments behind the `*`, each as `Tensor(a!) out`, and return them in that order"),
 )
 
 
@@ -93,7 +98,7 @@ def _parse(entry: Entry, base: BaseOperators, findings: Findings) -> Function | 
         FunctionSchema.parse(text)
     except Exception as error:  # torchgen raises whatever assert, ValueError or RuntimeError fits
         offset, what = _fault_in_schema(str(text), error)
-        findings.add(entry.value("func", offset), what, _remedy(what, "compare it with a schema of PyTorch's own file"))
+        findings.add(entry.value("func", offset), what, remedy(what, "compare it with a schema of PyTorch's own file"))
         return None
     if not _dispatch_is_known(entry, findings) or not _tags_are_known(entry, base, findings):
         return None
@@ -103,7 +108,7 @@ def _parse(entry: Entry, base: BaseOperators, findings: Findings) -> Function | 
         )
     except Exception as error:
         what = str(error) or type(error).__name__
-        findings.add(_place_of(entry, what), what, _remedy(what, "compare it with an entry of PyTorch's own file"))
+        findings.add(_place_of(entry, what), what, remedy(what, "compare it with an entry of PyTorch's own file"))
         return None
     return Function(entry, native, kernels)
 
@@ -141,14 +146,19 @@ def _parts(text: str, start: int) -> list[tuple[int, str]]:
     return parts
 
 
-def _remedy(what: str, otherwise: str) -> str:
-    return next((remedy for part, remedy in _REMEDIES if part in what), otherwise)
+def remedy(what: str, otherwise: str) -> str:
+    """What to do about torchgen's complaint ``what``."""
+    return next((todo for pattern, todo in _REMEDIES if re.search(pattern, what)), otherwise)
 
 
 def _place_of(entry: Entry, what: str) -> Place:
-    """The key that torchgen's message speaks of, or the schema."""
-    named = [key for key in entry.fields if key != "func" and key in what]
-    return entry.place(named[0]) if named else entry.value("func")
+    """The key that torchgen's message speaks of by its name or its value, or else the schema."""
+    named = [key for key in entry.fields if key != "func" and key.removesuffix("s") in what]
+    quoted = [
+        key for key, value in entry.fields.items() if re.search(rf"\bnot an? \w+: {re.escape(str(value))}$", what)
+    ]
+    keys = [*quoted, *named]
+    return entry.place(keys[0]) if keys else entry.value("func")
 
 
 def _dispatch_is_known(entry: Entry, findings: Findings) -> bool:
@@ -160,8 +170,14 @@ def _dispatch_is_known(entry: Entry, findings: Findings) -> bool:
         return False
     known = True
     names = {str(key) for key in dispatch_keys}
+    seen: set[str] = set()
     for key in dispatch:
         for part in str(key).split(","):
+            if part.strip() in seen:
+                known = False
+                what = f"the dispatch key `{part.strip()}` is there twice"
+                findings.add(entry.place("dispatch"), what, "leave one out")
+            seen.add(part.strip())
             if part.strip() not in names:
                 known = False
                 findings.add(
@@ -172,7 +188,7 @@ def _dispatch_is_known(entry: Entry, findings: Findings) -> bool:
 
 def _tags_are_known(entry: Entry, base: BaseOperators, findings: Findings) -> bool:
     tags = entry.fields.get("tags", [])
-    listed = [tags] if isinstance(tags, str) else list(tags)
+    listed = tags if isinstance(tags, list) else [tags] if isinstance(tags, str) else []  # torchgen judges the rest
     unknown = [str(tag) for tag in listed if str(tag) not in base.tags]
     for tag in unknown:
         findings.add(entry.place("tags"), f"there is no tag `{tag}`", nearest(tag, base.tags))
@@ -197,13 +213,11 @@ def _out_is_written(function: Function, _: list[Function], base: BaseOperators, 
 def _in_place_has_a_functional_twin(
     function: Function, functions: list[Function], base: BaseOperators, findings: Findings
 ) -> None:
-    if function.schema.kind() != SchemaKind.inplace:
-        return
+    if function.schema.kind() != SchemaKind.inplace or not function.native.has_composite_implicit_autograd_kernel:
+        return  # torchgen makes the twin of any other, and asks for it in `autogen:`
     name = function.schema.name.name.base
     others = [f.schema for f in functions] + base.schemas_like(name)
     twin = function.schema.signature()
-    if any(name.name.base == function.schema.name.name.base for name in function.native.autogen):
-        return  # torchgen makes it
     if not any(s.kind() == SchemaKind.functional and s.signature() == twin for s in others):
         what = f"{function.schema.name} has no functional twin"
         findings.add(function.entry.value("func"), what, f"add an entry for `{twin}`", is_warning=True)
@@ -241,14 +255,20 @@ def _name_is_free(function: Function, _: list[Function], base: BaseOperators, fi
     if name.dunder_method or str(name) in base.base_names:
         return
     place = function.entry.value("func")
-    for word in [str(name), *(a.name for a in function.schema.arguments.flat_all)]:
-        if keyword.iskeyword(word):
-            findings.add(place, f"`{word}` is a keyword of Python, which nobody could write", "give it another name")
+    if keyword.iskeyword(str(name)):
+        findings.add(place, f"`{name}` is a keyword of Python, which nobody could write", "give it another name")
     in_torch = Variant.function in function.native.variants and function.native.python_module is None
     if in_torch and str(name) in base.torch_names:
         findings.add(place, f"torch.{name} is something else already, which this would hide", "give it another name")
     if Variant.method in function.native.variants and str(name) in base.tensor_names:
         findings.add(place, f"Tensor.{name} is something else already, which this would hide", "give it another name")
+
+
+def _module_exists(function: Function, _: list[Function], base: BaseOperators, findings: Findings) -> None:
+    module = function.native.python_module
+    if module is not None and module not in PYTHON_MODULES:
+        what = f"there is no Python module `{module}` that operators are bound in"
+        findings.add(function.entry.place("python_module"), what, nearest(module, PYTHON_MODULES))
 
 
 def _binding_is_generated(function: Function, _: list[Function], base: BaseOperators, findings: Findings) -> None:
@@ -264,5 +284,6 @@ _CHECKS: tuple[Check, ...] = (
     _delegate_exists,
     _pointwise_is_said,
     _name_is_free,
+    _module_exists,
     _binding_is_generated,
 )

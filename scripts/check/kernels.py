@@ -3,71 +3,156 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from torchgen.api.types import NativeSignature
-from torchgen.context import native_function_manager
-from torchgen.model import DispatchKey
+from torchgen.model import NativeFunctionsGroup
 
 from .base import BaseOperators
+from .cplusplus import Definition, Source
+from .entries import Place
 from .finding import Findings
 from .functions import Function
+from .signatures import Signature, group_of, impl_signature, kernel_signature, meta_name, meta_signature
 
 # A wheel for CPUs has no registration for these, so nobody asks for the kernel.
 _OTHER_DEVICES = ("CUDA", "MPS", "XPU", "HPU", "MTIA")
 
-_SUFFIXES = (".cpp", ".h", ".hpp", ".cu", ".cuh")
+
+@dataclass(frozen=True)
+class Kernel:
+    """A C++ function that an entry of native_functions.yaml asks for.
+
+    Args:
+        namespace: such as ``at::native``.
+        name: its own.
+        signature: that torchgen declares it with.
+        purpose: for messages, such as ``the kernel of foo.out for CPU``.
+        place: of the entry.
+        is_structured: whether it is written with ``TORCH_IMPL_FUNC`` or ``TORCH_META_FUNC``.
+    """
+
+    namespace: str
+    name: str
+    signature: Signature
+    purpose: str
+    place: Place
+    is_structured: bool
+
+    @property
+    def symbol(self) -> str:
+        """How the linker names it, up to the parameters."""
+        if not self.is_structured:
+            return f"{self.namespace}::{self.name}"
+        return f"{self.namespace}::structured_{self.name}::{'meta' if self.namespace == 'at::meta' else 'impl'}"
 
 
-def source_texts(native: Path) -> dict[Path, str]:
-    """The sources of ``native``, without comments; line numbers stay."""
-    files = [path for path in sorted(native.rglob("*")) if path.suffix in _SUFFIXES]
-    return {path: without_comments(path.read_text(errors="replace")) for path in files}
-
-
-def without_comments(text: str) -> str:
-    """C++ without its comments, line breaks kept."""
-    pattern = r'//[^\n]*|/\*.*?\*/|("(?:[^"\\\n]|\\.)*")'
-    return re.sub(pattern, lambda m: m[1] or "\n" * m[0].count("\n"), text, flags=re.S)
-
-
-def check_kernels(functions: list[Function], texts: dict[Path, str], base: BaseOperators, findings: Findings) -> None:
-    """Check that each kernel named in ``dispatch:`` is defined, and that each function defined is not PyTorch's."""
-    everything = "\n".join(texts.values())
+def wanted_kernels(functions: list[Function]) -> list[Kernel]:
+    """The kernels that the entries ask for."""
+    natives = [f.native for f in functions]
+    found: list[Kernel] = []
     for function in functions:
-        for key, kernel, is_structured in wanted_kernels(function):
-            short = kernel.rpartition("::")[2]
-            defined = rf"TORCH_IMPL_FUNC\(\s*{short}\s*\)" if is_structured else rf"\b{short}\s*\("
-            if re.search(defined, everything) or (not is_structured and short in base.native_kernels):
-                continue
-            if _may_be_made_by_a_macro(short, everything):
-                continue
-            place = function.entry.place("dispatch" if "dispatch" in function.entry.fields else "func")
-            what = f"no file of the folder defines {kernel}, the kernel of {function.schema.name} for {key}"
-            todo = f"define `{declaration(function, short, is_structured)}` in a .cpp file"
-            findings.add(place, what, todo, is_warning=True)  # a macro may define it: the linker knows
-
-
-def wanted_kernels(function: Function) -> list[tuple[DispatchKey, str, bool]]:
-    """The kernels that an entry asks for: key, name with its namespace, and whether a structured one is meant."""
-    found: list[tuple[DispatchKey, str, bool]] = []
-    if "view_copy" in function.native.tags or "ufunc_inner_loop" in function.entry.fields:
-        return found  # torchgen makes these
-    for key, index in function.kernels.items():
-        metadata = index.get(function.schema.name)
-        if metadata and not str(key).endswith(_OTHER_DEVICES):
-            found.append((key, f"{metadata.cpp_namespace}::{metadata.kernel}", metadata.structured))
+        group = group_of(function.native, natives) if function.native.structured else None
+        if "ufunc_inner_loop" in function.entry.fields or "view_copy" in function.native.tags:
+            continue  # torchgen makes these
+        found += _registered(function, group)
+        if group:
+            purpose = f"the meta function of {function.schema.name}"
+            place = function.entry.place("structured")
+            found.append(Kernel("at::meta", meta_name(group), meta_signature(group), purpose, place, True))
     return found
 
 
-def declaration(function: Function, kernel: str, is_structured: bool) -> str:
-    """How the kernel is to be defined, as C++."""
-    if is_structured:
-        return f"TORCH_IMPL_FUNC({kernel})(...)"
-    with native_function_manager(function.native):
-        return NativeSignature(function.schema, symint="symint" in kernel).decl(name=kernel)
+def _registered(function: Function, group: NativeFunctionsGroup | None) -> Iterator[Kernel]:
+    place = function.entry.place("dispatch" if "dispatch" in function.entry.fields else "func")
+    for key, index in function.kernels.items():
+        metadata = index.get(function.schema.name)
+        if metadata is None or str(key).endswith(_OTHER_DEVICES):
+            continue
+        purpose = f"the kernel of {function.schema.name} for {key}"
+        if not metadata.structured:
+            native = kernel_signature(function.native, metadata.kernel, symint=metadata.supports_symint())
+            yield Kernel(metadata.cpp_namespace, metadata.kernel, native, purpose, place, False)
+        elif group:
+            signature = impl_signature(group, metadata.kernel)
+            yield Kernel(metadata.cpp_namespace, metadata.kernel, signature, purpose, place, True)
 
 
-def _may_be_made_by_a_macro(name: str, text: str) -> bool:
-    """Whether a macro of the folder pastes names together, so that its text does not tell what it defines."""
-    return re.search(r"^\s*#\s*define\b[^\n]*(?:\\\n[^\n]*)*##", text, re.M) is not None
+def check_kernels(kernels: list[Kernel], sources: list[Source], base: BaseOperators, findings: Findings) -> None:
+    """Check that each kernel is defined with its signature, and that what is defined is not PyTorch's already."""
+    definitions = [definition for source in sources for definition in source.definitions]
+    for kernel in kernels:
+        if any(kernel.signature.is_met_by(s.returns, s.parameters) for s in base.kernels_named(kernel.name)):
+            continue
+        _check_kernel(kernel, definitions, sources, findings)
+    for definition in definitions:
+        _is_not_pytorch_s(definition, base, findings)
+    _every_file_is_named(kernels, sources, findings)
+
+
+def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[Source], findings: Findings) -> None:
+    named = [d for d in definitions if _plain_name(d) == kernel.name and _is_of_the_kind(d, kernel)]
+    reachable = [d for d in named if d.namespace == kernel.namespace and not d.is_local]
+    if any(kernel.signature.is_met_by(d.returns, d.parameters) for d in reachable):
+        return
+    # What a macro makes, the text does not tell: there the linker has the last word.
+    is_unsure = any(source.pastes_names or kernel.name in source.words for source in sources)
+    todo = f"write `{kernel.signature.declaration}`"
+    if not named:
+        what = f"no file of the folder defines {kernel.namespace}::{kernel.name}, {kernel.purpose}"
+        todo = f"define `{kernel.signature.declaration}` in a .cpp file"
+        findings.add(kernel.place, what, todo, is_warning=is_unsure)
+        return
+    definition = (reachable or named)[0]
+    place = (definition.file, definition.line, 0)
+    if bool(definition.macro) != kernel.is_structured:
+        kinds = ("structured", "a plain function") if kernel.is_structured else ("plain", "a structured kernel")
+        findings.add(place, f"{kernel.purpose} is to be {kinds[0]}, and `{definition}` is {kinds[1]}", todo)
+    elif reachable:
+        what = f"`{definition}` is not {kernel.purpose}: the parameters or the return differ"
+        findings.add(place, what, todo)
+    elif definition.namespace != kernel.namespace:
+        where = f"namespace `{definition.namespace}`" if definition.namespace else "no namespace"
+        what = f"{kernel.name}, {kernel.purpose}, is defined in {where}"
+        findings.add(place, what, f"define it in `namespace {kernel.namespace}`", is_warning=is_unsure)
+    else:
+        what = f"{kernel.name}, {kernel.purpose}, is hidden in its file: static, a template or in a nameless namespace"
+        findings.add(place, what, "take it out of there: the registration is in another file")
+
+
+def _is_of_the_kind(definition: Definition, kernel: Kernel) -> bool:
+    """Whether ``definition`` is a meta function where one is asked for, and a kernel where not."""
+    return ("META_FUNC" in definition.macro) == (kernel.namespace == "at::meta")
+
+
+def _plain_name(definition: Definition) -> str:
+    """``name_overload`` for ``TORCH_META_FUNC2(name, overload)``."""
+    return re.sub(r"\s*,\s*", "_", definition.name)
+
+
+def _is_not_pytorch_s(definition: Definition, base: BaseOperators, findings: Findings) -> None:
+    """A second function of one name and signature: which of the two is called would be the loader's choice."""
+    if definition.is_local or definition.macro or definition.namespace != "at::native":
+        return
+    if any(
+        signature.is_met_by(definition.returns, definition.parameters)
+        for signature in base.kernels_named(definition.name)
+    ):
+        what = f"PyTorch has at::native::{definition.name} with this signature already"
+        findings.add((definition.file, definition.line, 0), what, "give yours another name")
+
+
+def _every_file_is_named(kernels: list[Kernel], sources: list[Source], findings: Findings) -> None:
+    """A source that no entry names and no other file uses is most likely one that an entry was forgotten for."""
+    wanted = {kernel.name for kernel in kernels}
+    for source in sources:
+        if source.path.suffix not in (".cpp", ".cu") or source.pastes_names or not source.definitions:
+            continue
+        if re.search(r"\b(TORCH_LIBRARY|REGISTER_)|_DISPATCH\b", source.code):
+            continue
+        defined = {_plain_name(d) for d in source.definitions}
+        others = set().union(*(other.words for other in sources if other is not source))
+        if not defined & (wanted | others):
+            what = f"nothing names this file: it defines {', '.join(sorted(defined))}"
+            todo = "name its kernel in `dispatch:`, or delete it"
+            findings.add((source.path, source.definitions[0].line, 0), what, todo, is_warning=True)

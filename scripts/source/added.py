@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from .. import blame
 from ..additions import additions, behind_upstream
 from ..errors import OperatorError
 from ..files import write_if_changed
-from ..graft import in_terms_of_the_user
 from ..layout import REPOSITORY
 from ..merge import PACKAGED, MergedFile, merge
 from ..native import DERIVATIVES, DOCS, FUNCTIONS, NativeFolder
@@ -74,7 +74,7 @@ def generate_added(native: NativeFolder, merged: Sequence[MergedFile], overlay: 
         check=False,
     )
     if done.returncode != 0 or not (overlay.folder / ADDED).is_file():
-        raise OperatorError(in_terms_of_the_user(done.stdout, merged, overlay).strip())
+        raise OperatorError(blame.of_torchgen(done.stdout, merged, overlay.folder).strip())
     return overlay.folder
 
 

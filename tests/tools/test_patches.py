@@ -8,8 +8,7 @@ import pytest
 
 from scripts.errors import PinError
 from scripts.layout import REPOSITORY
-from scripts.overlay import Overlay
-from scripts.patches import apply_patches, load_series
+from scripts.patches import load_series, patched
 
 PATCH = """Subject: say b
 Why: a test
@@ -27,11 +26,11 @@ Until: never
 
 
 @pytest.fixture
-def overlay(tmp_path: Path) -> Overlay:
+def base(tmp_path: Path) -> Path:
     base = tmp_path / "base"
     (base / "torch").mkdir(parents=True)
     (base / "torch/text.py").write_text("one\na\nthree\n")
-    return Overlay(tmp_path / "overlay", base)
+    return base
 
 
 def write_series(folder: Path, series: str, **patches: str) -> Path:
@@ -47,35 +46,36 @@ def test_the_repository_s_own_series_are_sound() -> None:
         assert load_series(folder)
 
 
-def test_patch_is_applied_to_the_overlay_and_not_to_the_base(tmp_path: Path, overlay: Overlay) -> None:
+def test_patch_is_applied_and_the_base_left_alone(tmp_path: Path, base: Path) -> None:
     series = load_series(write_series(tmp_path / "patches", "say_b.patch\n", say_b=PATCH))
-    apply_patches(series, overlay, tmp_path / "scratch")
-    assert (overlay.folder / "torch/text.py").read_text() == "one\nb\nthree\n"
-    assert (overlay.base / "torch/text.py").read_text() == "one\na\nthree\n"
+    assert patched(series, base, tmp_path / "scratch") == {"torch/text.py": b"one\nb\nthree\n"}
+    assert (base / "torch/text.py").read_text() == "one\na\nthree\n"
 
 
-def test_applying_twice_gives_the_same_file(tmp_path: Path, overlay: Overlay) -> None:
-    series = load_series(write_series(tmp_path / "patches", "say_b.patch\n", say_b=PATCH))
-    apply_patches(series, overlay, tmp_path / "scratch")
-    written = (overlay.folder / "torch/text.py").stat().st_mtime_ns
-    apply_patches(series, overlay, tmp_path / "scratch")
-    assert (overlay.folder / "torch/text.py").stat().st_mtime_ns == written
-
-
-def test_second_patch_builds_on_the_first(tmp_path: Path, overlay: Overlay) -> None:
+def test_second_patch_builds_on_the_first(tmp_path: Path, base: Path) -> None:
     second = PATCH.replace("-a", "-b").replace("+b\n", "+c\n")
     second = second.replace("+++ c", "+++ b")
     folder = write_series(tmp_path / "patches", "say_b.patch\nsay_c.patch\n", say_b=PATCH, say_c=second)
-    apply_patches(load_series(folder), overlay, tmp_path / "scratch")
-    assert (overlay.folder / "torch/text.py").read_text() == "one\nc\nthree\n"
+    assert patched(load_series(folder), base, tmp_path / "scratch") == {"torch/text.py": b"one\nc\nthree\n"}
 
 
-def test_patch_that_does_not_apply_is_named_and_nothing_is_written(tmp_path: Path, overlay: Overlay) -> None:
-    broken = PATCH.replace(" three", " four")
-    folder = write_series(tmp_path / "patches", "say_b.patch\nbroken.patch\n", say_b=PATCH, broken=broken)
-    with pytest.raises(PinError, match=r"broken\.patch: the patch does not apply\n(.|\n)*torch/text\.py:1"):
-        apply_patches(load_series(folder), overlay, tmp_path / "scratch")
-    assert not overlay.folder.exists()
+def test_every_patch_that_does_not_apply_is_named_with_its_hunk(tmp_path: Path, base: Path) -> None:
+    series = "say_b.patch\nbroken.patch\nelsewhere.patch\ndamaged.patch\n"
+    folder = write_series(
+        tmp_path / "patches",
+        series,
+        say_b=PATCH,
+        broken=PATCH.replace(" three", " four"),
+        elsewhere=PATCH.replace("text.py", "nowhere.py"),
+        damaged=PATCH.replace("+b", "b"),
+    )
+    with pytest.raises(PinError) as caught:
+        patched(load_series(folder), base, tmp_path / "scratch")
+    assert caught.value.what.splitlines() == [
+        f"{folder}/broken.patch:8: this hunk does not apply to torch/text.py:1",
+        f"{folder}/elsewhere.patch:7: it edits torch/nowhere.py, which the base wheel does not hold",
+        f"{folder}/damaged.patch:11: the patch is damaged here",
+    ]
     assert list((tmp_path / "scratch").iterdir()) == []
 
 

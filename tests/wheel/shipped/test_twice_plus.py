@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from samples import COMPLEX, INTEGERS, REAL, at_capability, every_capability, values
 from torch.autograd import gradcheck, gradgradcheck
 
-REAL = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
-COMPLEX = [torch.complex64, torch.complex128]
-INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64]
 # Lengths round the widths of vectors, and one that is split among threads.
 SHAPES = [
     ((), ()),
@@ -27,15 +21,6 @@ SHAPES = [
     ((2, 3), ()),
     ((70_001,), (70_001,)),
 ]
-
-
-def values(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> torch.Tensor:
-    generator = np.random.default_rng(seed)
-    if dtype.is_complex:
-        return torch.from_numpy(np.asarray(generator.normal(size=shape) + 1j * generator.normal(size=shape))).to(dtype)
-    if dtype.is_floating_point:
-        return torch.from_numpy(np.asarray(generator.normal(size=shape))).to(dtype)
-    return torch.from_numpy(np.asarray(generator.integers(0, 100, shape))).to(dtype)
 
 
 def reference(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -183,22 +168,12 @@ def test_pointwise_tag() -> None:
 
 
 CAPABILITY = """
-import torch
-assert torch.backends.cpu.get_cpu_capability() == {capability!r}, torch.backends.cpu.get_cpu_capability()
 x, y = torch.arange(1000.0), torch.ones(1000)
 assert torch.equal(torch.twice_plus(x, y), torch.arange(1.0, 2001.0, 2.0))
 """
 
 
-@pytest.mark.parametrize("capability", ["DEFAULT", "AVX2", "AVX512"])
+@every_capability
 def test_right_at_every_cpu_capability(capability: str) -> None:
     """That the code compiled for it runs is shown in test_grammar.py, on an operator that tells."""
-    if {"AVX2": "avx2", "AVX512": "avx512f"}.get(capability, "") not in cpu_flags():
-        pytest.skip(f"this processor has no {capability}")
-    env = {**os.environ, "ATEN_CPU_CAPABILITY": capability.lower()}
-    subprocess.run([sys.executable, "-c", CAPABILITY.format(capability=capability)], env=env, check=True)
-
-
-def cpu_flags() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next(line for line in lines if line.startswith("flags"))
+    at_capability(capability, CAPABILITY)

@@ -1,0 +1,177 @@
+// Batching rules: what torch.vmap does with an operator in place of calling it for each element of the batch.
+
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/Tensor.h>
+#include <ATen/core/Reduction.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/native/VmapLevel.h>
+#include <torch/library.h>
+
+#ifndef AT_PER_OPERATOR_HEADERS
+#include <ATen/Functions.h>
+#else
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/improved_triplet_loss.h>
+#include <ATen/ops/improved_triplet_loss_backward.h>
+#include <ATen/ops/roi_pool_backward.h>
+#include <ATen/ops/roi_pool_with_indices.h>
+#include <ATen/ops/where.h>
+#endif
+
+namespace at::native {
+namespace {
+
+// [B, N, D] or [B, D] as [B * N, D]: the rows know nothing of one another.
+Tensor merge_rows(const Tensor& x) {
+  return x.dim() == 3 ? x.flatten(0, 1) : x;
+}
+
+Tensor improved_triplet_loss_batch_rule(
+    const Tensor& anchor,
+    const Tensor& positive,
+    const Tensor& negative,
+    double tau1,
+    double tau2,
+    double beta,
+    int64_t reduction) {
+  const VmapLevel level{anchor, positive, negative};
+  if (!level.size()) {
+    return at::improved_triplet_loss(anchor, positive, negative, tau1, tau2, beta, reduction);
+  }
+  const Tensor a = level.unwrap(anchor);
+  const Tensor p = level.unwrap(positive);
+  const Tensor n = level.unwrap(negative);
+  TORCH_CHECK(
+      a.sym_sizes() == p.sym_sizes() && a.sym_sizes() == n.sym_sizes(),
+      "improved_triplet_loss(): expected anchor, positive and negative to have the same shape, but under vmap got ",
+      a.sym_sizes().slice(1),
+      ", ",
+      p.sym_sizes().slice(1),
+      " and ",
+      n.sym_sizes().slice(1));
+  Tensor losses =
+      at::improved_triplet_loss(merge_rows(a), merge_rows(p), merge_rows(n), tau1, tau2, beta, Reduction::None);
+  if (a.dim() == 3) {
+    losses = losses.view_symint({a.sym_size(0), a.sym_size(1)});
+    losses = reduction == Reduction::Mean ? losses.mean(1) : reduction == Reduction::Sum ? losses.sum(1) : losses;
+  }
+  return level.wrap(losses);
+}
+
+std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_batch_rule(
+    const Tensor& grad_output,
+    const Tensor& anchor,
+    const Tensor& positive,
+    const Tensor& negative,
+    double tau1,
+    double tau2,
+    double beta,
+    int64_t reduction,
+    std::array<bool, 3> output_mask) {
+  const VmapLevel level{grad_output, anchor, positive, negative};
+  if (!level.size()) {
+    return at::improved_triplet_loss_backward(
+        grad_output, anchor, positive, negative, tau1, tau2, beta, reduction, output_mask);
+  }
+  const Tensor a = level.unwrap(anchor);
+  const auto sizes = a.sym_sizes();
+  Tensor grad = level.unwrap(grad_output);
+  if (a.dim() == 3 && reduction != Reduction::None) {
+    // Each row gets its share of the batch's one gradient.
+    grad = reduction == Reduction::Mean ? grad.div(a.sym_size(1)) : grad;
+    grad = grad.unsqueeze(1).expand_symint(sizes.slice(0, 2));
+  }
+  const auto grads = at::improved_triplet_loss_backward(
+      grad.flatten(),
+      merge_rows(a),
+      merge_rows(level.unwrap(positive)),
+      merge_rows(level.unwrap(negative)),
+      tau1,
+      tau2,
+      beta,
+      Reduction::None,
+      output_mask);
+  const auto split = [&](const Tensor& x) { return level.wrap(x.defined() ? x.view_symint(sizes) : x); };
+  return {split(std::get<0>(grads)), split(std::get<1>(grads)), split(std::get<2>(grads))};
+}
+
+// Boxes [B, K, 5] of B inputs with `images` images each as [B * K, 5] of one input that holds all the images. An index
+// that is out of range must not hit the next input's images.
+Tensor merge_boxes(const Tensor& boxes, const c10::SymInt& images) {
+  const Tensor exact = boxes.to(boxes.scalar_type() == kDouble ? kDouble : kFloat);
+  const Tensor image = exact.select(2, 0);
+  const Tensor first = at::arange(exact.sym_size(0), exact.options()).mul(images).unsqueeze(1);
+  const Tensor moved = at::where(image.ge(0).logical_and(image.lt(images)), image + first, -1);
+  return at::cat({moved.unsqueeze(2), exact.narrow(2, 1, 4)}, 2).flatten(0, 1);
+}
+
+// [K, B * C, ...] as [B, K, C, ...].
+Tensor split_channels(const Tensor& x, const c10::SymInt& batch) {
+  return x.unflatten_symint(1, {batch, -1}).movedim(1, 0);
+}
+
+// [B, K, C, ...] as [K, B * C, ...].
+Tensor merge_channels(const Tensor& x) {
+  return x.movedim(0, 1).flatten(1, 2);
+}
+
+std::tuple<Tensor, Tensor> roi_pool_batch_rule(
+    const Tensor& input,
+    const Tensor& boxes,
+    double spatial_scale,
+    int64_t pooled_height,
+    int64_t pooled_width) {
+  const VmapLevel level{input, boxes};
+  const auto pool = [&](const Tensor& input, const Tensor& boxes) {
+    return at::roi_pool_with_indices(input, boxes, spatial_scale, pooled_height, pooled_width);
+  };
+  if (!level.size()) {
+    return pool(input, boxes);
+  }
+  if (!level.is_batched(boxes)) {
+    // The same boxes for each input: the batch is so many more channels.
+    const auto [output, indices] = pool(merge_channels(level.unwrap(input)), boxes);
+    const auto split = [&](const Tensor& x) { return level.wrap(split_channels(x, *level.size())); };
+    return {split(output), split(indices)};
+  }
+  const Tensor all_boxes = level.unwrap(boxes);
+  const auto [output, indices] = level.is_batched(input)
+      ? pool(level.unwrap(input).flatten(0, 1), merge_boxes(all_boxes, level.unwrap(input).sym_size(1)))
+      : pool(input, all_boxes.flatten(0, 1));
+  const auto split = [&](const Tensor& x) { return level.wrap(x.unflatten_symint(0, {*level.size(), -1})); };
+  return {split(output), split(indices)};
+}
+
+Tensor roi_pool_backward_batch_rule(
+    const Tensor& grad_output,
+    const Tensor& boxes,
+    const Tensor& indices,
+    c10::SymIntArrayRef input_size) {
+  const VmapLevel level{grad_output, boxes, indices};
+  if (!level.size()) {
+    return at::roi_pool_backward_symint(grad_output, boxes, indices, input_size);
+  }
+  const Tensor grad = level.unwrap(grad_output);
+  const Tensor places = level.unwrap(indices);
+  c10::SymDimVector sizes(input_size);
+  if (!level.is_batched(boxes)) {
+    sizes[1] = sizes[1] * *level.size();
+    const Tensor result = at::roi_pool_backward_symint(merge_channels(grad), boxes, merge_channels(places), sizes);
+    return level.wrap(split_channels(result, *level.size()));
+  }
+  sizes[0] = sizes[0] * *level.size();
+  const Tensor result = at::roi_pool_backward_symint(
+      grad.flatten(0, 1), merge_boxes(level.unwrap(boxes), input_size[0]), places.flatten(0, 1), sizes);
+  return level.wrap(result.unflatten_symint(0, {*level.size(), -1}));
+}
+
+TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {
+  m.impl("improved_triplet_loss", improved_triplet_loss_batch_rule);
+  m.impl("improved_triplet_loss_backward", improved_triplet_loss_backward_batch_rule);
+  m.impl("roi_pool_with_indices", roi_pool_batch_rule);
+  m.impl("roi_pool_backward", roi_pool_backward_batch_rule);
+}
+
+} // namespace
+} // namespace at::native

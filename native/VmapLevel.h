@@ -1,0 +1,61 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/functorch/DynamicLayer.h>
+#include <ATen/functorch/PlumbingHelper.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+namespace at::native {
+
+// The level of vmap at which a batching rule runs: what torchgen's plumbing does for the rules in functorch/, whose
+// headers take ten seconds to compile. While it lives, the tensors' batch dimensions of this level are out of sight of
+// the dispatcher.
+class VmapLevel {
+ public:
+  explicit VmapLevel(std::initializer_list<Tensor> arguments) : level_(current_level()) {
+    for (const Tensor& x : arguments) {
+      const auto [value, dim] = functorch::unwrapTensorAtLevel(x, level_);
+      if (dim) {
+        size_ = value.sym_size(*dim);
+      }
+    }
+  }
+
+  // Without a size no argument is batched at this level: each is for a level further out.
+  const std::optional<c10::SymInt>& size() const {
+    return size_;
+  }
+
+  // The tensor with the batch dimension in front, which is expanded from nothing if it has none.
+  Tensor unwrap(const Tensor& x) const {
+    const auto [value, dim] = functorch::unwrapTensorAtLevel(x, level_);
+    if (dim) {
+      return value.movedim(*dim, 0);
+    }
+    c10::SymDimVector sizes(value.sym_sizes());
+    sizes.insert(sizes.begin(), *size_);
+    return value.expand_symint(sizes);
+  }
+
+  bool is_batched(const Tensor& x) const {
+    return functorch::isBatchedAtLevel(x, level_);
+  }
+
+  // The reverse of unwrap; undefined tensors stay so.
+  Tensor wrap(const Tensor& x) const {
+    return x.defined() ? functorch::makeBatched(x, 0, level_) : x;
+  }
+
+ private:
+  static int64_t current_level() {
+    const auto layer = functorch::maybeCurrentDynamicLayer();
+    TORCH_INTERNAL_ASSERT(layer.has_value(), "a batching rule was called outside of vmap");
+    return layer->layerId();
+  }
+
+  c10::impl::ExcludeDispatchKeyGuard guard_{DispatchKey::FuncTorchBatched};
+  int64_t level_;
+  std::optional<c10::SymInt> size_;
+};
+
+} // namespace at::native

@@ -1,0 +1,190 @@
+#define TORCH_ASSERT_NO_OPERATORS
+#include <ATen/native/ImprovedTripletLoss.h>
+
+#include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/TensorBase.h>
+#include <ATen/cpu/vec/functional.h>
+#include <ATen/cpu/vec/vec.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace at::native {
+namespace {
+
+// Half types are read as float.
+template <typename scalar_t>
+using OpMathVec = vec::Vectorized<at::opmath_type<scalar_t>>;
+
+template <typename scalar_t>
+constexpr int64_t lanes = OpMathVec<scalar_t>::size();
+
+template <typename scalar_t>
+OpMathVec<scalar_t> load(const scalar_t* from, int64_t count = lanes<scalar_t>) {
+  if constexpr (is_reduced_floating_point_v<scalar_t>) {
+    if (count == lanes<scalar_t>) {
+      OpMathVec<scalar_t> loaded;
+      vec::load_to_float<scalar_t>(from, loaded);
+      return loaded;
+    }
+    return std::get<0>(vec::convert_to_float<scalar_t>(vec::Vectorized<scalar_t>::loadu(from, count)));
+  } else {
+    return OpMathVec<scalar_t>::loadu(from, count);
+  }
+}
+
+template <typename scalar_t>
+void store(scalar_t* to, const OpMathVec<scalar_t>& x, int64_t count = lanes<scalar_t>) {
+  if constexpr (is_reduced_floating_point_v<scalar_t>) {
+    vec::convert_from_float<scalar_t>(x, x).store(to, count);
+  } else {
+    x.store(to, count);
+  }
+}
+
+template <typename T>
+T sum_lanes(const vec::Vectorized<T>& x) {
+  return vec::vec_reduce_all<T>([](const auto& a, const auto& b) { return a + b; }, x);
+}
+
+// The squared distances of one anchor to its positive and its negative.
+template <typename scalar_t>
+std::pair<at::opmath_type<scalar_t>, at::opmath_type<scalar_t>>
+squared_distances(const scalar_t* a, const scalar_t* p, const scalar_t* n, int64_t length) {
+  using Vec = OpMathVec<scalar_t>;
+  // Several sums of each, for an addition need not wait for the one before.
+  constexpr int64_t unroll = 4;
+  Vec ap[unroll];
+  Vec an[unroll];
+  for (auto* sums : {ap, an}) {
+    std::fill_n(sums, unroll, Vec(0));
+  }
+  const auto add = [&](int64_t k, int64_t i, int64_t count) {
+    const Vec x = load(a + i, count);
+    const Vec u = x - load(p + i, count);
+    const Vec v = x - load(n + i, count);
+    ap[k] = vec::fmadd(u, u, ap[k]);
+    an[k] = vec::fmadd(v, v, an[k]);
+  };
+  constexpr int64_t step = lanes<scalar_t>;
+  int64_t i = 0;
+  for (; i + unroll * step <= length; i += unroll * step) {
+    for (int64_t k = 0; k < unroll; ++k) {
+      add(k, i + k * step, step);
+    }
+  }
+  for (; i < length; i += step) {
+    // What loadu leaves out is zero in all three.
+    add(0, i, std::min(step, length - i));
+  }
+  return {sum_lanes((ap[0] + ap[1]) + (ap[2] + ap[3])), sum_lanes((an[0] + an[1]) + (an[2] + an[3]))};
+}
+
+// NaN in either goes into the result, as with clamp.
+template <typename T>
+T hinge(T x, T tau) {
+  return x > tau || std::isnan(x) ? x : tau;
+}
+
+// About as many elements as TensorIterator gives to a task.
+int64_t rows_per_task(int64_t length) {
+  return std::max<int64_t>(1, 32768 / std::max<int64_t>(1, length));
+}
+
+template <typename scalar_t>
+struct Rows {
+  explicit Rows(const TensorBase& x) : data(x.const_data_ptr<scalar_t>()), stride(x.stride(0)) {}
+  const scalar_t* operator[](int64_t row) const {
+    return data + row * stride;
+  }
+  const scalar_t* data;
+  int64_t stride;
+};
+
+template <typename scalar_t>
+void forward(const TensorBase& losses, const TripletInputs& inputs, const TripletParameters& parameters) {
+  using opmath_t = at::opmath_type<scalar_t>;
+  const Rows<scalar_t> anchor(inputs[0]), positive(inputs[1]), negative(inputs[2]);
+  const int64_t length = inputs[0].size(1);
+  const opmath_t tau1 = parameters.tau1, tau2 = parameters.tau2, beta = parameters.beta;
+  auto* result = losses.mutable_data_ptr<opmath_t>();
+  parallel_for(0, inputs[0].size(0), rows_per_task(length), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const auto [d_ap, d_an] = squared_distances(anchor[row], positive[row], negative[row], length);
+      result[row] = hinge<opmath_t>(d_ap - d_an, tau1) + beta * hinge<opmath_t>(d_ap, tau2);
+    }
+  });
+}
+
+// The distances are summed anew: the row is in the cache then, and nothing need be saved.
+template <typename scalar_t>
+void backward(
+    const TripletInputs& grads,
+    const TensorBase& grad_losses,
+    const TripletInputs& inputs,
+    const TripletParameters& parameters) {
+  using opmath_t = at::opmath_type<scalar_t>;
+  using Vec = OpMathVec<scalar_t>;
+  const Rows<scalar_t> anchor(inputs[0]), positive(inputs[1]), negative(inputs[2]);
+  const int64_t length = inputs[0].size(1);
+  const opmath_t tau1 = parameters.tau1, tau2 = parameters.tau2, beta = parameters.beta;
+  const auto* grad = grad_losses.const_data_ptr<opmath_t>();
+  const auto data = [](const TensorBase& x) { return x.defined() ? x.mutable_data_ptr<scalar_t>() : nullptr; };
+  scalar_t* const grad_anchor = data(grads[0]);
+  scalar_t* const grad_positive = data(grads[1]);
+  scalar_t* const grad_negative = data(grads[2]);
+  parallel_for(0, inputs[0].size(0), rows_per_task(length), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const scalar_t *a = anchor[row], *p = positive[row], *n = negative[row];
+      const auto [d_ap, d_an] = squared_distances(a, p, n, length);
+      const opmath_t by_negative = d_ap - d_an >= tau1 ? 1 : 0;
+      const opmath_t by_positive = by_negative + (d_ap >= tau2 ? beta : 0);
+      const Vec to_negative(2 * grad[row] * by_negative);
+      const Vec to_positive(2 * grad[row] * by_positive);
+      for (int64_t i = 0; i < length; i += lanes<scalar_t>) {
+        const int64_t count = std::min(lanes<scalar_t>, length - i);
+        const Vec x = load(a + i, count);
+        const Vec u = (x - load(p + i, count)) * to_positive;
+        const Vec v = (x - load(n + i, count)) * to_negative;
+        if (grad_anchor) {
+          store(grad_anchor + row * length + i, u - v, count);
+        }
+        if (grad_positive) {
+          store(grad_positive + row * length + i, u.neg(), count);
+        }
+        if (grad_negative) {
+          store(grad_negative + row * length + i, v, count);
+        }
+      }
+    }
+  });
+}
+
+void improved_triplet_loss_kernel(
+    const TensorBase& losses,
+    const TripletInputs& inputs,
+    const TripletParameters& parameters) {
+  AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, inputs[0].scalar_type(), "improved_triplet_loss_cpu", [&] {
+    forward<scalar_t>(losses, inputs, parameters);
+  });
+}
+
+void improved_triplet_loss_backward_kernel(
+    const TripletInputs& grads,
+    const TensorBase& grad_losses,
+    const TripletInputs& inputs,
+    const TripletParameters& parameters) {
+  AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, inputs[0].scalar_type(), "improved_triplet_loss_backward_cpu", [&] {
+    backward<scalar_t>(grads, grad_losses, inputs, parameters);
+  });
+}
+
+} // namespace
+
+ALSO_REGISTER_AVX512_DISPATCH(improved_triplet_loss_stub, &improved_triplet_loss_kernel)
+ALSO_REGISTER_AVX512_DISPATCH(improved_triplet_loss_backward_stub, &improved_triplet_loss_backward_kernel)
+
+} // namespace at::native

@@ -1,0 +1,69 @@
+#define TORCH_ASSERT_NO_OPERATORS
+#include <ATen/native/MulConstant.h>
+
+#include <ATen/Dispatch_v2.h>
+#include <ATen/OpMathType.h>
+#include <ATen/cpu/vec/functional.h>
+#include <ATen/cpu/vec/vec.h>
+#include <ATen/native/TensorIterator.h>
+#include <ATen/native/cpu/Loops.h>
+#include <c10/core/Scalar.h>
+
+namespace at::native {
+namespace {
+
+// Unlike Scalar::to, which throws where the value does not fit: integers wrap round and floating-point numbers become
+// infinite, as they do when PyTorch makes a tensor of a number to multiply with it.
+template <typename T>
+T convert_unchecked(const Scalar& value) {
+  if (value.isComplex()) {
+    return c10::convert<T>(value.toComplexDouble());
+  }
+  if (value.isFloatingPoint()) {
+    return c10::convert<T>(value.toDouble());
+  }
+  if (value.type() == kUInt64) {
+    return c10::convert<T>(value.toUInt64());
+  }
+  return c10::convert<T>(value.toLong());
+}
+
+template <typename scalar_t>
+void mul_constant_loop(TensorIteratorBase& iter, const Scalar& constant) {
+  using opmath_t = at::opmath_type<scalar_t>;
+  using Vec = vec::Vectorized<scalar_t>;
+  const auto factor = convert_unchecked<opmath_t>(constant);
+  const auto one = [factor](scalar_t x) -> scalar_t { return static_cast<opmath_t>(x) * factor; };
+  if constexpr (std::is_same_v<scalar_t, bool> || std::is_same_v<scalar_t, c10::complex<Half>>) {
+    cpu_kernel(iter, one);
+  } else if constexpr (is_reduced_floating_point_v<scalar_t>) {
+    // Half types compute in float and round once.
+    const vec::Vectorized<float> factors(factor);
+    cpu_kernel_vec(iter, one, [factors](Vec x) -> Vec {
+      const auto [x0, x1] = vec::convert_to_float<scalar_t>(x);
+      return vec::convert_from_float<scalar_t>(x0 * factors, x1 * factors);
+    });
+  } else {
+    const Vec factors(factor);
+    cpu_kernel_vec(iter, one, [factors](Vec x) -> Vec { return x * factors; });
+  }
+}
+
+void mul_constant_kernel(TensorIteratorBase& iter, const Scalar& constant) {
+  AT_DISPATCH_V2(
+      iter.common_dtype(),
+      "mul_constant_cpu",
+      AT_WRAP([&] { mul_constant_loop<scalar_t>(iter, constant); }),
+      AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX),
+      kBool,
+      kHalf,
+      kBFloat16,
+      kComplexHalf,
+      AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
+}
+
+} // namespace
+
+ALSO_REGISTER_AVX512_DISPATCH(mul_constant_stub, &mul_constant_kernel)
+
+} // namespace at::native

@@ -1,0 +1,312 @@
+#define TORCH_ASSERT_NO_OPERATORS
+#include <ATen/native/RoiPool.h>
+
+#include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/TensorBase.h>
+#include <ATen/cpu/vec/functional.h>
+#include <ATen/cpu/vec/vec.h>
+#include <c10/util/irange.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace at::native {
+namespace {
+
+// From begin to before end; what is empty has end <= begin.
+struct Range {
+  int64_t begin;
+  int64_t end;
+};
+
+Range hull(const Range& a, const Range& b) {
+  return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
+}
+
+// A box as rows and columns of the image, one range for each bin.
+struct Box {
+  int64_t image;
+  const Range* rows;
+  const Range* columns;
+};
+
+// Coordinates beyond this are as good as there; it keeps sums and products of them in an int64_t.
+constexpr int64_t FAR = int64_t(1) << 40;
+
+template <typename T>
+int64_t round_to_pixel(T coordinate) {
+  // std::round: half away from zero.
+  return static_cast<int64_t>(std::clamp(std::round(coordinate), static_cast<T>(-FAR), static_cast<T>(FAR)));
+}
+
+// The bins of one dimension, clipped to the image.
+template <typename T>
+void split(T first, T last, int64_t length, Range* bins, int64_t count) {
+  const int64_t start = round_to_pixel(first);
+  const int64_t size = std::max<int64_t>(round_to_pixel(last) - start + 1, 1);
+  const T bin_size = static_cast<T>(size) / static_cast<T>(count);
+  for (const auto i : c10::irange(count)) {
+    const auto from = static_cast<int64_t>(std::floor(static_cast<T>(i) * bin_size));
+    const auto to = static_cast<int64_t>(std::ceil(static_cast<T>(i + 1) * bin_size));
+    bins[i] = {std::clamp<int64_t>(start + from, 0, length), std::clamp<int64_t>(start + to, 0, length)};
+  }
+}
+
+template <typename T>
+int64_t image_of(const T* box, int64_t number, int64_t images) {
+  const T image = box[0];
+  TORCH_CHECK(
+      image >= 0 && image < static_cast<T>(images) && image == std::floor(image),
+      "roi_pool(): expected the first column of boxes to be the index of one of input's ",
+      images,
+      " images, but it is ",
+      image,
+      " in row ",
+      number);
+  return static_cast<int64_t>(image);
+}
+
+// All boxes, checked, sorted by their images.
+class Boxes {
+ public:
+  template <typename T>
+  Boxes(const TensorBase& boxes, const TensorBase& input, T scale, int64_t pooled_height, int64_t pooled_width)
+      : rows_(boxes.size(0) * pooled_height), columns_(boxes.size(0) * pooled_width), by_image_(input.size(0)) {
+    const T* box = boxes.const_data_ptr<T>();
+    for (const auto k : c10::irange(boxes.size(0))) {
+      const int64_t image = image_of(box, k, input.size(0));
+      for (const auto i : c10::irange(1, 5)) {
+        TORCH_CHECK(
+            std::isfinite(box[i]), "roi_pool(): expected boxes to be finite, but there is ", box[i], " in row ", k);
+      }
+      Range* rows = rows_.data() + k * pooled_height;
+      Range* columns = columns_.data() + k * pooled_width;
+      split(box[2] * scale, box[4] * scale, input.size(2), rows, pooled_height);
+      split(box[1] * scale, box[3] * scale, input.size(3), columns, pooled_width);
+      boxes_.push_back({image, rows, columns});
+      by_image_[image].push_back(k);
+      box += 5;
+    }
+  }
+
+  const Box& operator[](int64_t k) const {
+    return boxes_[k];
+  }
+
+  const std::vector<int64_t>& of_image(int64_t image) const {
+    return by_image_[image];
+  }
+
+ private:
+  std::vector<Range> rows_;
+  std::vector<Range> columns_;
+  std::vector<Box> boxes_;
+  std::vector<std::vector<int64_t>> by_image_;
+};
+
+// Pools some channels of one image, as many as a vector has lanes. The part of the image that its boxes cover is laid
+// out with these channels side by side first, so that each vector is one pixel, whatever the input's strides.
+template <typename scalar_t>
+class ChannelBlock {
+ public:
+  using T = at::opmath_type<scalar_t>;
+  using Vec = vec::Vectorized<T>;
+  using Index = vec::int_same_size_t<T>;
+  using IndexVec = vec::Vectorized<Index>;
+  static constexpr int64_t lanes = Vec::size();
+
+  ChannelBlock(const TensorBase& output, const TensorBase& indices, const TensorBase& input)
+      : output_(output.mutable_data_ptr<scalar_t>()),
+        indices_(indices.mutable_data_ptr<int32_t>()),
+        channels_(input.size(1)),
+        pooled_height_(output.size(2)),
+        pooled_width_(output.size(3)),
+        input_(input.const_data_ptr<scalar_t>()),
+        strides_(input.strides()),
+        width_(input.size(3)),
+        values_(pooled_height_ * pooled_width_ * lanes),
+        places_(values_.size()) {}
+
+  void pool(const Boxes& boxes, int64_t image, int64_t channel) {
+    const int64_t count = std::min(lanes, channels_ - channel);
+    load_pixels(boxes, image, channel, count);
+    for (const int64_t k : boxes.of_image(image)) {
+      pool_box(boxes[k]);
+      store_box((k * channels_ + channel) * pooled_height_ * pooled_width_, count);
+    }
+  }
+
+ private:
+  void load_pixels(const Boxes& boxes, int64_t image, int64_t channel, int64_t count) {
+    rows_ = columns_ = {std::numeric_limits<int64_t>::max(), 0};
+    for (const int64_t k : boxes.of_image(image)) {
+      const Box& box = boxes[k];
+      rows_ = hull(rows_, {box.rows[0].begin, box.rows[pooled_height_ - 1].end});
+      columns_ = hull(columns_, {box.columns[0].begin, box.columns[pooled_width_ - 1].end});
+    }
+    const int64_t height = std::max<int64_t>(rows_.end - rows_.begin, 0);
+    const int64_t width = std::max<int64_t>(columns_.end - columns_.begin, 0);
+    pixels_.resize(height * width * lanes);
+    const scalar_t* from =
+        input_ + image * strides_[0] + channel * strides_[1] + rows_.begin * strides_[2] + columns_.begin * strides_[3];
+    T* to = pixels_.data();
+    for (const auto y : c10::irange(height)) {
+      for (const auto x : c10::irange(width)) {
+        const scalar_t* pixel = from + y * strides_[2] + x * strides_[3];
+        for (const auto c : c10::irange(count)) {
+          to[c] = static_cast<T>(pixel[c * strides_[1]]);
+        }
+        to += lanes;
+      }
+    }
+  }
+
+  void pool_box(const Box& box) {
+    int64_t bin = 0;
+    for (const auto i : c10::irange(pooled_height_)) {
+      for (const auto j : c10::irange(pooled_width_)) {
+        pool_bin(box.rows[i], box.columns[j], bin);
+        bin += lanes;
+      }
+    }
+  }
+
+  void pool_bin(const Range& rows, const Range& columns, int64_t bin) {
+    Vec best(0);
+    IndexVec place(-1);
+    if (rows.begin < rows.end && columns.begin < columns.end) {
+      best = Vec::loadu(pixel(rows.begin, columns.begin));
+      place = IndexVec(static_cast<Index>(rows.begin * width_ + columns.begin));
+      for (int64_t y = rows.begin; y < rows.end; ++y) {
+        const T* next = pixel(y, columns.begin);
+        for (int64_t x = columns.begin; x < columns.end; ++x, next += lanes) {
+          const Vec value = Vec::loadu(next);
+          // The first NaN stays, or else the first of the largest.
+          const Vec is_better = ~(value <= best) & (best == best);
+          best = Vec::blendv(best, value, is_better);
+          place = IndexVec::blendv(place, IndexVec(static_cast<Index>(y * width_ + x)), vec::cast<Index, T>(is_better));
+        }
+      }
+    }
+    best.store(values_.data() + bin);
+    place.store(places_.data() + bin);
+  }
+
+  // From bins of channels to channels of bins.
+  void store_box(int64_t offset, int64_t count) {
+    const int64_t bins = pooled_height_ * pooled_width_;
+    for (const auto c : c10::irange(count)) {
+      for (const auto bin : c10::irange(bins)) {
+        output_[offset] = static_cast<scalar_t>(values_[bin * lanes + c]);
+        indices_[offset] = static_cast<int32_t>(places_[bin * lanes + c]);
+        ++offset;
+      }
+    }
+  }
+
+  const T* pixel(int64_t y, int64_t x) const {
+    const int64_t width = columns_.end - columns_.begin;
+    return pixels_.data() + ((y - rows_.begin) * width + x - columns_.begin) * lanes;
+  }
+
+  scalar_t* output_;
+  int32_t* indices_;
+  int64_t channels_;
+  int64_t pooled_height_;
+  int64_t pooled_width_;
+  const scalar_t* input_;
+  IntArrayRef strides_;
+  int64_t width_;
+  // What of the image is laid out, and the maxima of a box.
+  Range rows_{};
+  Range columns_{};
+  std::vector<T> pixels_;
+  std::vector<T> values_;
+  std::vector<Index> places_;
+};
+
+template <typename scalar_t>
+void forward(
+    const TensorBase& output,
+    const TensorBase& indices,
+    const TensorBase& input,
+    const TensorBase& boxes,
+    double spatial_scale) {
+  using T = at::opmath_type<scalar_t>;
+  constexpr int64_t lanes = ChannelBlock<scalar_t>::lanes;
+  const Boxes sorted(boxes, input, static_cast<T>(spatial_scale), output.size(2), output.size(3));
+  const int64_t blocks = (input.size(1) + lanes - 1) / lanes;
+  parallel_for(0, input.size(0) * blocks, 1, [&](int64_t begin, int64_t end) {
+    ChannelBlock<scalar_t> block(output, indices, input);
+    for (const auto task : c10::irange(begin, end)) {
+      if (!sorted.of_image(task / blocks).empty()) {
+        block.pool(sorted, task / blocks, task % blocks * lanes);
+      }
+    }
+  });
+}
+
+// Threads have channels of their own, so each sum is made in the order of the boxes.
+template <typename T>
+void backward(
+    const TensorBase& grad_input,
+    const TensorBase& grad_output,
+    const TensorBase& boxes,
+    const TensorBase& indices) {
+  const int64_t channels = grad_output.size(1);
+  const int64_t bins = grad_output.size(2) * grad_output.size(3);
+  const int64_t plane = grad_input.size(2) * grad_input.size(3);
+  std::vector<int64_t> images;
+  for (const auto k : c10::irange(boxes.size(0))) {
+    images.push_back(image_of(boxes.const_data_ptr<T>() + k * 5, k, grad_input.size(0)));
+  }
+  const auto* grads = grad_output.const_data_ptr<T>();
+  const auto* places = indices.const_data_ptr<int32_t>();
+  auto* sums = grad_input.mutable_data_ptr<T>();
+  parallel_for(0, channels, 1, [&](int64_t begin, int64_t end) {
+    for (const auto k : c10::irange(boxes.size(0))) {
+      for (const auto c : c10::irange(begin, end)) {
+        T* to = sums + (images[k] * channels + c) * plane;
+        const int64_t offset = (k * channels + c) * bins;
+        for (const auto i : c10::irange(offset, offset + bins)) {
+          TORCH_CHECK_INDEX(
+              places[i] < plane, "roi_pool_backward(): expected indices to be below ", plane, ", but got ", places[i]);
+          if (places[i] >= 0) {
+            to[places[i]] += grads[i];
+          }
+        }
+      }
+    }
+  });
+}
+
+void roi_pool_kernel(
+    const TensorBase& output,
+    const TensorBase& indices,
+    const TensorBase& input,
+    const TensorBase& boxes,
+    double spatial_scale) {
+  AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, input.scalar_type(), "roi_pool_cpu", [&] {
+    forward<scalar_t>(output, indices, input, boxes, spatial_scale);
+  });
+}
+
+void roi_pool_backward_kernel(
+    const TensorBase& grad_input,
+    const TensorBase& grad_output,
+    const TensorBase& boxes,
+    const TensorBase& indices) {
+  AT_DISPATCH_FLOATING_TYPES(grad_input.scalar_type(), "roi_pool_backward_cpu", [&] {
+    backward<scalar_t>(grad_input, grad_output, boxes, indices);
+  });
+}
+
+} // namespace
+
+ALSO_REGISTER_AVX512_DISPATCH(roi_pool_stub, &roi_pool_kernel)
+ALSO_REGISTER_AVX512_DISPATCH(roi_pool_backward_stub, &roi_pool_backward_kernel)
+
+} // namespace at::native

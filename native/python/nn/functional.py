@@ -1,0 +1,61 @@
+affine = torch.affine
+depthwise_conv2d = torch.depthwise_conv2d
+
+
+def improved_triplet_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    tau1: float = -1.0,
+    tau2: float = 0.01,
+    beta: float = 0.002,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Compute the improved triplet loss of the given embeddings.
+
+    See :class:`~torch.nn.ImprovedTripletLoss` for details.
+    """
+    if has_torch_function_variadic(anchor, positive, negative):
+        return handle_torch_function(
+            improved_triplet_loss,
+            (anchor, positive, negative),
+            anchor,
+            positive,
+            negative,
+            tau1=tau1,
+            tau2=tau2,
+            beta=beta,
+            reduction=reduction,
+        )
+    return torch.improved_triplet_loss(
+        anchor,
+        positive,
+        negative,
+        tau1,
+        tau2,
+        beta,
+        _Reduction.get_enum(reduction),
+    )
+
+
+def roi_pool(
+    input: Tensor,
+    boxes: Tensor,
+    output_size: BroadcastingList2[int],
+    spatial_scale: float = 1.0,
+) -> Tensor:
+    r"""Pool the largest values in regions of interest.
+
+    See :class:`~torch.nn.RoIPool` for details.
+    """
+    if has_torch_function_variadic(input, boxes):
+        return handle_torch_function(
+            roi_pool,
+            (input, boxes),
+            input,
+            boxes,
+            output_size,
+            spatial_scale=spatial_scale,
+        )
+    height, width = _pair(output_size)
+    return torch.roi_pool(input, boxes, spatial_scale, height, width)

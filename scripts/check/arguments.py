@@ -1,0 +1,85 @@
+"""What can be wrong with the arguments of a schema that torchgen parses: names and defaults."""
+
+from __future__ import annotations
+
+import keyword
+import re
+
+from torchgen.api.cpp import JIT_TO_CPP_DEFAULT
+from torchgen.model import Argument, BaseTy, BaseType, ListType, OptionalType, Type
+
+from .finding import Findings, nearest
+from .functions import Function
+
+_NUMBER = r"-?(\d+(\.\d*)?(e-?\d+)?|inf)"
+_TEXT = r"\"([^\"\\]|\\.)*\"|'([^'\\]|\\.)*'"
+
+# How a default of each type is written. The identifiers are those that torchgen knows how to write in C++.
+_DEFAULTS = {
+    BaseTy.int: r"-?\d+|Mean",
+    BaseTy.SymInt: r"-?\d+",
+    BaseTy.float: _NUMBER,
+    BaseTy.Scalar: _NUMBER,
+    BaseTy.bool: "True|False",
+    BaseTy.str: _TEXT,
+    BaseTy.ScalarType: "long",
+    BaseTy.MemoryFormat: "contiguous_format",
+}
+_EXAMPLES = {
+    BaseTy.int: "3",
+    BaseTy.SymInt: "3",
+    BaseTy.float: "0.5",
+    BaseTy.Scalar: "1",
+    BaseTy.bool: "False",
+    BaseTy.str: '"text"',
+    BaseTy.ScalarType: "long",
+    BaseTy.MemoryFormat: "contiguous_format",
+}
+
+
+def check_arguments(functions: list[Function], findings: Findings) -> None:
+    """Check the names and defaults of the arguments."""
+    for function in functions:
+        seen: set[str] = set()
+        for argument in function.schema.arguments.flat_all:
+            place = function.entry.value("func", _offset_of(argument, function, is_second=argument.name in seen))
+            if argument.name in seen:
+                what = f"two arguments are named `{argument.name}`"
+                findings.add(place, what, "give one of them another name")
+            seen.add(argument.name)
+            if keyword.iskeyword(argument.name):
+                what = f"`{argument.name}` is a keyword of Python, which nobody could write"
+                findings.add(place, what, "give the argument another name")
+            if argument.default is not None and not _fits(argument.default, argument.type):
+                what = f"`{argument.default}` is no default for {argument.type}"
+                findings.add(place, what, _todo(argument.default, argument.type))
+
+
+def _offset_of(argument: Argument, function: Function, *, is_second: bool) -> int:
+    """How far into the schema ``argument`` begins."""
+    text = str(function.entry.fields["func"])
+    places = [m.start(1) for m in re.finditer(rf"[(,]\s*([^(),]*? {argument.name})(?=[=,)])", text)]
+    return places[min(int(is_second), len(places) - 1)] if places else 0
+
+
+def _fits(default: str, kind: Type) -> bool:
+    if isinstance(kind, OptionalType):
+        return default == "None" or _fits(default, kind.elem)
+    if isinstance(kind, ListType):
+        if default.startswith("[") and default.endswith("]"):
+            parts = [part.strip() for part in default[1:-1].split(",")]
+            return parts == [""] or all(_fits(part, kind.elem) for part in parts)
+        return kind.size is not None and _fits(default, kind.elem)
+    return isinstance(kind, BaseType) and re.fullmatch(_DEFAULTS.get(kind.name, "(?!)"), default) is not None
+
+
+def _todo(default: str, kind: Type) -> str:
+    inner = kind
+    while isinstance(inner, (OptionalType, ListType)):
+        inner = inner.elem
+    example = _EXAMPLES.get(inner.name) if isinstance(inner, BaseType) else None
+    if example is None:
+        return "leave the default out" + (", or write `None`" if isinstance(kind, OptionalType) else "")
+    if re.fullmatch(r"[A-Za-z_]\w*", default) and inner != BaseType(BaseTy.str):
+        return nearest(default, [*JIT_TO_CPP_DEFAULT.keys() - {"[]"}, example])
+    return f"write it as in `{f'[{example}]' if isinstance(kind, ListType) else example}`"

@@ -1,0 +1,128 @@
+"""What the tests of several operators share: tensors to try them on, and the ways in which PyTorch runs them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+HALF = [torch.float16, torch.bfloat16]
+REAL = [torch.float32, torch.float64, *HALF]
+COMPLEX = [torch.complex64, torch.complex128]
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64]
+
+
+def values(shape: tuple[int, ...], dtype: torch.dtype, seed: int = 1) -> torch.Tensor:
+    """Normally distributed numbers, or integers from 0 to 99."""
+    generator = np.random.default_rng(seed)
+    if dtype.is_complex:
+        numbers = generator.normal(size=shape) + 1j * generator.normal(size=shape)
+    elif dtype.is_floating_point:
+        numbers = generator.normal(size=shape)
+    else:
+        numbers = generator.integers(0, 100, shape)
+    # NumPy's strides of empty arrays are zeros.
+    return torch.from_numpy(np.asarray(numbers)).to(dtype).clone(memory_format=torch.contiguous_format)
+
+
+def layouts(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The same numbers in memory otherwise."""
+    wide = torch.empty(*x.shape, 2, dtype=x.dtype)
+    wide[..., 0] = x
+    found = {"strided": wide[..., 0], "offset": torch.cat([x.new_zeros(1), x.flatten()])[1:].view(x.shape)}
+    if x.dim() > 1:
+        found["transposed"] = x.transpose(0, -1).contiguous().transpose(0, -1)
+        found["expanded"] = x[:1].expand_as(x)
+    if x.dim() == 4:
+        found["channels_last"] = x.to(memory_format=torch.channels_last)
+    if x.is_complex():
+        found["conjugated"] = x.conj().resolve_conj().conj()
+    return found
+
+
+def assert_exact(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    """The same shape, dtype and numbers, NaN included."""
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
+
+
+def double(shape: tuple[int, ...], dtype: torch.dtype = torch.float64, seed: int = 1) -> torch.Tensor:
+    """An argument for gradcheck."""
+    return values(shape, dtype, seed).requires_grad_()
+
+
+def check_derivatives(function: Callable[..., object], *inputs: torch.Tensor, third: bool = False) -> None:
+    """Reverse, double and forward derivatives, each also under vmap; with ``third`` the third ones as well."""
+    everything = {"check_forward_ad": True, "check_batched_grad": True, "check_batched_forward_grad": True}
+    assert torch.autograd.gradcheck(function, inputs, **everything)
+    assert torch.autograd.gradgradcheck(function, inputs, check_fwd_over_rev=True, check_batched_grad=True)
+    if third:
+        weights = [torch.randn_like(x) for x in inputs]
+
+        def second(*inputs: torch.Tensor) -> torch.Tensor:
+            outputs = function(*inputs)
+            gradients = torch.autograd.grad(outputs.square().sum(), inputs, create_graph=True)
+            return sum((g * w).sum() for g, w in zip(gradients, weights, strict=True))
+
+        assert torch.autograd.gradgradcheck(second, inputs)
+
+
+def check_compiled(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, **tolerance: float) -> None:
+    """The same result and gradients under torch.compile, also for other sizes by the same code."""
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager", dynamic=True)
+    for again in (1, 2):
+        arguments = [[torch.cat([x] * again).detach().requires_grad_(x.requires_grad) for x in inputs] for _ in "ab"]
+        results = [f(*some) for f, some in zip((function, compiled), arguments, strict=True)]
+        torch.testing.assert_close(results[1], results[0], **tolerance)
+        for result in results:
+            if result.requires_grad:
+                result.abs().sum().backward()
+        for one, other in zip(*arguments, strict=True):
+            torch.testing.assert_close(other.grad, one.grad, **tolerance)
+
+
+def check_exported(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> None:
+    """``torch.export`` keeps the operator, for any size of the first dimension."""
+
+    class Module(torch.nn.Module):
+        def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+            return function(*inputs)
+
+    sizes = (tuple({0: torch.export.Dim.AUTO} for _ in inputs),)
+    exported = torch.export.export(Module(), inputs, dynamic_shapes=sizes)
+    twice = [torch.cat([x, x]) for x in inputs]
+    torch.testing.assert_close(exported.module()(*twice), function(*twice))
+
+
+def check_vmap(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, in_dims: tuple[int | None, ...]) -> None:
+    """torch.vmap gives what a loop gives, without its warning that it makes one."""
+    size = next(x.shape[d] for x, d in zip(inputs, in_dims, strict=True) if d is not None)
+    each = [
+        function(*(x if d is None else x.select(d, i) for x, d in zip(inputs, in_dims, strict=True)))
+        for i in range(size)
+    ]
+    torch.testing.assert_close(torch.vmap(function, in_dims=in_dims)(*inputs), torch.stack(each))
+
+
+@functools.cache
+def _cpu_flags() -> list[str]:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next(line for line in lines if line.startswith("flags")).split()
+
+
+def at_capability(capability: str, program: str) -> None:
+    """Run ``program`` with the kernels for ``capability``; skip where the processor lacks it."""
+    if {"AVX2": "avx2", "AVX512": "avx512f"}.get(capability, "fpu") not in _cpu_flags():
+        pytest.skip(f"this processor has no {capability}")
+    check = f"import torch\nassert torch.backends.cpu.get_cpu_capability() == {capability!r}\n"
+    env = {**os.environ, "ATEN_CPU_CAPABILITY": capability.lower(), "PYTHONPATH": str(Path(__file__).parent)}
+    subprocess.run([sys.executable, "-c", check + program], env=env, check=True)
+
+
+every_capability = pytest.mark.parametrize("capability", ["DEFAULT", "AVX2", "AVX512"])

@@ -1,0 +1,100 @@
+"""affine: input times the transposed weight plus bias, and its module."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from samples import REAL, check_compiled, check_derivatives, check_exported, check_vmap, double, layouts, values
+
+SHAPES = [(4,), (0, 4), (1, 4), (7, 4), (2, 3, 4), (2, 0, 4)]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex128, torch.int64])
+def test_values(shape: tuple[int, ...], dtype: torch.dtype, bias: bool) -> None:
+    x, weight, b = values(shape, dtype, 1), values((5, 4), dtype, 2), values((5,), dtype, 3)
+    expected = np.einsum("...i,oi->...o", x.numpy(), weight.numpy()) + (b.numpy() if bias else 0)
+    result = torch.affine(x, weight, b) if bias else torch.affine(x, weight)
+    torch.testing.assert_close(result, torch.from_numpy(np.asarray(expected)))
+
+
+@pytest.mark.parametrize("dtype", REAL)
+def test_agrees_with_linear(dtype: torch.dtype) -> None:
+    x, weight, bias = values((3, 40), dtype, 1), values((50, 40), dtype, 2), values((50,), dtype, 3)
+    for argument in (x, *layouts(x).values()):
+        expected = torch.nn.functional.linear(argument, weight, bias)
+        torch.testing.assert_close(torch.affine(argument, weight, bias), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("sizes", [(0, 3), (3, 0), (1, 1)])
+def test_no_features(sizes: tuple[int, int]) -> None:
+    x, weight, bias = torch.ones(2, sizes[0]), torch.ones(sizes[1], sizes[0]), torch.ones(sizes[1])
+    assert torch.equal(torch.affine(x, weight, bias), torch.full((2, sizes[1]), 1.0 + sizes[0]))
+
+
+def test_errors() -> None:
+    x, weight, bias = torch.ones(2, 4), torch.ones(5, 4), torch.ones(5)
+    with pytest.raises(RuntimeError, match=r"affine\(\): expected input to have at least one dimension"):
+        torch.affine(torch.tensor(1.0), weight, bias)
+    with pytest.raises(RuntimeError, match=r"affine\(\): expected weight to be 2-D, .* but got \[4\]"):
+        torch.affine(x, torch.ones(4), bias)
+    with pytest.raises(RuntimeError, match=r"last dimension of input to be weight's 3 in_features, .* input \[2, 4\]"):
+        torch.affine(x, torch.ones(5, 3), bias)
+    for wrong in (torch.ones(4), torch.ones(5, 1), torch.tensor(1.0)):
+        with pytest.raises(RuntimeError, match=r"affine\(\): expected bias to be 1-D with weight's 5 out_features"):
+            torch.affine(x, weight, wrong)
+    with pytest.raises(RuntimeError, match="same dtype"):
+        torch.affine(x, weight.double(), bias)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize("shape", [(4,), (2, 3, 4), (0, 4)])
+def test_derivatives(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    check_derivatives(torch.affine, double(shape, dtype, 1), double((2, 4), dtype, 2), double((2,), dtype, 3))
+    check_derivatives(torch.affine, double(shape, dtype, 1), double((2, 4), dtype, 2))
+
+
+def test_under_every_transform() -> None:
+    x, weight, bias = values((3, 4), torch.float32, 1), values((5, 4), torch.float32, 2), values((5,), torch.float32, 3)
+    torch.library.opcheck(torch.ops.aten.affine.default, (x, weight.clone().requires_grad_(), bias))
+    check_compiled(lambda x: torch.affine(x, weight, bias), x.clone().requires_grad_())
+    check_exported(lambda x: torch.affine(x, weight, bias), x)
+    check_vmap(torch.affine, x.expand(6, 3, 4), weight, bias, in_dims=(0, None, None))
+    check_vmap(torch.affine, x, torch.stack([weight, -weight], 2), bias, in_dims=(None, 2, None))
+    scripted = torch.jit.script(without_bias)
+    torch.testing.assert_close(scripted(x, weight), x @ weight.t())
+
+
+def without_bias(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return torch.affine(x, weight)
+
+
+def test_autocast() -> None:
+    x, weight = torch.rand(3, 4), torch.rand(5, 4, requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        result = torch.affine(x, weight)
+    assert result.dtype == torch.bfloat16
+    result.sum().backward()
+    assert weight.grad.dtype == torch.float32
+
+
+def test_module() -> None:
+    torch.manual_seed(0)
+    module = torch.nn.Affine(40, 3, dtype=torch.float64)
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(40, 3, dtype=torch.float64)
+    assert torch.equal(module.weight, linear.weight)
+    assert torch.equal(module.bias, linear.bias)
+    assert module.bias.abs().max() <= 1 / math.sqrt(40)
+    x = torch.rand(2, 40, dtype=torch.float64)
+    torch.testing.assert_close(module(x), linear(x))
+    assert repr(module) == "Affine(in_features=40, out_features=3, bias=True)"
+    assert repr(torch.nn.Affine(1, 2, bias=False)) == "Affine(in_features=1, out_features=2, bias=False)"
+    linear.load_state_dict(module.state_dict())
+    assert torch.equal(copy.deepcopy(module)(x), module(x))
+    torch.testing.assert_close(torch.jit.script(module)(x), module(x))

@@ -1,0 +1,232 @@
+"""improved_triplet_loss: max(d_ap - d_an, tau1) + beta * max(d_ap, tau2), with squared distances of rows."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples import (
+    HALF,
+    assert_exact,
+    at_capability,
+    check_compiled,
+    check_derivatives,
+    check_exported,
+    check_vmap,
+    double,
+    every_capability,
+    layouts,
+    values,
+)
+
+SHAPES = [(0, 3), (1, 1), (3, 0), (5, 7), (4, 129), (2, 1000), (300, 400), (17,), (0,)]
+REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+PARAMETERS = (-1.0, 0.01, 0.002)
+
+
+def triple(shape: tuple[int, ...], dtype: torch.dtype) -> list[torch.Tensor]:
+    return [values(shape, dtype, seed) for seed in (1, 2, 3)]
+
+
+def reference(
+    anchor: torch.Tensor,
+    positive: torch.Tensor,
+    negative: torch.Tensor,
+    tau1: float = PARAMETERS[0],
+    tau2: float = PARAMETERS[1],
+    beta: float = PARAMETERS[2],
+    reduction: int = 1,
+) -> torch.Tensor:
+    """In plain operations, in double and rounded once."""
+    a, p, n = (x.double() for x in (anchor, positive, negative))
+    d_ap, d_an = (a - p).square().sum(-1), (a - n).square().sum(-1)
+    losses = (d_ap - d_an).clamp(min=tau1) + beta * d_ap.clamp(min=tau2)
+    return {0: losses, 1: losses.mean(), 2: losses.sum()}[reduction].to(anchor.dtype)
+
+
+def loss(*inputs: torch.Tensor, reduction: int = 1) -> torch.Tensor:
+    return torch.improved_triplet_loss(*inputs, *PARAMETERS, reduction)
+
+
+def assert_close_to_loss(result: torch.Tensor, expected: torch.Tensor, inputs: list[torch.Tensor]) -> None:
+    """To the rounding of the result, and that of the distances, whose difference may be much less than they are."""
+    anchor, positive, negative = (x.double() for x in inputs)
+    distances = (anchor - positive).square().sum(-1) + (anchor - negative).square().sum(-1)
+    largest = distances[distances.isfinite()].max().item() if distances.isfinite().any() else 0
+    added = inputs[0].shape[0] if expected.dim() == 0 else 1
+    computed_in = torch.float32 if result.dtype in HALF else result.dtype
+    atol = 4 * torch.finfo(computed_in).eps * largest * max(1, added)
+    torch.testing.assert_close(result, expected, rtol=2 * torch.finfo(result.dtype).eps, atol=atol, equal_nan=True)
+
+
+def check_with_gradients(inputs: list[torch.Tensor], parameters: tuple[float, float, float], reduction: int) -> None:
+    ours, theirs = ([x.detach().requires_grad_() for x in inputs] for _ in "ab")
+    result = torch.improved_triplet_loss(*ours, *parameters, reduction)
+    expected = reference(*theirs, *parameters, reduction)
+    assert_close_to_loss(result, expected, inputs)
+    weight = torch.linspace(1, 2, result.numel(), dtype=result.dtype).view_as(result)
+    (result * weight).sum().backward()
+    (expected * weight).sum().backward()
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one.grad, other.grad, equal_nan=True)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS.values(), ids=REDUCTIONS)
+@pytest.mark.parametrize(("shape", "dtype"), list(itertools.product(SHAPES, [torch.float32, torch.float64, *HALF])))
+def test_values_and_gradients(shape: tuple[int, ...], dtype: torch.dtype, reduction: int) -> None:
+    check_with_gradients(triple(shape, dtype), PARAMETERS, reduction)
+
+
+@given(
+    rows=st.integers(0, 5),
+    length=st.integers(0, 70),
+    tau1=st.floats(-50, 50),
+    tau2=st.floats(-50, 50),
+    beta=st.floats(-2, 2),
+    reduction=st.sampled_from(list(REDUCTIONS.values())),
+)
+@settings(deadline=None, max_examples=100)
+def test_any_parameters(rows: int, length: int, tau1: float, tau2: float, beta: float, reduction: int) -> None:
+    check_with_gradients(triple((rows, length), torch.float64), (tau1, tau2, beta), reduction)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_layouts(dtype: torch.dtype) -> None:
+    anchor, positive, negative = triple((5, 33), dtype)
+    for other in layouts(anchor).values():
+        expected = reference(other, positive, negative, reduction=0)
+        assert_close_to_loss(loss(other, positive, negative, reduction=0), expected, [other, positive, negative])
+        inputs = [positive, other, other]
+        assert_close_to_loss(loss(*inputs, reduction=0), reference(*inputs, reduction=0), inputs)
+
+
+def test_gradient_at_the_kinks_is_that_of_clamp() -> None:
+    anchor, positive, negative = (torch.tensor([x], dtype=torch.float64) for x in ([2.0], [1.0], [0.0]))
+    # d_ap is 1 and d_an is 4.
+    for tau1, tau2 in itertools.product([-4.0, -3.0, -2.0], [0.0, 1.0, 2.0]):
+        check_with_gradients([anchor, positive, negative], (tau1, tau2, 0.5), 2)
+
+
+@pytest.mark.parametrize("special", [float("inf"), float("nan"), 1e15])
+def test_special_values(special: float) -> None:
+    for place, parameters in itertools.product(
+        range(3), [PARAMETERS, (float("nan"), 0.0, 1.0), (0.0, float("inf"), 1.0)]
+    ):
+        inputs = triple((3, 20), torch.float32)
+        inputs[place][1, 7] = special
+        check_with_gradients(inputs, parameters, 0)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS.values(), ids=REDUCTIONS)
+@pytest.mark.parametrize("shape", [(3, 4), (4,), (2, 0)])
+def test_derivatives(shape: tuple[int, ...], reduction: int) -> None:
+    inputs = [double(shape, seed=seed) for seed in (1, 2, 3)]
+    check_derivatives(
+        lambda *inputs: torch.improved_triplet_loss(*inputs, 0.5, 1.5, 0.3, reduction), *inputs, third=True
+    )
+
+
+def test_gradient_of_some_inputs() -> None:
+    anchor, positive, negative = triple((3, 4), torch.float64)
+    for which in range(3):
+        inputs = [anchor, positive, negative]
+        inputs[which] = inputs[which].clone().requires_grad_()
+        (grad,) = torch.autograd.grad(loss(*inputs), inputs[which])
+        torch.testing.assert_close(grad, torch.autograd.grad(reference(*inputs), inputs[which])[0])
+
+
+def test_errors() -> None:
+    x = torch.rand(3, 4)
+    with pytest.raises(RuntimeError, match=r"expected anchor to be \[N, D\] or \[D\], but got \[2, 3, 4\]"):
+        loss(*[torch.rand(2, 3, 4)] * 3)
+    with pytest.raises(RuntimeError, match=r"expected anchor to be \[N, D\] or \[D\], but got \[\]"):
+        loss(*[torch.tensor(1.0)] * 3)
+    with pytest.raises(RuntimeError, match=r"expected positive to have anchor's shape \[3, 4\], but got \[3, 1\]"):
+        loss(x, x[:, :1], x)
+    with pytest.raises(RuntimeError, match=r"expected negative to have anchor's dtype Float, but got Double"):
+        loss(x, x, x.double())
+    with pytest.raises(RuntimeError, match=r"expected negative to be on anchor's device cpu, but it is on meta"):
+        loss(x, x, x.to("meta"))
+    with pytest.raises(RuntimeError, match=r"expected anchor to be of a floating-point dtype, but got Int"):
+        loss(*[x.int()] * 3)
+    with pytest.raises(RuntimeError, match=r"expected reduction to be 0 \(none\), 1 \(mean\) or 2 \(sum\), but got 3"):
+        loss(x, x, x, reduction=3)
+
+
+def test_deterministic() -> None:
+    inputs = triple((300, 400), torch.float32)
+    expected = loss(*inputs)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    assert_exact(loss(*inputs), expected)
+    torch.set_num_threads(threads)
+
+
+def test_under_every_transform() -> None:
+    inputs = [x.requires_grad_() for x in triple((3, 4), torch.float32)]
+    torch.library.opcheck(torch.ops.aten.improved_triplet_loss.default, (*inputs, *PARAMETERS, 1))
+    mask = [True, False, True]
+    grad = torch.rand(3)
+    arguments = (grad, *(x.detach() for x in inputs), *PARAMETERS, 0, mask)
+    torch.library.opcheck(torch.ops.aten.improved_triplet_loss_backward.default, arguments)
+    for reduction in REDUCTIONS.values():
+        check_compiled(lambda *inputs, r=reduction: loss(*inputs, reduction=r), *inputs)
+    check_exported(loss, *triple((3, 4), torch.float32))
+    x = torch.rand(3)
+    scripted = torch.jit.script(in_script)
+    torch.testing.assert_close(scripted(x), in_script(x))
+
+
+def in_script(x: torch.Tensor) -> torch.Tensor:
+    return torch.improved_triplet_loss(x, x + 1, x + 2, -1.0, 0.01, 0.002)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS.values(), ids=REDUCTIONS)
+@pytest.mark.parametrize("in_dims", [(0, 0, 0), (2, None, None), (None, 1, 0)])
+def test_vmap(in_dims: tuple[int | None, ...], reduction: int) -> None:
+    inputs = [torch.rand(6, 6, 6) if d is not None else torch.rand(6, 6) for d in in_dims]
+
+    def gradient(*inputs: torch.Tensor) -> torch.Tensor:
+        f = lambda *inputs: loss(*inputs, reduction=reduction).sum()  # noqa: E731
+        return torch.stack(torch.func.grad(f, argnums=(0, 1, 2))(*inputs))
+
+    check_vmap(lambda *inputs: loss(*inputs, reduction=reduction), *inputs, in_dims=in_dims)
+    check_vmap(gradient, *inputs, in_dims=in_dims)
+    nested = torch.vmap(torch.vmap(loss))(*triple((2, 3, 5), torch.float64))
+    torch.testing.assert_close(nested, torch.vmap(torch.vmap(reference))(*triple((2, 3, 5), torch.float64)))
+
+
+def test_memory_is_that_of_the_losses() -> None:
+    inputs = triple((64, 4096), torch.float32)
+    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        loss(*inputs)
+    allocated = sum(event.cpu_memory_usage for event in profile.events() if event.cpu_memory_usage > 0)
+    assert allocated < 64 * 4 * 10
+
+
+CAPABILITY = """
+from test_improved_triplet_loss import *
+for shape in [(3, 1), (3, 15), (3, 16), (3, 65), (5, 400)]:
+    for dtype in [torch.float32, torch.float64, *HALF]:
+        check_with_gradients(triple(shape, dtype), PARAMETERS, 0)
+"""
+
+
+@every_capability
+def test_right_at_every_cpu_capability(capability: str) -> None:
+    at_capability(capability, CAPABILITY)
+
+
+def test_functional_and_module() -> None:
+    inputs = triple((3, 4), torch.float32)
+    for name, number in REDUCTIONS.items():
+        expected = torch.improved_triplet_loss(*inputs, 0.5, 0.25, 2.0, number)
+        function = torch.nn.functional.improved_triplet_loss
+        assert_exact(function(*inputs, tau1=0.5, tau2=0.25, beta=2.0, reduction=name), expected)
+        module = torch.nn.ImprovedTripletLoss(0.5, 0.25, 2.0, reduction=name)
+        assert_exact(module(*inputs), expected)
+        assert_exact(torch.jit.script(module)(*inputs), expected)
+    assert repr(torch.nn.ImprovedTripletLoss()) == "ImprovedTripletLoss(tau1=-1.0, tau2=0.01, beta=0.002)"

@@ -1,0 +1,144 @@
+"""mul_constant: self times a number, with torch.mul's type promotion."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from samples import (
+    COMPLEX,
+    INTEGERS,
+    REAL,
+    assert_exact,
+    at_capability,
+    check_compiled,
+    check_derivatives,
+    check_exported,
+    double,
+    every_capability,
+    layouts,
+    values,
+)
+
+DTYPES = [*REAL, *COMPLEX, *INTEGERS, torch.bool, torch.complex32]
+SHAPES = [(), (0,), (1,), (7,), (3, 5), (2, 0, 3), (70_001,)]
+CONSTANTS = [3, -1, 0, True, 2.5, 300, 1e300, float("inf"), float("nan"), 1 - 2j, 2**63 - 1]
+
+
+@pytest.mark.parametrize(("shape", "dtype"), list(itertools.product(SHAPES, [*REAL, *COMPLEX, *INTEGERS])))
+def test_values(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Against NumPy: in float32 and rounded once for the half types, with wrap-around for integers."""
+    x = values(shape, dtype)
+    wide = x.float() if dtype in (torch.float16, torch.bfloat16) else x
+    expected = torch.from_numpy(np.asarray(wide.numpy() * wide.numpy().dtype.type(3))).to(dtype)
+    tolerance = {"rtol": 1e-6, "atol": 1e-6} if dtype.is_complex else {"rtol": 0, "atol": 0}
+    torch.testing.assert_close(torch.mul_constant(x, 3), expected, **tolerance)
+    torch.testing.assert_close(x.mul_constant(3), expected, **tolerance)
+    torch.testing.assert_close(x.clone().mul_constant_(3), expected, **tolerance)
+    out = torch.empty(0, dtype=dtype)
+    assert torch.mul_constant(x, 3, out=out) is out
+    torch.testing.assert_close(out, expected, **tolerance)
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+@pytest.mark.parametrize(("constant", "dtype"), list(itertools.product(CONSTANTS, DTYPES)))
+def test_agrees_with_mul(constant: complex, dtype: torch.dtype) -> None:
+    """Type promotion, constants that do not fit, infinities and NaN."""
+    x = values((5, 7), dtype)
+    for argument in (x, x[0, 0], x.t()):
+        assert_exact(torch.mul_constant(argument, constant), torch.mul(argument, constant))
+
+
+@given(
+    constant=st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats(width=32), st.booleans(), st.complex_numbers()),
+    numbers=st.lists(st.floats(width=32), max_size=40),
+    dtype=st.sampled_from([*REAL, torch.complex64]),
+)
+@settings(deadline=None, max_examples=200)
+def test_agrees_with_mul_for_any_number(constant: complex, numbers: list[float], dtype: torch.dtype) -> None:
+    # There torch.mul rounds the constant to halves first, here it stays in float.
+    assume(not (dtype == torch.float16 and isinstance(constant, complex)))
+    x = torch.tensor(numbers).to(dtype)
+    assert_exact(torch.mul_constant(x, constant), torch.mul(x, constant))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int16, torch.complex64])
+def test_layouts(dtype: torch.dtype) -> None:
+    for name, x in layouts(values((2, 3, 4, 5), dtype)).items():
+        expected = torch.mul(x, 3)
+        result = torch.mul_constant(x, 3)
+        assert_exact(result, expected)
+        assert result.stride() == expected.stride(), name
+
+
+def test_in_place_and_out() -> None:
+    x = torch.ones(2, 3)
+    assert x.mul_constant_(3) is x
+    x[:, 1:].mul_constant_(2)
+    assert x.tolist() == [[3, 6, 6]] * 2
+    wide = torch.empty(3, dtype=torch.float64)
+    torch.mul_constant(torch.ones(3), 0.5, out=wide)
+    assert wide.tolist() == [0.5] * 3
+
+
+def test_errors() -> None:
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Int"):
+        torch.ones(2, dtype=torch.int32).mul_constant_(0.5)
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
+        torch.mul_constant(torch.ones(2), 2, out=torch.ones(2, dtype=torch.long))
+    with pytest.raises(RuntimeError, match="unsupported operation: more than one element of the written-to tensor"):
+        torch.ones(1).expand(3).mul_constant_(2)
+    x = torch.ones(3)
+    with pytest.raises(RuntimeError, match="unsupported operation: some elements of the input tensor and the written"):
+        torch.mul_constant(x[:2], 2, out=x[1:])
+    with pytest.raises(TypeError, match=r"argument 'constant' \(position 2\) must be Number, not str"):
+        torch.mul_constant(torch.ones(2), "x")
+
+
+@pytest.mark.parametrize("constant", [2.5, 1 - 2j])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize("shape", [(), (2, 3), (2, 0)])
+def test_derivatives(shape: tuple[int, ...], dtype: torch.dtype, constant: complex) -> None:
+    check_derivatives(lambda x: torch.mul_constant(x, constant), double(shape, dtype))
+    if dtype.is_complex or not isinstance(constant, complex):
+        check_derivatives(lambda x: x.clone().mul_constant_(constant), double(shape, dtype))
+
+
+def test_opcheck() -> None:
+    x = torch.randn(3, 4, requires_grad=True)
+    torch.library.opcheck(torch.ops.aten.mul_constant.default, (x, 2.5))
+    torch.library.opcheck(torch.ops.aten.mul_constant.default, (torch.arange(4), 2.5))
+    torch.library.opcheck(torch.ops.aten.mul_constant_.default, (torch.randn(3, 4), 3))
+    torch.library.opcheck(torch.ops.aten.mul_constant.out, (x.detach(), 3), {"out": torch.empty(3, 4)})
+
+
+def test_compiled_exported_and_scripted() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.mul_constant(x, 2.5).mul_constant(x.size(0))
+
+    check_compiled(f, double((3, 4)))
+    check_exported(f, values((3, 4), torch.float32))
+    x = torch.rand(3, 2)
+    torch.testing.assert_close(torch.jit.script(f)(x), x * 7.5)
+
+
+def test_meta() -> None:
+    assert torch.mul_constant(torch.empty(3, 4, dtype=torch.int32, device="meta"), 0.5).dtype == torch.float32
+
+
+CAPABILITY = """
+from samples import COMPLEX, INTEGERS, REAL, values
+for dtype in [*REAL, *INTEGERS, *COMPLEX, torch.complex32, torch.bool]:
+    for length in (1, 15, 16, 17, 1000):
+        x = values((length,), dtype)
+        torch.testing.assert_close(torch.mul_constant(x, 3), torch.mul(x, 3), rtol=0, atol=0)
+"""
+
+
+@every_capability
+def test_right_at_every_cpu_capability(capability: str) -> None:
+    at_capability(capability, CAPABILITY)

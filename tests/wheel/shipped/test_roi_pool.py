@@ -1,0 +1,265 @@
+"""roi_pool: the largest values in regions of interest, as Fast R-CNN pools them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples import (
+    HALF,
+    REAL,
+    assert_exact,
+    at_capability,
+    check_compiled,
+    check_derivatives,
+    check_exported,
+    check_vmap,
+    double,
+    every_capability,
+    layouts,
+    values,
+)
+
+# The whole image, one pixel, halves that are rounded away from zero, upside down, beyond each edge, wholly outside.
+BOXES = torch.tensor(
+    [
+        [0, 0, 0, 12, 9],
+        [1, 4, 3, 4, 3],
+        [0, 0.5, 1.5, 5.5, 4.5],
+        [1, 9, 8, 2, 3],
+        [1, -5.5, -3, 3, 20],
+        [0, 8, 4, 40, 7.49],
+        [1, 100, 100, 120, 130],
+        [0, -9, -9, -4, -3],
+    ]
+)
+
+
+def half_away_from_zero(x: float) -> int:
+    return int(math.copysign(math.floor(abs(x) + 0.5), x))
+
+
+def bins(first: float, last: float, count: int, length: int, number: type[np.floating]) -> list[range]:
+    start = half_away_from_zero(first)
+    size = number(max(half_away_from_zero(last) - start + 1, 1)) / number(count)
+    edges = [(start + math.floor(number(i) * size), start + math.ceil(number(i + 1) * size)) for i in range(count)]
+    return [range(min(max(low, 0), length), min(max(high, 0), length)) for low, high in edges]
+
+
+def reference(
+    x: torch.Tensor, boxes: torch.Tensor, scale: float, height: int, width: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Written out: the maximum of each bin and its place, the first NaN or the first of the largest."""
+    number = np.float64 if x.dtype == torch.float64 else np.float32
+    output = torch.zeros(len(boxes), x.shape[1], height, width, dtype=x.dtype)
+    indices = torch.full(output.shape, -1, dtype=torch.int32)
+    for k, (image, *corners) in enumerate(boxes.double().tolist()):
+        x1, y1, x2, y2 = (number(corner) * number(scale) for corner in corners)
+        rows, columns = bins(y1, y2, height, x.shape[2], number), bins(x1, x2, width, x.shape[3], number)
+        for i, j in itertools.product(range(height), range(width)):
+            if rows[i] and columns[j]:
+                part = x[int(image), :, rows[i].start : rows[i].stop, columns[j].start : columns[j].stop].flatten(1)
+                at = torch.from_numpy(np.argmax(part.double().numpy(), axis=1))
+                output[k, :, i, j] = part.gather(1, at[:, None])[:, 0]
+                y, z = rows[i].start + at // len(columns[j]), columns[j].start + at % len(columns[j])
+                indices[k, :, i, j] = y * x.shape[3] + z
+    return output, indices
+
+
+def check(x: torch.Tensor, boxes: torch.Tensor, *parameters: float) -> None:
+    output, indices = torch.roi_pool_with_indices(x, boxes, *parameters)
+    expected, places = reference(x, boxes, *parameters)
+    assert_exact(output, expected)
+    assert_exact(indices, places)
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("channels", [1, 3, 8, 16, 17, 40])
+@pytest.mark.parametrize("size", [(1, 1), (2, 3), (7, 7)])
+def test_values(size: tuple[int, int], channels: int, dtype: torch.dtype) -> None:
+    x = values((2, channels, 9, 12), dtype)
+    check(x, BOXES.to(dtype), 1.0, *size)
+    check(x, BOXES, 0.5, *size)
+    expected, _ = reference(x, BOXES, 0.75, *size)
+    assert_exact(torch.roi_pool(x, BOXES, 0.75, *size), expected)
+
+
+coordinate = st.floats(-30, 30, width=32)
+
+
+@given(
+    boxes=st.lists(st.tuples(st.integers(0, 2), coordinate, coordinate, coordinate, coordinate), max_size=5),
+    shape=st.tuples(st.just(3), st.integers(0, 18), st.integers(1, 9), st.integers(1, 9)),
+    scale=st.floats(0.0625, 4, width=32),
+    size=st.tuples(st.integers(1, 6), st.integers(1, 6)),
+    levels=st.sampled_from([2, 1000]),
+)
+@settings(deadline=None, max_examples=150)
+def test_any_boxes(
+    boxes: list[tuple[float, ...]], shape: tuple[int, ...], scale: float, size: tuple[int, int], levels: int
+) -> None:
+    """With two levels most maxima are ties."""
+    x = torch.from_numpy(np.random.default_rng(0).integers(0, levels, shape)).float()
+    check(x, torch.tensor(boxes).reshape(-1, 5), scale, *size)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_layouts(dtype: torch.dtype) -> None:
+    x = values((2, 17, 9, 12), dtype)
+    for other in layouts(x).values():
+        check(other, BOXES, 1.0, 3, 2)
+    for other in layouts(BOXES).values():
+        check(x, other, 1.0, 3, 2)
+
+
+def test_special_values() -> None:
+    x = values((2, 3, 9, 12), torch.float32)
+    x[0, 0, 2:5] = float("nan")
+    x[0, 1] = -float("inf")
+    x[1, :, ::2] = float("inf")
+    check(x, BOXES, 1.0, 3, 3)
+
+
+def test_far_boxes() -> None:
+    x = values((1, 3, 4, 5), torch.float32)
+    far = torch.tensor([[0, -3e38, -1e30, 3e38, 1e30], [0, 3e38, 3e38, 3e38, 3e38], [0, 1e12, 0, -1e12, 3]])
+    output = torch.roi_pool(x, far, 1.0, 1, 1)
+    assert_exact(output[0, :, 0, 0], x.amax((2, 3))[0])
+    assert_exact(output[1:], torch.zeros(2, 3, 1, 1))
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 4, 5), (2, 0, 4, 5), (2, 3, 1, 1)])
+def test_no_boxes(shape: tuple[int, ...]) -> None:
+    x = torch.ones(shape, requires_grad=True)
+    output = torch.roi_pool(x, torch.zeros(0, 5), 1.0, 2, 3)
+    assert output.shape == (0, shape[1], 2, 3)
+    output.sum().backward()
+    assert_exact(x.grad, torch.zeros(shape))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, *HALF])
+def test_gradient(dtype: torch.dtype) -> None:
+    """Each gradient is added at the place of its maximum; the half types are added in float."""
+    x = values((2, 5, 9, 12), dtype).requires_grad_()
+    output = torch.roi_pool(x, BOXES, 1.0, 4, 3)
+    grad = values(tuple(output.shape), dtype, 2)
+    output.backward(grad)
+    _, indices = reference(x.detach(), BOXES, 1.0, 4, 3)
+    expected = np.zeros((2, 5, 9 * 12))
+    for (k, c, i, j), place in np.ndenumerate(indices.numpy()):
+        if place >= 0:
+            expected[int(BOXES[k, 0]), c, place] += grad[k, c, i, j].item()
+    torch.testing.assert_close(x.grad, torch.from_numpy(expected).reshape(x.shape).to(dtype))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 6), (2, 0, 5, 6)])
+def test_derivatives(shape: tuple[int, ...]) -> None:
+    boxes = BOXES * torch.tensor([1, 0.5, 0.5, 0.5, 0.5])
+    check_derivatives(lambda x: torch.roi_pool(x, boxes.double(), 1.0, 2, 3), double(shape))
+    assert not torch.roi_pool_with_indices(double(shape), boxes, 1.0, 2, 3)[1].requires_grad
+
+
+def test_deterministic() -> None:
+    x = values((2, 64, 30, 30), torch.float32).requires_grad_()
+    boxes = BOXES.repeat(20, 1) * torch.tensor([1, 2, 2, 2, 2])
+    threads = torch.get_num_threads()
+    results = []
+    for count in (1, 2, 2):
+        torch.set_num_threads(count)
+        output = torch.roi_pool(x, boxes, 1.0, 7, 7)
+        results.append((output, *torch.autograd.grad(output.square().sum(), x)))
+    torch.set_num_threads(threads)
+    for other in results[1:]:
+        for one, two in zip(results[0], other, strict=True):
+            assert_exact(two, one)
+
+
+def test_errors() -> None:
+    x = torch.ones(2, 3, 4, 5)
+
+    def fails(message: str, x: torch.Tensor = x, boxes: torch.Tensor = BOXES, *parameters: float) -> None:
+        with pytest.raises(RuntimeError, match=r"roi_pool\(\): expected " + message):
+            torch.roi_pool(x, boxes, *(parameters or (1.0, 2, 2)))
+
+    fails(r"input to be \[N, C, H, W\], but got \[3, 4, 5\]", x[0])
+    fails(r"input to have a row and a column at least, but got \[2, 3, 0, 5\]", x[:, :, :0])
+    fails(r"input to be of a floating-point dtype, but got Int", x.int())
+    fails(r"boxes to be 2-D with 5 columns, .* but got \[8, 4\]", x, BOXES[:, 1:])
+    fails(r"boxes to be 2-D with 5 columns, .* but got \[5\]", x, BOXES[0])
+    fails(r"boxes to be of a floating-point dtype, but got Int", x, BOXES.int())
+    fails(r"boxes to be on input's device cpu, but they are on meta", x, BOXES.to("meta"))
+    for scale in (0.0, -1.0, float("nan"), float("inf")):
+        fails("spatial_scale to be positive and finite", x, BOXES, scale, 2, 2)
+    fails("pooled_height and pooled_width to be positive, but got 0 and 2", x, BOXES, 1.0, 0, 2)
+    for image in (-1.0, 2.0, 0.5, float("nan"), float("inf"), 1e30):
+        fails(
+            "the first column of boxes to be the index of one of input's 2 images",
+            x,
+            torch.tensor([[image, 0, 0, 1, 1]]),
+        )
+    for corner in (float("nan"), float("inf")):
+        fails("boxes to be finite, but there is .* in row 0", x, torch.tensor([[0, 0, corner, 1, 1]]))
+    with pytest.raises(IndexError, match=r"expected indices to be below 20, but got 20"):
+        indices = torch.full((1, 3, 2, 2), 20, dtype=torch.int32)
+        torch.ops.aten.roi_pool_backward(torch.ones(1, 3, 2, 2), BOXES[:1], indices, [2, 3, 4, 5])
+
+
+def test_under_every_transform() -> None:
+    x = values((2, 3, 9, 12), torch.float32).requires_grad_()
+    torch.library.opcheck(torch.ops.aten.roi_pool_with_indices.default, (x, BOXES, 0.5, 2, 3))
+    output, indices = torch.roi_pool_with_indices(x.detach(), BOXES, 0.5, 2, 3)
+    torch.library.opcheck(torch.ops.aten.roi_pool_backward.default, (output, BOXES, indices, list(x.shape)))
+    check_compiled(lambda x, boxes: torch.roi_pool(x, boxes, 0.5, 2, 3), x, BOXES)
+    check_exported(lambda x, boxes: torch.roi_pool(x, boxes, 0.5, 2, 3), x.detach(), BOXES)
+    scripted = torch.jit.script(in_script)
+    torch.testing.assert_close(scripted(x, BOXES), in_script(x, BOXES))
+
+
+def in_script(x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
+    return torch.roi_pool(x, boxes, 0.5, 2, 3)
+
+
+@pytest.mark.parametrize("in_dims", [(0, None), (4, None), (None, 0), (0, 0), (3, 1)])
+def test_vmap(in_dims: tuple[int | None, int | None]) -> None:
+    x, boxes = values((2, 3, 9, 12), torch.float32), BOXES
+    if in_dims[0] is not None:
+        x = torch.stack([values((2, 3, 9, 12), torch.float32, seed) for seed in (1, 2, 3)], in_dims[0])
+    if in_dims[1] is not None:
+        boxes = torch.stack([BOXES, BOXES.flip(0), BOXES[[1] * 8]], in_dims[1])
+    pool = lambda x, boxes: torch.roi_pool(x, boxes, 1.0, 2, 3)  # noqa: E731
+    check_vmap(pool, x, boxes, in_dims=in_dims)
+    check_vmap(torch.func.grad(lambda x, boxes: pool(x, boxes).square().sum()), x, boxes, in_dims=in_dims)
+
+
+def test_vmap_keeps_images_apart() -> None:
+    boxes = torch.tensor([[[2.0, 0, 0, 1, 1]], [[0.0, 0, 0, 1, 1]]])
+    with pytest.raises(RuntimeError, match="the index of one of input's 4 images"):
+        torch.vmap(lambda x, boxes: torch.roi_pool(x, boxes, 1.0, 1, 1))(torch.ones(2, 2, 3, 4, 5), boxes)
+
+
+CAPABILITY = """
+from test_roi_pool import *
+for channels in (1, 16, 17):
+    for dtype in REAL:
+        check(values((2, channels, 9, 12), dtype), BOXES, 1.0, 3, 2)
+"""
+
+
+@every_capability
+def test_right_at_every_cpu_capability(capability: str) -> None:
+    at_capability(capability, CAPABILITY)
+
+
+def test_functional_and_module() -> None:
+    x = values((2, 3, 9, 12), torch.float32)
+    expected = torch.roi_pool(x, BOXES, 0.5, 2, 3)
+    assert_exact(torch.nn.functional.roi_pool(x, BOXES, (2, 3), 0.5), expected)
+    module = torch.nn.RoIPool((2, 3), 0.5)
+    assert_exact(module(x, BOXES), expected)
+    assert_exact(torch.jit.script(module)(x, BOXES), expected)
+    assert repr(torch.nn.RoIPool(7)) == "RoIPool(output_size=(7, 7), spatial_scale=1.0)"
