@@ -19,11 +19,13 @@
 #include <ATen/ops/fft_irfft2.h>
 #include <ATen/ops/fft_rfft2.h>
 #include <ATen/ops/result_type.h>
+#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros.h>
 #endif
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 
 namespace at::native {
@@ -141,8 +143,8 @@ struct Lengths {
   // Measured: the transforms of a pixel cost so many products for each halving of the length.
   bool is_faster_by_fft() const {
     constexpr double products = 15;
-    const double pixels = static_cast<double>(transform[0]) * static_cast<double>(transform[1]);
-    return direct_cost > products * pixels * std::log2(pixels);
+    const auto pixels = static_cast<uint64_t>(transform[0] * transform[1]);
+    return direct_cost > products * static_cast<double>(pixels) * std::bit_width(pixels);
   }
 
   // The input with zeros in front, up to a length; what is beyond it is cut off.

