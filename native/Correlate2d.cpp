@@ -136,15 +136,18 @@ struct Lengths {
       needed[dim] = std::max<int64_t>(size[dim] + taps - 1, 0);
       // What is wrapped round must not meet the input.
       transform[dim] = fast_length(std::max({offset[dim] + length, needed[dim] - offset[dim], taps, size[dim]}));
-      direct_cost *= static_cast<double>(size[dim]) * static_cast<double>(taps);
+      products *= static_cast<double>(size[dim]) * static_cast<double>(taps);
     }
   }
 
-  // Measured: the transforms of a pixel cost so many products for each halving of the length.
-  bool is_faster_by_fft() const {
-    constexpr double products = 15;
+  // Measured, in products of the direct way: what the transforms cost for each pixel and halving of the length, and
+  // what calling them costs.
+  bool is_faster_by_fft(int64_t images) const {
+    constexpr double pixel_cost = 5.5;
+    constexpr double call_cost = 4e5;
     const auto pixels = static_cast<uint64_t>(transform[0] * transform[1]);
-    return direct_cost > products * static_cast<double>(pixels) * std::bit_width(pixels);
+    const double halvings = std::bit_width(pixels);
+    return images * products > call_cost + images * pixel_cost * static_cast<double>(pixels) * halvings;
   }
 
   // The input with zeros in front, up to a length; what is beyond it is cut off.
@@ -159,7 +162,8 @@ struct Lengths {
   std::array<int64_t, 2> before;
   std::array<int64_t, 2> needed;
   std::array<int64_t, 2> transform;
-  double direct_cost = 1;
+  // Of one image.
+  double products = 1;
 };
 
 Tensor to_spectrum(const Tensor& x, IntArrayRef length) {
@@ -257,7 +261,7 @@ Tensor _correlate2d_cpu(const Tensor& input, const Tensor& kernel, IntArrayRef o
   const Tensor images = as_batch(input).to(dtype);
   const Tensor taps = kernel.to(dtype);
   if (isFloatingType(dtype) || isComplexType(dtype)) {
-    if (lengths.is_faster_by_fft()) {
+    if (lengths.is_faster_by_fft(images.size(0))) {
       const Tensor found = correlate_by_fft(images, taps, lengths, size);
       if (is_finite(found)) {
         return found.view(result.sizes()).to(input.scalar_type());
@@ -307,7 +311,7 @@ _correlate2d_kernel_grad_cpu(const Tensor& grad_output, const Tensor& input, Int
   const Lengths lengths(input, grad_output, offset, size);
   const Tensor images = as_batch(input).to(dtype);
   const Tensor grads = as_batch(grad_output).to(dtype);
-  if (lengths.is_faster_by_fft()) {
+  if (lengths.is_faster_by_fft(images.size(0))) {
     const Tensor found = kernel_grad_by_fft(grads, images, lengths, size);
     if (is_finite(found)) {
       return found.to(input.scalar_type());

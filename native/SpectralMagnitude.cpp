@@ -11,11 +11,17 @@
 #include <ATen/ops/_fft_rfft2_abs.h>
 #include <ATen/ops/_fft_rfft2_abs_backward_native.h>
 #include <ATen/ops/_fft_rfft2_abs_native.h>
+#include <ATen/ops/_fft_rfft2_abs_turn_native.h>
+#include <ATen/ops/_fft_rfft2_transpose.h>
+#include <ATen/ops/_fft_rfft2_transpose_native.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/fft_rfft2.h>
 #include <ATen/ops/fft_rfft2_abs_native.h>
 #include <ATen/ops/real.h>
 #endif
+
+#include <limits>
 
 namespace at::native {
 
@@ -43,14 +49,13 @@ Tensor rfft2(const Tensor& x) {
   return spectrum.expand_symint(with_last_dim(x, spectrum.sym_size(-1))).contiguous();
 }
 
-// The transpose of rfft2 is a complex-to-real transform: of its input it makes a symmetric spectrum, so the columns
-// that have a twin there are to be halved. Next to the zero-filled complex transform it does half the work.
-Tensor transpose_rfft2(const Tensor& halved, const c10::SymInt& last_dim_size) {
-  const int64_t dims[] = {halved.dim() - 2, halved.dim() - 1};
-  if (is_empty(halved)) {
-    return at::real(halved).new_empty_symint(with_last_dim(halved, last_dim_size));
+// Of the symmetric spectrum that it makes of its input it gives the transform.
+Tensor complex_to_real(const Tensor& x, const c10::SymInt& last_dim_size) {
+  if (is_empty(x)) {
+    return at::real(x).new_empty_symint(with_last_dim(x, last_dim_size));
   }
-  return at::_fft_c2r_symint(halved, dims, /*normalization=*/0, last_dim_size);
+  const int64_t dims[] = {x.dim() - 2, x.dim() - 1};
+  return at::_fft_c2r_symint(x, dims, /*normalization=*/0, last_dim_size);
 }
 
 } // namespace
@@ -67,15 +72,29 @@ std::tuple<Tensor, Tensor> _fft_rfft2_abs(const Tensor& self) {
   return {spectrum.abs(), spectrum};
 }
 
+// The columns that have a twin in the symmetric spectrum are halved; then a complex-to-real transform does with half
+// the work of the complex one that zeros in the twins' place would take.
+Tensor _fft_rfft2_transpose_symint(const Tensor& self, c10::SymInt last_dim_size) {
+  const auto dtype = c10::toRealValueType(self.scalar_type());
+  const Tensor column = at::arange(self.sym_size(-1), self.options().dtype(dtype));
+  // For an even size the last column has no twin either.
+  const Tensor has_twin = column.gt(0).logical_and(column.lt((last_dim_size + 1) / 2));
+  return complex_to_real(self * (1 - 0.5 * has_twin.to(dtype)), last_dim_size);
+}
+
+Tensor _fft_rfft2_abs_turn(const Tensor& change, const Tensor& spectrum, const Tensor& magnitude) {
+  const Tensor direction = spectrum.sgn();
+  const Tensor across = change - direction * at::real(direction.conj() * change);
+  // Where there is no direction, nothing turns it.
+  return across / magnitude.masked_fill(magnitude == 0, std::numeric_limits<double>::infinity());
+}
+
 Tensor _fft_rfft2_abs_backward_symint(
     const Tensor& grad_magnitude,
     const Tensor& spectrum,
     const Tensor& magnitude,
     c10::SymInt last_dim_size) {
-  const Tensor grad = grad_magnitude * spectrum.sgn();
-  // For an even size the last column has no twin either.
-  const c10::SymInt end = (last_dim_size + 1) / 2;
-  return transpose_rfft2(grad.slice_scatter_symint(grad.slice_symint(-1, 1, end) * 0.5, -1, 1, end), last_dim_size);
+  return at::_fft_rfft2_transpose_symint(grad_magnitude * spectrum.sgn(), std::move(last_dim_size));
 }
 
 Tensor _fft_rfft2_abs_backward_cpu(
@@ -87,7 +106,7 @@ Tensor _fft_rfft2_abs_backward_cpu(
   const Tensor grad = at::empty_like(dense);
   spectrum_grad_stub(
       kCPU, grad, grad_magnitude.contiguous(), dense.resolve_conj(), magnitude.contiguous(), last_dim_size);
-  return transpose_rfft2(grad, last_dim_size);
+  return complex_to_real(grad, last_dim_size);
 }
 
 } // namespace at::native
