@@ -20,12 +20,13 @@ python := $(environment)/bin/python
 options := --pin '$(PIN)' --native '$(NATIVE)' --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build check test new-op apply export lint bench bench-build clean
+.PHONY: help patch-and-build check test new-op apply export lint surfaces bench bench-build clean
 
 help:
 	@echo 'make patch-and-build   build the torch wheel with the operators of NATIVE into OUT'
 	@echo 'make check             find the mistakes of NATIVE without building'
 	@echo 'make test              build it if need be, install it in a fresh environment, run the tests'
+	@echo 'make surfaces          compare the operators of NATIVE with two of PyTorch, surface by surface'
 	@echo 'make new-op            write the first text of the operator SCHEMA into NATIVE: YAML, kernel, tests'
 	@echo 'make apply             make the PyTorch checkout SOURCE the fork: patches and operators as commits'
 	@echo 'make export            write the fork in SOURCE into OUT, as patches for git am'
@@ -77,6 +78,9 @@ bench-build: $(environment)/ready
 
 bench: patch-and-build
 	@$(python) -m scripts bench $(options) -- $(ARGS)
+
+surfaces: patch-and-build
+	@$(python) -m scripts surfaces $(options) $(ARGS)
 
 clean:
 	rm -rf build dist

@@ -18,7 +18,7 @@ from .graft import build, check
 from .layout import REPOSITORY, Layout
 from .lint import lint
 from .new_op import new_op
-from .run_tests import run_tests
+from .run_tests import run_tests, show_surfaces
 from .source.apply import apply
 from .source.export import export
 
@@ -70,6 +70,10 @@ def _bench(options: argparse.Namespace) -> None:
     bench(_layout(options), options.extra)
 
 
+def _surfaces(options: argparse.Namespace) -> None:
+    show_surfaces(_layout(options), options.extra)
+
+
 def _new_op(options: argparse.Namespace) -> None:
     new_op(
         _layout(options),
@@ -106,6 +110,7 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "lint": lambda _: lint(),
     "bench-build": _bench_build,
     "bench": _bench,
+    "surfaces": _surfaces,
 }
 
 
@@ -130,6 +135,8 @@ def _parser() -> argparse.ArgumentParser:
     verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")
     testing.add_argument("extra", nargs="*", help="further arguments for pytest, after --")
+    showing = verbs.add_parser("surfaces", parents=[common], help="compare the operators with PyTorch's own")
+    showing.add_argument("extra", nargs="*", help="after --: --only with a part of a surface's title")
     for verb, text in (("apply", "make a checkout of PyTorch the fork"), ("export", "write that fork as patches")):
         sourcing = verbs.add_parser(verb, parents=[common], help=text)
         sourcing.add_argument("--source", type=Path, help="the top folder of a checkout of PyTorch")

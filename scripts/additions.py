@@ -1,7 +1,8 @@
 """Text behind that of torch's own Python files, and files beside them.
 
 A native folder's ``python/`` mirrors the ``torch`` package: a file that torch has not is added, one that torch has goes
-behind torch's text. What the generator derives for such files (docstrings, public names) comes first.
+behind torch's text. What the generator derives for such files (docstrings, public names) comes before that. What every
+wheel gets, in ``installed/``, comes last, since it looks at what is there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from .overlay import Overlay
 # Where the generator leaves the texts, below the folder that it writes into.
 GENERATED = Path("behind")
 
+_INSTALLED = Path(__file__).resolve().parent / "installed"
+_SAMPLES = Path("testing/_internal/added_samples.py")
+
 
 def additions(native: NativeFolder, generated: Path) -> dict[str, str]:
     """The texts that are added, by the path of their file in the wheel.
@@ -26,10 +30,12 @@ def additions(native: NativeFolder, generated: Path) -> dict[str, str]:
     """
     behind = generated / GENERATED
     texts = {name.as_posix(): (behind / name).read_text() for name in files_below(behind)} if behind.is_dir() else {}
-    for file in native.python:
-        name = (Path("torch") / file.relative_to(PYTHON)).as_posix()
-        text = (native.path / file).read_text()
-        texts[name] = f"{texts[name]}\n{text}" if name in texts else text
+    more = [(file.relative_to(PYTHON), native.path / file) for file in native.python]
+    more += [(_SAMPLES, native.path / native.samples)] if native.samples else []
+    more += [(file, _INSTALLED / file) for file in files_below(_INSTALLED) if file.suffix == ".py"]
+    for file, path in more:
+        name = (Path("torch") / file).as_posix()
+        texts[name] = f"{texts[name]}\n{path.read_text()}" if name in texts else path.read_text()
     return texts
 
 

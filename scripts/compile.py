@@ -49,7 +49,7 @@ class Objects:
 
 
 def plan(layout: Layout, native: NativeFolder, toolchain: Toolchain) -> tuple[list[Unit], list[Unit]]:
-    """The units of libtorch and those of ``torch._C``; the slow ones first, so that none is left for the end."""
+    """The units of libtorch, in the order in which they are linked, and those of ``torch._C``."""
     generated = layout.generated.relative_to(layout.work)
     sources = layout.sources.relative_to(layout.work)
     objects = layout.objects.relative_to(layout.work)
@@ -61,7 +61,9 @@ def plan(layout: Layout, native: NativeFolder, toolchain: Toolchain) -> tuple[li
             (*_GENERATED, f"-I{toolchain.python_include}", f"-I{generated / 'python'}"),
         )
     ]
-    library = [
+    # Registrations run in the order of linking: what is derived gives way to what the folder registers itself.
+    library = [Unit(sources / name, objects / "native" / name.with_suffix(".o")) for name in native.sources]
+    library += [
         Unit(source.relative_to(layout.work), objects / "generated" / f"{source.stem}.o", _GENERATED)
         for source in [
             *sorted(layout.generated.glob("*.cpp")),
@@ -73,8 +75,7 @@ def plan(layout: Layout, native: NativeFolder, toolchain: Toolchain) -> tuple[li
         (source.relative_to(layout.work), objects / "generated" / source.name)
         for source in sorted((layout.generated / "vectorized").glob("*.cpp"))
     ]
-    # In the order in which they are linked: see CPU_CAPABILITIES.
-    library += [Unit(sources / name, objects / "native" / name.with_suffix(".o")) for name in native.sources]
+    # Behind the others: see CPU_CAPABILITIES.
     library += [
         Unit(source, target.with_suffix(f".{capability}.o"), tuple(toolchain.capability_flags(capability)))
         for capability in CPU_CAPABILITIES
@@ -90,8 +91,11 @@ def compile_all(layout: Layout, native: NativeFolder, toolchain: Toolchain, jobs
         CompileError: with the compiler's messages, which name the native folder's own files.
     """
     library, extension = plan(layout, native, toolchain)
-    write_if_changed(layout.work / "build.ninja", _ninja_file([*extension, *library], toolchain))
-    line.note = f"{_run_ninja(layout, jobs, line)} of {len(library) + len(extension)} sources"
+    # The slow ones first, so that none is left for the end.
+    sources = layout.sources.relative_to(layout.work)
+    units = [*extension, *sorted(library, key=lambda unit: sources in unit.source.parents)]
+    write_if_changed(layout.work / "build.ninja", _ninja_file(units, toolchain))
+    line.note = f"{_run_ninja(layout, jobs, line)} of {len(units)} sources"
     return Objects(
         [layout.work / unit.target for unit in library],
         [layout.work / unit.target for unit in extension],

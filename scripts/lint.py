@@ -35,8 +35,8 @@ def lint() -> None:
         name for name in tracked if name.endswith((".cpp", ".h", ".cu", ".cuh")) and not name.startswith("scripts/")
     ]
     commands: dict[str, list[str | Path]] = {
-        "ruff check": [binaries / "ruff", "check", "scripts", "tests"],
-        "ruff format": [binaries / "ruff", "format", "--check", "scripts", "tests"],
+        "ruff check": [binaries / "ruff", "check", "scripts", "tests", "native"],
+        "ruff format": [binaries / "ruff", "format", "--check", "scripts", "tests", "native"],
         "mypy --strict": [binaries / "mypy"],
         "clang-format": [binaries / "clang-format", "--dry-run", "--Werror", *sources],
     }

@@ -12,6 +12,7 @@ FUNCTIONS = Path("native_functions.yaml")
 DERIVATIVES = Path("derivatives.yaml")
 PYTHON = Path("python")
 DOCS = Path("docs")
+SAMPLES = Path("samples.py")
 
 _SOURCE_SUFFIXES = (".cpp",)
 _HEADER_SUFFIXES = (".h", ".hpp")
@@ -32,6 +33,7 @@ class NativeFolder:
         cuda: left out of a wheel for CPUs.
         python: Python files below ``python/``, which mirrors the ``torch`` package.
         docs: docstrings below ``docs/``, each named as its operator.
+        samples: ``samples.py``, the inputs that tests call operators with, if there is one.
     """
 
     path: Path
@@ -41,12 +43,14 @@ class NativeFolder:
     cuda: tuple[Path, ...]
     python: tuple[Path, ...]
     docs: tuple[Path, ...]
+    samples: Path | None
 
     @property
     def files(self) -> list[Path]:
         """Everything a build reads."""
         yaml = [name for name in (FUNCTIONS, DERIVATIVES) if (self.path / name).is_file()]
-        return sorted({*yaml, *self.sources, *self.vectorized, *self.headers, *self.python, *self.docs})
+        python = [*self.python, *self.docs, *([self.samples] if self.samples else [])]
+        return sorted({*yaml, *self.sources, *self.vectorized, *self.headers, *python})
 
 
 def load_native(path: Path) -> NativeFolder:
@@ -77,6 +81,7 @@ def load_native(path: Path) -> NativeFolder:
         cuda=cuda,
         python=python,
         docs=docs,
+        samples=SAMPLES if SAMPLES in files else None,
     )
 
 

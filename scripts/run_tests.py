@@ -84,6 +84,27 @@ def wheel_of(layout: Layout) -> Built:
     return built
 
 
+def show_surfaces(layout: Layout, extra: Sequence[str]) -> None:
+    """Print where ``layout``'s operators show up, beside operators of PyTorch's own.
+
+    Raises:
+        TestsFailed: an operator of the folder is not where they are.
+    """
+    try:
+        in_test_environment(layout, ["-m", "scripts.surfaces", *extra])
+    except subprocess.CalledProcessError as error:
+        raise TestsFailed(
+            "an operator differs from PyTorch's own",
+            todo="mend what the table names, or give the reason in samples.py: `SURFACES = {(title, name): reason}`",
+        ) from error
+
+
+def in_test_environment(layout: Layout, command: Sequence[str | Path]) -> None:
+    """Run a Python program with ``layout``'s wheel, what it prints going to the terminal."""
+    python = make_environment(ENVIRONMENT, Path(wheel_of(layout).wheel))
+    subprocess.run([python, *command], cwd=REPOSITORY, stdin=subprocess.DEVNULL, check=True)
+
+
 def make_environment(folder: Path, wheel: Path, requirements: Path = TESTS / "requirements.txt") -> Path:
     """Make a virtual environment that holds ``wheel`` and what is required; return its Python."""
     python = folder / "bin/python"

@@ -10,12 +10,12 @@ from .arguments import check_arguments
 from .base import BaseOperators
 from .cplusplus import read_sources
 from .derivatives import check_derivatives
-from .entries import read_entries
+from .entries import Entry, read_entries
 from .finding import Findings
 from .functions import check_functions
 from .groups import check_groups
 from .kernels import check_kernels, wanted_kernels
-from .python import check_docs, check_python
+from .python import check_docs, check_python, check_samples
 from .stubs import check_stubs
 
 
@@ -33,17 +33,26 @@ def check(native: Path, base: BaseOperators) -> Findings:
     """Find what is wrong with the YAML, the kernels and the Python files of ``native``."""
     findings = Findings()
     entries = read_entries(native / "native_functions.yaml", findings)
+    formulas = read_entries(native / "derivatives.yaml", findings)
+    if not findings.errors:  # without the entries, all else would seem to name what is not there
+        _check_operators(native, entries, formulas, base, findings)
+    check_python(native, base.tree, findings)
+    return findings
+
+
+def _check_operators(
+    native: Path, entries: list[Entry], formulas: list[Entry], base: BaseOperators, findings: Findings
+) -> None:
     functions = check_functions(entries, base, findings)
     check_arguments(functions, findings)
     check_groups(entries, functions, base, findings)
     sources = read_sources(native)
     words = {f.schema.name.name.base for f in functions}.union(*(source.words for source in sources))
-    check_derivatives(read_entries(native / "derivatives.yaml", findings), functions, base, words, findings)
+    check_derivatives(formulas, functions, base, words, findings)
     check_kernels(wanted_kernels(functions), sources, base, findings)
     check_stubs(native, sources, findings)
     check_docs(native, functions, findings)
-    check_python(native, base.tree, findings)
-    return findings
+    check_samples(native, functions, findings)
 
 
 if __name__ == "__main__":

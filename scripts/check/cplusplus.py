@@ -88,7 +88,7 @@ class Source:
     @cached_property
     def stub_macros(self) -> list[StubMacro]:
         """Where it declares, defines or fills dispatch stubs."""
-        uses = re.finditer(r"\b((?:\w+_)?DISPATCH)\(([^;]*)\)", self.code)
+        uses = re.finditer(r"\b((?:\w+_)?DISPATCH)\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)", self.code)
         return [StubMacro(self.path, _line_of(self.code, use), use[1], _stub_of(use[1], use[2])) for use in uses]
 
     @property

@@ -172,7 +172,8 @@ def _check_formulas(entry: Entry, schema: FunctionSchema, words: set[str], findi
             is_output_that_is_not = re.fullmatch(r"result\d+", word) and word not in values
             if word not in known | declared or is_output_that_is_not:
                 what = f"the formula names `{word}`, which nobody defines"
-                findings.add(place, what, nearest(word, [*values, "grad", "grads"]), is_warning=True)
+                todo = "name an argument, an output, or a function of ATen or FunctionsManual.h"
+                findings.add(place, what, nearest(word, [*values, "grad", "grads"], otherwise=todo), is_warning=True)
         if not is_forward and not _uses_gradient(code):
             what = f"the gradient of `{key}` does not use `grad`"
             todo = 'multiply by `grad`, or write `non_differentiable` or `not_implemented("...")`'

@@ -54,10 +54,12 @@ class Findings:
         return [str(finding) for finding in sorted(self.found)]
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """``did you mean `x`?`` for the word of ``known`` that is most like ``word``, or else what is known."""
+def nearest(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """``did you mean `x`?`` for that word of ``known`` which is most like ``word``; or else ``otherwise``, or all."""
     words = sorted(known)
     close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     if close:
         return f"did you mean `{close[0]}`?"
+    if otherwise:
+        return otherwise
     return f"write one of {', '.join(words)}" if len(words) <= 40 else "look it up in PyTorch's own file"

@@ -16,7 +16,7 @@ from torchgen.gen_functionalization_type import MUTABLE_OPS_NOT_USING_FUNCTIONAL
 from torchgen.model import BackendIndex, BackendMetadata, BaseOperatorName, DispatchKey, OperatorName, SchemaKind
 from torchgen.native_function_generation import add_generated_native_functions, generate_function
 
-from ..codegen.lists import extend_lists
+from ..codegen.lists import extended_lists
 from .base import BaseOperators
 from .entries import Entry
 from .finding import Findings
@@ -28,13 +28,13 @@ def check_groups(entries: list[Entry], functions: list[Function], base: BaseOper
     broken = {(error.file, error.line) for error in findings.errors}
     sound = {f.entry.line for f in functions if not broken & {(p[0], p[1]) for p in f.entry.places.values()}}
     waiting = {_root(str(e.fields.get("func"))) for e in entries if e.line not in sound}
-    extend_lists([f.entry.fields for f in functions], [])
     by_root: dict[str, list[Function]] = defaultdict(list)
     for function in functions:
         by_root[_root(str(function.schema))].append(function)
-    for root, group in by_root.items():
-        if root not in waiting:
-            _check_group(root, group, base, findings)
+    with extended_lists([f.entry.fields for f in functions], []):
+        for root, group in by_root.items():
+            if root not in waiting:
+                _check_group(root, group, base, findings)
 
 
 def _root(schema: str) -> str:

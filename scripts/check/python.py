@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..native import DOCS, DOCS_SUFFIX, PYTHON, PYTHON_SUFFIXES
+from ..native import DOCS, DOCS_SUFFIX, PYTHON, PYTHON_SUFFIXES, SAMPLES
 from .finding import Findings, nearest
 from .functions import Function
 
@@ -54,12 +54,7 @@ def _check_package(path: Path, folder: Path, torch: Path, findings: Findings) ->
 
 def _check_text(path: Path, upstream: Path, findings: Findings) -> None:
     """It is Python, alone and behind what upstream has there."""
-    try:
-        addition = path.read_text(encoding="utf-8")
-        ast.parse(addition)
-    except (SyntaxError, ValueError) as error:
-        line, column = getattr(error, "lineno", None) or 1, getattr(error, "offset", None) or 0
-        findings.add((path, line, column), f"not Python: {getattr(error, 'msg', error)}", "mend the syntax")
+    if _parse(path, findings) is None:
         return
     stub = path.with_suffix(".pyi")
     if path.suffix == ".py" and upstream.with_suffix(".pyi").is_file() and not stub.is_file():
@@ -69,11 +64,31 @@ def _check_text(path: Path, upstream: Path, findings: Findings) -> None:
         return
     text = upstream.read_text()
     try:
-        compile(f"{text}\n{addition}", str(path), "exec", dont_inherit=True)
+        compile(f"{text}\n{path.read_text()}", str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
         line = (error.lineno or 1) - text.count("\n") - 1
         what = f"cannot stand behind torch's {upstream.name}: {error.msg}"
         findings.add((path, max(line, 1), error.offset or 0), what, "write it as the end of that file")
+
+
+def _parse(path: Path, findings: Findings) -> ast.Module | None:
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError) as error:
+        line, column = getattr(error, "lineno", None) or 1, getattr(error, "offset", None) or 0
+        findings.add((path, line, column), f"not Python: {getattr(error, 'msg', error)}", "mend the syntax")
+        return None
+
+
+def check_samples(native: Path, functions: Iterable[Function], findings: Findings) -> None:
+    """Check that each public function of ``samples.py`` is named as an operator of the folder."""
+    path = native / SAMPLES
+    names = {f.schema.name.name.base for f in functions}
+    module = _parse(path, findings) if path.is_file() else None
+    for node in module.body if module else []:
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and node.name not in names:
+            what = f"no operator of the folder is named {node.name}"
+            findings.add((path, node.lineno, node.col_offset + 5), what, nearest(node.name, names))
 
 
 def check_docs(native: Path, functions: Iterable[Function], findings: Findings) -> None:

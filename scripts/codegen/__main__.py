@@ -12,6 +12,7 @@ import yaml
 from torchgen.yaml_utils import YamlLoader
 
 from ..additions import GENERATED
+from .batching import generate_batching_rules
 from .beside import beside
 from .bindings import generate_bindings
 from .docs import docstrings, generate_docs
@@ -61,6 +62,7 @@ def generate(base: Path, overlay_folder: Path, generated_folder: Path, docs: Pat
     def generate_aten() -> None:
         generate_aten_headers(operators, sink, generated)
         generate_aten_sources(operators, packaged=packaged, out=generated)
+        generate_batching_rules(operators, generated)
         documented = docstrings(operators, docs)
         generate_stubs(operators, {(bound.place.name, bound.name): doc for bound, doc in documented}, base, overlay)
         generate_surfaces(operators, base, overlay)

@@ -17,11 +17,14 @@ from torchgen.api.python import PythonSignatureGroup
 from .bindings import PLACES, Place, named_returns
 from .operators import Operators
 from .stubs import function_hint, new_signature_groups
-from .surfaces import names_of_base, public_alias
+from .surfaces import names_of_base, public_name
 from .writer import Output
 
 _FUNCTIONS = "torch/_torch_docs.py"
 _METHODS = "torch/_tensor_docs.py"
+
+# torch/nn/functional.py and torch/linalg/__init__.py have no __all__.
+_WITHOUT_ALL = frozenset({"nn", "linalg"})
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ def bound_names(operators: Operators, place: Place) -> list[Bound]:
     found = []
     for name, overloads in sorted(groups.items()):
         prefix = "torch.Tensor" if place.is_method else "torch"
-        public = public_alias(place, name) or f"{prefix}.{name}"
+        public = f"{prefix}.{public_name(place, name)}"
         if name not in old and not name.startswith("__"):
             found.append(Bound(place, name, public, overloads))
     return found
@@ -109,8 +112,7 @@ def _import_of(place: Place) -> str:
 
 def _public_function(bound: Bound, doc: str) -> str:
     definition = f"{bound.short} = _add_docstr(_{bound.place.name}.{bound.name}, {doc})\n"
-    # torch/nn/functional.py has no __all__.
-    return definition if bound.place.name == "nn" else f"{definition}{_export(bound)}"
+    return definition if bound.place.name in _WITHOUT_ALL else f"{definition}{_export(bound)}"
 
 
 def _export(bound: Bound) -> str:

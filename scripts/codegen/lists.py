@@ -5,7 +5,9 @@ For the operators of a native folder they are derived from what the folder says 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 from torchgen.model import FunctionSchema
@@ -18,6 +20,27 @@ from torchgen.packaged.autograd.gen_inplace_or_view_type import (
 from torchgen.packaged.autograd.gen_variable_type import GRADIENT_IMPLEMENTED_FOR_COMPLEX
 
 Entry = dict[str, Any]
+
+_LISTS: tuple[Any, ...] = (
+    FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT,
+    VIEW_FUNCTIONS,
+    ALL_VIEW_FUNCTIONS,
+    RETURNS_VIEWS_OF_INPUT,
+    GRADIENT_IMPLEMENTED_FOR_COMPLEX,
+)
+
+
+@contextmanager
+def extended_lists(functions: Sequence[Entry], derivatives: Sequence[Entry]) -> Iterator[None]:
+    """torchgen's lists with the new operators; afterwards they are as they were."""
+    before = [copy(each) for each in _LISTS]
+    extend_lists(functions, derivatives)
+    try:
+        yield
+    finally:
+        for each, content in zip(_LISTS, before, strict=True):
+            each.clear()
+            each.extend(content) if isinstance(each, list) else each.update(content)
 
 
 def extend_lists(functions: Sequence[Entry], derivatives: Sequence[Entry]) -> None:

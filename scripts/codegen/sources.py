@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from torchgen.api.types import NativeSignature
-from torchgen.context import native_function_manager
 from torchgen.gen import gen_source_files
 from torchgen.model import DispatchKey, NativeFunction, NativeFunctionsViewGroup, dispatch_keys
 from torchgen.packaged.autograd.gen_autograd_functions import gen_autograd_functions_lib
@@ -77,37 +75,6 @@ def generate_aten_sources(operators: Operators, *, packaged: Path, out: Output) 
         selector=SelectiveBuilder.get_nop_selector(),
         dispatch_keys=[],
     )
-    _generate_batched_decompositions(operators, out)
-
-
-_BATCHED_DECOMPOSITIONS = """\
-// Under vmap an operator that is composed of others is decomposed; upstream registers each by hand
-// (aten/src/ATen/functorch/BatchRulesDecompositions.cpp).
-#include <torch/library.h>
-{headers}
-namespace at {{
-TORCH_LIBRARY_IMPL(aten, FuncTorchBatchedDecomposition, m) {{
-{registrations}
-}}
-}} // namespace at
-"""
-
-
-def _generate_batched_decompositions(operators: Operators, out: Output) -> None:
-    kernels = operators.backend_indices[DispatchKey.CompositeImplicitAutograd]
-    headers, registrations = set(), []
-    for f in operators.new_functions:
-        kernel = kernels.get_kernel(f)
-        if kernel is None or f.namespace != "aten" or f.manual_kernel_registration:
-            continue
-        with native_function_manager(f):
-            pointer = NativeSignature(f.func, symint=kernel.supports_symint()).ptr_type()
-        headers.add(f"#include <ATen/ops/{f.root_name}_native.h>\n")
-        function = f"{kernel.cpp_namespace}::{kernel.kernel}"
-        registrations.append(f'  m.impl("{f.func.name}", static_cast<{pointer}>(::{function}));')
-    if registrations:
-        text = _BATCHED_DECOMPOSITIONS.format(headers="".join(sorted(headers)), registrations="\n".join(registrations))
-        out(out.folder / "ATen/RegisterBatchedDecompositions.cpp", text)
 
 
 def _is_aten_source(filename: str) -> bool:

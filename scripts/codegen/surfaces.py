@@ -41,7 +41,9 @@ _HEADER = '''"""Operators that were added to this torch. Generated.
 
 FUNCTIONS: each new function and method, with a stand-in of the same signature that returns -1. Dynamo's trace rules
     and ``torch.overrides.get_testing_overrides`` take them from here.
-OVERLOADS: the new overloads of names that PyTorch has operators of.
+PUBLIC: each new function, as it is named below ``torch``, with the name that it is bound to.
+OPERATORS: the name of each new operator, overload included.
+OVERLOADS: those of them that are overloads of a name that PyTorch has operators of.
 FACTORIES: the functions that make a tensor on a given device.
 POINTWISE: the pointwise operators whose meta kernel is in C++, where TensorIterator takes no symbolic shapes.
 """
@@ -66,7 +68,7 @@ def generate_surfaces(operators: Operators, base: Path, overlay: Output) -> None
 
 def generate_added(operators: Operators, overlay: Output) -> None:
     """Write the module that the patches of torch's own Python files take the new operators from."""
-    functions, factories = [], []
+    functions, public, factories = [], [], []
     for place in PLACES:
         owner = _OWNERS[place.name]
         old = names_of_base(operators, place)
@@ -76,13 +78,17 @@ def generate_added(operators: Operators, overlay: Output) -> None:
             if name.startswith("__") and not place.is_method:
                 continue  # torch/__init__.py names no such function
             functions.append(f'    "{owner}.{name}": {stand_in(group)},\n')
+            if not place.is_method and not (short := public_name(place, name)).rpartition(".")[2].startswith("_"):
+                public.append(f'    "{short}": "{owner}.{name}",\n')
             if makes_tensor(name, group):
                 factories.append(f'    "{owner}.{name}",\n')
     pointwise = [f'    "{qualified_name(f)}",\n' for f in operators.new_functions if needs_symbolic_meta(f)]
     known = {(f.namespace, f.func.name.name) for f in operators.functions if not operators.is_new(f)}
     extending = [f for f in operators.new_functions if (f.namespace, f.func.name.name) in known]
     overloads = [f'    "{qualified_name(f)}",\n' for f in extending]
-    body = f"FUNCTIONS = {{\n{''.join(functions)}}}\n\n"
+    every = [f'    "{qualified_name(f)}",\n' for f in operators.new_functions]
+    body = f"FUNCTIONS = {{\n{''.join(functions)}}}\n\nPUBLIC = {{\n{''.join(public)}}}\n\n"
+    body += f"OPERATORS = [\n{''.join(every)}]\n\n"
     body += f"OVERLOADS = {{\n{''.join(overloads)}}}\n\n" if overloads else "OVERLOADS = set()\n\n"
     body += f"FACTORIES = [\n{''.join(factories)}]\n\nPOINTWISE = [\n{''.join(pointwise)}]\n"
     overlay(overlay.folder / _ADDED, _HEADER + body)
@@ -121,13 +127,12 @@ def stand_in(group: PythonSignatureGroup) -> str:
     return f"lambda {', '.join(inputs)}: -1" if inputs else "lambda: -1"
 
 
-def public_alias(place: Place, name: str) -> str | None:
-    """The public name of a function bound in a module of ``torch._C``: ``torch._C._fft.fft_x`` is ``torch.fft.x``."""
+def public_name(place: Place, name: str) -> str:
+    """The name below ``torch`` of a function: ``torch._C._fft.fft_x`` is ``fft.x``."""
     if place.name in ("methods", "torch"):
-        return None
-    module = "torch.nn.functional" if place.name == "nn" else f"torch.{place.name}"
-    short = name.removeprefix(f"{place.name}_")
-    return None if short.startswith("_") else f"{module}.{short}"
+        return name
+    module = "nn.functional" if place.name == "nn" else place.name
+    return f"{module}.{name.removeprefix(f'{place.name}_')}"
 
 
 def _annotate(operators: Operators, base: Path, overlay: Output) -> None:

@@ -38,7 +38,8 @@ def kernel_files(request: Request, functions: Sequence[NativeFunction]) -> dict[
 
 
 def _plain(request: Request) -> str:
-    includes = ["ATen/core/Tensor.h"]
+    # TensorOperators.h has +, * and the like for tensors.
+    includes = ["ATen/core/Tensor.h", "ATen/TensorOperators.h"]
     if any(str(argument.type).startswith("Tensor?[") for argument in request.tensors):
         includes.append("ATen/core/List.h")
     by_copy = request.out and request.kind == "composite"

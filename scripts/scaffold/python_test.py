@@ -1,4 +1,4 @@
-"""The test file: values, variants, gradients and opcheck, with a reference to fill in."""
+"""The test file: values, variants, gradients, opcheck and compile, with a reference to fill in."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def python_test(request: Request) -> str:
         parts.append(_out(request))
     if request.is_differentiable:
         parts.append(_gradients())
-    parts.append(_opcheck())
+    parts += [_opcheck(), _compile()]
     return "\n\n".join(parts)
 
 
@@ -47,7 +47,7 @@ def _head(request: Request) -> str:
     )
     made = f"(\n{randoms}    )" if parameters else "()"
     packet = f"torch.ops.aten.{request.func.name.name}"
-    gradcheck = "from torch.autograd import gradcheck\n" if request.is_differentiable else ""
+    gradcheck = "from torch.autograd import gradcheck, gradgradcheck\n" if request.is_differentiable else ""
     return f'''\
 """{request.func.name}: TODO: what it computes, in one line."""
 
@@ -124,7 +124,20 @@ def test_out() -> None:
 def _gradients() -> str:
     return """\
 def test_gradients() -> None:
-    assert gradcheck(lambda *given: call(OPERATOR, *given), tensors(requires_grad=True))
+    def operator(*given: Tensor) -> Any:
+        return call(OPERATOR, *given)
+
+    given = tensors(requires_grad=True)
+    assert gradcheck(operator, given, check_forward_ad=True)
+    assert gradgradcheck(operator, given)
+"""
+
+
+def _compile() -> str:
+    return """\
+def test_compile() -> None:
+    compiled = torch.compile(lambda *given: call(OPERATOR, *given), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(*tensors()), call(OPERATOR, *tensors()))
 """
 
 

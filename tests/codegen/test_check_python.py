@@ -10,10 +10,11 @@ from scripts.check.__main__ import check
 from scripts.check.base import BaseOperators
 
 FUNCTION = "- func: graft_probe(Tensor self) -> Tensor\n"
+KERNEL = "namespace at::native {\nTensor graft_probe(const Tensor& self) { return self; }\n}\n"
 
 
 def lines(folder: Path, files: dict[str, str], base: Path) -> list[str]:
-    for name, text in {"native_functions.yaml": FUNCTION, "A.cpp": "graft_probe(", **files}.items():
+    for name, text in {"native_functions.yaml": FUNCTION, "A.cpp": KERNEL, **files}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return [line.removeprefix(f"{folder}/") for line in check(folder, BaseOperators(base)).lines()]

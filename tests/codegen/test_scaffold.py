@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from scripts.base import Base
+from scripts.check.__main__ import check
+from scripts.check.base import BaseOperators
 from scripts.codegen.__main__ import generate
 from scripts.errors import OperatorError, UsageError
 from scripts.layout import REPOSITORY
@@ -86,6 +88,15 @@ def test_kernels_are_those_that_the_generated_headers_declare(signatures: tuple[
             arguments = squeezed(line.partition("(")[2].partition(");")[0])
             for argument in arguments.split(","):
                 assert argument.partition("=")[0].strip("{}") in squeezed(source), line
+
+
+@pytest.mark.parametrize(("kind", "variants", "schema"), SCHEMAS)
+def test_a_new_operator_passes_the_check(base: Path, tmp_path: Path, kind: str, variants: str, schema: str) -> None:
+    files = made(base, tmp_path, schema, kind, variants)
+    for name, text in {**files["appended"], **files["created"]}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert check(tmp_path, BaseOperators(base)).lines() == []
 
 
 def test_test_files_are_python(signatures: tuple[dict[str, str], Path]) -> None:

@@ -6,6 +6,7 @@ Expected values come from plain tensor operations or from NumPy.
 from __future__ import annotations
 
 import ast
+import importlib
 import itertools
 import os
 import pickle
@@ -14,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -1279,9 +1280,58 @@ def test_vmap_falls_back_to_a_loop() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.testing.assert_close(torch.vmap(torch.gr_square)(x), x * x)
-        torch.testing.assert_close(
-            torch.vmap(torch.func.grad(lambda x: torch.gr_mix(x, x).sum()))(x), 3 * torch.ones_like(x)
-        )
+
+
+@pytest.fixture
+def no_loop() -> Iterator[None]:
+    """Without a batching rule vmap loops over slices; here it must not."""
+    torch._C._functorch._set_vmap_fallback_enabled(False)
+    yield
+    torch._C._functorch._set_vmap_fallback_enabled(True)
+
+
+@pytest.mark.usefixtures("no_loop")
+def test_vmap_has_a_rule_for_what_is_tagged_pointwise() -> None:
+    x, y = torch.randn(2, 3, 3), torch.randn(3, 2)
+    torch.testing.assert_close(torch.vmap(torch.gr_negate)(x), -x)
+    expected = torch.stack([-x[i].mT for i in range(2)])
+    assert torch.equal(torch.vmap(torch.gr_negate_)(x.clone().mT), expected)
+    torch.testing.assert_close(torch.vmap(torch.gr_axpy, (0, 1))(x, y), y.T[:, None] + x)
+    torch.testing.assert_close(
+        torch.vmap(torch.func.grad(lambda x: torch.gr_mix(x, x).sum()))(x), torch.full_like(x, 3)
+    )
+
+
+@pytest.mark.usefixtures("no_loop")
+def test_vmap_takes_the_folder_s_own_rules() -> None:
+    x = torch.randn(3, 2, 4)
+    torch.testing.assert_close(torch.vmap(torch.gr_row_sum, 1)(x), x.sum(-1).T)
+    torch.testing.assert_close(torch.vmap(lambda x: torch.gr_row_sum(x, 0, True), 1)(x), x.sum(0)[:, None])
+    torch.testing.assert_close(torch.vmap(aten.gr_cube, 1, 1)(x), x**3)
+    assert re.search(r"FuncTorchBatched: .*GrammarBatching\.cpp", torch._C._dispatch_dump("aten::gr_mix"))
+
+
+def test_folder_s_python_files_are_in_torch() -> None:
+    x = torch.randn(3, 4)
+    assert torch.nn.GrGate.__module__ == "torch.nn.modules.gr_gate"
+    torch.testing.assert_close(torch.nn.GrGate()(x), torch.nn.functional.gr_gate(x))
+    assert importlib.import_module("torch.gr_package").ANSWER == 42
+    # The folder's own meta function, in the place of the one that is derived.
+    from torch._decomp import meta_table
+
+    assert meta_table[aten.gr_negate.default].__name__ == "meta_gr_negate"
+
+
+def test_help_says_what_the_folder_does() -> None:
+    mix = torch.gr_mix.__doc__
+    assert mix.startswith("\ngr_mix(input, other, *, alpha=2, out=None) -> Tensor\n\nAdds :attr:`input`")
+    assert Tensor.gr_mix.__doc__ == "\ngr_mix(other, *, alpha=2) -> Tensor\n\nSee :func:`torch.gr_mix`\n"
+    assert "gr_center(input, dim=None) -> Tensor\n\nMoves the element" in torch.fft.gr_center.__doc__
+    assert "gr_center" in torch.fft.__all__
+    # What has no file of its own.
+    assert "gr_bump(input) -> Tensor\n\nAn operator that was added" in torch.special.gr_bump.__doc__
+    assert "gr_gate(input, weight=None, reduction=1, *, out=None) -> Tensor" in torch.nn.functional.gr_gate.__doc__
+    assert "lerp(input, end, weight, *, out=None)" in torch.lerp.__doc__
 
 
 def test_torch_function_is_asked() -> None:

@@ -1,4 +1,5 @@
 affine = torch.affine
+depthwise_conv2d = torch.depthwise_conv2d
 
 
 def improved_triplet_loss(

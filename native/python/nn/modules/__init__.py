@@ -1,6 +1,7 @@
 from .affine import Affine
+from .depthwise_conv import DepthwiseConv2d
 from .improved_triplet_loss import ImprovedTripletLoss
 from .roi_pool import RoIPool
 
 
-__all__ += ["Affine", "ImprovedTripletLoss", "RoIPool"]
+__all__ += ["Affine", "DepthwiseConv2d", "ImprovedTripletLoss", "RoIPool"]

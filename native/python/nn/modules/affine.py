@@ -52,9 +52,7 @@ class Affine(Module):
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = Parameter(
-            torch.empty((out_features, in_features), **factory_kwargs)
-        )
+        self.weight = Parameter(torch.empty((out_features, in_features), **factory_kwargs))
         if bias:
             self.bias = Parameter(torch.empty(out_features, **factory_kwargs))
         else:

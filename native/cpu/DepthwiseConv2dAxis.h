@@ -1,0 +1,170 @@
+#pragma once
+
+#include <ATen/native/DepthwiseConv2d.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace at::native {
+inline namespace CPU_CAPABILITY {
+
+// How one axis of a depthwise convolution is laid out for loops that know neither stride nor dilation nor padding.
+//
+// Output o takes of the image that is read the elements o * step + base, one for each tap. They are copied ("packed")
+// so that each tap's elements lie one behind the other, starting at the tap's position: then output o takes the
+// elements position + o. Elements outside of the image are zeros. Taps share what they can.
+//
+// The gradient of the input is such a convolution, too: it reads the gradient of the output with step 1, and has as
+// many sets of taps as the stride, the phases. Phase f makes the elements f, f + stride, f + 2 * stride, ...
+
+// Taps at consecutive positions are computed together, at most so many: their weights stay in registers.
+constexpr int64_t kLongestRun = 7;
+
+struct Tap {
+  int64_t kernel; // which element of the kernel
+  int64_t base;
+  int64_t position;
+};
+
+// Packed elements from start on: those of the image at source, source + step, ... Inside of the image are those from
+// first to last, which is the first one that is not.
+struct Segment {
+  int64_t source;
+  int64_t start;
+  int64_t length;
+  int64_t first = 0;
+  int64_t last = 0;
+};
+
+// The taps first, first + 1, ... of a phase, at consecutive positions.
+struct Run {
+  int64_t first;
+  int64_t count;
+};
+
+struct Phase {
+  int64_t first; // the first element that it makes
+  int64_t count;
+  std::vector<Tap> taps; // by position, where one phase has one remainder of base by step; then base grows, too
+  std::vector<Run> runs;
+};
+
+struct Axis {
+  int64_t size; // of the image that is read
+  int64_t step;
+  int64_t stride;     // from one element that a phase makes to the next
+  int64_t length = 0; // packed
+  std::vector<Segment> segments;
+  std::vector<Phase> phases;
+};
+
+inline int64_t floor_div(int64_t a, int64_t b) {
+  return a / b - (a % b < 0 ? 1 : 0);
+}
+
+inline void find_inside(Segment& segment, const Axis& axis) {
+  const auto first = segment.source >= 0 ? 0 : (-segment.source - 1) / axis.step + 1;
+  const auto last = segment.source >= axis.size ? 0 : floor_div(axis.size - 1 - segment.source, axis.step) + 1;
+  segment.first = std::min(first, segment.length);
+  segment.last = std::clamp(last, segment.first, segment.length);
+}
+
+inline void add_runs(Phase& phase) {
+  const auto taps = static_cast<int64_t>(phase.taps.size());
+  for (int64_t first = 0, end = 0; first < taps; first = end) {
+    for (end = first + 1; end < taps && phase.taps[end].position == phase.taps[end - 1].position + 1;) {
+      ++end;
+    }
+    // Equal parts: 9 taps are 5 and 4.
+    for (auto parts = (end - first + kLongestRun - 1) / kLongestRun; parts > 0; --parts) {
+      const auto count = (end - first + parts - 1) / parts;
+      phase.runs.push_back({first, count});
+      first += count;
+    }
+  }
+}
+
+// Gives every tap its position, for at most `most` outputs of a phase at a time.
+inline void lay_out(Axis& axis, int64_t most) {
+  std::vector<Tap*> taps;
+  for (auto& phase : axis.phases) {
+    for (auto& tap : phase.taps) {
+      taps.push_back(&tap);
+    }
+  }
+  const auto quotient = [&](const Tap* tap) { return floor_div(tap->base, axis.step); };
+  const auto remainder = [&](const Tap* tap) { return tap->base - quotient(tap) * axis.step; };
+  std::sort(taps.begin(), taps.end(), [&](const Tap* a, const Tap* b) {
+    return std::pair(remainder(a), a->base) < std::pair(remainder(b), b->base);
+  });
+  const Tap* previous = nullptr;
+  for (auto* tap : taps) {
+    const auto gap = previous ? quotient(tap) - quotient(previous) : 0;
+    if (previous && remainder(tap) == remainder(previous) && gap <= most) {
+      tap->position = previous->position + gap;
+      axis.segments.back().length += gap;
+    } else {
+      tap->position = axis.length;
+      axis.segments.push_back({tap->base, axis.length, most});
+    }
+    axis.length = axis.segments.back().start + axis.segments.back().length;
+    previous = tap;
+  }
+  for (auto& segment : axis.segments) {
+    find_inside(segment, axis);
+  }
+  for (auto& phase : axis.phases) {
+    std::sort(phase.taps.begin(), phase.taps.end(), [](const Tap& a, const Tap& b) { return a.position < b.position; });
+    add_runs(phase);
+  }
+}
+
+// The same axis, of which only those positions are packed for which is_read holds.
+inline Axis restricted(const Axis& axis, const std::vector<bool>& is_read) {
+  Axis result = axis;
+  result.segments.clear();
+  for (const auto& segment : axis.segments) {
+    for (int64_t i = 0, end = 0; i < segment.length; i = end + 1) {
+      for (end = i; end < segment.length && is_read[segment.start + end];) {
+        ++end;
+      }
+      if (end > i) {
+        result.segments.push_back({segment.source + i * axis.step, segment.start + i, end - i});
+        find_inside(result.segments.back(), axis);
+      }
+    }
+  }
+  return result;
+}
+
+// The axis of the convolution itself: 0 is the height.
+inline Axis forward_axis(const DepthwiseConv2dGeometry& g, size_t i, int64_t most) {
+  Axis axis{g.input[i], g.stride[i], 1};
+  axis.phases.push_back({0, g.output[i]});
+  for (int64_t k = 0; k < g.kernel[i]; ++k) {
+    axis.phases[0].taps.push_back({k, k * g.dilation[i] - g.padding[i], 0});
+  }
+  lay_out(axis, std::min(most, g.output[i]));
+  return axis;
+}
+
+// The axis of the gradient of the input.
+inline Axis backward_axis(const DepthwiseConv2dGeometry& g, size_t i, int64_t most) {
+  Axis axis{g.output[i], 1, g.stride[i]};
+  const auto phases = std::min(g.stride[i], g.input[i]);
+  for (int64_t f = 0; f < phases; ++f) {
+    Phase phase{f, (g.input[i] - f - 1) / g.stride[i] + 1};
+    for (int64_t k = 0; k < g.kernel[i]; ++k) {
+      const auto distance = f + g.padding[i] - k * g.dilation[i];
+      if (distance % g.stride[i] == 0) {
+        phase.taps.push_back({k, distance / g.stride[i], 0});
+      }
+    }
+    axis.phases.push_back(std::move(phase));
+  }
+  lay_out(axis, std::min(most, axis.phases[0].count));
+  return axis;
+}
+
+} // namespace CPU_CAPABILITY
+} // namespace at::native

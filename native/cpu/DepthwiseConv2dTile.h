@@ -1,0 +1,174 @@
+#pragma once
+
+#include <ATen/cpu/vec/functional.h>
+#include <ATen/cpu/vec/vec.h>
+
+#include <cstdint>
+
+namespace at::native {
+inline namespace CPU_CAPABILITY {
+
+// The inner loops of a depthwise convolution, on packed images of float or double (see DepthwiseConv2dAxis.h). The
+// elements of a vector are neighbours in the dimension that is contiguous: channels in channels_last, else columns.
+// Along the other one a tile takes kTile outputs, and each element that is read serves all of a run's taps.
+
+constexpr int64_t kTile = 7;
+// As wide as the registers allow: AVX512 has 32 of them, AVX2 has 16.
+#ifdef CPU_CAPABILITY_AVX512
+constexpr int kMostVectors = 2;
+#else
+constexpr int kMostVectors = 1;
+#endif
+
+// A run of K taps, V vectors wide. Channels have each their own weight, the columns of a plane the same.
+//
+// Args:
+//   xs: for each tap of the contiguous dimension and each source, where its elements begin; n of them.
+//   offset, step: where in x the tile begins, and from one output to the next.
+//   weights: for each of xs those of the run.
+//   start, out: the sums are added to start and go to out; their steps are from one output to the next.
+//   tiles: how many tiles there are, one behind the other.
+template <typename acc_t, int K, int V, bool of_plane>
+void tile(
+    const acc_t* const* xs,
+    int64_t n,
+    int64_t offset,
+    int64_t step,
+    const acc_t* weights,
+    const acc_t* start,
+    int64_t start_step,
+    acc_t* out,
+    int64_t out_step,
+    int64_t tiles) {
+  using Vec = vec::Vectorized<acc_t>;
+  constexpr int64_t size = Vec::size();
+  constexpr int W = of_plane ? 1 : V;
+  for (int64_t i = 0; i < tiles; ++i) {
+    Vec sums[kTile][V];
+#pragma GCC unroll 8
+    for (int j = 0; j < kTile; ++j) {
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) {
+        sums[j][v] = Vec::loadu(start + j * start_step + v * size);
+      }
+    }
+    const acc_t* w = weights;
+    for (int64_t t = 0; t < n; ++t) {
+      const acc_t* x = xs[t] + offset;
+      Vec run[K][W];
+#pragma GCC unroll 8
+      for (int k = 0; k < K; ++k) {
+#pragma GCC unroll 2
+        for (int v = 0; v < W; ++v) {
+          run[k][v] = of_plane ? Vec(w[k]) : Vec::loadu(w + (k * V + v) * size);
+        }
+      }
+      w += of_plane ? K : K * V * size;
+#pragma GCC unroll 16
+      for (int r = 0; r < kTile + K - 1; ++r) {
+#pragma GCC unroll 2
+        for (int v = 0; v < V; ++v) {
+          const auto element = Vec::loadu(x + r * step + v * size);
+#pragma GCC unroll 8
+          for (int k = 0; k < K; ++k) {
+            if (r - k >= 0 && r - k < kTile) {
+              sums[r - k][v] = vec::fmadd(element, run[k][of_plane ? 0 : v], sums[r - k][v]);
+            }
+          }
+        }
+      }
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < kTile; ++j) {
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) {
+        sums[j][v].store(out + j * out_step + v * size);
+      }
+    }
+    offset += kTile * step;
+    start += kTile * start_step;
+    out += kTile * out_step;
+  }
+}
+
+template <typename acc_t, int K, int V, int B>
+inline void correlate_block(
+    const acc_t* g,
+    int64_t g_step,
+    const acc_t* x,
+    int64_t x_step,
+    const vec::Vectorized<acc_t> (&mask)[V],
+    vec::Vectorized<acc_t> (&sums)[K][V]) {
+  using Vec = vec::Vectorized<acc_t>;
+  constexpr int64_t size = Vec::size();
+  Vec grads[B][V];
+#pragma GCC unroll 4
+  for (int i = 0; i < B; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) {
+      grads[i][v] = Vec::loadu(g + i * g_step + v * size);
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < B + K - 1; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) {
+      const auto element = Vec::loadu(x + r * x_step + v * size) & mask[v];
+#pragma GCC unroll 8
+      for (int k = 0; k < K; ++k) {
+        if (r - k >= 0 && r - k < B) {
+          sums[k][v] = vec::fmadd(element, grads[r - k][v], sums[k][v]);
+        }
+      }
+    }
+  }
+}
+
+// Adds to sums, K x V vectors, what the outputs' gradients g times the elements x give for each tap of a run.
+//
+// Args:
+//   g, g_step, x, x_step: where they begin and the steps from one output to the next.
+//   n: how many outputs.
+//   mask: what is zero there is taken as zero in x.
+//   sums, sums_step: the sums of the first tap, and from one tap's to the next.
+template <typename acc_t, int K, int V>
+void correlate(
+    const acc_t* g,
+    int64_t g_step,
+    const acc_t* x,
+    int64_t x_step,
+    int64_t n,
+    const acc_t* mask_elements,
+    acc_t* sums_elements,
+    int64_t sums_step) {
+  using Vec = vec::Vectorized<acc_t>;
+  constexpr int64_t size = Vec::size();
+  constexpr int B = 4;
+  Vec sums[K][V];
+  Vec mask[V];
+#pragma GCC unroll 2
+  for (int v = 0; v < V; ++v) {
+    mask[v] = Vec::loadu(mask_elements + v * size);
+#pragma GCC unroll 8
+    for (int k = 0; k < K; ++k) {
+      sums[k][v] = Vec::loadu(sums_elements + k * sums_step + v * size);
+    }
+  }
+  int64_t i = 0;
+  for (; i + B <= n; i += B) {
+    correlate_block<acc_t, K, V, B>(g + i * g_step, g_step, x + i * x_step, x_step, mask, sums);
+  }
+  for (; i < n; ++i) {
+    correlate_block<acc_t, K, V, 1>(g + i * g_step, g_step, x + i * x_step, x_step, mask, sums);
+  }
+#pragma GCC unroll 2
+  for (int v = 0; v < V; ++v) {
+#pragma GCC unroll 8
+    for (int k = 0; k < K; ++k) {
+      sums[k][v].store(sums_elements + k * sums_step + v * size);
+    }
+  }
+}
+
+} // namespace CPU_CAPABILITY
+} // namespace at::native

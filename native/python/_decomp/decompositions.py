@@ -1,0 +1,11 @@
+from torch._prims_common.wrappers import elementwise_type_promotion_wrapper
+
+
+@register_decomposition(aten.twice_plus)
+@out_wrapper()
+@elementwise_type_promotion_wrapper(
+    type_promoting_args=("self", "other"),
+    type_promotion_kind=utils.ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT,
+)
+def twice_plus(self: Tensor, other: Tensor) -> Tensor:
+    return 2 * self + other

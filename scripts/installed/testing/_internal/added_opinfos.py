@@ -1,0 +1,195 @@
+"""OpInfos of the operators that were added to this torch.
+
+Their samples come from the native folder's ``samples.py``, or from their schemas. What else an OpInfo says, such as the
+dtypes, is found out by calling the operator on them, or given by ``samples.py``::
+
+    def my_op(make):  # a function for each operator; make(*shape) makes a tensor of the wanted dtype
+        yield make(3, 4), make(4)  # positional arguments
+        yield make(3), make(3), {"alpha": 2}  # the last may be keyword arguments
+
+    OPINFO = {"my_op": {"dtypes": floating_types()}}  # further arguments of OpInfo
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+import torch.autograd.forward_ad as fwAD
+from torch import _added_operators
+from torch.testing import make_tensor
+from torch.testing._internal.common_dtype import _dispatch_dtypes, all_types_and_complex_and
+from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+from torch.utils import _pytree as pytree
+
+
+try:
+    from torch.testing._internal import added_samples
+except ImportError:
+    added_samples = None  # type: ignore[assignment]
+
+_SHAPES: tuple[tuple[int, ...], ...] = ((3, 4), (), (2, 0))
+_DTYPES = all_types_and_complex_and(torch.bool, torch.half, torch.bfloat16)
+
+
+class NoSamples(Exception):
+    """No arguments follow from a schema."""
+
+
+def op_infos(known: set[str]) -> list[OpInfo]:
+    """An OpInfo for each added function that samples are there for.
+
+    Args:
+        known: names that have one already.
+    """
+    found = []
+    for public, function in _added_operators.PUBLIC.items():
+        if public not in known:
+            try:
+                found.append(op_info(public, function.rpartition(".")[2]))
+            except NoSamples:
+                continue  # samples.py is asked for where the samples are needed
+    return found
+
+
+def functional_overload(name: str) -> torch._ops.OpOverload:
+    """The first overload of an operator that writes to no argument."""
+    packet = getattr(torch.ops.aten, name)
+    overloads = [getattr(packet, overload) for overload in packet.overloads()]
+    return next((op for op in overloads if not op._schema.is_mutable), overloads[0])
+
+
+def samples(name: str, make: Callable[..., torch.Tensor]) -> Iterator[SampleInput]:
+    """The samples of an operator.
+
+    Args:
+        name: as in native_functions.yaml, without an overload.
+        make: makes a tensor of a shape.
+
+    Raises:
+        NoSamples: ``samples.py`` has none, and none follow from the schema.
+    """
+    given = getattr(added_samples, name, None)
+    if given is None:
+        given = partial(_from_schema, functional_overload(name)._schema)
+    for each in given(make):
+        values = list(each) if isinstance(each, tuple) else [each]
+        keywords = values.pop() if isinstance(values[-1], dict) else {}
+        yield SampleInput(values[0], args=tuple(values[1:]), kwargs=keywords)
+
+
+def _from_schema(schema: torch._C.FunctionSchema, make: Callable[..., torch.Tensor]) -> Iterator[tuple[Any, ...]]:
+    for shape in _SHAPES if torch.Tag.pointwise in _tags(schema) else _SHAPES[:1]:
+        values: list[Any] = []
+        keywords = {}
+        for argument in schema.arguments:
+            if not argument.has_default_value():
+                value = _value(schema, argument, partial(make, *shape))
+                if argument.kwarg_only:
+                    keywords[argument.name] = value
+                else:
+                    values.append(value)
+        if not values:
+            raise NoSamples(f"{schema.name} takes no tensor")
+        yield *values, keywords
+
+
+def _tags(schema: torch._C.FunctionSchema) -> list[torch.Tag]:
+    packet = getattr(torch.ops.aten, schema.name.partition("::")[2])
+    return list(getattr(packet, schema.overload_name or "default").tags)
+
+
+def _value(schema: torch._C.FunctionSchema, argument: Any, tensor: Callable[[], torch.Tensor]) -> Any:
+    kind = str(argument.type)
+    if kind == "Tensor":
+        return tensor()
+    if kind == "List[Tensor]":
+        return [tensor(), tensor()]
+    if kind.startswith("Optional["):
+        return None
+    values = {"int": 1, "float": 0.5, "number": 2, "bool": True, "List[int]": [1]}
+    if kind not in values:
+        raise NoSamples(f"{schema.name}: no value follows for {kind} {argument.name}")
+    return values[kind]
+
+
+def op_info(public: str, name: str) -> OpInfo:
+    """The OpInfo of one operator.
+
+    Args:
+        public: its name below ``torch``.
+        name: as in native_functions.yaml, without an overload.
+
+    Raises:
+        NoSamples: as ``samples``.
+    """
+    more = dict(getattr(added_samples, "OPINFO", {}).get(name, {}))
+    op = _added_operators.resolve(_added_operators.PUBLIC[public])
+    more.setdefault("dtypes", _dispatch_dtypes(d for d in _DTYPES if _runs(op, name, d)))
+    is_differentiable = torch.double in more["dtypes"] and _is_differentiable(op, name)
+    has_forward = is_differentiable and _has_forward_derivative(op, name)
+    derived: dict[str, Any] = {
+        "op": op,
+        "aten_name": name,
+        "sample_inputs_func": partial(_sample_inputs, name),
+        "supports_out": "out" in _parameters(public),
+        "supports_autograd": is_differentiable,
+        "supports_forward_ad": has_forward,
+        "supports_fwgrad_bwgrad": has_forward,
+    }
+    return OpInfo(public, **{**derived, **more})
+
+
+def _parameters(public: str) -> set[str]:
+    return set(inspect.signature(_added_operators.FUNCTIONS[_added_operators.PUBLIC[public]]).parameters)
+
+
+def _sample_inputs(
+    name: str, _: OpInfo, device: Any, dtype: torch.dtype, requires_grad: bool, **kwargs: Any
+) -> Iterator[SampleInput]:
+    return samples(name, partial(_make, device=device, dtype=dtype, requires_grad=requires_grad))
+
+
+def _make(*shape: Any, dtype: torch.dtype, requires_grad: bool = False, **options: Any) -> torch.Tensor:
+    """``make_tensor`` whose results need a gradient only where they can have one."""
+    is_differentiable = dtype.is_floating_point or dtype.is_complex
+    return make_tensor(*shape, dtype=dtype, requires_grad=requires_grad and is_differentiable, **options)
+
+
+def _on_cpu(name: str, dtype: torch.dtype, requires_grad: bool = False) -> list[SampleInput]:
+    with torch.random.fork_rng(devices=[]):
+        return list(samples(name, partial(_make, device="cpu", dtype=dtype, requires_grad=requires_grad)))
+
+
+def _runs(op: Callable[..., Any], name: str, dtype: torch.dtype) -> bool:
+    for sample in _on_cpu(name, dtype):
+        try:
+            op(sample.input, *sample.args, **sample.kwargs)
+        except (RuntimeError, TypeError, ValueError, IndexError):
+            return False
+    return True
+
+
+def _is_differentiable(op: Callable[..., Any], name: str) -> bool:
+    sample = _on_cpu(name, torch.double, requires_grad=True)[0]
+    results = pytree.tree_leaves(op(sample.input, *sample.args, **sample.kwargs))
+    wanted = [each for each in results if isinstance(each, torch.Tensor) and each.requires_grad]
+    try:
+        sum(each.sum() for each in wanted).backward() if wanted else None
+    except (RuntimeError, NotImplementedError):
+        return False
+    return bool(wanted)
+
+
+def _has_forward_derivative(op: Callable[..., Any], name: str) -> bool:
+    sample = _on_cpu(name, torch.double)[0]
+    with fwAD.dual_level():
+        dual = pytree.tree_map_only(
+            torch.Tensor, lambda t: fwAD.make_dual(t, torch.ones_like(t)), (sample.input, sample.args, sample.kwargs)
+        )
+        try:
+            op(dual[0], *dual[1], **dual[2])
+        except NotImplementedError:
+            return False
+    return True

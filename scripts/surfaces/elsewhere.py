@@ -1,0 +1,126 @@
+"""Distribution, other processes and the tests of PyTorch's own."""
+
+from __future__ import annotations
+
+import copy
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor, init_device_mesh
+from torch.distributed.tensor.debug import CommDebugMode
+from torch.testing import assert_close
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils.data import DataLoader
+
+from .subject import NotThere, Subject
+from .table import Surfaces
+
+SURFACES = Surfaces()
+
+
+@contextmanager
+def two_ranks() -> Iterator[Any]:
+    """A mesh of two ranks, one of which is this process; nothing is sent."""
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    try:
+        yield init_device_mesh("cpu", (2,))
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+@SURFACES("DTensor: shards stay where they are")
+def sharded(subject: Subject) -> None:
+    if not subject.is_pointwise:
+        raise NotThere("not pointwise")
+    call, tensors = subject.on_tensors()
+    whole = [torch.rand(4, 3, dtype=torch.double) for _ in tensors]
+    with two_ranks() as mesh:
+        parts = [distribute_tensor(tensor, mesh, [Shard(0)], src_data_rank=None) for tensor in whole]
+        with CommDebugMode() as sent:
+            result = call(*parts)
+        assert isinstance(result, DTensor)
+        assert sent.get_total_counts() == 0
+        assert result.placements == (Shard(0),)
+        assert_close(result.to_local(), call(*(tensor[:2] for tensor in whole)))
+
+
+@SURFACES("DTensor: the backward stays there, too")
+def sharded_backward(subject: Subject) -> None:
+    subject.require_gradient()
+    if not subject.is_pointwise:
+        raise NotThere("not pointwise")
+    call, tensors = subject.on_tensors()
+    whole = [torch.rand(4, 3, dtype=torch.double) for _ in tensors]
+    with two_ranks() as mesh:
+        parts = [distribute_tensor(tensor, mesh, [Shard(0)], src_data_rank=None).requires_grad_() for tensor in whole]
+        result = call(*parts)
+        with CommDebugMode() as sent:
+            result.backward(torch.ones_like(result))
+        assert sent.get_total_counts() == 0
+        assert all(part.grad.placements == (Shard(0),) for part in parts)
+
+
+@SURFACES("a module that calls it is copied and saved")
+def saved_module(subject: Subject) -> None:
+    model = Calling(subject.function)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    for other in (copy.deepcopy(model), torch.load(file, weights_only=False)):
+        args, kwargs = subject.sample()
+        assert_close(other(*args, **kwargs), subject.expected())
+
+
+class Calling(torch.nn.Module):
+    """Calls what it holds."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+class Results(torch.utils.data.Dataset[Tensor]):
+    """Calls the operator in the process that loads data."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> Tensor:
+        result: Tensor = self.subject.expected()
+        return result
+
+
+@SURFACES("a data loader's process")
+def loaded(subject: Subject) -> None:
+    (batch,) = DataLoader(Results(subject), batch_size=2, num_workers=1, multiprocessing_context="fork")
+    assert_close(batch, torch.stack([subject.expected()] * 2))
+
+
+@SURFACES("an OpInfo in op_db")
+def op_info(subject: Subject) -> None:
+    assert subject.info in op_db
+
+
+@SURFACES("as many threads as there are")
+def threads(subject: Subject) -> None:
+    call, tensors = subject.on_tensors()
+    if not subject.is_pointwise:
+        raise NotThere("not pointwise")
+    large = [torch.rand(300, 301, dtype=torch.double) for _ in tensors]
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    alone = call(*large)
+    torch.set_num_threads(max(before, 2))
+    assert_close(call(*large), alone)
+    torch.set_num_threads(before)

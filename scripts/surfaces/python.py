@@ -1,0 +1,177 @@
+"""Names, forms, help and overrides in Python."""
+
+from __future__ import annotations
+
+import ast
+import pickle
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, overrides
+from torch.testing import assert_close
+from torch.testing._internal.generated import annotated_fn_args
+
+from .subject import NotThere, Subject
+from .table import Surfaces
+
+SURFACES = Surfaces()
+
+
+@SURFACES("torch.op(x)")
+def function(subject: Subject) -> None:
+    module, _, short = f"torch.{subject.name}".rpartition(".")
+    owner = torch._added_operators.resolve(module) if module != "torch" else torch
+    assert getattr(owner, short) is subject.function
+    assert short in dir(owner)
+    subject.expected()
+
+
+@SURFACES("x.op()")
+def method(subject: Subject) -> None:
+    call, tensors = subject.on_tensors(subject.method)
+    assert_close(call(*tensors), subject.expected())
+
+
+@SURFACES("x.op_()")
+def in_place(subject: Subject) -> None:
+    call, tensors = subject.on_tensors(subject.in_place)
+    expected = subject.expected()
+    if expected.shape != tensors[0].shape:
+        raise NotThere("the sample broadcasts self")
+    assert call(*tensors) is tensors[0]
+    assert_close(tensors[0], expected)
+
+
+@SURFACES("torch.op(x, out=y)")
+def out(subject: Subject) -> None:
+    if not subject.info.supports_out:
+        raise NotThere("no out= form")
+    expected = subject.expected()
+    args, kwargs = subject.sample()
+    result = torch.empty_like(expected)
+    assert subject.function(*args, **kwargs, out=result) is result
+    assert_close(result, expected)
+
+
+@SURFACES("help(torch.op) begins with the signature")
+def docstring(subject: Subject) -> None:
+    short = subject.name.rpartition(".")[2]
+    assert re.match(rf"\s*{short}\(\w+.*\)", subject.function.__doc__ or ""), subject.function.__doc__
+
+
+@SURFACES("Tensor.op.__doc__")
+def method_docstring(subject: Subject) -> None:
+    short = subject.name.rpartition(".")[2]
+    assert re.match(rf"\s*{short}\(.*\) -> Tensor", subject.method.__doc__ or ""), subject.method.__doc__
+
+
+@SURFACES("Tensor.op_.__doc__")
+def in_place_docstring(subject: Subject) -> None:
+    assert "In-place version of" in (subject.in_place.__doc__ or ""), subject.in_place.__doc__
+
+
+@cache
+def _stub(file: str) -> dict[str, ast.FunctionDef]:
+    text = (Path(torch.__file__).parent / file).read_text()
+    return {node.name: node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)}
+
+
+@SURFACES("type stub of the function, with its docstring")
+def stub(subject: Subject) -> None:
+    if "." in subject.name:
+        raise NotThere("its module is written in Python")
+    assert ast.get_docstring(_stub("_C/_VariableFunctions.pyi")[subject.name])
+
+
+@SURFACES("type stub of the method, with its docstring")
+def method_stub(subject: Subject) -> None:
+    assert ast.get_docstring(_stub("_C/__init__.pyi")[subject.method.__name__])
+
+
+@SURFACES("a wrong argument is refused by its name")
+def wrong_argument(subject: Subject) -> None:
+    try:
+        subject.function(object())
+    except TypeError as error:
+        assert str(error).startswith(f"{subject.function.__name__}()"), error
+    else:
+        raise AssertionError("it took an object")
+
+
+@SURFACES("the arguments' names are keywords")
+def keywords(subject: Subject) -> None:
+    args, kwargs = subject.sample()
+    names = [argument.name for argument in subject.overload._schema.arguments]
+    names = ["input" if name == "self" else name for name in names]
+    assert_close(subject.function(**dict(zip(names, args, strict=False)), **kwargs), subject.expected())
+
+
+class Overriding(Tensor):
+    """Notes what it is asked for."""
+
+    asked: list[Any] = []  # noqa: RUF012  # of the class, on purpose
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.asked.append(func)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+@SURFACES("__torch_function__ is asked for the function")
+def torch_function(subject: Subject) -> None:
+    call, tensors = subject.on_tensors()
+    Overriding.asked.clear()
+    result = call(*(tensor.as_subclass(Overriding) for tensor in tensors))
+    assert subject.function in Overriding.asked
+    assert isinstance(result, Overriding)
+
+
+@SURFACES("__torch_function__ is asked for the method")
+def torch_function_of_method(subject: Subject) -> None:
+    call, tensors = subject.on_tensors(subject.method)
+    Overriding.asked.clear()
+    call(*(tensor.as_subclass(Overriding) for tensor in tensors))
+    assert subject.method in Overriding.asked
+
+
+@SURFACES("a TorchFunctionMode sees it")
+def torch_function_mode(subject: Subject) -> None:
+    seen = []
+
+    class Mode(overrides.TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    call, tensors = subject.on_tensors()
+    with Mode():
+        call(*tensors)
+    assert subject.function in seen
+
+
+@SURFACES("torch.overrides.get_overridable_functions()")
+def overridable(subject: Subject) -> None:
+    assert any(subject.function in functions for functions in overrides.get_overridable_functions().values())
+
+
+@SURFACES("torch.overrides.get_testing_overrides()")
+def testing_overrides(subject: Subject) -> None:
+    assert subject.function in overrides.get_testing_overrides()
+
+
+@SURFACES("torch.overrides.resolve_name()")
+def resolved_name(subject: Subject) -> None:
+    assert overrides.resolve_name(subject.function) == f"torch.{subject.name}"
+
+
+@SURFACES("arguments for PyTorch's test_overrides.py")
+def annotated(subject: Subject) -> None:
+    assert subject.function in annotated_fn_args.annotated_args
+
+
+@SURFACES("pickled by its name")
+def pickled(subject: Subject) -> None:
+    assert pickle.loads(pickle.dumps(subject.function)) == subject.function

@@ -1,0 +1,121 @@
+"""An operator and what a surface needs to call it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.testing._internal.added_opinfos import functional_overload
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo.core import OpInfo
+from torch.utils import _pytree as pytree
+
+
+class NotThere(Exception):
+    """The operator has no such form, as its schema says; so there is nothing to compare."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An operator of this torch.
+
+    Args:
+        name: below ``torch``: ``lerp``, ``fft.rfft2``.
+        info: its OpInfo.
+    """
+
+    name: str
+    info: OpInfo
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """``torch.op``."""
+        function: Callable[..., Any] = self.info.op
+        return function
+
+    @property
+    def method(self) -> Callable[..., Any]:
+        """``Tensor.op``."""
+        return self._form(self.info.method_variant, "method")
+
+    @property
+    def in_place(self) -> Callable[..., Any]:
+        """``Tensor.op_``."""
+        return self._form(self.info.inplace_variant, "in-place form")
+
+    @staticmethod
+    def _form(form: Any, what: str) -> Callable[..., Any]:
+        if form is None:
+            raise NotThere(f"no {what}")
+        found: Callable[..., Any] = form
+        return found
+
+    @cached_property
+    def aten_name(self) -> str:
+        """As in native_functions.yaml, without an overload."""
+        return str(self.info.aten_name)
+
+    @cached_property
+    def overload(self) -> torch._ops.OpOverload:
+        """The overload that writes to no argument."""
+        return functional_overload(self.aten_name)
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether it computes element by element."""
+        return torch.Tag.pointwise in self.overload.tags
+
+    def require_gradient(self) -> None:
+        """Leave where the operator has no gradient.
+
+        Raises:
+            NotThere: by its OpInfo.
+        """
+        if not self.info.supports_autograd:
+            raise NotThere("not differentiable")
+
+    def sample(
+        self, dtype: torch.dtype = torch.double, requires_grad: bool = False
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments to call it with."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            samples = list(self.info.sample_inputs("cpu", dtype, requires_grad=requires_grad))
+        chosen = next((s for s in samples if isinstance(s.input, Tensor) and s.input.numel() > 1), samples[0])
+        return [chosen.input, *chosen.args], dict(chosen.kwargs)
+
+    def on_tensors(
+        self, form: Callable[..., Any] | None = None, **options: Any
+    ) -> tuple[Callable[..., Any], list[Tensor]]:
+        """A function of the sample's tensors alone, and these tensors."""
+        args, kwargs = self.sample(**options)
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        called = form or self.function
+
+        def call(*tensors: Tensor) -> Any:
+            values = list(leaves)
+            for place, tensor in zip(places, tensors, strict=True):
+                values[place] = tensor
+            given, named = pytree.tree_unflatten(values, spec)
+            return called(*given, **named)
+
+        return call, [leaves[place] for place in places]
+
+    def expected(self, **options: Any) -> Any:
+        """What a plain call of the function gives for the sample."""
+        call, tensors = self.on_tensors(**options)
+        return call(*(tensor.detach().clone() for tensor in tensors))
+
+
+def subjects(names: list[str]) -> tuple[list[Subject], list[str]]:
+    """The operators with these names below ``torch``, and the names for which there is no OpInfo."""
+    infos: dict[str, OpInfo] = {}
+    for info in op_db:
+        infos.setdefault(info.name, info)
+    return [Subject(name, infos[name]) for name in names if name in infos], [n for n in names if n not in infos]

@@ -1,0 +1,109 @@
+"""The table: a row for each surface, a column for each operator."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from .subject import NotThere, Subject
+
+Probe = Callable[[Subject], None]
+
+YES, NO, NOT_THERE = "yes", "NO", "-"
+
+
+@dataclass(frozen=True)
+class Surface:
+    """A place where an operator can show up.
+
+    Args:
+        title: what is asked of it.
+        probe: raises unless the operator is there; ``NotThere`` if it has no such form.
+    """
+
+    title: str
+    probe: Probe
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What was found: ``YES``, ``NO`` or ``NOT_THERE``, and why."""
+
+    mark: str
+    why: str = ""
+
+
+class Surfaces:
+    """A list that functions join by being decorated."""
+
+    def __init__(self) -> None:
+        self.all: list[Surface] = []
+
+    def __call__(self, title: str) -> Callable[[Probe], Probe]:
+        """Let a function join under ``title``."""
+
+        def join(probe: Probe) -> Probe:
+            self.all.append(Surface(title, probe))
+            return probe
+
+        return join
+
+
+def measure(surface: Surface, subject: Subject) -> Cell:
+    """Ask one operator for one surface. Warnings count as failures: one of PyTorch's own gives none."""
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    gc.collect()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            # Of torch's own use of what it deprecates.
+            for text, category in (("`torch.jit", DeprecationWarning), (r"`isinstance\(treespec", FutureWarning)):
+                warnings.filterwarnings("ignore", text, category)
+            surface.probe(subject)
+    except NotThere as reason:
+        return Cell(NOT_THERE, str(reason))
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [""]
+        return Cell(NO, f"{type(error).__name__}: {lines[0]}")
+    return Cell(YES)
+
+
+def differences(
+    cells: dict[tuple[str, str], Cell],
+    ours: Sequence[str],
+    references: Sequence[str],
+    accepted: dict[tuple[str, str], str],
+) -> list[str]:
+    """Where an operator of ours is not as PyTorch's own are.
+
+    Args:
+        cells: by title and name.
+        ours: the names of the operators that were added.
+        references: those of PyTorch's own.
+        accepted: reasons for differences, by title and name; those that are none any more are reported, too.
+    """
+    found = []
+    for title in dict.fromkeys(title for title, _ in cells):
+        is_usual = any(cells[title, name].mark == YES for name in references)
+        for name in ours:
+            cell, reason = cells[title, name], accepted.get((title, name))
+            if cell.mark == NO and is_usual and reason is None:
+                found.append(f"{name}: {title}: {cell.why}")
+            elif cell.mark != NO and reason is not None:
+                found.append(f"{name}: {title}: there is no difference any more; take it off the list")
+    return found
+
+
+def rendered(cells: dict[tuple[str, str], Cell], titles: Sequence[str], names: Sequence[str]) -> str:
+    """The table as text."""
+    width = max(map(len, titles))
+    lines = [f"{'':{width}}  {'  '.join(names)}"]
+    for title in titles:
+        marks = "  ".join(f"{cells[title, name].mark:{len(name)}}" for name in names)
+        lines.append(f"{title:{width}}  {marks}".rstrip())
+    return "\n".join(lines)

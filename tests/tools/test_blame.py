@@ -1,0 +1,101 @@
+"""What compilers and linkers say of generated code is put in terms of the native folder's entries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.blame import of_compiler, of_linker, of_torchgen
+from scripts.merge import MergedFile
+
+FUNCTIONS = """\
+# a comment
+- func: soft_clip(Tensor self, Scalar limit=1) -> Tensor
+  variants: function
+  dispatch:
+    CPU, Meta: soft_clip_cpu
+
+- func: soft_add.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
+  structured: True
+  dispatch:
+    CPU: soft_add_out  # with a comment
+
+- func: soft_sum(Tensor self) -> Tensor
+"""
+DERIVATIVES = """\
+- name: soft_sum(Tensor self) -> Tensor
+  self: grad
+
+- name: soft_clip(Tensor self, Scalar limit=1) -> Tensor
+  self: grad * self.nosuch()
+"""
+
+
+@pytest.fixture
+def native(tmp_path: Path) -> Path:
+    (tmp_path / "native_functions.yaml").write_text(FUNCTIONS)
+    (tmp_path / "derivatives.yaml").write_text(DERIVATIVES)
+    return tmp_path
+
+
+# As g++ 12 and GNU ld 2.40 print them, with LC_ALL=C.
+_APPLY = "torch::autograd::variable_list torch::autograd::generated::SoftClipBackward0_apply_functional(at::Tensor&)"
+_FORWARD = "at::Tensor torch::autograd::VariableType::{anonymous}::soft_clip(c10::DispatchKeySet, const at::Tensor&)"
+
+
+@pytest.mark.parametrize("function", [_APPLY, _FORWARD])
+def test_compiler_s_complaint_names_the_formula(native: Path, function: str) -> None:
+    output = (
+        f"generated/autograd/Functions.cpp: In function '{function}':\ngenerated/autograd/Functions.cpp:9: error: x"
+    )
+    first, rest = of_compiler(output, native).split("\n", 1)
+    assert first == (f"{native}/derivatives.yaml:4: a formula of soft_clip is not valid C++; the compiler says:")
+    assert rest == output
+
+
+def test_compiler_s_complaint_of_the_user_s_own_file_is_left_alone(native: Path) -> None:
+    output = f"{native}/Soft.cpp: In function 'at::Tensor at::native::soft_clip(int)':\n{native}/Soft.cpp:3:1: error: x"
+    assert of_compiler(output, native) == output
+
+
+@pytest.mark.parametrize(
+    ("symbol", "line", "operator"),
+    [
+        ("at::native::soft_clip_cpu(at::Tensor const&, c10::Scalar const&)", 4, "soft_clip"),
+        ("at::native::structured_soft_add_out::impl(at::Tensor const&, at::Tensor const&)", 9, "soft_add.out"),
+        ("at::native::soft_sum(at::Tensor const&)", 12, "soft_sum"),
+    ],
+)
+def test_undefined_symbol_names_the_entry_that_asks_for_it(native: Path, symbol: str, line: int, operator: str) -> None:
+    where = "/usr/bin/ld: objects/library_0.o: in function `f':\nlibrary_0.cpp:(.text+0x1)"
+    output = f"{where}: undefined reference to `{symbol}'"
+    assert of_linker(f"{output}\n{output}\ncollect2: error: ld returned 1 exit status", native) == (
+        f"{native}/native_functions.yaml:{line}: no file defines {symbol}, the kernel of {operator}; "
+        "define it in a .cpp file, with just these parameters"
+    )
+
+
+def test_undefined_symbol_that_no_entry_asks_for_names_its_caller(native: Path) -> None:
+    output = "/usr/bin/ld: Soft.cpp:(.text._Z1fv+0x1c): undefined reference to `helper(int)'"
+    assert of_linker(output, native) == "Soft.cpp: calls helper(int), which no file defines"
+
+
+def test_other_complaints_of_the_linker_are_passed_on(native: Path) -> None:
+    assert of_linker("ld: cannot find -lm", native) == "ld: cannot find -lm"
+
+
+def test_torchgen_s_places_are_the_folder_s(native: Path) -> None:
+    file = MergedFile("torchgen/native_functions.yaml", native / "native_functions.yaml", 100)
+    overlay = native / "overlay"
+    message = (
+        f"in {overlay}/torchgen/native_functions.yaml:102: wrong; in {overlay}/torchgen/native_functions.yaml:7: old"
+    )
+    assert of_torchgen(message, [file], overlay) == (
+        f"in {native}/native_functions.yaml:2: wrong; in {overlay}/torchgen/native_functions.yaml:7: old"
+    )
+    quoted = "cannot group soft_sum(Tensor self) -> Tensor"
+    assert of_torchgen(quoted, [file], overlay).splitlines() == [
+        f"{native}/native_functions.yaml:12: soft_sum(Tensor self) -> Tensor",
+        quoted,
+    ]

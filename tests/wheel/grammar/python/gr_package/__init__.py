@@ -1,0 +1,4 @@
+from torch.gr_package.constant import ANSWER
+
+
+__all__ = ["ANSWER"]

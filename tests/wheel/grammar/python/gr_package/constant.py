@@ -1,0 +1,1 @@
+ANSWER: int = 42

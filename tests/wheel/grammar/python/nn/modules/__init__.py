@@ -1,0 +1,4 @@
+from .gr_gate import GrGate
+
+
+__all__ += ["GrGate"]
