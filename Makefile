@@ -21,7 +21,7 @@ python := $(environment)/bin/python
 options = --pin '$(PIN)' --native '$(NATIVE)' --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build check check-source test new-op apply export lint surfaces bench-build bench-calls clean
+.PHONY: help patch-and-build check check-source test new-op apply export lint surfaces bench bench-build clean
 
 help:
 	@echo 'make patch-and-build   build the torch wheel with the operators of NATIVE into OUT'
@@ -33,8 +33,8 @@ help:
 	@echo 'make apply             make the PyTorch checkout SOURCE the fork: patches and operators as commits'
 	@echo 'make export            write the fork in SOURCE as patches for git am, into OUT (dist/fork-$(PIN))'
 	@echo 'make lint              ruff, mypy --strict and clang-format'
+	@echo 'make bench             time each operator beside what else there is: JSON, a table, a plot'
 	@echo 'make bench-build       time builds: from nothing, unchanged, a kernel edited, an operator added'
-	@echo 'make bench-calls       time calls of twice_plus beside torch.add'
 	@echo 'make clean             delete build/ and dist/'
 	@echo
 	@echo 'Variables, with their values now:'
@@ -85,11 +85,11 @@ lint: $(environment)/ready
 bench-build: $(environment)/ready
 	@$(python) -m scripts bench-build $(options) $(ARGS)
 
+bench: patch-and-build
+	@$(python) -m scripts bench $(options) -- $(ARGS)
+
 surfaces: patch-and-build
 	@$(python) -m scripts surfaces $(options) $(ARGS)
-
-bench-calls: patch-and-build
-	@$(python) -m scripts bench-calls $(options) $(ARGS)
 
 clean:
 	rm -rf build dist

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from .bench.environment import bench
 from .bench_build import bench_build
 from .errors import GraftError, UsageError
 from .files import write_atomically
@@ -17,7 +18,7 @@ from .graft import build, check
 from .layout import REPOSITORY, Layout
 from .lint import lint
 from .new_op import new_op
-from .run_tests import in_test_environment, run_source_tests, run_tests, show_surfaces
+from .run_tests import run_source_tests, run_tests, show_surfaces
 from .source.apply import apply
 from .source.build import build_source, fetched
 from .source.check import check_source, check_source_if_possible
@@ -78,8 +79,8 @@ def _bench_build(options: argparse.Namespace) -> None:
     bench_build(_layout(options), base_wheel=options.wheel, jobs=options.jobs, result=options.json)
 
 
-def _bench_calls(options: argparse.Namespace) -> None:
-    in_test_environment(_layout(options), [REPOSITORY / "scripts/bench_calls.py"])
+def _bench(options: argparse.Namespace) -> None:
+    bench(_layout(options), options.extra)
 
 
 def _surfaces(options: argparse.Namespace) -> None:
@@ -116,7 +117,7 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "export": _export,
     "lint": lambda _: lint(),
     "bench-build": _bench_build,
-    "bench-calls": _bench_calls,
+    "bench": _bench,
     "surfaces": _surfaces,
 }
 
@@ -155,7 +156,8 @@ def _parser() -> argparse.ArgumentParser:
         sourcing.add_argument("--source", help="the top folder of a checkout of PyTorch, instead of fetching one")
     benching = verbs.add_parser("bench-build", parents=[common], help="time builds")
     benching.add_argument("--json", type=Path, default=REPOSITORY / "build/bench-build.json", help="the result's file")
-    verbs.add_parser("bench-calls", parents=[common], help="time calls of twice_plus beside torch.add")
+    comparing = verbs.add_parser("bench", parents=[common], help="time the operators beside what else there is")
+    comparing.add_argument("extra", nargs="*", help="operators and options of the benchmark, after --")
     adding = verbs.add_parser("new-op", parents=[common], help="write the first text of a new operator")
     adding.add_argument("--schema", required=True, help="of the functional form, as in native_functions.yaml")
     adding.add_argument("--kind", default="plain", help="plain, pointwise or composite (default: %(default)s)")
