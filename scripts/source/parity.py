@@ -7,6 +7,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import CommandError, OperatorError, SourceError
@@ -53,10 +54,23 @@ gen_autograd_python(*yaml, out, "tools/autograd")
 """
 
 
-def compare_with_graft(tree: Tree, native: NativeFolder) -> int:
-    """Generate as a graft does, and compare with what the tree's build generated; return how much is alike.
+@dataclass(frozen=True)
+class Parity:
+    """What a graft and the tree's build generate alike.
 
-    Only what upstream's own sources do not give is compared.
+    Args:
+        alike: how many headers and definitions, beyond those that upstream's own files give.
+        changed: the sources that the tree's build generated and that are not as upstream's, by their names in the tree.
+    """
+
+    alike: int
+    changed: list[str]
+
+
+def compare_with_graft(tree: Tree, native: NativeFolder) -> Parity:
+    """Generate as a graft does, and compare with what the tree's build generated.
+
+    Only what upstream's own files do not give is compared.
 
     Raises:
         SourceError: naming each header, registration or function that only one of the two has.
@@ -69,6 +83,7 @@ def compare_with_graft(tree: Tree, native: NativeFolder) -> int:
         faults, alike = compare_headers(headers_of_tree(tree.path), headers, headers_of_tree(upstream))
         theirs, old = (definitions_of(generated_sources(path)) for path in (tree.path, upstream))
         ours = definitions_of(sources)
+        changed = changed_sources(tree.path, upstream)
     theirs, ours = theirs - old, ours - old
     faults += [f"only the tree's build has: {text[:300]}" for text in sorted(theirs - ours) if not on_purpose(text)]
     faults += [f"only a graft has: {text[:300]}" for text in sorted(ours - theirs) if not on_purpose(text)]
@@ -78,7 +93,7 @@ def compare_with_graft(tree: Tree, native: NativeFolder) -> int:
             cause="a graft does not generate what PyTorch's own build does",
             todo="mend scripts/codegen, or add the difference to ON_PURPOSE with its reason",
         )
-    return alike + len(ours & theirs)
+    return Parity(alike + len(ours & theirs), changed)
 
 
 def generate_upstream(stack: Stack, folder: Path) -> Path:
@@ -167,6 +182,13 @@ def generated_sources(tree: Path) -> list[Path]:
     """What the tree's build generated, without the copies of what it divides into shards."""
     paths = [path for folder in _SOURCES for path in sorted((tree / folder).glob("*.cpp"))]
     return [path for path in paths if not path.stem.endswith("Everything")]
+
+
+def changed_sources(tree: Path, upstream: Path) -> list[str]:
+    """The generated sources of ``tree`` that are not as those of ``upstream``, by their names in the tree."""
+    names = [path.relative_to(tree) for path in generated_sources(tree)]
+    theirs = {name: (upstream / name).read_text() for name in names if (upstream / name).is_file()}
+    return [name.as_posix() for name in names if theirs.get(name) != (tree / name).read_text()]
 
 
 def definitions_of(sources: Iterable[Path]) -> set[str]:
