@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,13 @@ LOADERS = {
     "module": "torch.load(path, weights_only=False)",
     "export": "torch.export.load(path).module()",
     "script": "torch.jit.load(path)",
+}
+
+# What PyTorch says where the operator is missing.
+MESSAGES = {
+    "module": "AttributeError: module 'torch' has no attribute 'twice_plus'",
+    "export": "failed to resolve torch.ops.aten.twice_plus.default",
+    "script": "Unknown builtin op: aten::twice_plus",
 }
 
 
@@ -59,5 +65,4 @@ def test_another_process_loads_it(kind: str, saved: Path) -> None:
 def test_torch_without_the_operator_names_it(kind: str, saved: Path, stock: Path) -> None:
     done = load(kind, saved, stock)
     assert done.returncode != 0
-    error = re.split(r"^\w*(?:\.\w+)*Error: ", done.stderr, flags=re.M)[-1]
-    assert "twice_plus" in error, done.stderr
+    assert MESSAGES[kind] in done.stderr, done.stderr
