@@ -11,6 +11,10 @@
 #ifndef AT_PER_OPERATOR_HEADERS
 #include <ATen/Functions.h>
 #else
+#include <ATen/ops/_correlate2d.h>
+#include <ATen/ops/_correlate2d_kernel_grad.h>
+#include <ATen/ops/_fft_rfft2_abs.h>
+#include <ATen/ops/_fft_rfft2_abs_backward.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/gdh.h>
@@ -18,6 +22,7 @@
 #include <ATen/ops/improved_triplet_loss_backward.h>
 #include <ATen/ops/roi_pool_backward.h>
 #include <ATen/ops/roi_pool_with_indices.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #endif
 
@@ -178,12 +183,83 @@ Tensor roi_pool_backward_batch_rule(
   return level.wrap(result.unflatten_symint(0, {*level.size(), -1}));
 }
 
+std::tuple<Tensor, Tensor> rfft2_abs_batch_rule(const Tensor& self) {
+  const VmapLevel level{self};
+  if (!level.size()) {
+    return at::_fft_rfft2_abs(self);
+  }
+  const Tensor batch = level.unwrap(self);
+  TORCH_CHECK(
+      batch.dim() >= 3, "rfft2_abs(): expected input to have at least two dimensions, but under vmap got ", self.dim());
+  const auto [magnitude, spectrum] = at::_fft_rfft2_abs(batch);
+  return {level.wrap(magnitude), level.wrap(spectrum)};
+}
+
+Tensor rfft2_abs_backward_batch_rule(
+    const Tensor& grad_magnitude,
+    const Tensor& spectrum,
+    const Tensor& magnitude,
+    c10::SymInt last_dim_size) {
+  const VmapLevel level{grad_magnitude, spectrum, magnitude};
+  if (!level.size()) {
+    return at::_fft_rfft2_abs_backward_symint(grad_magnitude, spectrum, magnitude, last_dim_size);
+  }
+  return level.wrap(
+      at::_fft_rfft2_abs_backward_symint(
+          level.unwrap(grad_magnitude), level.unwrap(spectrum), level.unwrap(magnitude), last_dim_size));
+}
+
+// What has no kernel for a whole batch is called for each element of it.
+template <typename Function>
+Tensor for_each(const VmapLevel& level, const Tensor& first, const Tensor& second, const Function& function) {
+  const auto of_first = level.unwrap(first).unbind();
+  const auto of_second = level.unwrap(second).unbind();
+  std::vector<Tensor> results;
+  for (size_t i = 0; i < of_first.size(); ++i) {
+    results.push_back(function(of_first[i], of_second[i]));
+  }
+  TORCH_CHECK(!results.empty(), "vmap: expected a batch of at least one element");
+  return level.wrap(at::stack(results));
+}
+
+Tensor correlate2d_batch_rule(
+    const Tensor& input,
+    const Tensor& kernel,
+    c10::SymIntArrayRef offset,
+    c10::SymIntArrayRef size) {
+  const VmapLevel level{input, kernel};
+  const auto correlate = [&](const Tensor& input, const Tensor& kernel) {
+    return at::_correlate2d_symint(input, kernel, offset, size);
+  };
+  if (!level.size()) {
+    return correlate(input, kernel);
+  }
+  return level.is_batched(kernel) ? for_each(level, input, kernel, correlate)
+                                  : level.wrap(correlate(level.unwrap(input), kernel));
+}
+
+Tensor correlate2d_kernel_grad_batch_rule(
+    const Tensor& grad_output,
+    const Tensor& input,
+    c10::SymIntArrayRef offset,
+    c10::SymIntArrayRef size) {
+  const VmapLevel level{grad_output, input};
+  const auto grad = [&](const Tensor& grad_output, const Tensor& input) {
+    return at::_correlate2d_kernel_grad_symint(grad_output, input, offset, size);
+  };
+  return level.size() ? for_each(level, grad_output, input, grad) : grad(grad_output, input);
+}
+
 TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {
   m.impl("gdh", gdh_batch_rule);
   m.impl("improved_triplet_loss", improved_triplet_loss_batch_rule);
   m.impl("improved_triplet_loss_backward", improved_triplet_loss_backward_batch_rule);
   m.impl("roi_pool_with_indices", roi_pool_batch_rule);
   m.impl("roi_pool_backward", roi_pool_backward_batch_rule);
+  m.impl("_fft_rfft2_abs", rfft2_abs_batch_rule);
+  m.impl("_fft_rfft2_abs_backward", rfft2_abs_backward_batch_rule);
+  m.impl("_correlate2d", correlate2d_batch_rule);
+  m.impl("_correlate2d_kernel_grad", correlate2d_kernel_grad_batch_rule);
 }
 
 } // namespace

@@ -37,9 +37,10 @@ def affine(make: Make) -> Iterator[tuple[Any, ...]]:
 
 
 def depthwise_conv2d(make: Make) -> Iterator[tuple[Any, ...]]:
-    yield make(2, 3, 6, 5), make(3, 1, 3, 3), make(3)
-    yield make(2, 3, 6, 5), make(6, 1, 3, 2), None, {"stride": 2, "padding": 1}
-    yield make(3, 6, 7), make(3, 1, 2, 3), make(3), {"dilation": 2}
+    yield make(2, 3, 5, 6), make(3, 1, 3, 3), make(3), (1, 1), (1, 1)
+    yield make(1, 2, 7, 6), make(4, 1, 3, 2), None, (2, 1), (0, 1), (1, 2)
+    yield make(3, 5, 5), make(3, 1, 2, 2), make(3), (2, 2)
+    yield make(0, 2, 4, 4), make(2, 1, 3, 3)
 
 
 def _reductions(make: Make, *shape: int) -> Iterator[tuple[Any, ...]]:
@@ -60,3 +61,14 @@ def roi_pool(make: Make) -> Iterator[tuple[Any, ...]]:
 
 
 roi_pool_with_indices = roi_pool
+
+
+def correlate2d(make: Make) -> Iterator[tuple[Any, ...]]:
+    for mode in ("valid", "same", "full"):
+        yield make(2, 5, 6), make(3, 2), {"mode": mode}
+    yield make(4, 4), make(4, 4), make()
+
+
+def fft_rfft2_abs(make: Make) -> Iterator[tuple[Any, ...]]:
+    yield (make(4, 5),)
+    yield (make(2, 3, 4),)

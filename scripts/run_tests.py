@@ -16,7 +16,7 @@ from .errors import GraftError, UsageError
 from .graft import build
 from .layout import REPOSITORY, Layout
 from .process import run
-from .stamp import Built, load_built
+from .stamp import GRAFT, SOURCE, Built, load_built
 
 TESTS = REPOSITORY / "tests"
 GRAMMAR = TESTS / "wheel/grammar"
@@ -41,7 +41,7 @@ def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequ
     Raises:
         TestsFailed: naming the parts that failed.
     """
-    built = _built(layout)
+    built = wheel_of(layout)
     is_shipped = layout.native == REPOSITORY / "native"
     python = make_environment(ENVIRONMENT, Path(built.wheel))
     stock = unpacked(next(iter(layout.base.glob("*.whl"))), REPOSITORY / "build/stock")
@@ -72,10 +72,38 @@ def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequ
     say("all tests passed")
 
 
-def _built(layout: Layout) -> Built:
-    built = load_built(layout)
+def run_source_tests(layout: Layout, extra: Sequence[str]) -> None:
+    """Run the tests that say what operators do on the wheel of a source build, which is built already.
+
+    The others compare with the official wheel that a graft is made from, and there is none.
+
+    Raises:
+        TestsFailed: naming the parts that failed.
+    """
+    built = wheel_of(layout, SOURCE)
+    python = make_environment(ENVIRONMENT, Path(built.wheel))
+    variables = {"GRAFT_WHEEL": built.wheel, "GRAFT_NATIVE": str(layout.native)}
+    parts = [("the tools", TESTS / "tools")]
+    if layout.native == REPOSITORY / "native":
+        parts.append(("the shipped operators", TESTS / "wheel/shipped"))
+    elif (layout.native / "tests").is_dir():
+        parts.append(("the folder's own tests", layout.native / "tests"))
+    say("not run, since they compare with the official wheel: tests of code generation, the wheel and the grammar")
+    failed = [name for name, path in parts if not _pytest(python, name, [path], variables, extra)]
+    if failed:
+        raise TestsFailed(f"tests failed: {', '.join(failed)}")
+    say("all tests passed")
+
+
+def wheel_of(layout: Layout, build: str = GRAFT) -> Built:
+    """What was built last.
+
+    Raises:
+        UsageError: nothing was.
+    """
+    built = load_built(layout, build)
     if built is None or not built.is_there():
-        raise UsageError("there is no wheel to test", todo="run `make patch-and-build` with the same variables first")
+        raise UsageError("there is no wheel yet", todo="run `make patch-and-build` with the same variables first")
     return built
 
 
@@ -96,19 +124,18 @@ def show_surfaces(layout: Layout, extra: Sequence[str]) -> None:
 
 def in_test_environment(layout: Layout, command: Sequence[str | Path]) -> None:
     """Run a Python program with ``layout``'s wheel, what it prints going to the terminal."""
-    python = make_environment(ENVIRONMENT, Path(_built(layout).wheel))
+    python = make_environment(ENVIRONMENT, Path(wheel_of(layout).wheel))
     subprocess.run([python, *command], cwd=REPOSITORY, stdin=subprocess.DEVNULL, check=True)
 
 
-def make_environment(folder: Path, wheel: Path) -> Path:
-    """Make a virtual environment that holds ``wheel`` and what the tests need; return its Python."""
+def make_environment(folder: Path, wheel: Path, requirements: Path = TESTS / "requirements.txt") -> Path:
+    """Make a virtual environment that holds ``wheel`` and what is required; return its Python."""
     python = folder / "bin/python"
-    requirements = TESTS / "requirements.txt"
     mark = folder / "ready"
     wanted = f"{wheel.name} {wheel.stat().st_mtime_ns} {hashlib.sha256(requirements.read_bytes()).hexdigest()}"
     if mark.is_file() and mark.read_text() == wanted:
         return python
-    say(f"making a fresh environment for the tests in {folder}")
+    say(f"making a fresh environment in {folder}")
     shutil.rmtree(folder, ignore_errors=True)
     run([sys.executable, "-m", "venv", folder])
     run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel, "-r", requirements])

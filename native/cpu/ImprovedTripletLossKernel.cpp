@@ -15,35 +15,34 @@
 namespace at::native {
 namespace {
 
-// Half types are read as float.
+// As many elements as a vector of them holds, in the type that is computed in: of the half types two vectors of floats.
 template <typename scalar_t>
-using OpMathVec = vec::Vectorized<at::opmath_type<scalar_t>>;
+struct Elements {
+  using Vec = vec::Vectorized<at::opmath_type<scalar_t>>;
+  static constexpr int64_t parts = is_reduced_floating_point_v<scalar_t> ? 2 : 1;
+  static constexpr int64_t count = parts * Vec::size();
 
-template <typename scalar_t>
-constexpr int64_t lanes = OpMathVec<scalar_t>::size();
-
-template <typename scalar_t>
-OpMathVec<scalar_t> load(const scalar_t* from, int64_t count = lanes<scalar_t>) {
-  if constexpr (is_reduced_floating_point_v<scalar_t>) {
-    if (count == lanes<scalar_t>) {
-      OpMathVec<scalar_t> loaded;
-      vec::load_to_float<scalar_t>(from, loaded);
-      return loaded;
+  // The elements from `length` on are zero.
+  static Elements load(const scalar_t* from, int64_t length = count) {
+    const auto loaded = vec::Vectorized<scalar_t>::loadu(from, length);
+    if constexpr (parts == 2) {
+      const auto [low, high] = vec::convert_to_float<scalar_t>(loaded);
+      return {{low, high}};
+    } else {
+      return {{loaded}};
     }
-    return std::get<0>(vec::convert_to_float<scalar_t>(vec::Vectorized<scalar_t>::loadu(from, count)));
-  } else {
-    return OpMathVec<scalar_t>::loadu(from, count);
   }
-}
 
-template <typename scalar_t>
-void store(scalar_t* to, const OpMathVec<scalar_t>& x, int64_t count = lanes<scalar_t>) {
-  if constexpr (is_reduced_floating_point_v<scalar_t>) {
-    vec::convert_from_float<scalar_t>(x, x).store(to, count);
-  } else {
-    x.store(to, count);
+  void store(scalar_t* to, int64_t length) const {
+    if constexpr (parts == 2) {
+      vec::convert_from_float<scalar_t>(part[0], part[1]).store(to, length);
+    } else {
+      part[0].store(to, length);
+    }
   }
-}
+
+  Vec part[parts];
+};
 
 template <typename T>
 T sum_lanes(const vec::Vectorized<T>& x) {
@@ -54,31 +53,33 @@ T sum_lanes(const vec::Vectorized<T>& x) {
 template <typename scalar_t>
 std::pair<at::opmath_type<scalar_t>, at::opmath_type<scalar_t>>
 squared_distances(const scalar_t* a, const scalar_t* p, const scalar_t* n, int64_t length) {
-  using Vec = OpMathVec<scalar_t>;
+  using Pack = Elements<scalar_t>;
+  using Vec = typename Pack::Vec;
   // Several sums of each, for an addition need not wait for the one before.
-  constexpr int64_t unroll = 4;
-  Vec ap[unroll];
-  Vec an[unroll];
-  for (auto* sums : {ap, an}) {
-    std::fill_n(sums, unroll, Vec(0));
-  }
-  const auto add = [&](int64_t k, int64_t i, int64_t count) {
-    const Vec x = load(a + i, count);
-    const Vec u = x - load(p + i, count);
-    const Vec v = x - load(n + i, count);
-    ap[k] = vec::fmadd(u, u, ap[k]);
-    an[k] = vec::fmadd(v, v, an[k]);
+  constexpr int64_t sums = 4;
+  constexpr int64_t packs = sums / Pack::parts;
+  Vec ap[sums];
+  Vec an[sums];
+  std::fill_n(ap, sums, Vec(0));
+  std::fill_n(an, sums, Vec(0));
+  const auto add = [&](int64_t pack, int64_t i, int64_t count) {
+    const auto x = Pack::load(a + i, count), y = Pack::load(p + i, count), z = Pack::load(n + i, count);
+    for (int64_t part = 0; part < Pack::parts; ++part) {
+      const int64_t k = pack * Pack::parts + part;
+      const Vec u = x.part[part] - y.part[part];
+      const Vec v = x.part[part] - z.part[part];
+      ap[k] = vec::fmadd(u, u, ap[k]);
+      an[k] = vec::fmadd(v, v, an[k]);
+    }
   };
-  constexpr int64_t step = lanes<scalar_t>;
   int64_t i = 0;
-  for (; i + unroll * step <= length; i += unroll * step) {
-    for (int64_t k = 0; k < unroll; ++k) {
-      add(k, i + k * step, step);
+  for (; i + packs * Pack::count <= length; i += packs * Pack::count) {
+    for (int64_t pack = 0; pack < packs; ++pack) {
+      add(pack, i + pack * Pack::count, Pack::count);
     }
   }
-  for (; i < length; i += step) {
-    // What loadu leaves out is zero in all three.
-    add(0, i, std::min(step, length - i));
+  for (; i < length; i += Pack::count) {
+    add(0, i, std::min(Pack::count, length - i));
   }
   return {sum_lanes((ap[0] + ap[1]) + (ap[2] + ap[3])), sum_lanes((an[0] + an[1]) + (an[2] + an[3]))};
 }
@@ -127,7 +128,8 @@ void backward(
     const TripletInputs& inputs,
     const TripletParameters& parameters) {
   using opmath_t = at::opmath_type<scalar_t>;
-  using Vec = OpMathVec<scalar_t>;
+  using Pack = Elements<scalar_t>;
+  using Vec = typename Pack::Vec;
   const Rows<scalar_t> anchor(inputs[0]), positive(inputs[1]), negative(inputs[2]);
   const int64_t length = inputs[0].size(1);
   const opmath_t tau1 = parameters.tau1, tau2 = parameters.tau2, beta = parameters.beta;
@@ -144,19 +146,25 @@ void backward(
       const opmath_t by_positive = by_negative + (d_ap >= tau2 ? beta : 0);
       const Vec to_negative(2 * grad[row] * by_negative);
       const Vec to_positive(2 * grad[row] * by_positive);
-      for (int64_t i = 0; i < length; i += lanes<scalar_t>) {
-        const int64_t count = std::min(lanes<scalar_t>, length - i);
-        const Vec x = load(a + i, count);
-        const Vec u = (x - load(p + i, count)) * to_positive;
-        const Vec v = (x - load(n + i, count)) * to_negative;
+      for (int64_t i = 0; i < length; i += Pack::count) {
+        const int64_t count = std::min(Pack::count, length - i);
+        const auto x = Pack::load(a + i, count), y = Pack::load(p + i, count), z = Pack::load(n + i, count);
+        Pack of_anchor, of_positive, of_negative;
+        for (int64_t part = 0; part < Pack::parts; ++part) {
+          const Vec u = (x.part[part] - y.part[part]) * to_positive;
+          const Vec v = (x.part[part] - z.part[part]) * to_negative;
+          of_anchor.part[part] = u - v;
+          of_positive.part[part] = u.neg();
+          of_negative.part[part] = v;
+        }
         if (grad_anchor) {
-          store(grad_anchor + row * length + i, u - v, count);
+          of_anchor.store(grad_anchor + row * length + i, count);
         }
         if (grad_positive) {
-          store(grad_positive + row * length + i, u.neg(), count);
+          of_positive.store(grad_positive + row * length + i, count);
         }
         if (grad_negative) {
-          store(grad_negative + row * length + i, v, count);
+          of_negative.store(grad_negative + row * length + i, count);
         }
       }
     }

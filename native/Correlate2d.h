@@ -1,0 +1,21 @@
+#pragma once
+
+#include <ATen/native/DispatchStub.h>
+
+namespace at {
+class TensorBase;
+}
+
+namespace at::native {
+
+// output[n, i, j] = sum over a, b of input[n, i + a, j + b] * kernel[a, b]: no zeros are filled in, and nothing is
+// conjugated. All of them contiguous.
+using correlate2d_fn = void (*)(const TensorBase& output, const TensorBase& input, const TensorBase& kernel);
+
+// output[a, b] = sum over n, i, j of input[n, i + a, j + b] * grad[n, i, j].
+using correlate2d_kernel_grad_fn = void (*)(const TensorBase& output, const TensorBase& input, const TensorBase& grad);
+
+DECLARE_DISPATCH(correlate2d_fn, correlate2d_stub)
+DECLARE_DISPATCH(correlate2d_kernel_grad_fn, correlate2d_kernel_grad_stub)
+
+} // namespace at::native

@@ -1,0 +1,112 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/Tensor.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/native/SpectralMagnitude.h>
+
+#ifndef AT_PER_OPERATOR_HEADERS
+#include <ATen/Functions.h>
+#include <ATen/NativeFunctions.h>
+#else
+#include <ATen/ops/_fft_c2r.h>
+#include <ATen/ops/_fft_rfft2_abs.h>
+#include <ATen/ops/_fft_rfft2_abs_backward_native.h>
+#include <ATen/ops/_fft_rfft2_abs_native.h>
+#include <ATen/ops/_fft_rfft2_abs_turn_native.h>
+#include <ATen/ops/_fft_rfft2_transpose.h>
+#include <ATen/ops/_fft_rfft2_transpose_native.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/fft_rfft2.h>
+#include <ATen/ops/fft_rfft2_abs_native.h>
+#include <ATen/ops/real.h>
+#endif
+
+#include <limits>
+
+namespace at::native {
+
+DEFINE_DISPATCH(spectrum_grad_stub);
+
+namespace {
+
+// No images: the transforms of MKL refuse that.
+bool is_empty(const Tensor& x) {
+  return TORCH_GUARD_OR_FALSE(x.sym_numel().sym_eq(0));
+}
+
+c10::SymDimVector with_last_dim(const Tensor& x, const c10::SymInt& size) {
+  c10::SymDimVector sizes(x.sym_sizes());
+  sizes.back() = size;
+  return sizes;
+}
+
+Tensor rfft2(const Tensor& x) {
+  if (!is_empty(x)) {
+    return at::fft_rfft2(x);
+  }
+  // Of one image, for the dtype and for the errors.
+  const Tensor spectrum = at::fft_rfft2(x.new_zeros_symint(x.sym_sizes().slice(x.dim() - 2)));
+  return spectrum.expand_symint(with_last_dim(x, spectrum.sym_size(-1))).contiguous();
+}
+
+// Of the symmetric spectrum that it makes of its input it gives the transform.
+Tensor complex_to_real(const Tensor& x, const c10::SymInt& last_dim_size) {
+  if (is_empty(x)) {
+    return at::real(x).new_empty_symint(with_last_dim(x, last_dim_size));
+  }
+  const int64_t dims[] = {x.dim() - 2, x.dim() - 1};
+  return at::_fft_c2r_symint(x, dims, /*normalization=*/0, last_dim_size);
+}
+
+} // namespace
+
+Tensor fft_rfft2_abs(const Tensor& self) {
+  return std::get<0>(at::_fft_rfft2_abs(self));
+}
+
+std::tuple<Tensor, Tensor> _fft_rfft2_abs(const Tensor& self) {
+  TORCH_CHECK(
+      self.dim() >= 2, "rfft2_abs(): expected input to have at least two dimensions, but got ", self.sym_sizes());
+  TORCH_CHECK(!self.is_complex(), "rfft2_abs(): expected input to be of a real dtype, but got ", self.scalar_type());
+  const Tensor spectrum = rfft2(self);
+  return {spectrum.abs(), spectrum};
+}
+
+// The columns that have a twin in the symmetric spectrum are halved; then a complex-to-real transform does with half
+// the work of the complex one that zeros in the twins' place would take.
+Tensor _fft_rfft2_transpose_symint(const Tensor& self, c10::SymInt last_dim_size) {
+  const auto dtype = c10::toRealValueType(self.scalar_type());
+  const Tensor column = at::arange(self.sym_size(-1), self.options().dtype(dtype));
+  // For an even size the last column has no twin either.
+  const Tensor has_twin = column.gt(0).logical_and(column.lt((last_dim_size + 1) / 2));
+  return complex_to_real(self * (1 - 0.5 * has_twin.to(dtype)), last_dim_size);
+}
+
+Tensor _fft_rfft2_abs_turn(const Tensor& change, const Tensor& spectrum, const Tensor& magnitude) {
+  const Tensor direction = spectrum.sgn();
+  const Tensor across = change - direction * at::real(direction.conj() * change);
+  // Where there is no direction, nothing turns it.
+  return across / magnitude.masked_fill(magnitude == 0, std::numeric_limits<double>::infinity());
+}
+
+Tensor _fft_rfft2_abs_backward_symint(
+    const Tensor& grad_magnitude,
+    const Tensor& spectrum,
+    const Tensor& magnitude,
+    c10::SymInt last_dim_size) {
+  return at::_fft_rfft2_transpose_symint(grad_magnitude * spectrum.sgn(), std::move(last_dim_size));
+}
+
+Tensor _fft_rfft2_abs_backward_cpu(
+    const Tensor& grad_magnitude,
+    const Tensor& spectrum,
+    const Tensor& magnitude,
+    int64_t last_dim_size) {
+  const Tensor dense = spectrum.contiguous();
+  const Tensor grad = at::empty_like(dense);
+  spectrum_grad_stub(
+      kCPU, grad, grad_magnitude.contiguous(), dense.resolve_conj(), magnitude.contiguous(), last_dim_size);
+  return complex_to_real(grad, last_dim_size);
+}
+
+} // namespace at::native

@@ -1,0 +1,149 @@
+#define TORCH_ASSERT_NO_OPERATORS
+#include <ATen/native/Correlate2d.h>
+
+#include <ATen/Dispatch.h>
+#include <ATen/Dispatch_v2.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/TensorBase.h>
+#include <ATen/cpu/vec/functional.h>
+#include <ATen/cpu/vec/vec.h>
+#include <c10/util/irange.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace at::native {
+namespace {
+
+// `width` columns of one row of the output, in `registers` vectors.
+template <typename T, int64_t registers>
+void correlate_columns(
+    T* output,
+    const T* input,
+    int64_t input_width,
+    const T* kernel,
+    int64_t kernel_height,
+    int64_t kernel_width,
+    int64_t width) {
+  using Vec = vec::Vectorized<T>;
+  constexpr int64_t lanes = Vec::size();
+  Vec sums[registers];
+  std::fill_n(sums, registers, Vec(T(0)));
+  const int64_t last = width - (registers - 1) * lanes;
+  for (const auto a : c10::irange(kernel_height)) {
+    for (const auto b : c10::irange(kernel_width)) {
+      const Vec tap(kernel[a * kernel_width + b]);
+      const T* from = input + a * input_width + b;
+      for (int64_t r = 0; r < registers - 1; ++r) {
+        sums[r] = vec::fmadd(Vec::loadu(from + r * lanes), tap, sums[r]);
+      }
+      const Vec end = Vec::loadu(from + (registers - 1) * lanes, last);
+      sums[registers - 1] = vec::fmadd(end, tap, sums[registers - 1]);
+    }
+  }
+  for (int64_t r = 0; r < registers - 1; ++r) {
+    sums[r].store(output + r * lanes);
+  }
+  sums[registers - 1].store(output + (registers - 1) * lanes, last);
+}
+
+template <typename T>
+void correlate(const TensorBase& output, const TensorBase& input, const TensorBase& kernel) {
+  constexpr int64_t lanes = vec::Vectorized<T>::size();
+  constexpr int64_t block = 4 * lanes;
+  const int64_t height = output.size(1), width = output.size(2);
+  const int64_t input_width = input.size(2);
+  const int64_t kernel_height = kernel.size(0), kernel_width = kernel.size(1);
+  const T* taps = kernel.const_data_ptr<T>();
+  const int64_t products = width * kernel_height * kernel_width;
+  const int64_t rows_per_task = std::max<int64_t>(1, 65536 / std::max<int64_t>(1, products));
+  parallel_for(0, output.size(0) * height, rows_per_task, [&](int64_t begin, int64_t end) {
+    for (const auto row : c10::irange(begin, end)) {
+      T* to = output.mutable_data_ptr<T>() + row * width;
+      const T* from = input.const_data_ptr<T>() + (row / height * input.size(1) + row % height) * input_width;
+      int64_t j = 0;
+      for (; j + block <= width; j += block) {
+        correlate_columns<T, 4>(to + j, from + j, input_width, taps, kernel_height, kernel_width, block);
+      }
+      for (; j < width; j += lanes) {
+        const int64_t count = std::min(lanes, width - j);
+        correlate_columns<T, 1>(to + j, from + j, input_width, taps, kernel_height, kernel_width, count);
+      }
+    }
+  });
+}
+
+// Adds to sums[0..taps) the products of one row of the gradient with one row of the input, shifted by each tap.
+template <typename T, int64_t taps>
+void add_row(T* sums, const T* input, const T* grad, int64_t width) {
+  using Vec = vec::Vectorized<T>;
+  constexpr int64_t lanes = Vec::size();
+  Vec products[taps];
+  std::fill_n(products, taps, Vec(T(0)));
+  for (int64_t j = 0; j < width; j += lanes) {
+    const int64_t count = std::min(lanes, width - j);
+    const Vec g = Vec::loadu(grad + j, count);
+    for (int64_t b = 0; b < taps; ++b) {
+      products[b] = vec::fmadd(Vec::loadu(input + j + b, count), g, products[b]);
+    }
+  }
+  for (int64_t b = 0; b < taps; ++b) {
+    sums[b] += vec::vec_reduce_all<T>([](const auto& x, const auto& y) { return x + y; }, products[b]);
+  }
+}
+
+template <typename T>
+void kernel_grad(const TensorBase& output, const TensorBase& input, const TensorBase& grad) {
+  const int64_t height = grad.size(1), width = grad.size(2);
+  const int64_t input_width = input.size(2);
+  const int64_t kernel_height = output.size(0), kernel_width = output.size(1);
+  const int64_t rows = grad.size(0) * height;
+  // The sums of so many rows are added up in order, however many threads make them.
+  constexpr int64_t most_tasks = 64;
+  const int64_t rows_per_task = (rows + most_tasks - 1) / most_tasks;
+  const int64_t tasks = (rows + rows_per_task - 1) / rows_per_task;
+  std::vector<T> sums(tasks * output.numel(), T(0));
+  parallel_for(0, tasks, 1, [&](int64_t begin, int64_t end) {
+    for (const auto row : c10::irange(begin * rows_per_task, std::min(end * rows_per_task, rows))) {
+      const T* g = grad.const_data_ptr<T>() + row * width;
+      for (const auto a : c10::irange(kernel_height)) {
+        const T* from = input.const_data_ptr<T>() + (row / height * input.size(1) + row % height + a) * input_width;
+        T* to = sums.data() + row / rows_per_task * output.numel() + a * kernel_width;
+        int64_t b = 0;
+        for (; b + 4 <= kernel_width; b += 4) {
+          add_row<T, 4>(to + b, from + b, g, width);
+        }
+        for (; b < kernel_width; ++b) {
+          add_row<T, 1>(to + b, from + b, g, width);
+        }
+      }
+    }
+  });
+  T* total = output.mutable_data_ptr<T>();
+  std::fill_n(total, output.numel(), T(0));
+  for (const auto task : c10::irange(tasks)) {
+    for (const auto i : c10::irange(output.numel())) {
+      total[i] += sums[task * output.numel() + i];
+    }
+  }
+}
+
+void correlate2d_kernel(const TensorBase& output, const TensorBase& input, const TensorBase& kernel) {
+  AT_DISPATCH_V2(
+      input.scalar_type(),
+      "correlate2d_cpu",
+      AT_WRAP([&] { correlate<scalar_t>(output, input, kernel); }),
+      AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX));
+}
+
+void correlate2d_kernel_grad_kernel(const TensorBase& output, const TensorBase& input, const TensorBase& grad) {
+  AT_DISPATCH_FLOATING_AND_COMPLEX_TYPES(
+      input.scalar_type(), "correlate2d_kernel_grad_cpu", [&] { kernel_grad<scalar_t>(output, input, grad); });
+}
+
+} // namespace
+
+ALSO_REGISTER_AVX512_DISPATCH(correlate2d_stub, &correlate2d_kernel)
+ALSO_REGISTER_AVX512_DISPATCH(correlate2d_kernel_grad_stub, &correlate2d_kernel_grad_kernel)
+
+} // namespace at::native

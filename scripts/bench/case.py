@@ -1,0 +1,50 @@
+"""A case: two ways to compute the same, of which the time is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+Side = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A comparison.
+
+    Args:
+        operator: the operator, as the table names it.
+        peer: what it is compared with.
+        name: sizes, dtype and format.
+        step: "forward" or "backward".
+        aim: how many times as fast as the peer it is to be.
+        make: gives both sides, ours first; called just before they are measured.
+    """
+
+    operator: str
+    peer: str
+    name: str
+    step: str
+    aim: float
+    make: Callable[[], tuple[Side, Side]]
+
+
+def forward(ours: Callable[..., object], theirs: Callable[..., object], *inputs: torch.Tensor) -> tuple[Side, Side]:
+    """Both functions on the same inputs, without a graph."""
+    detached = [x.detach() for x in inputs]
+    return lambda: ours(*detached), lambda: theirs(*detached)
+
+
+def backward(ours: Callable[..., object], theirs: Callable[..., object], *inputs: torch.Tensor) -> tuple[Side, Side]:
+    """The gradients of the floating-point inputs that require one."""
+    wanted = [x for x in inputs if x.requires_grad]
+
+    def gradients(function: Callable[..., object]) -> Side:
+        output = function(*inputs)
+        assert isinstance(output, torch.Tensor)
+        grad = torch.ones_like(output)
+        return lambda: torch.autograd.grad(output, wanted, grad, retain_graph=True)
+
+    return gradients(ours), gradients(theirs)

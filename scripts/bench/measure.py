@@ -1,0 +1,71 @@
+"""Time both sides of a case in turn, so that their ratio holds when the machine's speed drifts."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+
+import torch
+from torch.utils.benchmark import Timer
+
+from .case import Case, Side
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was found.
+
+    Args:
+        operator, peer, name, step, aim: the case's.
+        threads: how many threads both sides had.
+        ratios: of each round, the peer's time over ours.
+        seconds: our least time and the peer's.
+        peak_bytes: the most memory each allocated at once.
+    """
+
+    operator: str
+    peer: str
+    name: str
+    step: str
+    aim: float
+    threads: int
+    ratios: list[float]
+    seconds: tuple[float, float]
+    peak_bytes: tuple[int, int]
+
+    @property
+    def ratio(self) -> float:
+        """The median of the ratios."""
+        return statistics.median(self.ratios)
+
+
+def measure(case: Case, threads: int, rounds: int, seconds: float) -> Measured:
+    """Time ``case`` for about ``seconds`` on each side in each of ``rounds``."""
+    torch.set_num_threads(threads)
+    sides = case.make()
+    # One thread's processor time holds on a machine that others use, too; that of several would hide their waiting.
+    clock = time.process_time if threads == 1 else time.perf_counter
+    timers = [Timer("side()", timer=clock, globals={"side": side}, num_threads=threads) for side in sides]
+    ratios, least = [], [float("inf")] * 2
+    for _ in range(rounds):
+        times = [timer.blocked_autorange(min_run_time=seconds).median for timer in timers]
+        ratios.append(times[1] / times[0])
+        least = [min(pair) for pair in zip(least, times, strict=True)]
+    peaks = (_peak(sides[0]), _peak(sides[1]))
+    return Measured(
+        case.operator, case.peer, case.name, case.step, case.aim, threads, ratios, (least[0], least[1]), peaks
+    )
+
+
+def _peak(side: Side) -> int:
+    """The most bytes that a call holds at once beyond what was there before."""
+    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        result = side()
+    del result
+    held = most = 0
+    events = profile.profiler.kineto_results.events()
+    for event in sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns()):
+        held += event.nbytes()
+        most = max(most, held)
+    return most

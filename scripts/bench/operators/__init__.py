@@ -1,0 +1,1 @@
+"""A module for each operator, with a function ``cases`` that gives its cases."""

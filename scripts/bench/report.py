@@ -1,0 +1,74 @@
+"""Write what was measured: JSON for programs, a table for the README, a plot of the ratios."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from .measure import Measured
+
+_HEAD = (
+    "| operator | beside | case | step | threads | times as fast (least to most) | aim | ours | memory over peer's |"
+)
+
+
+def write_json(results: Sequence[Measured], path: Path) -> None:
+    """Everything, with the machine and the build it was measured on."""
+    about = {
+        "torch": torch.__version__,
+        "machine": platform.processor() or platform.machine(),
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "cases": [{**asdict(result), "ratio": result.ratio} for result in results],
+    }
+    path.write_text(json.dumps(about, indent=1) + "\n")
+
+
+def write_table(results: Sequence[Measured], path: Path) -> None:
+    """A Markdown table; what misses its aim is in bold."""
+    lines = [_HEAD, "|" + "---|" * 9]
+    lines += [_row(result) for result in results]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def _row(result: Measured) -> str:
+    ratio = f"{result.ratio:.2f} ({min(result.ratios):.2f} to {max(result.ratios):.2f})"
+    ratio = ratio if result.ratio >= result.aim else f"**{ratio}**"
+    ours, theirs = result.peak_bytes
+    memory = f"{ours / theirs:.2f}" if theirs else "none"
+    cells = [result.operator, result.peer, result.name, result.step, str(result.threads), ratio, f"{result.aim:g}"]
+    return f"| {' | '.join(cells)} | {_time(result.seconds[0])} | {memory} |"
+
+
+def _time(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds * 1e6:.2g} us"
+
+
+def write_plot(results: Sequence[Measured], path: Path) -> None:
+    """A bar for each case, from 1, on a logarithmic scale, with the spread and the aim."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(10, 1 + 0.22 * len(results)), layout="constrained")
+    for place, result in enumerate(results):
+        color = "tab:blue" if result.ratio >= result.aim else "tab:red"
+        axes.barh(place, result.ratio - 1, left=1, color=color)
+        axes.plot([min(result.ratios), max(result.ratios)], [place, place], color="black", linewidth=0.8)
+        axes.plot([result.aim], [place], marker="|", color="black", markersize=8)
+    axes.set_xscale("log")
+    axes.set_yticks(
+        range(len(results)), [f"{r.operator}: {r.name}, {r.step}, {r.threads}" for r in results], fontsize=6
+    )
+    axes.invert_yaxis()
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_xlabel("times as fast as the peer; line: least to most of the rounds; mark: aim; red: missed")
+    figure.savefig(path, dpi=120, metadata={"Software": None})

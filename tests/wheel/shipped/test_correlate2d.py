@@ -1,0 +1,236 @@
+"""correlate2d: scipy.signal.correlate2d on tensors, with a bias and derivatives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.signal
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples import (
+    COMPLEX,
+    HALF,
+    assert_exact,
+    at_capability,
+    check_compiled,
+    check_derivatives,
+    check_exported,
+    check_vmap,
+    double,
+    every_capability,
+    layouts,
+    values,
+)
+
+MODES = ["full", "same", "valid"]
+# Even and odd, kernels larger than the input, lengths round the widths of vectors.
+SIZES = [
+    ((5, 7), (3, 3)),
+    ((6, 9), (2, 4)),
+    ((4, 4), (4, 4)),
+    ((1, 1), (1, 1)),
+    ((1, 70), (1, 3)),
+    ((9, 70), (5, 6)),
+    ((3, 4), (5, 6)),
+    ((2, 3), (9, 8)),
+]
+# Here the Fourier transform is faster.
+LARGE = [((64, 80), (31, 33)), ((90, 61), (40, 50)), ((31, 33), (70, 64))]
+
+
+def reference(x: torch.Tensor, kernel: torch.Tensor, mode: str) -> torch.Tensor:
+    """Of SciPy's two functions the one that conjugates the kernel even where it is the larger of the two."""
+    wide = np.complex128 if x.is_complex() else np.float64 if x.is_floating_point() else np.int64
+    x, kernel = (y.to(torch.float64) if y.dtype in HALF else y.resolve_conj() for y in (x, kernel))
+    images = x.numpy().reshape(-1, *x.shape[-2:]).astype(wide)
+    results = [scipy.signal.correlate(image, kernel.numpy().astype(wide), mode, "direct") for image in images]
+    if mode != "valid":
+        results = [scipy.signal.correlate2d(image, kernel.numpy().astype(wide), mode) for image in images]
+    return torch.from_numpy(np.stack(results)).reshape(*x.shape[:-2], *results[0].shape)
+
+
+def check(x: torch.Tensor, kernel: torch.Tensor, mode: str) -> None:
+    result = torch.correlate2d(x, kernel, mode=mode)
+    assert result.dtype == x.dtype
+    expected = reference(x, kernel, mode)
+    if not x.dtype.is_floating_point and not x.is_complex():
+        assert_exact(result, expected.to(x.dtype))
+        return
+    # Errors of sums and of transforms go with the numbers that are added, not with the result.
+    computed_in = torch.float32 if x.dtype in HALF else x.dtype
+    added = kernel.double().abs().square().sum().sqrt() if not kernel.is_complex() else kernel.abs().norm()
+    atol = 20 * torch.finfo(computed_in).eps * max(1.0, float(added)) * x.to(torch.complex128).abs().max().item()
+    rtol = torch.finfo(x.dtype).eps
+    torch.testing.assert_close(result.to(expected.dtype), expected, rtol=rtol, atol=atol)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, *HALF, *COMPLEX, torch.int16, torch.int64, torch.uint8]
+)
+@pytest.mark.parametrize(("size", "kernel_size"), SIZES)
+def test_values(size: tuple[int, int], kernel_size: tuple[int, int], dtype: torch.dtype, mode: str) -> None:
+    check(values(size, dtype, 1), values(kernel_size, dtype, 2), mode)
+    check(values((2, 3, *size), dtype, 1), values(kernel_size, dtype, 2), mode)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, *COMPLEX])
+@pytest.mark.parametrize(("size", "kernel_size"), LARGE)
+def test_large_kernels(size: tuple[int, int], kernel_size: tuple[int, int], dtype: torch.dtype, mode: str) -> None:
+    check(values((2, *size), dtype, 1), values(kernel_size, dtype, 2), mode)
+
+
+@given(
+    shape=st.lists(st.integers(1, 12), min_size=2, max_size=4),
+    kernel_shape=st.tuples(st.integers(1, 12), st.integers(1, 12)),
+    mode=st.sampled_from(MODES),
+    dtype=st.sampled_from([torch.float32, torch.complex128, torch.int32]),
+)
+@settings(deadline=None, max_examples=150)
+def test_any_sizes(shape: list[int], kernel_shape: tuple[int, int], mode: str, dtype: torch.dtype) -> None:
+    x, kernel = values(tuple(shape), dtype, 1), values(kernel_shape, dtype, 2)
+    larger = [a >= b for a, b in zip(shape[-2:], kernel_shape, strict=True)]
+    smaller = [a <= b for a, b in zip(shape[-2:], kernel_shape, strict=True)]
+    if mode == "valid" and not all(larger) and not all(smaller):
+        with pytest.raises(RuntimeError, match="expected one of input and kernel to be at least as large"):
+            torch.correlate2d(x, kernel, mode=mode)
+    else:
+        check(x, kernel, mode)
+
+
+def test_bias_and_type_promotion() -> None:
+    x, kernel = values((5, 6), torch.float32), values((2, 3), torch.float64)
+    result = torch.correlate2d(x, kernel, torch.tensor([0.5]), mode="same")
+    torch.testing.assert_close(result, reference(x.double(), kernel, "same") + 0.5)
+    both = torch.correlate2d(x, kernel.to(torch.complex64))
+    torch.testing.assert_close(
+        both, reference(x.to(torch.complex128), kernel.to(torch.complex128), "valid").to(both.dtype)
+    )
+    assert torch.correlate2d(x > 0, torch.ones(2, 2, dtype=torch.int64)).dtype == torch.int64
+
+
+def test_layouts() -> None:
+    x, kernel = values((2, 3, 9, 8), torch.complex128, 1), values((3, 4), torch.complex128, 2)
+    for other in layouts(x).values():
+        check(other, kernel, "same")
+    for other in layouts(kernel).values():
+        check(x, other, "full")
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 6), (2, 0, 5, 6), (0, 6), (5, 0)])
+def test_empty(shape: tuple[int, ...]) -> None:
+    x, kernel = torch.ones(shape, requires_grad=True), torch.ones(2, 3, requires_grad=True)
+    assert torch.correlate2d(x, kernel, mode="same").shape == shape
+    result = torch.correlate2d(x, kernel, mode="full")
+    assert result.shape == (*shape[:-2], shape[-2] + 1, shape[-1] + 2)
+    assert_exact(result, torch.zeros_like(result))
+    result.sum().backward()
+    assert_exact(kernel.grad, torch.zeros(2, 3))
+
+
+@pytest.mark.parametrize("special", [float("nan"), float("inf")])
+@pytest.mark.parametrize("kernel_size", [(3, 3), (31, 33)])
+def test_special_values_stay_where_they_are(kernel_size: tuple[int, int], special: float) -> None:
+    x, kernel = values((64, 80), torch.float64, 1), values(kernel_size, torch.float64, 2)
+    x[40, 20] = special
+    result = torch.correlate2d(x, kernel, mode="same")
+    expected = reference(x, kernel, "same")
+    torch.testing.assert_close(result, expected, equal_nan=True)
+    assert expected.isfinite().any()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize(("shape", "kernel_shape"), [((4, 3), (2, 3)), ((2, 3, 3), (2, 2)), ((2, 2), (3, 4))])
+def test_derivatives(shape: tuple[int, ...], kernel_shape: tuple[int, int], dtype: torch.dtype, mode: str) -> None:
+    inputs = [double(shape, dtype, 1), double(kernel_shape, dtype, 2), double((1,), dtype, 3)]
+    check_derivatives(lambda *inputs: torch.correlate2d(*inputs, mode=mode), *inputs)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128])
+@pytest.mark.parametrize(("size", "kernel_size"), [*LARGE, ((100, 200), (3, 5))])
+def test_gradients_of_large_inputs(
+    size: tuple[int, int], kernel_size: tuple[int, int], dtype: torch.dtype, mode: str
+) -> None:
+    """The gradients are correlations themselves, here beyond the sizes at which the Fourier transform takes over."""
+    x, kernel = values((2, *size), dtype, 1).requires_grad_(), values(kernel_size, dtype, 2).requires_grad_()
+    result = torch.correlate2d(x, kernel, mode=mode)
+    grad = values(tuple(result.shape), dtype, 3)
+    result.backward(grad)
+    # <grad, correlate(dx, k)> = <x.grad, dx>, and likewise for the kernel.
+    dx, dk = values(tuple(x.shape), dtype, 4), values(tuple(kernel.shape), dtype, 5)
+    for change, tangent in ((x.grad, (dx, kernel)), (kernel.grad, (x, dk))):
+        by_result = (grad.conj() * torch.correlate2d(*tangent, mode=mode)).sum().real
+        by_input = (change.conj() * tangent[0 if tangent[1] is kernel else 1]).sum().real
+        torch.testing.assert_close(by_input, by_result, rtol=1e-4, atol=1e-3 * float(result.numel()) ** 0.5)
+
+
+def test_errors() -> None:
+    x, kernel = torch.ones(4, 5), torch.ones(2, 3)
+    with pytest.raises(RuntimeError, match=r"correlate2d\(\): expected input to be \[..., H, W\], but got \[5\]"):
+        torch.correlate2d(x[0], kernel)
+    for wrong in (kernel[0], kernel[None], kernel[:0], kernel[:, :0]):
+        with pytest.raises(RuntimeError, match=r"correlate2d\(\): expected kernel to be 2-D and not empty"):
+            torch.correlate2d(x, wrong)
+    with pytest.raises(RuntimeError, match=r"expected mode to be 'full', 'same' or 'valid', but got 'wrap'"):
+        torch.correlate2d(x, kernel, mode="wrap")
+    with pytest.raises(RuntimeError, match=r"expected bias to be one number, of shape \[\] or \[1\], but got \[2\]"):
+        torch.correlate2d(x, kernel, torch.ones(2))
+    with pytest.raises(RuntimeError, match=r"expected input or kernel to be a number type, but both are bool"):
+        torch.correlate2d(x > 0, kernel > 0)
+
+
+def test_under_every_transform() -> None:
+    x, kernel = values((2, 6, 7), torch.float32, 1).requires_grad_(), values((2, 3), torch.float32, 2)
+    torch.library.opcheck(torch.ops.aten._correlate2d.default, (x, kernel, [1, 2], [7, 9]))
+    arguments = (values((2, 5, 5), torch.float32), x.detach(), [0, 0], [2, 3])
+    torch.library.opcheck(torch.ops.aten._correlate2d_kernel_grad.default, arguments)
+    for mode in MODES:
+        check_compiled(lambda x, mode=mode: torch.correlate2d(x, kernel, mode=mode), x)
+    check_exported(lambda x: torch.correlate2d(x, kernel, mode="same"), x.detach())
+    torch.testing.assert_close(torch.jit.script(in_script)(x, kernel), in_script(x, kernel))
+
+
+def in_script(x: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
+    return torch.correlate2d(x, kernel, mode="full")
+
+
+@pytest.mark.parametrize("in_dims", [(0, None), (2, None), (None, 0), (1, 2)])
+def test_vmap(in_dims: tuple[int | None, int | None]) -> None:
+    x, kernel = values((6, 7), torch.float64, 1), values((2, 3), torch.float64, 2)
+    x = x if in_dims[0] is None else torch.stack([x, 2 * x], in_dims[0])
+    kernel = kernel if in_dims[1] is None else torch.stack([kernel, -kernel], in_dims[1])
+    check_vmap(torch.correlate2d, x, kernel, in_dims=in_dims)
+    square = lambda x, kernel: torch.correlate2d(x, kernel, mode="same").square().sum()  # noqa: E731
+    for argument in range(2):
+        check_vmap(torch.func.grad(square, argnums=argument), x, kernel, in_dims=in_dims)
+
+
+def test_deterministic() -> None:
+    x, kernel = values((4, 100, 90), torch.float32, 1), values((5, 4), torch.float32, 2).requires_grad_()
+    threads = torch.get_num_threads()
+    results = []
+    for count in (1, 2):
+        torch.set_num_threads(count)
+        result = torch.correlate2d(x, kernel)
+        results.append((result, *torch.autograd.grad(result.square().sum(), kernel)))
+    torch.set_num_threads(threads)
+    for one, two in zip(*results, strict=True):
+        assert_exact(two, one)
+
+
+CAPABILITY = """
+from test_correlate2d import *
+import itertools
+for (size, kernel_size), dtype, mode in itertools.product(SIZES, [torch.float32, torch.complex128, torch.int16], MODES):
+    test_values(size, kernel_size, dtype, mode)
+test_gradients_of_large_inputs((100, 200), (3, 5), torch.float32, "same")
+"""
+
+
+@every_capability
+def test_right_at_every_cpu_capability(capability: str) -> None:
+    at_capability(capability, CAPABILITY)

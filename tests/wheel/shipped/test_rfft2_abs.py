@@ -1,0 +1,141 @@
+"""torch.fft.rfft2_abs: the magnitude of the Fourier transform over two dimensions, with its own gradient."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from samples import (
+    at_capability,
+    check_compiled,
+    check_derivatives,
+    check_exported,
+    check_vmap,
+    double,
+    every_capability,
+    layouts,
+    values,
+)
+
+SHAPES = [(1, 1), (1, 2), (2, 1), (3, 4), (4, 5), (5, 7), (2, 3, 6, 8), (33, 64)]
+
+
+def composite(x: torch.Tensor) -> torch.Tensor:
+    return torch.fft.rfft2(x).abs()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.bool])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_values(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    x = values(shape, dtype)
+    expected = np.abs(np.fft.rfft2(x.double().numpy()))
+    result = torch.fft.rfft2_abs(x)
+    assert result.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    torch.testing.assert_close(
+        result.double(), torch.from_numpy(expected), rtol=1e-5, atol=2e-3 if not dtype.is_floating_point else 1e-4
+    )
+
+
+def test_no_images() -> None:
+    """The transforms of MKL refuse them."""
+    x = torch.ones(2, 0, 3, 4, requires_grad=True)
+    result = torch.fft.rfft2_abs(x)
+    assert result.shape == (2, 0, 3, 3)
+    result.sum().backward()
+    assert x.grad.shape == x.shape
+    assert torch.fft.rfft2_abs(torch.ones(0, 3, 5, dtype=torch.int64)).dtype == torch.float32
+
+
+def test_layouts() -> None:
+    for x in layouts(values((2, 3, 4, 5), torch.float64)).values():
+        torch.testing.assert_close(torch.fft.rfft2_abs(x), composite(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_gradient(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    x, y = (values(shape, dtype).requires_grad_() for _ in "xy")
+    result = torch.fft.rfft2_abs(x)
+    grad = values(tuple(result.shape), dtype, 2)
+    result.backward(grad)
+    composite(y).backward(grad)
+    torch.testing.assert_close(x.grad, y.grad, rtol=1e-4, atol=1e-5 * np.sqrt(max(x.numel(), 1)))
+
+
+@pytest.mark.parametrize(("size", "value"), [((4, 6), 1.0), ((4, 6), 0.0), ((3, 5), 0.0)])
+def test_gradient_is_zero_where_the_magnitude_is(size: tuple[int, int], value: float) -> None:
+    """A constant has but one bin that is not exactly zero, and zeros have none."""
+    x = torch.full(size, value, dtype=torch.float64, requires_grad=True)
+    result = torch.fft.rfft2_abs(x)
+    assert result.count_nonzero() == bool(value)
+    result.sum().backward()
+    torch.testing.assert_close(x.grad, torch.full_like(x, value))
+    (grad,) = torch.autograd.grad(torch.fft.rfft2_abs(x).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(grad.square().sum(), x)
+    assert second.isfinite().all()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e-310, 1e300])
+def test_special_values(value: float) -> None:
+    x, y = (values((3, 4), torch.float64) for _ in "xy")
+    for argument in (x, y):
+        argument[1, 2] = value
+        argument.requires_grad_()
+    torch.testing.assert_close(torch.fft.rfft2_abs(x), composite(y), equal_nan=True)
+    torch.fft.rfft2_abs(x).sum().backward()
+    composite(y).sum().backward()
+    torch.testing.assert_close(x.grad, y.grad, equal_nan=True)
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (2, 3), (2, 2, 5), (1, 1)])
+def test_derivatives(shape: tuple[int, ...]) -> None:
+    check_derivatives(torch.fft.rfft2_abs, double(shape), third=True)
+
+
+def test_errors() -> None:
+    with pytest.raises(RuntimeError, match=r"rfft2_abs\(\): expected input to have at least two dimensions, .* \[3\]"):
+        torch.fft.rfft2_abs(torch.ones(3))
+    with pytest.raises(RuntimeError, match=r"rfft2_abs\(\): expected input to be of a real dtype, but got Complex"):
+        torch.fft.rfft2_abs(torch.ones(3, 3, dtype=torch.complex64))
+    with pytest.raises(RuntimeError, match=r"Invalid number of data points \(0\) specified"):
+        torch.fft.rfft2_abs(torch.ones(3, 0))
+
+
+def test_under_every_transform() -> None:
+    x = values((3, 4, 5), torch.float32).requires_grad_()
+    torch.library.opcheck(torch.ops.aten._fft_rfft2_abs.default, (x,))
+    magnitude, spectrum = (y.detach() for y in torch.ops.aten._fft_rfft2_abs(x))
+    arguments = (torch.rand_like(magnitude), spectrum, magnitude, 5)
+    torch.library.opcheck(torch.ops.aten._fft_rfft2_abs_backward.default, arguments)
+    check_compiled(torch.fft.rfft2_abs, x)
+    check_exported(torch.fft.rfft2_abs, x.detach())
+    check_vmap(torch.fft.rfft2_abs, x.detach(), in_dims=(1,))
+    check_vmap(torch.func.grad(lambda x: torch.fft.rfft2_abs(x).square().sum()), x.detach(), in_dims=(0,))
+    torch.testing.assert_close(torch.jit.script(in_script)(x), composite(x))
+
+
+def in_script(x: torch.Tensor) -> torch.Tensor:
+    return torch.fft.rfft2_abs(x)
+
+
+def test_backward_of_other_devices_is_the_same() -> None:
+    """Without a kernel for the device it is made of plain operations."""
+    for shape in [(3, 4), (2, 3, 5), (1, 1), (2, 2)]:
+        magnitude, spectrum = torch.ops.aten._fft_rfft2_abs(values(shape, torch.float64))
+        arguments = (values(tuple(magnitude.shape), torch.float64, 2), spectrum, magnitude, shape[-1])
+        plain = torch.library.get_kernel("aten::_fft_rfft2_abs_backward", "CUDA")
+        keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+        expected = torch.ops.aten._fft_rfft2_abs_backward(*arguments)
+        torch.testing.assert_close(plain.call_boxed(keys, *arguments), expected)
+
+
+CAPABILITY = """
+from test_rfft2_abs import *
+for shape in SHAPES:
+    test_gradient(shape, torch.float32)
+"""
+
+
+@every_capability
+def test_right_at_every_cpu_capability(capability: str) -> None:
+    at_capability(capability, CAPABILITY)
