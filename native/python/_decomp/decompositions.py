@@ -9,3 +9,13 @@ from torch._prims_common.wrappers import elementwise_type_promotion_wrapper
 )
 def twice_plus(self: Tensor, other: Tensor) -> Tensor:
     return 2 * self + other
+
+
+@register_decomposition(aten.mul_constant)
+@out_wrapper()
+@elementwise_type_promotion_wrapper(
+    type_promoting_args=("self", "constant"),
+    type_promotion_kind=utils.ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT,
+)
+def mul_constant(self: Tensor, constant: NumberType) -> Tensor:
+    return self * constant
