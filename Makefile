@@ -7,6 +7,7 @@ OUT ?= dist
 JOBS ?= $(shell nproc)
 WHEEL ?=
 BUILD ?= graft
+INCREMENTAL ?=
 SOURCE ?=
 ARGS ?=
 SCHEMA ?=
@@ -17,19 +18,20 @@ export SCHEMA
 
 environment := build/environment
 python := $(environment)/bin/python
-options := --pin '$(PIN)' --native '$(NATIVE)' --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
+options = --pin '$(PIN)' --native '$(NATIVE)' --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build check test new-op apply export lint surfaces bench bench-build clean
+.PHONY: help patch-and-build check check-source test new-op apply export lint surfaces bench bench-build clean
 
 help:
 	@echo 'make patch-and-build   build the torch wheel with the operators of NATIVE into OUT'
 	@echo 'make check             find the mistakes of NATIVE without building'
+	@echo "make check-source      compile what the operators add to PyTorch's source tree, with its own build"
 	@echo 'make test              build it if need be, install it in a fresh environment, run the tests'
 	@echo 'make surfaces          compare the operators of NATIVE with two of PyTorch, surface by surface'
 	@echo 'make new-op            write the first text of the operator SCHEMA into NATIVE: YAML, kernel, tests'
 	@echo 'make apply             make the PyTorch checkout SOURCE the fork: patches and operators as commits'
-	@echo 'make export            write the fork in SOURCE into OUT, as patches for git am'
+	@echo 'make export            write the fork in SOURCE as patches for git am, into OUT (dist/fork-$(PIN))'
 	@echo 'make lint              ruff, mypy --strict and clang-format'
 	@echo 'make bench             time each operator beside what else there is: JSON, a table, a plot'
 	@echo 'make bench-build       time builds: from nothing, unchanged, a kernel edited, an operator added'
@@ -38,10 +40,12 @@ help:
 	@echo 'Variables, with their values now:'
 	@echo '  PIN=$(PIN)        the pinned PyTorch, a folder of patches/'
 	@echo '  NATIVE=$(NATIVE)     the folder of operators; any folder laid out as native/'
-	@echo '  OUT=$(OUT)          where the wheel goes'
+	@echo '  OUT=$(OUT)          where the wheel goes, or the patches'
 	@echo '  JOBS=$(JOBS)            compilers at once'
 	@echo '  WHEEL=$(WHEEL)            the base wheel as a file; without it, pip fetches it'
-	@echo '  SOURCE=$(SOURCE)           a checkout of PyTorch, for apply and export'
+	@echo '  BUILD=$(BUILD)       graft: onto the official wheel; source: all of PyTorch, from its sources'
+	@echo '  SOURCE=$(SOURCE)           a checkout of PyTorch; for BUILD=source and check-source also a mirror to fetch from'
+	@echo '  INCREMENTAL=$(INCREMENTAL)      1: BUILD=source leaves alone what was compiled with headers that only gain declarations'
 	@echo '  PYTHON=$(PYTHON)     the Python to build for'
 	@echo '  SCHEMA=               for new-op, such as SCHEMA="my_op(Tensor self, *, float alpha=1.0) -> Tensor"'
 	@echo '  KIND=$(KIND)            for new-op: plain, pointwise or composite'
@@ -56,17 +60,22 @@ $(environment)/ready: scripts/requirements.txt
 	@touch $@
 
 patch-and-build: $(environment)/ready
-	@$(python) -m scripts build --build '$(BUILD)' $(options) $(if $(filter patch-and-build,$(MAKECMDGOALS)),$(ARGS))
+	@$(python) -m scripts build --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(if $(filter-out 0,$(INCREMENTAL)),--incremental) $(if $(filter patch-and-build,$(MAKECMDGOALS)),$(ARGS))
 
 check: $(environment)/ready
 	@$(python) -m scripts check $(options) $(ARGS)
 
+check-source: $(environment)/ready
+	@$(python) -m scripts check-source $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
+
 test: patch-and-build
-	@$(python) -m scripts test $(options) $(ARGS)
+	@$(python) -m scripts test --build '$(BUILD)' $(options) $(ARGS)
 
 new-op: $(environment)/ready
 	@$(python) -m scripts new-op $(options) --schema="$$SCHEMA" --kind='$(KIND)' --variants='$(VARIANTS)' $(ARGS)
 
+# Not where wheels go. Only a line that does not begin with the name of a directive can set a target's variable.
+apply export: OUT = dist/fork-$(PIN)
 apply export: $(environment)/ready
 	@$(python) -m scripts $@ $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 

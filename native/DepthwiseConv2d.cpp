@@ -1,6 +1,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/native/DepthwiseConv2d.h>
+#include <ATen/native/SafeNumerics.h>
 #include <c10/util/safe_numerics.h>
 
 #ifndef AT_PER_OPERATOR_HEADERS
@@ -40,9 +41,8 @@ int64_t output_size(const char* op, const DepthwiseConv2dGeometry& g, size_t axi
   int64_t padded = 0;
   int64_t extent = 0;
   const bool overflows = c10::mul_overflows(g.padding[axis], int64_t{2}, &padded) ||
-      c10::add_overflows(padded, g.input[axis], &padded) ||
-      c10::mul_overflows(g.dilation[axis], g.kernel[axis] - 1, &extent) ||
-      c10::add_overflows(extent, int64_t{1}, &extent);
+      add_overflows(padded, g.input[axis], &padded) ||
+      c10::mul_overflows(g.dilation[axis], g.kernel[axis] - 1, &extent) || add_overflows(extent, int64_t{1}, &extent);
   TORCH_CHECK(
       !overflows,
       op,

@@ -59,3 +59,10 @@ def correlate2d(make: Make) -> Iterator[tuple[Any, ...]]:
     for mode in ("full", "same", "valid"):
         yield make(4, 5), make(2, 3), make(1), {"mode": mode}
         yield make(2, 3, 4), make(3, 4), {"mode": mode}
+
+
+def depthwise_conv2d(make: Make) -> Iterator[tuple[Any, ...]]:
+    yield make(2, 3, 5, 6), make(3, 1, 3, 3), make(3), (1, 1), (1, 1)
+    yield make(1, 2, 7, 6), make(4, 1, 3, 2), None, (2, 1), (0, 1), (1, 2)
+    yield make(3, 5, 5), make(3, 1, 2, 2), make(3), (2, 2)
+    yield make(0, 2, 4, 4), make(2, 1, 3, 3)

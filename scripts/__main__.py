@@ -18,9 +18,12 @@ from .graft import build, check
 from .layout import REPOSITORY, Layout
 from .lint import lint
 from .new_op import new_op
-from .run_tests import run_tests, show_surfaces
+from .run_tests import run_source_tests, run_tests, show_surfaces
 from .source.apply import apply
+from .source.build import build_source, fetched
+from .source.check import check_source, check_source_if_possible
 from .source.export import export
+from .stamp import GRAFT, SOURCE
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,11 +48,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _build(options: argparse.Namespace) -> None:
-    if options.build != "graft":
-        raise UsageError(
-            f"BUILD={options.build}: there is no such build", todo="leave BUILD out; `graft` is the only one so far"
-        )
-    result = build(_layout(options), base_wheel=options.wheel, jobs=options.jobs)
+    if options.build == SOURCE:
+        layout = _layout(options)
+        result = build_source(layout, source=options.source, jobs=options.jobs, incremental=options.incremental)
+    elif options.build == GRAFT:
+        result = build(_layout(options), base_wheel=options.wheel, jobs=options.jobs)
+    else:
+        raise UsageError(f"BUILD={options.build}: there is no such build", todo="set it to graft or source")
     if options.timings:
         write_atomically(options.timings, json.dumps(result.seconds))
 
@@ -58,8 +63,16 @@ def _check(options: argparse.Namespace) -> None:
     check(_layout(options), base_wheel=options.wheel)
 
 
+def _check_source(options: argparse.Namespace) -> None:
+    check = check_source_if_possible if options.if_possible else check_source
+    check(_layout(options), source=options.source, jobs=options.jobs)
+
+
 def _test(options: argparse.Namespace) -> None:
-    run_tests(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
+    if options.build == SOURCE:
+        run_source_tests(_layout(options), options.extra)
+    else:
+        run_tests(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
 
 
 def _bench_build(options: argparse.Namespace) -> None:
@@ -86,23 +99,18 @@ def _new_op(options: argparse.Namespace) -> None:
 
 def _apply(options: argparse.Namespace) -> None:
     layout = _layout(options)
-    apply(_source(options), layout.patches, layout.native)
+    apply(fetched(layout, options.source), layout.patches, layout.native)
 
 
 def _export(options: argparse.Namespace) -> None:
-    export(_source(options), _layout(options).out)
-
-
-def _source(options: argparse.Namespace) -> Path:
-    if options.source is None:
-        raise UsageError("SOURCE is not set", todo="set it to the top folder of a checkout of PyTorch")
-    source: Path = options.source.expanduser().resolve()
-    return source
+    layout = _layout(options)
+    export(fetched(layout, options.source), layout.out)
 
 
 _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "build": _build,
     "check": _check,
+    "check-source": _check_source,
     "test": _test,
     "new-op": _new_op,
     "apply": _apply,
@@ -130,16 +138,22 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m scripts", description="Build native operators into PyTorch.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     building = verbs.add_parser("build", parents=[common], help="build the wheel of a native folder")
-    building.add_argument("--build", default="graft", help="which build (default: %(default)s)")
+    checking = verbs.add_parser("check-source", parents=[common], help="compile what is new in PyTorch's source tree")
+    checking.add_argument("--if-possible", action="store_true", help="where packages or sources are missing, say so")
+    for parser_of_tree in (building, checking):
+        parser_of_tree.add_argument("--source", help="a checkout of PyTorch, or where its sources are fetched from")
+    building.add_argument("--incremental", action="store_true", help="source: leave alone what a change cannot reach")
     building.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
     verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")
+    for parser_of_build in (building, testing):
+        parser_of_build.add_argument("--build", default=GRAFT, help=f"{GRAFT} or {SOURCE} (default: %(default)s)")
     testing.add_argument("extra", nargs="*", help="further arguments for pytest, after --")
     showing = verbs.add_parser("surfaces", parents=[common], help="compare the operators with PyTorch's own")
     showing.add_argument("extra", nargs="*", help="after --: --only with a part of a surface's title")
     for verb, text in (("apply", "make a checkout of PyTorch the fork"), ("export", "write that fork as patches")):
         sourcing = verbs.add_parser(verb, parents=[common], help=text)
-        sourcing.add_argument("--source", type=Path, help="the top folder of a checkout of PyTorch")
+        sourcing.add_argument("--source", help="the top folder of a checkout of PyTorch, instead of fetching one")
     benching = verbs.add_parser("bench-build", parents=[common], help="time builds")
     benching.add_argument("--json", type=Path, default=REPOSITORY / "build/bench-build.json", help="the result's file")
     comparing = verbs.add_parser("bench", parents=[common], help="time the operators beside what else there is")

@@ -37,7 +37,7 @@ def entries(file: Path) -> list[Entry]:
     """The entries of ``file``; none if there is no such file."""
     lines = file.read_text().splitlines() if file.is_file() else []
     starts = [(n, m[1]) for n, line in enumerate(lines) if (m := re.match(r"\s*- (?:func|name):\s*(.+?)\s*$", line))]
-    ends = [number for number, _ in starts[1:]] + [len(lines)]
+    ends = [*(number for number, _ in starts), len(lines)][1 : len(starts) + 1]
     return [Entry(file, n + 1, schema, tuple(lines[n:end])) for (n, schema), end in zip(starts, ends, strict=True)]
 
 

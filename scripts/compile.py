@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,7 @@ from .errors import CompileError
 from .files import write_if_changed
 from .layout import Layout
 from .native import NativeFolder
-from .process import UNTRANSLATED
+from .process import UNTRANSLATED, follow
 from .toolchain import CPU_CAPABILITIES, Toolchain
 
 # Nobody reads the compiler's messages about macros in generated sources; not keeping track of them saves time.
@@ -126,23 +124,16 @@ def _run_ninja(layout: Layout, jobs: int, line: StepLine) -> int:
     command = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", str(layout.work), "-j", str(jobs), "-k", "0"]
     output: list[str] = []
     compiled = 0
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env={**os.environ, **UNTRANSLATED, "NINJA_STATUS": "[%f/%t] "},
-    ) as process:
-        assert process.stdout is not None
-        for text in process.stdout:
-            if text.startswith("[") and "] " in text:
-                line.update(text.strip())
-                compiled += 1
-            else:
-                output.append(text)
-    if process.returncode != 0:
+
+    def read(text: str) -> None:
+        nonlocal compiled
+        if text.startswith("[") and "] " in text:
+            line.update(text.strip())
+            compiled += 1
+        else:
+            output.append(text)
+
+    if follow(command, read, env={**UNTRANSLATED, "NINJA_STATUS": "[%f/%t] "}) != 0:
         raise CompileError(
             blame.of_compiler("".join(_relevant(output, layout)).strip(), layout.native) or "ninja failed silently",
             todo="mend the source named above and build again; what did compile is kept",

@@ -30,19 +30,27 @@ class Steps:
         line.end(f"{line.note + ', ' if line.note else ''}{self.seconds[name]:.1f} s")
 
 
+# How often a log shows that a long step goes on, in seconds.
+_LOGGED_EVERY = 60
+
+
 class StepLine:
-    """One line of progress. On a terminal it is rewritten in place; in a log only its end is printed."""
+    """One line of progress. On a terminal it is rewritten in place; a log gets its end, and one a minute until then."""
 
     def __init__(self, title: str) -> None:
         self.title = title
         self.note = ""
         self._live = sys.stderr.isatty()
+        self._logged = time.monotonic()
         self.update("...")
 
     def update(self, text: str) -> None:
-        """Show ``text`` behind the title, on terminals only."""
+        """Show ``text`` behind the title."""
         if self._live:
             print(f"\r\x1b[K{self.title} {text}", end="", file=sys.stderr, flush=True)
+        elif time.monotonic() - self._logged >= _LOGGED_EVERY:
+            self._logged = time.monotonic()
+            say(f"{self.title} {text}")
 
     def end(self, text: str) -> None:
         """Finish the line with ``text``."""

@@ -31,8 +31,9 @@ def fetch(pin: Pin, folder: Path, given: Path | None) -> Path:
     Raises:
         FetchError: no such wheel for this Python, no space, or another file than the pinned one.
     """
+    version = pin.wheel_version
     tag, sha256 = pinned_tag(pin, (str(tag) for tag in sys_tags()))
-    kept = folder / f"torch-{pin.wheel_version}-{tag}.whl"
+    kept = folder / f"torch-{version}-{tag}.whl"
     verified = folder / "verified.sha256"
     if given is not None:
         check_wheel(given, pin, sha256)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -24,6 +25,8 @@ class Patch:
 
 def load_series(folder: Path) -> list[Patch]:
     """Read ``folder/series`` and the patches it names, in its order.
+
+    A patch of another pin that fits this one, too, is named with its folder: ``../2.13.0/that.patch``.
 
     Raises:
         PinError: reports everything that is wrong: a patch that is named and missing, there and not named, named
@@ -51,7 +54,7 @@ def load_series(folder: Path) -> list[Patch]:
                 faults.append(f"{folder / name}:1: no header; the first line must be `Subject: what it does`")
             if not targets:
                 faults.append(f"{folder / name}: it changes no file")
-            patches.append(Patch(folder / name, targets))
+            patches.append(Patch(Path(os.path.normpath(folder / name)), targets))
         seen.setdefault(name, number)
     faults += [
         f"{path}: it is not named in {series}" for path in sorted(folder.glob("*.patch")) if path.name not in seen
@@ -59,6 +62,16 @@ def load_series(folder: Path) -> list[Patch]:
     if faults:
         raise PinError("\n".join(faults), todo="mend the series or the patches")
     return patches
+
+
+def pin_files(folder: Path) -> list[Path]:
+    """The pin file, the series and its patches, relative to ``folder``: all that a pin says.
+
+    Raises:
+        PinError: something is wrong with the series.
+    """
+    patches = [Path(os.path.relpath(patch.path, folder)) for patch in load_series(folder)]
+    return [Path("pin.yaml"), Path(SERIES), *patches]
 
 
 def patched(patches: list[Patch], base: Path, scratch: Path) -> dict[str, bytes]:

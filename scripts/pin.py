@@ -2,14 +2,62 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 
 from .errors import PinError
+
+
+@dataclass(frozen=True)
+class GitSource:
+    """A commit of a git repository.
+
+    Args:
+        repository: where it is cloned from.
+        tag: the name under which a server hands the commit out.
+        commit: what the tag must stand for.
+    """
+
+    repository: str
+    tag: str
+    commit: str
+
+
+@dataclass(frozen=True)
+class DebianSource:
+    """A source package of Debian.
+
+    Args:
+        package: its name.
+        version: its version.
+        sha256: the package's files, its .dsc among them, and their hashes.
+    """
+
+    package: str
+    version: str
+    sha256: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the source is built.
+
+    Args:
+        variables: what PyTorch's setup.py reads from the environment.
+        packages: the system's packages that it needs, by their names in Debian.
+        python: what pip installs for it.
+        flatbuffers: schemas in the tree whose headers must be those of the system's flatc.
+    """
+
+    variables: Mapping[str, str] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+    python: tuple[str, ...] = ()
+    flatbuffers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -17,24 +65,38 @@ class Pin:
     """A pinned PyTorch.
 
     Args:
+        path: the pin file.
         version: as PyTorch names the release.
-        commit: of the source tree.
-        requirement: what pip is asked for; pins one version.
+        source: where the source tree comes from.
+        settings: how that is built.
+        requirement: what pip is asked for, and pins one version; None if there is no wheel to graft upon.
         sha256: compatibility tag of each known wheel, and its hash.
         gxx: the oldest major version of g++ that will do.
         standard: the C++ standard.
     """
 
+    path: Path
     version: str
-    commit: str
-    requirement: Requirement
+    source: GitSource | DebianSource
+    settings: Settings
+    requirement: Requirement | None
     sha256: dict[str, str]
     gxx: int
     standard: str
 
     @property
     def wheel_version(self) -> str:
-        """The version that the base wheel's metadata must give, such as ``2.13.0+cpu``."""
+        """The version that the base wheel's metadata must give, such as ``2.13.0+cpu``.
+
+        Raises:
+            PinError: the pin is of a source tree only.
+        """
+        if self.requirement is None:
+            raise PinError(
+                f"{self.path}: this pin names no wheel",
+                cause="it pins a source tree, which can only be built whole",
+                todo="set BUILD=source, or PIN to a pin with a wheel",
+            )
         (specifier,) = self.requirement.specifier
         return specifier.version
 
@@ -51,15 +113,33 @@ def load_pin(folder: Path) -> Pin:
         raise PinError(f"{path}: no such pin", todo=f"set PIN to one of: {', '.join(pins) or '(there is none)'}")
     try:
         fields: dict[str, Any] = yaml.safe_load(path.read_text())
+        wheel = fields.get("wheel") or {}
         return Pin(
+            path=path,
             version=str(fields["version"]),
-            commit=fields["git"]["commit"],
-            requirement=Requirement(fields["wheel"]["requirement"]),
-            sha256=dict(fields["wheel"]["sha256"]),
+            source=_source(fields["source"]),
+            settings=_settings(fields.get("build") or {}),
+            requirement=Requirement(wheel["requirement"]) if wheel else None,
+            sha256=dict(wheel["sha256"]) if wheel else {},
             gxx=int(fields["compiler"]["gxx"]),
             standard=fields["compiler"]["standard"],
         )
     except KeyError as error:
         raise PinError(f"{path}: the key {error} is missing", todo="compare it with another pin's file") from error
-    except (TypeError, ValueError, yaml.YAMLError) as error:
+    except (TypeError, ValueError, AttributeError, InvalidRequirement, yaml.YAMLError) as error:
         raise PinError(f"{path}: {error}", todo="compare it with another pin's file") from error
+
+
+def _source(fields: Mapping[str, Any]) -> GitSource | DebianSource:
+    (kind,) = fields
+    if kind == "git":
+        return GitSource(**fields["git"])
+    debian = dict(fields["debian"])
+    return DebianSource(**{**debian, "version": str(debian["version"]), "sha256": dict(debian["sha256"])})
+
+
+def _settings(fields: Mapping[str, Any]) -> Settings:
+    without = dict.fromkeys(fields.get("without") or [], "0")
+    variables = {name: str(value) for name, value in (fields.get("variables") or {}).items()}
+    lists = {key: tuple(fields.get(key) or ()) for key in ("packages", "python", "flatbuffers")}
+    return Settings(variables={**variables, **without}, **lists)

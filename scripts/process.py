@@ -6,7 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from .errors import CommandError
@@ -63,3 +63,20 @@ def run(
             cause=done.stdout.strip()[-4000:] or "it printed nothing",
         )
     return done
+
+
+def follow(command: Sequence[str | Path], read: Callable[[str], None], *, env: Mapping[str, str]) -> int:
+    """Run ``command`` as ``run`` does, and hand each line that it prints to ``read`` at once; return its exit code."""
+    with subprocess.Popen(
+        [str(word) for word in command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={**os.environ, **env},
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            read(line)
+    return process.returncode

@@ -16,7 +16,7 @@ from .errors import GraftError, UsageError
 from .graft import build
 from .layout import REPOSITORY, Layout
 from .process import run
-from .stamp import Built, load_built
+from .stamp import GRAFT, SOURCE, Built, load_built
 
 TESTS = REPOSITORY / "tests"
 GRAMMAR = TESTS / "wheel/grammar"
@@ -72,13 +72,36 @@ def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequ
     say("all tests passed")
 
 
-def wheel_of(layout: Layout) -> Built:
+def run_source_tests(layout: Layout, extra: Sequence[str]) -> None:
+    """Run the tests that say what operators do on the wheel of a source build, which is built already.
+
+    The others compare with the official wheel that a graft is made from, and there is none.
+
+    Raises:
+        TestsFailed: naming the parts that failed.
+    """
+    built = wheel_of(layout, SOURCE)
+    python = make_environment(ENVIRONMENT, Path(built.wheel))
+    variables = {"GRAFT_WHEEL": built.wheel, "GRAFT_NATIVE": str(layout.native)}
+    parts = [("the tools", TESTS / "tools")]
+    if layout.native == REPOSITORY / "native":
+        parts.append(("the shipped operators", TESTS / "wheel/shipped"))
+    elif (layout.native / "tests").is_dir():
+        parts.append(("the folder's own tests", layout.native / "tests"))
+    say("not run, since they compare with the official wheel: tests of code generation, the wheel and the grammar")
+    failed = [name for name, path in parts if not _pytest(python, name, [path], variables, extra)]
+    if failed:
+        raise TestsFailed(f"tests failed: {', '.join(failed)}")
+    say("all tests passed")
+
+
+def wheel_of(layout: Layout, build: str = GRAFT) -> Built:
     """What was built last.
 
     Raises:
         UsageError: nothing was.
     """
-    built = load_built(layout)
+    built = load_built(layout, build)
     if built is None or not built.is_there():
         raise UsageError("there is no wheel yet", todo="run `make patch-and-build` with the same variables first")
     return built

@@ -12,6 +12,7 @@ from pathlib import Path
 from .files import files_below, write_atomically
 from .layout import REPOSITORY, Layout
 from .native import DERIVATIVES, FUNCTIONS, NativeFolder
+from .patches import pin_files
 from .toolchain import Toolchain
 
 
@@ -35,7 +36,7 @@ def builder_files() -> list[Path]:
 def stamp_of(layout: Layout, native: NativeFolder, toolchain: Toolchain) -> str:
     """The stamp of a build: the same one means the same wheel."""
     parts = [
-        hash_files(layout.patches, files_below(layout.patches)),
+        hash_files(layout.patches, pin_files(layout.patches)),
         hash_files(native.path, native.files),
         hash_files(REPOSITORY, builder_files()),
         toolchain.description,
@@ -48,7 +49,7 @@ def codegen_stamp(layout: Layout, native: NativeFolder) -> str:
     """The stamp of what is generated, which does not depend on kernels."""
     yaml = [name for name in (FUNCTIONS, DERIVATIVES) if name in native.files]
     parts = [
-        hash_files(layout.patches, files_below(layout.patches)),
+        hash_files(layout.patches, pin_files(layout.patches)),
         hash_files(native.path, [*yaml, *native.docs]),
         hash_files(REPOSITORY, builder_files()),
     ]
@@ -76,14 +77,19 @@ class Built:
         return path.is_file() and (path.stat().st_size, path.stat().st_mtime_ns) == (self.size, self.time)
 
 
-def load_built(layout: Layout) -> Built | None:
-    """What the last build of this native folder made, if anything."""
+# The kinds of builds, and where what they made is noted.
+GRAFT, SOURCE = "graft", "source"
+_FILES = {GRAFT: "built.json", SOURCE: "built-source.json"}
+
+
+def load_built(layout: Layout, build: str = GRAFT) -> Built | None:
+    """What the last build of this kind made of this native folder, if anything."""
     try:
-        return Built(**json.loads((layout.work / "built.json").read_text()))
+        return Built(**json.loads((layout.work / _FILES[build]).read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def save_built(layout: Layout, built: Built) -> None:
+def save_built(layout: Layout, built: Built, build: str = GRAFT) -> None:
     """Remember ``built``."""
-    write_atomically(layout.work / "built.json", json.dumps(asdict(built), indent=1) + "\n")
+    write_atomically(layout.work / _FILES[build], json.dumps(asdict(built), indent=1) + "\n")

@@ -139,7 +139,8 @@ inline Axis restricted(const Axis& axis, const std::vector<bool>& is_read) {
 
 // The axis of the convolution itself: 0 is the height.
 inline Axis forward_axis(const DepthwiseConv2dGeometry& g, size_t i, int64_t most) {
-  Axis axis{g.input[i], g.stride[i], 1};
+  // With one output there is no step, so that a large stride is as good as none.
+  Axis axis{g.input[i], g.output[i] > 1 ? g.stride[i] : 1, 1};
   axis.phases.push_back({0, g.output[i]});
   for (int64_t k = 0; k < g.kernel[i]; ++k) {
     axis.phases[0].taps.push_back({k, k * g.dilation[i] - g.padding[i], 0});
@@ -150,8 +151,8 @@ inline Axis forward_axis(const DepthwiseConv2dGeometry& g, size_t i, int64_t mos
 
 // The axis of the gradient of the input.
 inline Axis backward_axis(const DepthwiseConv2dGeometry& g, size_t i, int64_t most) {
-  Axis axis{g.output[i], 1, g.stride[i]};
   const auto phases = std::min(g.stride[i], g.input[i]);
+  Axis axis{g.output[i], 1, phases};
   for (int64_t f = 0; f < phases; ++f) {
     Phase phase{f, (g.input[i] - f - 1) / g.stride[i] + 1};
     for (int64_t k = 0; k < g.kernel[i]; ++k) {

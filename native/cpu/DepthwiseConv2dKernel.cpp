@@ -173,7 +173,7 @@ C10_ALWAYS_INLINE void call_tile(int64_t taps, const TileArgs<acc_t>& a) {
 // Whether a tile whose first output is `left` reads, for a run, no element but such of the image.
 bool is_inside(const Axis& columns, const Tap& tap, int64_t taps, int64_t left) {
   const auto column = tap.base + left * columns.step;
-  return column >= 0 && column + (kTile + taps - 2) * columns.step < columns.size;
+  return column >= 0 && column < columns.size && (columns.size - 1 - column) / columns.step >= kTile + taps - 2;
 }
 
 // An image as it is, for the tiles whose elements are all inside of it.
@@ -1140,9 +1140,9 @@ void backward_weight_planes(
 // one that reads beyond an edge. None where they are so few that a division of the row costs more.
 std::pair<int64_t, int64_t> inner_outputs(const Axis& columns, const Tap& tap, int64_t taps) {
   const auto count = columns.phases[0].count;
-  const auto first = tap.base >= 0 ? 0 : (-tap.base - 1) / columns.step + 1;
-  const auto last = floor_div(columns.size - 1 - tap.base - (taps - 1) * columns.step, columns.step) + 1;
-  return 2 * (last - first) < count ? std::pair(count, count) : std::pair(first, std::min(last, count));
+  const auto first = tap.base >= 0 ? 0 : std::min((-tap.base - 1) / columns.step + 1, count);
+  const auto last = std::clamp(floor_div(columns.size - 1 - tap.base, columns.step) + 2 - taps, first, count);
+  return 2 * (last - first) < count ? std::pair(count, count) : std::pair(first, last);
 }
 
 struct GradientPlan {
@@ -1385,9 +1385,11 @@ void backward_weight_small_planes(
 
 // ---- The kernels.
 
+// Planes that are turned round: where there are channels enough to fill vectors, and a plane is narrow for vectors or
+// small enough for a block of channels to stay in the cache.
 bool is_small(const Geometry& g) {
-  static const int64_t T = getenv("DWT") ? atoi(getenv("DWT")) : 28;
-  return g.multiplier == 1 && g.channels >= 8 && g.input[1] <= T && g.output[1] <= T && g.input[0] <= 56;
+  const auto most = std::max({g.input[0], g.input[1], g.output[0], g.output[1]});
+  return g.multiplier == 1 && g.channels >= 8 && most <= 56;
 }
 
 bool is_channels_last(const TensorBase& images) {

@@ -17,6 +17,9 @@ from tree_sitter import Language, Node, Parser
 
 SUFFIXES = (".cpp", ".h", ".hpp", ".cu", ".cuh")
 
+# Macros and words before a declaration, which the grammar would take for its type.
+_DECORATION = re.compile(r"\b(TORCH_\w*API|C10_\w*(?:API|EXPORT|INLINE|UNUSED|DEVICE)\w*|__(?:host|device|global)__)\b")
+
 _PARSER = Parser(Language(tree_sitter_cpp.language()))
 
 
@@ -107,7 +110,7 @@ def read_sources(folder: Path) -> list[Source]:
 def read_text(path: Path, text: str) -> Source:
     """What ``text``, which is or shall be the file ``path``, defines."""
     source = Source(path, text)
-    tree = _PARSER.parse(text.encode())
+    tree = _PARSER.parse(_DECORATION.sub(lambda word: " " * len(word[0]), text).encode())
     for node, namespace, is_local in _outside_functions(tree.root_node, "", False):
         definition = _definition(path, node, namespace, is_local)
         if definition:

@@ -13,7 +13,15 @@ from .cplusplus import Definition, Source
 from .entries import Place
 from .finding import Findings
 from .functions import Function
-from .signatures import Signature, group_of, impl_signature, kernel_signature, meta_name, meta_signature
+from .signatures import (
+    Signature,
+    group_of,
+    has_known_types,
+    impl_signature,
+    kernel_signature,
+    meta_name,
+    meta_signature,
+)
 
 # A wheel for CPUs has no registration for these, so nobody asks for the kernel.
 _OTHER_DEVICES = ("CUDA", "MPS", "XPU", "HPU", "MTIA")
@@ -96,7 +104,8 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
     if any(kernel.signature.is_met_by(d.returns, d.parameters) for d in reachable):
         return
     # What a macro makes, the text does not tell: there the linker has the last word.
-    is_unsure = any(source.pastes_names or kernel.name in source.words for source in sources)
+    are_made = any(source.pastes_names for source in sources)
+    is_unsure = are_made or any(kernel.name in source.words for source in sources)
     todo = f"write `{kernel.signature.declaration}`"
     if not named:
         what = f"no file of the folder defines {kernel.namespace}::{kernel.name}, {kernel.purpose}"
@@ -107,10 +116,12 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
     place = (definition.file, definition.line, 0)
     if bool(definition.macro) != kernel.is_structured:
         kinds = ("structured", "a plain function") if kernel.is_structured else ("plain", "a structured kernel")
-        findings.add(place, f"{kernel.purpose} is to be {kinds[0]}, and `{definition}` is {kinds[1]}", todo)
+        what = f"{kernel.purpose} is to be {kinds[0]}, and `{definition}` is {kinds[1]}"
+        findings.add(place, what, todo, is_warning=are_made)
     elif reachable:
         what = f"`{definition}` is not {kernel.purpose}: the parameters or the return differ"
-        findings.add(place, what, todo)
+        is_known = has_known_types(definition.returns, *definition.parameters)
+        findings.add(place, what, todo, is_warning=are_made or not is_known)
     elif definition.namespace != kernel.namespace:
         where = f"namespace `{definition.namespace}`" if definition.namespace else "no namespace"
         what = f"{kernel.name}, {kernel.purpose}, is defined in {where}"

@@ -22,6 +22,16 @@ _ALIASES = {
     "long": ("int64_t",),
 }
 
+# The types of ATen's and of C++ that signatures are made of. Another one may be a name for one of these.
+_KNOWN = frozenset(
+    {
+        *("const", "unsigned", "void", "bool", "int", "long", "int64_t", "float", "double"),
+        *("string", "string_view", "optional", "tuple", "vector", "array"),
+        *("Tensor", "Scalar", "SymInt", "Generator", "Dimname", "Storage", "Stream", "Layout", "Device", "ScalarType"),
+        *("MemoryFormat", "ArrayRef", "IListRef", "List", "OptionalArrayRef"),
+    }
+)
+
 # Namespaces that kernels are written in or take types from, and words that change no type.
 _SILENT = frozenset({"at", "c10", "std", "torch", "native", "class", "struct", "typename", "inline", "TORCH_API"})
 
@@ -89,6 +99,12 @@ def group_of(out: NativeFunction, functions: list[NativeFunction]) -> NativeFunc
         return NativeFunctionsGroup(functional=twins[0], inplace=None, mutable=None, out=out) if twins else None
     except (AssertionError, RuntimeError):
         return None
+
+
+def has_known_types(*cpp_types: str) -> bool:
+    """Whether the types are made of those that everybody knows, so that they are what they seem."""
+    words = {word for cpp_type in cpp_types for word in re.findall(r"[A-Za-z_]\w*", canonical(cpp_type))}
+    return words <= _KNOWN
 
 
 def canonical(cpp_type: str) -> str:

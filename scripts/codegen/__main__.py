@@ -7,6 +7,7 @@ import gc
 import sys
 import traceback
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import yaml
 from torchgen.yaml_utils import YamlLoader
@@ -17,7 +18,7 @@ from .beside import beside
 from .bindings import generate_bindings
 from .docs import docstrings, generate_docs
 from .headers import HeaderSink, generate_aten_headers, generate_autograd_headers
-from .lists import Entry, extend_lists
+from .lists import Entry, Lists, extend_lists, missing_names, texts
 from .operators import Derivatives, Operators, YamlFiles
 from .sources import generate_aten_sources, generate_autograd_sources, write_units
 from .stubs import generate_stubs
@@ -31,6 +32,7 @@ def main() -> int:
     parser.add_argument("--overlay", type=Path, required=True, help="the new wheel's additions, merged YAML included")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--generated", type=Path, help="where sources go")
+    what.add_argument("--only-cpp", type=Path, help="where sources go; nothing is written for Python's own files")
     what.add_argument("--only-python", type=Path, help="write torch/_added_operators.py, and behind/ to here; no more")
     parser.add_argument("--docs", type=Path, required=True, help="the native folder's docs/, which may be missing")
     parser.add_argument("--verbose", action="store_true", help="show a traceback when it fails")
@@ -38,9 +40,9 @@ def main() -> int:
     gc.disable()  # everything lives until the end, which comes soon
     try:
         if options.only_python:
-            operators = load_operators(options.base, options.overlay)
-            generate_added(operators, Output(options.overlay))
-            generate_docs(docstrings(operators, options.docs), Output(options.only_python / GENERATED))
+            generate_python(options.base, options.overlay, options.only_python, options.docs)
+        elif options.only_cpp:
+            generate_cpp(options.base, options.overlay, options.only_cpp)
         else:
             generate(options.base, options.overlay, options.generated, options.docs)
     except Exception as error:  # torchgen raises whatever assert, ValueError or KeyError fits
@@ -80,18 +82,55 @@ def generate(base: Path, overlay_folder: Path, generated_folder: Path, docs: Pat
     generated.prune()
 
 
+def generate_cpp(base: Path, overlay_folder: Path, generated_folder: Path) -> None:
+    """Generate headers and sources, and nothing that needs the rest of a wheel."""
+    packaged = base / "torchgen/packaged"
+    overlay, generated = Output(overlay_folder), Output(generated_folder)
+    operators = load_operators(base, overlay_folder)
+    sink = HeaderSink(base, overlay)
+    generate_aten_headers(operators, sink, generated)
+    generate_aten_sources(operators, packaged=packaged, out=generated)
+    derivatives = Derivatives(operators)
+    generate_autograd_headers(operators, derivatives, sink)
+    generate_autograd_sources(operators, derivatives, packaged=packaged, output=generated)
+    generate_bindings(operators, derivatives, packaged=packaged, out=generated)
+
+
+def generate_python(base: Path, overlay_folder: Path, folder: Path, docs: Path) -> None:
+    """Generate what a source tree's own build does not: the list of added operators, and what goes behind its files."""
+    behind = Output(folder / GENERATED)
+    for name, text in texts(lists_of(base, overlay_folder)).items():
+        behind(behind.folder / name, text)
+    operators = load_operators(base, overlay_folder)
+    generate_added(operators, Output(overlay_folder))
+    generate_docs(docstrings(operators, docs), behind)
+    # Upstream's rules are written by hand, in a folder of which the build compiles every source.
+    with TemporaryDirectory() as scratch:
+        rules = Output(Path(scratch))
+        generate_batching_rules(operators, rules)
+        for source in (rules.folder / name for name in rules.names if name.suffix == ".cpp"):
+            behind(behind.folder / "aten/src/ATen/functorch" / source.name, source.read_text())
+
+
 def load_operators(base: Path, overlay_folder: Path) -> Operators:
     """Parse the merged YAML in ``overlay_folder``."""
     base_yaml = YamlFiles.below(base / "torchgen/packaged")
     merged = YamlFiles.below(overlay_folder / "torchgen/packaged")
     files = YamlFiles(merged.native_functions, base_yaml.tags, merged.derivatives, base_yaml.deprecated)
-    extend_lists(
-        new_entries(base_yaml.native_functions, files.native_functions),
-        new_entries(base_yaml.derivatives, files.derivatives),
-    )
+    extend_lists(lists_of(base, overlay_folder))
     operators = Operators(files, base_yaml.native_functions.read_text().count("\n"))
     operators.refuse_unsupported()
     return operators
+
+
+def lists_of(base: Path, overlay_folder: Path) -> Lists:
+    """What torchgen's own lists lack of the merged YAML in ``overlay_folder``."""
+    base_yaml = YamlFiles.below(base / "torchgen/packaged")
+    merged = YamlFiles.below(overlay_folder / "torchgen/packaged")
+    return missing_names(
+        new_entries(base_yaml.native_functions, merged.native_functions),
+        new_entries(base_yaml.derivatives, merged.derivatives),
+    )
 
 
 def new_entries(base: Path, merged: Path) -> list[Entry]:

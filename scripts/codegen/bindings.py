@@ -9,8 +9,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from torchgen import gen_functionalization_type
 from torchgen.api.python import PythonSignatureNativeFunctionPair
-from torchgen.gen_functionalization_type import gen_functionalization_view_meta_classes_binding
 from torchgen.model import BaseOperatorName, NativeFunction
 from torchgen.packaged.autograd import gen_python_functions as upstream
 from torchgen.packaged.autograd.gen_autograd_functions import gen_autograd_functions_python
@@ -149,9 +149,10 @@ def _return_types(operators: Operators) -> dict[str, Any]:
 
 def _view_metas(operators: Operators) -> dict[str, Any]:
     """How functionalization replays the new views, bound so that compiled graphs can be saved."""
-    groups = operators.new_view_groups()
+    # Before 2.9 a view is replayed by a function that is generated where it is registered, and is not bound.
+    bind = getattr(gen_functionalization_type, "gen_functionalization_view_meta_classes_binding", None)
     nop = SelectiveBuilder.get_nop_selector()
-    bindings = [text for g in groups for text in gen_functionalization_view_meta_classes_binding(nop, g)]
+    bindings = [text for g in operators.new_view_groups() for text in bind(nop, g)] if bind else []
     headers = ["#include <ATen/ViewMetaClasses.h>", "#include <torch/csrc/functionalization/Module.h>"]
     return {"view_meta_headers": headers if bindings else [], "view_meta_bindings": bindings}
 

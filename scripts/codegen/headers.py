@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from pathlib import Path
 
 from torchgen.gen import gen_headers
@@ -106,6 +107,8 @@ def generate_aten_headers(operators: Operators, sink: HeaderSink, internal: Outp
         return SelectingFileManager(folder, templates, sink=sink, wanted=wanted)
 
     general = manager(out, is_open_header)
+    # Where enum_tag.h goes, which is not generated here; older torchgen has one folder less.
+    more = {"headeronly_fm": general} if "headeronly_fm" in signature(gen_headers).parameters else {}
     gen_headers(
         native_functions=operators.functions,
         valid_tags=operators.valid_tags,
@@ -114,7 +117,7 @@ def generate_aten_headers(operators: Operators, sink: HeaderSink, internal: Outp
         static_dispatch_idx=[],
         selector=SelectiveBuilder.get_nop_selector(),
         backend_indices=operators.backend_indices,
-        headeronly_fm=general,
+        **more,
         core_fm=manager(out / "core", is_open_header),
         cpu_fm=general,
         device_fms={"cuda": general},

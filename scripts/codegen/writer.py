@@ -108,9 +108,16 @@ class SelectingFileManager(FileManager):
         if not self._wanted(str(filename)):
             return
         env = env_callable()
-        if isinstance(env, dict) and not has_content(env):
-            return
+        if isinstance(env, dict):
+            if not has_content(env):
+                return
+            # torchgen before 2.7 does not say it.
+            env.setdefault("file_stem", Path(filename).stem.lower())
         super().write_with_template(filename, template_fn, lambda: env)
+
+    def write_sharded(self, filename: str | Path, items: Iterable[T], **options: Any) -> None:
+        # torchgen before 2.9 has no other function for shards.
+        self.write_sharded_with_template(filename, filename, items, **options)
 
     def write_sharded_with_template(
         self,

@@ -88,7 +88,8 @@ def python_files(native: NativeFolder, generated: Path, stack: Stack, scratch: P
         scratch: a folder for what is made on the way.
     """
     written = {ADDED: generated / ADDED}
-    for name, addition in additions(native, generated).items():
+    for in_wheel, addition in additions(native, generated).items():
+        name = in_wheel.replace("torchgen/packaged/autograd/", "tools/autograd/")
         # The build makes some stubs from a file beside them: torch/nn/functional.pyi of functional.pyi.in.
         there = stack.holds([name, f"{name}.in"])
         target = scratch / "python" / name

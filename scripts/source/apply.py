@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..console import Steps, say
@@ -11,8 +11,9 @@ from ..errors import UsageError
 from ..lock import build_lock
 from ..native import NativeFolder, load_native
 from ..patches import Patch, load_series
-from ..pin import load_pin
+from ..pin import Pin, load_pin
 from .added import ADDED, generate_added, lay_out_torchgen, merge_yaml, python_files
+from .moving import go_back, move_to
 from .placing import CMAKE_FILES, placed
 from .stack import Stack
 from .tree import BASE_REF, count, open_tree, pinned_base
@@ -39,14 +40,16 @@ class Fork:
     Args:
         base: the upstream commit.
         tip: the last commit of ours.
+        written: how many files were written to check it out.
     """
 
     base: str
     tip: str
+    written: int = field(compare=False)
 
 
 def apply(source: Path, patches: Path, native: Path) -> Fork:
-    """Check out in ``source`` the fork of its base, made anew from the pin's patches and the native folder.
+    """Check out in ``source`` the fork of its base, and say so.
 
     Args:
         source: a checkout of PyTorch, or its sources as a plain folder, which becomes a repository.
@@ -57,20 +60,29 @@ def apply(source: Path, patches: Path, native: Path) -> Fork:
         GraftError: and what was checked out still is.
     """
     folder, pin, series = load_native(native), load_pin(patches), load_series(patches)
-    steps = Steps(total=3)
-    with steps.step("look at the tree"):
-        tree = open_tree(source, pin)
+    with Steps(total=1).step("apply patches and operators") as line:
+        fork = make_fork(source, pin, series, folder)
+        line.note = f"{count(len(series), 'patch', 'patches')}, {count(fork.written, 'file')} written"
+    say(f"{source} is at {fork.tip}\n  `git -C {source} log {BASE_REF}..` shows the fork")
+    return fork
+
+
+def make_fork(source: Path, pin: Pin, series: list[Patch], native: NativeFolder) -> Fork:
+    """Check out the fork of the tree's base, made anew from the patches and the native folder.
+
+    Raises:
+        GraftError: and what was checked out still is.
+    """
+    tree = open_tree(source, pin)
     with build_lock(tree.git_dir / "graft"):
         base = pinned_base(tree, pin)
+        go_back(tree)
         tree.refuse_changes()
-        with steps.step("make the commits") as line, tempfile.TemporaryDirectory(prefix="graft-") as scratch:
-            tip = make_commits(Stack(tree, base, Path(scratch)), series, folder, Path(scratch))
-            line.note = count(len(series), "patch", "patches")
-        with steps.step("check them out") as line:
-            line.note = f"{count(tree.move_to(tip), 'file')} written"
-            tree.git("update-ref", BASE_REF, base)
-    say(f"{source} is at {tip}\n  `git -C {source} log {BASE_REF}..` shows the fork")
-    return Fork(base, tip)
+        with tempfile.TemporaryDirectory(prefix="graft-") as scratch:
+            tip = make_commits(Stack(tree, base, Path(scratch)), series, native, Path(scratch))
+        written = move_to(tree, tip)
+        tree.git("update-ref", BASE_REF, base)
+    return Fork(base, tip, written)
 
 
 def make_commits(stack: Stack, series: list[Patch], native: NativeFolder, scratch: Path) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import SourceError, UsageError
-from ..pin import Pin
+from ..pin import GitSource, Pin
 from ..process import run
 
 BASE_REF = "refs/graft/base"
@@ -109,27 +109,6 @@ class Tree:
                 todo=f"`git -C {self.path} stash` keeps them, `git -C {self.path} reset --hard` throws them away",
             )
 
-    def move_to(self, commit: str) -> int:
-        """Check out ``commit``, detached. Only files that differ are written; return how many.
-
-        Raises:
-            SourceError: an untracked file is in the way.
-        """
-        old = self.head()
-        if old == commit:
-            return 0
-        differing = self.differing(old, commit)
-        in_the_way = [name for name in self.differing(old, commit, "A") if os.path.lexists(self.path / name)]
-        if in_the_way:
-            raise SourceError(
-                f"{self.path}: untracked files are in the way:\n{shortened(in_the_way)}",
-                todo="move them away, or into the native folder, and run the same command again",
-            )
-        self.git("update-index", "-q", "--refresh", check=False)
-        self.git("read-tree", "-m", "-u", old, commit)
-        self.git("update-ref", "--no-deref", "-m", "graft: apply", "HEAD", commit, old)
-        return len(differing)
-
     def differing(self, old: str, new: str, kinds: str = "") -> list[str]:
         """The files that differ between two commits; with ``kinds``, those that git's --diff-filter leaves."""
         chosen = [f"--diff-filter={kinds}"] if kinds else []
@@ -190,12 +169,19 @@ def pinned_base(tree: Tree, pin: Pin) -> str:
     if tree.is_ours(base):
         version = tree.git("show", f"{base}:version.txt", check=False)
         refuse_version(tree.path, version.stdout.strip() if version.returncode == 0 else "", pin)
-    elif base != pin.commit:
-        is_above = tree.git("merge-base", "--is-ancestor", pin.commit, base, check=False).returncode == 0
+    elif not isinstance(pin.source, GitSource):
         raise SourceError(
-            f"{tree.path}: this is commit {base}, but the pin is {pin.commit} (PyTorch {pin.version})",
+            f"{tree.path}: this is commit {base}, but the pin is {pin.source.package} {pin.source.version} of Debian",
+            cause="there are commits that are not Graft's, or this is another tree",
+            todo="leave SOURCE out and let Graft fetch the sources, or set it to the unpacked sources of that package",
+        )
+    elif base != pin.source.commit:
+        wanted = pin.source.commit
+        is_above = tree.git("merge-base", "--is-ancestor", wanted, base, check=False).returncode == 0
+        raise SourceError(
+            f"{tree.path}: this is commit {base}, but the pin is {wanted} (PyTorch {pin.version})",
             cause="there are commits on top that are not Graft's" if is_above else "another version is checked out",
-            todo=f"git -C {tree.path} checkout --detach {pin.commit}, after fetching it if need be",
+            todo=f"git -C {tree.path} checkout --detach {wanted}, after fetching it if need be",
         )
     return base
 

@@ -7,6 +7,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/functorch/PlumbingHelper.h>
 #include <ATen/native/TypeProperties.h>
+#include <ATen/ops/empty.h>
 #include <torch/library.h>
 
 namespace at::functorch {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,8 +46,8 @@ def patches(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "series").touch()
     (folder / "pin.yaml").write_text(
-        "version: 1.0\ngit: {commit: none}\nwheel: {requirement: torch==1.0, sha256: {}}\n"
-        "compiler: {gxx: 11, standard: c++20}\n"
+        "version: 1.0\nsource: {git: {repository: none, tag: none, commit: none}}\n"
+        "wheel: {requirement: torch==1.0, sha256: {}}\ncompiler: {gxx: 11, standard: c++20}\n"
     )
     return folder
 
@@ -60,6 +62,46 @@ def test_it_is_the_graft_s(base: Path, tree: Path, patches: Path, tmp_path: Path
     assert '"torch.twice_plus": lambda' in expected
     assert (tree / "torch/_added_operators.py").read_text() == expected
     assert "add_docstr(torch.twice_plus, " in (tree / "torch/_torch_docs.py").read_text()
+
+
+LISTED = """
+- func: st_view(Tensor(a) self) -> Tensor(a)
+  dispatch:
+    CompositeExplicitAutograd: st_view
+
+- func: st_view_copy(Tensor self) -> Tensor
+  dispatch:
+    CompositeExplicitAutogradNonFunctional: st_view_copy
+  tags: view_copy
+  autogen: st_view_copy.out
+
+- func: st_count(Tensor self) -> int
+  dispatch:
+    CompositeExplicitAutograd: st_count
+"""
+
+PRINT_LISTS = """
+from torchgen.native_function_generation import FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT
+from tools.autograd.gen_inplace_or_view_type import ALL_VIEW_FUNCTIONS, RETURNS_VIEWS_OF_INPUT, VIEW_FUNCTIONS
+from tools.autograd.gen_variable_type import GRADIENT_IMPLEMENTED_FOR_COMPLEX
+print("st_count" in FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT)
+print(ALL_VIEW_FUNCTIONS.get("st_view"), "st_view" in RETURNS_VIEWS_OF_INPUT, VIEW_FUNCTIONS.get("st_view"))
+print("st_view" in GRADIENT_IMPLEMENTED_FOR_COMPLEX, "st_count" in GRADIENT_IMPLEMENTED_FOR_COMPLEX)
+"""
+
+
+def test_torchgen_s_own_lists_know_the_operators(tree: Path, patches: Path, tmp_path: Path) -> None:
+    """The tree's build generates in a process of its own, whose lists Graft cannot extend."""
+    native = tmp_path / "native"
+    native.mkdir()
+    (native / "native_functions.yaml").write_text(LISTED)
+    (native / "derivatives.yaml").write_text("- name: st_view(Tensor(a) self) -> Tensor(a)\n  self: grad\n")
+    apply(tree, patches, native)
+    env = {**os.environ, "PYTHONPATH": str(tree)}
+    done = subprocess.run(
+        [sys.executable, "-c", PRINT_LISTS], cwd=tree, env=env, stdout=subprocess.PIPE, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["True", "self True self", "True False"]
 
 
 def test_fault_is_named_with_its_place_in_the_native_folder(tree: Path, patches: Path, tmp_path: Path) -> None:

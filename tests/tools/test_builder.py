@@ -38,7 +38,11 @@ def test_help_names_the_verbs() -> None:
     [
         (["build", "--native", "/nowhere"], 2, "error: /nowhere: no such folder\n  next: set NATIVE"),
         (["build", "--pin", "0.0.0"], 3, "no such pin\n  next: set PIN to one of: "),
-        (["build", "--build", "source"], 2, "BUILD=source: there is no such build"),
+        (
+            ["build", "--build", "sources"],
+            2,
+            "BUILD=sources: there is no such build\n  next: set it to graft or source",
+        ),
         (["build", "--jobs", "0"], 2, "0 is not a positive number"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from scripts.errors import PinError
 from scripts.layout import REPOSITORY
-from scripts.patches import load_series, patched
+from scripts.patches import load_series, patched, pin_files
 
 PATCH = """Subject: say b
 Why: a test
@@ -50,6 +50,15 @@ def test_patch_is_applied_and_the_base_left_alone(tmp_path: Path, base: Path) ->
     series = load_series(write_series(tmp_path / "patches", "say_b.patch\n", say_b=PATCH))
     assert patched(series, base, tmp_path / "scratch") == {"torch/text.py": b"one\nb\nthree\n"}
     assert (base / "torch/text.py").read_text() == "one\na\nthree\n"
+
+
+def test_patch_of_another_pin_can_be_named(tmp_path: Path, base: Path) -> None:
+    write_series(tmp_path / "other", "say_b.patch\n", say_b=PATCH)
+    folder = write_series(tmp_path / "patches", "../other/say_b.patch\n")
+    (patch,) = load_series(folder)
+    assert patch.path == tmp_path / "other/say_b.patch"
+    assert pin_files(folder) == [Path("pin.yaml"), Path("series"), Path("../other/say_b.patch")]
+    assert patched([patch], base, tmp_path / "scratch") == {"torch/text.py": b"one\nb\nthree\n"}
 
 
 def test_second_patch_builds_on_the_first(tmp_path: Path, base: Path) -> None:

@@ -6,17 +6,24 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scripts.errors import OperatorError, PinError, SourceError, UsageError
+from scripts.layout import REPOSITORY
 from scripts.merge import MergedFile
 from scripts.native import NativeFolder
 from scripts.overlay import Overlay
 from scripts.source import apply as apply_module
 from scripts.source.apply import Fork, apply
 from scripts.source.export import export
+from scripts.source.moving import MOVING_REF
 from scripts.source.stack import commit_message
+from scripts.source.tree import Tree
+
+# What Graft itself adds to every torch.
+INSTALLED = REPOSITORY / "scripts/installed"
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 FILES = {
@@ -139,7 +146,7 @@ def tree(tmp_path: Path) -> Path:
 @pytest.fixture
 def patches(tmp_path: Path, tree: Path) -> Path:
     pin = f"""version: 1.2.0
-git: {{commit: {git(tree, "rev-parse", "HEAD")}}}
+source: {{git: {{repository: none, tag: v1.2.0, commit: {git(tree, "rev-parse", "HEAD")}}}}}
 wheel: {{requirement: torch==1.2.0, sha256: {{}}}}
 compiler: {{gxx: 11, standard: c++20}}
 """
@@ -184,6 +191,8 @@ def test_files_are_where_pytorch_looks_for_them(tree: Path, patches: Path, nativ
     expected["torch/stub.pyi.in"] += mark + b"x: int\n"
     expected["torch/nn/mine.py"] = b"mine = 3\n"
     expected["torch/second.py"] = b"second = 2  \n"
+    for path in INSTALLED.rglob("*.py"):
+        expected[f"torch/{path.relative_to(INSTALLED).as_posix()}"] = path.read_bytes()
     for name in ("Mine.cpp", "Mine.h", "cpu/MineKernel.cpp", "cuda/Mine.cu"):
         expected[f"aten/src/ATen/native/{name}"] = NATIVE[name].encode()
     yaml = {
@@ -310,6 +319,44 @@ def test_untracked_file_in_the_way_is_refused(tree: Path, patches: Path, native:
     (tree / "torch/second.py").unlink()
     apply(tree, patches, native)
     assert (tree / "notes.txt").read_text() == "not in the way\n"
+
+
+@pytest.mark.parametrize("last", [("read-tree", "-m"), ("update-ref", "HEAD"), ("update-ref", "-d")])
+def test_checkout_that_was_interrupted_is_done_again(
+    tree: Path, patches: Path, native: Path, monkeypatch: pytest.MonkeyPatch, last: tuple[str, str]
+) -> None:
+    """Interrupted before files are written, before HEAD is set, and before the mark is taken away."""
+    with monkeypatch.context() as patched:
+        real = Tree.git
+
+        def interrupted(self: Tree, *arguments: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
+            if set(last) <= set(arguments):
+                raise KeyboardInterrupt
+            return real(self, *arguments, **more)
+
+        patched.setattr(Tree, "git", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            apply(tree, patches, native)
+    assert git(tree, "for-each-ref", MOVING_REF)
+    fork = apply(tree, patches, native)
+    assert git(tree, "rev-parse", "HEAD") == fork.tip
+    assert git(tree, "status", "--porcelain") == ""
+    assert not git(tree, "for-each-ref", MOVING_REF)
+
+
+def test_checkout_that_was_killed_half_way_is_taken_back(tree: Path, patches: Path, native: Path) -> None:
+    fork = apply(tree, patches, native)
+    git(tree, "checkout", "--quiet", "--detach", fork.base)
+    git(tree, "update-ref", MOVING_REF, fork.tip)
+    (tree / ".git/index.lock").touch()
+    write(tree, {"torch/second.py": "sec", "torch/text.py": "line"})
+    write(tree, {"torch/untouched.py": "mine\n"})
+    with pytest.raises(SourceError, match=r"M torch/untouched\.py"):
+        apply(tree, patches, native)
+    assert (tree / "torch/untouched.py").read_text() == "mine\n"
+    write(tree, {"torch/untouched.py": FILES["torch/untouched.py"]})
+    assert apply(tree, patches, native) == fork
+    assert git(tree, "status", "--porcelain") == ""
 
 
 def test_another_commit_than_the_pin_s_is_refused(tree: Path, patches: Path, native: Path) -> None:

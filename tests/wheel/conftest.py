@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ import torch
 
 def pytest_sessionstart() -> None:
     """Nothing below means anything on another torch."""
-    if "graft" not in torch.__version__:
-        pytest.exit(f"the torch under test is {torch.__version__} in {torch.__file__}, not a grafted wheel", 3)
+    if not re.search(r"[+.](graft|source)\.", torch.__version__):
+        pytest.exit(f"the torch under test is {torch.__version__} in {torch.__file__}, not one of Graft's wheels", 3)
 
 
 @pytest.fixture(scope="session")

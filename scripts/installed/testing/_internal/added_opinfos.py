@@ -70,17 +70,23 @@ def samples(name: str, make: Callable[..., torch.Tensor]) -> Iterator[SampleInpu
     Raises:
         NoSamples: ``samples.py`` has none, and none follow from the schema.
     """
-    given = getattr(added_samples, name, None)
-    if given is None:
-        given = partial(_from_schema, functional_overload(name)._schema)
+    overload = functional_overload(name)
+    given = getattr(added_samples, name, None) or partial(_from_schema, overload)
     for each in given(make):
+        # A view that was made of a tensor is a leaf, too.
+        each = pytree.tree_map_only(torch.Tensor, lambda t: t.detach().requires_grad_(t.requires_grad), each)
         values = list(each) if isinstance(each, tuple) else [each]
         keywords = values.pop() if isinstance(values[-1], dict) else {}
-        yield SampleInput(values[0], args=tuple(values[1:]), kwargs=keywords)
+        shapes = [leaf.shape for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+        is_pointwise = torch.Tag.pointwise in overload.tags
+        broadcasts = is_pointwise and torch.broadcast_shapes(*shapes) != values[0].shape
+        sample = SampleInput(values[0], args=tuple(values[1:]), kwargs=keywords)
+        yield sample.with_metadata(broadcasts_input=broadcasts)
 
 
-def _from_schema(schema: torch._C.FunctionSchema, make: Callable[..., torch.Tensor]) -> Iterator[tuple[Any, ...]]:
-    for shape in _SHAPES if torch.Tag.pointwise in _tags(schema) else _SHAPES[:1]:
+def _from_schema(overload: torch._ops.OpOverload, make: Callable[..., torch.Tensor]) -> Iterator[tuple[Any, ...]]:
+    schema = overload._schema
+    for shape in _SHAPES if torch.Tag.pointwise in overload.tags else _SHAPES[:1]:
         values: list[Any] = []
         keywords = {}
         for argument in schema.arguments:
@@ -93,11 +99,6 @@ def _from_schema(schema: torch._C.FunctionSchema, make: Callable[..., torch.Tens
         if not values:
             raise NoSamples(f"{schema.name} takes no tensor")
         yield *values, keywords
-
-
-def _tags(schema: torch._C.FunctionSchema) -> list[torch.Tag]:
-    packet = getattr(torch.ops.aten, schema.name.partition("::")[2])
-    return list(getattr(packet, schema.overload_name or "default").tags)
 
 
 def _value(schema: torch._C.FunctionSchema, argument: Any, tensor: Callable[[], torch.Tensor]) -> Any:

@@ -1,0 +1,105 @@
+"""depthwise_conv2d: the depthwise layers of networks beside conv2d with groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch.nn.functional import conv2d
+
+from ..case import Case, Side, backward, forward
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer that pads by half of its kernel.
+
+    Args:
+        channels: of the input.
+        size: height and width.
+        kernel, stride, dilation, multiplier: as the operator's, the same for both axes.
+    """
+
+    channels: int
+    size: int
+    kernel: int
+    stride: int = 1
+    dilation: int = 1
+    multiplier: int = 1
+
+    def __str__(self) -> str:
+        more = f" dilation {self.dilation}" if self.dilation > 1 else ""
+        more += f" multiplier {self.multiplier}" if self.multiplier > 1 else ""
+        return f"{self.channels}x{self.size}x{self.size} kernel {self.kernel} stride {self.stride}{more}"
+
+
+MOBILENET_V3 = [
+    Layer(16, 112, 3),
+    Layer(64, 112, 3, 2),
+    Layer(72, 56, 5, 2),
+    Layer(120, 28, 5),
+    Layer(200, 14, 3),
+    Layer(672, 14, 5, 2),
+    Layer(960, 7, 5),
+]
+EFFICIENTNET_B0 = [
+    Layer(32, 112, 3),
+    Layer(96, 112, 3, 2),
+    Layer(144, 56, 3),
+    Layer(240, 28, 5),
+    Layer(240, 28, 3, 2),
+    Layer(480, 14, 3),
+    Layer(1152, 7, 5),
+]
+CONVNEXT_T = [Layer(96, 56, 7), Layer(192, 28, 7), Layer(384, 14, 7), Layer(768, 7, 7)]
+# The table of the peers' figures, which the types beyond float are measured on, and what peers have no kernel for.
+FEW = [Layer(96, 56, 7), Layer(144, 56, 3), Layer(240, 28, 5), Layer(144, 28, 3, 2)]
+OTHERS = [Layer(144, 28, 3, dilation=2), Layer(96, 28, 3, multiplier=2)]
+
+FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+
+
+def cases() -> Iterator[Case]:
+    """Every layer in float; a few in the other types and with 32 images."""
+    for layer in [*MOBILENET_V3, *EFFICIENTNET_B0, *CONVNEXT_T, *OTHERS]:
+        yield from _cases_of(layer, 1, torch.float)
+    for layer in FEW:
+        for dtype in (torch.bfloat16, torch.half, torch.double):
+            yield from _cases_of(layer, 1, dtype)
+        yield from _cases_of(layer, 32, torch.float)
+
+
+def _cases_of(layer: Layer, batch: int, dtype: torch.dtype) -> Iterator[Case]:
+    for memory_format in FORMATS:
+        for step, how in (("forward", forward), ("backward", backward)):
+            name = f"{batch}x{layer} {str(dtype).removeprefix('torch.')} {memory_format}"
+            make = partial(_make, how, layer, batch, dtype, memory_format)
+            yield Case("depthwise_conv2d", "F.conv2d", name, step, _aim(layer, dtype, memory_format, step), make)
+
+
+def _aim(layer: Layer, dtype: torch.dtype, memory_format: str, step: str) -> float:
+    if layer in OTHERS:
+        return 4
+    if dtype in (torch.half, torch.double):
+        return 5 if step == "backward" else 50 if memory_format == "channels_last" else 10
+    if step == "forward":
+        return 1.3 if dtype == torch.float and memory_format == "contiguous" else 1.0
+    if layer.kernel > 3 or (layer.stride == 2 and memory_format == "contiguous"):
+        return 5
+    return 1.2 if layer.stride == 1 and dtype == torch.float else 1.0
+
+
+def _make(
+    how: Callable[..., tuple[Side, Side]], layer: Layer, batch: int, dtype: torch.dtype, memory_format: str
+) -> tuple[Side, Side]:
+    x = torch.randn(batch, layer.channels, layer.size, layer.size).to(dtype, memory_format=FORMATS[memory_format])
+    outputs = layer.channels * layer.multiplier
+    weight, bias = torch.randn(outputs, 1, layer.kernel, layer.kernel).to(dtype), torch.randn(outputs).to(dtype)
+    parameters = (layer.stride, layer.dilation * (layer.kernel // 2), layer.dilation)
+    return how(
+        lambda x, weight, bias: torch.depthwise_conv2d(x, weight, bias, *parameters),
+        lambda x, weight, bias: conv2d(x, weight, bias, *parameters, groups=layer.channels),
+        *(tensor.requires_grad_() for tensor in (x, weight, bias)),
+    )

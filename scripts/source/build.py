@@ -1,0 +1,156 @@
+"""``make patch-and-build BUILD=source``: PyTorch's own build of the whole tree, with the native folder in it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..console import StepLine, Steps, say
+from ..errors import PackError
+from ..graft import Result, report, version_file
+from ..layout import Layout
+from ..lock import build_lock
+from ..native import NativeFolder, load_native
+from ..pack import pack
+from ..patches import Patch, load_series
+from ..pin import Pin, load_pin
+from ..process import run
+from ..stamp import SOURCE, Built, load_built, save_built, stamp_of
+from ..toolchain import Toolchain, find_toolchain
+from .apply import make_fork
+from .cache import Cache, cache_of
+from .configure import Configured, configure
+from .debian import refuse_missing_packages
+from .fetch import fetch_tree
+from .incremental import forget, generate_incrementally
+from .ninja import GENERATORS, ninja
+from .settings import affordable, make_environment, variables
+from .tree import count, open_tree
+
+
+@dataclass(frozen=True)
+class Input:
+    """What a source build is made of, checked as far as it can be without the tree."""
+
+    layout: Layout
+    native: NativeFolder
+    pin: Pin
+    series: list[Patch]
+    toolchain: Toolchain
+    cache: Cache
+
+
+def load_input(layout: Layout) -> Input:
+    """Read the pin and the native folder, and look for the compiler and the system's packages.
+
+    Raises:
+        GraftError: naming what is wrong or missing.
+    """
+    native, pin, series = load_native(layout.native), load_pin(layout.patches), load_series(layout.patches)
+    toolchain = find_toolchain(pin)
+    refuse_missing_packages(pin.settings.packages)
+    return Input(layout, native, pin, series, toolchain, cache_of(pin))
+
+
+def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: bool) -> Result:
+    """Bring the wheel of a whole build up to date.
+
+    Args:
+        layout: the pin, the native folder and where the wheel goes.
+        source: a checkout, or where to fetch from; None for what the pin says.
+        jobs: how many compilers may run at once, if the memory is enough.
+        incremental: leave alone what was compiled with headers that only gain declarations.
+
+    Raises:
+        GraftError: what was compiled so far is kept.
+    """
+    given = load_input(layout)
+    with build_lock(given.cache.folder):
+        stamp = stamp_of(layout, given.native, given.toolchain)
+        built = load_built(layout, SOURCE)
+        if built and built.stamp == stamp and built.is_there() and Path(built.wheel).parent == layout.out:
+            say(f"nothing changed: {built.wheel}")
+            return Result(Path(built.wheel), {})
+        jobs = affordable(jobs)
+        steps = Steps(total=6)
+        configured = prepare(given, source, jobs, steps)
+        with steps.step("generate") as line:
+            line.note = generate(configured, jobs, line, incremental=incremental)
+        with steps.step("compile") as line:
+            line.note = count(ninja(configured, jobs, line), "command")
+        with steps.step("pack"):
+            version = f"{given.pin.version}+source.{stamp[:10]}"
+            wheel = pack_wheel(configured, given.cache.folder / "wheel", version, layout.out)
+        save_built(layout, Built.of(stamp, wheel), SOURCE)
+    if built and built.wheel != str(wheel) and Path(built.wheel).parent == layout.out:
+        Path(built.wheel).unlink(missing_ok=True)
+    report(wheel, steps)
+    return Result(wheel, steps.seconds)
+
+
+def fetched(layout: Layout, source: str | None) -> Path:
+    """The source tree for ``apply`` and ``export``: a checkout, or the pin's tree in the cache.
+
+    Raises:
+        GraftError: it is not there and cannot be fetched.
+    """
+    if source and Path(source).expanduser().is_dir():
+        return Path(source).expanduser().resolve()
+    pin = load_pin(layout.patches)
+    cache = cache_of(pin)
+    with build_lock(cache.folder), Steps(total=1).step("fetch the sources") as line:
+        return fetch_tree(pin, cache, source, line)
+
+
+def prepare(given: Input, source: str | None, jobs: int, steps: Steps) -> Configured:
+    """Fetch the tree, make it the fork, and configure its build.
+
+    Raises:
+        GraftError: as the steps do.
+    """
+    with steps.step("fetch the sources") as line:
+        tree = fetch_tree(given.pin, given.cache, source, line)
+    with steps.step("apply patches and operators") as line:
+        fork = make_fork(tree, given.pin, given.series, given.native)
+        line.note = f"{count(len(given.series), 'patch', 'patches')}, {count(fork.written, 'file')} written"
+    with steps.step("configure") as line:
+        make_environment(given.pin, given.cache)
+        found = variables(given.pin, given.cache, tree, given.toolchain, jobs)
+        names = open_tree(tree, given.pin).differing(fork.base, fork.tip)
+        if not configure(tree, given.pin, given.cache.environment, found, names):
+            line.note = "done already"
+    return Configured(tree, found, names, given.native.path)
+
+
+def generate(configured: Configured, jobs: int, line: StepLine, *, incremental: bool) -> str:
+    """Run the tree's generators; return what an incremental build assumes about the headers."""
+    tree = configured.tree
+
+    def run_generators() -> None:
+        ninja(configured, jobs, line, GENERATORS)
+
+    if incremental:
+        return str(generate_incrementally(tree, run_generators))
+    again = forget(tree)
+    run_generators()
+    return f"{count(again, 'header')} of incremental builds made good" if again else ""
+
+
+def pack_wheel(configured: Configured, folder: Path, version: str, out: Path) -> Path:
+    """Let setup.py make a wheel in ``folder``, and write it into ``out`` under the fork's version.
+
+    Raises:
+        PackError: setup.py made none.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    command: list[str | Path] = ["python", "setup.py", "bdist_wheel", "--dist-dir", folder]
+    run(command, cwd=configured.tree, env=configured.variables)
+    wheels = list(folder.glob("torch-*.whl"))
+    if len(wheels) != 1:
+        raise PackError(f"{folder}: one wheel was expected from setup.py, but there are {len(wheels)}")
+    platform = wheels[0].stem.rpartition("-")[2]
+    text = version_file((configured.tree / "torch/version.py").read_text(), version)
+    target = pack(wheels[0], {"torch/version.py": text.encode()}, version=version, platform=platform, out=out)
+    shutil.rmtree(folder)
+    return target

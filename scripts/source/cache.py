@@ -1,0 +1,47 @@
+"""What source builds keep outside the repository, so that a clean clone does not start from nothing."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..pin import Pin
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The folders that builds of one pin's source share.
+
+    Args:
+        folder: all of it.
+    """
+
+    folder: Path
+
+    @property
+    def downloads(self) -> Path:
+        """Files as they were fetched."""
+        return self.folder / "downloads"
+
+    @property
+    def tree(self) -> Path:
+        """The source tree."""
+        return self.folder / "pytorch"
+
+    @property
+    def environment(self) -> Path:
+        """The virtual environment that the tree is built in."""
+        return self.folder / f"environment-{sysconfig.get_config_var('SOABI')}"
+
+    @property
+    def ccache(self) -> Path:
+        """Objects, for the builds of every pin."""
+        return self.folder.parent / "ccache"
+
+
+def cache_of(pin: Pin) -> Cache:
+    """The folders of ``pin``, below XDG_CACHE_HOME or ~/.cache."""
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return Cache((given if given.is_absolute() else Path.home() / ".cache") / "graft" / pin.path.parent.name)

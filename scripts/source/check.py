@@ -1,0 +1,91 @@
+"""``make check-source``: the part of a source build that depends on the native folder, and nothing linked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..console import Steps, say
+from ..errors import FetchError, SourceError, ToolchainError
+from ..layout import Layout
+from ..lock import build_lock
+from .build import generate, load_input, prepare
+from .configure import Configured
+from .names import autograd_node, operator_names
+from .ninja import ninja
+from .parity import compare_with_graft
+from .placing import NATIVE
+from .settings import affordable
+from .tree import count, open_tree
+
+
+def check_source_if_possible(layout: Layout, *, source: str | None, jobs: int) -> None:
+    """Check as ``check_source`` does; say why not where the machine has not got the packages or the sources.
+
+    Raises:
+        GraftError: everything else.
+    """
+    try:
+        check_source(layout, source=source, jobs=jobs)
+    except (ToolchainError, FetchError) as error:
+        say(f"NOT CHECKED: whether {layout.native} compiles in the source tree of {layout.pin}, since\n{error}")
+
+
+def check_source(layout: Layout, *, source: str | None, jobs: int) -> None:
+    """Generate with the tree's own build, and compile with its own commands what holds the added operators.
+
+    Args:
+        layout: the pin and the native folder.
+        source: a checkout, or where to fetch from; None for what the pin says.
+        jobs: how many compilers may run at once, if the memory is enough.
+
+    Raises:
+        GraftError: as the steps do. What was compiled so far is kept, also for a whole build.
+    """
+    given = load_input(layout)
+    with build_lock(given.cache.folder):
+        jobs = affordable(jobs)
+        steps = Steps(total=6)
+        configured = prepare(given, source, jobs, steps)
+        with steps.step("generate") as line:
+            line.note = generate(configured, jobs, line, incremental=False)
+        with steps.step("compare with a graft") as line:
+            tree = open_tree(configured.tree, given.pin)
+            line.note = f"{compare_with_graft(tree, given.native)} headers and definitions alike"
+        objects = concerned(configured, operator_names(configured.tree))
+        with steps.step("compile") as line:
+            ran = ninja(configured, jobs, line, objects)
+            line.note = f"{count(len(objects), 'object')} that hold the operators, {count(ran, 'command')}"
+    say(f"{layout.native}: compiles in PyTorch {given.pin.version}; {sum(steps.seconds.values()):.0f} s in all")
+
+
+def concerned(configured: Configured, names: Sequence[str]) -> list[str]:
+    """The object files of the fork's own sources, and of generated sources that name an operator.
+
+    A name that begins with an operator's counts, too: too many are compiled rather than too few.
+
+    Raises:
+        SourceError: the build compiles none of the fork's sources, so this says nothing.
+    """
+    build = configured.tree / "build"
+    named = re.compile(rf"\b(?:{'|'.join([*names, *map(autograd_node, names)])})")
+    found, kernels = [], 0
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        path = Path(entry["file"])
+        within = path.relative_to(build if build in path.parents else configured.tree).as_posix()
+        # A vectorized source is copied for each CPU capability: cpu/Kernel.cpp.AVX2.cpp.
+        if re.sub(r"\.cpp\.\w+\.cpp$", ".cpp", within) in configured.sources:
+            kernels += 1
+            found.append(entry["output"])
+        elif is_generated(path, within, build) and named.search(path.read_text()):
+            found.append(entry["output"])
+    if not kernels and any(name.endswith(".cpp") for name in configured.sources):
+        raise SourceError(f"{build}: none of the fork's sources is compiled there")
+    return found
+
+
+def is_generated(path: Path, within: str, build: Path) -> bool:
+    """Whether this is a source that PyTorch's generators wrote."""
+    return "/generated/" in within or (build in path.parents and not within.startswith(f"{NATIVE}/"))

@@ -1,0 +1,88 @@
+"""Get the pinned source tree: from a checkout at hand, from git, or from a Debian mirror."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from ..console import StepLine
+from ..errors import FetchError, GraftError
+from ..files import free_bytes
+from ..pin import GitSource, Pin
+from ..process import run
+from .cache import Cache
+from .debian import fetch_package
+from .tree import FUNCTIONS_YAML
+
+# Sources, objects of a whole build and the wheel.
+_NEEDED_BYTES = 8 * 1024**3
+
+
+def fetch_tree(pin: Pin, cache: Cache, given: str | None, line: StepLine) -> Path:
+    """Return the source tree, fetching it into ``cache`` if it is not there.
+
+    Args:
+        pin: what is wanted. Whether a checkout is that is for ``apply`` to find out.
+        cache: where trees are kept.
+        given: a checkout to take instead; or where to fetch from, a git repository or a Debian mirror.
+        line: notes if nothing was fetched.
+
+    Raises:
+        FetchError: it cannot be had, is another than the pinned one, or there is no space for it.
+    """
+    checkout = Path(given).expanduser().resolve() if given else cache.tree
+    if (checkout / FUNCTIONS_YAML).is_file():
+        line.note = f"{checkout} is there already"
+        return checkout
+    cache.folder.mkdir(parents=True, exist_ok=True)
+    if free_bytes(cache.folder) < _NEEDED_BYTES:
+        raise FetchError(
+            f"{cache.folder}: less than {_NEEDED_BYTES >> 30} GiB are free",
+            todo="free some space, or set XDG_CACHE_HOME to a folder on another disk",
+        )
+    # What an interrupted fetch left: git goes on there, and an unpacking starts again.
+    partial = cache.tree.with_name(f"{cache.tree.name}.partial")
+    if isinstance(pin.source, GitSource):
+        clone(pin.source, partial, given or pin.source.repository)
+    else:
+        shutil.rmtree(partial, ignore_errors=True)
+        fetch_package(pin.source, cache.downloads, partial, given)
+    partial.rename(cache.tree)
+    return cache.tree
+
+
+def clone(source: GitSource, folder: Path, repository: str) -> None:
+    """Clone the pinned commit with its submodules into ``folder``, where an interrupted clone may lie.
+
+    PyTorch's setup.py asks for every submodule.
+
+    Raises:
+        FetchError: git fails, or the tag stands for another commit than the pinned one.
+    """
+    folder.mkdir(exist_ok=True)
+    # Elsewhere git must not ask for a password: nobody is there to answer.
+    env = {"GIT_TERMINAL_PROMPT": "0", "GIT_CEILING_DIRECTORIES": str(folder.parent)}
+    for lock in folder.glob(".git/**/*.lock"):
+        lock.unlink()  # of a git that was killed: there is one build at a time
+    try:
+        run(["git", "init", "--quiet"], cwd=folder, env=env)
+        run(["git", "fetch", "--quiet", "--depth=1", repository, f"refs/tags/{source.tag}"], cwd=folder, env=env)
+        found = run(["git", "rev-parse", "FETCH_HEAD^{commit}"], cwd=folder, env=env).stdout.strip()
+        if found != source.commit:
+            raise FetchError(
+                f"{repository}: {source.tag} is commit {found}, but the pin says {source.commit}",
+                cause="the tag was moved, or this is another repository",
+                todo="find out why before you change the pin",
+            )
+        run(["git", "checkout", "--quiet", "--force", "--detach", found], cwd=folder, env=env)
+        update = ["git", "submodule", "--quiet", "update", "--init", "--recursive", "--force", "--depth=1", "--jobs=8"]
+        run(update, cwd=folder, env=env)
+    except FetchError:
+        raise
+    except GraftError as error:
+        raise FetchError(
+            f"git could not fetch {source.tag} of {repository}",
+            cause=error.cause or error.what,
+            todo="check the network, or set SOURCE to a mirror or to a checkout that is at hand; url.*.insteadOf in "
+            "git's settings redirects submodules. What was fetched is kept",
+        ) from error

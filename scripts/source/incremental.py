@@ -1,0 +1,116 @@
+"""``INCREMENTAL=1``: after a change of operators, compile only what the change can reach.
+
+Every source of PyTorch includes the headers that declare all operators. A header that only gained declarations gets
+back the time that it had, so that ninja leaves what was compiled with it alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..files import write_atomically
+from .gains import only_gains
+
+# Numbers every name of aten, so that a name more shifts the numbers that unchanged objects were compiled with. It stays
+# as it was; the symbol of an operator that it does not know is interned at run time.
+KEPT = frozenset({"build/aten/src/ATen/core/aten_interned_strings.h"})
+
+_FOLDERS = ("build/aten/src/ATen", "torch/csrc/autograd/generated", "torch/csrc/lazy/generated")
+_SAVED = "build/graft-headers"
+_NOTE = "build/graft-incremental.json"
+
+
+@dataclass
+class Changes:
+    """Headers that the generators wrote anew, by their names in the tree.
+
+    Args:
+        gained: those that only gained declarations.
+        kept: those that were put back as they were.
+        changed: all others, whose users are compiled again.
+    """
+
+    gained: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        if not (self.gained or self.kept or self.changed):
+            return "no header changed"
+        told = f"{len(self.gained)} headers only gained declarations, which no unchanged source is taken to need"
+        told += f"; {', '.join(map(_short, self.kept))} stays as it was" if self.kept else ""
+        return f"{told}; changed otherwise: {', '.join(map(_short, self.changed)) or 'none'}"
+
+
+def generate_incrementally(tree: Path, generate: Callable[[], None]) -> Changes:
+    """Run the tree's generators; put back the times of headers that only gained declarations.
+
+    An interruption loses nothing: the headers are saved first, and are compared with what was saved.
+
+    Args:
+        tree: the source tree.
+        generate: runs the generators, which write a file only if it changes.
+    """
+    saved = tree / _SAVED
+    if not saved.is_dir():
+        partial = saved.with_name(f"{saved.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        for name in generated_headers(tree):
+            (partial / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(tree / name, partial / name)
+        partial.mkdir(parents=True, exist_ok=True)
+        partial.rename(saved)
+    generate()
+    changes = Changes()
+    for path in sorted(path for path in saved.rglob("*") if path.is_file()):
+        put_back(path, tree, path.relative_to(saved).as_posix(), changes)
+    note = tree / _NOTE
+    names = {*changes.gained, *changes.kept, *(json.loads(note.read_text()) if note.is_file() else [])}
+    write_atomically(note, json.dumps(sorted(names - set(changes.changed))))
+    shutil.rmtree(saved)
+    return changes
+
+
+def put_back(old: Path, tree: Path, name: str, changes: Changes) -> None:
+    """Compare the header ``name`` with its ``old`` copy, put back what can be, and note it in ``changes``."""
+    new = tree / name
+    if not new.is_file() or new.stat().st_mtime_ns == old.stat().st_mtime_ns:
+        return
+    if name in KEPT:
+        shutil.copyfile(old, new)
+        changes.kept.append(name)
+    elif only_gains(old.read_text(), new.read_text()):
+        changes.gained.append(name)
+    else:
+        changes.changed.append(name)
+        return
+    status = old.stat()
+    os.utime(new, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def forget(tree: Path) -> int:
+    """Let everything be compiled again that incremental builds left alone; return how many headers that concerns."""
+    note = tree / _NOTE
+    shutil.rmtree(tree / _SAVED, ignore_errors=True)
+    names = json.loads(note.read_text()) if note.is_file() else []
+    for name in names:
+        if name in KEPT:
+            (tree / name).unlink(missing_ok=True)  # so that it is generated
+        elif (tree / name).is_file():
+            os.utime(tree / name)
+    note.unlink(missing_ok=True)
+    return len(names)
+
+
+def generated_headers(tree: Path) -> list[str]:
+    """What the generators wrote, by name in the tree."""
+    return [path.relative_to(tree).as_posix() for folder in _FOLDERS for path in sorted((tree / folder).rglob("*.h"))]
+
+
+def _short(name: str) -> str:
+    return name.rpartition("/")[2]
