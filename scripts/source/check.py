@@ -13,10 +13,8 @@ from ..layout import Layout
 from ..lock import build_lock
 from .build import generate, load_input, prepare
 from .configure import Configured
-from .names import autograd_node, operator_names
 from .ninja import ninja
 from .parity import compare_with_graft
-from .placing import NATIVE
 from .settings import affordable
 from .tree import count, open_tree
 
@@ -53,39 +51,34 @@ def check_source(layout: Layout, *, source: str | None, jobs: int) -> None:
             line.note = generate(configured, jobs, line, incremental=False)
         with steps.step("compare with a graft") as line:
             tree = open_tree(configured.tree, given.pin)
-            line.note = f"{compare_with_graft(tree, given.native)} headers and definitions alike"
-        objects = concerned(configured, operator_names(configured.tree))
+            parity = compare_with_graft(tree, given.native)
+            line.note = f"{parity.alike} headers and definitions alike"
+        objects = concerned(configured, parity.changed)
         with steps.step("compile") as line:
             ran = ninja(configured, jobs, line, objects)
             line.note = f"{count(len(objects), 'object')} that hold the operators, {count(ran, 'command')}"
     say(f"{layout.native}: compiles in PyTorch {given.pin.version}; {sum(steps.seconds.values()):.0f} s in all")
 
 
-def concerned(configured: Configured, names: Sequence[str]) -> list[str]:
-    """The object files of the fork's own sources, and of generated sources that name an operator.
+def concerned(configured: Configured, generated: Sequence[str]) -> list[str]:
+    """The object files of the fork's own sources, and of generated sources.
 
-    A name that begins with an operator's counts, too: too many are compiled rather than too few.
+    Args:
+        configured: the tree.
+        generated: the generated sources that hold the operators, by their names in the tree.
 
     Raises:
         SourceError: the build compiles none of the fork's sources, so this says nothing.
     """
     build = configured.tree / "build"
-    named = re.compile(rf"\b(?:{'|'.join([*names, *map(autograd_node, names)])})")
-    found, kernels = [], 0
+    own, found = [], []
     for entry in json.loads((build / "compile_commands.json").read_text()):
-        path = Path(entry["file"])
-        within = path.relative_to(build if build in path.parents else configured.tree).as_posix()
-        # A vectorized source is copied for each CPU capability: cpu/Kernel.cpp.AVX2.cpp.
-        if re.sub(r"\.cpp\.\w+\.cpp$", ".cpp", within) in configured.sources:
-            kernels += 1
+        name = Path(entry["file"]).relative_to(configured.tree).as_posix()
+        # A vectorized source is copied for each CPU capability: build/aten/[...]/cpu/Kernel.cpp.AVX2.cpp.
+        if re.sub(r"\.cpp\.\w+\.cpp$", ".cpp", name.removeprefix("build/")) in configured.sources:
+            own.append(entry["output"])
+        elif name in generated:
             found.append(entry["output"])
-        elif is_generated(path, within, build) and named.search(path.read_text()):
-            found.append(entry["output"])
-    if not kernels and any(name.endswith(".cpp") for name in configured.sources):
+    if not own and any(name.endswith(".cpp") for name in configured.sources):
         raise SourceError(f"{build}: none of the fork's sources is compiled there")
-    return found
-
-
-def is_generated(path: Path, within: str, build: Path) -> bool:
-    """Whether this is a source that PyTorch's generators wrote."""
-    return "/generated/" in within or (build in path.parents and not within.startswith(f"{NATIVE}/"))
+    return [*own, *found]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 _TOKEN = re.compile(
     r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*|[{};()]|[^"{};()/#]+|.', re.S | re.M
@@ -14,7 +14,7 @@ _CLASS_OR_VALUE = re.compile(r"(struct|class|static|union|enum|const|using|const
 
 _TAGS = re.compile(r"const std::vector<at::Tag> (tags_\d+) = (\{.*\});")
 _ENTRY = re.compile(r'\{"\w+", [^{}]*\}')
-_NODE = re.compile(r"static PyTypeObject \w+; addClass<\w+>\([^;]*\);")
+_PARTS = re.compile(r"static PyTypeObject \w+; addClass<\w+>\([^;]*\);|addReturnType\(return_types_module, [^;]*\);")
 
 
 def definitions(text: str) -> set[str]:
@@ -25,8 +25,8 @@ def definitions(text: str) -> set[str]:
     found = set(_statements(text))
     tags = {match[1]: match[2] for statement in found if (match := _TAGS.search(statement))}
     apart: set[str] = set()
-    for statement in found:
-        entries = [*_ENTRY.findall(statement)] if "PyMethodDef " in statement else _NODE.findall(statement)
+    for statement in (text for text in found if not _TAGS.search(text)):
+        entries = (_ENTRY if "PyMethodDef " in statement else _PARTS).findall(statement)
         # The numbers of tags depend on what else there is.
         numbered = re.sub(r"\btags_\d+(?=\);$)", lambda match: tags.get(match[0], match[0]), statement)
         apart.update(entries or [numbered])
@@ -60,12 +60,3 @@ def _statements(text: str) -> Iterator[str]:
             if statement != ";":
                 yield f"{next(filter(None, reversed(scopes)), '')} {statement}".strip()
             current = ""
-
-
-def naming(statements: Iterable[str], names: Iterable[str], others: Iterable[str]) -> set[str]:
-    """Those of ``statements`` that name one of ``names``, not counting where that is a part of one of ``others``."""
-    wanted = list(names)
-    longer = [other for other in others if any(name in other for name in wanted)]
-    pattern = re.compile("|".join(map(re.escape, [*sorted(longer, key=len, reverse=True), *wanted])))
-    kept = set(wanted)
-    return {text for text in statements if any(match in kept for match in pattern.findall(text))}

@@ -7,52 +7,84 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import OperatorError, SourceError
+from ..errors import CommandError, OperatorError, SourceError
 from ..files import files_below
 from ..layout import REPOSITORY
-from ..native import NativeFolder
+from ..native import DOCS, NativeFolder
 from ..overlay import Overlay
 from ..process import run
 from .added import lay_out_torchgen, merge_yaml
-from .definitions import definitions, naming
-from .names import autograd_node, names_in, operator_names
+from .definitions import definitions
 from .stack import Stack
 from .tree import BASE_REF, Tree
 
-# Where the two differ on purpose: a pattern of the definition, and the reason.
+_BINDS = "a graft's torch._C binds the new operators beside those of the base"
+
+# Where the two differ on purpose: what a definition begins with or a header is called, and why.
 ON_PURPOSE = {
-    r"bool is_custom_op\(": "the base's library holds the list of all operators that it was built with",
+    r"bool is_custom_op\(": "the list of all operators is in the base's library, which a graft leaves as it is",
+    r"using namespace register\w+;": "a graft's sources are compiled together, the dispatch keys in namespaces",
+    r"void initReturnTypes\(|void add_bindings\(": "a graft adds types to the base's module, a build makes one",
+    r"extern \"C\"|template <PyObject\*|void add_\w+\(|PyObject\* (autograd_init\b|init_autograd)": _BINDS,
+    r"\[\[maybe_unused\]\]|PyMethodDef autograd_init|\{\"_autograd_init|static PyMethodDef definitions": _BINDS,
+    r"aten_interned_strings\.h$": "it numbers all names, and the base's libraries were compiled with its numbers",
 }
 
-# Where generated headers and sources lie: in the wheel, and in the tree.
+# Generated headers: where they lie in a wheel, and in a tree.
 _HEADERS = {
     "torch/include/ATen": "build/aten/src/ATen",
     "torch/include/torch/csrc/autograd/generated": "torch/csrc/autograd/generated",
 }
 _SOURCES = ("build/aten/src/ATen", "build/aten/src/ATen/core", "torch/csrc/autograd/generated")
 
+_YAML = ("native_functions", "tags")
 
-def compare_with_graft(tree: Tree, native: NativeFolder) -> int:
-    """Generate as a graft does, and compare with what the tree's build generated; return how much was compared.
+# What the tree's build runs, with the same arguments as far as they matter.
+_GENERATE_ATEN = ["--source-path", "aten/src/ATen", "--per-operator-headers", "--generate", "headers", "sources"]
+_GENERATE_AUTOGRAD = """
+from tools.autograd.gen_autograd import gen_autograd, gen_autograd_python
+from torchgen.selective_build.selector import SelectiveBuilder
+yaml = [f"aten/src/ATen/native/{name}.yaml" for name in ("native_functions", "tags")]
+out = "torch/csrc/autograd/generated"
+gen_autograd(*yaml, out, "tools/autograd", SelectiveBuilder.get_nop_selector())
+gen_autograd_python(*yaml, out, "tools/autograd")
+"""
+
+
+@dataclass(frozen=True)
+class Parity:
+    """What a graft and the tree's build generate alike.
+
+    Args:
+        alike: how many headers and definitions, beyond those that upstream's own files give.
+        changed: the sources that the tree's build generated and that are not as upstream's, by their names in the tree.
+    """
+
+    alike: int
+    changed: list[str]
+
+
+def compare_with_graft(tree: Tree, native: NativeFolder) -> Parity:
+    """Generate as a graft does, and compare with what the tree's build generated.
+
+    Only what upstream's own files do not give is compared.
 
     Raises:
         SourceError: naming each header, registration or function that only one of the two has.
     """
     with tempfile.TemporaryDirectory(prefix="graft-") as name:
         scratch = Path(name)
-        overlay, generated = generate_as_graft(tree, native, scratch)
-        upstream = overlay.base / "torchgen/packaged/ATen/native/native_functions.yaml"
-        old = names_in(upstream.read_text())
-        new = [name for name in operator_names(tree.path) if name not in old]
-        headers = {name: (overlay.folder / name).read_text() for name in files_below(overlay.folder)}
-        faults, compared = compare_headers(tree.path, headers, new)
-        sources = [generated / name for name in files_below(generated) if name.suffix == ".cpp"]
-        ours = set().union(*(definitions(path.read_text()) for path in sources if path.parent.name != "templates"))
-    theirs = set().union(*(definitions(path.read_text()) for path in generated_sources(tree.path)))
-    names = [*new, *map(autograd_node, new)]
-    ours, theirs = (naming(found, names, old) for found in (ours, theirs))
+        stack = Stack(tree, tree.ask("rev-parse", BASE_REF), scratch)
+        upstream = generate_upstream(stack, scratch / "upstream")
+        headers, sources = generate_as_graft(stack, native, scratch / "graft")
+        faults, alike = compare_headers(headers_of_tree(tree.path), headers, headers_of_tree(upstream))
+        theirs, old = (definitions_of(generated_sources(path)) for path in (tree.path, upstream))
+        ours = definitions_of(sources)
+        changed = changed_sources(tree.path, upstream)
+    theirs, ours = theirs - old, ours - old
     faults += [f"only the tree's build has: {text[:300]}" for text in sorted(theirs - ours) if not on_purpose(text)]
     faults += [f"only a graft has: {text[:300]}" for text in sorted(ours - theirs) if not on_purpose(text)]
     if faults:
@@ -61,52 +93,56 @@ def compare_with_graft(tree: Tree, native: NativeFolder) -> int:
             cause="a graft does not generate what PyTorch's own build does",
             todo="mend scripts/codegen, or add the difference to ON_PURPOSE with its reason",
         )
-    return compared + len(ours & theirs)
+    return Parity(alike + len(ours & theirs), changed)
 
 
-def generate_as_graft(tree: Tree, native: NativeFolder, scratch: Path) -> tuple[Overlay, Path]:
-    """Run the graft's generator on upstream's torchgen; return the overlay with the headers, and the sources' folder.
+def generate_upstream(stack: Stack, folder: Path) -> Path:
+    """Let upstream's generators run on upstream's own files, laid out in ``folder``.
+
+    Raises:
+        OperatorError: they fail.
+    """
+    native = "aten/src/ATen/native"
+    folders = {name: folder / name for name in ("torchgen", "tools", "aten/src/ATen/templates")}
+    (folder / native).mkdir(parents=True)
+    stack.lay_out(folders, {f"{native}/{name}.yaml": folder / native / f"{name}.yaml" for name in _YAML})
+    aten = [sys.executable, "-m", "torchgen.gen", *_GENERATE_ATEN, "--install_dir", _SOURCES[0]]
+    for name in (f"{_SOURCES[0]}/core", _SOURCES[2]):
+        (folder / name).mkdir(parents=True)
+    try:
+        run(aten, cwd=folder)
+        run([sys.executable, "-c", _GENERATE_AUTOGRAD], cwd=folder, env={"PYTHONPATH": str(folder)})
+    except CommandError as error:
+        raise OperatorError("the tree's generators fail on upstream's own files", cause=error.cause) from error
+    return folder
+
+
+def generate_as_graft(stack: Stack, native: NativeFolder, folder: Path) -> tuple[dict[str, str], list[Path]]:
+    """Run the graft's generator on upstream's torchgen.
+
+    Returns:
+        the headers' texts by their names in the tree, and the paths of the sources.
 
     Raises:
         OperatorError: torchgen's message.
     """
-    overlay = lay_out_torchgen(Stack(tree, tree.ask("rev-parse", BASE_REF), scratch), scratch)
+    folder.mkdir()
+    overlay: Overlay = lay_out_torchgen(stack, folder)
     # There is no wheel whose headers these could be compared with: then every header is written.
     (overlay.base / "torch/include/ATen").mkdir(parents=True)
     (overlay.base / "torch/include/ATen/Functions.h").touch()
     merge_yaml(native, overlay)
-    generated = scratch / "generated"
-    folders: list[str | Path] = ["--base", overlay.base, "--overlay", overlay.folder, "--docs", native.path / "docs"]
+    generated = folder / "generated"
+    folders: list[str | Path] = ["--base", overlay.base, "--overlay", overlay.folder, "--docs", native.path / DOCS]
     env = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(overlay.base)])}
     command = [sys.executable, "-m", "scripts.codegen", *folders, "--only-cpp", generated]
     done = run(command, cwd=overlay.folder, env=env, check=False)
     if done.returncode != 0:
         raise OperatorError(done.stdout.strip())
-    return overlay, generated
-
-
-def compare_headers(tree: Path, headers: Mapping[Path, str], new: Iterable[str]) -> tuple[list[str], int]:
-    """What differs between a graft's headers, by their names in the wheel, and the tree's; and how many are alike.
-
-    Args:
-        tree: the source tree.
-        headers: a graft's.
-        new: operators each of whose headers a graft must have.
-    """
-    faults, alike = [], 0
-    of_tree = {place: name for name in headers if (place := place_in_tree(name))}
-    for place, name in of_tree.items():
-        path = tree / place
-        if path.is_file() and path.read_text() == headers[name]:
-            alike += 1
-        else:
-            faults.append(f"{path}: {'differs from a graft' if path.is_file() else 'only a graft has this header'}")
-    ops = "build/aten/src/ATen/ops"
-    suffix = r"(_(ops|meta|native|\w+_dispatch))?\.h"
-    wanted = re.compile(rf"({'|'.join(map(re.escape, new))}){suffix}")
-    missing = [path for path in sorted((tree / ops).glob("*.h")) if wanted.fullmatch(path.name)]
-    faults += [f"{path}: a graft has no such header" for path in missing if f"{ops}/{path.name}" not in of_tree]
-    return faults, alike
+    places = {name: place_in_tree(name) for name in files_below(overlay.folder)}
+    headers = {place: (overlay.folder / name).read_text() for name, place in places.items() if place}
+    sources = [generated / name for name in files_below(generated) if name.suffix == ".cpp"]
+    return headers, [path for path in sources if path.parent.name != "templates"]
 
 
 def place_in_tree(name: Path) -> str | None:
@@ -117,12 +153,49 @@ def place_in_tree(name: Path) -> str | None:
     return None
 
 
+def headers_of_tree(tree: Path) -> dict[str, str]:
+    """The headers that the tree's build generated, by their names in the tree."""
+    paths = [path for folder in _HEADERS.values() for path in sorted((tree / folder).rglob("*.h"))]
+    return {path.relative_to(tree).as_posix(): path.read_text() for path in paths}
+
+
+def compare_headers(
+    theirs: Mapping[str, str], ours: Mapping[str, str], old: Mapping[str, str]
+) -> tuple[list[str], int]:
+    """What differs between the tree's headers and a graft's, and how many that are not upstream's are alike.
+
+    Args:
+        theirs: the tree's.
+        ours: a graft's.
+        old: those that upstream's own files give.
+    """
+    faults = []
+    changed = {name for name, text in theirs.items() if old.get(name) != text}
+    for name in sorted(changed | ours.keys()):
+        if theirs.get(name) != ours.get(name) and not on_purpose(name):
+            only = "only a graft has it" if name not in theirs else "only the tree has it"
+            faults.append(f"{name}: {'differs from a graft' if name in ours and name in theirs else only}")
+    return faults, len([name for name in changed if theirs[name] == ours.get(name)])
+
+
 def generated_sources(tree: Path) -> list[Path]:
     """What the tree's build generated, without the copies of what it divides into shards."""
     paths = [path for folder in _SOURCES for path in sorted((tree / folder).glob("*.cpp"))]
     return [path for path in paths if not path.stem.endswith("Everything")]
 
 
-def on_purpose(definition: str) -> bool:
-    """Whether this definition is one that the two have not got alike, with a reason."""
-    return any(re.match(pattern, definition) for pattern in ON_PURPOSE)
+def changed_sources(tree: Path, upstream: Path) -> list[str]:
+    """The generated sources of ``tree`` that are not as those of ``upstream``, by their names in the tree."""
+    names = [path.relative_to(tree) for path in generated_sources(tree)]
+    theirs = {name: (upstream / name).read_text() for name in names if (upstream / name).is_file()}
+    return [name.as_posix() for name in names if theirs.get(name) != (tree / name).read_text()]
+
+
+def definitions_of(sources: Iterable[Path]) -> set[str]:
+    """The definitions of all ``sources``."""
+    return set().union(*(definitions(path.read_text()) for path in sources))
+
+
+def on_purpose(text: str) -> bool:
+    """Whether this definition, or the header of this name, is one that the two have not got alike, with a reason."""
+    return any((re.search if pattern.endswith("$") else re.match)(pattern, text) for pattern in ON_PURPOSE)

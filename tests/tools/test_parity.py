@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from scripts.errors import SourceError
 from scripts.source import parity
-from scripts.source.definitions import definitions, naming
-from scripts.source.names import autograd_node, names_in
-from scripts.source.parity import compare_headers
+from scripts.source.check import concerned
+from scripts.source.configure import Configured
+from scripts.source.definitions import definitions
+from scripts.source.parity import changed_sources, compare_headers
 
 SHARD = """
 // a comment { of one brace
@@ -67,31 +70,46 @@ def test_tables_of_methods_and_nodes_are_taken_apart() -> None:
     }
 
 
-def test_longer_names_of_others_do_not_count() -> None:
-    found = {"f(conv2d)", "g(structured_conv_out)", "h(conv, conv2d)", "i()"}
-    assert naming(found, ["conv"], {"conv2d", "add"}) == {"g(structured_conv_out)", "h(conv, conv2d)"}
-
-
-def test_names_of_operators_and_their_nodes() -> None:
-    yaml = "- func: mine.out(Tensor self) -> Tensor\n- func: aten::mine_(Tensor self) -> Tensor\n- func: a_b() -> ()\n"
-    assert names_in(yaml) == {"mine", "a_b"}
-    assert autograd_node("a_bC") == "ABCBackward"
-
-
-def test_headers_that_differ_or_are_missing_are_named(tmp_path: Path) -> None:
-    ops = tmp_path / "build/aten/src/ATen/ops"
-    ops.mkdir(parents=True)
-    for name in ("mine.h", "mine_ops.h", "mine_cpu_dispatch.h", "mine_more_ops.h"):
-        (ops / name).write_text(name)
-    wheel = Path("torch/include/ATen/ops")
-    headers = {wheel / "mine.h": "mine.h", wheel / "mine_ops.h": "another", wheel / "mine_meta.h": "meta"}
-    faults, alike = compare_headers(tmp_path, {**headers, Path("torch/version.py"): ""}, ["mine"])
+def test_headers_that_differ_or_are_missing_are_named() -> None:
+    old = {"same.h": "same", "more.h": "one"}
+    theirs = {**old, "more.h": "one two", "mine.h": "mine", "mine_ops.h": "ops", "aten_interned_strings.h": "numbers"}
+    ours = {"more.h": "one two", "mine.h": "another", "mine_meta.h": "meta"}
+    faults, alike = compare_headers(theirs, ours, old)
     assert alike == 1
     assert faults == [
-        f"{ops}/mine_ops.h: differs from a graft",
-        f"{ops}/mine_meta.h: only a graft has this header",
-        f"{ops}/mine_cpu_dispatch.h: a graft has no such header",
+        "mine.h: differs from a graft",
+        "mine_meta.h: only a graft has it",
+        "mine_ops.h: only the tree has it",
     ]
+
+
+def test_sources_that_upstream_gives_as_well_are_left_out(tmp_path: Path) -> None:
+    folder = "build/aten/src/ATen"
+    files = {"Operators_0.cpp": "old", "Operators_1.cpp": "new", "OperatorsEverything.cpp": "new", "Mine.cpp": "new"}
+    for tree, texts in {"tree": files, "upstream": {"Operators_0.cpp": "old", "Operators_1.cpp": "old"}}.items():
+        (tmp_path / tree / folder).mkdir(parents=True)
+        for name, text in texts.items():
+            (tmp_path / tree / folder / name).write_text(text)
+    changed = changed_sources(tmp_path / "tree", tmp_path / "upstream")
+    assert changed == [f"{folder}/Mine.cpp", f"{folder}/Operators_1.cpp"]
+
+
+def test_fork_s_own_objects_are_found_by_what_they_are_compiled_from(tmp_path: Path) -> None:
+    files = {
+        "aten/src/ATen/native/Mine.cpp": "mine.o",
+        "build/aten/src/ATen/native/cpu/MineKernel.cpp.AVX2.cpp": "avx2.o",
+        "build/aten/src/ATen/Operators_1.cpp": "operators.o",
+        "build/aten/src/ATen/Operators_2.cpp": "others.o",
+        "aten/src/ATen/native/Add.cpp": "add.o",
+    }
+    commands = [{"file": str(tmp_path / name), "output": output} for name, output in files.items()]
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build/compile_commands.json").write_text(json.dumps(commands))
+    sources = [f"aten/src/ATen/native/{name}" for name in ("Mine.cpp", "cpu/MineKernel.cpp", "Mine.h")]
+    found = concerned(Configured(tmp_path, {}, sources, tmp_path), ["build/aten/src/ATen/Operators_1.cpp"])
+    assert found == ["mine.o", "avx2.o", "operators.o"]
+    with pytest.raises(SourceError, match="none of the fork's sources"):
+        concerned(Configured(tmp_path, {}, ["aten/src/ATen/native/Other.cpp"], tmp_path), [])
 
 
 @pytest.mark.parametrize(

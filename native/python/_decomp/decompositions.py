@@ -13,9 +13,5 @@ def twice_plus(self: Tensor, other: Tensor) -> Tensor:
 
 @register_decomposition(aten.mul_constant)
 @out_wrapper()
-@elementwise_type_promotion_wrapper(
-    type_promoting_args=("self", "constant"),
-    type_promotion_kind=utils.ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT,
-)
-def mul_constant(self: Tensor, constant: NumberType) -> Tensor:
+def mul_constant(self: Tensor, constant: float) -> Tensor:
     return self * constant
