@@ -5,6 +5,7 @@
 #include <ATen/core/Reduction.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/native/VmapLevel.h>
+#include <c10/util/accumulate.h>
 #include <torch/library.h>
 
 #ifndef AT_PER_OPERATOR_HEADERS
@@ -16,6 +17,7 @@
 #include <ATen/ops/_fft_rfft2_abs_backward.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/gdh.h>
 #include <ATen/ops/improved_triplet_loss.h>
 #include <ATen/ops/improved_triplet_loss_backward.h>
 #include <ATen/ops/roi_pool_backward.h>
@@ -26,6 +28,16 @@
 
 namespace at::native {
 namespace {
+
+// In row-major order the samples of a batch whose dimension comes first follow each other.
+Tensor gdh_batch_rule(const Tensor& self) {
+  const VmapLevel level{self};
+  if (!level.size()) {
+    return at::gdh(self);
+  }
+  const Tensor all = level.unwrap(self);
+  return level.wrap(at::gdh(all).view_symint({*level.size(), c10::multiply_integers(all.sym_sizes().slice(1))}));
+}
 
 // [B, N, D] or [B, D] as [B * N, D]: the rows know nothing of one another.
 Tensor merge_rows(const Tensor& x) {
@@ -239,6 +251,7 @@ Tensor correlate2d_kernel_grad_batch_rule(
 }
 
 TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {
+  m.impl("gdh", gdh_batch_rule);
   m.impl("improved_triplet_loss", improved_triplet_loss_batch_rule);
   m.impl("improved_triplet_loss_backward", improved_triplet_loss_backward_batch_rule);
   m.impl("roi_pool_with_indices", roi_pool_batch_rule);

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
 from torch import Tensor
 
 Make = Callable[..., Tensor]
@@ -22,8 +23,52 @@ def twice_plus(make: Make) -> Iterator[tuple[Any, ...]]:
     yield make(4, 3).mT, make(3, 4)
 
 
+def mul_constant(make: Make) -> Iterator[tuple[Any, ...]]:
+    for shape, constant in (((), 2), ((5,), 0.5), ((2, 3), -3), ((2, 0), 1)):
+        yield make(*shape), constant
+
+
+def affine(make: Make) -> Iterator[tuple[Any, ...]]:
+    yield make(4, 3), make(5, 3), make(5)
+    yield make(4, 3), make(5, 3)
+    yield make(2, 4, 3), make(5, 3), make(5)
+    yield make(3), make(5, 3)
+    yield make(0, 3), make(5, 3), make(5)
+
+
 def depthwise_conv2d(make: Make) -> Iterator[tuple[Any, ...]]:
     yield make(2, 3, 5, 6), make(3, 1, 3, 3), make(3), (1, 1), (1, 1)
     yield make(1, 2, 7, 6), make(4, 1, 3, 2), None, (2, 1), (0, 1), (1, 2)
     yield make(3, 5, 5), make(3, 1, 2, 2), make(3), (2, 2)
     yield make(0, 2, 4, 4), make(2, 1, 3, 3)
+
+
+def _reductions(make: Make, *shape: int) -> Iterator[tuple[Any, ...]]:
+    for reduction in range(3):
+        yield *(make(*shape) for _ in range(3)), -1.0, 0.01, 0.5, {"reduction": reduction}
+
+
+def improved_triplet_loss(make: Make) -> Iterator[tuple[Any, ...]]:
+    yield from _reductions(make, 4, 3)
+    yield from _reductions(make, 3)
+
+
+def roi_pool(make: Make) -> Iterator[tuple[Any, ...]]:
+    image = make(2, 3, 6, 7)
+    boxes = torch.tensor([[0, 0, 0, 5, 4], [1, 2, 1, 6, 5], [1, 4, 4, 3, 3]], dtype=image.dtype, device=image.device)
+    yield image, boxes, 1.0, 2, 3
+    yield make(2, 3, 6, 7), boxes, 0.5, 1, 1
+
+
+roi_pool_with_indices = roi_pool
+
+
+def correlate2d(make: Make) -> Iterator[tuple[Any, ...]]:
+    for mode in ("valid", "same", "full"):
+        yield make(2, 5, 6), make(3, 2), {"mode": mode}
+    yield make(4, 4), make(4, 4), make()
+
+
+def fft_rfft2_abs(make: Make) -> Iterator[tuple[Any, ...]]:
+    yield (make(4, 5),)
+    yield (make(2, 3, 4),)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -57,7 +56,6 @@ def measure(surface: Surface, subject: Subject) -> Cell:
     """Ask one operator for one surface. Warnings count as failures: one of PyTorch's own gives none."""
     torch.manual_seed(0)
     torch._dynamo.reset()
-    gc.collect()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")

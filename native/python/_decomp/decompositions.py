@@ -9,3 +9,9 @@ from torch._prims_common.wrappers import elementwise_type_promotion_wrapper
 )
 def twice_plus(self: Tensor, other: Tensor) -> Tensor:
     return 2 * self + other
+
+
+@register_decomposition(aten.mul_constant)
+@out_wrapper()
+def mul_constant(self: Tensor, constant: float) -> Tensor:
+    return self * constant

@@ -70,8 +70,13 @@ def check_with_gradients(inputs: list[torch.Tensor], parameters: tuple[float, fl
     weight = torch.linspace(1, 2, result.numel(), dtype=result.dtype).view_as(result)
     (result * weight).sum().backward()
     (expected * weight).sum().backward()
+    # The gradient of the anchor is a difference of what the two distances pull with.
+    computed_in = torch.float32 if result.dtype in HALF else result.dtype
+    largest = max((float(x.double().nan_to_num(0, 0, 0).abs().max()) for x in inputs if x.numel()), default=0.0)
     for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one.grad, other.grad, equal_nan=True)
+        rtol = 4 * torch.finfo(one.dtype).eps
+        atol = 16 * torch.finfo(computed_in).eps * largest
+        torch.testing.assert_close(one.grad, other.grad, rtol=rtol, atol=atol, equal_nan=True)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS.values(), ids=REDUCTIONS)

@@ -128,6 +128,8 @@ def op_info(public: str, name: str) -> OpInfo:
     more = dict(getattr(added_samples, "OPINFO", {}).get(name, {}))
     op = _added_operators.resolve(_added_operators.PUBLIC[public])
     more.setdefault("dtypes", _dispatch_dtypes(d for d in _DTYPES if _runs(op, name, d)))
+    if not more["dtypes"]:
+        raise NoSamples(f"{name} takes its samples of no dtype")
     is_differentiable = torch.double in more["dtypes"] and _is_differentiable(op, name)
     has_forward = is_differentiable and _has_forward_derivative(op, name)
     derived: dict[str, Any] = {

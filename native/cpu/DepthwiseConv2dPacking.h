@@ -1,0 +1,372 @@
+#pragma once
+
+#include <ATen/core/TensorBase.h>
+#include <ATen/cpu/vec/functional.h>
+#include <ATen/cpu/vec/vec.h>
+#include <ATen/native/cpu/DepthwiseConv2dAxis.h>
+#include <ATen/native/cpu/DepthwiseConv2dTile.h>
+#include <c10/util/irange.h>
+
+#include <limits>
+
+// How images get into the order and the type that DepthwiseConv2dTile.h computes in, and back.
+
+namespace at::native {
+inline namespace CPU_CAPABILITY {
+
+// ---- Elements: half types are converted on the way.
+
+// What a loop over whole vectors may read or write behind the end of scratch memory.
+template <typename acc_t>
+constexpr int64_t kMargin = 2 * kMostVectors * vec::Vectorized<acc_t>::size();
+
+template <typename scalar_t, typename acc_t>
+void copy_in(acc_t* to, const scalar_t* from, int64_t n) {
+  using Vec = vec::Vectorized<scalar_t>;
+  for (int64_t i = 0; i < n; i += Vec::size()) {
+    const auto values = i + Vec::size() <= n ? Vec::loadu(from + i) : Vec::loadu(from + i, static_cast<int>(n - i));
+    if constexpr (std::is_same_v<scalar_t, acc_t>) {
+      values.store(to + i);
+    } else {
+      const auto [low, high] = vec::convert_to_float<scalar_t>(values);
+      low.store(to + i);
+      high.store(to + i + low.size());
+    }
+  }
+}
+
+template <typename scalar_t, typename acc_t>
+void copy_out(scalar_t* to, const acc_t* from, int64_t n) {
+  using Vec = vec::Vectorized<scalar_t>;
+  using AccVec = vec::Vectorized<acc_t>;
+  for (int64_t i = 0; i < n; i += Vec::size()) {
+    Vec values;
+    if constexpr (std::is_same_v<scalar_t, acc_t>) {
+      values = Vec::loadu(from + i);
+    } else {
+      values = vec::convert_from_float<scalar_t>(AccVec::loadu(from + i), AccVec::loadu(from + i + AccVec::size()));
+    }
+    if (i + Vec::size() <= n) {
+      values.store(to + i);
+    } else {
+      values.store(to + i, static_cast<int>(n - i));
+    }
+  }
+}
+
+template <typename acc_t>
+struct Scratch {
+  std::vector<acc_t> memory;
+  acc_t* data;
+
+  explicit Scratch(int64_t n) : memory(n + kMargin<acc_t> + 16) {
+    data = reinterpret_cast<acc_t*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+  }
+};
+
+// So many tasks that a thread has work for some microseconds in each.
+inline int64_t grain_size(int64_t tasks, int64_t products) {
+  constexpr int64_t least = 1 << 17;
+  return std::max<int64_t>(1, least * tasks / std::max<int64_t>(products, 1));
+}
+
+// ---- Contiguous: a vector's elements are columns of a plane.
+
+// The elements 0, 2, 4, ... of `from`, n of them.
+template <typename acc_t>
+void copy_every_second(acc_t* to, const acc_t* from, int64_t n) {
+  using Vec = vec::Vectorized<acc_t>;
+  constexpr int64_t size = Vec::size();
+  for (int64_t j = 0; j < n; j += size) {
+    const auto rest = 2 * (n - j) - 1;
+    const auto low = rest >= size ? Vec::loadu(from + 2 * j) : Vec::loadu(from + 2 * j, static_cast<int>(rest));
+    const auto high = rest >= 2 * size ? Vec::loadu(from + 2 * j + size)
+        : rest > size                  ? Vec::loadu(from + 2 * j + size, static_cast<int>(rest - size))
+                                       : Vec(acc_t(0));
+    vec::deinterleave2(low, high).first.store(to + j);
+  }
+}
+
+// Packs a row of columns, into memory whose zeros are there.
+template <typename scalar_t, typename acc_t>
+void pack_columns(acc_t* to, const scalar_t* row, const Axis& columns, acc_t* buffer) {
+  const acc_t* converted = nullptr;
+  if constexpr (std::is_same_v<scalar_t, acc_t>) {
+    converted = row;
+  } else if (columns.step > 1) {
+    copy_in(buffer, row, columns.size);
+    converted = buffer;
+  }
+  for (const auto& segment : columns.segments) {
+    auto* start = to + segment.start;
+    if (columns.step == 1) {
+      // Behind the end this writes zeros, over zeros or over what is packed next.
+      copy_in(start + segment.first, row + segment.source + segment.first, segment.last - segment.first);
+    } else if (columns.step == 2) {
+      copy_every_second(
+          start + segment.first, converted + segment.source + 2 * segment.first, segment.last - segment.first);
+    } else {
+      for (auto j = segment.first; j < segment.last; ++j) {
+        start[j] = converted[segment.source + j * columns.step];
+      }
+    }
+  }
+}
+
+// Packs the rows that the outputs from `first` on take, into memory that is all zeros or holds another image's: the
+// zeros round the image stay, unless the strips are several.
+template <typename scalar_t, typename acc_t>
+void pack_plane(
+    acc_t* to,
+    const scalar_t* plane,
+    const Axis& rows,
+    const Axis& columns,
+    int64_t first,
+    bool is_only,
+    acc_t* buffer) {
+  for (const auto& segment : rows.segments) {
+    for (const auto i : c10::irange(segment.length)) {
+      // A strip at the end has fewer outputs; what it does not need may be beyond the image by far.
+      const auto y = segment.source + (first + i) * rows.step;
+      auto* row = to + (segment.start + i) * columns.length;
+      if (y >= 0 && y < rows.size) {
+        pack_columns(row, plane + y * columns.size, columns, buffer);
+      } else if (!is_only) {
+        std::fill(row, row + columns.length, acc_t(0));
+      }
+    }
+  }
+}
+
+// As many rows at a time as keep what is packed in the first-level cache.
+inline int64_t strip_height(int64_t row_bytes) {
+  constexpr int64_t cache = 1 << 15;
+  return std::max<int64_t>(cache / std::max<int64_t>(row_bytes, 1) / kTile, 2) * kTile;
+}
+
+// ---- channels_last: a vector's elements are channels.
+
+// The block of channels that is computed at a time.
+template <typename acc_t>
+struct Lanes {
+  int64_t first;
+  int64_t count;
+  int vectors;
+
+  static constexpr int64_t size = vec::Vectorized<acc_t>::size();
+
+  Lanes(int64_t first, int64_t channels) : first(first) {
+    vectors = kMostVectors > 1 && channels - first > size ? kMostVectors : 1;
+    count = std::min(channels - first, vectors * size);
+  }
+  // In memory, with those that are not there.
+  int64_t width() const {
+    return vectors * size;
+  }
+  bool is_whole() const {
+    return count == width();
+  }
+};
+
+// n pixels, `step` apart. Lane l is channel(l); where the channels are neighbours, channel(0) + l.
+template <typename scalar_t, typename acc_t, typename F>
+void pack_pixels(
+    acc_t* to,
+    const scalar_t* pixel,
+    int64_t step,
+    int64_t n,
+    const Lanes<acc_t>& lanes,
+    bool are_neighbours,
+    const F& channel) {
+  constexpr int64_t most = kMostVectors * Lanes<acc_t>::size;
+  const auto width = lanes.width();
+  const auto* first = pixel + channel(0);
+  if (are_neighbours && lanes.count == most) {
+    for (const auto j : c10::irange(n)) {
+      copy_in(to + j * most, first + j * step, most);
+    }
+    return;
+  }
+  for (const auto j : c10::irange(n)) {
+    if (are_neighbours) {
+      copy_in(to + j * width, first + j * step, lanes.count);
+    } else {
+      for (const auto l : c10::irange(lanes.count)) {
+        to[j * width + l] = static_cast<acc_t>(pixel[j * step + channel(l)]);
+      }
+    }
+    std::fill(to + j * width + lanes.count, to + (j + 1) * width, acc_t(0));
+  }
+}
+
+// A row of an image, `channels` from one pixel to the next.
+template <typename scalar_t, typename acc_t, typename F>
+void pack_row(
+    acc_t* to,
+    const scalar_t* row,
+    int64_t channels,
+    const Axis& columns,
+    const Lanes<acc_t>& lanes,
+    bool are_neighbours,
+    const F& channel) {
+  const auto width = lanes.width();
+  for (const auto& segment : columns.segments) {
+    auto* start = to + segment.start * width;
+    const auto* pixels = row + (segment.source + segment.first * columns.step) * channels;
+    std::fill(start, start + segment.first * width, acc_t(0));
+    pack_pixels(
+        start + segment.first * width,
+        pixels,
+        columns.step * channels,
+        segment.last - segment.first,
+        lanes,
+        are_neighbours,
+        channel);
+    std::fill(start + segment.last * width, start + segment.length * width, acc_t(0));
+  }
+}
+
+// Keeps packed rows of an image, so that each is packed once where the rows that are needed at a time are near.
+template <typename acc_t>
+struct PackedRows {
+  int64_t span = 0;
+  bool is_ring;
+  int64_t row_size;
+  Scratch<acc_t> memory;
+  std::vector<int64_t> held;
+
+  static int64_t span_of(const Axis& rows) {
+    int64_t least = std::numeric_limits<int64_t>::max(), most = std::numeric_limits<int64_t>::min();
+    for (const auto& phase : rows.phases) {
+      for (const auto& tap : phase.taps) {
+        least = std::min(least, tap.base);
+        most = std::max(most, tap.base);
+      }
+    }
+    return least <= most ? most - least + 1 : 1;
+  }
+
+  static int64_t most_taps(const Axis& rows) {
+    size_t most = 1;
+    for (const auto& phase : rows.phases) {
+      most = std::max(most, phase.taps.size());
+    }
+    return static_cast<int64_t>(most);
+  }
+
+  // Where rows of a ring are few more than are needed at a time, it is worth it.
+  PackedRows(const Axis& rows, int64_t row_size)
+      : span(span_of(rows)),
+        is_ring(span <= 4 * most_taps(rows)),
+        row_size(row_size),
+        memory((is_ring ? span : most_taps(rows)) * row_size + kTile * kMargin<acc_t>),
+        held(is_ring ? span : most_taps(rows)) {
+    forget();
+  }
+
+  void forget() {
+    std::fill(held.begin(), held.end(), -1);
+  }
+
+  // Row y, for tap t; pack(memory) fills it.
+  template <typename F>
+  const acc_t* get(int64_t y, int64_t t, const F& pack) {
+    const auto slot = is_ring ? y % span : t;
+    auto* row = memory.data + slot * row_size;
+    if (held[slot] != y) {
+      pack(row);
+      held[slot] = y;
+    }
+    return row;
+  }
+};
+
+// Taps by base, so that those inside of the image are neighbours.
+inline Axis by_base(Axis axis) {
+  for (auto& phase : axis.phases) {
+    std::sort(phase.taps.begin(), phase.taps.end(), [](const Tap& a, const Tap& b) { return a.base < b.base; });
+  }
+  return axis;
+}
+
+// An image whose channels are neighbours.
+//
+// Args:
+//   step: from one pixel to the next.
+//   first: the channel that the data begin with.
+template <typename T>
+struct Pixels {
+  T* data;
+  int64_t step;
+  int64_t first;
+};
+
+// ---- Contiguous images that are small: turned round, so that their channels are neighbours while they are computed.
+
+// [rows][columns] to [columns][rows].
+template <typename acc_t>
+void transpose(const acc_t* from, int64_t from_step, acc_t* to, int64_t to_step, int64_t rows, int64_t columns) {
+  constexpr int64_t block = 16;
+  for (int64_t i = 0; i < rows; i += block) {
+    for (int64_t j = 0; j < columns; j += block) {
+      const auto m = static_cast<int>(std::min(block, rows - i)), n = static_cast<int>(std::min(block, columns - j));
+      const auto* source = from + i * from_step + j;
+      auto* target = to + j * to_step + i;
+      if (m == block && n == block) {
+        vec::transpose_mxn<acc_t, block, block>(source, from_step, target, to_step);
+      } else {
+        vec::transpose_mxn<acc_t>(source, from_step, target, to_step, m, n);
+      }
+    }
+  }
+}
+
+// So many pixels of a half type are converted at a time.
+constexpr int64_t kTransposed = 64;
+
+// `channels` planes of n elements to n pixels.
+template <typename scalar_t, typename acc_t>
+void planes_to_pixels(acc_t* to, int64_t to_step, const scalar_t* from, int64_t n, int64_t channels, acc_t* buffer) {
+  if constexpr (std::is_same_v<scalar_t, acc_t>) {
+    transpose(from, n, to, to_step, channels, n);
+  } else {
+    constexpr auto pitch = kTransposed + kMargin<acc_t>;
+    for (int64_t j = 0; j < n; j += kTransposed) {
+      const auto some = std::min(kTransposed, n - j);
+      for (const auto c : c10::irange(channels)) {
+        copy_in(buffer + c * pitch, from + c * n + j, some);
+      }
+      transpose(buffer, pitch, to + j * to_step, to_step, channels, some);
+    }
+  }
+}
+
+template <typename scalar_t, typename acc_t>
+void pixels_to_planes(scalar_t* to, const acc_t* from, int64_t from_step, int64_t n, int64_t channels, acc_t* buffer) {
+  if constexpr (std::is_same_v<scalar_t, acc_t>) {
+    transpose(from, from_step, to, n, n, channels);
+  } else {
+    constexpr auto pitch = kTransposed + kMargin<acc_t>;
+    for (int64_t j = 0; j < n; j += kTransposed) {
+      const auto some = std::min(kTransposed, n - j);
+      transpose(from + j * from_step, from_step, buffer, pitch, some, channels);
+      for (const auto c : c10::irange(channels)) {
+        copy_out(to + c * n + j, buffer + c * pitch, some);
+      }
+    }
+  }
+}
+
+// Planes that are turned round: where there are channels enough to fill vectors, and a plane is narrow for vectors or
+// small enough for a block of channels to stay in the cache.
+inline bool is_small(const DepthwiseConv2dGeometry& g) {
+  const auto most = std::max({g.input[0], g.input[1], g.output[0], g.output[1]});
+  return g.multiplier == 1 && g.channels >= 8 && most <= 56;
+}
+
+inline bool is_channels_last(const TensorBase& images) {
+  return !images.is_contiguous();
+}
+
+} // namespace CPU_CAPABILITY
+} // namespace at::native

@@ -1,0 +1,471 @@
+#define TORCH_ASSERT_NO_OPERATORS
+#include <ATen/native/DepthwiseConv2d.h>
+#include <ATen/native/cpu/DepthwiseConv2dPacking.h>
+#include <ATen/native/cpu/DepthwiseConv2dTile.h>
+
+#include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
+#include <ATen/Parallel.h>
+#include <c10/util/irange.h>
+
+#include <cstring>
+#include <numeric>
+
+namespace at::native {
+namespace {
+
+using Geometry = DepthwiseConv2dGeometry;
+
+// The gradients of weight and bias. Sums over images and rows are split into chunks that the sizes alone
+// determine, so that the result does not depend on the number of threads.
+
+struct Chunks {
+  int64_t size;
+  int64_t count;
+
+  // Args: how many things there are, and how many pixels each has.
+  Chunks(int64_t things, int64_t pixels) {
+    constexpr int64_t most = 64, least_pixels = 2048;
+    size = std::max((things + most - 1) / most, (least_pixels + pixels - 1) / pixels);
+    size = std::min(size, things);
+    count = (things + size - 1) / size;
+  }
+};
+
+// partials holds `count` times n numbers; their sums, by pairs, go to the first n.
+template <typename acc_t>
+void add_partials(acc_t* partials, int64_t count, int64_t n) {
+  for (int64_t step = 1; step < count; step *= 2) {
+    for (int64_t i = 0; i + step < count; i += 2 * step) {
+      auto* to = partials + i * n;
+      const auto* from = to + step * n;
+      for (const auto j : c10::irange(n)) {
+        to[j] += from[j];
+      }
+    }
+  }
+}
+
+template <typename acc_t, int V, typename... Args>
+C10_ALWAYS_INLINE void correlate_run(int64_t taps, Args... args) {
+  static constexpr std::array functions = {
+      correlate<acc_t, 1, V>,
+      correlate<acc_t, 2, V>,
+      correlate<acc_t, 3, V>,
+      correlate<acc_t, 4, V>,
+      correlate<acc_t, 5, V>,
+      correlate<acc_t, 6, V>,
+      correlate<acc_t, 7, V>};
+  static_assert(functions.size() == kLongestRun);
+  functions[taps - 1](args...);
+}
+
+// All bits set in the first n elements.
+template <typename acc_t>
+void fill_mask(acc_t* mask, int64_t n, int64_t width) {
+  std::memset(mask, 0xff, n * sizeof(acc_t));
+  std::memset(mask + n, 0, (width - n) * sizeof(acc_t));
+}
+
+// The gradients as they are summed up, for each chunk: for each output channel those of the taps, in the order of the
+// weight, and of the bias.
+template <typename acc_t>
+struct Sums {
+  int64_t channels;
+  int64_t taps;
+  int64_t chunks;
+  std::vector<acc_t> values;
+
+  Sums(const Geometry& g, int64_t chunks)
+      : channels(g.output_channels()),
+        taps(g.kernel[0] * g.kernel[1]),
+        chunks(chunks),
+        values(chunks * channels * (taps + 1)) {}
+
+  acc_t* of(int64_t chunk, int64_t channel) {
+    return values.data() + (chunk * channels + channel) * (taps + 1);
+  }
+
+  template <typename scalar_t>
+  void store(scalar_t* grad_weight, scalar_t* grad_bias) {
+    add_partials(values.data(), chunks, channels * (taps + 1));
+    for (const auto c : c10::irange(channels)) {
+      const auto* from = of(0, c);
+      if (grad_weight) {
+        std::transform(from, from + taps, grad_weight + c * taps, [](acc_t x) { return static_cast<scalar_t>(x); });
+      }
+      if (grad_bias) {
+        grad_bias[c] = static_cast<scalar_t>(from[taps]);
+      }
+    }
+  }
+};
+
+template <typename scalar_t>
+void backward_weight_planes(
+    const Geometry& g,
+    scalar_t* grad_weight,
+    scalar_t* grad_bias,
+    const scalar_t* grad,
+    const scalar_t* in) {
+  using acc_t = at::opmath_type<scalar_t>;
+  using Vec = vec::Vectorized<acc_t>;
+  constexpr int64_t size = Vec::size();
+  const auto columns = forward_axis(g, 1, g.output[1]);
+  const auto pitch = columns.length;
+  const auto height = strip_height(pitch * static_cast<int64_t>(sizeof(acc_t)));
+  const auto rows = forward_axis(g, 0, height);
+  const auto& down = rows.phases[0];
+  const auto& across = columns.phases[0];
+  const auto taps = g.kernel[0] * g.kernel[1];
+  // The gradient's rows are filled up with zeros to whole vectors.
+  const auto grad_pitch = (g.output[1] + size - 1) / size * size;
+  const Chunks chunks(g.batch, g.output[0] * g.output[1]);
+  Sums<acc_t> sums(g, chunks.count);
+  const auto tasks = g.channels * chunks.count;
+  const auto products = g.batch * g.output_channels() * g.output[0] * g.output[1] * taps;
+
+  at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
+    Scratch<acc_t> plane((rows.length + kTile) * pitch + kMargin<acc_t>);
+    Scratch<acc_t> grads(std::min(height, g.output[0]) * grad_pitch + kMargin<acc_t>);
+    Scratch<acc_t> row(g.input[1]);
+    Scratch<acc_t> vectors((taps + 1) * kMostVectors * size);
+    std::array<acc_t, kMostVectors * size> whole, last;
+    fill_mask(whole.data(), kMostVectors * size, kMostVectors * size);
+    fill_mask(last.data(), g.output[1] - (grad_pitch - size), size);
+
+    // Adds what one strip of one output channel gives; n rows.
+    const auto correlate_strip = [&](int64_t n, acc_t* result) {
+      std::fill_n(vectors.data, (taps + 1) * kMostVectors * size, acc_t(0));
+      // Vectors of the narrow columns at the end go into the first lanes.
+      for (int64_t j = 0; j < grad_pitch;) {
+        const bool is_wide = kMostVectors > 1 && j + kMostVectors * size <= g.output[1];
+        const auto* mask = j + size <= g.output[1] ? whole.data() : last.data();
+        constexpr auto step = kMostVectors * size;
+        for (const auto& tap : across.taps) {
+          for (const auto& run : down.runs) {
+            const auto* x = plane.data + down.taps[run.first].position * pitch + tap.position + j;
+            auto* to = vectors.data + (tap.kernel * g.kernel[0] + run.first) * step;
+            if (is_wide) {
+              correlate_run<acc_t, kMostVectors>(run.count, grads.data + j, grad_pitch, x, pitch, n, mask, to, step);
+            } else {
+              correlate_run<acc_t, 1>(run.count, grads.data + j, grad_pitch, x, pitch, n, mask, to, step);
+            }
+          }
+        }
+        j += is_wide ? kMostVectors * size : size;
+      }
+      for (const auto x : c10::irange(g.kernel[1])) {
+        for (const auto k : c10::irange(g.kernel[0])) {
+          const auto* from = vectors.data + (x * g.kernel[0] + k) * kMostVectors * size;
+          result[down.taps[k].kernel * g.kernel[1] + x] += std::accumulate(from, from + kMostVectors * size, acc_t(0));
+        }
+      }
+    };
+
+    for (const auto task : c10::irange(begin, end)) {
+      const auto channel = task / chunks.count;
+      const auto chunk = task % chunks.count;
+      for (const auto image : c10::irange(chunk * chunks.size, std::min((chunk + 1) * chunks.size, g.batch))) {
+        for (int64_t first = 0; first < g.output[0]; first += height) {
+          const auto n = std::min(height, g.output[0] - first);
+          const auto* from = in + (image * g.channels + channel) * rows.size * columns.size;
+          pack_plane(plane.data, from, rows, columns, first, height >= g.output[0], row.data);
+          for (const auto o : c10::irange(channel * g.multiplier, (channel + 1) * g.multiplier)) {
+            const auto* lines = grad + ((image * g.output_channels() + o) * g.output[0] + first) * g.output[1];
+            auto* result = sums.of(chunk, o);
+            Vec total(acc_t(0));
+            for (const auto y : c10::irange(n)) {
+              auto* line = grads.data + y * grad_pitch;
+              copy_in(line, lines + y * g.output[1], g.output[1]);
+              std::fill(line + g.output[1], line + grad_pitch, acc_t(0));
+              for (int64_t j = 0; j < grad_pitch; j += size) {
+                total = total + Vec::loadu(line + j);
+              }
+            }
+            std::array<acc_t, size> lanes;
+            total.store(lanes.data());
+            result[taps] += std::accumulate(lanes.begin(), lanes.end(), acc_t(0));
+            if (grad_weight) {
+              correlate_strip(n, result);
+            }
+          }
+        }
+      }
+    }
+  });
+  sums.store(grad_weight, grad_bias);
+}
+
+// The columns of a row that a run reads from the image itself: for the outputs from first to second, which is the first
+// one that reads beyond an edge. None where they are so few that a division of the row costs more.
+std::pair<int64_t, int64_t> inner_outputs(const Axis& columns, const Tap& tap, int64_t taps) {
+  const auto count = columns.phases[0].count;
+  const auto first = tap.base >= 0 ? 0 : std::min((-tap.base - 1) / columns.step + 1, count);
+  const auto last = std::clamp(floor_div(columns.size - 1 - tap.base, columns.step) + 2 - taps, first, count);
+  return 2 * (last - first) < count ? std::pair(count, count) : std::pair(first, last);
+}
+
+struct GradientPlan {
+  const Geometry& g;
+  Axis columns;
+  Axis rows;
+  Axis edges;
+
+  explicit GradientPlan(const Geometry& g)
+      : g(g), columns(forward_axis(g, 1, g.output[1])), rows(by_base(forward_axis(g, 0, g.output[0]))), edges(columns) {
+    const auto& across = columns.phases[0];
+    std::vector<bool> is_read(columns.length, false);
+    for (const auto& run : across.runs) {
+      const auto& tap = across.taps[run.first];
+      const auto [first, last] = inner_outputs(columns, tap, run.count);
+      const auto begin = is_read.begin() + tap.position;
+      std::fill(begin, begin + (first > 0 ? first + run.count - 1 : 0), true);
+      std::fill(begin + last, begin + (last < across.count ? across.count + run.count - 1 : last), true);
+    }
+    edges = restricted(columns, is_read);
+  }
+};
+
+// Sums up the gradients of a block of channels.
+template <typename acc_t>
+class GradientBlock {
+ public:
+  using Vec = vec::Vectorized<acc_t>;
+  static constexpr int64_t most_lanes = kMostVectors * Vec::size();
+
+  explicit GradientBlock(const GradientPlan& plan)
+      : plan_(plan),
+        taps_(plan.g.kernel[0] * plan.g.kernel[1]),
+        packed_(plan.rows, (plan.columns.length + kTile) * most_lanes),
+        line_(plan.g.output[1] * most_lanes + kMargin<acc_t>),
+        sums_((taps_ + 1) * most_lanes) {
+    fill_mask(mask_.data(), most_lanes, most_lanes);
+  }
+
+  void clear() {
+    std::fill_n(sums_.data, (taps_ + 1) * most_lanes, acc_t(0));
+  }
+
+  // Adds the output's rows of one image from first to last.
+  template <typename T>
+  void
+  add(const Lanes<acc_t>& lanes,
+      Pixels<const T> grads,
+      Pixels<const T> in,
+      int64_t first,
+      int64_t last,
+      bool of_weight,
+      bool of_bias) {
+    packed_.forget();
+    for (const auto y : c10::irange(first, last)) {
+      const auto width = plan_.g.output[1];
+      const auto* from = grads.data + y * width * grads.step;
+      const acc_t* line = line_.data;
+      auto step = lanes.width();
+      if (std::is_same_v<T, acc_t> && lanes.is_whole()) {
+        line = reinterpret_cast<const acc_t*>(from) + lanes.first - grads.first;
+        step = grads.step;
+      } else {
+        const auto channel = [&](int64_t l) { return lanes.first + l - grads.first; };
+        pack_pixels(line_.data, from, grads.step, width, lanes, true, channel);
+      }
+      if (of_bias) {
+        add_bias(lanes, line, step);
+      }
+      if (of_weight) {
+        add_weight(lanes, line, step, in, y);
+      }
+    }
+  }
+
+  // Writes the sums: for each channel those of the taps, in the order of the weight, and of the bias.
+  void store(const Lanes<acc_t>& lanes, acc_t* to) const {
+    const auto& down = plan_.rows.phases[0].taps;
+    const auto& across = plan_.columns.phases[0].taps;
+    const auto kw = plan_.g.kernel[1];
+    for (const auto l : c10::irange(lanes.count)) {
+      const auto* from = sums_.data + l;
+      for (const auto t : c10::irange(plan_.g.kernel[0])) {
+        for (const auto k : c10::irange(kw)) {
+          to[down[t].kernel * kw + across[k].kernel] = from[(t * kw + k) * lanes.width()];
+        }
+      }
+      to[taps_] = from[taps_ * lanes.width()];
+      to += taps_ + 1;
+    }
+  }
+
+ private:
+  void add_bias(const Lanes<acc_t>& lanes, const acc_t* line, int64_t step) {
+    auto* total = sums_.data + taps_ * lanes.width();
+    for (int64_t l = 0; l < lanes.width(); l += Vec::size()) {
+      auto sum = Vec::loadu(total + l);
+      for (const auto j : c10::irange(plan_.g.output[1])) {
+        sum = sum + Vec::loadu(line + j * step + l);
+      }
+      sum.store(total + l);
+    }
+  }
+
+  template <typename T>
+  void add_weight(const Lanes<acc_t>& lanes, const acc_t* line, int64_t step, Pixels<const T> in, int64_t y) {
+    const auto& g = plan_.g;
+    const auto& rows = plan_.rows;
+    const auto& columns = plan_.columns;
+    const bool is_unpacked = std::is_same_v<T, acc_t> && g.multiplier == 1 && lanes.is_whole();
+    for (const auto t : c10::irange(g.kernel[0])) {
+      const auto iy = y * rows.step + rows.phases[0].taps[t].base;
+      if (iy < 0 || iy >= rows.size) {
+        continue;
+      }
+      const auto* image = in.data + iy * columns.size * in.step;
+      const auto* packed = packed_.get(iy, t, [&](acc_t* to) {
+        const auto channel = [&](int64_t l) { return (lanes.first + l) / g.multiplier - in.first; };
+        pack_row(to, image, in.step, is_unpacked ? plan_.edges : columns, lanes, g.multiplier == 1, channel);
+      });
+      for (const auto& run : columns.phases[0].runs) {
+        const auto& tap = columns.phases[0].taps[run.first];
+        auto* sums = sums_.data + (t * g.kernel[1] + run.first) * lanes.width();
+        const auto correlate_part = [&](const acc_t* x, int64_t x_step, int64_t first, int64_t last) {
+          if (last <= first) {
+            return;
+          }
+          const auto* from = line + first * step;
+          if (lanes.vectors == 1) {
+            correlate_run<acc_t, 1>(run.count, from, step, x, x_step, last - first, mask_.data(), sums, lanes.width());
+          } else {
+            correlate_run<acc_t, kMostVectors>(
+                run.count, from, step, x, x_step, last - first, mask_.data(), sums, lanes.width());
+          }
+        };
+        const auto width = lanes.width();
+        if (is_unpacked) {
+          const auto [first, last] = inner_outputs(columns, tap, run.count);
+          const auto* pixels = reinterpret_cast<const acc_t*>(image) + lanes.first - in.first;
+          correlate_part(packed + tap.position * width, width, 0, first);
+          correlate_part(pixels + (tap.base + first * columns.step) * in.step, columns.step * in.step, first, last);
+          correlate_part(packed + (tap.position + last) * width, width, last, g.output[1]);
+        } else {
+          correlate_part(packed + tap.position * width, width, 0, g.output[1]);
+        }
+      }
+    }
+  }
+
+  const GradientPlan& plan_;
+  int64_t taps_;
+  PackedRows<acc_t> packed_;
+  Scratch<acc_t> line_;
+  // For each row of the kernel its taps in the order of their positions, then the bias.
+  Scratch<acc_t> sums_;
+  std::array<acc_t, most_lanes> mask_;
+};
+
+template <typename scalar_t>
+void backward_weight_channels_last(
+    const Geometry& g,
+    scalar_t* grad_weight,
+    scalar_t* grad_bias,
+    const scalar_t* grad,
+    const scalar_t* in) {
+  using acc_t = at::opmath_type<scalar_t>;
+  constexpr auto most_lanes = GradientBlock<acc_t>::most_lanes;
+  const GradientPlan plan(g);
+  const auto channels = g.output_channels();
+  const auto [height, width] = g.output;
+  const auto blocks = (channels + most_lanes - 1) / most_lanes;
+  const auto rows = g.batch * height;
+  const Chunks chunks(rows, width);
+  Sums<acc_t> sums(g, chunks.count);
+  const auto tasks = blocks * chunks.count;
+  const auto products = rows * width * channels * sums.taps;
+
+  at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
+    GradientBlock<acc_t> worker(plan);
+    for (const auto task : c10::irange(begin, end)) {
+      const auto chunk = task / blocks;
+      const Lanes<acc_t> lanes(task % blocks * most_lanes, channels);
+      worker.clear();
+      const auto last = std::min((chunk + 1) * chunks.size, rows);
+      for (auto row = chunk * chunks.size; row < last;) {
+        const auto image = row / height;
+        const auto end_row = std::min(last - image * height, height);
+        const Pixels<const scalar_t> grads{grad + image * height * width * channels, channels, 0};
+        const Pixels<const scalar_t> pixels{in + image * g.input[0] * g.input[1] * g.channels, g.channels, 0};
+        worker.add(lanes, grads, pixels, row - image * height, end_row, grad_weight, grad_bias);
+        row = image * height + end_row;
+      }
+      worker.store(lanes, sums.of(chunk, lanes.first));
+    }
+  });
+  sums.store(grad_weight, grad_bias);
+}
+
+template <typename scalar_t>
+void backward_weight_small_planes(
+    const Geometry& g,
+    scalar_t* grad_weight,
+    scalar_t* grad_bias,
+    const scalar_t* grad,
+    const scalar_t* in) {
+  using acc_t = at::opmath_type<scalar_t>;
+  constexpr auto most_lanes = GradientBlock<acc_t>::most_lanes;
+  const GradientPlan plan(g);
+  const auto in_pixels = g.input[0] * g.input[1];
+  const auto out_pixels = g.output[0] * g.output[1];
+  const auto blocks = (g.channels + most_lanes - 1) / most_lanes;
+  const Chunks chunks(g.batch, out_pixels);
+  Sums<acc_t> sums(g, chunks.count);
+  const auto tasks = blocks * chunks.count;
+  const auto products = g.batch * out_pixels * g.channels * sums.taps;
+
+  at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
+    GradientBlock<acc_t> worker(plan);
+    Scratch<acc_t> pixels(in_pixels * most_lanes), grads(out_pixels * most_lanes);
+    Scratch<acc_t> buffer(most_lanes * (kTransposed + kMargin<acc_t>));
+    for (const auto task : c10::irange(begin, end)) {
+      const auto chunk = task / blocks;
+      const Lanes<acc_t> there(task % blocks * most_lanes, g.channels);
+      auto lanes = there;
+      lanes.count = lanes.width();
+      const auto width = lanes.width();
+      worker.clear();
+      for (const auto image : c10::irange(chunk * chunks.size, std::min((chunk + 1) * chunks.size, g.batch))) {
+        const auto plane = image * g.channels + lanes.first;
+        planes_to_pixels(grads.data, width, grad + plane * out_pixels, out_pixels, there.count, buffer.data);
+        planes_to_pixels(pixels.data, width, in + plane * in_pixels, in_pixels, there.count, buffer.data);
+        const Pixels<const acc_t> of_grads{grads.data, width, lanes.first}, of_image{pixels.data, width, lanes.first};
+        worker.add(lanes, of_grads, of_image, 0, g.output[0], grad_weight, grad_bias);
+      }
+      worker.store(there, sums.of(chunk, lanes.first));
+    }
+  });
+  sums.store(grad_weight, grad_bias);
+}
+
+void backward_weight_kernel(
+    const TensorBase& grad_weight,
+    const TensorBase& grad_bias,
+    const TensorBase& grad_output,
+    const TensorBase& input,
+    const Geometry& g) {
+  AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, input.scalar_type(), "depthwise_conv2d_backward_weight_cpu", [&] {
+    const auto function = is_channels_last(grad_output) || is_channels_last(input)
+        ? backward_weight_channels_last<scalar_t>
+        : is_small(g) ? backward_weight_small_planes<scalar_t>
+                      : backward_weight_planes<scalar_t>;
+    function(
+        g,
+        grad_weight.defined() ? grad_weight.mutable_data_ptr<scalar_t>() : nullptr,
+        grad_bias.defined() ? grad_bias.mutable_data_ptr<scalar_t>() : nullptr,
+        grad_output.const_data_ptr<scalar_t>(),
+        input.const_data_ptr<scalar_t>());
+  });
+}
+
+} // namespace
+
+ALSO_REGISTER_AVX512_DISPATCH(depthwise_conv2d_backward_weight_stub, &backward_weight_kernel)
+
+} // namespace at::native

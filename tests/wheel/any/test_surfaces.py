@@ -1,0 +1,62 @@
+"""``make surfaces`` tells what is missing; the table itself is made by that verb."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+
+from scripts.surfaces import python
+from scripts.surfaces.subject import NotThere, Subject, subjects
+from scripts.surfaces.table import NO, NOT_THERE, YES, Cell, Surface, differences, measure, rendered
+
+
+@pytest.fixture
+def lerp() -> Subject:
+    (found,), without = subjects(["lerp", "no_such_operator"])
+    assert without == ["no_such_operator"]
+    return found
+
+
+def test_operator_that_is_not_there_is_found(lerp: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    surface = next(each for each in python.SURFACES.all if each.title == "torch.op(x)")
+    assert measure(surface, lerp) == Cell(YES)
+    monkeypatch.setattr(torch, "lerp", torch.add)
+    assert measure(surface, lerp).mark == NO
+
+
+def test_form_that_the_schema_lacks_is_no_fault(lerp: Subject) -> None:
+    surface = next(each for each in python.SURFACES.all if each.title == "x.op_()")
+    without = replace(lerp, info=next(info for info in op_db if info.name == "matmul"))
+    assert measure(surface, without) == Cell(NOT_THERE, "no in-place form")
+
+
+def test_warning_is_a_fault(lerp: Subject) -> None:
+    def warn(_: Subject) -> None:
+        warnings.warn("a loop", stacklevel=1)
+
+    assert measure(Surface("quiet", warn), lerp) == Cell(NO, "UserWarning: a loop")
+
+
+def test_only_what_pytorch_s_own_have_is_missed() -> None:
+    cells = {
+        ("usual", "mine"): Cell(NO, "not there"),
+        ("usual", "lerp"): Cell(YES),
+        ("unusual", "mine"): Cell(NO),
+        ("unusual", "lerp"): Cell(NO),
+        ("mended", "mine"): Cell(YES),
+        ("mended", "lerp"): Cell(YES),
+    }
+    assert differences(cells, ["mine"], ["lerp"], {}) == ["mine: usual: not there"]
+    assert differences(cells, ["mine"], ["lerp"], {("usual", "mine"): "because"}) == []
+    (stale,) = differences(cells, ["mine"], ["lerp"], {("usual", "mine"): "", ("mended", "mine"): "because"})
+    assert stale.startswith("mine: mended: there is no difference any more")
+    assert rendered(cells, ["usual"], ["mine", "lerp"]).splitlines() == ["       mine  lerp", "usual  NO    yes"]
+
+
+def test_reason_is_kept() -> None:
+    with pytest.raises(NotThere, match="no method"):
+        Subject._form(None, "method")

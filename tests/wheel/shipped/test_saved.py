@@ -1,0 +1,68 @@
+"""What was saved with the operators in it: another process loads it, and a torch without them names what is missing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+LOADERS = {
+    "module": "torch.load(path, weights_only=False)",
+    "export": "torch.export.load(path).module()",
+    "script": "torch.jit.load(path)",
+}
+
+# What PyTorch says where the operator is missing.
+MESSAGES = {
+    "module": "AttributeError: module 'torch' has no attribute 'twice_plus'",
+    "export": "failed to resolve torch.ops.aten.twice_plus.default",
+    "script": "Unknown builtin op: aten::twice_plus",
+}
+
+
+class Model(torch.nn.Module):
+    """Its module is imported where it is loaded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.twice_plus(x, self.weight)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A folder with a file for each loader."""
+    x = torch.ones(3, 4)
+    torch.save(Model(), tmp_path / "module")
+    torch.export.save(torch.export.export(Model(), (x,)), tmp_path / "export.pt2")
+    torch.jit.save(torch.jit.script(Model()), tmp_path / "script")
+    return tmp_path
+
+
+def load(kind: str, folder: Path, torch_folder: Path | None) -> subprocess.CompletedProcess[str]:
+    path = next(folder.glob(f"{kind}*"))
+    program = f"import torch\npath = {str(path)!r}\nprint({LOADERS[kind]}(torch.ones(3, 4)).sum().item())\n"
+    folders = [str(Path(__file__).parent), *([str(torch_folder)] if torch_folder else [])]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(reversed(folders))}
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=env)
+
+
+@pytest.mark.parametrize("kind", LOADERS)
+def test_another_process_loads_it(kind: str, saved: Path) -> None:
+    done = load(kind, saved, None)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "36.0"
+
+
+@pytest.mark.parametrize("kind", LOADERS)
+def test_torch_without_the_operator_names_it(kind: str, saved: Path, stock: Path) -> None:
+    done = load(kind, saved, stock)
+    assert done.returncode != 0
+    assert MESSAGES[kind] in done.stderr, done.stderr
