@@ -72,6 +72,7 @@ def symbolic(subject: Subject) -> None:
 
 @SURFACES("make_fx records one node")
 def traced(subject: Subject) -> None:
+    subject.refuse_composite()
     call, tensors = subject.on_tensors()
     graph = make_fx(call)(*tensors)
     assert [node.target for node in graph.graph.nodes if node.op == "call_function"] == [subject.overload]
@@ -108,6 +109,7 @@ def functionalized_out(subject: Subject) -> None:
 
 @SURFACES("__torch_dispatch__ sees the overload")
 def torch_dispatch(subject: Subject) -> None:
+    subject.refuse_composite()
     seen = []
 
     class Mode(TorchDispatchMode):
@@ -132,6 +134,8 @@ def wrapper_subclass(subject: Subject) -> None:
 
 @SURFACES("the subclasses of torch.testing")
 def tested_subclasses(subject: Subject) -> None:
+    if not subject.is_pointwise:
+        raise NotThere("not pointwise: the values are any")
     call, tensors = subject.on_tensors()
     for cls, info in subclass_db.items():
         if cls is Tensor or not info.closed_under_ops:
@@ -225,6 +229,7 @@ def cpp_function(subject: Subject) -> None:
 
 @SURFACES("C++: at::op_out")
 def cpp_out(subject: Subject) -> None:
+    subject.refuse_composite()
     assert re.search(rf"\b{subject.aten_name}_out\(", header(f"ATen/ops/{subject.aten_name}.h"))
 
 

@@ -70,6 +70,15 @@ class Subject:
         """Whether it computes element by element."""
         return torch.Tag.pointwise in self.overload.tags
 
+    def refuse_composite(self) -> None:
+        """Leave where the operator is composed of others, which are there in its place.
+
+        Raises:
+            NotThere: by its dispatch table.
+        """
+        if torch._C._dispatch_has_kernel_for_dispatch_key(self.overload.name(), "CompositeImplicitAutograd"):
+            raise NotThere("composed of others")
+
     def require_gradient(self) -> None:
         """Leave where the operator has no gradient.
 
@@ -103,7 +112,9 @@ class Subject:
             for place, tensor in zip(places, tensors, strict=True):
                 values[place] = tensor
             given, named = pytree.tree_unflatten(values, spec)
-            return called(*given, **named)
+            result = called(*given, **named)
+            # Of several results the first: the others may have no gradient.
+            return result[0] if isinstance(result, (tuple, list)) else result
 
         return call, [leaves[place] for place in places]
 
