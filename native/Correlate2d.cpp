@@ -25,7 +25,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 
 namespace at::native {
@@ -146,7 +145,7 @@ struct Lengths {
     constexpr double pixel_cost = 5.5;
     constexpr double call_cost = 4e5;
     const auto pixels = static_cast<uint64_t>(transform[0] * transform[1]);
-    const double halvings = std::bit_width(pixels);
+    const double halvings = std::ilogb(static_cast<double>(pixels)) + 1;
     return images * products > call_cost + images * pixel_cost * static_cast<double>(pixels) * halvings;
   }
 

@@ -1,7 +1,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/native/DepthwiseConv2d.h>
-#include <ATen/native/SafeNumerics.h>
+#include <ATen/native/OlderReleases.h>
 #include <c10/util/safe_numerics.h>
 
 #ifndef AT_PER_OPERATOR_HEADERS

@@ -1,6 +1,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/native/OlderReleases.h>
 #include <ATen/native/SpectralMagnitude.h>
 
 #ifndef AT_PER_OPERATOR_HEADERS

@@ -187,12 +187,17 @@ void pack_pixels(
     }
     return;
   }
+  // They take a division each.
+  std::array<int64_t, most> channels;
+  for (const auto l : c10::irange(lanes.count)) {
+    channels[l] = channel(l);
+  }
   for (const auto j : c10::irange(n)) {
     if (are_neighbours) {
       copy_in(to + j * width, first + j * step, lanes.count);
     } else {
       for (const auto l : c10::irange(lanes.count)) {
-        to[j * width + l] = static_cast<acc_t>(pixel[j * step + channel(l)]);
+        to[j * width + l] = static_cast<acc_t>(pixel[j * step + channels[l]]);
       }
     }
     std::fill(to + j * width + lanes.count, to + (j + 1) * width, acc_t(0));

@@ -19,7 +19,7 @@ namespace {
 template <typename scalar_t>
 struct Elements {
   using Vec = vec::Vectorized<at::opmath_type<scalar_t>>;
-  static constexpr int64_t parts = is_reduced_floating_point_v<scalar_t> ? 2 : 1;
+  static constexpr int64_t parts = vec::is_reduced_floating_point_v<scalar_t> ? 2 : 1;
   static constexpr int64_t count = parts * Vec::size();
 
   // The elements from `length` on are zero.

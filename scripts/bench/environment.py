@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..errors import CommandError
 from ..layout import REPOSITORY, Layout
 from ..run_tests import make_environment, wheel_of
 
 
 def bench(layout: Layout, arguments: Sequence[str]) -> None:
-    """Run the benchmarks with ``layout``'s wheel; what they print goes to the terminal."""
+    """Run the benchmarks with ``layout``'s wheel; what they print goes to the terminal.
+
+    Raises:
+        CommandError: they failed.
+    """
     requirements = Path(__file__).with_name("requirements.txt")
     python = make_environment(REPOSITORY / "build/bench-environment", Path(wheel_of(layout).wheel), requirements)
     command: list[str | Path] = [python, "-m", "scripts.bench", *arguments]
-    subprocess.run(command, cwd=REPOSITORY, stdin=subprocess.DEVNULL, check=True)
+    # The profiler, which tells how much memory is used, else logs each time it starts and stops.
+    env = {**os.environ, "KINETO_LOG_LEVEL": "99"}
+    if subprocess.run(command, cwd=REPOSITORY, env=env, stdin=subprocess.DEVNULL, check=False).returncode != 0:
+        raise CommandError("the benchmarks failed; what was measured before is in build/bench-results")

@@ -65,9 +65,9 @@ def write_plot(results: Sequence[Measured], path: Path) -> None:
         axes.plot([min(result.ratios), max(result.ratios)], [place, place], color="black", linewidth=0.8)
         axes.plot([result.aim], [place], marker="|", color="black", markersize=8)
     axes.set_xscale("log")
-    axes.set_yticks(
-        range(len(results)), [f"{r.operator}: {r.name}, {r.step}, {r.threads}" for r in results], fontsize=6
-    )
+    names = [f"{r.operator} beside {r.peer}: {r.name}, {r.step}, {r.threads}" for r in results]
+    axes.set_yticks(range(len(results)), names, fontsize=6)
+    axes.margins(y=0.005)
     axes.invert_yaxis()
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xlabel("times as fast as the peer; line: least to most of the rounds; mark: aim; red: missed")

@@ -26,7 +26,7 @@ from .fetch import fetch_tree
 from .incremental import forget, generate_incrementally
 from .ninja import GENERATORS, ninja
 from .settings import affordable, make_environment, variables
-from .tree import count, open_tree
+from .tree import FUNCTIONS_YAML, count, open_tree
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ def fetched(layout: Layout, source: str | None) -> Path:
     Raises:
         GraftError: it is not there and cannot be fetched.
     """
-    if source and Path(source).expanduser().is_dir():
-        return Path(source).expanduser().resolve()
+    if source and (checkout := Path(source).expanduser().resolve()) and (checkout / FUNCTIONS_YAML).is_file():
+        return checkout
     pin = load_pin(layout.patches)
     cache = cache_of(pin)
     with build_lock(cache.folder), Steps(total=1).step("fetch the sources") as line:

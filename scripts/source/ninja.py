@@ -69,8 +69,10 @@ def messages(output: Sequence[str], configured: Configured) -> str:
     """The messages of compilers and generators, without the commands that ninja repeats."""
     kept = [text for text in output if not text.startswith("ninja: ") and not _COMMAND.search(text)]
     text = "".join(kept[:_SHOWN]).strip()
-    # As seen from build/, where compilers run.
     for name in configured.sources:
         if name.startswith(f"{NATIVE}/"):
-            text = text.replace(f"../{name}:", f"{configured.native / name.removeprefix(f'{NATIVE}/')}:")
+            theirs = configured.native / name.removeprefix(f"{NATIVE}/")
+            # As seen from build/, where compilers run, or by the copy for a CPU capability, which includes it.
+            for path in (f"../{name}", str(configured.tree / name)):
+                text = text.replace(f"{path}:", f"{theirs}:")
     return blame.of_compiler(text, configured.native)
