@@ -43,7 +43,8 @@ c10::SymDimVector with_last_dim(const Tensor& x, const c10::SymInt& size) {
 
 Tensor rfft2(const Tensor& x) {
   if (!is_empty(x)) {
-    return at::fft_rfft2(x);
+    // On CPUs it is contiguous; the meta kernel gives two dimensions other strides.
+    return at::fft_rfft2(x).contiguous();
   }
   // Of one image, for the dtype and for the errors.
   const Tensor spectrum = at::fft_rfft2(x.new_zeros_symint(x.sym_sizes().slice(x.dim() - 2)));

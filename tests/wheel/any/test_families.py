@@ -32,8 +32,12 @@ from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.testing._internal.optests import aot_autograd_check
 from torch.utils import _pytree as pytree
 
-# What reads a tensor's attributes one by one asks for this one, too.
-pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+pytestmark = [
+    # What reads a tensor's attributes one by one asks for this one, too.
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
+    # So it says of every operator that makes a complex tensor, PyTorch's own included.
+    pytest.mark.filterwarnings("ignore:Torchinductor does not support code generation for complex operators"),
+]
 
 
 def wanted_names() -> list[str]:
