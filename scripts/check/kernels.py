@@ -47,13 +47,6 @@ class Kernel:
     place: Place
     is_structured: bool
 
-    @property
-    def symbol(self) -> str:
-        """How the linker names it, up to the parameters."""
-        if not self.is_structured:
-            return f"{self.namespace}::{self.name}"
-        return f"{self.namespace}::structured_{self.name}::{'meta' if self.namespace == 'at::meta' else 'impl'}"
-
 
 def wanted_kernels(functions: list[Function]) -> list[Kernel]:
     """The kernels that the entries ask for."""
