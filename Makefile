@@ -21,13 +21,15 @@ python := $(environment)/bin/python
 options = --pin '$(PIN)' --native '$(NATIVE)' --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build check check-source test new-op apply export lint surfaces bench bench-build clean
+.PHONY: help patch-and-build check check-source test test-sanitize fuzz new-op apply export lint surfaces bench bench-build clean
 
 help:
 	@echo 'make patch-and-build   build the torch wheel with the operators of NATIVE into OUT'
 	@echo 'make check             find the mistakes of NATIVE without building'
 	@echo "make check-source      compile what the operators add to PyTorch's source tree, with its own build"
 	@echo 'make test              build it if need be, install it in a fresh environment, run the tests'
+	@echo 'make test-sanitize     build the operators with address and undefined sanitizers, run their tests on that'
+	@echo 'make fuzz              call the operators at random; ARGS="--minutes 10", ARGS="--seed N" for one call again'
 	@echo 'make surfaces          compare the operators of NATIVE with two of PyTorch, surface by surface'
 	@echo 'make new-op            write the first text of the operator SCHEMA into NATIVE: YAML, kernel, tests'
 	@echo 'make apply             make the PyTorch checkout SOURCE the fork: patches and operators as commits'
@@ -70,6 +72,12 @@ check-source: $(environment)/ready
 
 test: patch-and-build
 	@$(python) -m scripts test --build '$(BUILD)' $(options) $(ARGS)
+
+test-sanitize: $(environment)/ready
+	@$(python) -m scripts test-sanitize $(options) -- $(ARGS)
+
+fuzz: $(environment)/ready
+	@$(python) -m scripts fuzz $(options) -- $(ARGS)
 
 new-op: $(environment)/ready
 	@$(python) -m scripts new-op $(options) --schema="$$SCHEMA" --kind='$(KIND)' --variants='$(VARIANTS)' $(ARGS)

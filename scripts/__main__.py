@@ -19,6 +19,7 @@ from .layout import REPOSITORY, Layout
 from .lint import lint
 from .new_op import new_op
 from .run_tests import run_source_tests, run_tests, show_surfaces
+from .sanitize import fuzz, test_sanitized
 from .source.apply import apply
 from .source.build import build_source, fetched
 from .source.check import check_source, check_source_if_possible
@@ -75,6 +76,14 @@ def _test(options: argparse.Namespace) -> None:
         run_tests(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
 
 
+def _test_sanitize(options: argparse.Namespace) -> None:
+    test_sanitized(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
+
+
+def _fuzz(options: argparse.Namespace) -> None:
+    fuzz(_layout(options), options.extra)
+
+
 def _bench_build(options: argparse.Namespace) -> None:
     bench_build(_layout(options), base_wheel=options.wheel, jobs=options.jobs, result=options.json)
 
@@ -112,6 +121,8 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "check": _check,
     "check-source": _check_source,
     "test": _test,
+    "test-sanitize": _test_sanitize,
+    "fuzz": _fuzz,
     "new-op": _new_op,
     "apply": _apply,
     "export": _export,
@@ -148,7 +159,11 @@ def _parser() -> argparse.ArgumentParser:
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")
     for parser_of_build in (building, testing):
         parser_of_build.add_argument("--build", default=GRAFT, help=f"{GRAFT} or {SOURCE} (default: %(default)s)")
-    testing.add_argument("extra", nargs="*", help="further arguments for pytest, after --")
+    watching = verbs.add_parser("test-sanitize", parents=[common], help="build with sanitizers and test that wheel")
+    for parser_of_tests in (testing, watching):
+        parser_of_tests.add_argument("extra", nargs="*", help="further arguments for pytest, after --")
+    calling = verbs.add_parser("fuzz", parents=[common], help="call the operators at random")
+    calling.add_argument("extra", nargs="*", help="after --: --minutes, or --seed to make one call again")
     showing = verbs.add_parser("surfaces", parents=[common], help="compare the operators with PyTorch's own")
     showing.add_argument("extra", nargs="*", help="after --: --only with a part of a surface's title")
     for verb, text in (("apply", "make a checkout of PyTorch the fork"), ("export", "write that fork as patches")):

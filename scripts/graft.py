@@ -61,6 +61,8 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
     pin = load_pin(layout.patches)
     series = load_series(layout.patches)
     toolchain = find_toolchain(pin)
+    if layout.is_sanitized:
+        toolchain = toolchain.sanitized()
     with build_lock(REPOSITORY / "build"):
         stamp = stamp_of(layout, native, toolchain)
         built = load_built(layout)

@@ -42,21 +42,14 @@ def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequ
         TestsFailed: naming the parts that failed.
     """
     built = wheel_of(layout)
-    is_shipped = layout.native == REPOSITORY / "native"
     python = make_environment(ENVIRONMENT, Path(built.wheel))
-    stock = unpacked(next(iter(layout.base.glob("*.whl"))), REPOSITORY / "build/stock")
-    variables = {
-        "GRAFT_WHEEL": built.wheel,
-        "GRAFT_BASE": str(layout.base),
-        "GRAFT_STOCK": str(stock),
-        "GRAFT_NATIVE": str(layout.native),
-    }
+    variables = test_variables(layout, built.wheel)
     parts: list[tuple[str, list[Path], Mapping[str, str]]] = [
         ("the tools", [TESTS / "tools"], {}),
         ("code generation", [TESTS / "codegen"], {"PYTHONPATH": str(layout.base / "tree")}),
         ("the wheel", [TESTS / "wheel/any"], {}),
     ]
-    if is_shipped:
+    if is_shipped(layout):
         grammar = replace(layout, native=GRAMMAR, out=REPOSITORY / "build/grammar")
         wheel = build(grammar, base_wheel=base_wheel, jobs=jobs).wheel
         there = {"PYTHONPATH": str(unpacked(wheel, REPOSITORY / "build/grammar-unpacked"))}
@@ -66,7 +59,7 @@ def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequ
         ]
     elif (layout.native / "tests").is_dir():
         parts.append(("the folder's own tests", [layout.native / "tests"], {}))
-    failed = [name for name, paths, more in parts if not _pytest(python, name, paths, {**variables, **more}, extra)]
+    failed = [name for name, paths, more in parts if not run_pytest(python, name, paths, {**variables, **more}, extra)]
     if failed:
         raise TestsFailed(f"tests failed: {', '.join(failed)}")
     say("all tests passed")
@@ -84,12 +77,12 @@ def run_source_tests(layout: Layout, extra: Sequence[str]) -> None:
     python = make_environment(ENVIRONMENT, Path(built.wheel))
     variables = {"GRAFT_WHEEL": built.wheel, "GRAFT_NATIVE": str(layout.native)}
     parts = [("the tools", TESTS / "tools")]
-    if layout.native == REPOSITORY / "native":
+    if is_shipped(layout):
         parts.append(("the shipped operators", TESTS / "wheel/shipped"))
     elif (layout.native / "tests").is_dir():
         parts.append(("the folder's own tests", layout.native / "tests"))
     say("not run, since they compare with the official wheel: tests of code generation, the wheel and the grammar")
-    failed = [name for name, path in parts if not _pytest(python, name, [path], variables, extra)]
+    failed = [name for name, path in parts if not run_pytest(python, name, [path], variables, extra)]
     if failed:
         raise TestsFailed(f"tests failed: {', '.join(failed)}")
     say("all tests passed")
@@ -155,7 +148,24 @@ def unpacked(wheel: Path, folder: Path) -> Path:
     return folder
 
 
-def _pytest(python: Path, name: str, paths: Sequence[Path], more: Mapping[str, str], extra: Sequence[str]) -> bool:
+def is_shipped(layout: Layout) -> bool:
+    """Whether the native folder is the one of this repository."""
+    return layout.native == REPOSITORY / "native"
+
+
+def test_variables(layout: Layout, wheel: str) -> dict[str, str]:
+    """What the tests are told of the build."""
+    stock = unpacked(next(iter(layout.base.glob("*.whl"))), REPOSITORY / "build/stock")
+    return {
+        "GRAFT_WHEEL": wheel,
+        "GRAFT_BASE": str(layout.base),
+        "GRAFT_STOCK": str(stock),
+        "GRAFT_NATIVE": str(layout.native),
+    }
+
+
+def run_pytest(python: Path, name: str, paths: Sequence[Path], more: Mapping[str, str], extra: Sequence[str]) -> bool:
+    """Run the tests in ``paths``; return whether they passed, or ``extra`` chose none of them."""
     say(f"\n== tests of {name}")
     command: list[str | Path] = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *extra, *paths]
     done = subprocess.run(command, cwd=REPOSITORY, env={**os.environ, **more}, stdin=subprocess.DEVNULL, check=False)
