@@ -31,10 +31,9 @@ from .stamp import load_built, stamp_of
 from .toolchain import Toolchain, find_toolchain
 
 # Leaks are not looked for: an interpreter that ends leaves most of its memory to the system. A size that no machine has
-# makes malloc return null, as it does without the sanitizer, and PyTorch an error of it. Python's handlers for signals
-# stay.
-_ADDRESS = {"detect_leaks": 0, "allocator_may_return_null": 1, "allow_user_segv_handler": 1}
-_UNDEFINED = {"print_stacktrace": 1}
+# makes malloc return null, as it does without the sanitizer, and PyTorch an error of it.
+_ADDRESS: dict[str, object] = {"detect_leaks": 0, "allocator_may_return_null": 1}
+_UNDEFINED: dict[str, object] = {"print_stacktrace": 1, "suppressions": TESTS / "undefined.supp"}
 
 # Memory that one allocation may take; beyond it malloc returns null.
 LARGEST_ALLOCATION_MB = 4096

@@ -31,9 +31,13 @@ T convert_unchecked(const Scalar& value) {
 template <typename scalar_t>
 void mul_constant_loop(TensorIteratorBase& iter, const Scalar& constant) {
   using opmath_t = at::opmath_type<scalar_t>;
+  // Integers wrap round, as only unsigned ones may in C++.
+  using product_t = std::conditional_t<std::is_integral_v<scalar_t>, uint64_t, opmath_t>;
   using Vec = vec::Vectorized<scalar_t>;
   const auto factor = convert_unchecked<opmath_t>(constant);
-  const auto one = [factor](scalar_t x) -> scalar_t { return static_cast<opmath_t>(x) * factor; };
+  const auto one = [factor](scalar_t x) -> scalar_t {
+    return static_cast<product_t>(x) * static_cast<product_t>(factor);
+  };
   if constexpr (std::is_same_v<scalar_t, bool> || std::is_same_v<scalar_t, c10::complex<Half>>) {
     cpu_kernel(iter, one);
   } else if constexpr (is_reduced_floating_point_v<scalar_t>) {

@@ -69,12 +69,16 @@ int64_t image_of(const T* box, int64_t number, int64_t images) {
   return static_cast<int64_t>(image);
 }
 
-// All boxes, checked, sorted by their images.
+// All boxes, checked, sorted by their images. Without channels there are no bins, however many are asked for.
 class Boxes {
  public:
   template <typename T>
-  Boxes(const TensorBase& boxes, const TensorBase& input, T scale, int64_t pooled_height, int64_t pooled_width)
-      : rows_(boxes.size(0) * pooled_height), columns_(boxes.size(0) * pooled_width), by_image_(input.size(0)) {
+  Boxes(const TensorBase& boxes, const TensorBase& input, T scale, const TensorBase& output)
+      : by_image_(input.size(0)) {
+    const int64_t pooled_height = output.numel() == 0 ? 0 : output.size(2);
+    const int64_t pooled_width = output.numel() == 0 ? 0 : output.size(3);
+    rows_.resize(boxes.size(0) * pooled_height);
+    columns_.resize(boxes.size(0) * pooled_width);
     const T* box = boxes.const_data_ptr<T>();
     for (const auto k : c10::irange(boxes.size(0))) {
       const int64_t image = image_of(box, k, input.size(0));
@@ -237,7 +241,7 @@ void forward(
     double spatial_scale) {
   using T = at::opmath_type<scalar_t>;
   constexpr int64_t lanes = ChannelBlock<scalar_t>::lanes;
-  const Boxes sorted(boxes, input, static_cast<T>(spatial_scale), output.size(2), output.size(3));
+  const Boxes sorted(boxes, input, static_cast<T>(spatial_scale), output);
   const int64_t blocks = (input.size(1) + lanes - 1) / lanes;
   parallel_for(0, input.size(0) * blocks, 1, [&](int64_t begin, int64_t end) {
     ChannelBlock<scalar_t> block(output, indices, input);
