@@ -19,7 +19,7 @@ from typing import IO, Any
 
 # Seconds that a call may take. One on sizes beyond memory may take longer than anybody waits; it is given up.
 LONGEST = 120
-# Address space in MB beyond what is in use before the calls. Sanitizers reserve more than any limit, and have their own.
+# Address space in MB beyond what is in use before the calls. Sanitizers reserve more than any limit and have their own.
 MEMORY = 4096
 
 
