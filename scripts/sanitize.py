@@ -59,7 +59,9 @@ def test_sanitized(layout: Layout, *, base_wheel: Path | None, jobs: int, extra:
         **test_variables(layout, str(wheel)),
         **sanitizer_variables(find_toolchain(load_pin(layout.patches)), log=findings / "of"),
     }
-    passed = run_pytest(python, "the sanitized operators", paths, variables, ["-m", "not unsanitized", *extra])
+    passed = run_pytest(
+        python, "the sanitized operators", paths, variables, ["-m", "not unsanitized and not slow", *extra]
+    )
     found = [path.read_text(errors="replace") for path in sorted(findings.iterdir())]
     if found:
         raise TestsFailed(f"the sanitizers found something, in full in {findings}:\n\n" + "\n".join(found)[:20_000])

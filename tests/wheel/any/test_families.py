@@ -355,6 +355,7 @@ class TestAOTAutograd(TestCase):
                 aot_autograd_check(op, [sample.input, *sample.args], sample.kwargs, dynamic)
 
 
+@pytest.mark.unsanitized("Inductor compiles for each sample")
 class TestInductorOpInfo(TestCase):
     @in_one
     def test_comprehensive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:

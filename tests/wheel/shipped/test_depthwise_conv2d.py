@@ -449,6 +449,7 @@ def test_compiled_with_backward(memory_format: torch.memory_format, dynamic: boo
         assert all(torch.equal(first, second) for first, second in pairs)
 
 
+@pytest.mark.unsanitized("what Inductor compiles is linked without sanitizers")
 def test_inductor() -> None:
     case = Case(1, 4, (9, 8), (3, 3), padding=(1, 1))
     inputs = case.inputs(torch.float32, torch.channels_last)
