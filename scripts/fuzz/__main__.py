@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import queue
 import random
 import subprocess
@@ -76,7 +77,14 @@ def worker(first: int, sanitized: bool) -> Iterator[tuple[subprocess.Popen[str],
     lines: queue.Queue[Any] = queue.Queue()
     with (
         tempfile.TemporaryFile("w+") as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+        subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            # Warnings would hide what the end of a process is told with.
+            env={**os.environ, "TORCH_CPP_LOG_LEVEL": "ERROR"},
+        ) as process,
     ):
 
         def read() -> None:

@@ -36,7 +36,8 @@ def call_of(seed: int, overloads: Sequence[torch._ops.OpOverload], right: Mappin
         random.choice(CHANGES)(call, overload, random)
     if random.randrange(100) < BEYOND:
         change_to_huge(call, overload, random)
-    return overload, change_layouts(call, random)
+    wants_gradient = not overload._schema.is_mutable and not random.randrange(4)
+    return overload, change_layouts(call, random, wants_gradient)
 
 
 def made_up(overload: torch._ops.OpOverload, random: Random) -> Call:
@@ -155,9 +156,8 @@ CHANGES = [
 ]
 
 
-def change_layouts(call: Call, random: Random) -> Call:
+def change_layouts(call: Call, random: Random, wants_gradient: bool) -> Call:
     """Other strides for some of the tensors, gradients for some calls."""
-    wants_gradient = not random.randrange(4)
 
     def change(x: Described) -> Described:
         layout = random.choice([*LAYOUTS, "contiguous", "contiguous"]) if not x.is_huge else "contiguous"

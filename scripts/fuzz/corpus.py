@@ -16,6 +16,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .tensors import Described
 
+# What a wrong argument may be told with. A RuntimeError is c10's error, as a rule.
+PLAIN = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, OverflowError)
+
 # A call: the arguments of an overload by name, tensors described.
 Call = dict[str, Any]
 
@@ -41,16 +44,17 @@ class _Recorder(TorchDispatchMode):
         self.found = found
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
         note(self.found, func, args, kwargs or {})
-        return func(*args, **(kwargs or {}))
+        return result
 
 
 def note(found: dict[str, list[Call]], func: torch._ops.OpOverload, args: Any, kwargs: Mapping[str, Any]) -> None:
     """Add a call to ``found`` if it is one of an added operator."""
     name = str(func.name())
     if name in _added_operators.OPERATORS and len(found[name]) < _KEPT:
-        names = [argument.name for argument in func._schema.arguments]
-        call = {**dict(zip(names, args, strict=False)), **kwargs}
+        given = {**dict(zip([a.name for a in func._schema.arguments], args, strict=False)), **kwargs}
+        call = {a.name: given.get(a.name, a.default_value) for a in func._schema.arguments}
         found[name].append(pytree.tree_map_only(Tensor, described, call))
 
 
@@ -64,12 +68,12 @@ def right_calls() -> dict[str, list[Call]]:
     found: dict[str, list[Call]] = defaultdict(list)
     torch.manual_seed(0)
     for overload in overloads():
-        if overload._schema.is_mutable or overload._overloadname:
+        if overload._schema.is_mutable:
             continue
         for dtype in (torch.float32, torch.float64, torch.complex64, torch.int64):
             with (
                 warnings.catch_warnings(),
-                contextlib.suppress(NoSamples, RuntimeError, TypeError, NotImplementedError),
+                contextlib.suppress(NoSamples, *PLAIN),
             ):
                 warnings.simplefilter("ignore")
                 _record(found, overload, dtype)
@@ -86,9 +90,11 @@ def _record(found: dict[str, list[Call]], overload: torch._ops.OpOverload, dtype
         return _make(*shape, dtype=dtype, device="cpu", requires_grad=True)
 
     for sample in samples(overload._schema.name.removeprefix("aten::"), make):
-        note(found, overload, (sample.input, *sample.args), sample.kwargs)
         with _Recorder(found):
             result = overload(sample.input, *sample.args, **sample.kwargs)
+            if torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), "CompositeImplicitAutograd"):
+                # The recorder sees only what it is made of.
+                note(found, overload, (sample.input, *sample.args), sample.kwargs)
             wanted = [x for x in pytree.tree_leaves((sample.input, sample.args)) if is_differentiable(x)]
             for _ in range(2):
                 outputs = [x for x in pytree.tree_leaves(result) if is_differentiable(x)]

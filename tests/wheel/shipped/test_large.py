@@ -1,4 +1,4 @@
-"""Tensors of more than 2^31 elements, whose places no 32 bits hold. Not run by default: ``make test ARGS="-- -m slow"``.
+"""Tensors of more than 2^31 elements, whose places no 32 bits hold: ``make test ARGS="-- -m slow"`` runs them.
 
 Memory that is zero takes none until it is written to, so that most of these tests need less than they ask for.
 """
