@@ -70,7 +70,7 @@ check-source check-incremental: $(environment)/ready
 	@$(python) -m scripts $@ $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 
 test: patch-and-build
-	@$(python) -m scripts test --build '$(BUILD)' $(options) $(ARGS)
+	@$(python) -m scripts test --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 
 new-op: $(environment)/ready
 	@$(python) -m scripts new-op $(options) --schema="$$SCHEMA" --kind='$(KIND)' --variants='$(VARIANTS)' $(ARGS)

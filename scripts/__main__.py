@@ -75,7 +75,8 @@ def _check_incremental(options: argparse.Namespace) -> None:
 
 def _test(options: argparse.Namespace) -> None:
     if options.build == SOURCE:
-        run_source_tests(_layout(options), options.extra)
+        layout = _layout(options)
+        run_source_tests(layout, fetched(layout, options.source), options.extra)
     else:
         run_tests(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
 
@@ -148,14 +149,14 @@ def _parser() -> argparse.ArgumentParser:
     checking.add_argument("--if-possible", action="store_true", help="where packages or sources are missing, say so")
     comparing = verbs.add_parser("check-incremental", parents=[common], help="compile again what was left alone")
     comparing.add_argument("--objects", type=_positive, default=20, help="how many, by chance (default: %(default)s)")
-    for parser_of_tree in (building, checking, comparing):
-        parser_of_tree.add_argument("--source", help="a checkout of PyTorch, or where its sources are fetched from")
     building.add_argument("--incremental", action="store_true", help="source: leave alone what a change cannot reach")
     building.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
     verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")
     for parser_of_build in (building, testing):
         parser_of_build.add_argument("--build", default=GRAFT, help=f"{GRAFT} or {SOURCE} (default: %(default)s)")
+    for parser_of_tree in (building, checking, comparing, testing):
+        parser_of_tree.add_argument("--source", help="a checkout of PyTorch, or where its sources are fetched from")
     testing.add_argument("extra", nargs="*", help="further arguments for pytest, after --")
     showing = verbs.add_parser("surfaces", parents=[common], help="compare the operators with PyTorch's own")
     showing.add_argument("extra", nargs="*", help="after --: --only with a part of a surface's title")
