@@ -63,7 +63,7 @@ def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequ
         there = {"PYTHONPATH": str(unpacked(wheel, REPOSITORY / "build/grammar-unpacked"))}
         parts += [
             ("the shipped operators", [TESTS / "wheel/shipped"], {}),
-            ("the grammar of native_functions.yaml", [TESTS / "wheel/test_grammar.py"], there),
+            ("the grammar of native_functions.yaml", [GRAMMAR / "tests"], there),
         ]
     elif (layout.native / "tests").is_dir():
         parts.append(("the folder's own tests", [layout.native / "tests"], {}))
