@@ -29,19 +29,14 @@ class RoiSpan {
   C10_HOST_DEVICE RoiRange bin(int64_t number, int64_t length) const {
     const auto from = static_cast<int64_t>(std::floor(static_cast<T>(number) * bin_size_));
     const auto to = static_cast<int64_t>(std::ceil(static_cast<T>(number + 1) * bin_size_));
-    return {clip(start_ + from, 0, length), clip(start_ + to, 0, length)};
+    return {std::clamp<int64_t>(start_ + from, 0, length), std::clamp<int64_t>(start_ + to, 0, length)};
   }
 
  private:
-  template <typename U>
-  C10_HOST_DEVICE static U clip(U value, U low, U high) {
-    return std::min(std::max(value, low), high);
-  }
-
   // Half away from zero. Coordinates beyond 2^40 are as good as there; it keeps sums and products of them in an int64_t.
   C10_HOST_DEVICE static int64_t round_to_pixel(T coordinate) {
     constexpr auto far = static_cast<T>(int64_t(1) << 40);
-    return static_cast<int64_t>(clip(std::round(coordinate), -far, far));
+    return static_cast<int64_t>(std::clamp(std::round(coordinate), -far, far));
   }
 
   int64_t start_;

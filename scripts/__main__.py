@@ -152,7 +152,9 @@ def _parser() -> argparse.ArgumentParser:
     building.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
     verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
     compiling = verbs.add_parser("check-cuda", parents=[common], help="compile the CUDA sources of the native folder")
-    compiling.add_argument("--arch", nargs="+", default=[], help="of GPUs, such as 90a, instead of all that the pin has")
+    compiling.add_argument(
+        "--arch", nargs="+", default=[], help="of GPUs, such as 90a, instead of all that the pin has"
+    )
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")
     for parser_of_build in (building, testing):
         parser_of_build.add_argument("--build", default=GRAFT, help=f"{GRAFT} or {SOURCE} (default: %(default)s)")

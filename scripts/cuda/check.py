@@ -86,8 +86,8 @@ def generate(layout: Layout, native: NativeFolder, overlay: Overlay, line: StepL
     """
     merged = merge(native, overlay)
     copy_tree_if_changed(native.path, layout.sources, sorted({*native.files, *native.cuda}))
-    folders = ["--base", overlay.base, "--overlay", overlay.folder, "--docs", native.path / DOCS]
-    command = [sys.executable, "-m", "scripts.codegen", *folders, "--only-cuda", layout.generated]
+    folders: list[str | Path] = ["--base", overlay.base, "--overlay", overlay.folder, "--docs", native.path / DOCS]
+    command: list[str | Path] = [sys.executable, "-m", "scripts.codegen", *folders, "--only-cuda", layout.generated]
     paths = os.pathsep.join([str(REPOSITORY), str(overlay.base)])
     done = run(command, env={"PYTHONPATH": paths}, check=False)
     if done.returncode != 0:

@@ -1,4 +1,4 @@
-"""The CUDA toolkit that a wheel was built with: nvcc and headers, which pip has in the packages the wheel depends on."""
+"""The CUDA toolkit that a wheel was built with: nvcc and headers, from the packages of pip that the wheel asks for."""
 
 from __future__ import annotations
 
