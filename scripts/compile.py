@@ -159,13 +159,13 @@ def _run_ninja(layout: Layout, jobs: int, line: StepLine) -> int:
 
     if follow(command, read, env={**UNTRANSLATED, "NINJA_STATUS": "[%f/%t] "}) != 0:
         raise CompileError(
-            blame.of_compiler("".join(_relevant(output, layout)).strip(), layout.native) or "ninja failed silently",
+            blame.of_compiler("".join(relevant(output, layout)).strip(), layout.native) or "ninja failed silently",
             todo="mend the source named above and build again; what did compile is kept",
         )
     return compiled
 
 
-def _relevant(output: Iterable[str], layout: Layout) -> list[str]:
+def relevant(output: Iterable[str], layout: Layout) -> list[str]:
     """The compiler's messages without ninja's own, naming files as the user knows them."""
     copy = f"{layout.sources.relative_to(layout.work)}/"
     noise = ("ninja: ", "FAILED: ")

@@ -101,6 +101,6 @@ def _is_vectorized(file: Path) -> bool:
 def report_left_out(native: NativeFolder) -> None:
     """Say what a wheel for CPUs does without."""
     keys = re.findall(r"^ +(?:\w+, *)*\w*CUDA(?:, *\w+)*:", (native.path / FUNCTIONS).read_text(), re.M)
-    registrations = [f"{len(keys)} registrations for CUDA"] if keys else []
+    registrations = [f"{len(keys)} kernels for CUDA"] if keys else []
     if names := [*registrations, *map(str, native.cuda)]:
         say(f"      left out, since the base wheel has no CUDA: {', '.join(names)}")

@@ -88,7 +88,8 @@ class Nvcc:
         Raises:
             UsageError: naming what it does not know.
         """
-        unknown = [name for name in self.architectures if name not in self.known_architectures]
+        # It does not list variants: 90a, 100f.
+        unknown = [name for name in self.architectures if name.rstrip("af") not in self.known_architectures]
         if unknown:
             raise UsageError(
                 f"--arch {' '.join(unknown)}: this nvcc does not compile for that",
