@@ -21,13 +21,14 @@ python := $(environment)/bin/python
 options = --pin '$(PIN)' --native '$(NATIVE)' --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build check check-source check-incremental test test-sanitize fuzz new-op apply export lint surfaces bench bench-build clean
+.PHONY: help patch-and-build check check-source check-incremental check-cuda test test-sanitize fuzz new-op apply export lint surfaces bench bench-build clean
 
 help:
 	@echo 'make patch-and-build   build the torch wheel with the operators of NATIVE into OUT'
 	@echo 'make check             find the mistakes of NATIVE without building'
 	@echo "make check-source      compile what the operators add to PyTorch's source tree, with its own build"
 	@echo 'make check-incremental  compile again some of what INCREMENTAL=1 left alone, and compare the objects'
+	@echo 'make check-cuda        compile the CUDA sources of NATIVE against a CUDA wheel; no GPU is needed'
 	@echo 'make test              build it if need be, install it in a fresh environment, run the tests'
 	@echo 'make test-sanitize     build the operators with address and undefined sanitizers, run their tests on that'
 	@echo 'make fuzz              call the operators at random; ARGS="--minutes 10", ARGS="--seed N" for one call again'
@@ -70,6 +71,11 @@ check: $(environment)/ready
 
 check-source check-incremental: $(environment)/ready
 	@$(python) -m scripts $@ $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
+
+# A pin of its own: the wheels for CPUs hold no headers of CUDA.
+check-cuda: PIN = 2.14.1
+check-cuda: $(environment)/ready
+	@$(python) -m scripts check-cuda $(options) $(ARGS)
 
 test: patch-and-build
 	@$(python) -m scripts test --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
