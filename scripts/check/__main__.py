@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from .arguments import check_arguments
+from .autocast import check_autocast
 from .base import BaseOperators
 from .cplusplus import read_sources
 from .derivatives import check_derivatives
@@ -53,6 +54,7 @@ def _check_operators(
     check_stubs(native, sources, findings)
     check_docs(native, functions, findings)
     check_samples(native, functions, findings)
+    check_autocast(native, functions, findings)
 
 
 if __name__ == "__main__":
