@@ -70,14 +70,14 @@ class Subject:
         """Whether it computes element by element."""
         return torch.Tag.pointwise in self.overload.tags
 
-    def refuse_composite(self) -> None:
-        """Leave where the operator is composed of others, which are there in its place.
+    @property
+    def is_composite(self) -> bool:
+        """Whether it is composed of others, which autograd and tracing then see in its place."""
+        return self.has_kernel("CompositeImplicitAutograd")
 
-        Raises:
-            NotThere: by its dispatch table.
-        """
-        if torch._C._dispatch_has_kernel_for_dispatch_key(self.overload.name(), "CompositeImplicitAutograd"):
-            raise NotThere("composed of others")
+    def has_kernel(self, key: str) -> bool:
+        """Whether something is registered for a dispatch key."""
+        return torch._C._dispatch_has_kernel_for_dispatch_key(self.overload.name(), key)
 
     def require_gradient(self) -> None:
         """Leave where the operator has no gradient.
