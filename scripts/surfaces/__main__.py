@@ -10,7 +10,7 @@ import torch
 
 from . import autograd, compilers, dispatch, elsewhere, python
 from .subject import Subject, subjects
-from .table import NO, Cell, References, differences, lacking, measure, rendered
+from .table import NO, Cell, References, differences, lacking, measure, row
 
 # PyTorch's own: with kernels of their own, and composed of others.
 KERNELS, COMPOSITES = ["lerp", "digamma"], ["outer", "nn.functional.conv2d"]
@@ -27,14 +27,14 @@ def main() -> int:
     compared = {subject.name: references_of(subject) for subject in ours}
     references, _ = subjects(KERNELS + (COMPOSITES if any(subject.is_composite for subject in ours) else []))
     surfaces = [s for part in PARTS for s in part.SURFACES.all if options.only in s.title]
+    names = [subject.name for subject in [*ours, *references]]
+    width = max(len(surface.title) for surface in surfaces)
+    print(f"{'':{width}}  {'  '.join(names)}")
     cells = {}
     for surface in surfaces:
         for subject in [*ours, *references]:
             cells[surface.title, subject.name] = measure(surface, subject)
-        print(".", end="", file=sys.stderr, flush=True)
-    print(file=sys.stderr)
-    names = [subject.name for subject in [*ours, *references]]
-    print(rendered(cells, [surface.title for surface in surfaces], names))
+        print(row(cells, surface.title, names, width), flush=True)
     print_reasons(cells, compared)
     accepted = accepted_differences() if not (options.only or options.operators) else {}
     found = differences(cells, compared, accepted)

@@ -109,11 +109,7 @@ def lacking(cells: dict[tuple[str, str], Cell], title: str, references: Referenc
     return []
 
 
-def rendered(cells: dict[tuple[str, str], Cell], titles: Sequence[str], names: Sequence[str]) -> str:
-    """The table as text."""
-    width = max(map(len, titles))
-    lines = [f"{'':{width}}  {'  '.join(names)}"]
-    for title in titles:
-        marks = "  ".join(f"{cells[title, name].mark:{len(name)}}" for name in names)
-        lines.append(f"{title:{width}}  {marks}".rstrip())
-    return "\n".join(lines)
+def row(cells: dict[tuple[str, str], Cell], title: str, names: Sequence[str], width: int) -> str:
+    """A row of the table as text, its title in ``width`` columns and each mark in those of the operator's name."""
+    marks = "  ".join(f"{cells[title, name].mark:{len(name)}}" for name in names)
+    return f"{title:{width}}  {marks}".rstrip()

@@ -11,7 +11,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 from scripts.surfaces import python
 from scripts.surfaces.subject import NotThere, Subject, subjects
-from scripts.surfaces.table import NO, NOT_THERE, YES, Cell, Surface, differences, lacking, measure, rendered
+from scripts.surfaces.table import NO, NOT_THERE, YES, Cell, Surface, differences, lacking, measure, row
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_only_what_pytorch_s_own_have_is_missed() -> None:
     assert differences(cells, mine, {("usual", "mine"): "because"}) == []
     (stale,) = differences(cells, mine, {("usual", "mine"): "", ("mended", "mine"): "because"})
     assert stale.startswith("mine: mended: there is no difference any more")
-    assert rendered(cells, ["usual"], ["mine", "lerp"]).splitlines() == ["       mine  lerp", "usual  NO    yes"]
+    assert row(cells, "usual", ["mine", "lerp"], 7) == "usual    NO    yes"
 
 
 def test_composed_operator_is_compared_with_composed_ones() -> None:
