@@ -21,12 +21,13 @@ python := $(environment)/bin/python
 options = --pin '$(PIN)' --native '$(NATIVE)' --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build check check-source test new-op apply export lint surfaces bench bench-build clean
+.PHONY: help patch-and-build check check-source check-incremental test new-op apply export lint surfaces bench bench-build clean
 
 help:
 	@echo 'make patch-and-build   build the torch wheel with the operators of NATIVE into OUT'
 	@echo 'make check             find the mistakes of NATIVE without building'
 	@echo "make check-source      compile what the operators add to PyTorch's source tree, with its own build"
+	@echo 'make check-incremental  compile again some of what INCREMENTAL=1 left alone, and compare the objects'
 	@echo 'make test              build it if need be, install it in a fresh environment, run the tests'
 	@echo 'make surfaces          compare the operators of NATIVE with two of PyTorch, surface by surface'
 	@echo 'make new-op            write the first text of the operator SCHEMA into NATIVE: YAML, kernel, tests'
@@ -65,11 +66,11 @@ patch-and-build: $(environment)/ready
 check: $(environment)/ready
 	@$(python) -m scripts check $(options) $(ARGS)
 
-check-source: $(environment)/ready
-	@$(python) -m scripts check-source $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
+check-source check-incremental: $(environment)/ready
+	@$(python) -m scripts $@ $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 
 test: patch-and-build
-	@$(python) -m scripts test --build '$(BUILD)' $(options) $(ARGS)
+	@$(python) -m scripts test --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 
 new-op: $(environment)/ready
 	@$(python) -m scripts new-op $(options) --schema="$$SCHEMA" --kind='$(KIND)' --variants='$(VARIANTS)' $(ARGS)

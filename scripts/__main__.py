@@ -23,6 +23,7 @@ from .source.apply import apply
 from .source.build import build_source, fetched
 from .source.check import check_source, check_source_if_possible
 from .source.export import export
+from .source.verify import check_incremental
 from .stamp import GRAFT, SOURCE
 
 
@@ -68,9 +69,14 @@ def _check_source(options: argparse.Namespace) -> None:
     check(_layout(options), source=options.source, jobs=options.jobs)
 
 
+def _check_incremental(options: argparse.Namespace) -> None:
+    check_incremental(_layout(options), source=options.source, jobs=options.jobs, objects=options.objects)
+
+
 def _test(options: argparse.Namespace) -> None:
     if options.build == SOURCE:
-        run_source_tests(_layout(options), options.extra)
+        layout = _layout(options)
+        run_source_tests(layout, fetched(layout, options.source), options.extra)
     else:
         run_tests(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
 
@@ -111,6 +117,7 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "build": _build,
     "check": _check,
     "check-source": _check_source,
+    "check-incremental": _check_incremental,
     "test": _test,
     "new-op": _new_op,
     "apply": _apply,
@@ -140,14 +147,16 @@ def _parser() -> argparse.ArgumentParser:
     building = verbs.add_parser("build", parents=[common], help="build the wheel of a native folder")
     checking = verbs.add_parser("check-source", parents=[common], help="compile what is new in PyTorch's source tree")
     checking.add_argument("--if-possible", action="store_true", help="where packages or sources are missing, say so")
-    for parser_of_tree in (building, checking):
-        parser_of_tree.add_argument("--source", help="a checkout of PyTorch, or where its sources are fetched from")
+    comparing = verbs.add_parser("check-incremental", parents=[common], help="compile again what was left alone")
+    comparing.add_argument("--objects", type=_positive, default=20, help="how many, by chance (default: %(default)s)")
     building.add_argument("--incremental", action="store_true", help="source: leave alone what a change cannot reach")
     building.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
     verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")
     for parser_of_build in (building, testing):
         parser_of_build.add_argument("--build", default=GRAFT, help=f"{GRAFT} or {SOURCE} (default: %(default)s)")
+    for parser_of_tree in (building, checking, comparing, testing):
+        parser_of_tree.add_argument("--source", help="a checkout of PyTorch, or where its sources are fetched from")
     testing.add_argument("extra", nargs="*", help="further arguments for pytest, after --")
     showing = verbs.add_parser("surfaces", parents=[common], help="compare the operators with PyTorch's own")
     showing.add_argument("extra", nargs="*", help="after --: --only with a part of a surface's title")
@@ -156,8 +165,8 @@ def _parser() -> argparse.ArgumentParser:
         sourcing.add_argument("--source", help="the top folder of a checkout of PyTorch, instead of fetching one")
     benching = verbs.add_parser("bench-build", parents=[common], help="time builds")
     benching.add_argument("--json", type=Path, default=REPOSITORY / "build/bench-build.json", help="the result's file")
-    comparing = verbs.add_parser("bench", parents=[common], help="time the operators beside what else there is")
-    comparing.add_argument("extra", nargs="*", help="operators and options of the benchmark, after --")
+    timing = verbs.add_parser("bench", parents=[common], help="time the operators beside what else there is")
+    timing.add_argument("extra", nargs="*", help="operators and options of the benchmark, after --")
     adding = verbs.add_parser("new-op", parents=[common], help="write the first text of a new operator")
     adding.add_argument("--schema", required=True, help="of the functional form, as in native_functions.yaml")
     adding.add_argument("--kind", default="plain", help="plain, pointwise or composite (default: %(default)s)")

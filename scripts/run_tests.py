@@ -21,6 +21,7 @@ from .stamp import GRAFT, SOURCE, Built, load_built
 TESTS = REPOSITORY / "tests"
 GRAMMAR = TESTS / "wheel/grammar"
 ENVIRONMENT = REPOSITORY / "build/test-environment"
+SOURCE_ENVIRONMENT = REPOSITORY / "build/test-environment-source"
 
 # pytest's exit code where no test ran (pytest.ExitCode.NO_TESTS_COLLECTED), as when -k chooses tests of another part.
 _NOTHING_COLLECTED = 5
@@ -62,7 +63,7 @@ def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequ
         there = {"PYTHONPATH": str(unpacked(wheel, REPOSITORY / "build/grammar-unpacked"))}
         parts += [
             ("the shipped operators", [TESTS / "wheel/shipped"], {}),
-            ("the grammar of native_functions.yaml", [TESTS / "wheel/test_grammar.py"], there),
+            ("the grammar of native_functions.yaml", [GRAMMAR / "tests"], there),
         ]
     elif (layout.native / "tests").is_dir():
         parts.append(("the folder's own tests", [layout.native / "tests"], {}))
@@ -72,23 +73,27 @@ def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequ
     say("all tests passed")
 
 
-def run_source_tests(layout: Layout, extra: Sequence[str]) -> None:
-    """Run the tests that say what operators do on the wheel of a source build, which is built already.
+def run_source_tests(layout: Layout, tree: Path, extra: Sequence[str]) -> None:
+    """Run the tests on the wheel of a source build, which is built already, and PyTorch's own of its OpInfos.
 
-    The others compare with the official wheel that a graft is made from, and there is none.
+    Args:
+        layout: the pin and the native folder.
+        tree: the source tree, which holds PyTorch's own tests.
+        extra: arguments for pytest.
 
     Raises:
         TestsFailed: naming the parts that failed.
     """
     built = wheel_of(layout, SOURCE)
-    python = make_environment(ENVIRONMENT, Path(built.wheel))
-    variables = {"GRAFT_WHEEL": built.wheel, "GRAFT_NATIVE": str(layout.native)}
-    parts = [("the tools", TESTS / "tools")]
+    python = make_environment(SOURCE_ENVIRONMENT, Path(built.wheel))
+    variables = {"GRAFT_WHEEL": built.wheel, "GRAFT_NATIVE": str(layout.native), "GRAFT_TREE": str(tree)}
+    parts = [("the tools", TESTS / "tools"), ("the wheel", TESTS / "wheel/any")]
     if layout.native == REPOSITORY / "native":
         parts.append(("the shipped operators", TESTS / "wheel/shipped"))
     elif (layout.native / "tests").is_dir():
         parts.append(("the folder's own tests", layout.native / "tests"))
-    say("not run, since they compare with the official wheel: tests of code generation, the wheel and the grammar")
+    parts.append(("PyTorch, for the folder's operators", TESTS / "wheel/upstream"))
+    say("not run: tests of the graft's code generation, and those of the grammar folder, whose wheel is a graft")
     failed = [name for name, path in parts if not _pytest(python, name, [path], variables, extra)]
     if failed:
         raise TestsFailed(f"tests failed: {', '.join(failed)}")

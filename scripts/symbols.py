@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from elftools.elf.elffile import ELFFile
-from elftools.elf.gnuversions import GNUVerNeedSection
+from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
 from elftools.elf.sections import NoteSection, Section
 
 # Elf64_Sym (System V ABI, "Symbol Table").
@@ -125,15 +125,17 @@ class ElfFile:
         return found
 
     def needed_versions(self) -> dict[str, set[str]]:
-        """Symbol versions that the file needs: ``{"GLIBC": {"2.2.5", ...}, "GLIBCXX": ...}``."""
-        versions: dict[str, set[str]] = {}
-        section = self._section(".gnu.version_r")
-        if isinstance(section, GNUVerNeedSection):
-            for _, entries in section.iter_versions():
-                for entry in entries:
-                    name, _, version = entry.name.partition("_")
-                    versions.setdefault(name, set()).add(version)
-        return versions
+        """The versioned symbols that the file needs, by version: ``{"GLIBC_2.29": {"exp", "log2"}, ...}``."""
+        needed, versions = self._section(".gnu.version_r"), self._section(".gnu.version")
+        if not isinstance(needed, GNUVerNeedSection) or not isinstance(versions, GNUVerSymSection):
+            return {}
+        names = {entry["vna_other"]: entry.name for _, entries in needed.iter_versions() for entry in entries}
+        symbols: dict[str, set[str]] = {name: set() for name in names.values()}
+        for symbol in versions.iter_symbols():
+            # 0 and 1 stand for no version, and have names instead of numbers here.
+            if (version := names.get(symbol["ndx"])) is not None:
+                symbols[version].add(symbol.name)
+        return symbols
 
 
 class _SymbolTable:

@@ -18,6 +18,7 @@ from .groups import check_groups
 from .kernels import check_kernels, wanted_kernels
 from .python import check_docs, check_python, check_samples
 from .stubs import check_stubs
+from .unread import check_unread
 
 
 def main() -> int:
@@ -38,6 +39,7 @@ def check(native: Path, base: BaseOperators) -> Findings:
     if not findings.errors:  # without the entries, all else would seem to name what is not there
         _check_operators(native, entries, formulas, base, findings)
     check_python(native, base.tree, findings)
+    check_unread(native, findings)
     return findings
 
 

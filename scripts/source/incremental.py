@@ -69,9 +69,8 @@ def generate_incrementally(tree: Path, generate: Callable[[], None]) -> Changes:
     changes = Changes()
     for path in sorted(path for path in saved.rglob("*") if path.is_file()):
         put_back(path, tree, path.relative_to(saved).as_posix(), changes)
-    note = tree / _NOTE
-    names = {*changes.gained, *changes.kept, *(json.loads(note.read_text()) if note.is_file() else [])}
-    write_atomically(note, json.dumps(sorted(names - set(changes.changed))))
+    names = {*changes.gained, *changes.kept, *left_as_they_were(tree)}
+    write_atomically(tree / _NOTE, json.dumps(sorted(names - set(changes.changed))))
     shutil.rmtree(saved)
     return changes
 
@@ -95,16 +94,21 @@ def put_back(old: Path, tree: Path, name: str, changes: Changes) -> None:
 
 def forget(tree: Path) -> int:
     """Let everything be compiled again that incremental builds left alone; return how many headers that concerns."""
-    note = tree / _NOTE
     shutil.rmtree(tree / _SAVED, ignore_errors=True)
-    names = json.loads(note.read_text()) if note.is_file() else []
+    names = left_as_they_were(tree)
     for name in names:
         if name in KEPT:
             (tree / name).unlink(missing_ok=True)  # so that it is generated
         elif (tree / name).is_file():
             os.utime(tree / name)
-    note.unlink(missing_ok=True)
+    (tree / _NOTE).unlink(missing_ok=True)
     return len(names)
+
+
+def left_as_they_were(tree: Path) -> list[str]:
+    """The headers whose users incremental builds left alone, by name in the tree."""
+    note = tree / _NOTE
+    return list(json.loads(note.read_text())) if note.is_file() else []
 
 
 def generated_headers(tree: Path) -> list[str]:

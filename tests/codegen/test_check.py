@@ -13,8 +13,9 @@ from scripts.check.base import BaseOperators
 from scripts.check.derivatives import check_derivatives
 from scripts.check.entries import read_entries
 from scripts.check.finding import Findings
-from scripts.check.functions import check_functions
+from scripts.check.functions import PYTHON_MODULES, check_functions
 from scripts.check.groups import check_groups
+from scripts.codegen.bindings import PLACES
 from scripts.layout import REPOSITORY
 
 # Native folders with one mistake each, written out: a key for each file, and the beginning of the line to print.
@@ -23,6 +24,12 @@ BROKEN: list[dict[str, str]] = [
     for file in sorted((Path(__file__).parent / "broken").glob("*.yaml"))
     for case in yaml.safe_load(file.read_text())
 ]
+
+
+def test_python_modules_are_those_that_bindings_are_generated_for() -> None:
+    """The check does not import the generator, which takes longer than the whole check."""
+    modules = {place.module for place in PLACES if place.module not in (None, "torch")}
+    assert {f"torch.{name}" for name in PYTHON_MODULES} == modules
 
 
 @pytest.fixture(scope="module")

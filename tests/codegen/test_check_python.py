@@ -73,3 +73,29 @@ def test_mistake_is_found_at_its_place(name: str, text: str, expected: str, base
     found = lines(tmp_path, {name: text}, base)
     assert len(found) == 1, found
     assert found[0].startswith(expected), found
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Other.cc", "Other.cc:1: PyTorch's build compiles no .cc files; name it Other.cpp"),
+        ("cpu/Other.cxx", "cpu/Other.cxx:1: PyTorch's build compiles no .cxx files; name it Other.cpp"),
+        (
+            "derivatives.yml",
+            "derivatives.yml:1: nothing reads this file: operators are in native_functions.yaml, formulas",
+        ),
+        ("derivative.yaml", "derivative.yaml:1: nothing reads this file:"),
+        ("cpu/native_functions.yaml", "cpu/native_functions.yaml:1: nothing reads this file:"),
+        ("probe.py", "probe.py:1: warning: nothing reads this file: Python files lie below python/ and tests/"),
+    ],
+)
+def test_file_that_no_build_reads_is_told(name: str, expected: str, base: Path, tmp_path: Path) -> None:
+    (line,) = lines(tmp_path, {name: ""}, base)
+    assert line.startswith(expected)
+    if "deriv" in name:
+        assert line.endswith("; name it derivatives.yaml")
+
+
+def test_files_of_tests_and_tools_are_left_alone(base: Path, tmp_path: Path) -> None:
+    names = ("tests/samples.yaml", "tests/helper.cc", ".clang-format.yaml", ".github/ci.yml", "README.md", "LICENSE")
+    assert lines(tmp_path, dict.fromkeys(names, ""), base) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -10,11 +11,12 @@ import ninja as ninja_package
 import pytest
 
 from scripts.console import StepLine
-from scripts.errors import CompileError
+from scripts.errors import CompileError, SourceError
 from scripts.source.configure import Configured
 from scripts.source.gains import only_gains
 from scripts.source.incremental import Changes, forget, generate_incrementally
 from scripts.source.ninja import ninja
+from scripts.source.verify import compare, left_alone, shuffled_objects
 
 HEADER = """#pragma once
 #include <ATen/ops/add.h>
@@ -247,3 +249,33 @@ def test_compiler_s_messages_name_the_native_folder_s_files(tmp_path: Path) -> N
         ninja(Configured(tmp_path, ninja_path(), [source], native), 2, StepLine("compile"))
     assert f"{native}/Mine.cpp:2:" in caught.value.what
     assert "was not declared" in caught.value.what
+
+
+@pytest.fixture
+def one_more(tree: Path) -> Configured:
+    """The tree after an incremental build of one operator more, with CMake's list of its objects."""
+    (tree / "operators").write_text("add mine mul")
+    generate(tree)
+    build(tree)
+    objects = [{"output": f"{name}.o"} for name in sorted(ALL)]
+    (tree / "build/compile_commands.json").write_text(json.dumps(objects))
+    return Configured(tree, ninja_path(), [], tree)
+
+
+def test_what_was_left_alone_is_told(one_more: Configured) -> None:
+    assert sorted(shuffled_objects(one_more)) == sorted(f"{name}.o" for name in ALL)
+    assert set(left_alone(one_more, shuffled_objects(one_more))) == {"method.o", "names.o"}
+    (one_more.tree / "method.cpp").touch()
+    assert build(one_more.tree) == {"method"}
+    assert set(left_alone(one_more, shuffled_objects(one_more))) == {"names.o"}
+    forget(one_more.tree)
+    assert set(left_alone(one_more, shuffled_objects(one_more))) == set()
+
+
+def test_object_that_a_whole_build_would_make_otherwise_is_found(one_more: Configured, tmp_path: Path) -> None:
+    header = one_more.tree / "build/aten/src/ATen/core/Body.h"
+    compare("method.o", tmp_path / "again.o", one_more)
+    # A declaration that changes what the old text means, as a better overload does.
+    header.write_text(header.read_text() + "#define method other\n")
+    with pytest.raises(SourceError, match=r"method\.o: the incremental build left it alone"):
+        compare("method.o", tmp_path / "again.o", one_more)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from scripts.errors import LinkError
+from scripts.platform_tag import newer_symbols
 from scripts.symbols import ElfFile
 from scripts.trampolines import bind_hidden, trampoline_source
 
@@ -116,10 +117,17 @@ def test_another_build_of_the_library_is_refused_at_load(library: Path, caller: 
     assert f"grafted onto a libhidden.so with build-id {expected}, but the one loaded is" in done.stderr
 
 
-def test_needed_versions_are_those_readelf_lists(library: Path) -> None:
-    program = compile_cpp('#include <cstdio>\nint main() { std::puts(""); }', library.parent / "versions")
+def test_needed_versions_are_those_readelf_and_nm_list(library: Path) -> None:
+    source = '#include <cmath>\n#include <cstdio>\nint main(int n, char**) { std::puts(std::exp(n) > 9 ? "" : "-"); }'
+    program = compile_cpp(source, library.parent / "versions")
     text = subprocess.run(["readelf", "-V", str(program)], capture_output=True, text=True, check=True).stdout
-    for name, versions in ElfFile(program).needed_versions().items():
-        for version in versions:
-            assert f"Name: {name}_{version}" in text
-    assert "GLIBC" in ElfFile(program).needed_versions()
+    named = [line.split()[-1] for line in nm(program, "--dynamic") if "@" in line]
+    needed = ElfFile(program).needed_versions()
+    assert {f"{symbol}@{version}" for version, symbols in needed.items() for symbol in symbols} == set(named)
+    assert any(name.startswith("exp@GLIBC_") for name in named)
+    assert all(f"Name: {version}" in text for version in needed)
+
+
+def test_symbols_that_make_a_platform_newer_are_named() -> None:
+    needed = [{"GLIBC_2.2.5": {"puts"}, "GLIBC_2.29": {"log2", "exp"}}, {"GLIBC_2.29": {"pow"}, "MINE_1": {"f"}}]
+    assert newer_symbols(needed, {"GLIBC": ["2.2.5", "2.28"]}) == "exp, log2, pow (GLIBC_2.29)"

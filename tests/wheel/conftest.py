@@ -25,10 +25,17 @@ def wheel() -> Path:
 @pytest.fixture(scope="session")
 def base() -> Path:
     """The base wheel's tree, as the build laid it out."""
-    return Path(os.environ["GRAFT_BASE"]) / "tree"
+    return of_the_base_wheel("GRAFT_BASE") / "tree"
 
 
 @pytest.fixture(scope="session")
 def stock() -> Path:
     """A folder in which the base wheel is installed; put first on the import path it is the torch that is found."""
-    return Path(os.environ["GRAFT_STOCK"])
+    return of_the_base_wheel("GRAFT_STOCK")
+
+
+def of_the_base_wheel(variable: str) -> Path:
+    """The path in ``variable``."""
+    if variable not in os.environ:
+        pytest.skip("compares with the official wheel that a graft is made from, and a source build has none")
+    return Path(os.environ[variable])

@@ -141,6 +141,8 @@ NEWEST_LIBSTDCXX = {"manylinux_2_28_x86_64": (3, 4, 25)}
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
 def test_platform_tag_promises_no_more_than_the_libraries_keep(wheel: Path, library: Path) -> None:
     (platform,) = {tag.platform for tag in parse_wheel_filename(wheel.name)[3]}
+    if platform == "linux_x86_64":
+        pytest.skip("the wheel of a source build promises to run where it was built, not elsewhere")
     glibc = tuple(map(int, re.fullmatch(r"manylinux_(\d+)_(\d+)_x86_64", platform).groups()))  # type: ignore[union-attr]
     with library.open("rb") as file:
         section = ELFFile(file).get_section_by_name(".gnu.version_r")

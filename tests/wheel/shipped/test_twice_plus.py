@@ -175,5 +175,5 @@ assert torch.equal(torch.twice_plus(x, y), torch.arange(1.0, 2001.0, 2.0))
 
 @every_capability
 def test_right_at_every_cpu_capability(capability: str) -> None:
-    """That the code compiled for it runs is shown in test_grammar.py, on an operator that tells."""
+    """That the code compiled for it runs is shown in grammar/tests, on an operator that tells."""
     at_capability(capability, CAPABILITY)

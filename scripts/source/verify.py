@@ -1,0 +1,111 @@
+"""``make check-incremental``: whether objects that ``INCREMENTAL=1`` left alone are what a whole build would make."""
+
+from __future__ import annotations
+
+import json
+import random
+import shlex
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ..console import Steps, say
+from ..errors import SourceError, UsageError
+from ..layout import Layout
+from ..lock import build_lock
+from ..process import run
+from .build import load_input, prepare
+from .configure import Configured
+from .incremental import left_as_they_were
+from .tree import count
+
+
+def check_incremental(layout: Layout, *, source: str | None, jobs: int, objects: int) -> None:
+    """Compile objects again that incremental builds left alone, chosen by chance, and compare them byte for byte.
+
+    Args:
+        layout: the pin and the native folder, as they were built.
+        source: a checkout, or where to fetch from; None for what the pin says.
+        jobs: part of the settings that the tree was configured with.
+        objects: how many; all of them if there are no more.
+
+    Raises:
+        UsageError: no incremental build left anything alone.
+        SourceError: an object differs, so that a header did more than to gain declarations.
+    """
+    given = load_input(layout)
+    with build_lock(given.cache.folder):
+        steps = Steps(total=4)
+        configured = prepare(given, source, jobs, steps)
+        with steps.step("compile again") as line, tempfile.TemporaryDirectory(dir=configured.tree / "build") as folder:
+            done = 0
+            for name in left_alone(configured, shuffled_objects(configured)):
+                compare(name, Path(folder) / "again.o", configured)
+                done += 1
+                line.update(f"{done}/{objects} {name.rpartition('/')[2]}")
+                if done == objects:
+                    break
+            line.note = f"{count(done, 'object')}, the same bytes"
+    if not done:
+        raise UsageError(
+            f"{configured.tree}: there is no object that an incremental build left alone",
+            todo="add an operator and build with BUILD=source INCREMENTAL=1 first",
+        )
+    say(f"{configured.tree}: {count(done, 'object')} of those left alone are what the compiler makes of them now")
+
+
+def shuffled_objects(configured: Configured) -> list[str]:
+    """The objects of the build by their names in build.ninja, in an order by chance."""
+    entries = json.loads((configured.tree / "build/compile_commands.json").read_text())
+    names = [str(entry["output"]) for entry in entries]
+    random.shuffle(names)
+    return names
+
+
+def left_alone(configured: Configured, names: Iterable[str]) -> Iterator[str]:
+    """Those of the objects ``names`` that are older than the text of a header they were compiled with.
+
+    The headers' own times were put back; when the text was written is told by the change of the file's status.
+    """
+    tree = configured.tree
+    written = {name: (tree / name).stat().st_ctime for name in left_as_they_were(tree) if (tree / name).is_file()}
+    for name in names:
+        path = tree / "build" / name
+        times = [written[header] for header in written.keys() & included(configured, name)]
+        if times and path.is_file() and path.stat().st_mtime < max(times):
+            yield name
+
+
+def included(configured: Configured, name: str) -> set[str]:
+    """What an object was compiled with, by names in the tree, as ninja recorded it."""
+    build = configured.tree / "build"
+    lines = ask_ninja(configured, "deps", name)
+    paths = ((build / line.strip()).resolve() for line in lines if line.startswith("    "))
+    return {path.relative_to(configured.tree).as_posix() for path in paths if path.is_relative_to(configured.tree)}
+
+
+def compare(name: str, again: Path, configured: Configured) -> None:
+    """Compile an object into ``again`` by the build's own command, ccache and all, since that changes paths in it.
+
+    Raises:
+        SourceError: it differs from what is there.
+    """
+    words = shlex.split(ask_ninja(configured, "commands", "-s", name)[-1])
+    for option, path in (("-o", again), ("-MF", again.with_suffix(".d"))):
+        if option in words:
+            words[words.index(option) + 1] = str(path)
+    run(words, cwd=configured.tree / "build", env=configured.variables)
+    there = configured.tree / "build" / name
+    if again.read_bytes() != there.read_bytes():
+        raise SourceError(
+            f"{there}: the incremental build left it alone, but the compiler makes another object of it now",
+            cause="a new declaration changes what old text means: an overload that fits better, a line's number in a "
+            "message",
+            todo="build without INCREMENTAL=1",
+        )
+
+
+def ask_ninja(configured: Configured, tool: str, *arguments: str) -> list[str]:
+    """The lines that one of ninja's tools prints."""
+    command: list[str | Path] = ["ninja", "-C", configured.tree / "build", "-t", tool, *arguments]
+    return run(command, env=configured.variables).stdout.splitlines()

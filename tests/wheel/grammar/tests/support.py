@@ -1,0 +1,48 @@
+"""What several tests of the grammar need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
+from torch.utils._python_dispatch import TorchDispatchMode
+
+aten = torch.ops.aten
+NONE = -99  # what the kernels write for an argument that is None
+
+
+def real(*size: int) -> Tensor:
+    """A random tensor to differentiate at."""
+    return torch.randn(*size, dtype=torch.double, requires_grad=True)
+
+
+def complex_(*size: int) -> Tensor:
+    """A random complex tensor to differentiate at."""
+    return torch.randn(*size, dtype=torch.cdouble, requires_grad=True)
+
+
+def check_gradients(function: Callable[..., Any], *inputs: Any, second: bool = True, forward: bool = True) -> None:
+    """Compare the formulas with finite differences: backward, forward and the gradient of the gradient."""
+    assert gradcheck(function, inputs, check_forward_ad=forward, check_undefined_grad=True)
+    if second:
+        assert gradgradcheck(function, inputs)
+
+
+def schema(name: str, overload: str = "default") -> torch._C.FunctionSchema:
+    """The schema of an operator."""
+    return getattr(getattr(aten, name), overload)._schema
+
+
+class Record(TorchDispatchMode):
+    """Notes the operators that reach the backend."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))

@@ -1,0 +1,201 @@
+"""Fake tensors, torch.compile, export, TorchScript: every operator of the folder that they can take."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from support import aten, real
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.library import opcheck
+
+SAMPLES: dict[str, tuple[Any, ...]] = {
+    "gr_mix.default": (real(2, 3), real(3)),
+    "gr_mix_.default": (torch.ones(3), torch.ones(3)),
+    "gr_mix.out": (torch.ones(3), torch.ones(3)),
+    "gr_row_sum.default": (real(2, 3), 0),
+    "gr_extent.default": (real(2, 3),),
+    "gr_negate.default": (real(2),),
+    "gr_axpy.default": (real(2), real(2)),
+    "gr_square.default": (real(2),),
+    "gr_square_.default": (torch.ones(2),),
+    "gr_cube.default": (real(2),),
+    "gr_paint_.default": (torch.ones(2), 3),
+    "gr_half_.default": (torch.ones(2),),
+    "gr_maybe_add.default": (real(2), None, real(2)),
+    "gr_sum_list.default": ([real(2), real(2)],),
+    "gr_sum_some.default": (real(2), [None, torch.ones(2, dtype=torch.double)]),
+    "gr_poly.default": (real(2), [1, 2]),
+    "gr_factory.default": ([2, 3],),
+    "gr_full_like.default": (torch.ones(2), 3),
+    "gr_two.default": (real(2),),
+    "gr_three.default": (torch.ones(5), 2),
+    "gr_pieces.default": (real(4), 2),
+    "gr_head_and_tail.default": (torch.ones(3),),
+    "gr_join.Tensor": (real(2), real(2)),
+    "gr_join.Scalar": (real(2), 2.5),
+    "gr_join.str": (real(2), "ab"),
+    "lerp.gr_mode": (real(2), "half"),
+    "add.gr_word": (real(2), "half"),
+    "gr_turn.default": (real(2, 2),),
+    "gr_diag.default": (real(2, 2),),
+    "gr_diag_copy.default": (real(2, 2),),
+    "gr_window.default": (real(4), 1, 2),
+    "gr_halves.default": (real(4),),
+    "gr_swap.default": (real(2, 3),),
+    "gr_strided.default": (torch.ones(2, 3),),
+    "gr_gate.default": (real(3),),
+    "fft_gr_center.default": (torch.ones(3),),
+    "linalg_gr_anti_trace.default": (real(3, 3),),
+    "special_gr_bump.default": (real(3),),
+    "gr_smooth.default": (real(3),),
+    "gr_smooth_backward.default": (real(3), real(3), 2),
+    "gr_logistic.default": (real(3),),
+    "gr_outer.default": (real(3), real(2)),
+    "gr_take.default": (real(3), torch.tensor([0, 1]), torch.ones(1)),
+    "gr_cat.default": ([real(3), real(2)],),
+    "gr_moments.default": (real(3, 2), 1),
+    "gr_by_key.default": (real(3),),
+    "gr_keep_all.default": (real(3), 1.5, None, [1, 2], "mode", 3, 4),
+}
+
+
+def resolve(name: str) -> torch._ops.OpOverload:
+    """``gr_x.default`` as an operator."""
+    operator, _, overload = name.partition(".")
+    return getattr(getattr(aten, operator), overload)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_opcheck(name: str) -> None:
+    operator, args = resolve(name), SAMPLES[name]
+    kwargs = {"out": torch.empty(3)} if name.endswith(".out") else {}
+    opcheck(operator, args, kwargs)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_fake_tensors(name: str) -> None:
+    operator = resolve(name)
+    args = torch.utils._pytree.tree_map_only(Tensor, lambda x: x.detach().clone(), SAMPLES[name])
+    kwargs = {"out": torch.empty(3)} if name.endswith(".out") else {}
+    expected = torch.utils._pytree.tree_leaves(operator(*args, **kwargs))
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fakes = torch.utils._pytree.tree_map_only(Tensor, mode.from_tensor, (args, kwargs))
+        found = torch.utils._pytree.tree_leaves(operator(*fakes[0], **fakes[1]))
+    for fake, true in zip(found, expected, strict=True):
+        assert (fake.shape, fake.dtype, fake.stride()) == (true.shape, true.dtype, true.stride())
+
+
+COMPILED: dict[str, Callable[[Tensor], Any]] = {
+    "gr_mix": lambda x: torch.gr_mix(x, x, alpha=3).gr_square(),
+    "in place": lambda x: x.clone().gr_mix_(x).gr_paint_(2).gr_half_() + x,
+    "view": lambda x: torch.gr_diag(x).gr_square() + torch.gr_swap(x).gr_turn().sum(),
+    "changed view": lambda x: torch.gr_diag(y := x.clone()).mul_(2).sum() + y,
+    "window": lambda x: torch.gr_window(x, 1, 2) * x.gr_halves(0)[0],
+    "return a view": lambda x: (torch.gr_swap(x), torch.gr_window(x, 0, 1)),
+    "named": lambda x: torch.gr_extent(x, dim=1).high + torch.gr_moments(x, 1).mean,
+    "module": lambda x: torch.linalg.gr_anti_trace(x) + torch.nn.functional.gr_gate(x) + torch.special.gr_bump(x),
+    "overload": lambda x: torch.lerp(x, "half") + x.gr_join("ab") + torch.add(x, "four"),
+    "factory": lambda x: torch.gr_factory(x.shape[0]) + torch.gr_full_like(x, 2),
+    "list": lambda x: torch.gr_cat([*torch.gr_pieces(x, 2), torch.gr_sum_list([x, x])]),
+    "ufunc": lambda x: torch.gr_axpy(x, x, alpha=2),
+    "mutable": lambda x: torch.gr_tally(x.detach(), y := x.detach().clone()) + y,
+}
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_compile(name: str) -> None:
+    torch._dynamo.reset()
+    function, x = COMPILED[name], torch.randn(4, 4, requires_grad=True)
+    compiled = torch.compile(function, backend="aot_eager", fullgraph=True)
+    found, expected = compiled(x), function(x)
+    torch.testing.assert_close(found, expected)
+    if torch.utils._pytree.tree_leaves(expected)[0].requires_grad:
+        total = sum(t.sum() for t in torch.utils._pytree.tree_leaves(expected))
+        (wanted,) = torch.autograd.grad(total, x)
+        total = sum(t.sum() for t in torch.utils._pytree.tree_leaves(found))
+        torch.testing.assert_close(torch.autograd.grad(total, x)[0], wanted)
+
+
+def test_compile_with_sizes_that_change() -> None:
+    torch._dynamo.reset()
+
+    def function(x: Tensor) -> Tensor:
+        return torch.gr_window(x, 1, x.shape[0] - 1).gr_row_sum() + torch.gr_factory(x.shape[0] - 1)
+
+    compiled = torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=True)
+    for n in (4, 5, 9):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(compiled(x), function(x))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_export() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.gr_diag(torch.gr_mix(x, x)).gr_square() + torch.lerp(x[0], "half") + torch.gr_factory(1)
+
+    x = torch.randn(3, 3)
+    program = torch.export.export(Model(), (x,))
+    torch.testing.assert_close(program.module()(x), Model()(x))
+    assert "aten.gr_mix.default" in program.graph_module.code.replace("torch.ops.", "")
+    lowered = program.run_decompositions()
+    torch.testing.assert_close(lowered.module()(x), Model()(x))
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+def test_inductor_and_a_new_overload() -> None:
+    torch._dynamo.reset()
+    x = torch.randn(3)
+    torch.testing.assert_close(torch.compile(lambda x: torch.add(x, "four") * 2, fullgraph=True)(x), (x + 4) * 2)
+    torch.testing.assert_close(torch.compile(lambda x: torch.lerp(x, "half") + 1, fullgraph=True)(x), x / 2 + 1)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_inductor() -> None:
+    def function(x: Tensor) -> Tensor:
+        y = torch.gr_mix(x, x, alpha=3).gr_square() + torch.gr_cube(torch.gr_diag(x))
+        return y + torch.gr_window(x, 0, 1).gr_row_sum() + torch.gr_extent(x).low
+
+    torch._dynamo.reset()
+    x = torch.randn(4, 4, requires_grad=True)
+    found, expected = torch.compile(function, fullgraph=True)(x), function(x)
+    torch.testing.assert_close(found, expected)
+    found.sum().backward()
+    (wanted,) = torch.autograd.grad(expected.sum(), x)
+    torch.testing.assert_close(x.grad, wanted)
+
+
+def test_a_view_meta_is_known_to_python() -> None:
+    """AOTAutograd replays views with these classes, and pickles them in its cache."""
+    for name in ("gr_diag", "gr_window", "gr_halves", "gr_swap"):
+        assert hasattr(torch._C._functionalization, f"{name}_ViewMeta")
+
+
+def test_script() -> None:
+    @torch.jit.script
+    def function(x: Tensor) -> tuple[Tensor, int, Tensor, list[Tensor]]:
+        y = torch.gr_mix(x, x, alpha=3).gr_mix_(x)
+        low, high = torch.gr_extent(y, dim=0)
+        z = torch.gr_join(low, "ab") + torch.gr_diag(y, 1).sum() + torch.lerp(high, "half")
+        return z, torch.gr_count(x), torch.gr_factory([2], dtype=torch.long), torch.gr_pieces(x, 2)
+
+    x = torch.arange(9.0).reshape(3, 3)
+    z, count, made, pieces = function(x)
+    y = 6 * x
+    torch.testing.assert_close(z, y.amin(0) * 2 + y.diagonal(1).sum() + y.amax(0) / 2)
+    assert (count, made.tolist(), len(pieces)) == (8, [1, 1], 2)
+
+
+def test_trace() -> None:
+    x = torch.randn(3, 3)
+    traced = torch.jit.trace(lambda x: torch.gr_mix(x, x).gr_diag() + torch.gr_two(x)[0].gr_swap().sum(), x)
+    kinds = {node.kind() for node in traced.graph.nodes()}
+    assert {"aten::gr_mix", "aten::gr_diag", "aten::gr_two", "aten::gr_swap"} <= kinds
+    y = torch.randn(3, 3)
+    torch.testing.assert_close(traced(y), (3 * y).diagonal() + y.sin().sum())

@@ -1,0 +1,107 @@
+"""Kernels by dispatch key, and code by CPU capability."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from support import aten, check_gradients, real
+
+
+def test_a_kernel_for_each_backend() -> None:
+    x = torch.eye(3)
+    assert torch.gr_backend(x) == 1
+    assert x.to_sparse().gr_backend() == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert x.to_sparse_csr().gr_backend() == 3
+        assert torch.nested.nested_tensor([x, x[:2]]).gr_backend() == 6
+        assert torch.quantize_per_tensor(x, 1, 0, torch.qint8).gr_backend() == 5
+    assert torch._efficientzerotensor(3).gr_backend() == 7
+    assert torch.gr_backend(x.to("meta")).is_meta
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this processor or wheel has no oneDNN")
+def test_a_kernel_for_onednn() -> None:
+    assert torch.eye(3).to_mkldnn().gr_backend() == 4
+
+
+def test_one_kernel_for_two_keys() -> None:
+    x = torch.ones(2, 3).t()
+    assert torch.gr_strided(x).stride() == (1, 3)
+    assert torch.gr_strided(x.to("meta")).stride() == (1, 3)
+    for key in ("CPU", "Meta"):
+        assert torch._C._dispatch_has_kernel_for_dispatch_key("aten::gr_strided", key)
+
+
+def test_composite_kernels() -> None:
+    x = torch.ones(2)
+    assert torch.gr_new_storage(x).tolist() == [1, 1]
+    assert torch.gr_nested_or_not(x).tolist() == [2, 2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nested = torch.nested.nested_tensor([x, torch.ones(1)])
+    assert torch.gr_nested_or_not(nested).unbind()[1].tolist() == [3]
+    table = torch._C._dispatch_dump
+    assert "CompositeImplicitAutograd[alias]" in table("aten::gr_is_square")
+    assert "CompositeImplicitAutogradNestedTensor[alias]" in table("aten::gr_nested_or_not")
+    assert "CompositeExplicitAutogradNonFunctional[alias]" in table("aten::gr_new_storage")
+    assert "CompositeExplicitAutograd[alias]" in table("aten::gr_square")
+
+
+def test_a_kernel_in_a_namespace_of_its_own() -> None:
+    assert torch.gr_elsewhere(torch.zeros(1)) == 8
+
+
+def test_a_kernel_that_calls_a_function_the_base_hides() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x = torch.nested.nested_tensor([torch.ones(2, 2), torch.ones(1, 2)])
+    assert [part.unique().tolist() for part in torch.gr_nested_sum(x, x).unbind()] == [[2], [2]]
+
+
+def test_a_formula_for_each_autograd_key() -> None:
+    check_gradients(torch.gr_by_key, real(3))
+    x = torch.ones(2, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nested = torch.nested.as_nested_tensor([x, x])
+    torch.gr_by_key(nested).to_padded_tensor(0).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [10, 10]
+
+
+@pytest.mark.parametrize(
+    ("name", "tags"),
+    [
+        ("gr_mix.default", {"core", "pointwise"}),
+        ("gr_row_sum.default", {"reduction"}),
+        ("gr_nonzero_values.default", {"dynamic_output_shape"}),
+        ("gr_count.default", {"data_dependent_output"}),
+        ("gr_strided.default", {"needs_exact_strides", "nondeterministic_bitwise", "cudagraph_unsafe"}),
+        ("gr_cube.out", {"generated"}),
+    ],
+)
+def test_tags(name: str, tags: set[str]) -> None:
+    operator, _, overload = name.partition(".")
+    found = {tag.name for tag in getattr(getattr(aten, operator), overload).tags}
+    assert tags <= found
+    assert "pt2_compliant_tag" in found
+
+
+@pytest.mark.parametrize(
+    ("capability", "flag", "told"), [("default", "", 0), ("avx2", "avx2", 2), ("avx512", "avx512f", 512)]
+)
+def test_the_very_code_compiled_for_a_capability_runs(capability: str, flag: str, told: int) -> None:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    if flag not in next(line for line in lines if line.startswith("flags")).split() and flag:
+        pytest.skip(f"this processor has no {flag}")
+    program = "import torch; print(torch.ones(1).gr_capability())"
+    env = {**os.environ, "ATEN_CPU_CAPABILITY": capability}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=env)
+    assert int(done.stdout) == told

@@ -1,0 +1,90 @@
+"""Every type of result."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import pytest
+import torch
+from support import aten, check_gradients, real
+
+
+def test_two_tensors() -> None:
+    x = real(3)
+    first, second = x.gr_two()
+    assert type(torch.gr_two(x)) is tuple
+    torch.testing.assert_close(first, x.sin())
+    torch.testing.assert_close(second, x.cos())
+    check_gradients(torch.gr_two, x)
+    check_gradients(lambda x: torch.gr_two(x)[1], x)
+
+
+def test_three_named_tensors_and_their_out() -> None:
+    x = torch.arange(6.0)
+    three = x.gr_three(3)
+    assert isinstance(three, torch.return_types.gr_three)
+    assert three.n_fields == 3
+    assert (three.first.tolist(), three.second.tolist(), three.indices.tolist()) == ([0, 1, 2], [3, 4, 5], [0, 1, 2])
+    outs = (torch.empty(0), torch.empty(0), torch.empty(0, dtype=torch.long))
+    result = torch.gr_three(x, n=2, out=outs)
+    assert isinstance(result, torch.return_types.gr_three_out)
+    assert outs[1].tolist() == [2, 3]
+    assert torch.gr_three(x.to("meta")).indices.dtype == torch.long
+    assert pickle.loads(pickle.dumps(three)).indices.tolist() == [0, 1, 2]
+    tree = torch.utils._pytree.tree_map(lambda t: t + 1, three)
+    assert isinstance(tree, torch.return_types.gr_three)
+
+
+def test_a_list_of_tensors() -> None:
+    x = real(5, 2)
+    pieces = torch.gr_pieces(x, 2)
+    assert isinstance(pieces, tuple)
+    torch.testing.assert_close(torch.cat(pieces), x)
+    check_gradients(lambda x: x.gr_pieces(2), x, forward=False)
+    check_gradients(lambda x: x.gr_pieces(2)[1], x, forward=False)
+    outs = [torch.empty(0, dtype=torch.double) for _ in range(2)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        aten.gr_pieces.out(x.detach(), 2, out=outs)
+    assert [out.shape for out in outs] == [(3, 2), (2, 2)]
+
+
+def test_a_tensor_and_a_list() -> None:
+    head, tail = torch.gr_head_and_tail(torch.arange(3))
+    assert head == 0
+    assert [x.item() for x in tail] == [1, 2]
+
+
+def test_no_tensor_returned() -> None:
+    x = torch.tensor([[0.0, 1.0], [2.0, 3.0]])
+    assert torch.gr_count(x) == x.gr_count() == 3
+    assert type(x.gr_count()) is int
+    assert torch.gr_mean_value(x) == 1.5
+    assert type(torch.gr_mean_value(x)) is float
+    assert x.gr_is_square() is True
+    assert torch.gr_is_square(x[0]) is False
+    # Python gets a Scalar as a tensor.
+    assert (x.long().gr_first().item(), x.long().gr_first().dtype) == (0, torch.long)
+    assert (x > 5).gr_first().dtype == torch.bool
+    assert type(aten.gr_first(x)) is float
+    assert torch.gr_range(x) == (3.0, 4)
+    assert torch.gr_promoted(x.long(), 2.5) == torch.float
+    assert x.long().gr_promoted(2) == torch.long
+    assert aten._gr_sym_length_forward(x) == 8
+    assert aten._gr_is_even_forward(x) is True
+
+
+def test_nothing_returned() -> None:
+    assert torch.gr_check(torch.ones(2)) is None
+    with pytest.raises(RuntimeError, match="gr_check failed"):
+        torch.gr_check(torch.zeros(2))
+    with pytest.raises(RuntimeError, match="mine"):
+        torch.gr_check(torch.zeros(2), message="mine")
+
+
+def test_quantization_scheme_returned() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x = torch.quantize_per_tensor(torch.ones(2), 0.5, 0, torch.qint8)
+    assert torch.gr_scheme(x) == torch.per_tensor_affine

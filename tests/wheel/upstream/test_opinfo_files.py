@@ -1,0 +1,50 @@
+"""PyTorch's own OpInfo-driven test files, those of the source tree that the wheel was built from.
+
+They take the operators of the folder from ``op_db``, as they take all others. Only tests that carry the name of one of
+these operators run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+
+FILES = [
+    "test_ops.py",
+    "test_ops_gradients.py",
+    "test_ops_fwd_gradients.py",
+    "test_ops_jit.py",
+    "test_meta.py",
+    "test_proxy_tensor.py",
+    "test_schema_check.py",
+    "functorch/test_ops.py",
+    "functorch/test_vmap.py",
+    "functorch/test_aotdispatch.py",
+    "inductor/test_torchinductor_opinfo.py",
+]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_operators_pass(file: str) -> None:
+    path = Path(os.environ["GRAFT_TREE"]) / "test" / file
+    added = [info.formatted_name for info in op_db if f"torch.{info.name}" in torch._added_operators.FUNCTIONS]
+    assert added
+    # As unittest takes them; the device's name keeps `affine` from meaning `affine_grid`, too.
+    names = [word for name in added for word in ("-k", f"*_{name}_cpu*")]
+    # Where a test file looks for its neighbours, and not where the tree's own torch could be imported instead.
+    variables = {**os.environ, "PYTHONPATH": str(path.parent), "PYTORCH_TEST_WITH_SLOW": "0"}
+    command = [sys.executable, "-P", path, "-v", *names]
+    done = subprocess.run(command, cwd=path.parent, env=variables, capture_output=True, text=True, check=False)
+    ran = re.search(r"^Ran (\d+) tests?.*\n+(\w+.*)$", done.stderr, re.M)
+    assert ran, done.stderr[-4000:]
+    print(f"{file}: {ran[1]} tests, {ran[2]}")
+    assert int(ran[1]) > 0
+    failures = re.findall(r"^(?:FAIL|ERROR): (.*)$", done.stderr, re.M)
+    assert done.returncode == 0, "\n".join([*failures, done.stderr[-3000:]])
