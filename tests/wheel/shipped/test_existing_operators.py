@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-FAMILIES = Path(__file__).parent.parent / "any/test_families.py"
+FAMILIES = Path(__file__).parent.parent / "any/families"
 OPERATORS = [
     "abs",
     "add",
