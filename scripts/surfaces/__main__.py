@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from collections.abc import Iterator
 
 import torch
 
@@ -28,14 +29,15 @@ def main() -> int:
     references, _ = subjects(KERNELS + (COMPOSITES if any(subject.is_composite for subject in ours) else []))
     surfaces = [s for part in PARTS for s in part.SURFACES.all if options.only in s.title]
     names = [subject.name for subject in [*ours, *references]]
-    width = max(len(surface.title) for surface in surfaces)
+    width = max((len(surface.title) for surface in surfaces), default=0)
     print(f"{'':{width}}  {'  '.join(names)}")
     cells = {}
     for surface in surfaces:
         for subject in [*ours, *references]:
             cells[surface.title, subject.name] = measure(surface, subject)
-        print(row(cells, surface.title, names, width), flush=True)
-    print_reasons(cells, compared)
+        print(
+            "\n".join([row(cells, surface.title, names, width), *reasons(cells, surface.title, compared)]), flush=True
+        )
     accepted = accepted_differences() if not (options.only or options.operators) else {}
     found = differences(cells, compared, accepted)
     found += [
@@ -51,12 +53,12 @@ def references_of(subject: Subject) -> References:
     return (COMPOSITES, KERNELS) if subject.is_composite else (KERNELS,)
 
 
-def print_reasons(cells: dict[tuple[str, str], Cell], compared: dict[str, References]) -> None:
-    """Print why an operator is not there, and which of PyTorch's own is not there either."""
-    for (title, name), cell in cells.items():
-        if cell.mark == NO:
+def reasons(cells: dict[tuple[str, str], Cell], title: str, compared: dict[str, References]) -> Iterator[str]:
+    """Why an operator is not there, and which of PyTorch's own is not there either."""
+    for (of, name), cell in cells.items():
+        if of == title and cell.mark == NO:
             like = lacking(cells, title, compared[name]) if name in compared else []
-            print(f"NO  {name}: {title}: {cell.why[:300]}{f' (as {like[0]})' if like else ''}")
+            yield f"  NO {name}: {cell.why[:300]}{f' (as {like[0]})' if like else ''}"
 
 
 def accepted_differences() -> dict[tuple[str, str], str]:
