@@ -35,9 +35,8 @@ def main() -> int:
     for surface in surfaces:
         for subject in [*ours, *references]:
             cells[surface.title, subject.name] = measure(surface, subject)
-        print(
-            "\n".join([row(cells, surface.title, names, width), *reasons(cells, surface.title, compared)]), flush=True
-        )
+        lines = [row(cells, surface.title, names, width), *reasons(cells, surface.title, compared)]
+        print("\n".join(lines), flush=True)
     accepted = accepted_differences() if not (options.only or options.operators) else {}
     found = differences(cells, compared, accepted)
     found += [
