@@ -112,9 +112,7 @@ class Subject:
             for place, tensor in zip(places, tensors, strict=True):
                 values[place] = tensor
             given, named = pytree.tree_unflatten(values, spec)
-            result = called(*given, **named)
-            # Of several results the first: the others may have no gradient.
-            return result[0] if isinstance(result, (tuple, list)) else result
+            return first_result(called(*given, **named))
 
         return call, [leaves[place] for place in places]
 
@@ -122,6 +120,11 @@ class Subject:
         """What a plain call of the function gives for the sample."""
         call, tensors = self.on_tensors(**options)
         return call(*(tensor.detach().clone() for tensor in tensors))
+
+
+def first_result(result: Any) -> Any:
+    """Of several results the first: the others may have no gradient."""
+    return result[0] if isinstance(result, (tuple, list)) else result
 
 
 def subjects(names: list[str]) -> tuple[list[Subject], list[str]]:
