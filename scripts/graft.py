@@ -22,7 +22,7 @@ from .layout import REPOSITORY, Layout
 from .link import link
 from .lock import build_lock
 from .merge import MergedFile, merge
-from .native import DOCS, NativeFolder, load_native, report_left_out
+from .native import NativeFolder, load_native, report_left_out
 from .overlay import Overlay
 from .pack import pack
 from .patches import Patch, load_series, patched
@@ -181,8 +181,8 @@ def generate(
             overlay.base,
             "--overlay",
             overlay.folder,
-            "--docs",
-            native.path / DOCS,
+            "--native",
+            native.path,
         ]
         paths = os.pathsep.join([str(REPOSITORY), str(overlay.base)])
         done = run([*command, "--generated", layout.generated], env={"PYTHONPATH": paths}, check=False)

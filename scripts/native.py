@@ -14,6 +14,7 @@ DERIVATIVES = Path("derivatives.yaml")
 PYTHON = Path("python")
 DOCS = Path("docs")
 SAMPLES = Path("samples.py")
+AUTOCAST = Path("autocast.yaml")
 
 _SOURCE_SUFFIXES = (".cpp",)
 _HEADER_SUFFIXES = (".h", ".hpp")
@@ -49,7 +50,7 @@ class NativeFolder:
     @property
     def files(self) -> list[Path]:
         """Everything a build reads."""
-        yaml = [name for name in (FUNCTIONS, DERIVATIVES) if (self.path / name).is_file()]
+        yaml = [name for name in (FUNCTIONS, DERIVATIVES, AUTOCAST) if (self.path / name).is_file()]
         python = [*self.python, *self.docs, *([self.samples] if self.samples else [])]
         return sorted({*yaml, *self.sources, *self.vectorized, *self.headers, *python})
 

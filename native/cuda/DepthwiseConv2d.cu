@@ -306,7 +306,11 @@ void depthwise_conv2d_backward_input_kernel(
       kHalf, kBFloat16, grad_output.scalar_type(), "depthwise_conv2d_backward_input_cuda", [&] {
         dispatch(g, grad_input, grad_output, [&](auto index, auto size) {
           using index_t = decltype(index);
-          depthwise_conv2d_grad_input_kernel<<<blocks_for(grad_input.numel()), threads, 0, at::cuda::getCurrentCUDAStream()>>>(
+          depthwise_conv2d_grad_input_kernel<<<
+              blocks_for(grad_input.numel()),
+              threads,
+              0,
+              at::cuda::getCurrentCUDAStream()>>>(
               Images<scalar_t, index_t>(grad_input, grad_input.mutable_data_ptr<scalar_t>()),
               Images<const scalar_t, index_t>(grad_output, grad_output.const_data_ptr<scalar_t>()),
               weight.const_data_ptr<scalar_t>(),

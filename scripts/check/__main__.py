@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..native import CUDA_SUFFIXES
 from .arguments import check_arguments
+from .autocast import check_autocast
 from .base import BaseOperators
 from .cplusplus import read_sources
 from .derivatives import check_derivatives
@@ -57,6 +58,7 @@ def _check_operators(
     check_stubs(native, sources, findings)
     check_docs(native, functions, findings)
     check_samples(native, functions, findings)
+    check_autocast(native, functions, findings)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from ..files import copy_tree_if_changed
 from ..layout import REPOSITORY, Layout
 from ..lock import build_lock
 from ..merge import merge
-from ..native import DOCS, NativeFolder, load_native
+from ..native import NativeFolder, load_native
 from ..overlay import Overlay
 from ..pin import Pin, load_pin
 from ..process import run
@@ -86,7 +86,7 @@ def generate(layout: Layout, native: NativeFolder, overlay: Overlay, line: StepL
     """
     merged = merge(native, overlay)
     copy_tree_if_changed(native.path, layout.sources, sorted({*native.files, *native.cuda}))
-    folders: list[str | Path] = ["--base", overlay.base, "--overlay", overlay.folder, "--docs", native.path / DOCS]
+    folders: list[str | Path] = ["--base", overlay.base, "--overlay", overlay.folder, "--native", native.path]
     command: list[str | Path] = [sys.executable, "-m", "scripts.codegen", *folders, "--only-cuda", layout.generated]
     paths = os.pathsep.join([str(REPOSITORY), str(overlay.base)])
     done = run(command, env={"PYTHONPATH": paths}, check=False)
