@@ -10,7 +10,7 @@ from .finding import Findings
 
 # What others call C++ sources; PyTorch's CMake files glob *.cpp.
 _OTHER_CPLUSPLUS = (".cc", ".cxx", ".c++", ".C", ".c")
-_YAML = (".yaml", ".yml")
+_YAML = (FUNCTIONS, DERIVATIVES, AUTOCAST)
 
 
 def check_unread(native: Path, findings: Findings) -> None:
