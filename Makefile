@@ -21,25 +21,26 @@ python := $(environment)/bin/python
 options = --pin '$(PIN)' --native '$(NATIVE)' --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build check check-source check-incremental check-cuda test test-sanitize fuzz new-op apply export lint surfaces bench bench-build clean
+.PHONY: help patch-and-build check check-source check-incremental check-cuda test test-sanitize fuzz surfaces new-op \
+    apply export lint bench bench-build clean
 
 help:
-	@echo 'make patch-and-build   build the torch wheel with the operators of NATIVE into OUT'
-	@echo 'make check             find the mistakes of NATIVE without building'
-	@echo "make check-source      compile what the operators add to PyTorch's source tree, with its own build"
+	@echo 'make patch-and-build    build the torch wheel with the operators of NATIVE into OUT'
+	@echo 'make check              find the mistakes of NATIVE without building'
+	@echo "make check-source       compile what the operators add to PyTorch's source tree, with its own build"
 	@echo 'make check-incremental  compile again some of what INCREMENTAL=1 left alone, and compare the objects'
-	@echo 'make check-cuda        compile the CUDA sources of NATIVE against a CUDA wheel; no GPU is needed'
-	@echo 'make test              build it if need be, install it in a fresh environment, run the tests'
-	@echo 'make test-sanitize     build the operators with address and undefined sanitizers, run their tests on that'
-	@echo 'make fuzz              call the operators at random; ARGS="--minutes 10", ARGS="--seed N" for one call again'
-	@echo 'make surfaces          compare the operators of NATIVE with two of PyTorch, surface by surface'
-	@echo 'make new-op            write the first text of the operator SCHEMA into NATIVE: YAML, kernel, tests'
-	@echo 'make apply             make the PyTorch checkout SOURCE the fork: patches and operators as commits'
-	@echo 'make export            write the fork in SOURCE as patches for git am, into OUT (dist/fork-$(PIN))'
-	@echo 'make lint              ruff, mypy --strict and clang-format'
-	@echo 'make bench             time each operator beside what else there is: JSON, a table, a plot'
-	@echo 'make bench-build       time builds: from nothing, unchanged, a kernel edited, an operator added'
-	@echo 'make clean             delete build/ and dist/'
+	@echo 'make check-cuda         compile the CUDA sources of NATIVE against a CUDA wheel; no GPU is needed'
+	@echo 'make test               build it if need be, install it in a fresh environment, run the tests'
+	@echo 'make test-sanitize      build the operators with address and undefined sanitizers, run their tests on that'
+	@echo 'make fuzz               call the operators at random; ARGS="--minutes 10", ARGS="--seed N" for one call again'
+	@echo 'make surfaces           compare the operators of NATIVE with two of PyTorch, surface by surface'
+	@echo 'make new-op             write the first text of the operator SCHEMA into NATIVE: YAML, kernel, tests'
+	@echo 'make apply              make the PyTorch checkout SOURCE the fork: patches and operators as commits'
+	@echo 'make export             write the fork in SOURCE as patches for git am, into OUT (dist/fork-$(PIN))'
+	@echo 'make lint               ruff, mypy --strict and clang-format'
+	@echo 'make bench              time each operator beside what else there is: JSON, a table, a plot'
+	@echo 'make bench-build        time builds: from nothing, unchanged, a kernel edited, an operator added'
+	@echo 'make clean              delete build/ and dist/'
 	@echo
 	@echo 'Variables, with their values now:'
 	@echo '  PIN=$(PIN)        the pinned PyTorch, a folder of patches/'
