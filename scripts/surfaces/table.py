@@ -17,6 +17,14 @@ References = Sequence[Sequence[str]]
 
 YES, NO, NOT_THERE = "yes", "NO", "-"
 
+# Warnings that torch's own code causes, whatever the operator.
+_OF_TORCH_ITSELF: list[tuple[str, type[Warning]]] = [
+    ("`torch.jit", DeprecationWarning),
+    (r"`isinstance\(treespec", FutureWarning),
+    # To make a fake tensor of a saved one, compiled autograd reads all its attributes.
+    ("The .grad attribute of a Tensor that is not a leaf", UserWarning),
+]
+
 
 @dataclass(frozen=True)
 class Surface:
@@ -62,8 +70,7 @@ def measure(surface: Surface, subject: Subject) -> Cell:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            # Of torch's own use of what it deprecates.
-            for text, category in (("`torch.jit", DeprecationWarning), (r"`isinstance\(treespec", FutureWarning)):
+            for text, category in _OF_TORCH_ITSELF:
                 warnings.filterwarnings("ignore", text, category)
             surface.probe(subject)
     except NotThere as reason:
