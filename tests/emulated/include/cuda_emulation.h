@@ -196,20 +196,33 @@ namespace at::native::cuda_utils {
 
 constexpr int kCUDABlockReduceNumThreads = 512;
 
+// Of the first 32 values, in the order in which a warp adds them.
+template <typename T>
+T sum_warp(T* values) {
+  for (int count = 16; count > 0; count /= 2) {
+    for (int i = 0; i < count; ++i) {
+      values[i] += values[i + count];
+    }
+  }
+  return values[0];
+}
+
 // As in ATen/native/cuda/block_reduce.cuh: the first thread learns the sum, and `shared` has room for each warp.
 template <typename T>
 T BlockReduceSum(T value, T* shared) {
   static thread_local std::array<T, 1024> values;
   values[threadIdx.x] = value;
   __syncthreads();
+  T sum = std::numeric_limits<T>::quiet_NaN();
   if (threadIdx.x == 0) {
-    std::fill_n(shared, blockDim.x / at::cuda::warp_size(), value);
-    value = std::accumulate(values.begin(), values.begin() + blockDim.x, T(0));
-  } else {
-    value = std::numeric_limits<T>::quiet_NaN();
+    std::array<T, 32> warps{};
+    for (unsigned i = 0; i < blockDim.x / 32; ++i) {
+      shared[i] = warps[i] = sum_warp(&values[i * 32]);
+    }
+    sum = sum_warp(warps.data());
   }
   __syncthreads();
-  return value;
+  return sum;
 }
 
 } // namespace at::native::cuda_utils
