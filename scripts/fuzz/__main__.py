@@ -20,6 +20,8 @@ from typing import IO, Any
 
 # Seconds that a call may take. One on sizes beyond memory may take longer than anybody waits; it is given up.
 LONGEST = 120
+# Seconds until a worker makes its first call.
+START = 600
 # Address space in MB beyond what is in use before the calls. Sanitizers reserve more than any limit and have their own.
 MEMORY = 4096
 
@@ -110,7 +112,7 @@ def follow(first: int, end: float, tally: Tally, options: argparse.Namespace) ->
     with worker(first, options.sanitized) as (process, lines, errors):
         while True:
             try:
-                said = lines.get(timeout=LONGEST)
+                said = lines.get(timeout=LONGEST if call else START)
             except queue.Empty:
                 said = ["slow"]
             if said is None or said == ["slow"]:
@@ -152,7 +154,8 @@ def give_up(
 def stderr_of(errors: IO[str]) -> str:
     """What a worker printed on stderr, as much as anybody reads."""
     errors.seek(0)
-    return errors.read()[:6000]
+    lines = [line for line in errors if "failed to allocate" not in line]  # which no call is blamed for
+    return "".join(lines)[:6000]
 
 
 if __name__ == "__main__":
