@@ -26,7 +26,10 @@ from .fetch import fetch_tree
 from .incremental import forget, generate_incrementally
 from .ninja import GENERATORS, ninja
 from .settings import affordable, make_environment, variables
-from .tree import FUNCTIONS_YAML, count, open_tree
+from .tree import FUNCTIONS_YAML, Tree, count, open_tree
+
+# Where CMake installs what it built, for setup.py to take from there.
+_INSTALLED = ("torch/bin", "torch/include", "torch/lib", "torch/share")
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: 
             line.note = count(ninja(configured, jobs, line), "command")
         with steps.step("pack"):
             version = f"{given.pin.version}+source.{stamp[:10]}"
+            remove_installed(open_tree(configured.tree, given.pin))
             wheel = pack_wheel(configured, given.cache.folder / "wheel", version, layout.out)
         save_built(layout, Built.of(stamp, wheel), SOURCE)
     if built and built.wheel != str(wheel) and Path(built.wheel).parent == layout.out:
@@ -135,6 +139,17 @@ def generate(configured: Configured, jobs: int, line: StepLine, *, incremental: 
     again = forget(tree)
     run_generators()
     return f"{count(again, 'header')} of incremental builds made good" if again else ""
+
+
+def remove_installed(tree: Tree) -> None:
+    """Delete what setup.py and CMake installed below the tree for an earlier wheel: they replace, but never delete.
+
+    Else the header or the module of an operator that is gone would be in every wheel that follows.
+    """
+    for folder in (tree.path / "build").glob("lib.*"):
+        shutil.rmtree(folder)
+    # Only what git does not track: some of these folders hold sources, too.
+    tree.git("clean", "--quiet", "--force", "-d", "-x", "--", *_INSTALLED)
 
 
 def pack_wheel(configured: Configured, folder: Path, version: str, out: Path) -> Path:
