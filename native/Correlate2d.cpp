@@ -26,6 +26,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 namespace at::native {
 
@@ -45,9 +46,10 @@ Part part_of(std::string_view mode, const Tensor& input, const Tensor& kernel) {
   const bool kernel_fits = kernel.sym_size(0) <= input.sym_size(-2) && kernel.sym_size(1) <= input.sym_size(-1);
   TORCH_CHECK(
       mode != "valid" || kernel_fits ||
-          (kernel.sym_size(0) >= input.sym_size(-2) && kernel.sym_size(1) >= input.sym_size(-1)),
-      "correlate2d(): expected one of input and kernel to be at least as large as the other in both dimensions for "
-      "mode='valid', but got ",
+          (kernel.sym_size(0) >= input.sym_size(-2) && kernel.sym_size(1) >= input.sym_size(-1) &&
+           input.sym_size(-2) > 0 && input.sym_size(-1) > 0),
+      "correlate2d(): expected one of input and kernel to be at least as large as the other in both dimensions, and "
+      "none empty, for mode='valid', but got ",
       input.sym_sizes(),
       " and ",
       kernel.sym_sizes());
@@ -110,19 +112,22 @@ Tensor as_batch(const Tensor& x) {
   return x.dim() == 2 ? x.unsqueeze(0) : x.flatten(0, -3);
 }
 
+// Beyond all memory, and such that a few of them can be added.
+constexpr int64_t LONGEST = int64_t(1) << 40;
+
 // The least number from n on that has no prime factor but 2, 3 and 5: transforms of such lengths are fast.
 int64_t fast_length(int64_t n) {
-  for (;; ++n) {
-    int64_t rest = n;
-    for (const int64_t factor : {2, 3, 5}) {
-      while (rest % factor == 0) {
-        rest /= factor;
+  int64_t best = std::numeric_limits<int64_t>::max();
+  for (int64_t of_fives = 1; of_fives < best; of_fives *= 5) {
+    for (int64_t length = of_fives; length < best; length *= 3) {
+      int64_t doubled = length;
+      while (doubled < n) {
+        doubled *= 2;
       }
-    }
-    if (rest == 1) {
-      return n;
+      best = std::min(best, doubled);
     }
   }
+  return best;
 }
 
 // A correlation in numbers: that of input with kernel, or with the gradient, which takes the kernel's place.
@@ -131,6 +136,16 @@ struct Lengths {
     for (const int64_t dim : {0, 1}) {
       const int64_t length = input.size(dim - 2);
       const int64_t taps = kernel.size(dim - 2);
+      TORCH_CHECK(
+          std::max({length, taps, offset[dim], size[dim]}) <= LONGEST,
+          "correlate2d(): expected lengths of at most 2^40, but got ",
+          input.sizes(),
+          " and ",
+          kernel.sizes(),
+          " with offset ",
+          offset,
+          " and size ",
+          size);
       before[dim] = offset[dim];
       needed[dim] = std::max<int64_t>(size[dim] + taps - 1, 0);
       // What is wrapped round must not meet the input.
@@ -144,9 +159,9 @@ struct Lengths {
   bool is_faster_by_fft(int64_t images) const {
     constexpr double pixel_cost = 5.5;
     constexpr double call_cost = 4e5;
-    const auto pixels = static_cast<uint64_t>(transform[0] * transform[1]);
-    const double halvings = std::ilogb(static_cast<double>(pixels)) + 1;
-    return images * products > call_cost + images * pixel_cost * static_cast<double>(pixels) * halvings;
+    const double pixels = static_cast<double>(transform[0]) * static_cast<double>(transform[1]);
+    const double halvings = std::ilogb(pixels) + 1;
+    return images * products > call_cost + images * pixel_cost * pixels * halvings;
   }
 
   // The input with zeros in front, up to a length; what is beyond it is cut off.

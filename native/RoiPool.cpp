@@ -17,6 +17,7 @@
 #include <ATen/ops/zeros.h>
 #endif
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -131,8 +132,11 @@ std::tuple<Tensor, Tensor> roi_pool_with_indices(
     int64_t pooled_width) {
   auto results = roi_pool_with_indices_meta(input, boxes, spatial_scale, pooled_height, pooled_width);
   const auto& [output, indices] = results;
-  const Tensor exact_boxes = boxes.to(toOpMathType(input.scalar_type())).contiguous();
-  roi_pool_stub(input.device().type(), output, indices, input, exact_boxes, spatial_scale);
+  const auto opmath = toOpMathType(input.scalar_type());
+  // What is infinite in the type that coordinates are computed in would make NaN of 0.
+  const double largest = opmath == kDouble ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
+  roi_pool_stub(
+      input.device().type(), output, indices, input, boxes.to(opmath).contiguous(), std::min(spatial_scale, largest));
   return results;
 }
 

@@ -51,6 +51,22 @@ Tensor rfft2(const Tensor& x) {
   return spectrum.expand_symint(with_last_dim(x, spectrum.sym_size(-1))).contiguous();
 }
 
+// The transforms take the number of columns on trust.
+void check_columns(const Tensor& spectrum, const c10::SymInt& last_dim_size) {
+  TORCH_CHECK(
+      spectrum.dim() >= 2 && spectrum.is_complex(),
+      "rfft2_abs(): expected spectrum to be complex with at least two dimensions, but got ",
+      spectrum.scalar_type(),
+      " ",
+      spectrum.sym_sizes());
+  TORCH_CHECK(
+      last_dim_size > 0 && spectrum.sym_size(-1) == last_dim_size / 2 + 1,
+      "rfft2_abs(): expected the last dimension of spectrum to be that of the transform of ",
+      last_dim_size,
+      " columns, but got ",
+      spectrum.sym_sizes());
+}
+
 // Of the symmetric spectrum that it makes of its input it gives the transform.
 Tensor complex_to_real(const Tensor& x, const c10::SymInt& last_dim_size) {
   if (is_empty(x)) {
@@ -77,6 +93,7 @@ std::tuple<Tensor, Tensor> _fft_rfft2_abs(const Tensor& self) {
 // The columns that have a twin in the symmetric spectrum are halved; then a complex-to-real transform does with half
 // the work of the complex one that zeros in the twins' place would take.
 Tensor _fft_rfft2_transpose_symint(const Tensor& self, c10::SymInt last_dim_size) {
+  check_columns(self, last_dim_size);
   const auto dtype = c10::toRealValueType(self.scalar_type());
   const Tensor column = at::arange(self.sym_size(-1), self.options().dtype(dtype));
   // For an even size the last column has no twin either.
@@ -104,6 +121,15 @@ Tensor _fft_rfft2_abs_backward_cpu(
     const Tensor& spectrum,
     const Tensor& magnitude,
     int64_t last_dim_size) {
+  check_columns(spectrum, last_dim_size);
+  TORCH_CHECK(
+      grad_magnitude.sizes() == spectrum.sizes() && magnitude.sizes() == spectrum.sizes(),
+      "rfft2_abs(): expected grad_magnitude and magnitude to have spectrum's shape ",
+      spectrum.sizes(),
+      ", but got ",
+      grad_magnitude.sizes(),
+      " and ",
+      magnitude.sizes());
   const Tensor dense = spectrum.contiguous();
   const Tensor grad = at::empty_like(dense);
   spectrum_grad_stub(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .bench.environment import bench
 from .bench_build import bench_build
+from .cuda.check import check_cuda
 from .errors import GraftError, UsageError
 from .files import write_atomically
 from .graft import build, check
@@ -19,6 +20,7 @@ from .layout import REPOSITORY, Layout
 from .lint import lint
 from .new_op import new_op
 from .run_tests import run_source_tests, run_tests, show_surfaces
+from .sanitize import fuzz, test_sanitized
 from .source.apply import apply
 from .source.build import build_source, fetched
 from .source.check import check_source, check_source_if_possible
@@ -73,12 +75,24 @@ def _check_incremental(options: argparse.Namespace) -> None:
     check_incremental(_layout(options), source=options.source, jobs=options.jobs, objects=options.objects)
 
 
+def _check_cuda(options: argparse.Namespace) -> None:
+    check_cuda(_layout(options), base_wheel=options.wheel, jobs=options.jobs, architectures=options.arch)
+
+
 def _test(options: argparse.Namespace) -> None:
     if options.build == SOURCE:
         layout = _layout(options)
         run_source_tests(layout, fetched(layout, options.source), options.extra)
     else:
         run_tests(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
+
+
+def _test_sanitize(options: argparse.Namespace) -> None:
+    test_sanitized(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
+
+
+def _fuzz(options: argparse.Namespace) -> None:
+    fuzz(_layout(options), options.extra)
 
 
 def _bench_build(options: argparse.Namespace) -> None:
@@ -118,7 +132,10 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "check": _check,
     "check-source": _check_source,
     "check-incremental": _check_incremental,
+    "check-cuda": _check_cuda,
     "test": _test,
+    "test-sanitize": _test_sanitize,
+    "fuzz": _fuzz,
     "new-op": _new_op,
     "apply": _apply,
     "export": _export,
@@ -152,12 +169,20 @@ def _parser() -> argparse.ArgumentParser:
     building.add_argument("--incremental", action="store_true", help="source: leave alone what a change cannot reach")
     building.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
     verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
+    compiling = verbs.add_parser("check-cuda", parents=[common], help="compile the CUDA sources of the native folder")
+    compiling.add_argument(
+        "--arch", nargs="+", default=[], help="of GPUs, such as 90a, instead of all that the pin has"
+    )
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")
     for parser_of_build in (building, testing):
         parser_of_build.add_argument("--build", default=GRAFT, help=f"{GRAFT} or {SOURCE} (default: %(default)s)")
     for parser_of_tree in (building, checking, comparing, testing):
         parser_of_tree.add_argument("--source", help="a checkout of PyTorch, or where its sources are fetched from")
-    testing.add_argument("extra", nargs="*", help="further arguments for pytest, after --")
+    watching = verbs.add_parser("test-sanitize", parents=[common], help="build with sanitizers and test that wheel")
+    for parser_of_tests in (testing, watching):
+        parser_of_tests.add_argument("extra", nargs="*", help="further arguments for pytest, after --")
+    calling = verbs.add_parser("fuzz", parents=[common], help="call the operators at random")
+    calling.add_argument("extra", nargs="*", help="after --: --minutes, or --seed to make one call again")
     showing = verbs.add_parser("surfaces", parents=[common], help="compare the operators with PyTorch's own")
     showing.add_argument("extra", nargs="*", help="after --: --only with a part of a surface's title")
     for verb, text in (("apply", "make a checkout of PyTorch the fork"), ("export", "write that fork as patches")):

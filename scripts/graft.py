@@ -59,8 +59,11 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
     """
     native = load_native(layout.native)
     pin = load_pin(layout.patches)
+    pin.require_wheel_for_cpus()
     series = load_series(layout.patches)
     toolchain = find_toolchain(pin)
+    if layout.is_sanitized:
+        toolchain = toolchain.sanitized()
     with build_lock(REPOSITORY / "build"):
         stamp = stamp_of(layout, native, toolchain)
         built = load_built(layout)
@@ -111,7 +114,7 @@ def check(layout: Layout, *, base_wheel: Path | None) -> None:
     """
     run_all(
         lambda: load_native(layout.native),
-        lambda: load_pin(layout.patches),
+        lambda: load_pin(layout.patches).require_wheel_for_cpus(),
         lambda: load_series(layout.patches),
     )
     with build_lock(REPOSITORY / "build"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -11,11 +11,17 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Layout:
-    """The folders of one build: a pin and a native folder."""
+    """The folders of one build: a pin, a native folder, and whether the code is to watch itself."""
 
     pin: str
     native: Path
     out: Path
+    is_sanitized: bool = False
+
+    def sanitized(self) -> Layout:
+        """The folders of the same build with sanitizers, which shares nothing but the base with it."""
+        name = hashlib.sha256(str(self.native).encode()).hexdigest()[:12]
+        return replace(self, out=REPOSITORY / f"build/sanitized/{name}", is_sanitized=True)
 
     @property
     def patches(self) -> Path:
@@ -39,7 +45,8 @@ class Layout:
         Folders are told apart by a hash of their path. Every work folder lies equally deep: compilers write relative
         paths into what they make, and the same input must give the same bytes.
         """
-        return self.pin_build / f"work-{hashlib.sha256(str(self.native).encode()).hexdigest()[:12]}"
+        name = hashlib.sha256(str(self.native).encode()).hexdigest()[:12]
+        return self.pin_build / f"work-{name}{'-sanitized' if self.is_sanitized else ''}"
 
     @property
     def overlay(self) -> Path:

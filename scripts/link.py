@@ -20,7 +20,7 @@ from .symbols import ElfFile
 from .toolchain import Toolchain
 from .trampolines import BoundLibrary, bind_hidden, trampoline_source
 
-_FLAGS = ["-shared", "-fopenmp", "-s", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections"]
+_FLAGS = ["-shared", "-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections"]
 
 _COMPATIBILITY = REPOSITORY / "scripts/templates/compatibility.cpp"
 
@@ -134,7 +134,9 @@ def _link(plan: LibraryPlan, extra: Sequence[Path], base: Base, toolchain: Toolc
     target = out / plan.name
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f"{target.name}.partial")
-    command: list[str | Path] = [toolchain.compiler, *_FLAGS, "-o", partial, *extra, *plan.objects]
+    # What a sanitizer finds is told with function and line, so there nothing is stripped.
+    flags = [*_FLAGS, *(toolchain.sanitizers or ["-s"])]
+    command: list[str | Path] = [toolchain.compiler, *flags, "-o", partial, *extra, *plan.objects]
     command += [f"-Wl,-soname,{target.name}", f"-Wl,-rpath,{plan.search}"]
     if not plan.is_python_extension:
         command.append("-Wl,--no-undefined")

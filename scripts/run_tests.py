@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,13 @@ TESTS = REPOSITORY / "tests"
 GRAMMAR = TESTS / "wheel/grammar"
 ENVIRONMENT = REPOSITORY / "build/test-environment"
 SOURCE_ENVIRONMENT = REPOSITORY / "build/test-environment-source"
+
+# The plugin that puts the kernels of native/cuda in place of those for CPUs.
+EMULATED = {
+    "PYTHONPATH": str(TESTS / "emulated"),
+    "PYTEST_ADDOPTS": "-p emulated_cuda",
+    "GRAFT_EMULATED": str(REPOSITORY / "build/emulated"),
+}
 
 # pytest's exit code where no test ran (pytest.ExitCode.NO_TESTS_COLLECTED), as when -k chooses tests of another part.
 _NOTHING_COLLECTED = 5
@@ -43,31 +51,25 @@ def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequ
         TestsFailed: naming the parts that failed.
     """
     built = wheel_of(layout)
-    is_shipped = layout.native == REPOSITORY / "native"
     python = make_environment(ENVIRONMENT, Path(built.wheel))
-    stock = unpacked(next(iter(layout.base.glob("*.whl"))), REPOSITORY / "build/stock")
-    variables = {
-        "GRAFT_WHEEL": built.wheel,
-        "GRAFT_BASE": str(layout.base),
-        "GRAFT_STOCK": str(stock),
-        "GRAFT_NATIVE": str(layout.native),
-    }
+    variables = test_variables(layout, built.wheel)
     parts: list[tuple[str, list[Path], Mapping[str, str]]] = [
         ("the tools", [TESTS / "tools"], {}),
         ("code generation", [TESTS / "codegen"], {"PYTHONPATH": str(layout.base / "tree")}),
         ("the wheel", [TESTS / "wheel/any"], {}),
     ]
-    if is_shipped:
+    if is_shipped(layout):
         grammar = replace(layout, native=GRAMMAR, out=REPOSITORY / "build/grammar")
         wheel = build(grammar, base_wheel=base_wheel, jobs=jobs).wheel
         there = {"PYTHONPATH": str(unpacked(wheel, REPOSITORY / "build/grammar-unpacked"))}
         parts += [
             ("the shipped operators", [TESTS / "wheel/shipped"], {}),
             ("the grammar of native_functions.yaml", [GRAMMAR / "tests"], there),
+            ("the kernels for CUDA, emulated", emulated_tests(layout.native), EMULATED),
         ]
     elif (layout.native / "tests").is_dir():
         parts.append(("the folder's own tests", [layout.native / "tests"], {}))
-    failed = [name for name, paths, more in parts if not _pytest(python, name, paths, {**variables, **more}, extra)]
+    failed = [name for name, paths, more in parts if not run_pytest(python, name, paths, {**variables, **more}, extra)]
     if failed:
         raise TestsFailed(f"tests failed: {', '.join(failed)}")
     say("all tests passed")
@@ -88,16 +90,22 @@ def run_source_tests(layout: Layout, tree: Path, extra: Sequence[str]) -> None:
     python = make_environment(SOURCE_ENVIRONMENT, Path(built.wheel))
     variables = {"GRAFT_WHEEL": built.wheel, "GRAFT_NATIVE": str(layout.native), "GRAFT_TREE": str(tree)}
     parts = [("the tools", TESTS / "tools"), ("the wheel", TESTS / "wheel/any")]
-    if layout.native == REPOSITORY / "native":
+    if is_shipped(layout):
         parts.append(("the shipped operators", TESTS / "wheel/shipped"))
     elif (layout.native / "tests").is_dir():
         parts.append(("the folder's own tests", layout.native / "tests"))
     parts.append(("PyTorch, for the folder's operators", TESTS / "wheel/upstream"))
     say("not run: tests of the graft's code generation, and those of the grammar folder, whose wheel is a graft")
-    failed = [name for name, path in parts if not _pytest(python, name, [path], variables, extra)]
+    failed = [name for name, path in parts if not run_pytest(python, name, [path], variables, extra)]
     if failed:
         raise TestsFailed(f"tests failed: {', '.join(failed)}")
     say("all tests passed")
+
+
+def emulated_tests(native: Path) -> list[Path]:
+    """The tests of the shipped operators that have a source in ``cuda/``: those of RoiPool.cu in test_roi_pool.py."""
+    names = [re.sub(r"(?<!^)(?=[A-Z])", "_", source.stem).lower() for source in sorted(native.glob("cuda/*.cu"))]
+    return [TESTS / f"wheel/shipped/test_{name}.py" for name in names]
 
 
 def wheel_of(layout: Layout, build: str = GRAFT) -> Built:
@@ -160,7 +168,24 @@ def unpacked(wheel: Path, folder: Path) -> Path:
     return folder
 
 
-def _pytest(python: Path, name: str, paths: Sequence[Path], more: Mapping[str, str], extra: Sequence[str]) -> bool:
+def is_shipped(layout: Layout) -> bool:
+    """Whether the native folder is the one of this repository."""
+    return layout.native == REPOSITORY / "native"
+
+
+def test_variables(layout: Layout, wheel: str) -> dict[str, str]:
+    """What the tests are told of the build."""
+    stock = unpacked(next(iter(layout.base.glob("*.whl"))), REPOSITORY / "build/stock")
+    return {
+        "GRAFT_WHEEL": wheel,
+        "GRAFT_BASE": str(layout.base),
+        "GRAFT_STOCK": str(stock),
+        "GRAFT_NATIVE": str(layout.native),
+    }
+
+
+def run_pytest(python: Path, name: str, paths: Sequence[Path], more: Mapping[str, str], extra: Sequence[str]) -> bool:
+    """Run the tests in ``paths``; return whether they passed, or ``extra`` chose none of them."""
     say(f"\n== tests of {name}")
     command: list[str | Path] = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *extra, *paths]
     done = subprocess.run(command, cwd=REPOSITORY, env={**os.environ, **more}, stdin=subprocess.DEVNULL, check=False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sysconfig
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -51,6 +52,18 @@ CPU_CAPABILITIES: dict[str, tuple[str, ...]] = {
     "AVX512": ("-O3", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma", "-mf16c"),
 }
 
+# For `make test-sanitize`. Code goes on behind a finding, so that one run reports them all. The class of an object
+# (vptr) is checked by its type information, which the base's libraries hide.
+SANITIZERS = (
+    "-fsanitize=address,undefined",
+    "-fsanitize-recover=address,undefined",
+    "-fno-sanitize=vptr",
+    "-fno-omit-frame-pointer",
+    "-O1",
+    "-g1",
+)
+_SANITIZER_LIBRARIES = ("libasan.so", "libubsan.so")
+
 _SYSTEM_LIBRARIES = ("libstdc++.so.6", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libgomp.so.1")
 
 
@@ -62,22 +75,27 @@ class Toolchain:
         compiler: the command.
         description: what it says of itself and of the linker; another one makes other bytes.
         standard: the C++ standard.
+        sanitizers: flags that let the code watch itself.
     """
 
     compiler: str
     description: str
     standard: str
+    sanitizers: tuple[str, ...] = ()
 
     @property
     def flags(self) -> list[str]:
         """Flags for every source."""
-        return [f"-std={self.standard}", *_CXX_FLAGS, *(f"-D{name}" for name in _DEFINITIONS)]
+        return [f"-std={self.standard}", *_CXX_FLAGS, *(f"-D{name}" for name in _DEFINITIONS), *self.sanitizers]
 
-    @staticmethod
-    def capability_flags(capability: str) -> list[str]:
-        """Further flags for a vectorized source."""
+    def capability_flags(self, capability: str) -> list[str]:
+        """Further flags for a vectorized source; the sanitizers' level of optimization takes the place of its own."""
         definitions = [f"-DCPU_CAPABILITY={capability}", f"-DCPU_CAPABILITY_{capability}"]
-        return [*CPU_CAPABILITIES[capability], *definitions]
+        return [*CPU_CAPABILITIES[capability], *definitions, *self.sanitizers]
+
+    def sanitized(self) -> Toolchain:
+        """The same compiler, making code that watches itself."""
+        return replace(self, description=f"{self.description}; {' '.join(SANITIZERS)}", sanitizers=SANITIZERS)
 
     @property
     def python_include(self) -> str:
@@ -87,7 +105,25 @@ class Toolchain:
     @cached_property
     def system_libraries(self) -> list[Path]:
         """The C and C++ libraries that programs are linked with."""
-        answers = (run([self.compiler, f"-print-file-name={name}"]).stdout.strip() for name in _SYSTEM_LIBRARIES)
+        return self._libraries(_SYSTEM_LIBRARIES + (_SANITIZER_LIBRARIES if self.sanitizers else ()))
+
+    def preloaded(self) -> list[Path]:
+        """What a program that is not sanitized itself has to load first: the sanitizers, and what they hook into.
+
+        Raises:
+            ToolchainError: the compiler comes without them.
+        """
+        names = (*_SANITIZER_LIBRARIES, "libstdc++.so.6")
+        found = self._libraries(names)
+        if len(found) < len(names):
+            raise ToolchainError(
+                f"`{self.compiler}` has not all of {', '.join(names)}",
+                todo="install its sanitizers (libasan and libubsan; Debian has them with g++)",
+            )
+        return found
+
+    def _libraries(self, names: Iterable[str]) -> list[Path]:
+        answers = (run([self.compiler, f"-print-file-name={name}"]).stdout.strip() for name in names)
         return [path for path in map(Path, answers) if path.is_absolute()]
 
 

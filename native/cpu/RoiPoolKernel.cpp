@@ -1,5 +1,6 @@
 #define TORCH_ASSERT_NO_OPERATORS
 #include <ATen/native/RoiPool.h>
+#include <ATen/native/RoiPoolBins.h>
 
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
@@ -16,11 +17,7 @@
 namespace at::native {
 namespace {
 
-// From begin to before end; what is empty has end <= begin.
-struct Range {
-  int64_t begin;
-  int64_t end;
-};
+using Range = RoiRange;
 
 Range hull(const Range& a, const Range& b) {
   return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
@@ -33,25 +30,12 @@ struct Box {
   const Range* columns;
 };
 
-// Coordinates beyond this are as good as there; it keeps sums and products of them in an int64_t.
-constexpr int64_t FAR = int64_t(1) << 40;
-
-template <typename T>
-int64_t round_to_pixel(T coordinate) {
-  // std::round: half away from zero.
-  return static_cast<int64_t>(std::clamp(std::round(coordinate), static_cast<T>(-FAR), static_cast<T>(FAR)));
-}
-
 // The bins of one dimension, clipped to the image.
 template <typename T>
 void split(T first, T last, int64_t length, Range* bins, int64_t count) {
-  const int64_t start = round_to_pixel(first);
-  const int64_t size = std::max<int64_t>(round_to_pixel(last) - start + 1, 1);
-  const T bin_size = static_cast<T>(size) / static_cast<T>(count);
+  const RoiSpan<T> span(first, last, count);
   for (const auto i : c10::irange(count)) {
-    const auto from = static_cast<int64_t>(std::floor(static_cast<T>(i) * bin_size));
-    const auto to = static_cast<int64_t>(std::ceil(static_cast<T>(i + 1) * bin_size));
-    bins[i] = {std::clamp<int64_t>(start + from, 0, length), std::clamp<int64_t>(start + to, 0, length)};
+    bins[i] = span.bin(i, length);
   }
 }
 
@@ -69,12 +53,16 @@ int64_t image_of(const T* box, int64_t number, int64_t images) {
   return static_cast<int64_t>(image);
 }
 
-// All boxes, checked, sorted by their images.
+// All boxes, checked, sorted by their images. Without channels there are no bins, however many are asked for.
 class Boxes {
  public:
   template <typename T>
-  Boxes(const TensorBase& boxes, const TensorBase& input, T scale, int64_t pooled_height, int64_t pooled_width)
-      : rows_(boxes.size(0) * pooled_height), columns_(boxes.size(0) * pooled_width), by_image_(input.size(0)) {
+  Boxes(const TensorBase& boxes, const TensorBase& input, T scale, const TensorBase& output)
+      : by_image_(input.size(0)) {
+    const int64_t pooled_height = output.numel() == 0 ? 0 : output.size(2);
+    const int64_t pooled_width = output.numel() == 0 ? 0 : output.size(3);
+    rows_.resize(boxes.size(0) * pooled_height);
+    columns_.resize(boxes.size(0) * pooled_width);
     const T* box = boxes.const_data_ptr<T>();
     for (const auto k : c10::irange(boxes.size(0))) {
       const int64_t image = image_of(box, k, input.size(0));
@@ -237,7 +225,7 @@ void forward(
     double spatial_scale) {
   using T = at::opmath_type<scalar_t>;
   constexpr int64_t lanes = ChannelBlock<scalar_t>::lanes;
-  const Boxes sorted(boxes, input, static_cast<T>(spatial_scale), output.size(2), output.size(3));
+  const Boxes sorted(boxes, input, static_cast<T>(spatial_scale), output);
   const int64_t blocks = (input.size(1) + lanes - 1) / lanes;
   parallel_for(0, input.size(0) * blocks, 1, [&](int64_t begin, int64_t end) {
     ChannelBlock<scalar_t> block(output, indices, input);

@@ -16,9 +16,11 @@ namespace {
 template <typename scalar_t>
 void twice_plus_loop(TensorIteratorBase& iter) {
   using opmath_t = at::opmath_type<scalar_t>;
+  // Integers wrap round, as only unsigned ones may in C++.
+  using sum_t = std::conditional_t<std::is_integral_v<scalar_t>, uint64_t, opmath_t>;
   using Vec = vec::Vectorized<scalar_t>;
   const auto one = [](scalar_t x, scalar_t y) -> scalar_t {
-    return static_cast<opmath_t>(x) + static_cast<opmath_t>(x) + static_cast<opmath_t>(y);
+    return static_cast<sum_t>(x) + static_cast<sum_t>(x) + static_cast<sum_t>(y);
   };
   if constexpr (is_reduced_floating_point_v<scalar_t>) {
     // Half types compute in float and round once.

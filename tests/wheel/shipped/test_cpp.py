@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch.utils import cpp_extension
 
+pytestmark = pytest.mark.unsanitized("programs that are built with CMake load the sanitizers too late")
+
 EXTENSION = """
 #include <torch/extension.h>
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 import sys
 
@@ -135,7 +136,7 @@ def test_shape_is_logged_at_info_level_only() -> None:
     program = "import torch; torch.rand(2, 3).gdh()"
 
     def stderr(level: str) -> str:
-        env = {"TORCH_CPP_LOG_LEVEL": level, "PYTHONWARNINGS": "ignore"}
+        env = {**os.environ, "TORCH_CPP_LOG_LEVEL": level, "PYTHONWARNINGS": "ignore"}
         return subprocess.run(
             [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True
         ).stderr

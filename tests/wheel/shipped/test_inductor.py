@@ -17,6 +17,8 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", "`torch.jit", DeprecationWarning)
     from torch._inductor.utils import run_and_get_code
 
+pytestmark = pytest.mark.unsanitized("what Inductor compiles is linked without sanitizers")
+
 
 @pytest.fixture(autouse=True)
 def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

@@ -13,7 +13,10 @@ import torch
 
 PACKAGE = Path(torch.__file__).parent
 
-pytestmark = pytest.mark.skipif("graft" not in torch.__version__, reason="all libraries of a source build are its own")
+pytestmark = [
+    pytest.mark.skipif("graft" not in torch.__version__, reason="all libraries of a source build are its own"),
+    pytest.mark.unsanitized("no operator is called"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -131,6 +131,9 @@ def test_far_boxes() -> None:
     output = torch.roi_pool(x, far, 1.0, 1, 1)
     assert_exact(output[0, :, 0, 0], x.amax((2, 3))[0])
     assert_exact(output[1:], torch.zeros(2, 3, 1, 1))
+    # A scale that is no float: what is not 0 is far, and 0 stays.
+    corner = torch.tensor([[0.0, 0, 0, 0, 0], [0, 0, 0, 1, 1]])
+    assert_exact(torch.roi_pool(x, corner, 1e308, 1, 1)[:, :, 0, 0], torch.stack([x[0, :, 0, 0], x.amax((2, 3))[0]]))
 
 
 @pytest.mark.parametrize("shape", [(0, 3, 4, 5), (2, 0, 4, 5), (2, 3, 1, 1)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from operators import QUIET, called, in_one, instantiate, tensors_of
 from torch import Tensor
@@ -30,6 +31,7 @@ class TestAOTAutograd(TestCase):
                 aot_autograd_check(op, [sample.input, *sample.args], sample.kwargs, dynamic)
 
 
+@pytest.mark.unsanitized("Inductor compiles for each sample")
 class TestInductorOpInfo(TestCase):
     @in_one
     def test_comprehensive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:

@@ -1,0 +1,124 @@
+"""Right calls of the added operators: their samples, and what these call in turn."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, _added_operators
+from torch.testing._internal.added_opinfos import NoSamples, _make, samples
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .tensors import Described
+
+# What a wrong argument may be told with. A RuntimeError is c10's error, as a rule.
+PLAIN = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, OverflowError)
+
+# A call: the arguments of an overload by name, tensors described.
+Call = dict[str, Any]
+
+_KEPT = 40
+
+
+def overloads() -> list[torch._ops.OpOverload]:
+    """Every overload that was added."""
+    return [overload_of(name) for name in _added_operators.OPERATORS]
+
+
+def overload_of(name: str) -> torch._ops.OpOverload:
+    """The overload called ``aten::name.overload``."""
+    packet, _, overload = name.removeprefix("aten::").partition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+
+class _Recorder(TorchDispatchMode):
+    """Notes calls of added operators."""
+
+    def __init__(self, found: dict[str, list[Call]]) -> None:
+        super().__init__()
+        self.found = found
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        note(self.found, func, args, kwargs or {})
+        return result
+
+
+def note(found: dict[str, list[Call]], func: torch._ops.OpOverload, args: Any, kwargs: Mapping[str, Any]) -> None:
+    """Add a call to ``found`` if it is one of an added operator."""
+    name = str(func.name())
+    if name in _added_operators.OPERATORS and len(found[name]) < _KEPT:
+        given = {**dict(zip([a.name for a in func._schema.arguments], args, strict=False)), **kwargs}
+        call = {a.name: given.get(a.name, a.default_value) for a in func._schema.arguments}
+        found[name].append(pytree.tree_map_only(Tensor, described, call))
+
+
+def described(x: Tensor) -> Described:
+    """A tensor of a right call."""
+    return Described(tuple(x.shape), x.dtype, like=x.detach().clone(), requires_grad=x.requires_grad)
+
+
+def right_calls() -> dict[str, list[Call]]:
+    """Right calls of each overload; of some there are none."""
+    found: dict[str, list[Call]] = defaultdict(list)
+    torch.manual_seed(0)
+    for overload in overloads():
+        if overload._schema.is_mutable:
+            continue
+        for dtype in (torch.float32, torch.float64, torch.complex64, torch.int64):
+            with (
+                warnings.catch_warnings(),
+                contextlib.suppress(NoSamples, *PLAIN),
+            ):
+                warnings.simplefilter("ignore")
+                _record(found, overload, dtype)
+    for overload in overloads():
+        if not found[str(overload.name())]:
+            found[str(overload.name())] = _borrowed(found, overload)
+    return dict(found)
+
+
+def _record(found: dict[str, list[Call]], overload: torch._ops.OpOverload, dtype: torch.dtype) -> None:
+    """Call ``overload`` with its samples and differentiate what comes, twice."""
+
+    def make(*shape: Any) -> Tensor:
+        return _make(*shape, dtype=dtype, device="cpu", requires_grad=True)
+
+    for sample in samples(overload._schema.name.removeprefix("aten::"), make):
+        with _Recorder(found):
+            result = overload(sample.input, *sample.args, **sample.kwargs)
+            if torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), "CompositeImplicitAutograd"):
+                # The recorder sees only what it is made of.
+                note(found, overload, (sample.input, *sample.args), sample.kwargs)
+            wanted = [x for x in pytree.tree_leaves((sample.input, sample.args)) if is_differentiable(x)]
+            for _ in range(2):
+                outputs = [x for x in pytree.tree_leaves(result) if is_differentiable(x)]
+                if not outputs:
+                    break
+                total = sum(x.abs().square().sum() for x in outputs)
+                result = torch.autograd.grad(total, wanted, create_graph=True, allow_unused=True)
+
+
+def is_differentiable(x: Any) -> bool:
+    """Whether a gradient by ``x`` can be asked for."""
+    return isinstance(x, Tensor) and x.requires_grad
+
+
+def _borrowed(found: Mapping[str, list[Call]], overload: torch._ops.OpOverload) -> list[Call]:
+    """The calls of the functional form; what is written to has the first tensor's shape, or none yet."""
+    base = overload._schema.name.removesuffix("_")
+    calls = []
+    for number, call in enumerate(found.get(base, [])):
+        first = next(value for value in call.values() if isinstance(value, Described))
+        missing = {
+            argument.name: first if number % 2 else Described((0,), first.dtype)
+            for argument in overload._schema.arguments
+            if argument.is_out
+        }
+        calls.append({**call, **missing})
+    return calls

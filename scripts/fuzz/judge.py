@@ -1,0 +1,186 @@
+"""Make a call and judge what comes of it."""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from .corpus import PLAIN, Call
+from .tensors import Described
+
+# What an error may not say: of the standard library, and of checks that nobody was to reach.
+NEVER = ("INTERNAL ASSERT", "bad_alloc", "vector::", "basic_string", "std::", "map::at", "bad optional", "bad_cast")
+# Where memory ends: c10's, MKL's and that of the fake tensors.
+NO_MEMORY = ("can't allocate memory", "not enough memory", "Storage size calculation overflowed", "invalid size")
+
+# Elements that inputs and results together may have before a lack of memory is the caller's own doing.
+SMALL = 1 << 24
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a call.
+
+    Args:
+        kind: ``result``, ``error``, ``no memory``, ``not made`` or ``finding``.
+        text: why it is a finding.
+    """
+
+    kind: str
+    text: str = ""
+
+
+class Finding(Exception):
+    """What no call may lead to."""
+
+
+def written(overload: torch._ops.OpOverload, call: Call) -> str:
+    """The call, to be read."""
+    return f"{overload.name()}({', '.join(f'{name}={value}' for name, value in call.items())})"
+
+
+def judge(overload: torch._ops.OpOverload, call: Call) -> Outcome:
+    """Make the call and say what came of it."""
+    try:
+        given = made(call)
+    except (RuntimeError, TypeError, ValueError, NotImplementedError):
+        return Outcome("not made")
+    try:
+        result = attempt(lambda: run(overload, given), is_large(call))
+        if isinstance(result, Outcome):
+            return result
+        if not is_large(call) and all(x.device.type == "cpu" for x in tensors_of(given)):
+            compare_with_meta(overload, call, result)
+            compare_with_contiguous(overload, call, result)
+            differentiate(result, given)
+    except Finding as finding:
+        return Outcome("finding", str(finding))
+    except (RuntimeError, MemoryError) as error:
+        return Outcome("not compared", str(error))
+    finally:
+        gc.collect(0)
+    return Outcome("result")
+
+
+def made(call: Call, change: Callable[[Described], Described] = lambda x: x) -> Call:
+    """The call with tensors in place of their descriptions."""
+    return {name: change(value).make() if isinstance(value, Described) else value for name, value in call.items()}
+
+
+def run(overload: torch._ops.OpOverload, given: Call) -> list[Tensor]:
+    """The tensors that the call results in. What is written to asks for no gradient."""
+    given = dict(given)
+    for argument in overload._schema.arguments:
+        if argument.is_write and isinstance(given[argument.name], Tensor):
+            given[argument.name] = given[argument.name].detach()
+    positional = [given.pop(a.name) for a in overload._schema.arguments if not a.kwarg_only]
+    return tensors_of(overload(*positional, **given))
+
+
+def tensors_of(value: Any) -> list[Tensor]:
+    """Every tensor in ``value``."""
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
+
+
+def is_large(call: Call) -> bool:
+    """Whether a lack of memory or time is what was asked for."""
+    return sum(math.prod(x.shape) for x in call.values() if isinstance(x, Described)) > SMALL
+
+
+def attempt(function: Callable[[], list[Tensor]], large: bool) -> list[Tensor] | Outcome:
+    """Call ``function``.
+
+    Raises:
+        Finding: it ends in another way than with a result or an error that tells of a wrong argument.
+    """
+    try:
+        return function()
+    except PLAIN as error:
+        text = str(error)
+        if any(part in text for part in NEVER) and not (large and "bad_alloc" in text):
+            raise Finding(f"{type(error).__name__}: {text[:2000]}") from error
+        return Outcome("no memory" if any(part in text for part in NO_MEMORY) else "error", text)
+    except MemoryError as error:  # of Python, or std::bad_alloc
+        if large:
+            return Outcome("no memory")
+        raise Finding(f"{type(error).__name__}: {error}") from error
+    except Exception as error:
+        raise Finding(f"{type(error).__name__}: {str(error)[:2000]}") from error
+
+
+def compare_with_meta(overload: torch._ops.OpOverload, call: Call, result: list[Tensor]) -> None:
+    """Meta tensors give the same shapes, dtypes and strides."""
+
+    def without_memory(x: Tensor) -> Tensor:
+        return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
+
+    if any(x.is_conj() or x.is_neg() for x in tensors_of(made(call))):
+        return
+    given = pytree.tree_map_only(Tensor, without_memory, made(call))
+    meta = attempt(lambda: run(overload, given), large=False)
+    if isinstance(meta, Outcome):
+        raise Finding(f"a result, but meta tensors fail: {meta.text[:2000]}")
+    # The strides of what is resized to hold a result are nobody's promise.
+    has_strides = not overload._schema.is_mutable
+    ours, theirs = ([layout_of(x, has_strides) for x in tensors] for tensors in (result, meta))
+    if ours != theirs:
+        raise Finding(f"shape, dtype, strides: {ours}, but of meta tensors {theirs}")
+
+
+def layout_of(x: Tensor, has_strides: bool) -> tuple[Any, ...]:
+    """Shape, dtype, and strides as far as they bear on where elements are."""
+    strides = [stride for size, stride in zip(x.shape, x.stride(), strict=True) if size > 1]
+    return tuple(x.shape), x.dtype, strides if has_strides and x.numel() else None
+
+
+def compare_with_contiguous(overload: torch._ops.OpOverload, call: Call, result: list[Tensor]) -> None:
+    """The same numbers in contiguous tensors give the same result."""
+
+    def contiguous(x: Tensor) -> Tensor:
+        return x.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+
+    written_to = [call[a.name] for a in overload._schema.arguments if a.is_write]
+    if any(isinstance(x, Described) and x.layout in ("overlapping", "expanded") for x in written_to):
+        return  # the order of writing decides
+    given = pytree.tree_map_only(Tensor, contiguous, made(call))
+    if not all(is_tame(x) for x in tensors_of(given)):
+        return
+    again = attempt(lambda: run(overload, given), large=False)
+    if isinstance(again, Outcome):
+        raise Finding(f"a result, but contiguous tensors fail: {again.text[:2000]}")
+    for ours, theirs in zip(result, again, strict=True):
+        if not is_close(ours, theirs):
+            raise Finding(f"another result of contiguous tensors: {str(ours)[:1000]}, not {str(theirs)[:1000]}")
+
+
+def is_tame(x: Tensor) -> bool:
+    """Whether the order of additions matters little."""
+    return not (x.dtype.is_floating_point or x.is_complex()) or bool((x.to(torch.complex128).abs() < 1e4).all())
+
+
+def is_close(one: Tensor, other: Tensor) -> bool:
+    """To what rounding may do to sums of a few numbers."""
+    if not (one.dtype.is_floating_point or one.is_complex()):
+        return torch.equal(one, other)
+    precision = torch.finfo(one.dtype).eps
+    one, other = (x.detach().to(torch.complex128) for x in (one, other))
+    largest = max((float(x.abs().nan_to_num(0, 0, 0).max()) for x in (one, other) if x.numel()), default=0.0)
+    return torch.allclose(one, other, rtol=64 * precision, atol=64 * precision * max(largest, 1.0), equal_nan=True)
+
+
+def differentiate(result: list[Tensor], given: Call) -> None:
+    """The backward formula takes what the operator took."""
+    wanted = [x for x in tensors_of(given) if x.requires_grad]
+    outputs = [x for x in result if x.requires_grad]
+    if outputs:
+        total = sum(x.abs().float().sum() for x in outputs)
+        attempt(
+            lambda: [x for x in torch.autograd.grad(total, wanted, allow_unused=True) if x is not None], large=False
+        )

@@ -1,0 +1,136 @@
+"""What the tests of depthwise_conv2d share: convolutions, and their values and gradients in double."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+
+
+FORMATS = [torch.contiguous_format, torch.channels_last]
+
+
+backward = torch.ops.aten.depthwise_conv2d_backward
+
+
+@dataclass(frozen=True)
+class Case:
+    """One convolution: pairs are height and width."""
+
+    batch: int | None
+    channels: int
+    size: tuple[int, int]
+    kernel: tuple[int, int]
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    multiplier: int = 1
+
+    @property
+    def parameters(self) -> tuple[tuple[int, int], ...]:
+        return self.stride, self.padding, self.dilation
+
+    def inputs(self, dtype: torch.dtype, memory_format: torch.memory_format, seed: int = 0) -> list[torch.Tensor]:
+        generator = torch.Generator().manual_seed(seed)
+        outputs = self.channels * self.multiplier
+        leading = () if self.batch is None else (self.batch,)
+        shapes = [(*leading, self.channels, *self.size), (outputs, 1, *self.kernel), (outputs,)]
+        x, weight, bias = (torch.randn(shape, generator=generator).to(dtype) for shape in shapes)
+        return [x if self.batch is None else x.to(memory_format=memory_format), weight, bias]
+
+
+# The layers that networks have, in small, and what surrounds a vector's width, a block of rows, a stride.
+CASES = [
+    Case(1, 1, (1, 1), (1, 1)),
+    Case(2, 3, (9, 8), (3, 3), padding=(1, 1)),
+    Case(1, 17, (14, 14), (5, 5), padding=(2, 2)),
+    Case(2, 32, (14, 15), (5, 5), (2, 2), (2, 2)),
+    Case(1, 33, (7, 7), (7, 7), padding=(3, 3)),
+    Case(1, 40, (28, 31), (7, 7), padding=(3, 3)),
+    Case(1, 48, (16, 16), (3, 3), (2, 2), (1, 1)),
+    Case(3, 5, (13, 47), (3, 3), (2, 1), (0, 2)),
+    Case(1, 2, (70, 66), (3, 3), (1, 1), (1, 1)),
+    Case(1, 4, (12, 20), (3, 5), (1, 1), (2, 4), (2, 2)),
+    Case(1, 4, (20, 21), (3, 3), (2, 3), (3, 2), (3, 2)),
+    Case(2, 6, (9, 10), (3, 3), padding=(1, 1), multiplier=3),
+    Case(1, 20, (9, 10), (4, 2), (2, 2), (1, 1), (1, 2), multiplier=2),
+    Case(None, 8, (10, 11), (3, 3), padding=(1, 1)),
+    Case(1, 3, (24, 25), (11, 13), padding=(5, 6)),
+    Case(1, 3, (8, 9), (3, 3), padding=(5, 7)),
+    Case(1, 3, (9, 9), (2, 2), (5, 4)),
+    Case(1, 2, (40, 3), (3, 3), padding=(1, 1)),
+    Case(1, 2, (5, 6), (5, 6)),
+    Case(2, 2, (300, 40), (3, 3), padding=(1, 1)),
+]
+
+
+def convolution(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, case: Case) -> torch.Tensor:
+    return F.conv2d(x, weight, bias, *case.parameters, groups=case.channels)
+
+
+def in_numpy(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, case: Case) -> np.ndarray:
+    """The definition, written out."""
+    (sh, sw), (ph, pw), (dh, dw) = case.parameters
+    padded = np.pad(x, ((0, 0), (0, 0), (ph, ph), (pw, pw)))
+    kh, kw = case.kernel
+    rows = (padded.shape[2] - dh * (kh - 1) - 1) // sh + 1
+    columns = (padded.shape[3] - dw * (kw - 1) - 1) // sw + 1
+    out = np.zeros((x.shape[0], weight.shape[0], rows, columns))
+    for c, i, j in itertools.product(range(weight.shape[0]), range(rows), range(columns)):
+        window = padded[:, c // case.multiplier, i * sh : i * sh + dh * kh : dh, j * sw : j * sw + dw * kw : dw]
+        out[:, c, i, j] = (window[:, :kh, :kw] * weight[c, 0]).sum(axis=(1, 2)) + bias[c]
+    return out
+
+
+def gradients(result: torch.Tensor, inputs: list[torch.Tensor], grad: torch.Tensor) -> list[torch.Tensor]:
+    return list(torch.autograd.grad(result, inputs, grad))
+
+
+def assert_rounded(ours: torch.Tensor, exact: torch.Tensor, magnitude: torch.Tensor, terms: int) -> None:
+    """One rounding to ours's dtype of a sum whose terms were added in float (in double for double).
+
+    Args:
+        exact: the result in double.
+        magnitude: the sum of the terms' magnitudes.
+        terms: how many there are.
+    """
+    accumulated = torch.float64 if ours.dtype == torch.float64 else torch.float32
+    bound = exact.abs() * torch.finfo(ours.dtype).eps / 2 + torch.finfo(ours.dtype).smallest_normal
+    bound = bound + magnitude * torch.finfo(accumulated).eps * (terms + 2)
+    excess = ((ours.double() - exact).abs() - bound).max() if ours.numel() else torch.zeros(())
+    assert excess <= 0, f"{excess} beyond the bound"
+
+
+def check(case: Case, dtype: torch.dtype, memory_format: torch.memory_format, has_bias: bool = True) -> None:
+    """Value and gradients of one convolution."""
+    inputs = case.inputs(dtype, memory_format)[: 3 if has_bias else 2]
+    ours = [tensor.clone().requires_grad_() for tensor in inputs]
+    exact = [tensor.double().requires_grad_() for tensor in inputs]
+    sizes = [tensor.double().abs().requires_grad_() for tensor in inputs]
+    results = [
+        torch.depthwise_conv2d(*ours, *([] if has_bias else [None]), *case.parameters),
+        *(convolution(t[0], t[1], t[2] if has_bias else None, case) for t in (exact, sizes)),
+    ]
+    taps = case.kernel[0] * case.kernel[1] + 1
+    assert results[0].dtype == dtype and results[0].shape == results[1].shape
+    assert_rounded(results[0].detach(), results[1].detach(), results[2].detach(), taps)
+    # Where sizes are 1 or 0 the input's strides do not tell its format.
+    if case.batch is not None and not (case.channels == 1 or inputs[0].is_contiguous()):
+        assert results[0].is_contiguous(memory_format=memory_format)
+
+    grad = torch.randn(results[0].shape, generator=torch.Generator().manual_seed(7)).to(dtype)
+    grads = [
+        gradients(result, tensors, g)
+        for result, tensors, g in zip(
+            results, (ours, exact, sizes), (grad, grad.double(), grad.double().abs()), strict=True
+        )
+    ]
+    pixels = grad.numel() // grad.shape[-3]
+    for mine, theirs, size, terms in zip(*grads, (taps * case.multiplier, pixels, pixels), strict=False):
+        assert mine.shape == theirs.shape
+        assert_rounded(mine, theirs, size, terms)

@@ -1,0 +1,60 @@
+"""The shipped operators in one table, for tests of what holds for all of them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from samples import values
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator as a function of the tensors that it has gradients by.
+
+    Args:
+        function: calls it.
+        shapes: of its tensors, for a batch of the given size.
+        plain: the same in PyTorch's own operators; None where that takes a loop.
+    """
+
+    function: Callable[..., Tensor]
+    shapes: Callable[[int], list[tuple[int, ...]]]
+    plain: Callable[..., Tensor] | None
+
+    def inputs(self, batch: int = 2, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+        """Tensors to call it with."""
+        return [values(shape, dtype, seed).requires_grad_() for seed, shape in enumerate(self.shapes(batch))]
+
+
+BOXES = torch.tensor([[0, 0, 0, 5, 4], [1, 2, 1, 6, 5], [1, 4, 4, 3, 3]], dtype=torch.float32)
+
+
+def plain_loss(anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+    d_ap, d_an = (anchor - positive).square().sum(-1), (anchor - negative).square().sum(-1)
+    return (d_ap - d_an).clamp(min=-1.0) + 0.5 * d_ap.clamp(min=0.01)
+
+
+OPERATORS = {
+    "gdh": Operator(torch.gdh, lambda n: [(n, 3, 4)], lambda x: x.flatten().clone()),
+    "twice_plus": Operator(torch.twice_plus, lambda n: [(n, 3, 4), (4,)], lambda x, y: 2 * x + y),
+    "mul_constant": Operator(lambda x: torch.mul_constant(x, 2.5), lambda n: [(n, 3, 4)], lambda x: x * 2.5),
+    "affine": Operator(torch.affine, lambda n: [(n, 3, 4), (5, 4), (5,)], F.linear),
+    "depthwise_conv2d": Operator(
+        lambda x, weight, bias: torch.depthwise_conv2d(x, weight, bias, padding=1),
+        lambda n: [(n, 4, 9, 8), (4, 1, 3, 3), (4,)],
+        # Padded first: of convolutions with padding, some multiply its zeros with a NaN in the weight and some do not.
+        lambda x, weight, bias: F.conv2d(F.pad(x, (1, 1, 1, 1)), weight, bias, groups=4),
+    ),
+    "improved_triplet_loss": Operator(
+        lambda *inputs: torch.improved_triplet_loss(*inputs, -1.0, 0.01, 0.5, 0), lambda n: [(n, 7)] * 3, plain_loss
+    ),
+    "roi_pool": Operator(lambda x: torch.roi_pool(x, BOXES.to(x.dtype), 1.0, 2, 3), lambda n: [(n, 3, 6, 7)], None),
+    "fft.rfft2_abs": Operator(torch.fft.rfft2_abs, lambda n: [(n, 4, 6)], lambda x: torch.fft.rfft2(x).abs()),
+    "correlate2d": Operator(
+        torch.correlate2d, lambda n: [(n, 6, 7), (2, 3)], lambda x, k: F.conv2d(x[:, None], k[None, None])[:, 0]
+    ),
+}

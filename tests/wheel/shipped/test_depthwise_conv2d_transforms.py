@@ -1,0 +1,167 @@
+"""depthwise_conv2d under what PyTorch does with operators: derivatives, vmap, autocast, compilers; its module."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from depthwise import CASES, FORMATS, Case, backward, gradients
+from torch.autograd import gradcheck, gradgradcheck
+
+DERIVATIVES = [
+    Case(1, 2, (4, 5), (3, 3), padding=(1, 1)),
+    Case(2, 2, (6, 5), (3, 2), (2, 1), (1, 0), (1, 2), multiplier=2),
+    Case(None, 3, (4, 4), (2, 2), (2, 2)),
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "memory_format", "has_bias"), list(itertools.product(DERIVATIVES, FORMATS, [True, False]))
+)
+def test_derivatives(case: Case, memory_format: torch.memory_format, has_bias: bool) -> None:
+    inputs = tuple(tensor.requires_grad_() for tensor in case.inputs(torch.float64, memory_format))
+    inputs = inputs if has_bias else inputs[:2]
+
+    def f(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        return torch.depthwise_conv2d(x, weight, bias, *case.parameters)
+
+    every = {"check_batched_grad": True, "check_forward_ad": True, "check_batched_forward_grad": True}
+    assert gradcheck(f, inputs, **every)
+    assert gradgradcheck(f, inputs, check_batched_grad=True, check_fwd_over_rev=True, check_rev_over_rev=True)
+
+
+def test_third_derivative() -> None:
+    x = torch.randn(1, 1, 3, 3, dtype=torch.float64, requires_grad=True)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        first = torch.depthwise_conv2d(x, x.pow(2)[..., :2, :2], None, 1, 1).pow(2).sum()
+        return torch.autograd.grad(first, x, create_graph=True)[0]
+
+    assert gradgradcheck(f, (x,))
+
+
+@pytest.mark.parametrize("case", DERIVATIVES)
+def test_opcheck(case: Case) -> None:
+    for memory_format in FORMATS:
+        inputs = [tensor.requires_grad_() for tensor in case.inputs(torch.float32, memory_format)]
+        torch.library.opcheck(torch.ops.aten.depthwise_conv2d.default, (*inputs, *case.parameters))
+        grad = torch.randn_like(torch.depthwise_conv2d(*inputs, *case.parameters)).requires_grad_()
+        torch.library.opcheck(backward.default, (grad, *inputs[:2], *case.parameters, [True] * 3))
+
+
+IN_DIMS = [dims for dims in itertools.product([0, None], repeat=3) if any(dim is not None for dim in dims)]
+
+
+@pytest.mark.parametrize(("in_dims", "batch"), list(itertools.product(IN_DIMS, [2, None])))
+@pytest.mark.parametrize("multiplier", [1, 2])
+def test_vmap(in_dims: tuple[int | None, ...], batch: int | None, multiplier: int) -> None:
+    """By rules of its own: the fallback would warn, and warnings are errors here."""
+    case = Case(batch, 3, (6, 7), (3, 3), (1, 2), (1, 1), multiplier=multiplier)
+    samples = [case.inputs(torch.float64, torch.contiguous_format, seed) for seed in range(4)]
+    stacked = [
+        torch.stack([sample[i] for sample in samples]) if dim == 0 else samples[0][i] for i, dim in enumerate(in_dims)
+    ]
+
+    def f(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return torch.depthwise_conv2d(x, weight, bias, *case.parameters)
+
+    def grads(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.func.grad(lambda *args: f(*args).sin().sum(), argnums=(0, 1, 2))(x, weight, bias)
+
+    for function in (f, grads):
+        results = torch.func.vmap(function, in_dims)(*stacked)
+        for k in range(4):
+            each = function(*(t[k] if dim == 0 else t for t, dim in zip(stacked, in_dims, strict=True)))
+            part = tuple(t[k] for t in results) if isinstance(results, tuple) else results[k]
+            torch.testing.assert_close(part, each)
+
+
+def test_vmap_nested_and_at_other_dimensions() -> None:
+    x, weight = torch.randn(2, 5, 3, 6, 4, 6), torch.randn(3, 1, 3, 3, 5)
+    nested = torch.func.vmap(torch.func.vmap(torch.depthwise_conv2d, in_dims=(3, None)), in_dims=(1, 4))(x, weight)
+    for i, j in itertools.product(range(5), range(4)):
+        torch.testing.assert_close(nested[i, j], torch.depthwise_conv2d(x[:, i, :, :, j], weight[..., i]))
+
+
+def test_autocast() -> None:
+    x, weight, bias = Case(1, 4, (8, 8), (3, 3)).inputs(torch.float32, torch.contiguous_format)
+    for dtype in (torch.bfloat16, torch.float16):
+        with torch.autocast("cpu", dtype):
+            result = torch.depthwise_conv2d(x, weight.requires_grad_(), bias)
+        assert result.dtype == dtype
+        assert torch.equal(result, torch.depthwise_conv2d(x.to(dtype), weight.to(dtype), bias.to(dtype)))
+        assert gradients(result, [weight], torch.ones_like(result))[0].dtype == torch.float32
+
+
+@pytest.mark.parametrize("memory_format", FORMATS)
+def test_meta(memory_format: torch.memory_format) -> None:
+    for case in CASES:
+        inputs = case.inputs(torch.float32, memory_format)
+        real = torch.depthwise_conv2d(*inputs, *case.parameters)
+        meta = torch.depthwise_conv2d(*(tensor.to("meta") for tensor in inputs), *case.parameters)
+        assert (meta.shape, meta.stride(), meta.dtype) == (real.shape, real.stride(), real.dtype)
+    with pytest.raises(RuntimeError, match=r"depthwise_conv2d\(\): expected weight to be no larger than the padded"):
+        torch.depthwise_conv2d(torch.empty(1, 4, 2, 2, device="meta"), torch.empty(4, 1, 3, 3, device="meta"))
+
+
+@pytest.mark.parametrize("memory_format", FORMATS)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiled_with_backward(memory_format: torch.memory_format, dynamic: bool) -> None:
+    case = Case(2, 4, (9, 8), (3, 3), (2, 1), (1, 1))
+
+    @torch.compile(fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    def f(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return F.depthwise_conv2d(x, weight, bias, *case.parameters).relu()
+
+    for size in ((9, 8), (13, 21)):
+        sized = Case(2, 4, size, (3, 3), (2, 1), (1, 1))
+        inputs = [tensor.requires_grad_() for tensor in sized.inputs(torch.float32, memory_format)]
+        ours, eager = f(*inputs), torch.depthwise_conv2d(*inputs, *case.parameters).relu()
+        assert torch.equal(ours, eager) and ours.stride() == eager.stride()
+        grad = torch.randn_like(eager)
+        pairs = zip(gradients(ours, inputs, grad), gradients(eager, inputs, grad), strict=True)
+        assert all(torch.equal(first, second) for first, second in pairs)
+
+
+@pytest.mark.unsanitized("what Inductor compiles is linked without sanitizers")
+def test_inductor() -> None:
+    case = Case(1, 4, (9, 8), (3, 3), padding=(1, 1))
+    inputs = case.inputs(torch.float32, torch.channels_last)
+    compiled = torch.compile(lambda *args: torch.depthwise_conv2d(*args, *case.parameters) * 2, fullgraph=True)
+    torch.testing.assert_close(compiled(*inputs), torch.depthwise_conv2d(*inputs, *case.parameters) * 2)
+
+
+def test_export_with_dynamic_shapes() -> None:
+    module = torch.nn.DepthwiseConv2d(4, 3, padding=1)
+    dynamic = {"input": {0: torch.export.Dim("n"), 2: torch.export.Dim("h", min=4), 3: torch.export.Dim("w", min=4)}}
+    program = torch.export.export(module, (torch.randn(2, 4, 9, 8),), dynamic_shapes=dynamic)
+    assert "aten.depthwise_conv2d.default" in program.graph_module.code
+    x = torch.randn(5, 4, 17, 6)
+    assert torch.equal(program.module()(x), module(x))
+
+
+def test_module() -> None:
+    module = torch.nn.DepthwiseConv2d(4, (3, 5), stride=2, padding=(1, 2), dilation=1, channel_multiplier=2)
+    peer = torch.nn.Conv2d(4, 8, (3, 5), 2, (1, 2), groups=4)
+    peer.load_state_dict(module.state_dict())
+    x = torch.randn(2, 4, 9, 10)
+    torch.testing.assert_close(module(x), peer(x))
+    assert str(module) == (
+        "DepthwiseConv2d(4, kernel_size=(3, 5), stride=(2, 2), padding=(1, 2), channel_multiplier=2)"
+    )
+    assert torch.equal(torch.jit.script(module)(x), module(x))
+    plain = torch.nn.DepthwiseConv2d(4, 3, dilation=2, bias=False, dtype=torch.float64)
+    assert str(plain) == "DepthwiseConv2d(4, kernel_size=(3, 3), stride=(1, 1), dilation=(2, 2), bias=False)"
+    assert plain.bias is None and plain.weight.dtype == torch.float64
+    with pytest.raises(ValueError, match="channels and channel_multiplier must be positive, got 0 and 1"):
+        torch.nn.DepthwiseConv2d(0, 3)
+
+
+def test_module_starts_as_conv2d_does() -> None:
+    torch.manual_seed(0)
+    ours = torch.nn.DepthwiseConv2d(6, 3, channel_multiplier=2)
+    torch.manual_seed(0)
+    theirs = torch.nn.Conv2d(6, 12, 3, groups=6)
+    assert torch.equal(ours.weight, theirs.weight) and torch.equal(ours.bias, theirs.bias)

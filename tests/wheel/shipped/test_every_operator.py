@@ -1,0 +1,75 @@
+"""What holds for every shipped operator: special values, autocast, the same bits every time, vmap of gradients."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from operators import OPERATORS, Operator
+from samples import assert_exact, check_vmap
+from torch import Tensor
+
+every_operator = pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
+with_plain = {name: operator for name, operator in OPERATORS.items() if operator.plain}
+
+
+def gradients(operator: Operator, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+    result = operator.function(*inputs)
+    return torch.autograd.grad(result.square().sum(), inputs)
+
+
+def test_the_table_is_complete() -> None:
+    public = set(torch._added_operators.PUBLIC)
+    assert public - set(OPERATORS) == {"roi_pool_with_indices"}
+
+
+@pytest.mark.parametrize("special", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("operator", with_plain.values(), ids=with_plain)
+def test_special_values_go_where_they_do_in_plain_operations(operator: Operator, special: float) -> None:
+    for place in range(len(operator.inputs())):
+        inputs = [x.detach() for x in operator.inputs()]
+        inputs[place].view(-1)[1] = special
+        assert operator.plain is not None
+        torch.testing.assert_close(operator.function(*inputs), operator.plain(*inputs), equal_nan=True)
+
+
+@every_operator
+def test_autocast(operator: Operator) -> None:
+    """Whatever is cast, the result is that of float to the precision of bfloat16, and gradients are of the inputs."""
+    inputs = operator.inputs()
+    expected = operator.function(*inputs).detach()
+    with torch.autocast("cpu", torch.bfloat16):
+        result = operator.function(*inputs)
+    assert result.dtype in (torch.float32, torch.bfloat16)
+    precision = 8 * torch.finfo(torch.bfloat16).eps
+    largest = float(expected.abs().max())
+    torch.testing.assert_close(result.detach().float(), expected, rtol=precision, atol=precision * largest)
+    result.float().square().sum().backward()
+    for x in inputs:
+        assert x.grad is not None and x.grad.dtype == torch.float32 and x.grad.isfinite().all()
+
+
+@every_operator
+def test_the_same_bits_every_time(operator: Operator) -> None:
+    inputs = operator.inputs(batch=300)
+    first = [operator.function(*inputs), *gradients(operator, inputs)]
+    again = [operator.function(*inputs), *gradients(operator, inputs)]
+    for one, other in zip(first, again, strict=True):
+        assert_exact(other, one)
+
+
+@every_operator
+def test_vmap_of_the_gradient(operator: Operator) -> None:
+    """For each choice of inputs that are batched; a fallback would warn, and warnings are errors here."""
+    inputs = [x.detach() for x in operator.inputs(dtype=torch.float64)]
+
+    def gradient(*inputs: Tensor) -> Tensor:
+        square = lambda *inputs: operator.function(*inputs).square().sum()  # noqa: E731
+        found = torch.func.grad(square, argnums=tuple(range(len(inputs))))(*inputs)
+        return torch.cat([each.flatten() for each in found])
+
+    for chosen in itertools.product([None, 0], repeat=len(inputs)):
+        if any(dim == 0 for dim in chosen):
+            given = [x if dim is None else torch.stack([x, -x, 2 * x]) for x, dim in zip(inputs, chosen, strict=True)]
+            check_vmap(gradient, *given, in_dims=chosen)
