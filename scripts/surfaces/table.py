@@ -23,6 +23,8 @@ _OF_TORCH_ITSELF: list[tuple[str, type[Warning]]] = [
     (r"`isinstance\(treespec", FutureWarning),
     # To make a fake tensor of a saved one, compiled autograd reads all its attributes.
     ("The .grad attribute of a Tensor that is not a leaf", UserWarning),
+    # Of every operator that makes a complex tensor, torch.fft.rfft2 for one.
+    ("Torchinductor does not support code generation for complex operators", UserWarning),
 ]
 
 

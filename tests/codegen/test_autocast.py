@@ -26,7 +26,8 @@ def registrations(text: str, base: Path, merged: Path, folder: Path) -> str:
 
 def test_policy_is_registered_for_each_device(base: Path, merged: Path, tmp_path: Path) -> None:
     text = registrations("fp32: [gdh]\npromote:\n- twice_plus\n- twice_plus.out\n", base, merged, tmp_path)
-    assert "TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) {\n  KERNEL_CPU(twice_plus, promote)\n" in text
+    assert "TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) {\n  KERNEL_CPU(gdh, fp32)\n" in text
+    assert "  KERNEL_CPU(twice_plus, promote)\n" in text
     assert "TORCH_LIBRARY_IMPL(aten, Autocast, m) {\n" in text
     assert "  KERNEL_CUDA(gdh, fp32)\n" in text
     assert "  KERNEL_CUDA(twice_plus, out, promote)\n" in text

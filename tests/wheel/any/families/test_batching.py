@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from operators import QUIET, in_one, instantiate, tensors_of
+from opinfos import QUIET, in_one, instantiate, tensors_of
 from torch import Tensor
 from torch.testing._internal.common_utils import TestCase
 from torch.testing._internal.opinfo.core import OpInfo

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from operators import QUIET, called, in_one, instantiate, tensors_of
+from opinfos import QUIET, called, in_one, instantiate, tensors_of
 from torch import Tensor
 from torch.testing._internal.common_utils import TestCase
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput

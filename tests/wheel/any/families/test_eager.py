@@ -7,7 +7,7 @@ import unittest
 from collections.abc import Callable
 
 import torch
-from operators import OPERATORS, QUIET, called, in_one, instantiate
+from opinfos import OPERATORS, QUIET, called, in_one, instantiate
 from torch import Tensor
 from torch._subclasses.schema_check_mode import SchemaCheckMode
 from torch.testing._internal.common_device_type import OpDTypes, ops

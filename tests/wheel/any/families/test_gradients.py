@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from operators import DIFFERENTIABLE, FLOATING, QUIET, differentiable, instantiate
+from opinfos import DIFFERENTIABLE, FLOATING, QUIET, differentiable, instantiate
 from torch.testing._internal.common_device_type import ops
 from torch.testing._internal.common_utils import TestGradients
 from torch.testing._internal.opinfo.core import OpInfo

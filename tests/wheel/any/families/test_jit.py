@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from operators import QUIET, in_one, instantiate
+from opinfos import QUIET, in_one, instantiate
 from torch.testing._internal import common_utils
 from torch.testing._internal.common_jit import JitCommonTestCase, check_against_reference
 from torch.testing._internal.jit_metaprogramming_utils import check_alias_annotation, create_script_fn, create_traced_fn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from operators import OPERATORS, QUIET, called, differentiable, in_one, instantiate, tensors_of
+from opinfos import OPERATORS, QUIET, called, differentiable, in_one, instantiate, tensors_of
 from torch import Tensor
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
