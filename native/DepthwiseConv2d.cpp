@@ -168,7 +168,12 @@ Tensor depthwise_conv2d(
       at::empty({g.batch, g.output_channels(), g.output[0], g.output[1]}, images.options().memory_format(format));
   if (output.numel() > 0) {
     depthwise_conv2d_stub(
-        input.device().type(), output, images.contiguous(format), weight.contiguous(), bias.defined() ? bias.contiguous() : bias, g);
+        input.device().type(),
+        output,
+        images.contiguous(format),
+        weight.contiguous(),
+        bias.defined() ? bias.contiguous() : bias,
+        g);
   }
   return like(input, output);
 }
@@ -214,7 +219,8 @@ std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward(
     grad_bias = make({g.output_channels()}, weight.options());
   }
   if (grads.numel() > 0 && (output_mask[1] || output_mask[2])) {
-    depthwise_conv2d_backward_weight_stub(input.device().type(), grad_weight, grad_bias, dense_grads, images.contiguous(format), g);
+    depthwise_conv2d_backward_weight_stub(
+        input.device().type(), grad_weight, grad_bias, dense_grads, images.contiguous(format), g);
   }
   return {grad_input, grad_weight, grad_bias};
 }

@@ -33,7 +33,8 @@ class RoiSpan {
   }
 
  private:
-  // Half away from zero. Coordinates beyond 2^40 are as good as there; it keeps sums and products of them in an int64_t.
+  // Half away from zero. Coordinates beyond 2^40 are as good as there; it keeps sums and products of them in an
+  // int64_t.
   C10_HOST_DEVICE static int64_t round_to_pixel(T coordinate) {
     constexpr auto far = static_cast<T>(int64_t(1) << 40);
     return static_cast<int64_t>(std::clamp(std::round(coordinate), -far, far));

@@ -156,8 +156,9 @@ void improved_triplet_loss_kernel(
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, inputs[0].scalar_type(), "improved_triplet_loss_cuda", [&] {
     using T = at::opmath_type<scalar_t>;
     const Triplets<scalar_t> triplets(inputs);
-    improved_triplet_loss_forward_kernel<scalar_t><<<blocks_for(rows), threads_for(triplets.length), 0, at::cuda::getCurrentCUDAStream()>>>(
-        losses.mutable_data_ptr<T>(), triplets, Parameters<T>(parameters));
+    improved_triplet_loss_forward_kernel<scalar_t>
+        <<<blocks_for(rows), threads_for(triplets.length), 0, at::cuda::getCurrentCUDAStream()>>>(
+            losses.mutable_data_ptr<T>(), triplets, Parameters<T>(parameters));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   });
 }
@@ -176,13 +177,14 @@ void improved_triplet_loss_backward_kernel(
         using T = at::opmath_type<scalar_t>;
         const Triplets<scalar_t> triplets(inputs);
         const auto data = [](const TensorBase& x) { return x.defined() ? x.mutable_data_ptr<scalar_t>() : nullptr; };
-        improved_triplet_loss_grad_kernel<scalar_t><<<blocks_for(rows), threads_for(triplets.length), 0, at::cuda::getCurrentCUDAStream()>>>(
-            data(grads[0]),
-            data(grads[1]),
-            data(grads[2]),
-            grad_losses.const_data_ptr<T>(),
-            triplets,
-            Parameters<T>(parameters));
+        improved_triplet_loss_grad_kernel<scalar_t>
+            <<<blocks_for(rows), threads_for(triplets.length), 0, at::cuda::getCurrentCUDAStream()>>>(
+                data(grads[0]),
+                data(grads[1]),
+                data(grads[2]),
+                grad_losses.const_data_ptr<T>(),
+                triplets,
+                Parameters<T>(parameters));
         C10_CUDA_KERNEL_LAUNCH_CHECK();
       });
 }

@@ -16,8 +16,7 @@ void mul_constant_kernel(TensorIteratorBase& iter, const Scalar& constant) {
       AT_WRAP([&] {
         using opmath_t = at::opmath_type<scalar_t>;
         const auto factor = mul_constant_factor<opmath_t>(constant);
-        gpu_kernel(
-            iter, [factor] GPU_LAMBDA(scalar_t x) -> scalar_t { return static_cast<opmath_t>(x) * factor; });
+        gpu_kernel(iter, [factor] GPU_LAMBDA(scalar_t x) -> scalar_t { return static_cast<opmath_t>(x) * factor; });
       }),
       AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX),
       kBool,
