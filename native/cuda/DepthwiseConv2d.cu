@@ -193,7 +193,7 @@ __global__ void depthwise_conv2d_grad_weight_kernel(
     Images<const scalar_t, index_t> input,
     Parameters<index_t, 0> p) {
   using T = at::opmath_type<scalar_t>;
-  __shared__ T shared[threads];
+  __shared__ T shared[taps_at_once][threads];
   const index_t channel = static_cast<index_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool has_channel = channel < grad_output.channels;
   const index_t outputs = grad_output.count / grad_output.channels;
@@ -225,21 +225,27 @@ __global__ void depthwise_conv2d_grad_weight_kernel(
         }
       }
     }
-    T* own = shared + threadIdx.y * blockDim.x + threadIdx.x;
+    const int own = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
     for (int t = 0; t < taps_at_once; ++t) {
-      *own = sums[t];
-      __syncthreads();
-      for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
-        if (threadIdx.y < half) {
-          *own += own[half * blockDim.x];
+      shared[t][own] = sums[t];
+    }
+    __syncthreads();
+    for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+      if (threadIdx.y < half) {
+#pragma unroll
+        for (int t = 0; t < taps_at_once; ++t) {
+          shared[t][own] += shared[t][own + half * blockDim.x];
         }
-        __syncthreads();
       }
-      if (threadIdx.y == 0 && has_channel && first + t < p.taps()) {
-        partial[(blockIdx.z * static_cast<int64_t>(grad_output.channels) + channel) * p.taps() + first + t] = *own;
+      __syncthreads();
+    }
+    // What threads write for the next taps, they alone have read since the last barrier.
+    if (threadIdx.y == 0 && has_channel) {
+      for (int t = 0; t < taps_at_once && first + t < p.taps(); ++t) {
+        partial[(blockIdx.z * static_cast<int64_t>(grad_output.channels) + channel) * p.taps() + first + t] =
+            shared[t][own];
       }
-      // Nobody but its thread writes there before the next barrier.
     }
   }
 }

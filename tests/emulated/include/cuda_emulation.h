@@ -62,6 +62,7 @@ class Block {
   }
 
   void run() {
+    is_running_ = true;
     for (auto& fiber : fibers_) {
       getcontext(&fiber.context);
       fiber.context.uc_stack.ss_sp = fiber.stack.get();
@@ -80,9 +81,25 @@ class Block {
       }
       TORCH_CHECK(done == 0 || done == fibers_.size(), "__syncthreads() is not reached by every thread of the block");
     }
+    is_running_ = false;
+  }
+
+  // A kernel that has no barrier needs no fibers.
+  void run_at_once() {
+    current = this;
+    for (unsigned i = 0; i < fibers_.size(); ++i) {
+      threadIdx = blockDim.at(i);
+      kernel_();
+    }
+  }
+
+  bool has_barriers() const {
+    return has_barriers_;
   }
 
   void wait() {
+    TORCH_CHECK(is_running_, "__syncthreads() is reached by some blocks and not by the first");
+    has_barriers_ = true;
     swapcontext(&fibers_[active_].context, &scheduler_);
   }
 
@@ -122,6 +139,8 @@ class Block {
   ucontext_t scheduler_{};
   std::exception_ptr failure_;
   unsigned active_ = 0;
+  bool is_running_ = false;
+  bool has_barriers_ = false;
   std::mt19937 random_;
 };
 
@@ -138,7 +157,11 @@ struct Launch {
     Block threads([&] { kernel(arguments...); });
     for (unsigned i = 0; i < grid.count(); ++i) {
       blockIdx = grid.at(i);
-      threads.run();
+      if (i == 0 || threads.has_barriers()) {
+        threads.run();
+      } else {
+        threads.run_at_once();
+      }
     }
   }
 
