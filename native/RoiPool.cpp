@@ -93,6 +93,10 @@ void check_backward_inputs(
       grad_output.sym_sizes(),
       " and ",
       indices.sym_sizes());
+  TORCH_CHECK(
+      at::isFloatingType(grad_output.scalar_type()),
+      "roi_pool_backward(): expected grad_output to be of a floating-point dtype, but got ",
+      grad_output.scalar_type());
   check_boxes(grad_output, boxes);
   TORCH_CHECK(
       boxes.sym_size(0) == grad_output.sym_size(0),

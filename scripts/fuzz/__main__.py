@@ -18,8 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-# Seconds that a call may take. One on sizes beyond memory may take longer than anybody waits; it is given up.
+# Seconds that a call may take. One on sizes beyond memory may take longer than anybody waits; it is given up soon.
 LONGEST = 120
+LONGEST_BEYOND = 20
 # Seconds until a worker makes its first call.
 START = 600
 # Address space in MB beyond what is in use before the calls. Sanitizers reserve more than any limit and have their own.
@@ -112,7 +113,8 @@ def follow(first: int, end: float, tally: Tally, options: argparse.Namespace) ->
     with worker(first, options.sanitized) as (process, lines, errors):
         while True:
             try:
-                said = lines.get(timeout=LONGEST if call else START)
+                longest = START if call is None else LONGEST_BEYOND if call[2] else LONGEST
+                said = lines.get(timeout=longest)
             except queue.Empty:
                 said = ["slow"]
             if said is None or said == ["slow"]:

@@ -78,7 +78,7 @@ def right_calls() -> dict[str, list[Call]]:
                 warnings.simplefilter("ignore")
                 _record(found, overload, dtype)
     for overload in overloads():
-        if not found[str(overload.name())]:
+        if overload._schema.is_mutable:
             found[str(overload.name())] = _borrowed(found, overload)
     return dict(found)
 
@@ -110,15 +110,14 @@ def is_differentiable(x: Any) -> bool:
 
 
 def _borrowed(found: Mapping[str, list[Call]], overload: torch._ops.OpOverload) -> list[Call]:
-    """The calls of the functional form; what is written to has the first tensor's shape, or none yet."""
+    """The calls of the functional form; what is written to has the result's shape, or none yet."""
     base = overload._schema.name.removesuffix("_")
     calls = []
     for number, call in enumerate(found.get(base, [])):
-        first = next(value for value in call.values() if isinstance(value, Described))
-        missing = {
-            argument.name: first if number % 2 else Described((0,), first.dtype)
-            for argument in overload._schema.arguments
-            if argument.is_out
-        }
-        calls.append({**call, **missing})
+        given = {name: value.make() if isinstance(value, Described) else value for name, value in call.items()}
+        results = [x for x in pytree.tree_leaves(overload_of(base)(**given)) if isinstance(x, Tensor)]
+        names = [argument.name for argument in overload._schema.arguments if argument.is_out]
+        shapes = [tuple(x.shape) if number % 2 else (0,) for x in results]
+        outs = [Described(shape, x.dtype) for shape, x in zip(shapes, results, strict=True)]
+        calls.append({**call, **dict(zip(names, outs, strict=False))})
     return calls

@@ -177,6 +177,10 @@ def test_errors() -> None:
             torch.correlate2d(x, wrong)
     with pytest.raises(RuntimeError, match=r"expected mode to be 'full', 'same' or 'valid', but got 'wrap'"):
         torch.correlate2d(x, kernel, mode="wrap")
+    with pytest.raises(RuntimeError, match=r"and none empty, for mode='valid', but got \[0, 0\]"):
+        torch.correlate2d(x[:0, :0], kernel)
+    with pytest.raises(RuntimeError, match=r"expected lengths of at most 2\^40"):
+        torch.ops.aten._correlate2d(x, kernel, [2**62, 0], [3, 3])
     with pytest.raises(RuntimeError, match=r"expected bias to be one number, of shape \[\] or \[1\], but got \[2\]"):
         torch.correlate2d(x, kernel, torch.ones(2))
     with pytest.raises(RuntimeError, match=r"expected input or kernel to be a number type, but both are bool"):

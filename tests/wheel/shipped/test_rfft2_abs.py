@@ -101,6 +101,17 @@ def test_errors() -> None:
         torch.fft.rfft2_abs(torch.ones(3, 0))
 
 
+def test_errors_of_the_backward() -> None:
+    """The kernel and the transform would read beyond what is smaller than they are told."""
+    backward, spectrum = torch.ops.aten._fft_rfft2_abs_backward, torch.ones(3, 3, dtype=torch.complex64)
+    for grad, magnitude in ((torch.ones(3, 2), torch.ones(3, 3)), (torch.ones(3, 3), torch.ones(1, 3))):
+        with pytest.raises(RuntimeError, match=r"expected grad_magnitude and magnitude to have spectrum's shape"):
+            backward(grad, spectrum, magnitude, 4)
+    for columns in (3, 6, 0, -1, 2**63 - 1):
+        with pytest.raises(RuntimeError, match=rf"that of the transform of {columns} columns"):
+            backward(spectrum.real, spectrum, spectrum.real, columns)
+
+
 def test_under_every_transform() -> None:
     x = values((3, 4, 5), torch.float32).requires_grad_()
     torch.library.opcheck(torch.ops.aten._fft_rfft2_abs.default, (x,))

@@ -136,6 +136,13 @@ def test_far_boxes() -> None:
     assert_exact(torch.roi_pool(x, corner, 1e308, 1, 1)[:, :, 0, 0], torch.stack([x[0, :, 0, 0], x.amax((2, 3))[0]]))
 
 
+def test_bins_beyond_memory_without_channels() -> None:
+    output = torch.roi_pool(torch.ones(1, 0, 4, 5), torch.tensor([[0.0, 0, 0, 1, 1]]), 1.0, 2**40, 1)
+    assert output.shape == (1, 0, 2**40, 1)
+    with pytest.raises(RuntimeError, match="the index of one of input's 1 images"):
+        torch.roi_pool(torch.ones(1, 0, 4, 5), torch.tensor([[1.0, 0, 0, 1, 1]]), 1.0, 2**40, 1)
+
+
 @pytest.mark.parametrize("shape", [(0, 3, 4, 5), (2, 0, 4, 5), (2, 3, 1, 1)])
 def test_no_boxes(shape: tuple[int, ...]) -> None:
     x = torch.ones(shape, requires_grad=True)
@@ -207,6 +214,9 @@ def test_errors() -> None:
         )
     for corner in (float("nan"), float("inf")):
         fails("boxes to be finite, but there is .* in row 0", x, torch.tensor([[0, 0, corner, 1, 1]]))
+    with pytest.raises(RuntimeError, match=r"roi_pool_backward\(\): expected grad_output to be of a floating-point"):
+        places = torch.zeros((8, 3, 2, 2), dtype=torch.int32)
+        torch.ops.aten.roi_pool_backward(places.to(torch.uint32), BOXES, places, [2, 3, 4, 5])
     with pytest.raises(IndexError, match=r"expected indices to be below 20, but got 20"):
         indices = torch.full((1, 3, 2, 2), 20, dtype=torch.int32)
         torch.ops.aten.roi_pool_backward(torch.ones(1, 3, 2, 2), BOXES[:1], indices, [2, 3, 4, 5])
