@@ -10,6 +10,23 @@ import pytest
 import torch
 
 
+# What older releases of PyTorch say of themselves, and newer ones do not.
+OF_OLDER_RELEASES = {
+    "2.7": [
+        "ignore:Please use `torch.vmap` instead of `torch._vmap_internals.vmap`:FutureWarning",
+        "ignore:Skipping serialization of skipfiles_inline_module_allowlist:UserWarning",
+    ],
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave warnings alone that are the release's own."""
+    for release, filters in OF_OLDER_RELEASES.items():
+        if torch.__version__ < release:
+            for each in filters:
+                config.addinivalue_line("filterwarnings", each)
+
+
 def pytest_sessionstart() -> None:
     """Nothing below means anything on another torch."""
     if not re.search(r"[+.](graft|source)\.", torch.__version__):

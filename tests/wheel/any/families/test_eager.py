@@ -31,7 +31,8 @@ class TestCommon(TestCase):
                     continue
                 self.assertEqual(variant(first, *sample.args, **sample.kwargs), expected)
 
-    @ops(OPERATORS, dtypes=OpDTypes.supported)
+    # As upstream: in half types another order of a sum is another result.
+    @ops(OPERATORS, allowed_dtypes=(torch.float32, torch.int64, torch.complex64))
     def test_noncontiguous_samples(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         for sample in op.sample_inputs(device, dtype):
             self.assertEqual(called(op, sample.noncontiguous()), called(op, sample))
