@@ -21,39 +21,41 @@ python := $(environment)/bin/python
 options = --pin '$(PIN)' --native '$(NATIVE)' --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build check check-source check-incremental test test-sanitize fuzz new-op apply export lint surfaces bench bench-build clean
+.PHONY: help patch-and-build check check-source check-incremental check-cuda test test-sanitize fuzz surfaces new-op \
+    apply export lint bench bench-build clean
 
 help:
-	@echo 'make patch-and-build   build the torch wheel with the operators of NATIVE into OUT'
-	@echo 'make check             find the mistakes of NATIVE without building'
-	@echo "make check-source      compile what the operators add to PyTorch's source tree, with its own build"
+	@echo 'make patch-and-build    build the torch wheel with the operators of NATIVE into OUT'
+	@echo 'make check              find the mistakes of NATIVE without building'
+	@echo "make check-source       compile what the operators add to PyTorch's source tree, with its own build"
 	@echo 'make check-incremental  compile again some of what INCREMENTAL=1 left alone, and compare the objects'
-	@echo 'make test              build it if need be, install it in a fresh environment, run the tests'
-	@echo 'make test-sanitize     build the operators with address and undefined sanitizers, run their tests on that'
-	@echo 'make fuzz              call the operators at random; ARGS="--minutes 10", ARGS="--seed N" for one call again'
-	@echo 'make surfaces          compare the operators of NATIVE with two of PyTorch, surface by surface'
-	@echo 'make new-op            write the first text of the operator SCHEMA into NATIVE: YAML, kernel, tests'
-	@echo 'make apply             make the PyTorch checkout SOURCE the fork: patches and operators as commits'
-	@echo 'make export            write the fork in SOURCE as patches for git am, into OUT (dist/fork-$(PIN))'
-	@echo 'make lint              ruff, mypy --strict and clang-format'
-	@echo 'make bench             time each operator beside what else there is: JSON, a table, a plot'
-	@echo 'make bench-build       time builds: from nothing, unchanged, a kernel edited, an operator added'
-	@echo 'make clean             delete build/ and dist/'
+	@echo 'make check-cuda         compile the CUDA sources of NATIVE against a CUDA wheel; no GPU is needed'
+	@echo 'make test               build it if need be, install it in a fresh environment, run the tests'
+	@echo 'make test-sanitize      build the operators with address and undefined sanitizers, run their tests on that'
+	@echo 'make fuzz               call the operators at random; ARGS="--minutes 10", ARGS="--seed N" for one call again'
+	@echo 'make surfaces           compare the operators of NATIVE with two of PyTorch, surface by surface'
+	@echo 'make new-op             write the first text of the operator SCHEMA into NATIVE: YAML, kernel, tests'
+	@echo 'make apply              make the PyTorch checkout SOURCE the fork: patches and operators as commits'
+	@echo 'make export             write the fork in SOURCE as patches for git am, into OUT (dist/fork-$(PIN))'
+	@echo 'make lint               ruff, mypy --strict and clang-format'
+	@echo 'make bench              time each operator beside what else there is: JSON, a table, a plot'
+	@echo 'make bench-build        time builds: from nothing, unchanged, a kernel edited, an operator added'
+	@echo 'make clean              delete build/ and dist/'
 	@echo
 	@echo 'Variables, with their values now:'
-	@echo '  PIN=$(PIN)        the pinned PyTorch, a folder of patches/'
-	@echo '  NATIVE=$(NATIVE)     the folder of operators; any folder laid out as native/'
-	@echo '  OUT=$(OUT)          where the wheel goes, or the patches'
-	@echo '  JOBS=$(JOBS)            compilers at once'
-	@echo '  WHEEL=$(WHEEL)            the base wheel as a file; without it, pip fetches it'
-	@echo '  BUILD=$(BUILD)       graft: onto the official wheel; source: all of PyTorch, from its sources'
-	@echo '  SOURCE=$(SOURCE)           a checkout of PyTorch; for BUILD=source and check-source also a mirror to fetch from'
-	@echo '  INCREMENTAL=$(INCREMENTAL)      1: BUILD=source leaves alone what was compiled with headers that only gain declarations'
-	@echo '  PYTHON=$(PYTHON)     the Python to build for'
-	@echo '  SCHEMA=               for new-op, such as SCHEMA="my_op(Tensor self, *, float alpha=1.0) -> Tensor"'
-	@echo '  KIND=$(KIND)            for new-op: plain, pointwise or composite'
-	@echo '  VARIANTS=$(VARIANTS)             for new-op: inplace, out or inplace,out'
-	@echo '  ARGS=$(ARGS)             further arguments, for example ARGS=--help'
+	@printf '  %-22s%s\n' 'PIN=$(PIN)' 'the pinned PyTorch, a folder of patches/'
+	@printf '  %-22s%s\n' 'NATIVE=$(NATIVE)' 'the folder of operators; any folder laid out as native/'
+	@printf '  %-22s%s\n' 'OUT=$(OUT)' 'where the wheel goes, or the patches'
+	@printf '  %-22s%s\n' 'JOBS=$(JOBS)' 'compilers at once'
+	@printf '  %-22s%s\n' 'WHEEL=$(WHEEL)' 'the base wheel as a file; without it, pip fetches it'
+	@printf '  %-22s%s\n' 'BUILD=$(BUILD)' 'graft: onto the official wheel; source: all of PyTorch, from its sources'
+	@printf '  %-22s%s\n' 'SOURCE=$(SOURCE)' 'a checkout of PyTorch; for BUILD=source and check-source also a mirror to fetch from'
+	@printf '  %-22s%s\n' 'INCREMENTAL=$(INCREMENTAL)' '1: BUILD=source leaves alone what was compiled with headers that only gain declarations'
+	@printf '  %-22s%s\n' 'PYTHON=$(PYTHON)' 'the Python to build for'
+	@printf '  %-22s%s\n' 'SCHEMA=' 'for new-op, such as SCHEMA="my_op(Tensor self, *, float alpha=1.0) -> Tensor"'
+	@printf '  %-22s%s\n' 'KIND=$(KIND)' 'for new-op: plain, pointwise or composite'
+	@printf '  %-22s%s\n' 'VARIANTS=$(VARIANTS)' 'for new-op: inplace, out or inplace,out'
+	@printf '  %-22s%s\n' 'ARGS=$(ARGS)' 'further arguments, for example ARGS=--help'
 
 $(environment)/ready: scripts/requirements.txt
 	@echo 'making a virtual environment for the builder in $(environment)'
@@ -70,6 +72,11 @@ check: $(environment)/ready
 
 check-source check-incremental: $(environment)/ready
 	@$(python) -m scripts $@ $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
+
+# A pin of its own: the wheels for CPUs hold no headers of CUDA.
+check-cuda: PIN = 2.14.1
+check-cuda: $(environment)/ready
+	@$(python) -m scripts check-cuda $(options) $(ARGS)
 
 test: patch-and-build
 	@$(python) -m scripts test --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)

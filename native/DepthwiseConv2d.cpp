@@ -142,7 +142,7 @@ Tensor like(const Tensor& image, const Tensor& result) {
 
 } // namespace
 
-Tensor depthwise_conv2d_cpu(
+Tensor depthwise_conv2d(
     const Tensor& input,
     const Tensor& weight,
     const std::optional<Tensor>& bias_opt,
@@ -168,12 +168,17 @@ Tensor depthwise_conv2d_cpu(
       at::empty({g.batch, g.output_channels(), g.output[0], g.output[1]}, images.options().memory_format(format));
   if (output.numel() > 0) {
     depthwise_conv2d_stub(
-        kCPU, output, images.contiguous(format), weight.contiguous(), bias.defined() ? bias.contiguous() : bias, g);
+        input.device().type(),
+        output,
+        images.contiguous(format),
+        weight.contiguous(),
+        bias.defined() ? bias.contiguous() : bias,
+        g);
   }
   return like(input, output);
 }
 
-std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward_cpu(
+std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward(
     const Tensor& grad_output,
     const Tensor& input,
     const Tensor& weight,
@@ -201,7 +206,7 @@ std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward_cpu(
   if (output_mask[0]) {
     grad_input = at::empty(images.sizes(), images.options().memory_format(format));
     if (grad_input.numel() > 0) {
-      depthwise_conv2d_backward_input_stub(kCPU, grad_input, dense_grads, weight.contiguous(), g);
+      depthwise_conv2d_backward_input_stub(input.device().type(), grad_input, dense_grads, weight.contiguous(), g);
     }
     grad_input = like(input, grad_input);
   }
@@ -214,7 +219,8 @@ std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward_cpu(
     grad_bias = make({g.output_channels()}, weight.options());
   }
   if (grads.numel() > 0 && (output_mask[1] || output_mask[2])) {
-    depthwise_conv2d_backward_weight_stub(kCPU, grad_weight, grad_bias, dense_grads, images.contiguous(format), g);
+    depthwise_conv2d_backward_weight_stub(
+        input.device().type(), grad_weight, grad_bias, dense_grads, images.contiguous(format), g);
   }
   return {grad_input, grad_weight, grad_bias};
 }

@@ -1,7 +1,6 @@
-// What torch.vmap and autocast make of depthwise_conv2d.
+// What torch.vmap makes of depthwise_conv2d.
 
 #include <ATen/ATen.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/functorch/DynamicLayer.h>
 #include <ATen/functorch/PlumbingHelper.h>
 #include <torch/library.h>
@@ -128,15 +127,3 @@ TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {
 
 } // namespace
 } // namespace at::functorch
-
-namespace at::autocast {
-namespace {
-
-TORCH_LIBRARY_IMPL(aten, Autocast, m){KERNEL_CUDA(depthwise_conv2d, lower_precision_fp)}
-
-TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) {
-  KERNEL_CPU(depthwise_conv2d, lower_precision_fp)
-}
-
-} // namespace
-} // namespace at::autocast

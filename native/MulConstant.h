@@ -1,10 +1,7 @@
 #pragma once
 
 #include <ATen/native/DispatchStub.h>
-
-namespace c10 {
-class Scalar;
-}
+#include <c10/core/Scalar.h>
 
 namespace at {
 struct TensorIteratorBase;
@@ -13,6 +10,22 @@ struct TensorIteratorBase;
 namespace at::native {
 
 using mul_constant_fn = void (*)(TensorIteratorBase&, const c10::Scalar&);
+
+// Unlike Scalar::to, which throws where the value does not fit: integers wrap round and floating-point numbers become
+// infinite, as they do when PyTorch makes a tensor of a number to multiply with it.
+template <typename T>
+T mul_constant_factor(const Scalar& value) {
+  if (value.isComplex()) {
+    return c10::convert<T>(value.toComplexDouble());
+  }
+  if (value.isFloatingPoint()) {
+    return c10::convert<T>(value.toDouble());
+  }
+  if (value.type() == kUInt64) {
+    return c10::convert<T>(value.toUInt64());
+  }
+  return c10::convert<T>(value.toLong());
+}
 
 DECLARE_DISPATCH(mul_constant_fn, mul_constant_stub)
 

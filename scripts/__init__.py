@@ -11,6 +11,6 @@ Read the modules in the order in which data flows through them::
     pack             base wheel + changed files = new wheel
 
 ``graft`` runs them in that order; ``__main__`` is the command line. ``check`` looks for mistakes before all that,
-``new_op`` and ``scaffold`` write the first text of an operator, and ``source`` puts the same patches and the same
-folder into a whole PyTorch checkout.
+``new_op`` and ``scaffold`` write the first text of an operator, ``source`` puts the same patches and the same
+folder into a whole PyTorch checkout, and ``cuda`` compiles what the folder has for CUDA.
 """

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .bench.environment import bench
 from .bench_build import bench_build
+from .cuda.check import check_cuda
 from .errors import GraftError, UsageError
 from .files import write_atomically
 from .graft import build, check
@@ -74,6 +75,10 @@ def _check_incremental(options: argparse.Namespace) -> None:
     check_incremental(_layout(options), source=options.source, jobs=options.jobs, objects=options.objects)
 
 
+def _check_cuda(options: argparse.Namespace) -> None:
+    check_cuda(_layout(options), base_wheel=options.wheel, jobs=options.jobs, architectures=options.arch)
+
+
 def _test(options: argparse.Namespace) -> None:
     if options.build == SOURCE:
         layout = _layout(options)
@@ -127,6 +132,7 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "check": _check,
     "check-source": _check_source,
     "check-incremental": _check_incremental,
+    "check-cuda": _check_cuda,
     "test": _test,
     "test-sanitize": _test_sanitize,
     "fuzz": _fuzz,
@@ -163,6 +169,10 @@ def _parser() -> argparse.ArgumentParser:
     building.add_argument("--incremental", action="store_true", help="source: leave alone what a change cannot reach")
     building.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
     verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
+    compiling = verbs.add_parser("check-cuda", parents=[common], help="compile the CUDA sources of the native folder")
+    compiling.add_argument(
+        "--arch", nargs="+", default=[], help="of GPUs, such as 90a, instead of all that the pin has"
+    )
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")
     for parser_of_build in (building, testing):
         parser_of_build.add_argument("--build", default=GRAFT, help=f"{GRAFT} or {SOURCE} (default: %(default)s)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,8 +46,21 @@ class Base:
         return self.tree / "torchgen/packaged"
 
 
-def lay_out(wheel: Path, tree: Path, line: StepLine) -> Base:
-    """Extract ``wheel`` below ``tree``, unless that was done.
+def is_needed(name: str) -> bool:
+    """Whether a build reads this member of the base wheel."""
+    if name.startswith("torch/lib/"):
+        return Path(name).name in LIBRARIES
+    # Text that is patched or brought up to date.
+    return is_needed_to_compile(name) or name.endswith((".py", ".pyi"))
+
+
+def is_needed_to_compile(name: str) -> bool:
+    """Whether a build that links and packs nothing reads this member of the base wheel."""
+    return name.startswith(("torch/include/", "torchgen/")) or ".dist-info/" in name
+
+
+def lay_out(wheel: Path, tree: Path, line: StepLine, wanted: Callable[[str], bool] = is_needed) -> Base:
+    """Extract the members of ``wheel`` that are ``wanted`` below ``tree``, unless that was done.
 
     Extraction goes to a folder beside and is renamed when it is whole.
 
@@ -64,7 +77,7 @@ def lay_out(wheel: Path, tree: Path, line: StepLine) -> Base:
         shutil.rmtree(folder, ignore_errors=True)
     try:
         with ZipFile(wheel) as archive:
-            members = [member for member in archive.infolist() if is_needed(member.filename)]
+            members = [member for member in archive.infolist() if wanted(member.filename)]
     except BadZipFile as error:
         raise FetchError(f"{wheel}: {error}", todo="delete it and build again") from error
     extract(wheel, members, partial)
@@ -72,16 +85,6 @@ def lay_out(wheel: Path, tree: Path, line: StepLine) -> Base:
     partial.rename(tree)
     line.note = f"{len(members)} files"
     return Base(wheel, tree)
-
-
-def is_needed(name: str) -> bool:
-    """Whether a build reads this member of the base wheel."""
-    if name.startswith("torch/lib/"):
-        return Path(name).name in LIBRARIES
-    if name.startswith(("torch/include/", "torchgen/")):
-        return True
-    # Text that is patched or brought up to date.
-    return name.endswith((".py", ".pyi")) or ".dist-info/" in name
 
 
 def extract(wheel: Path, members: Iterable[ZipInfo], target: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import ninja
 from ninja.ninja_syntax import Writer
@@ -36,6 +38,18 @@ class Unit:
     source: Path
     target: Path
     flags: tuple[str, ...] = ()
+
+
+class Compiler(Protocol):
+    """What compiles: g++ and nvcc take the same arguments for what is written into the ninja file."""
+
+    @property
+    def compiler(self) -> str:
+        """The command."""
+
+    @property
+    def flags(self) -> list[str]:
+        """Flags for every source."""
 
 
 @dataclass(frozen=True)
@@ -91,22 +105,32 @@ def compile_all(layout: Layout, native: NativeFolder, toolchain: Toolchain, jobs
     library, extension = plan(layout, native, toolchain)
     # The slow ones first, so that none is left for the end.
     sources = layout.sources.relative_to(layout.work)
-    units = [*extension, *sorted(library, key=lambda unit: sources in unit.source.parents)]
-    write_if_changed(layout.work / "build.ninja", _ninja_file(units, toolchain))
-    line.note = f"{_run_ninja(layout, jobs, line)} of {len(units)} sources"
+    compile_units(
+        layout, [*extension, *sorted(library, key=lambda unit: sources in unit.source.parents)], toolchain, jobs, line
+    )
     return Objects(
         [layout.work / unit.target for unit in library],
         [layout.work / unit.target for unit in extension],
     )
 
 
-def _ninja_file(units: Sequence[Unit], toolchain: Toolchain) -> str:
+def compile_units(layout: Layout, units: Sequence[Unit], compiler: Compiler, jobs: int, line: StepLine) -> None:
+    """Bring the object files of ``units`` up to date, in their order as far as ``jobs`` at once allow it.
+
+    Raises:
+        CompileError: with the compiler's messages, which name the native folder's own files.
+    """
+    write_if_changed(layout.work / "build.ninja", _ninja_file(units, compiler))
+    line.note = f"{_run_ninja(layout, jobs, line)} of {len(units)} sources"
+
+
+def _ninja_file(units: Sequence[Unit], compiler: Compiler) -> str:
     includes = ["generated", "src", "generated/include", "overlay/torch/include"]
     includes += ["../base/tree/torch/include", "../base/tree/torch/include/torch/csrc/api/include"]
     text = io.StringIO()
     writer = Writer(text)  # type: ignore[arg-type]  # its annotation says str, its code wants a file
-    writer.variable("cxx", toolchain.compiler)
-    writer.variable("flags", " ".join([*toolchain.flags, *(f"-I{folder}" for folder in includes)]))
+    writer.variable("cxx", compiler.compiler)
+    writer.variable("flags", " ".join([*compiler.flags, *(f"-I{folder}" for folder in includes)]))
     writer.rule(
         "cxx",
         command="$cxx $flags $more -MD -MF $out.d -c $in -o $out",
@@ -135,15 +159,17 @@ def _run_ninja(layout: Layout, jobs: int, line: StepLine) -> int:
 
     if follow(command, read, env={**UNTRANSLATED, "NINJA_STATUS": "[%f/%t] "}) != 0:
         raise CompileError(
-            blame.of_compiler("".join(_relevant(output, layout)).strip(), layout.native) or "ninja failed silently",
+            blame.of_compiler("".join(relevant(output, layout)).strip(), layout.native) or "ninja failed silently",
             todo="mend the source named above and build again; what did compile is kept",
         )
     return compiled
 
 
-def _relevant(output: Iterable[str], layout: Layout) -> list[str]:
+def relevant(output: Iterable[str], layout: Layout) -> list[str]:
     """The compiler's messages without ninja's own, naming files as the user knows them."""
     copy = f"{layout.sources.relative_to(layout.work)}/"
     noise = ("ninja: ", "FAILED: ")
     lines = [text for text in output if not text.startswith(noise) and " -MD -MF " not in text]
-    return [text.replace(copy, f"{layout.native}/") for text in lines]
+    # nvcc writes the line's number in parentheses.
+    placed = [re.sub(r"^([^\s:(]+)\((\d+)\): ", r"\1:\2: ", text) for text in lines]
+    return [text.replace(copy, f"{layout.native}/") for text in placed]

@@ -22,7 +22,7 @@ from .layout import REPOSITORY, Layout
 from .link import link
 from .lock import build_lock
 from .merge import MergedFile, merge
-from .native import DOCS, NativeFolder, load_native, report_left_out
+from .native import NativeFolder, load_native, report_left_out
 from .overlay import Overlay
 from .pack import pack
 from .patches import Patch, load_series, patched
@@ -59,6 +59,7 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
     """
     native = load_native(layout.native)
     pin = load_pin(layout.patches)
+    pin.require_wheel_for_cpus()
     series = load_series(layout.patches)
     toolchain = find_toolchain(pin)
     if layout.is_sanitized:
@@ -113,7 +114,7 @@ def check(layout: Layout, *, base_wheel: Path | None) -> None:
     """
     run_all(
         lambda: load_native(layout.native),
-        lambda: load_pin(layout.patches),
+        lambda: load_pin(layout.patches).require_wheel_for_cpus(),
         lambda: load_series(layout.patches),
     )
     with build_lock(REPOSITORY / "build"):
@@ -180,8 +181,8 @@ def generate(
             overlay.base,
             "--overlay",
             overlay.folder,
-            "--docs",
-            native.path / DOCS,
+            "--native",
+            native.path,
         ]
         paths = os.pathsep.join([str(REPOSITORY), str(overlay.base)])
         done = run([*command, "--generated", layout.generated], env={"PYTHONPATH": paths}, check=False)

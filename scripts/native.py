@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +14,11 @@ DERIVATIVES = Path("derivatives.yaml")
 PYTHON = Path("python")
 DOCS = Path("docs")
 SAMPLES = Path("samples.py")
+AUTOCAST = Path("autocast.yaml")
 
 _SOURCE_SUFFIXES = (".cpp",)
 _HEADER_SUFFIXES = (".h", ".hpp")
-_CUDA_SUFFIXES = (".cu", ".cuh")
+CUDA_SUFFIXES = (".cu", ".cuh")
 PYTHON_SUFFIXES = (".py", ".pyi")
 DOCS_SUFFIX = ".rst"
 
@@ -48,7 +50,7 @@ class NativeFolder:
     @property
     def files(self) -> list[Path]:
         """Everything a build reads."""
-        yaml = [name for name in (FUNCTIONS, DERIVATIVES) if (self.path / name).is_file()]
+        yaml = [name for name in (FUNCTIONS, DERIVATIVES, AUTOCAST) if (self.path / name).is_file()]
         python = [*self.python, *self.docs, *([self.samples] if self.samples else [])]
         return sorted({*yaml, *self.sources, *self.vectorized, *self.headers, *python})
 
@@ -68,7 +70,7 @@ def load_native(path: Path) -> NativeFolder:
             todo=f"write {path / FUNCTIONS}; README.md shows one of five lines",
         )
     everything = [file.relative_to(path) for file in sorted(path.rglob("*")) if _belongs(path, file)]
-    cuda = tuple(file for file in everything if file.suffix in _CUDA_SUFFIXES or file.parts[0] == "cuda")
+    cuda = tuple(file for file in everything if file.suffix in CUDA_SUFFIXES or file.parts[0] == "cuda")
     python = tuple(file for file in everything if file.parts[0] == PYTHON.name and file.suffix in PYTHON_SUFFIXES)
     docs = tuple(file for file in everything if file.parent == DOCS and file.suffix == DOCS_SUFFIX)
     files = [file for file in everything if file not in cuda]
@@ -98,6 +100,8 @@ def _is_vectorized(file: Path) -> bool:
 
 
 def report_left_out(native: NativeFolder) -> None:
-    """Say which files a wheel for CPUs does without."""
-    if native.cuda:
-        say(f"      left out, since the base wheel has no CUDA: {', '.join(map(str, native.cuda))}")
+    """Say what a wheel for CPUs does without."""
+    keys = re.findall(r"^ +(?:\w+, *)*\w*CUDA(?:, *\w+)*:", (native.path / FUNCTIONS).read_text(), re.M)
+    registrations = [f"{len(keys)} kernels for CUDA"] if keys else []
+    if names := [*registrations, *map(str, native.cuda)]:
+        say(f"      left out, since the base wheel has no CUDA: {', '.join(names)}")

@@ -48,7 +48,8 @@ def new_op(layout: Layout, *, base_wheel: Path | None, schema: str, kind: str, v
     texts = {layout.native / name: text for name, text in made["created"].items()}
     refuse_existing(texts, layout.native, base)
     for name, text in made["appended"].items():
-        texts[layout.native / name] = appended(layout.native / name, text)
+        behind = appended if Path(name).suffix == ".yaml" else appended_python
+        texts[layout.native / name] = behind(layout.native / name, text)
     write_all(texts)
     report(layout.native, made)
     return list(texts)
@@ -134,6 +135,12 @@ def appended(path: Path, entries: str) -> str:
     return f"{text}{entries}"
 
 
+def appended_python(path: Path, text: str) -> str:
+    """The text of a Python file with ``text`` behind it."""
+    before = path.read_text().rstrip() if path.is_file() else ""
+    return f"{before}\n\n\n{text}" if before else text
+
+
 def write_all(texts: Mapping[Path, str]) -> None:
     """Write every file, or leave everything as it was."""
     before = {path: path.read_bytes() if path.is_file() else None for path in texts}
@@ -158,7 +165,8 @@ def report(native: Path, made: Mapping[str, Mapping[str, str]]) -> None:
     lines = [f"  added to  {native / name}" for name in made["appended"]]
     lines += [f"  new       {native / name}" for name in made["created"]]
     formulas = [f"  - the formulas in {native / 'derivatives.yaml'}"] if "derivatives.yaml" in made["appended"] else []
-    sources = [name for name, text in made["created"].items() if "TODO" in text]
+    python = [name for name in made["appended"] if name.endswith(".py")]
+    sources = [*(name for name, text in made["created"].items() if "TODO" in text), *python]
     lines += ["what is left, each place marked TODO:", *(f"  - {native / name}" for name in sources), *formulas]
     lines += [f"then: make test NATIVE={native} OUT=<folder for the wheel>"]
     say("\n".join(lines))

@@ -73,6 +73,7 @@ class Pin:
         sha256: compatibility tag of each known wheel, and its hash.
         gxx: the oldest major version of g++ that will do.
         standard: the C++ standard.
+        architectures: of GPUs, for which CUDA sources are compiled against the wheel; none if it is one for CPUs.
     """
 
     path: Path
@@ -83,6 +84,7 @@ class Pin:
     sha256: dict[str, str]
     gxx: int
     standard: str
+    architectures: tuple[str, ...] = ()
 
     @property
     def wheel_version(self) -> str:
@@ -99,6 +101,19 @@ class Pin:
             )
         (specifier,) = self.requirement.specifier
         return specifier.version
+
+    def require_wheel_for_cpus(self) -> None:
+        """Check that this pin can be grafted upon.
+
+        Raises:
+            PinError: its wheel is one for CUDA.
+        """
+        if self.architectures:
+            raise PinError(
+                f"{self.path}: this pin's wheel is for CUDA, and only wheels for CPUs are grafted upon",
+                cause="it is there to compile CUDA sources against: `make check-cuda`",
+                todo="set PIN to a pin without `cuda:`",
+            )
 
 
 def load_pin(folder: Path) -> Pin:
@@ -123,6 +138,7 @@ def load_pin(folder: Path) -> Pin:
             sha256=dict(wheel["sha256"]) if wheel else {},
             gxx=int(fields["compiler"]["gxx"]),
             standard=fields["compiler"]["standard"],
+            architectures=tuple(map(str, (fields.get("cuda") or {}).get("architectures") or ())),
         )
     except KeyError as error:
         raise PinError(f"{path}: the key {error} is missing", todo="compare it with another pin's file") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,13 @@ TESTS = REPOSITORY / "tests"
 GRAMMAR = TESTS / "wheel/grammar"
 ENVIRONMENT = REPOSITORY / "build/test-environment"
 SOURCE_ENVIRONMENT = REPOSITORY / "build/test-environment-source"
+
+# The plugin that puts the kernels of native/cuda in place of those for CPUs.
+EMULATED = {
+    "PYTHONPATH": str(TESTS / "emulated"),
+    "PYTEST_ADDOPTS": "-p emulated_cuda",
+    "GRAFT_EMULATED": str(REPOSITORY / "build/emulated"),
+}
 
 # pytest's exit code where no test ran (pytest.ExitCode.NO_TESTS_COLLECTED), as when -k chooses tests of another part.
 _NOTHING_COLLECTED = 5
@@ -57,6 +65,7 @@ def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequ
         parts += [
             ("the shipped operators", [TESTS / "wheel/shipped"], {}),
             ("the grammar of native_functions.yaml", [GRAMMAR / "tests"], there),
+            ("the kernels for CUDA, emulated", emulated_tests(layout.native), EMULATED),
         ]
     elif (layout.native / "tests").is_dir():
         parts.append(("the folder's own tests", [layout.native / "tests"], {}))
@@ -91,6 +100,12 @@ def run_source_tests(layout: Layout, tree: Path, extra: Sequence[str]) -> None:
     if failed:
         raise TestsFailed(f"tests failed: {', '.join(failed)}")
     say("all tests passed")
+
+
+def emulated_tests(native: Path) -> list[Path]:
+    """The tests of the shipped operators that have a source in ``cuda/``: those of RoiPool.cu in test_roi_pool.py."""
+    names = [re.sub(r"(?<!^)(?=[A-Z])", "_", source.stem).lower() for source in sorted(native.glob("cuda/*.cu"))]
+    return [TESTS / f"wheel/shipped/test_{name}.py" for name in names]
 
 
 def wheel_of(layout: Layout, build: str = GRAFT) -> Built:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .files import files_below, write_atomically
 from .layout import REPOSITORY, Layout
-from .native import DERIVATIVES, FUNCTIONS, NativeFolder
+from .native import AUTOCAST, DERIVATIVES, FUNCTIONS, NativeFolder
 from .patches import pin_files
 from .toolchain import Toolchain
 
@@ -47,7 +47,7 @@ def stamp_of(layout: Layout, native: NativeFolder, toolchain: Toolchain) -> str:
 
 def codegen_stamp(layout: Layout, native: NativeFolder) -> str:
     """The stamp of what is generated, which does not depend on kernels."""
-    yaml = [name for name in (FUNCTIONS, DERIVATIVES) if name in native.files]
+    yaml = [name for name in (FUNCTIONS, DERIVATIVES, AUTOCAST) if name in native.files]
     parts = [
         hash_files(layout.patches, pin_files(layout.patches)),
         hash_files(native.path, [*yaml, *native.docs]),

@@ -7,26 +7,9 @@
 #include <ATen/cpu/vec/vec.h>
 #include <ATen/native/TensorIterator.h>
 #include <ATen/native/cpu/Loops.h>
-#include <c10/core/Scalar.h>
 
 namespace at::native {
 namespace {
-
-// Unlike Scalar::to, which throws where the value does not fit: integers wrap round and floating-point numbers become
-// infinite, as they do when PyTorch makes a tensor of a number to multiply with it.
-template <typename T>
-T convert_unchecked(const Scalar& value) {
-  if (value.isComplex()) {
-    return c10::convert<T>(value.toComplexDouble());
-  }
-  if (value.isFloatingPoint()) {
-    return c10::convert<T>(value.toDouble());
-  }
-  if (value.type() == kUInt64) {
-    return c10::convert<T>(value.toUInt64());
-  }
-  return c10::convert<T>(value.toLong());
-}
 
 template <typename scalar_t>
 void mul_constant_loop(TensorIteratorBase& iter, const Scalar& constant) {
@@ -34,7 +17,7 @@ void mul_constant_loop(TensorIteratorBase& iter, const Scalar& constant) {
   // Integers wrap round, as only unsigned ones may in C++.
   using product_t = std::conditional_t<std::is_integral_v<scalar_t>, uint64_t, opmath_t>;
   using Vec = vec::Vectorized<scalar_t>;
-  const auto factor = convert_unchecked<opmath_t>(constant);
+  const auto factor = mul_constant_factor<opmath_t>(constant);
   const auto one = [factor](scalar_t x) -> scalar_t {
     return static_cast<product_t>(x) * static_cast<product_t>(factor);
   };

@@ -1,5 +1,6 @@
 #define TORCH_ASSERT_NO_OPERATORS
 #include <ATen/native/RoiPool.h>
+#include <ATen/native/RoiPoolBins.h>
 
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
@@ -16,11 +17,7 @@
 namespace at::native {
 namespace {
 
-// From begin to before end; what is empty has end <= begin.
-struct Range {
-  int64_t begin;
-  int64_t end;
-};
+using Range = RoiRange;
 
 Range hull(const Range& a, const Range& b) {
   return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
@@ -33,25 +30,12 @@ struct Box {
   const Range* columns;
 };
 
-// Coordinates beyond this are as good as there; it keeps sums and products of them in an int64_t.
-constexpr int64_t FAR = int64_t(1) << 40;
-
-template <typename T>
-int64_t round_to_pixel(T coordinate) {
-  // std::round: half away from zero.
-  return static_cast<int64_t>(std::clamp(std::round(coordinate), static_cast<T>(-FAR), static_cast<T>(FAR)));
-}
-
 // The bins of one dimension, clipped to the image.
 template <typename T>
 void split(T first, T last, int64_t length, Range* bins, int64_t count) {
-  const int64_t start = round_to_pixel(first);
-  const int64_t size = std::max<int64_t>(round_to_pixel(last) - start + 1, 1);
-  const T bin_size = static_cast<T>(size) / static_cast<T>(count);
+  const RoiSpan<T> span(first, last, count);
   for (const auto i : c10::irange(count)) {
-    const auto from = static_cast<int64_t>(std::floor(static_cast<T>(i) * bin_size));
-    const auto to = static_cast<int64_t>(std::ceil(static_cast<T>(i + 1) * bin_size));
-    bins[i] = {std::clamp<int64_t>(start + from, 0, length), std::clamp<int64_t>(start + to, 0, length)};
+    bins[i] = span.bin(i, length);
   }
 }
 

@@ -6,7 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from ..native import CUDA_SUFFIXES
 from .arguments import check_arguments
+from .autocast import check_autocast
 from .base import BaseOperators
 from .cplusplus import read_sources
 from .derivatives import check_derivatives
@@ -51,10 +53,12 @@ def _check_operators(
     sources = read_sources(native)
     words = {f.schema.name.name.base for f in functions}.union(*(source.words for source in sources))
     check_derivatives(formulas, functions, base, words, findings)
-    check_kernels(wanted_kernels(functions), sources, base, findings)
+    with_cuda = any(source.path.suffix in CUDA_SUFFIXES for source in sources)
+    check_kernels(wanted_kernels(functions, with_cuda=with_cuda), sources, base, findings)
     check_stubs(native, sources, findings)
     check_docs(native, functions, findings)
     check_samples(native, functions, findings)
+    check_autocast(native, functions, findings)
 
 
 if __name__ == "__main__":

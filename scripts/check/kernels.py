@@ -24,7 +24,7 @@ from .signatures import (
 )
 
 # A wheel for CPUs has no registration for these, so nobody asks for the kernel.
-_OTHER_DEVICES = ("CUDA", "MPS", "XPU", "HPU", "MTIA")
+_OTHER_DEVICES = ("MPS", "XPU", "HPU", "MTIA")
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,16 @@ class Kernel:
     is_structured: bool
 
 
-def wanted_kernels(functions: list[Function]) -> list[Kernel]:
-    """The kernels that the entries ask for."""
+def wanted_kernels(functions: list[Function], *, with_cuda: bool) -> list[Kernel]:
+    """The kernels that the entries ask for, those for CUDA if the folder has sources of CUDA."""
+    absent = _OTHER_DEVICES if with_cuda else (*_OTHER_DEVICES, "CUDA")
     natives = [f.native for f in functions]
     found: list[Kernel] = []
     for function in functions:
         group = group_of(function.native, natives) if function.native.structured else None
         if "ufunc_inner_loop" in function.entry.fields or "view_copy" in function.native.tags:
             continue  # torchgen makes these
-        found += _registered(function, group)
+        found += _registered(function, group, absent)
         if group:
             purpose = f"the meta function of {function.schema.name}"
             place = function.entry.place("structured")
@@ -64,12 +65,14 @@ def wanted_kernels(functions: list[Function]) -> list[Kernel]:
     return found
 
 
-def _registered(function: Function, group: NativeFunctionsGroup | None) -> Iterator[Kernel]:
+def _registered(function: Function, group: NativeFunctionsGroup | None, absent: tuple[str, ...]) -> Iterator[Kernel]:
+    seen = set()
     place = function.entry.place("dispatch" if "dispatch" in function.entry.fields else "func")
     for key, index in function.kernels.items():
         metadata = index.get(function.schema.name)
-        if metadata is None or str(key).endswith(_OTHER_DEVICES):
+        if metadata is None or metadata in seen or str(key).endswith(absent):
             continue
+        seen.add(metadata)  # one kernel may serve several keys
         purpose = f"the kernel of {function.schema.name} for {key}"
         if not metadata.structured:
             native = kernel_signature(function.native, metadata.kernel, symint=metadata.supports_symint())

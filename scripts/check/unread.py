@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-from ..native import DERIVATIVES, FUNCTIONS, PYTHON, SAMPLES
+from ..native import AUTOCAST, DERIVATIVES, FUNCTIONS, PYTHON, SAMPLES
 from .finding import Findings
 
 # What others call C++ sources; PyTorch's CMake files glob *.cpp.
 _OTHER_CPLUSPLUS = (".cc", ".cxx", ".c++", ".C", ".c")
-_YAML = (".yaml", ".yml")
+_YAML = (FUNCTIONS, DERIVATIVES, AUTOCAST)
 
 
 def check_unread(native: Path, findings: Findings) -> None:
@@ -22,8 +22,8 @@ def check_unread(native: Path, findings: Findings) -> None:
         place = (path, 1, 0)
         if path.suffix in _OTHER_CPLUSPLUS:
             findings.add(place, f"PyTorch's build compiles no {path.suffix} files", f"name it {path.stem}.cpp")
-        elif path.suffix in _YAML and name not in (FUNCTIONS, DERIVATIVES):
-            what = f"nothing reads this file: operators are in {FUNCTIONS}, formulas in {DERIVATIVES}"
+        elif path.suffix in (".yaml", ".yml") and name not in _YAML:
+            what = f"nothing reads this file: the folder's YAML files are {', '.join(map(str, _YAML))}"
             findings.add(place, what, _named_for(path))
         elif name.parent == Path() and path.suffix == ".py" and name != SAMPLES:
             what = f"nothing reads this file: Python files lie below {PYTHON}/ and tests/, except {SAMPLES}"
@@ -32,5 +32,5 @@ def check_unread(native: Path, findings: Findings) -> None:
 
 def _named_for(path: Path) -> str:
     """What to do with a YAML file of another name."""
-    close = difflib.get_close_matches(path.stem, [FUNCTIONS.stem, DERIVATIVES.stem], n=1, cutoff=0.5)
+    close = difflib.get_close_matches(path.stem, [name.stem for name in _YAML], n=1, cutoff=0.5)
     return f"name it {close[0]}.yaml" if close else "move what it says there, or delete it"

@@ -34,6 +34,9 @@ _DEVICES_OF_OTHER_WHEELS = ("CUDA", "MPS", "XPU", "HPU", "MTIA")
 # A registration for a device whose library the wheel does not hold has nothing to call.
 CPU_WHEEL_KEYS = [key for key in dispatch_keys if not str(key).endswith(_DEVICES_OF_OTHER_WHEELS)]
 
+# The keys of CUDA, dense and otherwise.
+CUDA_KEYS = [key for key in dispatch_keys if str(key).endswith("CUDA")]
+
 # A translation unit takes generated sources up to this many bytes. To read the headers takes g++ as long as to compile
 # some 250,000 bytes of what is generated: fewer units waste processors, more waste what all of them read again.
 _BYTES_OF_UNIT = 400_000
@@ -74,6 +77,28 @@ def generate_aten_sources(operators: Operators, *, packaged: Path, out: Output) 
         **new,
         selector=SelectiveBuilder.get_nop_selector(),
         dispatch_keys=[],
+    )
+
+
+def generate_cuda_registrations(operators: Operators, *, packaged: Path, out: Output) -> None:
+    """Generate the registrations of the new operators for CUDA below ``out``."""
+    names = {f"Register{key}.cpp" for key in CUDA_KEYS}
+    manager = SelectingFileManager(
+        out.folder / "ATen",
+        packaged / "ATen/templates",
+        sink=out,
+        wanted=names.__contains__,
+        own_templates=TEMPLATES,
+    )
+    run_gen_source_files(
+        operators,
+        manager,
+        manager,
+        functions=operators.new_functions,
+        grouped=operators.new_grouped(),
+        view_groups=operators.new_view_groups(),
+        selector=operators.selector(),
+        dispatch_keys=CUDA_KEYS,
     )
 
 

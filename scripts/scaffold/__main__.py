@@ -11,12 +11,13 @@ from pathlib import Path
 from torchgen.gen import parse_tags_yaml
 
 from ..errors import OperatorError
-from ..native import DERIVATIVES, FUNCTIONS
+from ..native import DERIVATIVES, FUNCTIONS, SAMPLES
 from .docs import docs_file
 from .entries import derivative_entry, function_entries, parse_entries, refuse_known
 from .kernels import kernel_files
 from .python_test import python_test
 from .request import parse_request
+from .samples import samples_entry
 
 
 def main() -> int:
@@ -49,7 +50,8 @@ def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str
         variants: ``inplace`` and ``out``, or some of them.
 
     Returns:
-        ``appended``: what goes behind the YAML files; ``created``: the new files; by their path in ``native``.
+        ``appended``: what goes behind the YAML files and ``samples.py``; ``created``: the new files; each by its path
+        in ``native``.
 
     Raises:
         OperatorError: the schema does not fit, or an operator has its name.
@@ -63,6 +65,7 @@ def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str
     known = {
         name.partition(".")[0] for name in re.findall(r"^- func: ([\w.]+)", (packaged / FUNCTIONS).read_text(), re.M)
     }
+    appended[SAMPLES.name] = samples_entry(request, native, known)
     created = {
         **kernel_files(request, functions),
         **docs_file(request, functions, native, known),

@@ -39,8 +39,8 @@ def python_test(request: Request) -> str:
 def _head(request: Request) -> str:
     parameters = [name for argument in request.tensors for name in _tensor_names(argument)]
     typed = "".join(f", {name}: Tensor" for name in parameters)
-    positional = [_given(argument) for argument in request.func.arguments.flat_positional if _is_given(argument)]
-    named = [f"{a.name}={_given(a)}" for a in request.func.arguments.flat_kwarg_only if _is_given(a)]
+    positional = [_given(argument) for argument in request.func.arguments.flat_positional if is_given(argument)]
+    named = [f"{a.name}={_given(a)}" for a in request.func.arguments.flat_kwarg_only if is_given(a)]
     given = ", ".join([*positional, *named, "**more"])
     randoms = "".join(
         "        torch.randn(2, 3, dtype=torch.double, requires_grad=requires_grad),\n" for _ in parameters
@@ -165,7 +165,7 @@ def _tensor_names(argument: Argument) -> list[str]:
     return [f"{argument.name}_" if keyword.iskeyword(argument.name) else argument.name]
 
 
-def _is_given(argument: Argument) -> bool:
+def is_given(argument: Argument) -> bool:
     """Whether the tests pass this argument: those with defaults keep them, tensors and what may precede them apart."""
     return argument.type.is_tensor_like() or argument.default is None
 
@@ -174,11 +174,12 @@ def _given(argument: Argument) -> str:
     if argument.type.is_tensor_like():
         names = _tensor_names(argument)
         return f"[{', '.join(names)}]" if isinstance(argument.type, ListType) else names[0]
-    return _value(argument.type)
+    return value(argument.type)
 
 
-def _value(kind: Type) -> str:
+def value(kind: Type) -> str:
+    """A value for an argument that is no tensor, as Python code."""
     if isinstance(kind, ListType):
-        return f"[{', '.join([_value(kind.elem)] * (kind.size or 2))}]"
+        return f"[{', '.join([value(kind.elem)] * (kind.size or 2))}]"
     name = re.sub(r"\?$", "", str(kind))
     return _VALUES.get(name, "None") if not str(kind).endswith("?") else "None"

@@ -13,7 +13,7 @@ from ..errors import OperatorError
 from ..files import write_if_changed
 from ..layout import REPOSITORY
 from ..merge import PACKAGED, MergedFile, merge
-from ..native import DERIVATIVES, DOCS, FUNCTIONS, NativeFolder
+from ..native import DERIVATIVES, FUNCTIONS, NativeFolder
 from ..overlay import Overlay
 from ..process import run
 from .stack import Stack
@@ -65,7 +65,7 @@ def generate_added(native: NativeFolder, merged: Sequence[MergedFile], overlay: 
         OperatorError: with torchgen's message, naming the native folder's file and line.
     """
     paths = os.pathsep.join([str(REPOSITORY), str(overlay.base)])
-    folders: list[str | Path] = ["--base", overlay.base, "--overlay", overlay.folder, "--docs", native.path / DOCS]
+    folders: list[str | Path] = ["--base", overlay.base, "--overlay", overlay.folder, "--native", native.path]
     # Run elsewhere, so that Python imports no torchgen of the current folder.
     done = run(
         [sys.executable, "-m", "scripts.codegen", *folders, "--only-python", overlay.folder],

@@ -13,7 +13,7 @@ from pathlib import Path
 from ..errors import CommandError, OperatorError, SourceError
 from ..files import files_below
 from ..layout import REPOSITORY
-from ..native import DOCS, NativeFolder
+from ..native import NativeFolder
 from ..overlay import Overlay
 from ..process import run
 from .added import lay_out_torchgen, merge_yaml
@@ -134,7 +134,7 @@ def generate_as_graft(stack: Stack, native: NativeFolder, folder: Path) -> tuple
     (overlay.base / "torch/include/ATen/Functions.h").touch()
     merge_yaml(native, overlay)
     generated = folder / "generated"
-    folders: list[str | Path] = ["--base", overlay.base, "--overlay", overlay.folder, "--docs", native.path / DOCS]
+    folders: list[str | Path] = ["--base", overlay.base, "--overlay", overlay.folder, "--native", native.path]
     env = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(overlay.base)])}
     command = [sys.executable, "-m", "scripts.codegen", *folders, "--only-cpp", generated]
     done = run(command, cwd=overlay.folder, env=env, check=False)

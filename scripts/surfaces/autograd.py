@@ -91,7 +91,6 @@ def composite_forward(subject: Subject) -> None:
 
 @SURFACES("the node is named after it")
 def node(subject: Subject) -> None:
-    subject.refuse_composite()
     call, tensors = differentiable(subject)
     name = call(*tensors).grad_fn.name()
     camel = subject.aten_name.replace("_", "")

@@ -92,7 +92,6 @@ def compiled_backward(subject: Subject) -> None:
 
 @SURFACES("compiled autograd")
 def compiled_autograd(subject: Subject) -> None:
-    subject.refuse_composite()
     subject.require_gradient()
     call, tensors = subject.on_tensors(requires_grad=True)
     wanted = [tensor for tensor in tensors if tensor.requires_grad]

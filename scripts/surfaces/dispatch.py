@@ -72,7 +72,6 @@ def symbolic(subject: Subject) -> None:
 
 @SURFACES("make_fx records one node")
 def traced(subject: Subject) -> None:
-    subject.refuse_composite()
     call, tensors = subject.on_tensors()
     graph = make_fx(call)(*tensors)
     targets = [node.target for node in graph.graph.nodes if node.op == "call_function"]
@@ -110,7 +109,6 @@ def functionalized_out(subject: Subject) -> None:
 
 @SURFACES("__torch_dispatch__ sees the overload")
 def torch_dispatch(subject: Subject) -> None:
-    subject.refuse_composite()
     seen = []
 
     class Mode(TorchDispatchMode):
@@ -217,6 +215,17 @@ def autocast(subject: Subject) -> None:
     assert result.dtype in (torch.float32, torch.bfloat16)
 
 
+@SURFACES("CPU autocast's policy casts arguments to one type")
+def autocast_policy(subject: Subject) -> None:
+    if not subject.has_kernel("AutocastCPU"):
+        raise NotThere("no policy")
+    call, (first, *rest) = subject.on_tensors(dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        result = call(first.bfloat16(), *rest)
+    cast = [each.to(result.dtype) for each in (first.bfloat16(), *rest)]
+    assert_close(result, call(*cast))
+
+
 def header(name: str) -> str:
     """A header of the wheel."""
     return (Path(torch.__file__).parent / "include" / name).read_text()
@@ -230,7 +239,9 @@ def cpp_function(subject: Subject) -> None:
 
 @SURFACES("C++: at::op_out")
 def cpp_out(subject: Subject) -> None:
-    subject.refuse_composite()
+    overloads = getattr(torch.ops.aten, subject.aten_name).overloads()
+    if not any(overload.endswith("out") for overload in overloads):
+        raise NotThere("no out form")
     assert re.search(rf"\b{subject.aten_name}_out\(", header(f"ATen/ops/{subject.aten_name}.h"))
 
 

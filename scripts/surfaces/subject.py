@@ -70,14 +70,14 @@ class Subject:
         """Whether it computes element by element."""
         return torch.Tag.pointwise in self.overload.tags
 
-    def refuse_composite(self) -> None:
-        """Leave where the operator is composed of others, which are there in its place.
+    @property
+    def is_composite(self) -> bool:
+        """Whether it is composed of others, which autograd and tracing then see in its place."""
+        return self.has_kernel("CompositeImplicitAutograd")
 
-        Raises:
-            NotThere: by its dispatch table.
-        """
-        if torch._C._dispatch_has_kernel_for_dispatch_key(self.overload.name(), "CompositeImplicitAutograd"):
-            raise NotThere("composed of others")
+    def has_kernel(self, key: str) -> bool:
+        """Whether something is registered for a dispatch key."""
+        return torch._C._dispatch_has_kernel_for_dispatch_key(self.overload.name(), key)
 
     def require_gradient(self) -> None:
         """Leave where the operator has no gradient.
@@ -112,9 +112,7 @@ class Subject:
             for place, tensor in zip(places, tensors, strict=True):
                 values[place] = tensor
             given, named = pytree.tree_unflatten(values, spec)
-            result = called(*given, **named)
-            # Of several results the first: the others may have no gradient.
-            return result[0] if isinstance(result, (tuple, list)) else result
+            return first_result(called(*given, **named))
 
         return call, [leaves[place] for place in places]
 
@@ -122,6 +120,11 @@ class Subject:
         """What a plain call of the function gives for the sample."""
         call, tensors = self.on_tensors(**options)
         return call(*(tensor.detach().clone() for tensor in tensors))
+
+
+def first_result(result: Any) -> Any:
+    """Of several results the first: the others may have no gradient."""
+    return result[0] if isinstance(result, (tuple, list)) else result
 
 
 def subjects(names: list[str]) -> tuple[list[Subject], list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +12,18 @@ from .subject import NotThere, Subject
 
 Probe = Callable[[Subject], None]
 
+# Names of PyTorch's own operators to compare with: those of the same kind first, then the others.
+References = Sequence[Sequence[str]]
+
 YES, NO, NOT_THERE = "yes", "NO", "-"
+
+# Warnings that torch's own code causes, whatever the operator.
+_OF_TORCH_ITSELF: list[tuple[str, type[Warning]]] = [
+    ("`torch.jit", DeprecationWarning),
+    (r"`isinstance\(treespec", FutureWarning),
+    # To make a fake tensor of a saved one, compiled autograd reads all its attributes.
+    ("The .grad attribute of a Tensor that is not a leaf", UserWarning),
+]
 
 
 @dataclass(frozen=True)
@@ -59,8 +70,7 @@ def measure(surface: Surface, subject: Subject) -> Cell:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            # Of torch's own use of what it deprecates.
-            for text, category in (("`torch.jit", DeprecationWarning), (r"`isinstance\(treespec", FutureWarning)):
+            for text, category in _OF_TORCH_ITSELF:
                 warnings.filterwarnings("ignore", text, category)
             surface.probe(subject)
     except NotThere as reason:
@@ -73,35 +83,40 @@ def measure(surface: Surface, subject: Subject) -> Cell:
 
 def differences(
     cells: dict[tuple[str, str], Cell],
-    ours: Sequence[str],
-    references: Sequence[str],
+    ours: Mapping[str, References],
     accepted: dict[tuple[str, str], str],
 ) -> list[str]:
     """Where an operator of ours is not as PyTorch's own are.
 
     Args:
         cells: by title and name.
-        ours: the names of the operators that were added.
-        references: those of PyTorch's own.
+        ours: the names of the operators that were added, each with those of PyTorch's own that it is compared with.
         accepted: reasons for differences, by title and name; those that are none any more are reported, too.
     """
     found = []
     for title in dict.fromkeys(title for title, _ in cells):
-        is_usual = any(cells[title, name].mark == YES for name in references)
-        for name in ours:
+        for name, references in ours.items():
             cell, reason = cells[title, name], accepted.get((title, name))
-            if cell.mark == NO and is_usual and reason is None:
+            if cell.mark == NO and not lacking(cells, title, references) and reason is None:
                 found.append(f"{name}: {title}: {cell.why}")
             elif cell.mark != NO and reason is not None:
                 found.append(f"{name}: {title}: there is no difference any more; take it off the list")
     return found
 
 
-def rendered(cells: dict[tuple[str, str], Cell], titles: Sequence[str], names: Sequence[str]) -> str:
-    """The table as text."""
-    width = max(map(len, titles))
-    lines = [f"{'':{width}}  {'  '.join(names)}"]
-    for title in titles:
-        marks = "  ".join(f"{cells[title, name].mark:{len(name)}}" for name in names)
-        lines.append(f"{title:{width}}  {marks}".rstrip())
-    return "\n".join(lines)
+def lacking(cells: dict[tuple[str, str], Cell], title: str, references: References) -> list[str]:
+    """The operators of PyTorch's own that are not there either; none if one is.
+
+    Those of the same kind tell, unless none of them has such a form.
+    """
+    for names in references:
+        marks = {name: cells[title, name].mark for name in names}
+        if set(marks.values()) != {NOT_THERE}:
+            return [] if YES in marks.values() else [name for name, mark in marks.items() if mark == NO]
+    return []
+
+
+def row(cells: dict[tuple[str, str], Cell], title: str, names: Sequence[str], width: int) -> str:
+    """A row of the table as text, its title in ``width`` columns and each mark in those of the operator's name."""
+    marks = "  ".join(f"{cells[title, name].mark:{len(name)}}" for name in names)
+    return f"{title:{width}}  {marks}".rstrip()

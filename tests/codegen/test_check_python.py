@@ -82,7 +82,7 @@ def test_mistake_is_found_at_its_place(name: str, text: str, expected: str, base
         ("cpu/Other.cxx", "cpu/Other.cxx:1: PyTorch's build compiles no .cxx files; name it Other.cpp"),
         (
             "derivatives.yml",
-            "derivatives.yml:1: nothing reads this file: operators are in native_functions.yaml, formulas",
+            "derivatives.yml:1: nothing reads this file: the folder's YAML files are native_functions.yaml,",
         ),
         ("derivative.yaml", "derivative.yaml:1: nothing reads this file:"),
         ("cpu/native_functions.yaml", "cpu/native_functions.yaml:1: nothing reads this file:"),

@@ -38,7 +38,7 @@ def append(overlay: Path, name: str, text: str) -> None:
 
 def generated(base: Path, overlay: Path) -> Path:
     target = overlay.parent / "generated"
-    generate(base, overlay, target, overlay.parent / "docs")
+    generate(base, overlay, target, overlay.parent)
     return target
 
 
@@ -152,7 +152,7 @@ def test_sources_of_an_operator_that_is_gone_are_deleted(base: Path, merged: Pat
     (merged / FUNCTIONS).write_text(before)
     # In a process of its own: torchgen parses a path once a process.
     command = [sys.executable, "-m", "scripts.codegen", "--base", base, "--overlay", merged, "--generated", folder]
-    command += ["--docs", merged.parent / "docs"]
+    command += ["--native", merged.parent]
     subprocess.run(command, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{base}"}, check=True)
     assert not (folder / "ATen/RegisterCompositeExplicitAutograd.cpp").exists()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from scripts.check.base import BaseOperators
 from scripts.codegen.__main__ import generate
 from scripts.errors import OperatorError, UsageError
 from scripts.layout import REPOSITORY
-from scripts.new_op import appended, check_usage, refuse_existing, write_all
+from scripts.new_op import appended, appended_python, check_usage, refuse_existing, write_all
 from scripts.scaffold.__main__ import scaffold
 
 FUNCTIONS = "native_functions.yaml"
@@ -61,7 +62,7 @@ def signatures(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[di
         target.write_text((base / "torchgen/packaged" / place / name).read_text() + "\n" + "\n".join(entries))
     for kind, variants, schema in SCHEMAS:
         texts |= made(base, folder, schema, kind, variants)["created"]
-    generate(base, folder / "overlay", folder / "generated", folder / "docs")
+    generate(base, folder / "overlay", folder / "generated", folder)
     return texts, folder / "overlay/torch/include/ATen/ops"
 
 
@@ -190,6 +191,42 @@ def test_entries_go_behind_those_that_are_there(tmp_path: Path) -> None:
         path.write_text(unfit)
         with pytest.raises(OperatorError, match=f"{FUNCTIONS}:1: entries cannot be written"):
             appended(path, entry)
+
+
+SAMPLES = "samples.py"
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ("sc_a(Tensor self, Tensor? w=None, int n=3) -> Tensor", ["make(2, 3), make(2, 3)"]),
+        ("sc_a(Tensor self) -> Tensor", ["(make(2, 3),)", "(make(0, 3),)"]),
+        ("sc_a(Tensor[] parts, *, Scalar s) -> Tensor", ['[make(2, 3), make(2, 3)], {"s": 2}']),
+        ("sc_a(Tensor self, ScalarType dtype) -> Tensor", ["import torch", "make(2, 3), torch.double"]),
+    ],
+)
+def test_samples_are_what_the_schema_asks_for(base: Path, tmp_path: Path, schema: str, expected: list[str]) -> None:
+    text = made(base, tmp_path, schema)["appended"][SAMPLES]
+    assert "def sc_a(make):\n    # TODO" in text
+    assert all(line in text for line in expected)
+    scope: dict[str, Callable[..., Iterator[object]]] = {}
+    exec(text.replace("import torch", "torch = __import__('types').SimpleNamespace(double=0)"), scope)
+    assert len(list(scope["sc_a"](lambda *shape: shape))) == 2
+
+
+@pytest.mark.parametrize("schema", ["_sc_a(Tensor self) -> Tensor", "lerp.mine(Tensor self) -> Tensor", "sc_f() -> ()"])
+def test_operator_without_an_op_info_gets_no_samples(base: Path, tmp_path: Path, schema: str) -> None:
+    assert SAMPLES not in made(base, tmp_path, schema)["appended"]
+
+
+def test_samples_that_are_there_are_kept(base: Path, tmp_path: Path) -> None:
+    path, schema = tmp_path / SAMPLES, "sc_a.more(Tensor self) -> Tensor"
+    path.write_text("def sc_b(make): ...")
+    text = appended_python(path, made(base, tmp_path, schema)["appended"][SAMPLES])
+    assert text.startswith("def sc_b(make): ...\n\n\ndef sc_a(make):\n")
+    for there in ("def sc_a(make): ...", "sc_a = sc_b\n", "def sc_a(make:\n"):
+        path.write_text(there)
+        assert SAMPLES not in made(base, tmp_path, schema)["appended"]
 
 
 def test_all_files_are_written_or_none(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 from scripts.surfaces import python
 from scripts.surfaces.subject import NotThere, Subject, subjects
-from scripts.surfaces.table import NO, NOT_THERE, YES, Cell, Surface, differences, measure, rendered
+from scripts.surfaces.table import NO, NOT_THERE, YES, Cell, Surface, differences, lacking, measure, row
 
 
 @pytest.fixture
@@ -50,11 +50,27 @@ def test_only_what_pytorch_s_own_have_is_missed() -> None:
         ("mended", "mine"): Cell(YES),
         ("mended", "lerp"): Cell(YES),
     }
-    assert differences(cells, ["mine"], ["lerp"], {}) == ["mine: usual: not there"]
-    assert differences(cells, ["mine"], ["lerp"], {("usual", "mine"): "because"}) == []
-    (stale,) = differences(cells, ["mine"], ["lerp"], {("usual", "mine"): "", ("mended", "mine"): "because"})
+    mine = {"mine": [["lerp"]]}
+    assert differences(cells, mine, {}) == ["mine: usual: not there"]
+    assert differences(cells, mine, {("usual", "mine"): "because"}) == []
+    (stale,) = differences(cells, mine, {("usual", "mine"): "", ("mended", "mine"): "because"})
     assert stale.startswith("mine: mended: there is no difference any more")
-    assert rendered(cells, ["usual"], ["mine", "lerp"]).splitlines() == ["       mine  lerp", "usual  NO    yes"]
+    assert row(cells, "usual", ["mine", "lerp"], 7) == "usual    NO    yes"
+
+
+def test_composed_operator_is_compared_with_composed_ones() -> None:
+    cells = {
+        ("one node", "mine"): Cell(NO),
+        ("one node", "outer"): Cell(NO),
+        ("one node", "lerp"): Cell(YES),
+        ("in-place", "mine"): Cell(NO, "not there"),
+        ("in-place", "outer"): Cell(NOT_THERE),
+        ("in-place", "lerp"): Cell(YES),
+    }
+    references = [["outer"], ["lerp"]]
+    assert lacking(cells, "one node", references) == ["outer"]
+    assert lacking(cells, "in-place", references) == []
+    assert differences(cells, {"mine": references}, {}) == ["mine: in-place: not there"]
 
 
 def test_reason_is_kept() -> None:

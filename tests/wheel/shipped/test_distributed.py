@@ -1,4 +1,4 @@
-"""The shipped pointwise operator on two processes: DTensor and DDP over gloo."""
+"""The shipped operators and modules on two processes over gloo: DTensor, DDP and FSDP2."""
 
 from __future__ import annotations
 
@@ -6,18 +6,37 @@ import subprocess
 import sys
 from pathlib import Path
 
-PROGRAM = """
+PREAMBLE = """
 import sys
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor, init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor, init_device_mesh
 from torch.distributed.tensor.debug import CommDebugMode
-from torch.nn.parallel import DistributedDataParallel
+from torch.testing import assert_close
 
 rank = int(sys.argv[1])
 dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2)
 mesh = init_device_mesh("cpu", (2,))
 torch.manual_seed(0)
+"""
+
+
+def run_on_two_ranks(program: str, folder: Path) -> None:
+    """Run ``program`` behind the preamble in two processes."""
+    (folder / "program.py").write_text(f"{PREAMBLE}{program}\ndist.destroy_process_group()\n")
+    command = [sys.executable, str(folder / "program.py")]
+    processes = [
+        subprocess.Popen(
+            [*command, str(rank), str(folder / "store")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        for rank in range(2)
+    ]
+    outputs = [process.communicate()[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
+
+
+def test_pointwise_operator_is_sharded_without_communication(tmp_path: Path) -> None:
+    program = """
 x, y = torch.randn(6, 4), torch.randn(4)
 
 # Shards stay where they are, forward and backward; the other operand is on both.
@@ -33,32 +52,84 @@ assert torch.equal(sharded.grad.full_tensor(), torch.full_like(x, 2))
 in_place = distribute_tensor(x.clone(), mesh, [Shard(1)])
 assert in_place.twice_plus_(distribute_tensor(x, mesh, [Shard(1)])) is in_place
 assert torch.equal(in_place.full_tensor(), 3 * x)
+"""
+    run_on_two_ranks(program, tmp_path)
 
+
+def test_rule_of_the_folder_shards_a_batch_of_images(tmp_path: Path) -> None:
+    """That is native/python/distributed/tensor/_ops/_conv_ops.py."""
+    program = """
+parameters = (2, 1), (1, 0), (1, 2)
+whole = [torch.randn(shape, dtype=torch.double).requires_grad_() for shape in ((4, 3, 7, 6), (6, 1, 3, 2), (6,))]
+expected = torch.depthwise_conv2d(*whole, *parameters)
+expected.backward(expected.detach())
+
+placements = [Shard(0)], [Replicate()], [Replicate()]
+parts = [distribute_tensor(t.detach(), mesh, p).requires_grad_() for t, p in zip(whole, placements)]
+with CommDebugMode() as sent:
+    result = torch.depthwise_conv2d(*parts, *parameters)
+    result.backward(result.detach())
+assert sent.get_total_counts() == 0, sent.get_comm_counts()
+assert result.placements == (Shard(0),)
+assert_close(result.to_local(), expected[2 * rank : 2 * rank + 2])
+for ours, theirs, placement in zip(parts, whole, (Shard(0), Partial(), Partial())):
+    assert ours.grad.placements == (placement,)
+    assert_close(ours.grad.full_tensor(), theirs.grad)
+
+# Another size and other parameters are another case; so is one image without a batch, which both ranks take.
+again = torch.depthwise_conv2d(parts[0].detach(), parts[1].detach())
+assert_close(again.full_tensor(), torch.depthwise_conv2d(*whole[:2]))
+one = distribute_tensor(whole[0][0].detach(), mesh, [Shard(0)])
+assert_close(torch.depthwise_conv2d(one, parts[1]).full_tensor(), torch.depthwise_conv2d(whole[0][0], whole[1]))
+"""
+    run_on_two_ranks(program, tmp_path)
+
+
+MODEL = """
+from torch.utils.checkpoint import checkpoint
 
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(4))
+        self.conv = torch.nn.DepthwiseConv2d(3, (3, 3), padding=1)
+        self.affine = torch.nn.Affine(3 * 5 * 4, 2)
 
     def forward(self, x):
-        return torch.gdh(torch.twice_plus(x, self.weight))
+        x = checkpoint(self.conv, x, use_reentrant=False)
+        return torch.twice_plus(self.affine(x.flatten(1)), torch.ones(2))
 
-
-model = DistributedDataParallel(Model())
-model(x[3 * rank : 3 * rank + 3]).sum().backward()
-assert torch.equal(model.module.weight.grad, torch.full((4,), 3.0))
-dist.destroy_process_group()
+model, images = Model(), torch.randn(4, 3, 5, 4)
+expected = model(images)
+expected.sum().backward()
+gradients = {name: parameter.grad / 2 for name, parameter in model.named_parameters()}  # the ranks' mean
+model.zero_grad()
 """
 
 
-def test_two_processes(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM)
-    command = [sys.executable, str(tmp_path / "program.py")]
-    processes = [
-        subprocess.Popen(
-            [*command, str(rank), str(tmp_path / "store")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        for rank in range(2)
-    ]
-    outputs = [process.communicate()[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
+def test_distributed_data_parallel(tmp_path: Path) -> None:
+    program = f"""{MODEL}
+parallel = torch.nn.parallel.DistributedDataParallel(model)
+parallel(images[2 * rank : 2 * rank + 2]).sum().backward()
+for name, parameter in model.named_parameters():
+    assert_close(parameter.grad, gradients[name])
+"""
+    run_on_two_ranks(program, tmp_path)
+
+
+def test_fully_sharded_data_parallel(tmp_path: Path) -> None:
+    program = f"""{MODEL}
+from torch.distributed.fsdp import fully_shard
+
+for module in (model.conv, model.affine, model):
+    fully_shard(module, mesh=mesh)
+assert all(isinstance(parameter, DTensor) for parameter in model.parameters())
+result = model(images[2 * rank : 2 * rank + 2])
+assert_close(result, expected[2 * rank : 2 * rank + 2])
+result.sum().backward()
+for name, parameter in model.named_parameters():
+    assert parameter.grad.placements == (Shard(0),)
+    assert_close(parameter.grad.full_tensor(), gradients[name])
+torch.optim.SGD(model.parameters(), lr=0.1).step()
+model(images)
+"""
+    run_on_two_ranks(program, tmp_path)

@@ -1,0 +1,376 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/Tensor.h>
+#include <ATen/native/DepthwiseConv2d.h>
+
+#include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
+#include <ATen/ceil_div.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/detail/KernelUtils.h>
+
+#ifndef AT_PER_OPERATOR_HEADERS
+#include <ATen/Functions.h>
+#else
+#include <ATen/ops/empty.h>
+#endif
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+namespace at::native {
+namespace {
+
+constexpr int threads = 256;
+
+// So many sums of the weight's gradient a thread holds in registers: a weight of 3 x 3 takes one pass over the images.
+constexpr int taps_at_once = 9;
+
+// CUDA_KERNEL_LOOP_TYPE counts blockDim.x * gridDim.x in 32 bits.
+int blocks_for(int64_t count) {
+  return static_cast<int>(std::min<int64_t>(at::ceil_div<int64_t>(count, threads), int64_t(1) << 20));
+}
+
+template <typename index_t>
+struct Pixel {
+  index_t image;
+  index_t channel;
+  index_t y;
+  index_t x;
+};
+
+// The images of a batch, in either memory format.
+template <typename scalar_t, typename index_t>
+struct Images {
+  explicit Images(const TensorBase& t, scalar_t* data)
+      : data(data),
+        channels(t.size(1)),
+        height(t.size(2)),
+        width(t.size(3)),
+        count(t.numel()),
+        strides{
+            static_cast<index_t>(t.stride(0)),
+            static_cast<index_t>(t.stride(1)),
+            static_cast<index_t>(t.stride(2)),
+            static_cast<index_t>(t.stride(3))},
+        channels_last(t.suggest_memory_format() == MemoryFormat::ChannelsLast) {}
+
+  // The pixel that lies there in memory, so that threads side by side have pixels side by side.
+  __device__ Pixel<index_t> at(index_t i) const {
+    if (channels_last) {
+      return {i / channels / width / height, i % channels, i / channels / width % height, i / channels % width};
+    }
+    return {i / width / height / channels, i / width / height % channels, i / width % height, i % width};
+  }
+
+  __device__ scalar_t* plane(index_t image, index_t channel) const {
+    return data + image * strides[0] + channel * strides[1];
+  }
+
+  __device__ index_t offset(index_t y, index_t x) const {
+    return y * strides[2] + x * strides[3];
+  }
+
+  __device__ bool holds(index_t y, index_t x) const {
+    return y >= 0 && y < height && x >= 0 && x < width;
+  }
+
+  scalar_t* data;
+  index_t channels;
+  index_t height;
+  index_t width;
+  index_t count;
+  index_t strides[4];
+  bool channels_last;
+};
+
+// The parameters of the convolution. For weights of size x size elements the compiler knows the loops' lengths, unless
+// size is 0.
+template <typename index_t, int size>
+struct Parameters {
+  explicit Parameters(const DepthwiseConv2dGeometry& g)
+      : multiplier(g.multiplier),
+        kernel{static_cast<index_t>(g.kernel[0]), static_cast<index_t>(g.kernel[1])},
+        stride{static_cast<index_t>(g.stride[0]), static_cast<index_t>(g.stride[1])},
+        padding{static_cast<index_t>(g.padding[0]), static_cast<index_t>(g.padding[1])},
+        dilation{static_cast<index_t>(g.dilation[0]), static_cast<index_t>(g.dilation[1])} {}
+
+  __device__ index_t kernel_size(int axis) const {
+    return size > 0 ? size : kernel[axis];
+  }
+
+  __device__ index_t taps() const {
+    return kernel_size(0) * kernel_size(1);
+  }
+
+  // Where the first tap is for this output.
+  __device__ index_t start(int axis, index_t output) const {
+    return output * stride[axis] - padding[axis];
+  }
+
+  // The output that has this input at this tap; -1 if there is none.
+  __device__ index_t output_of(int axis, index_t input, index_t tap) const {
+    const index_t from = input + padding[axis] - tap * dilation[axis];
+    if (from < 0 || stride[axis] == 1) {
+      return from;
+    }
+    return from % stride[axis] == 0 ? from / stride[axis] : -1;
+  }
+
+  index_t multiplier;
+  index_t kernel[2];
+  index_t stride[2];
+  index_t padding[2];
+  index_t dilation[2];
+};
+
+// A thread for each output.
+template <typename scalar_t, typename index_t, int size>
+__global__ void depthwise_conv2d_forward_kernel(
+    Images<scalar_t, index_t> output,
+    Images<const scalar_t, index_t> input,
+    const scalar_t* weight,
+    const scalar_t* bias,
+    Parameters<index_t, size> p) {
+  using T = at::opmath_type<scalar_t>;
+  CUDA_KERNEL_LOOP_TYPE(i, output.count, index_t) {
+    const auto at = output.at(i);
+    const scalar_t* plane = input.plane(at.image, at.channel / p.multiplier);
+    const scalar_t* taps = weight + at.channel * p.taps();
+    T sum = bias ? static_cast<T>(bias[at.channel]) : T(0);
+#pragma unroll
+    for (index_t ky = 0; ky < p.kernel_size(0); ++ky) {
+      const index_t y = p.start(0, at.y) + ky * p.dilation[0];
+#pragma unroll
+      for (index_t kx = 0; kx < p.kernel_size(1); ++kx) {
+        const index_t x = p.start(1, at.x) + kx * p.dilation[1];
+        if (input.holds(y, x)) {
+          sum += static_cast<T>(taps[ky * p.kernel_size(1) + kx]) * static_cast<T>(plane[input.offset(y, x)]);
+        }
+      }
+    }
+    output.plane(at.image, at.channel)[output.offset(at.y, at.x)] = static_cast<scalar_t>(sum);
+  }
+}
+
+// A thread for each input, which gathers from the outputs that it went into.
+template <typename scalar_t, typename index_t, int size>
+__global__ void depthwise_conv2d_grad_input_kernel(
+    Images<scalar_t, index_t> grad_input,
+    Images<const scalar_t, index_t> grad_output,
+    const scalar_t* weight,
+    Parameters<index_t, size> p) {
+  using T = at::opmath_type<scalar_t>;
+  CUDA_KERNEL_LOOP_TYPE(i, grad_input.count, index_t) {
+    const auto at = grad_input.at(i);
+    T sum = 0;
+    for (index_t m = 0; m < p.multiplier; ++m) {
+      const index_t channel = at.channel * p.multiplier + m;
+      const scalar_t* plane = grad_output.plane(at.image, channel);
+      const scalar_t* taps = weight + channel * p.taps();
+#pragma unroll
+      for (index_t ky = 0; ky < p.kernel_size(0); ++ky) {
+        const index_t y = p.output_of(0, at.y, ky);
+#pragma unroll
+        for (index_t kx = 0; kx < p.kernel_size(1); ++kx) {
+          const index_t x = p.output_of(1, at.x, kx);
+          if (grad_output.holds(y, x)) {
+            sum += static_cast<T>(taps[ky * p.kernel_size(1) + kx]) * static_cast<T>(plane[grad_output.offset(y, x)]);
+          }
+        }
+      }
+    }
+    grad_input.plane(at.image, at.channel)[grad_input.offset(at.y, at.x)] = static_cast<scalar_t>(sum);
+  }
+}
+
+// Sums over a share of the outputs of all images, [shares, channels, taps]. threadIdx.x and blockIdx.x count channels,
+// threadIdx.y and blockIdx.z outputs, blockIdx.y taps. Without atomic additions the order of each sum is fixed.
+template <typename scalar_t, typename index_t>
+__global__ void depthwise_conv2d_grad_weight_kernel(
+    at::opmath_type<scalar_t>* partial,
+    Images<const scalar_t, index_t> grad_output,
+    Images<const scalar_t, index_t> input,
+    Parameters<index_t, 0> p) {
+  using T = at::opmath_type<scalar_t>;
+  __shared__ T shared[threads];
+  const index_t channel = static_cast<index_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const bool has_channel = channel < grad_output.channels;
+  const index_t outputs = grad_output.count / grad_output.channels;
+  for (index_t first = blockIdx.y * taps_at_once; first < p.taps(); first += gridDim.y * taps_at_once) {
+    T sums[taps_at_once] = {};
+    index_t y_of[taps_at_once];
+    index_t x_of[taps_at_once];
+#pragma unroll
+    for (int t = 0; t < taps_at_once; ++t) {
+      const index_t tap = std::min(first + t, p.taps() - 1);
+      y_of[t] = tap / p.kernel[1] * p.dilation[0];
+      x_of[t] = tap % p.kernel[1] * p.dilation[1];
+    }
+    const int64_t begin = static_cast<int64_t>(blockIdx.z) * blockDim.y + threadIdx.y;
+    const int64_t step = static_cast<int64_t>(gridDim.z) * blockDim.y;
+    for (int64_t i = begin; i < outputs && has_channel; i += step) {
+      const index_t output = i;
+      const index_t x = output % grad_output.width;
+      const index_t y = output / grad_output.width % grad_output.height;
+      const index_t image = output / grad_output.width / grad_output.height;
+      const T grad = grad_output.plane(image, channel)[grad_output.offset(y, x)];
+      const scalar_t* plane = input.plane(image, channel / p.multiplier);
+#pragma unroll
+      for (int t = 0; t < taps_at_once; ++t) {
+        const index_t from_y = p.start(0, y) + y_of[t];
+        const index_t from_x = p.start(1, x) + x_of[t];
+        if (first + t < p.taps() && input.holds(from_y, from_x)) {
+          sums[t] += grad * static_cast<T>(plane[input.offset(from_y, from_x)]);
+        }
+      }
+    }
+    T* own = shared + threadIdx.y * blockDim.x + threadIdx.x;
+#pragma unroll
+    for (int t = 0; t < taps_at_once; ++t) {
+      *own = sums[t];
+      __syncthreads();
+      for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+        if (threadIdx.y < half) {
+          *own += own[half * blockDim.x];
+        }
+        __syncthreads();
+      }
+      if (threadIdx.y == 0 && has_channel && first + t < p.taps()) {
+        partial[(blockIdx.z * static_cast<int64_t>(grad_output.channels) + channel) * p.taps() + first + t] = *own;
+      }
+      // Nobody but its thread writes there before the next barrier.
+    }
+  }
+}
+
+// Whether every index and every place in the padded images fits into 32 bits.
+bool fits_int(const DepthwiseConv2dGeometry& g, const TensorBase& images, const TensorBase& outputs) {
+  const auto padded = [&](int axis) { return g.input[axis] + 2 * g.padding[axis]; };
+  const auto most = std::max(
+      {images.numel(),
+       outputs.numel(),
+       g.output_channels() * g.kernel[0] * g.kernel[1],
+       padded(0),
+       padded(1),
+       g.stride[0],
+       g.stride[1],
+       g.dilation[0],
+       g.dilation[1]});
+  return most <= std::numeric_limits<int>::max() / 2;
+}
+
+// Calls f with the type of indices and, as a std::integral_constant, the size of a square weight, or 0.
+template <typename F>
+void dispatch(const DepthwiseConv2dGeometry& g, const TensorBase& images, const TensorBase& outputs, const F& f) {
+  const auto is_square = [&](int64_t size) { return g.kernel[0] == size && g.kernel[1] == size; };
+  if (!fits_int(g, images, outputs)) {
+    f(int64_t(), std::integral_constant<int, 0>());
+  } else if (is_square(3)) {
+    f(int(), std::integral_constant<int, 3>());
+  } else if (is_square(5)) {
+    f(int(), std::integral_constant<int, 5>());
+  } else if (is_square(7)) {
+    f(int(), std::integral_constant<int, 7>());
+  } else {
+    f(int(), std::integral_constant<int, 0>());
+  }
+}
+
+void depthwise_conv2d_kernel(
+    const TensorBase& output,
+    const TensorBase& input,
+    const TensorBase& weight,
+    const TensorBase& bias,
+    const DepthwiseConv2dGeometry& g) {
+  AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, input.scalar_type(), "depthwise_conv2d_cuda", [&] {
+    dispatch(g, input, output, [&](auto index, auto size) {
+      using index_t = decltype(index);
+      depthwise_conv2d_forward_kernel<<<blocks_for(output.numel()), threads, 0, at::cuda::getCurrentCUDAStream()>>>(
+          Images<scalar_t, index_t>(output, output.mutable_data_ptr<scalar_t>()),
+          Images<const scalar_t, index_t>(input, input.const_data_ptr<scalar_t>()),
+          weight.const_data_ptr<scalar_t>(),
+          bias.defined() ? bias.const_data_ptr<scalar_t>() : nullptr,
+          Parameters<index_t, decltype(size)::value>(g));
+      C10_CUDA_KERNEL_LAUNCH_CHECK();
+    });
+  });
+}
+
+void depthwise_conv2d_backward_input_kernel(
+    const TensorBase& grad_input,
+    const TensorBase& grad_output,
+    const TensorBase& weight,
+    const DepthwiseConv2dGeometry& g) {
+  AT_DISPATCH_FLOATING_TYPES_AND2(
+      kHalf, kBFloat16, grad_output.scalar_type(), "depthwise_conv2d_backward_input_cuda", [&] {
+        dispatch(g, grad_input, grad_output, [&](auto index, auto size) {
+          using index_t = decltype(index);
+          depthwise_conv2d_grad_input_kernel<<<
+              blocks_for(grad_input.numel()),
+              threads,
+              0,
+              at::cuda::getCurrentCUDAStream()>>>(
+              Images<scalar_t, index_t>(grad_input, grad_input.mutable_data_ptr<scalar_t>()),
+              Images<const scalar_t, index_t>(grad_output, grad_output.const_data_ptr<scalar_t>()),
+              weight.const_data_ptr<scalar_t>(),
+              Parameters<index_t, decltype(size)::value>(g));
+          C10_CUDA_KERNEL_LAUNCH_CHECK();
+        });
+      });
+}
+
+// Into how many shares the outputs are split: enough to keep the GPU busy, and each with work for its threads.
+int64_t count_shares(int64_t outputs, int64_t blocks, int64_t rows) {
+  const int64_t wanted = at::ceil_div<int64_t>(at::cuda::getCurrentDeviceProperties()->multiProcessorCount * 8, blocks);
+  return std::clamp<int64_t>(outputs / (rows * 16), 1, std::min<int64_t>(wanted, 65535));
+}
+
+Tensor weight_gradient(const TensorBase& grad_output, const TensorBase& input, const DepthwiseConv2dGeometry& g) {
+  const int64_t channels = g.output_channels();
+  const int64_t taps = g.kernel[0] * g.kernel[1];
+  // Warps read what lies side by side: channels or columns.
+  const int64_t lanes = grad_output.suggest_memory_format() == MemoryFormat::ChannelsLast ? at::cuda::warp_size() : 1;
+  const int64_t rows = threads / lanes;
+  const int64_t groups = std::min<int64_t>(at::ceil_div<int64_t>(taps, taps_at_once), 65535);
+  const int64_t channel_blocks = at::ceil_div(channels, lanes);
+  const int64_t shares = count_shares(grad_output.numel() / channels, channel_blocks * groups, rows);
+  const Tensor partial =
+      at::empty({shares, channels, taps}, grad_output.options().dtype(toOpMathType(grad_output.scalar_type())));
+  AT_DISPATCH_FLOATING_TYPES_AND2(
+      kHalf, kBFloat16, grad_output.scalar_type(), "depthwise_conv2d_backward_weight_cuda", [&] {
+        dispatch(g, input, grad_output, [&](auto index, auto /*size*/) {
+          using index_t = decltype(index);
+          const dim3 grid(channel_blocks, groups, shares), block(lanes, rows);
+          depthwise_conv2d_grad_weight_kernel<scalar_t><<<grid, block, 0, at::cuda::getCurrentCUDAStream()>>>(
+              partial.mutable_data_ptr<at::opmath_type<scalar_t>>(),
+              Images<const scalar_t, index_t>(grad_output, grad_output.const_data_ptr<scalar_t>()),
+              Images<const scalar_t, index_t>(input, input.const_data_ptr<scalar_t>()),
+              Parameters<index_t, 0>(g));
+          C10_CUDA_KERNEL_LAUNCH_CHECK();
+        });
+      });
+  return partial.sum(0);
+}
+
+void depthwise_conv2d_backward_weight_kernel(
+    const TensorBase& grad_weight,
+    const TensorBase& grad_bias,
+    const TensorBase& grad_output,
+    const TensorBase& input,
+    const DepthwiseConv2dGeometry& g) {
+  if (grad_weight.defined()) {
+    Tensor(grad_weight).copy_(weight_gradient(grad_output, input, g).view(grad_weight.sizes()));
+  }
+  if (grad_bias.defined()) {
+    Tensor(grad_bias).copy_(Tensor(grad_output).sum({0, 2, 3}));
+  }
+}
+
+} // namespace
+
+REGISTER_CUDA_DISPATCH(depthwise_conv2d_stub, &depthwise_conv2d_kernel)
+REGISTER_CUDA_DISPATCH(depthwise_conv2d_backward_input_stub, &depthwise_conv2d_backward_input_kernel)
+REGISTER_CUDA_DISPATCH(depthwise_conv2d_backward_weight_stub, &depthwise_conv2d_backward_weight_kernel)
+
+} // namespace at::native

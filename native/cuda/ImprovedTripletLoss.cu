@@ -1,0 +1,197 @@
+#define TORCH_ASSERT_NO_OPERATORS
+#include <ATen/native/ImprovedTripletLoss.h>
+
+#include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
+#include <ATen/core/TensorBase.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/native/cuda/block_reduce.cuh>
+
+#include <algorithm>
+
+namespace at::native {
+namespace {
+
+constexpr int most_threads = cuda_utils::kCUDABlockReduceNumThreads;
+
+// Rows whose elements lie one after another.
+template <typename scalar_t>
+struct Rows {
+  explicit Rows(const TensorBase& x) : data(x.const_data_ptr<scalar_t>()), stride(x.stride(0)) {}
+  __device__ const scalar_t* operator[](int64_t row) const {
+    return data + row * stride;
+  }
+  const scalar_t* data;
+  int64_t stride;
+};
+
+template <typename scalar_t>
+struct Triplets {
+  explicit Triplets(const TripletInputs& inputs)
+      : anchor(inputs[0]),
+        positive(inputs[1]),
+        negative(inputs[2]),
+        count(inputs[0].size(0)),
+        length(inputs[0].size(1)) {}
+  Rows<scalar_t> anchor;
+  Rows<scalar_t> positive;
+  Rows<scalar_t> negative;
+  int64_t count;
+  int64_t length;
+};
+
+template <typename T>
+struct Parameters {
+  explicit Parameters(const TripletParameters& p)
+      : tau1(static_cast<T>(p.tau1)), tau2(static_cast<T>(p.tau2)), beta(static_cast<T>(p.beta)) {}
+  T tau1;
+  T tau2;
+  T beta;
+};
+
+template <typename T>
+struct Distances {
+  T to_positive;
+  T to_negative;
+};
+
+// The squared distances of one anchor to its positive and its negative. Every thread of the block calls this, and
+// learns them.
+template <typename scalar_t, typename T = at::opmath_type<scalar_t>>
+__device__ Distances<T> squared_distances(const Triplets<scalar_t>& triplets, int64_t row) {
+  const scalar_t *a = triplets.anchor[row], *p = triplets.positive[row], *n = triplets.negative[row];
+  T ap = 0, an = 0;
+  for (int64_t i = threadIdx.x; i < triplets.length; i += blockDim.x) {
+    const T x = a[i];
+    const T u = x - static_cast<T>(p[i]);
+    const T v = x - static_cast<T>(n[i]);
+    ap += u * u;
+    an += v * v;
+  }
+  __shared__ T warps[most_threads / C10_WARP_SIZE];
+  __shared__ Distances<T> sums;
+  ap = cuda_utils::BlockReduceSum(ap, warps);
+  an = cuda_utils::BlockReduceSum(an, warps);
+  // Who still reads the sums of the row before has not come to the barriers in BlockReduceSum.
+  if (threadIdx.x == 0) {
+    sums = {ap, an};
+  }
+  __syncthreads();
+  return sums;
+}
+
+// NaN in either goes into the result, as with clamp.
+template <typename T>
+__device__ T hinge(T x, T tau) {
+  return x > tau || x != x ? x : tau;
+}
+
+// A block for each row.
+template <typename scalar_t, typename T = at::opmath_type<scalar_t>>
+__global__ void improved_triplet_loss_forward_kernel(T* losses, Triplets<scalar_t> triplets, Parameters<T> parameters) {
+  for (int64_t row = blockIdx.x; row < triplets.count; row += gridDim.x) {
+    const auto d = squared_distances(triplets, row);
+    if (threadIdx.x == 0) {
+      losses[row] = hinge(d.to_positive - d.to_negative, parameters.tau1) +
+          parameters.beta * hinge(d.to_positive, parameters.tau2);
+    }
+  }
+}
+
+// The distances are summed anew: the row is in the cache then, and nothing need be saved.
+template <typename scalar_t, typename T = at::opmath_type<scalar_t>>
+__global__ void improved_triplet_loss_grad_kernel(
+    scalar_t* grad_anchor,
+    scalar_t* grad_positive,
+    scalar_t* grad_negative,
+    const T* grad_losses,
+    Triplets<scalar_t> triplets,
+    Parameters<T> parameters) {
+  for (int64_t row = blockIdx.x; row < triplets.count; row += gridDim.x) {
+    const auto d = squared_distances(triplets, row);
+    const T by_negative = d.to_positive - d.to_negative >= parameters.tau1 ? 1 : 0;
+    const T by_positive = by_negative + (d.to_positive >= parameters.tau2 ? parameters.beta : 0);
+    const T to_negative = 2 * grad_losses[row] * by_negative;
+    const T to_positive = 2 * grad_losses[row] * by_positive;
+    const scalar_t *a = triplets.anchor[row], *p = triplets.positive[row], *n = triplets.negative[row];
+    for (int64_t i = threadIdx.x; i < triplets.length; i += blockDim.x) {
+      const T x = a[i];
+      const T u = (x - static_cast<T>(p[i])) * to_positive;
+      const T v = (x - static_cast<T>(n[i])) * to_negative;
+      const int64_t to = row * triplets.length + i;
+      if (grad_anchor) {
+        grad_anchor[to] = static_cast<scalar_t>(u - v);
+      }
+      if (grad_positive) {
+        grad_positive[to] = static_cast<scalar_t>(-u);
+      }
+      if (grad_negative) {
+        grad_negative[to] = static_cast<scalar_t>(v);
+      }
+    }
+  }
+}
+
+// Whole warps, as many as have an element to do.
+int threads_for(int64_t length) {
+  int threads = at::cuda::warp_size();
+  while (threads < length && threads < most_threads) {
+    threads *= 2;
+  }
+  return threads;
+}
+
+int blocks_for(int64_t rows) {
+  return static_cast<int>(std::min<int64_t>(rows, int64_t(1) << 20));
+}
+
+void improved_triplet_loss_kernel(
+    const TensorBase& losses,
+    const TripletInputs& inputs,
+    const TripletParameters& parameters) {
+  const int64_t rows = inputs[0].size(0);
+  if (rows == 0) {
+    return;
+  }
+  AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, inputs[0].scalar_type(), "improved_triplet_loss_cuda", [&] {
+    using T = at::opmath_type<scalar_t>;
+    const Triplets<scalar_t> triplets(inputs);
+    improved_triplet_loss_forward_kernel<scalar_t>
+        <<<blocks_for(rows), threads_for(triplets.length), 0, at::cuda::getCurrentCUDAStream()>>>(
+            losses.mutable_data_ptr<T>(), triplets, Parameters<T>(parameters));
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  });
+}
+
+void improved_triplet_loss_backward_kernel(
+    const TripletInputs& grads,
+    const TensorBase& grad_losses,
+    const TripletInputs& inputs,
+    const TripletParameters& parameters) {
+  const int64_t rows = inputs[0].size(0);
+  if (rows == 0) {
+    return;
+  }
+  AT_DISPATCH_FLOATING_TYPES_AND2(
+      kHalf, kBFloat16, inputs[0].scalar_type(), "improved_triplet_loss_backward_cuda", [&] {
+        using T = at::opmath_type<scalar_t>;
+        const Triplets<scalar_t> triplets(inputs);
+        const auto data = [](const TensorBase& x) { return x.defined() ? x.mutable_data_ptr<scalar_t>() : nullptr; };
+        improved_triplet_loss_grad_kernel<scalar_t>
+            <<<blocks_for(rows), threads_for(triplets.length), 0, at::cuda::getCurrentCUDAStream()>>>(
+                data(grads[0]),
+                data(grads[1]),
+                data(grads[2]),
+                grad_losses.const_data_ptr<T>(),
+                triplets,
+                Parameters<T>(parameters));
+        C10_CUDA_KERNEL_LAUNCH_CHECK();
+      });
+}
+
+} // namespace
+
+REGISTER_CUDA_DISPATCH(improved_triplet_loss_stub, &improved_triplet_loss_kernel)
+REGISTER_CUDA_DISPATCH(improved_triplet_loss_backward_stub, &improved_triplet_loss_backward_kernel)
+
+} // namespace at::native

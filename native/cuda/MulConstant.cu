@@ -1,0 +1,33 @@
+#define TORCH_ASSERT_NO_OPERATORS
+#include <ATen/native/MulConstant.h>
+
+#include <ATen/Dispatch_v2.h>
+#include <ATen/OpMathType.h>
+#include <ATen/native/TensorIterator.h>
+#include <ATen/native/cuda/Loops.cuh>
+
+namespace at::native {
+namespace {
+
+void mul_constant_kernel(TensorIteratorBase& iter, const Scalar& constant) {
+  AT_DISPATCH_V2(
+      iter.common_dtype(),
+      "mul_constant_cuda",
+      AT_WRAP([&] {
+        using opmath_t = at::opmath_type<scalar_t>;
+        const auto factor = mul_constant_factor<opmath_t>(constant);
+        gpu_kernel(iter, [factor] GPU_LAMBDA(scalar_t x) -> scalar_t { return static_cast<opmath_t>(x) * factor; });
+      }),
+      AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX),
+      kBool,
+      kHalf,
+      kBFloat16,
+      kComplexHalf,
+      AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
+}
+
+} // namespace
+
+REGISTER_CUDA_DISPATCH(mul_constant_stub, &mul_constant_kernel)
+
+} // namespace at::native

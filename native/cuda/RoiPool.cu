@@ -1,0 +1,161 @@
+#define TORCH_ASSERT_NO_OPERATORS
+#include <ATen/native/RoiPool.h>
+#include <ATen/native/RoiPoolBins.h>
+
+#include <ATen/Context.h>
+#include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
+#include <ATen/ceil_div.h>
+#include <ATen/core/TensorAccessor.h>
+#include <ATen/core/TensorBase.h>
+#include <ATen/cuda/Atomic.cuh>
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/detail/KernelUtils.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace at::native {
+namespace {
+
+constexpr int threads = 256;
+
+// CUDA_KERNEL_LOOP_TYPE counts blockDim.x * gridDim.x in 32 bits.
+int blocks_for(int64_t count) {
+  return static_cast<int>(std::min<int64_t>(at::ceil_div<int64_t>(count, threads), int64_t(1) << 20));
+}
+
+template <typename T>
+__device__ int64_t image_of(const T* box, int64_t images) {
+  CUDA_KERNEL_ASSERT(
+      box[0] >= 0 && box[0] < static_cast<T>(images) && box[0] == std::floor(box[0]) &&
+      "roi_pool(): expected the first column of boxes to be the index of an image");
+  return static_cast<int64_t>(box[0]);
+}
+
+// A thread for each bin of each channel of each box.
+template <typename scalar_t>
+__global__ void roi_pool_forward_kernel(
+    int64_t count,
+    scalar_t* output,
+    int32_t* indices,
+    const PackedTensorAccessor64<const scalar_t, 4> input,
+    const at::opmath_type<scalar_t>* boxes,
+    at::opmath_type<scalar_t> spatial_scale,
+    int64_t pooled_height,
+    int64_t pooled_width) {
+  using T = at::opmath_type<scalar_t>;
+  CUDA_KERNEL_LOOP_TYPE(i, count, int64_t) {
+    const int64_t bin_x = i % pooled_width;
+    const int64_t bin_y = i / pooled_width % pooled_height;
+    const int64_t map = i / pooled_width / pooled_height;
+    const T* box = boxes + map / input.size(1) * 5;
+    const auto plane = input[image_of(box, input.size(0))][map % input.size(1)];
+    CUDA_KERNEL_ASSERT(
+        std::isfinite(box[1]) && std::isfinite(box[2]) && std::isfinite(box[3]) && std::isfinite(box[4]) &&
+        "roi_pool(): expected boxes to be finite");
+    const RoiRange columns =
+        RoiSpan<T>(box[1] * spatial_scale, box[3] * spatial_scale, pooled_width).bin(bin_x, input.size(3));
+    const RoiRange rows =
+        RoiSpan<T>(box[2] * spatial_scale, box[4] * spatial_scale, pooled_height).bin(bin_y, input.size(2));
+    T best = 0;
+    int64_t place = -1;
+    if (rows.begin < rows.end && columns.begin < columns.end) {
+      best = plane[rows.begin][columns.begin];
+      place = rows.begin * input.size(3) + columns.begin;
+      for (int64_t y = rows.begin; y < rows.end; ++y) {
+        const auto row = plane[y];
+        for (int64_t x = columns.begin; x < columns.end; ++x) {
+          const T value = row[x];
+          // The first NaN stays, or else the first of the largest.
+          if (!(value <= best) && best == best) {
+            best = value;
+            place = y * input.size(3) + x;
+          }
+        }
+      }
+    }
+    output[i] = static_cast<scalar_t>(best);
+    indices[i] = static_cast<int32_t>(place);
+  }
+}
+
+template <typename T>
+__global__ void roi_pool_scatter_kernel(
+    int64_t count,
+    T* grad_input,
+    const T* grad_output,
+    const T* boxes,
+    const int32_t* indices,
+    int64_t images,
+    int64_t channels,
+    int64_t plane,
+    int64_t bins) {
+  CUDA_KERNEL_LOOP_TYPE(i, count, int64_t) {
+    const int64_t place = indices[i];
+    CUDA_KERNEL_ASSERT(place < plane && "roi_pool_backward(): expected indices to be below the size of a plane");
+    if (place >= 0) {
+      const int64_t map = i / bins;
+      const int64_t image = image_of(boxes + map / channels * 5, images);
+      gpuAtomicAddNoReturn(grad_input + (image * channels + map % channels) * plane + place, grad_output[i]);
+    }
+  }
+}
+
+void roi_pool_kernel(
+    const TensorBase& output,
+    const TensorBase& indices,
+    const TensorBase& input,
+    const TensorBase& boxes,
+    double spatial_scale) {
+  const int64_t count = output.numel();
+  if (count == 0) {
+    return;
+  }
+  AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, input.scalar_type(), "roi_pool_cuda", [&] {
+    using T = at::opmath_type<scalar_t>;
+    roi_pool_forward_kernel<scalar_t><<<blocks_for(count), threads, 0, at::cuda::getCurrentCUDAStream()>>>(
+        count,
+        output.mutable_data_ptr<scalar_t>(),
+        indices.mutable_data_ptr<int32_t>(),
+        input.packed_accessor64<const scalar_t, 4>(),
+        boxes.const_data_ptr<T>(),
+        static_cast<T>(spatial_scale),
+        output.size(2),
+        output.size(3));
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  });
+}
+
+void roi_pool_backward_kernel(
+    const TensorBase& grad_input,
+    const TensorBase& grad_output,
+    const TensorBase& boxes,
+    const TensorBase& indices) {
+  // Boxes overlap, and atomic additions come in any order.
+  at::globalContext().alertNotDeterministic("roi_pool_backward_cuda");
+  const int64_t count = grad_output.numel();
+  if (count == 0) {
+    return;
+  }
+  AT_DISPATCH_FLOATING_TYPES(grad_input.scalar_type(), "roi_pool_backward_cuda", [&] {
+    roi_pool_scatter_kernel<scalar_t><<<blocks_for(count), threads, 0, at::cuda::getCurrentCUDAStream()>>>(
+        count,
+        grad_input.mutable_data_ptr<scalar_t>(),
+        grad_output.const_data_ptr<scalar_t>(),
+        boxes.const_data_ptr<scalar_t>(),
+        indices.const_data_ptr<int32_t>(),
+        grad_input.size(0),
+        grad_input.size(1),
+        grad_input.size(2) * grad_input.size(3),
+        grad_output.size(2) * grad_output.size(3));
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  });
+}
+
+} // namespace
+
+REGISTER_CUDA_DISPATCH(roi_pool_stub, &roi_pool_kernel)
+REGISTER_CUDA_DISPATCH(roi_pool_backward_stub, &roi_pool_backward_kernel)
+
+} // namespace at::native

@@ -1,0 +1,59 @@
+"""Autocast policies that the native folder declares: under ``torch.autocast`` an operator's arguments are cast first.
+
+``autocast.yaml`` lists operators under upstream's names of policies (ATen/autocast_mode.h), as upstream's lists there
+do for PyTorch's own::
+
+    lower_precision_fp: [my_convolution]
+    fp32: [my_loss]
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from torchgen.model import NativeFunction
+from torchgen.yaml_utils import YamlLoader
+
+from .operators import Operators
+from .writer import Output
+
+# What upstream registers with no signature but the operator's own.
+POLICIES = ("lower_precision_fp", "fp32", "fp32_set_opt_dtype", "promote")
+
+# The dispatch keys that a policy is registered for, each with upstream's macro for it. `Autocast` is CUDA's.
+_KEYS = {"AutocastCPU": "KERNEL_CPU", "Autocast": "KERNEL_CUDA"}
+
+_SOURCE = """\
+// Upstream's own policies are listed in ATen/autocast_mode.h and registered in ATen/autocast_mode.cpp.
+#include <ATen/autocast_mode.h>
+
+namespace at::autocast {{
+namespace {{
+{registrations}
+}} // namespace
+}} // namespace at::autocast
+"""
+
+
+def generate_autocast(operators: Operators, declarations: Path, out: Output) -> None:
+    """Generate the registrations of the policies in the file ``declarations``, which may be missing."""
+    policies = read_policies(declarations)
+    listed = [(f, policies[str(f.func.name)]) for f in operators.new_functions if str(f.func.name) in policies]
+    if listed:
+        blocks = []
+        for key, macro in _KEYS.items():
+            kernels = "\n".join(f"  {macro}({_macro_name(f)}, {policy})" for f, policy in listed)
+            blocks.append(f"\nTORCH_LIBRARY_IMPL(aten, {key}, m) {{\n{kernels}\n}}\n")
+        out(out.folder / "ATen/RegisterAutocast.cpp", _SOURCE.format(registrations="".join(blocks)))
+
+
+def read_policies(path: Path) -> dict[str, str]:
+    """The policy of each operator that ``path`` names, overload included."""
+    lists = yaml.load(path.read_text(), YamlLoader) if path.is_file() else None
+    return {name: policy for policy, names in (lists or {}).items() for name in names}
+
+
+def _macro_name(f: NativeFunction) -> str:
+    name = f.func.name
+    return f"{name.name}, {name.overload_name}" if name.overload_name else str(name.name)

@@ -1,0 +1,65 @@
+"""The entry of ``samples.py``: inputs that follow from the schema, which make an OpInfo of the operator."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from torchgen.model import Argument, ListType
+
+from ..native import SAMPLES
+from .python_test import is_given, value
+from .request import Request
+
+_HEAD = (
+    '"""What tests call the operators with: a function for each; make(*shape) makes a tensor of the wanted dtype."""\n'
+)
+_SHAPES = ("2, 3", "0, 3")
+
+
+def samples_entry(request: Request, native: Path, known: set[str]) -> str:
+    """What goes behind the ``samples.py`` of ``native``; nothing for an operator that gets no OpInfo, or has samples.
+
+    Args:
+        request: what is wanted.
+        native: the native folder.
+        known: the names of PyTorch's own operators.
+    """
+    name = str(request.func.name.name)
+    path = native / SAMPLES
+    text = path.read_text() if path.is_file() else ""
+    if not request.tensors or name.startswith("_") or name in known or _defines(text, name):
+        return ""
+    lines = [f"    yield {_given(request, shape)}\n" for shape in _SHAPES]
+    imports = "    import torch\n\n" if "torch." in lines[0] else ""
+    function = f"def {name}(make):\n    # TODO: shapes and values that matter.\n{imports}{''.join(lines)}"
+    return function if text else f"{_HEAD}\n\n{function}"
+
+
+def _defines(text: str, name: str) -> bool:
+    """Whether Python code assigns or defines ``name``; what is no Python is ``make check``'s to tell."""
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return True
+    return re.search(rf"^(def )?{name}\b", text, re.M) is not None
+
+
+def _given(request: Request, shape: str) -> str:
+    """The arguments of one sample, those behind the ``*`` as a dictionary."""
+    arguments = request.func.arguments
+    values = [_value(argument, shape) for argument in arguments.flat_positional if is_given(argument)]
+    named = [f'"{a.name}": {_value(a, shape)}' for a in arguments.flat_kwarg_only if is_given(a)]
+    if named:
+        values.append(f"{{{', '.join(named)}}}")
+    return f"({values[0]},)" if len(values) == 1 else ", ".join(values)
+
+
+def _value(argument: Argument, shape: str) -> str:
+    if not argument.type.is_tensor_like():
+        return value(argument.type)
+    tensor = f"make({shape})"
+    if isinstance(argument.type, ListType):
+        return f"[{', '.join([tensor] * (argument.type.size or 2))}]"
+    return tensor

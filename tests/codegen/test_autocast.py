@@ -1,0 +1,62 @@
+"""``autocast.yaml``: what is registered for its policies, and the mistakes that are found in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from test_check_python import FUNCTION, lines
+
+from scripts.codegen.__main__ import load_operators
+from scripts.codegen.autocast import generate_autocast
+from scripts.codegen.writer import Output
+from scripts.layout import REPOSITORY
+
+IN_PLACE = "- func: graft_probe_(Tensor(a!) self) -> Tensor(a!)\n  variants: method\n"
+
+
+def registrations(text: str, base: Path, merged: Path, folder: Path) -> str:
+    with (merged / "torchgen/packaged/ATen/native/native_functions.yaml").open("a") as file:
+        file.write((REPOSITORY / "native/native_functions.yaml").read_text())
+    (folder / "autocast.yaml").write_text(text)
+    out = Output(folder / "generated")
+    generate_autocast(load_operators(base, merged), folder / "autocast.yaml", out)
+    return "".join((out.folder / name).read_text() for name in sorted(out.names))
+
+
+def test_policy_is_registered_for_each_device(base: Path, merged: Path, tmp_path: Path) -> None:
+    text = registrations("fp32: [gdh]\npromote:\n- twice_plus\n- twice_plus.out\n", base, merged, tmp_path)
+    assert "TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) {\n  KERNEL_CPU(twice_plus, promote)\n" in text
+    assert "TORCH_LIBRARY_IMPL(aten, Autocast, m) {\n" in text
+    assert "  KERNEL_CUDA(gdh, fp32)\n" in text
+    assert "  KERNEL_CUDA(twice_plus, out, promote)\n" in text
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "fp32: [digamma]\n"])
+def test_nothing_is_registered_for_others(text: str, base: Path, merged: Path, tmp_path: Path) -> None:
+    assert registrations(text, base, merged, tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("fp32: [\n", "2:1: not YAML"),
+        ("- graft_probe\n", "1:1: no policies; write policies with lists of operators"),
+        ("fp23: [graft_probe]\n", "1:1: autocast has no policy fp23; did you mean `fp32`?"),
+        ("fp32: graft_probe\n", "1:7: fp32: no list of operators; write policies"),
+        ("fp32: [graft_prob]\n", "1:8: no operator of the folder is named graft_prob; did you mean `graft_probe`?"),
+        ("fp32: [graft_probe_]\n", "1:8: graft_probe_ writes to an argument, which autocast cannot cast; leave it out"),
+        ("fp32: [graft_probe]\npromote: [graft_probe]\n", "2:11: graft_probe has a policy already, and promote is"),
+    ],
+)
+def test_mistake_is_found_at_its_place(text: str, expected: str, base: Path, tmp_path: Path) -> None:
+    functions = FUNCTION.replace("- func", "- variants: function, method\n  func") + IN_PLACE
+    kernel = "Tensor& graft_probe_(Tensor& self) { return self; }"
+    kernel = f"namespace at::native {{\nTensor graft_probe(const Tensor& self) {{ return self; }}\n{kernel}\n}}\n"
+    files = {"native_functions.yaml": functions, "A.cpp": kernel, "autocast.yaml": text}
+    (found,) = lines(tmp_path, files, base)
+    assert found.startswith(f"autocast.yaml:{expected}")
+
+
+def test_file_that_is_right_has_no_mistake(base: Path, tmp_path: Path) -> None:
+    assert lines(tmp_path, {"autocast.yaml": "lower_precision_fp:\n- graft_probe\n"}, base) == []

@@ -1,0 +1,59 @@
+"""The operators whose OpInfos PyTorch's families of tests are driven by, and what these families share.
+
+The wheel holds ``torch.testing._internal``, which they are made of, but not the files in PyTorch's ``test/``: the
+properties are those of test_ops.py, test_ops_gradients.py, test_ops_fwd_gradients.py, test_ops_jit.py, test_meta.py,
+test_proxy_tensor.py, test_schema_check.py, functorch's test_vmap.py and test_aotdispatch.py, and inductor's
+test_torchinductor_opinfo.py. ``GRAFT_OPERATORS`` names other operators to test, separated by commas.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing._internal.common_device_type import OpDTypes, instantiate_device_type_tests, ops
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.common_utils import TestCase
+from torch.testing._internal.opinfo.core import SampleInput
+from torch.utils import _pytree as pytree
+
+QUIET = [
+    # What reads a tensor's attributes one by one asks for this one, too.
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
+    # So it says of every operator that makes a complex tensor, PyTorch's own included.
+    pytest.mark.filterwarnings("ignore:Torchinductor does not support code generation for complex operators"),
+]
+
+
+def wanted_names() -> list[str]:
+    if names := os.environ.get("GRAFT_OPERATORS"):
+        return names.split(",")
+    return list(torch._added_operators.PUBLIC)
+
+
+OPERATORS = [info for info in op_db if info.name in wanted_names()]
+if not OPERATORS:
+    pytest.skip("the folder adds no function with samples", allow_module_level=True)
+
+DIFFERENTIABLE = [info for info in OPERATORS if info.supports_autograd]
+FLOATING = (torch.double, torch.cdouble)
+in_one = ops(OPERATORS, dtypes=OpDTypes.any_one, allowed_dtypes=(torch.float32, torch.int64))
+differentiable = ops(DIFFERENTIABLE, dtypes=OpDTypes.supported_backward, allowed_dtypes=FLOATING)
+
+
+def called(op: Callable[..., Any], sample: SampleInput) -> Any:
+    return op(sample.input, *sample.args, **sample.kwargs)
+
+
+def tensors_of(value: Any) -> list[Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
+
+
+def instantiate(scope: dict[str, Any], *families: type[TestCase]) -> None:
+    """Make a test of each property, operator and dtype in a module's ``scope``."""
+    for family in families:
+        instantiate_device_type_tests(family, scope, only_for="cpu")

@@ -1,0 +1,60 @@
+"""torch.vmap: functorch's test_vmap.py."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from operators import QUIET, in_one, instantiate, tensors_of
+from torch import Tensor
+from torch.testing._internal.common_utils import TestCase
+from torch.testing._internal.opinfo.core import OpInfo
+from torch.utils import _pytree as pytree
+
+pytestmark = QUIET
+
+
+class TestVmap(TestCase):
+    SIZE = 3
+
+    def batched(self, tensors: list[Tensor], dims: tuple[int | None, ...]) -> list[Tensor]:
+        """Each tensor repeated along its dimension, each time another one."""
+        return [
+            t if dim is None else torch.stack([t, t.flip(0) if t.dim() else t + t, t * 0], dim)
+            for t, dim in zip(tensors, dims, strict=True)
+        ]
+
+    def cases(self, op: OpInfo, device: str, dtype: torch.dtype) -> Iterator[Any]:
+        for sample in op.sample_inputs(device, dtype):
+            leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+            places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+
+            def function(*tensors: Tensor, leaves: Any = leaves, spec: Any = spec, places: Any = places) -> Any:
+                values = list(leaves)
+                for place, tensor in zip(places, tensors, strict=True):
+                    values[place] = tensor
+                first, args, kwargs = pytree.tree_unflatten(values, spec)
+                return op(first, *args, **kwargs)
+
+            for dims in itertools.product((None, 0, -1), repeat=len(places)):
+                if any(dim is not None for dim in dims):
+                    yield function, self.batched([leaves[place] for place in places], dims), dims
+
+    @in_one
+    def test_vmap_exhaustive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        torch._C._functorch._set_vmap_fallback_warning_enabled(False)
+        self.addCleanup(torch._C._functorch._set_vmap_fallback_warning_enabled, True)
+        for function, tensors, dims in self.cases(op, device, dtype):
+            slices = [
+                [t if dim is None else t.select(dim, i) for t, dim in zip(tensors, dims, strict=True)]
+                for i in range(self.SIZE)
+            ]
+            expected = [function(*each) for each in slices]
+            result = torch.vmap(function, dims)(*tensors)
+            for position, ours in enumerate(tensors_of(result)):
+                self.assertEqual(ours, torch.stack([tensors_of(each)[position] for each in expected]))
+
+
+instantiate(globals(), TestVmap)

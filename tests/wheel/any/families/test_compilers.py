@@ -1,0 +1,47 @@
+"""AOTAutograd and Inductor: functorch's test_aotdispatch.py, inductor's test_torchinductor_opinfo.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from operators import QUIET, called, in_one, instantiate, tensors_of
+from torch import Tensor
+from torch.testing._internal.common_utils import TestCase
+from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+from torch.testing._internal.optests import aot_autograd_check
+
+pytestmark = QUIET
+
+
+def gradients(results: Any, sample: SampleInput) -> tuple[Tensor | None, ...]:
+    """The gradients of a sample's tensors."""
+    wanted = [each for each in tensors_of((sample.input, sample.args, sample.kwargs)) if each.requires_grad]
+    given = [each for each in tensors_of(results) if each.requires_grad]
+    return torch.autograd.grad(given, wanted, [torch.ones_like(each) for each in given], allow_unused=True)
+
+
+class TestAOTAutograd(TestCase):
+    @in_one
+    def test_aot_autograd_exhaustive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        is_differentiable = op.supports_autograd and dtype.is_floating_point
+        for dynamic in (False, True):
+            for sample in op.sample_inputs(device, dtype, requires_grad=is_differentiable):
+                aot_autograd_check(op, [sample.input, *sample.args], sample.kwargs, dynamic)
+
+
+@pytest.mark.unsanitized("Inductor compiles for each sample")
+class TestInductorOpInfo(TestCase):
+    @in_one
+    def test_comprehensive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        is_differentiable = op.supports_autograd and dtype.is_floating_point
+        for sample in op.sample_inputs(device, dtype, requires_grad=is_differentiable):
+            torch._dynamo.reset()
+            result, expected = called(torch.compile(op.get_op(), fullgraph=True), sample), called(op, sample)
+            self.assertEqual(result, expected)
+            if is_differentiable:
+                self.assertEqual(gradients(result, sample), gradients(expected, sample))
+
+
+instantiate(globals(), TestAOTAutograd, TestInductorOpInfo)

@@ -1,0 +1,100 @@
+"""Variants, layouts, dtypes, tags and schemas: test_ops.py and test_schema_check.py."""
+
+from __future__ import annotations
+
+import itertools
+import unittest
+from collections.abc import Callable
+
+import torch
+from operators import OPERATORS, QUIET, called, in_one, instantiate
+from torch import Tensor
+from torch._subclasses.schema_check_mode import SchemaCheckMode
+from torch.testing._internal.common_device_type import OpDTypes, ops
+from torch.testing._internal.common_utils import TestCase
+from torch.testing._internal.opinfo.core import OpInfo
+
+pytestmark = QUIET
+
+
+class TestCommon(TestCase):
+    @ops(OPERATORS, dtypes=OpDTypes.supported)
+    def test_variant_consistency_eager(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        for sample in op.sample_inputs(device, dtype):
+            expected = called(op.get_op(), sample)
+            for variant in (op.get_method(), op.get_inplace()):
+                is_inplace = variant is op.get_inplace()
+                if variant is None or (is_inplace and sample.broadcasts_input):
+                    continue
+                first = sample.input.clone() if is_inplace else sample.input
+                if is_inplace and (first.shape, first.dtype) != (expected.shape, expected.dtype):
+                    continue
+                self.assertEqual(variant(first, *sample.args, **sample.kwargs), expected)
+
+    @ops(OPERATORS, dtypes=OpDTypes.supported)
+    def test_noncontiguous_samples(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        for sample in op.sample_inputs(device, dtype):
+            self.assertEqual(called(op, sample.noncontiguous()), called(op, sample))
+
+    @ops([info for info in OPERATORS if info.supports_out], dtypes=OpDTypes.any_one)
+    def test_out(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        for sample in op.sample_inputs(device, dtype):
+            expected = called(op, sample)
+            outputs = [
+                torch.empty_like(expected),
+                torch.empty(0, dtype=expected.dtype),
+                torch.empty(2 * expected.numel(), dtype=expected.dtype)[::2].view(expected.shape),
+            ]
+            for out in outputs:
+                pointer, strides = out.data_ptr(), out.stride()
+                result = op(sample.input, *sample.args, **sample.kwargs, out=out)
+                self.assertIs(result, out)
+                self.assertEqual(out, expected)
+                if out.numel() and out is not outputs[1]:
+                    self.assertEqual((out.data_ptr(), out.stride()), (pointer, strides))
+            if expected.dtype.is_floating_point:
+                with self.assertRaises(RuntimeError):
+                    op(sample.input, *sample.args, **sample.kwargs, out=torch.empty_like(expected, dtype=torch.long))
+
+    @ops(OPERATORS, dtypes=OpDTypes.unsupported)
+    def test_unsupported_dtypes_are_refused(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        """As test_dtypes has it: what is not said to work does not."""
+        try:
+            samples = list(op.sample_inputs(device, dtype))
+        except (RuntimeError, TypeError, NotImplementedError) as error:
+            raise unittest.SkipTest(f"no samples of {dtype}") from error
+        with self.assertRaises((RuntimeError, TypeError)):
+            for sample in samples:
+                called(op, sample)
+
+
+class TestMathBits(TestCase):
+    @ops([info for info in OPERATORS if torch.cdouble in info.dtypes], allowed_dtypes=(torch.cdouble,))
+    def test_conj_and_neg_views(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        views: list[Callable[[Tensor], Tensor]] = [
+            lambda t: torch.conj_physical(t).conj(),
+            lambda t: torch._neg_view(-t),
+            lambda t: torch._neg_view(-torch.conj_physical(t)).conj(),
+        ]
+        for sample, view in itertools.product(op.sample_inputs(device, dtype), views):
+            viewed = sample.transform(lambda t, view=view: view(t) if isinstance(t, Tensor) else t)
+            self.assertEqual(called(op, viewed), called(op, sample))
+
+
+class TestTags(TestCase):
+    @in_one
+    def test_tags(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        packet = getattr(torch.ops.aten, op.aten_name)
+        for name in packet.overloads():
+            self.assertIn(torch.Tag.pt2_compliant_tag, getattr(packet, name).tags)
+
+
+class TestSchemaCheck(TestCase):
+    @ops(OPERATORS, dtypes=OpDTypes.supported)
+    def test_schema_correctness(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        with SchemaCheckMode():
+            for sample in op.sample_inputs(device, dtype):
+                called(op, sample)
+
+
+instantiate(globals(), TestCommon, TestMathBits, TestTags, TestSchemaCheck)

@@ -1,0 +1,51 @@
+"""TorchScript: test_ops_jit.py."""
+
+from __future__ import annotations
+
+import torch
+from operators import QUIET, in_one, instantiate
+from torch.testing._internal import common_utils
+from torch.testing._internal.common_jit import JitCommonTestCase, check_against_reference
+from torch.testing._internal.jit_metaprogramming_utils import check_alias_annotation, create_script_fn, create_traced_fn
+from torch.testing._internal.opinfo.core import OpInfo
+
+pytestmark = QUIET
+
+# What the command line of PyTorch's own test files sets.
+common_utils.GRAPH_EXECUTOR = common_utils.GRAPH_EXECUTOR or common_utils.cppProfilingFlagsToProfilingMode()
+
+
+class TestJit(JitCommonTestCase):
+    @in_one
+    def test_variant_consistency_jit(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        is_differentiable = op.supports_autograd and dtype.is_floating_point
+        for sample in op.sample_inputs(device, dtype, requires_grad=is_differentiable):
+            variants = {"function": op.get_op(), "method": op.get_method()}
+            for kind, variant in variants.items():
+                if variant is None:
+                    continue
+                name = f"torch.{op.name}" if kind == "function" else variant.__name__
+                scripted = create_script_fn(
+                    self, name.removeprefix("torch."), "functional" if kind == "function" else kind
+                )
+                for form in (create_traced_fn(self, variant), scripted):
+                    check_against_reference(
+                        self,
+                        form,
+                        op.get_op(),
+                        lambda value: value,
+                        (sample.input, *sample.args),
+                        sample.kwargs,
+                        no_grad=not is_differentiable,
+                        no_gradgrad=not is_differentiable,
+                    )
+
+    @in_one
+    def test_alias_annotation(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        for sample in op.sample_inputs(device, dtype):
+            check_alias_annotation(
+                op.name, (sample.input, *sample.args), sample.kwargs, aten_name=op.aten_name, func_type="functional"
+            )
+
+
+instantiate(globals(), TestJit)

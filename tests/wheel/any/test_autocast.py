@@ -1,0 +1,61 @@
+"""Under autocast an operator with a policy gets its arguments in one type, as autocast.yaml of the folder says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from torch import Tensor
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo.core import OpInfo
+from torch.utils import _pytree as pytree
+
+FILE = Path(os.environ["GRAFT_NATIVE"]) / "autocast.yaml"
+LISTS: dict[str, list[str]] = (yaml.safe_load(FILE.read_text()) if FILE.is_file() else None) or {}
+POLICIES = {name: policy for policy, names in LISTS.items() for name in names}
+INFOS = {info.aten_name: info for info in op_db if info.name in torch._added_operators.PUBLIC}
+
+
+def test_policies_are_registered() -> None:
+    for name in torch._added_operators.OPERATORS:
+        if name.startswith("aten::") and name.removeprefix("aten::") in POLICIES:
+            for key in ("AutocastCPU", "AutocastCUDA"):
+                assert torch._C._dispatch_has_kernel_for_dispatch_key(name, key), (name, key)
+
+
+@pytest.mark.parametrize("low", [torch.bfloat16, torch.half])
+@pytest.mark.parametrize("name", [name for name in POLICIES if name in INFOS])
+def test_arguments_are_cast(name: str, low: torch.dtype) -> None:
+    """One argument in the lower precision and the others in float, as between layers; then all are alike."""
+    op, policy = INFOS[name], POLICIES[name]
+    samples = list(op.sample_inputs("cpu", torch.float))
+    assert samples
+    for sample in samples:
+        given = (sample.input.to(low), sample.args, sample.kwargs)
+        leaves = [each for each in pytree.tree_leaves(given) if isinstance(each, Tensor)]
+        is_low = policy == "lower_precision_fp" or (policy == "promote" and all(each.dtype == low for each in leaves))
+        cast = pytree.tree_map_only(Tensor, lambda t, to=low if is_low else torch.float: t.to(to), given)
+        expected = called(op, cast)
+        with torch.autocast("cpu", low):
+            result = called(op, given)
+        torch.testing.assert_close(result, expected, rtol=0, atol=0)
+
+
+def called(op: OpInfo, given: tuple[Tensor, tuple[object, ...], dict[str, object]]) -> object:
+    first, args, kwargs = given
+    return op(first, *args, **kwargs)
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES if name in INFOS])
+def test_double_is_left_alone(name: str) -> None:
+    op = INFOS[name]
+    if torch.double not in op.dtypes:
+        pytest.skip(f"{name} takes no double")
+    for sample in op.sample_inputs("cpu", torch.double):
+        given = (sample.input, sample.args, sample.kwargs)
+        expected = called(op, given)
+        with torch.autocast("cpu", torch.bfloat16):
+            torch.testing.assert_close(called(op, given), expected, rtol=0, atol=0)

@@ -1,0 +1,52 @@
+"""The shipped operators and modules in other processes: forked and spawned ones, and those that load data."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Embedded(Dataset[Tensor]):
+    """Calls modules and operators in the process that loads data."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.images = torch.rand(4, 3, 6, 6)
+        self.model = nn.Sequential(nn.DepthwiseConv2d(3, 3), nn.Flatten(0), nn.Affine(3 * 4 * 4, 2))
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> Tensor:
+        with torch.no_grad():
+            return torch.twice_plus(self.model(self.images[index]), torch.ones(2))
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_data_loader_s_workers(context: str) -> None:
+    data = Embedded()
+    batches = list(DataLoader(data, batch_size=2, num_workers=2, multiprocessing_context=context))
+    torch.testing.assert_close(torch.cat(batches), torch.stack([data[index] for index in range(4)]))
+
+
+def add_gradient(rank: int, model: nn.Module, images: Tensor) -> None:
+    """One step of Hogwild: the parameters are in memory that the processes share."""
+    model(images[rank]).sum().backward()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.twice_plus_(parameter.grad)
+
+
+def test_processes_share_a_module() -> None:
+    images = torch.rand(1, 3, 6, 6)
+    model = Embedded().model
+    alone = copy.deepcopy(model)
+    torch.multiprocessing.spawn(add_gradient, (model.share_memory(), images), nprocs=1)
+    add_gradient(0, alone, images)
+    for ours, expected in zip(model.parameters(), alone.parameters(), strict=True):
+        torch.testing.assert_close(ours, expected)
+    assert not torch.equal(alone[2].bias, Embedded().model[2].bias)

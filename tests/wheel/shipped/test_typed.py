@@ -1,0 +1,17 @@
+"""typed.py: mypy --strict and pyright report just the lines that it marks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from type_checkers import CHECKERS, complaints, marked_lines
+
+PROGRAM = (Path(__file__).parent / "typed.py").read_text()
+
+
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_wrong_calls_are_reported_and_no_others(checker: Callable[[str, Path], dict[int, str]], tmp_path: Path) -> None:
+    assert len(marked_lines(PROGRAM)) > 30
+    assert complaints(PROGRAM, checker(PROGRAM, tmp_path)) == []
