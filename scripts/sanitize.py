@@ -51,7 +51,7 @@ def test_sanitized(layout: Layout, *, base_wheel: Path | None, jobs: int, extra:
     wheel = build(sanitized, base_wheel=base_wheel, jobs=jobs).wheel
     python = make_environment(sanitized.out / "environment", wheel)
     own = TESTS / "wheel/shipped" if is_shipped(layout) else layout.native / "tests"
-    paths = [TESTS / "wheel/any/test_families.py", *([own] if own.is_dir() else [])]
+    paths = [TESTS / "wheel/any/families", *([own] if own.is_dir() else [])]
     findings = sanitized.out / "findings"
     shutil.rmtree(findings, ignore_errors=True)
     findings.mkdir(parents=True)

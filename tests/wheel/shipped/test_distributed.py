@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.unsanitized("two processes at once, with twice the memory of a sanitized one")
+
 PREAMBLE = """
 import sys
 import torch

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from type_checkers import CHECKERS, complaints, marked_lines
 
+pytestmark = pytest.mark.unsanitized("no operator is called")
+
 PROGRAM = (Path(__file__).parent / "typed.py").read_text()
 
 
