@@ -178,13 +178,16 @@ def _structured(request: Request, group: NativeFunctionsGroup) -> str:
 def _header(request: Request, group: NativeFunctionsGroup) -> str:
     others = _others(group)
     types = ", ".join(["TensorIteratorBase&", *(_tidy(binding.nctype.type.cpp_type()) for binding in others)])
-    is_plain = all(re.fullmatch(r"double|int64_t|bool", binding.nctype.type.cpp_type()) for binding in others)
+    names = set(re.findall(r"\w+", " ".join(binding.nctype.type.cpp_type() for binding in others)))
+    is_plain = names <= {"double", "int64_t", "bool", "const", "at", "Scalar"}
     includes = "" if is_plain else "#include <ATen/core/TensorBase.h>\n"
+    includes += "#include <ATen/native/DispatchStub.h>\n"
+    # TensorBase.h only declares it.
+    includes += "#include <c10/core/Scalar.h>\n" if "Scalar" in names else ""
     return f"""\
 #pragma once
 
-{includes}#include <ATen/native/DispatchStub.h>
-
+{includes}
 namespace at {{
 struct TensorIteratorBase;
 }}

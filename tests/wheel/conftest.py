@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-
 # What older releases of PyTorch say of themselves, and newer ones do not.
 OF_OLDER_RELEASES = {
     "2.7": [
