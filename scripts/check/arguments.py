@@ -58,7 +58,7 @@ def check_arguments(functions: list[Function], findings: Findings) -> None:
 def _offset_of(argument: Argument, function: Function, *, is_second: bool) -> int:
     """How far into the schema ``argument`` begins."""
     text = str(function.entry.fields["func"])
-    places = [m.start(1) for m in re.finditer(rf"[(,]\s*([^(),]*? {argument.name})(?=[=,)])", text)]
+    places = [m.start(1) for m in re.finditer(rf"[(,]\s*([^(),]*? {re.escape(argument.name)})(?=[=,)])", text)]
     return places[min(int(is_second), len(places) - 1)] if places else 0
 
 

@@ -12,6 +12,10 @@ from .writer import Output, SelectingFileManager
 
 _TENSOR = BaseType(BaseTy.Tensor)
 
+# In a source tree this comes, as upstream's own, before LegacyBatchingRegistrations.cpp in the order of linking. PyTorch
+# 2.6 does not see a decomposition that is registered behind the fallback (getRuntimeDispatchKeySet lacks the key).
+_DECOMPOSITIONS_FILE = "BatchRulesOfAddedComposites.cpp"
+
 _DECOMPOSITIONS = """\
 // Under vmap an operator that is composed of others is decomposed; upstream registers each by hand
 // (aten/src/ATen/functorch/BatchRulesDecompositions.cpp).
@@ -66,4 +70,4 @@ def _generate_decompositions(operators: Operators, out: Output) -> None:
         registrations.append(f'  m.impl("{f.func.name}", static_cast<{pointer}>(::{function}));')
     if registrations:
         text = _DECOMPOSITIONS.format(headers="".join(sorted(headers)), registrations="\n".join(registrations))
-        out(out.folder / "ATen/RegisterBatchedDecompositions.cpp", text)
+        out(out.folder / "ATen" / _DECOMPOSITIONS_FILE, text)

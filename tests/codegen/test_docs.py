@@ -72,7 +72,7 @@ def behind(base: Path, merged: Path, tmp_path: Path) -> Path:
     docs.mkdir()
     (docs / "graft_probe.rst").write_text('Says "it" \\with a backslash\\.\n')
     (docs / "fft_graft_probe.rst").write_text('Holds """quotes""".\n')
-    generate(base, merged, tmp_path / "generated", docs)
+    generate(base, merged, tmp_path / "generated", tmp_path)
     return tmp_path / "generated" / GENERATED
 
 

@@ -9,6 +9,7 @@ import pytest
 from scripts.errors import PinError
 from scripts.layout import REPOSITORY
 from scripts.patches import load_series, patched, pin_files
+from scripts.pin import load_pin
 
 PATCH = """Subject: say b
 Why: a test
@@ -42,8 +43,9 @@ def write_series(folder: Path, series: str, **patches: str) -> Path:
 
 
 def test_the_repository_s_own_series_are_sound() -> None:
-    for folder in REPOSITORY.glob("patches/*"):
-        assert load_series(folder)
+    folders = [folder for folder in REPOSITORY.glob("patches/*") if not load_pin(folder).architectures]
+    assert len(folders) > 1
+    assert all(load_series(folder) for folder in folders)
 
 
 def test_patch_is_applied_and_the_base_left_alone(tmp_path: Path, base: Path) -> None:
