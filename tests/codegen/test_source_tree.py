@@ -30,7 +30,8 @@ def tree(base: Path, tmp_path: Path) -> Path:
     shutil.copytree(packaged / "autograd", folder / "tools/autograd", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(packaged / "ATen", folder / "aten/src/ATen")
     (folder / "aten/src/ATen/CMakeLists.txt").write_text(
-        'file(GLOB native_cpp "native/*.cpp")\nfile(GLOB kernels "native/cpu/*.cpp")\nfile(GLOB cuda "native/cuda/*.cu")\n'
+        'file(GLOB native_cpp "native/*.cpp")\nfile(GLOB kernels "native/cpu/*.cpp")\n'
+        'file(GLOB cuda "native/cuda/*.cu")\n'
     )
     subprocess.run(["git", "init", "--quiet", folder], env=isolated(), check=True)
     (folder / "version.txt").write_text("1.0\n")
