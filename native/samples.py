@@ -13,10 +13,13 @@ from torch.testing._internal.opinfo.core import DecorateInfo
 Make = Callable[..., Tensor]
 
 # The check takes no two lists that are one: TorchScript makes one constant of `stride` and `dilation`. The OpInfos of
-# PyTorch's own convolutions say the same.
-_LISTS = DecorateInfo(unittest.skip("equal lists are one constant"), "TestJit", "test_alias_annotation")
+# PyTorch's own convolutions say the same. The second is the test in PyTorch's test_ops_jit.py.
+_LISTS = tuple(
+    DecorateInfo(unittest.skip("equal lists are one constant"), "TestJit", name)
+    for name in ("test_alias_annotation", "test_variant_consistency_jit")
+)
 
-OPINFO: dict[str, dict[str, Any]] = {"depthwise_conv2d": {"skips": (_LISTS,)}}
+OPINFO: dict[str, dict[str, Any]] = {"depthwise_conv2d": {"skips": _LISTS}}
 
 
 def gdh(make: Make) -> Iterator[tuple[Any, ...]]:

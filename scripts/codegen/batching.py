@@ -12,8 +12,8 @@ from .writer import Output, SelectingFileManager
 
 _TENSOR = BaseType(BaseTy.Tensor)
 
-# In a source tree this comes, as upstream's own, before LegacyBatchingRegistrations.cpp in the order of linking: PyTorch
-# 2.6 looks past decompositions registered behind the fallback (its getRuntimeDispatchKeySet lacks their key).
+# In a source tree this comes, as upstream's own, before LegacyBatchingRegistrations.cpp in the order of linking:
+# PyTorch 2.6 looks past decompositions registered behind the fallback (getRuntimeDispatchKeySet lacks their key).
 _DECOMPOSITIONS_FILE = "BatchRulesOfAddedComposites.cpp"
 
 _DECOMPOSITIONS = """\

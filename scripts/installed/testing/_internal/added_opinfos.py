@@ -77,11 +77,21 @@ def samples(name: str, make: Callable[..., torch.Tensor]) -> Iterator[SampleInpu
         each = pytree.tree_map_only(torch.Tensor, lambda t: t.detach().requires_grad_(t.requires_grad), each)
         values = list(each) if isinstance(each, tuple) else [each]
         keywords = values.pop() if isinstance(values[-1], dict) else {}
-        shapes = [leaf.shape for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
-        is_pointwise = torch.Tag.pointwise in overload.tags
-        broadcasts = is_pointwise and torch.broadcast_shapes(*shapes) != values[0].shape
         sample = SampleInput(values[0], args=tuple(values[1:]), kwargs=keywords)
-        yield sample.with_metadata(broadcasts_input=broadcasts)
+        # Tests of in-place forms leave such samples out.
+        is_in_place = torch.Tag.pointwise not in overload.tags or _fits_into_its_input(overload, sample)
+        yield sample.with_metadata(broadcasts_input=not is_in_place)
+
+
+def _fits_into_its_input(overload: torch._ops.OpOverload, sample: SampleInput) -> bool:
+    try:
+        with torch.no_grad():
+            result = overload(sample.input, *sample.args, **sample.kwargs)
+    except (RuntimeError, TypeError, ValueError, IndexError):
+        return True  # a test of the operator tells more
+    if not isinstance(result, torch.Tensor):
+        return True  # then there is no in-place form
+    return result.shape == sample.input.shape and torch.can_cast(result.dtype, sample.input.dtype)
 
 
 def _from_schema(overload: torch._ops.OpOverload, make: Callable[..., torch.Tensor]) -> Iterator[tuple[Any, ...]]:

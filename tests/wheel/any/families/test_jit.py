@@ -17,7 +17,7 @@ common_utils.GRAPH_EXECUTOR = common_utils.GRAPH_EXECUTOR or common_utils.cppPro
 
 class TestJit(JitCommonTestCase):
     @in_one
-    def test_variant_consistency_jit(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+    def test_script_and_trace(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         is_differentiable = op.supports_autograd and dtype.is_floating_point
         for sample in op.sample_inputs(device, dtype, requires_grad=is_differentiable):
             variants = {"function": op.get_op(), "method": op.get_method()}
