@@ -8,8 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-pytestmark = pytest.mark.unsanitized("two processes at once, with twice the memory of a sanitized one")
+pytestmark = [
+    pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch is built without torch.distributed"),
+    pytest.mark.unsanitized("two processes at once, with twice the memory of a sanitized one"),
+]
 
 PROGRAM = """
 import sys
