@@ -22,8 +22,6 @@
 #include <ATen/ops/real.h>
 #endif
 
-#include <limits>
-
 namespace at::native {
 
 DEFINE_DISPATCH(spectrum_grad_stub);
@@ -104,8 +102,9 @@ Tensor _fft_rfft2_transpose_symint(const Tensor& self, c10::SymInt last_dim_size
 Tensor _fft_rfft2_abs_turn(const Tensor& change, const Tensor& spectrum, const Tensor& magnitude) {
   const Tensor direction = spectrum.sgn();
   const Tensor across = change - direction * at::real(direction.conj() * change);
-  // Where there is no direction, nothing turns it.
-  return across / magnitude.masked_fill(magnitude == 0, std::numeric_limits<double>::infinity());
+  // Where there is no direction, nothing turns it. A quotient by infinity would do, if all releases had 0 for it.
+  const Tensor has_none = magnitude == 0;
+  return across * magnitude.masked_fill(has_none, 1).reciprocal().masked_fill(has_none, 0);
 }
 
 Tensor _fft_rfft2_abs_backward_symint(

@@ -5,8 +5,10 @@
 #include <ATen/cpu/vec/vec.h>
 #include <ATen/native/cpu/DepthwiseConv2dAxis.h>
 #include <ATen/native/cpu/DepthwiseConv2dTile.h>
+#include <ATen/native/cpu/LoadWithZeros.h>
 #include <c10/util/irange.h>
 
+#include <algorithm>
 #include <limits>
 
 // How images get into the order and the type that DepthwiseConv2dTile.h computes in, and back.
@@ -24,7 +26,7 @@ template <typename scalar_t, typename acc_t>
 void copy_in(acc_t* to, const scalar_t* from, int64_t n) {
   using Vec = vec::Vectorized<scalar_t>;
   for (int64_t i = 0; i < n; i += Vec::size()) {
-    const auto values = i + Vec::size() <= n ? Vec::loadu(from + i) : Vec::loadu(from + i, static_cast<int>(n - i));
+    const auto values = load_with_zeros(from + i, std::min<int64_t>(n - i, Vec::size()));
     if constexpr (std::is_same_v<scalar_t, acc_t>) {
       values.store(to + i);
     } else {

@@ -7,6 +7,7 @@
 #include <ATen/core/TensorBase.h>
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
+#include <ATen/native/cpu/LoadWithZeros.h>
 
 #include <algorithm>
 #include <cmath>
@@ -24,7 +25,7 @@ struct Elements {
 
   // The elements from `length` on are zero.
   static Elements load(const scalar_t* from, int64_t length = count) {
-    const auto loaded = vec::Vectorized<scalar_t>::loadu(from, length);
+    const auto loaded = load_with_zeros(from, length);
     if constexpr (parts == 2) {
       const auto [low, high] = vec::convert_to_float<scalar_t>(loaded);
       return {{low, high}};

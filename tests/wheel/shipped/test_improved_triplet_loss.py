@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -31,6 +32,11 @@ def triple(shape: tuple[int, ...], dtype: torch.dtype) -> list[torch.Tensor]:
     return [values(shape, dtype, seed) for seed in (1, 2, 3)]
 
 
+def hinge(x: torch.Tensor, tau: float) -> torch.Tensor:
+    """``clamp(min=tau)``, also where that is NaN, which older releases do not clamp with."""
+    return x * tau if math.isnan(tau) else x.clamp(min=tau)
+
+
 def reference(
     anchor: torch.Tensor,
     positive: torch.Tensor,
@@ -43,7 +49,7 @@ def reference(
     """In plain operations, in double and rounded once."""
     a, p, n = (x.double() for x in (anchor, positive, negative))
     d_ap, d_an = (a - p).square().sum(-1), (a - n).square().sum(-1)
-    losses = (d_ap - d_an).clamp(min=tau1) + beta * d_ap.clamp(min=tau2)
+    losses = hinge(d_ap - d_an, tau1) + beta * hinge(d_ap, tau2)
     return {0: losses, 1: losses.mean(), 2: losses.sum()}[reduction].to(anchor.dtype)
 
 
