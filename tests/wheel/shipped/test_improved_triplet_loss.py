@@ -34,7 +34,7 @@ def triple(shape: tuple[int, ...], dtype: torch.dtype) -> list[torch.Tensor]:
 
 def hinge(x: torch.Tensor, tau: float) -> torch.Tensor:
     """``clamp(min=tau)``, also where that is NaN, which older releases do not clamp with."""
-    return x * tau if math.isnan(tau) else x.clamp(min=tau)
+    return x * 0 + tau if math.isnan(tau) else x.clamp(min=tau)
 
 
 def reference(
