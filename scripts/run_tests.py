@@ -103,8 +103,9 @@ def run_source_tests(layout: Layout, tree: Path, extra: Sequence[str]) -> None:
 
 
 def emulated_tests(native: Path) -> list[Path]:
-    """The tests of the shipped operators that have a source in ``cuda/``: those of RoiPool.cu in test_roi_pool.py."""
-    names = [re.sub(r"(?<!^)(?=[A-Z])", "_", source.stem).lower() for source in sorted(native.glob("cuda/*.cu"))]
+    """The tests of the shipped operators that have a source in ``cuda/``: of RoiPoolKernel.cu test_roi_pool.py."""
+    stems = [source.stem.removesuffix("Kernel") for source in sorted(native.glob("cuda/*.cu"))]
+    names = [re.sub(r"(?<!^)(?=[A-Z])", "_", stem).lower() for stem in stems]
     return [TESTS / f"wheel/shipped/test_{name}.py" for name in names]
 
 

@@ -17,7 +17,7 @@ import torch
 from torch.utils.cpp_extension import load
 
 HERE = Path(__file__).resolve().parent
-LAUNCH = re.compile(r"(\w+(?:<[\w, ]+>)?)<<<(.*?)>>>\(", re.S)
+LAUNCH = re.compile(r"(\w+(?:<[\w, ]+>)?)\s*<<<(.*?)>>>\(", re.S)
 
 
 # Tests of what a kernel for CUDA cannot do as one for CPUs does, and why.
