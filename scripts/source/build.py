@@ -25,6 +25,7 @@ from .debian import refuse_missing_packages
 from .fetch import fetch_tree
 from .incremental import forget, generate_incrementally
 from .ninja import GENERATORS, ninja
+from .orphans import remove_orphans
 from .settings import affordable, make_environment, variables
 from .tree import FUNCTIONS_YAML, Tree, count, open_tree
 
@@ -133,6 +134,7 @@ def generate(configured: Configured, jobs: int, line: StepLine, *, incremental: 
 
     def run_generators() -> None:
         ninja(configured, jobs, line, GENERATORS)
+        remove_orphans(tree)
 
     if incremental:
         return str(generate_incrementally(tree, run_generators))

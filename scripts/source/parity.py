@@ -26,7 +26,6 @@ _BINDS = "a graft's torch._C binds the new operators beside those of the base"
 # Where the two differ on purpose: what a definition begins with or a header is called, and why.
 ON_PURPOSE = {
     r"bool is_custom_op\(": "the list of all operators is in the base's library, which a graft leaves as it is",
-    r"(?s).*(IMPL\(aten, CUDA,|wrapper_CUDA_)": "a build for CPUs generates this too, and compiles none of it",
     r"using namespace register\w+;": "a graft's sources are compiled together, the dispatch keys in namespaces",
     r"void initReturnTypes\(|void add_bindings\(": "a graft adds types to the base's module, a build makes one",
     r"extern \"C\"|template <PyObject\*|void add_\w+\(|PyObject\* (autograd_init\b|init_autograd)": _BINDS,
@@ -180,9 +179,12 @@ def compare_headers(
 
 
 def generated_sources(tree: Path) -> list[Path]:
-    """What the tree's build generated, without the copies of what it divides into shards."""
+    """What the tree's build generated, without the copies of what it divides into shards.
+
+    A build for CPUs generates sources for CUDA, too, and compiles none of them.
+    """
     paths = [path for folder in _SOURCES for path in sorted((tree / folder).glob("*.cpp"))]
-    return [path for path in paths if not path.stem.endswith("Everything")]
+    return [path for path in paths if not path.stem.endswith(("Everything", "CUDA"))]
 
 
 def changed_sources(tree: Path, upstream: Path) -> list[str]:

@@ -16,6 +16,7 @@ from scripts.source.configure import Configured
 from scripts.source.gains import only_gains
 from scripts.source.incremental import Changes, forget, generate_incrementally
 from scripts.source.ninja import ninja
+from scripts.source.orphans import remove_orphans
 from scripts.source.verify import compare, left_alone, shuffled_objects
 
 HEADER = """#pragma once
@@ -279,3 +280,15 @@ def test_object_that_a_whole_build_would_make_otherwise_is_found(one_more: Confi
     header.write_text(header.read_text() + "#define method other\n")
     with pytest.raises(SourceError, match=r"method\.o: the incremental build left it alone"):
         compare("method.o", tmp_path / "again.o", one_more)
+
+
+def test_header_of_an_operator_that_is_gone_is_deleted(tmp_path: Path) -> None:
+    folder = tmp_path / "build/aten/src/ATen"
+    (folder / "ops").mkdir(parents=True)
+    for name in ("add", "add_ops", "mine", "mine_cpu_dispatch"):
+        (folder / f"ops/{name}.h").write_text("#include <ATen/ops/mine_ops.h>\n")
+    (folder / "Functions.h").write_text("#include <ATen/ops/add.h>\n")
+    (folder / "Operators.h").write_text("#include <ATen/ops/add_ops.h>\n")
+    assert remove_orphans(tmp_path) == 2
+    assert sorted(path.name for path in (folder / "ops").iterdir()) == ["add.h", "add_ops.h"]
+    assert remove_orphans(tmp_path) == 0
