@@ -80,9 +80,11 @@ def _check_cuda(options: argparse.Namespace) -> None:
 
 
 def _test(options: argparse.Namespace) -> None:
+    if options.whole and not (options.build == SOURCE and options.whole.is_file()):
+        raise UsageError(f"--whole {options.whole}: no wheel to compare with", todo="give one that BUILD=source made")
     if options.build == SOURCE:
         layout = _layout(options)
-        run_source_tests(layout, fetched(layout, options.source), options.extra)
+        run_source_tests(layout, fetched(layout, options.source), options.whole, options.extra)
     else:
         run_tests(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
 
@@ -174,6 +176,7 @@ def _parser() -> argparse.ArgumentParser:
         "--arch", nargs="+", default=[], help="of GPUs, such as 90a, instead of all that the pin has"
     )
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")
+    testing.add_argument("--whole", type=Path, help="source: the wheel of a whole build, to compare with")
     for parser_of_build in (building, testing):
         parser_of_build.add_argument("--build", default=GRAFT, help=f"{GRAFT} or {SOURCE} (default: %(default)s)")
     for parser_of_tree in (building, checking, comparing, testing):

@@ -75,12 +75,13 @@ def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequ
     say("all tests passed")
 
 
-def run_source_tests(layout: Layout, tree: Path, extra: Sequence[str]) -> None:
+def run_source_tests(layout: Layout, tree: Path, whole: Path | None, extra: Sequence[str]) -> None:
     """Run the tests on the wheel of a source build, which is built already, and PyTorch's own of its OpInfos.
 
     Args:
         layout: the pin and the native folder.
         tree: the source tree, which holds PyTorch's own tests.
+        whole: the wheel of a whole build, which that of an incremental one is compared with; None if there is none.
         extra: arguments for pytest.
 
     Raises:
@@ -95,6 +96,9 @@ def run_source_tests(layout: Layout, tree: Path, extra: Sequence[str]) -> None:
     elif (layout.native / "tests").is_dir():
         parts.append(("the folder's own tests", layout.native / "tests"))
     parts.append(("PyTorch, for the folder's operators", TESTS / "wheel/upstream"))
+    if whole:
+        variables["GRAFT_WHOLE"] = str(unpacked(whole, REPOSITORY / "build/whole"))
+        parts.append(("the wheel beside that of a whole build", TESTS / "wheel/whole"))
     say("not run: tests of the graft's code generation, and those of the grammar folder, whose wheel is a graft")
     failed = [name for name, path in parts if not run_pytest(python, name, [path], variables, extra)]
     if failed:

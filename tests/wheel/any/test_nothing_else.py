@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import ast
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-
-PROBE = Path(__file__).parent / "probe.py"
-
-
-def probe(first_on_path: Path | None) -> dict[str, Any]:
-    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    if first_on_path:
-        env["PYTHONPATH"] = str(first_on_path)
-    done = subprocess.run([sys.executable, "-P", str(PROBE)], capture_output=True, text=True, check=True, env=env)
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+from probe import offer_of
 
 
 @pytest.fixture(scope="module")
 def theirs(stock: Path) -> dict[str, Any]:
-    answer = probe(stock)
+    answer = offer_of(stock)
     assert "graft" not in answer["version"]
     return answer
 
 
 @pytest.fixture(scope="module")
 def ours() -> dict[str, Any]:
-    answer = probe(None)
+    answer = offer_of(None)
     assert answer["version"] == torch.__version__
     return answer
 

@@ -2,49 +2,23 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-import torch
+from two_ranks import NEEDS_TWO_RANKS, run_on_two_ranks
 
-pytestmark = [
-    pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch is built without torch.distributed"),
-    pytest.mark.unsanitized("two processes at once, with twice the memory of a sanitized one"),
-]
+pytestmark = NEEDS_TWO_RANKS
 
-PREAMBLE = """
-import sys
-import torch
-import torch.distributed as dist
+SHARDING = """
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor, init_device_mesh
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.testing import assert_close
 
-rank = int(sys.argv[1])
-dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2)
 mesh = init_device_mesh("cpu", (2,))
-torch.manual_seed(0)
 """
 
 
-def run_on_two_ranks(program: str, folder: Path) -> None:
-    """Run ``program`` behind the preamble in two processes."""
-    (folder / "program.py").write_text(f"{PREAMBLE}{program}\ndist.destroy_process_group()\n")
-    command = [sys.executable, str(folder / "program.py")]
-    processes = [
-        subprocess.Popen(
-            [*command, str(rank), str(folder / "store")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        for rank in range(2)
-    ]
-    outputs = [process.communicate()[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
-
-
 def test_pointwise_operator_is_sharded_without_communication(tmp_path: Path) -> None:
-    program = """
+    program = f"""{SHARDING}
 x, y = torch.randn(6, 4), torch.randn(4)
 
 # Shards stay where they are, forward and backward; the other operand is on both.
@@ -66,7 +40,7 @@ assert torch.equal(in_place.full_tensor(), 3 * x)
 
 def test_rule_of_the_folder_shards_a_batch_of_images(tmp_path: Path) -> None:
     """That is native/python/distributed/tensor/_ops/_conv_ops.py."""
-    program = """
+    program = f"""{SHARDING}
 parameters = (2, 1), (1, 0), (1, 2)
 whole = [torch.randn(shape, dtype=torch.double).requires_grad_() for shape in ((4, 3, 7, 6), (6, 1, 3, 2), (6,))]
 expected = torch.depthwise_conv2d(*whole, *parameters)
@@ -115,7 +89,7 @@ model.zero_grad()
 
 
 def test_distributed_data_parallel(tmp_path: Path) -> None:
-    program = f"""{MODEL}
+    program = f"""{SHARDING}{MODEL}
 parallel = torch.nn.parallel.DistributedDataParallel(model)
 parallel(images[2 * rank : 2 * rank + 2]).sum().backward()
 for name, parameter in model.named_parameters():
@@ -125,7 +99,7 @@ for name, parameter in model.named_parameters():
 
 
 def test_fully_sharded_data_parallel(tmp_path: Path) -> None:
-    program = f"""{MODEL}
+    program = f"""{SHARDING}{MODEL}
 from torch.distributed.fsdp import fully_shard
 
 for module in (model.conv, model.affine, model):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._inductor.config
 from opinfos import QUIET, called, in_one, instantiate, tensors_of
 from torch import Tensor
 from torch.testing._internal.common_utils import TestCase
@@ -33,6 +34,7 @@ class TestAOTAutograd(TestCase):
 
 @pytest.mark.unsanitized("Inductor compiles for each sample")
 class TestInductorOpInfo(TestCase):
+    @torch._inductor.config.patch(implicit_fallbacks=False)
     @in_one
     def test_comprehensive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         is_differentiable = op.supports_autograd and dtype.is_floating_point

@@ -1,18 +1,31 @@
-"""Print, as JSON, what the torch on the import path offers. Run by test_nothing_else.py on two of them."""
+"""What the torch on the import path offers: schemas, tags, dispatch tables, names and docstrings, printed as JSON."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import pathlib
 import re
+import subprocess
 import sys
 import types
 import warnings
+from typing import Any
 
 warnings.simplefilter("ignore")
 
 import torch  # noqa: E402
+
+
+def offer_of(first_on_path: pathlib.Path | None) -> dict[str, Any]:
+    """What a torch offers, each surface by its title: the one in the folder ``first_on_path``, or the environment's."""
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    if first_on_path:
+        env["PYTHONPATH"] = str(first_on_path)
+    done = subprocess.run([sys.executable, "-P", __file__], capture_output=True, text=True, check=True, env=env)
+    offer: dict[str, Any] = json.loads(done.stdout)
+    return offer
 
 
 def documentation(owner: object) -> dict[str, str]:
@@ -57,4 +70,5 @@ def operator(qualified: str) -> torch._ops.OpOverload | None:
         return None
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Run a program in two processes that are the ranks of one gloo process group."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+NEEDS_TWO_RANKS = [
+    pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch is built without torch.distributed"),
+    pytest.mark.unsanitized("two processes at once, with twice the memory of a sanitized one"),
+]
+
+_PREAMBLE = """
+import os
+import sys
+import torch
+import torch.distributed as dist
+
+rank = int(sys.argv[1])
+dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2)
+torch.manual_seed(0)
+"""
+
+# Python is not finalized: a thread of gloo may still hold the last tensor, and asking for the GIL to let it go ends the
+# process in std::terminate then (upstream's pull request 179291 describes it).
+_END = """
+dist.destroy_process_group()
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
+def run_on_two_ranks(program: str, folder: Path) -> None:
+    """Run ``program``, which knows ``torch``, ``dist`` and ``rank`` and can import the modules beside this one."""
+    (folder / "program.py").write_text(f"{_PREAMBLE}{program}{_END}")
+    command = [sys.executable, str(folder / "program.py")]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    processes = [
+        subprocess.Popen(
+            [*command, str(rank), str(folder / "store")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=env,
+        )
+        for rank in range(2)
+    ]
+    outputs = [process.communicate()[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
