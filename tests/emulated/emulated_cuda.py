@@ -20,13 +20,6 @@ HERE = Path(__file__).resolve().parent
 LAUNCH = re.compile(r"(\w+(?:<[\w, ]+>)?)\s*<<<(.*?)>>>\(", re.S)
 
 
-# Tests of what a kernel for CUDA cannot do as one for CPUs does, and why.
-OTHERWISE = {
-    "test_roi_pool.py::test_errors": "a kernel for CUDA finds a wrong box by an assertion, which tells no numbers",
-    "test_roi_pool.py::test_vmap_keeps_images_apart": "the same",
-}
-
-
 def as_cpp(text: str) -> str:
     """The text of a .cu file with launches of kernels as C++ has no syntax for them."""
     return LAUNCH.sub(r"emulation::Launch([](const auto&... x) { \1(x...); }, \2)(", text)
@@ -57,5 +50,5 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if reason := OTHERWISE.get(f"{item.path.name}::{item.name}"):
-            item.add_marker(pytest.mark.skip(reason=reason))
+        if marker := item.get_closest_marker("unemulated"):
+            item.add_marker(pytest.mark.skip(reason=marker.args[0]))
