@@ -194,7 +194,7 @@ def test_under_every_transform() -> None:
     torch.library.opcheck(torch.ops.aten._correlate2d_kernel_grad.default, arguments)
     for mode in MODES:
         check_compiled(lambda x, mode=mode: torch.correlate2d(x, kernel, mode=mode), x)
-    check_exported(lambda x: torch.correlate2d(x, kernel, mode="same"), x.detach())
+    check_exported(lambda x, kernel: torch.correlate2d(x, kernel, mode="same"), x.detach(), kernel)
     torch.testing.assert_close(torch.jit.script(in_script)(x, kernel), in_script(x, kernel))
 
 

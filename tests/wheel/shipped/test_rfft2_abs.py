@@ -112,7 +112,8 @@ def test_errors_of_the_backward() -> None:
             backward(spectrum.real, spectrum, spectrum.real, columns)
 
 
-def test_under_every_transform() -> None:
+@pytest.mark.skipif(torch.__version__ < "2.7", reason="no fft function of this release takes symbolic shapes")
+def test_symbolic_shapes() -> None:
     x = values((3, 4, 5), torch.float32).requires_grad_()
     torch.library.opcheck(torch.ops.aten._fft_rfft2_abs.default, (x,))
     magnitude, spectrum = (y.detach() for y in torch.ops.aten._fft_rfft2_abs(x))
@@ -120,6 +121,10 @@ def test_under_every_transform() -> None:
     torch.library.opcheck(torch.ops.aten._fft_rfft2_abs_backward.default, arguments)
     check_compiled(torch.fft.rfft2_abs, x)
     check_exported(torch.fft.rfft2_abs, x.detach())
+
+
+def test_under_every_transform() -> None:
+    x = values((3, 4, 5), torch.float32).requires_grad_()
     check_vmap(torch.fft.rfft2_abs, x.detach(), in_dims=(1,))
     check_vmap(torch.func.grad(lambda x: torch.fft.rfft2_abs(x).square().sum()), x.detach(), in_dims=(0,))
     torch.testing.assert_close(torch.jit.script(in_script)(x), composite(x))

@@ -23,13 +23,19 @@ def gradients(results: Any, sample: SampleInput) -> tuple[Tensor | None, ...]:
     return torch.autograd.grad(given, wanted, [torch.ones_like(each) for each in given], allow_unused=True)
 
 
-class TestAOTAutograd(TestCase):
+class TestEagerFusionOpInfo(TestCase):
+    def check(self, op: OpInfo, device: str, dtype: torch.dtype, *, dynamic: bool) -> None:
+        is_differentiable = op.supports_autograd and dtype.is_floating_point
+        for sample in op.sample_inputs(device, dtype, requires_grad=is_differentiable):
+            aot_autograd_check(op, [sample.input, *sample.args], sample.kwargs, dynamic)
+
     @in_one
     def test_aot_autograd_exhaustive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        is_differentiable = op.supports_autograd and dtype.is_floating_point
-        for dynamic in (False, True):
-            for sample in op.sample_inputs(device, dtype, requires_grad=is_differentiable):
-                aot_autograd_check(op, [sample.input, *sample.args], sample.kwargs, dynamic)
+        self.check(op, device, dtype, dynamic=False)
+
+    @in_one
+    def test_aot_autograd_symbolic_exhaustive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        self.check(op, device, dtype, dynamic=True)
 
 
 @pytest.mark.unsanitized("Inductor compiles for each sample")
@@ -46,4 +52,4 @@ class TestInductorOpInfo(TestCase):
                 self.assertEqual(gradients(result, sample), gradients(expected, sample))
 
 
-instantiate(globals(), TestAOTAutograd, TestInductorOpInfo)
+instantiate(globals(), TestEagerFusionOpInfo, TestInductorOpInfo)

@@ -55,22 +55,32 @@ class TestMeta(TestCase):
                     )
 
 
-class TestProxyTensor(TestCase):
+class TestProxyTensorOpInfo(TestCase):
+    def trace(self, op: OpInfo, device: str, dtype: torch.dtype, mode: str) -> None:
+        for sample in op.sample_inputs(device, dtype):
+            leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+
+            def function(*given: Any, spec: Any = spec) -> Any:
+                first, args, kwargs = pytree.tree_unflatten(list(given), spec)
+                return op(first, *args, **kwargs)
+
+            graph = make_fx(function, tracing_mode=mode)(*leaves)
+            self.assertEqual(graph(*leaves), function(*leaves))
+
     @in_one
     def test_make_fx_exhaustive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        for mode in ("real", "fake", "symbolic"):
-            for sample in op.sample_inputs(device, dtype):
-                leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+        self.trace(op, device, dtype, "real")
 
-                def function(*given: Any, spec: Any = spec) -> Any:
-                    first, args, kwargs = pytree.tree_unflatten(list(given), spec)
-                    return op(first, *args, **kwargs)
+    @in_one
+    def test_make_fx_fake_exhaustive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        self.trace(op, device, dtype, "fake")
 
-                graph = make_fx(function, tracing_mode=mode)(*leaves)
-                self.assertEqual(graph(*leaves), function(*leaves))
+    @in_one
+    def test_make_fx_symbolic_exhaustive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        self.trace(op, device, dtype, "symbolic")
 
     @ops([info for info in OPERATORS if info.inplace_variant], dtypes=OpDTypes.any_one, allowed_dtypes=(torch.float32,))
-    def test_make_fx_symbolic_inplace(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+    def test_make_fx_symbolic_exhaustive_inplace(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         for sample in op.sample_inputs(device, dtype):
             if sample.broadcasts_input or called(op, sample).shape != sample.input.shape:
                 continue
@@ -83,4 +93,4 @@ class TestProxyTensor(TestCase):
             self.assertEqual(graph(*given), function(*given))
 
 
-instantiate(globals(), TestFakeTensor, TestMeta, TestProxyTensor)
+instantiate(globals(), TestFakeTensor, TestMeta, TestProxyTensorOpInfo)
