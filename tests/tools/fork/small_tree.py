@@ -1,0 +1,106 @@
+"""A small tree that looks like PyTorch's, patches for it and a native folder."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from scripts.source.apply import Fork
+
+TEXT = "".join(f"line {number}\n" for number in range(1, 41))
+FILES = {
+    "version.txt": "1.2.0a0\n",
+    ".gitignore": "build/\n",
+    "torch/text.py": TEXT,
+    "torch/untouched.py": "pass\n",
+    "torch/stub.pyi.in": "y: int\n",
+    "torchgen/gen.py": "pass\n",
+    "tools/autograd/derivatives.yaml": "- name: add(Tensor self) -> Tensor\n  self: grad\n",
+    "aten/src/ATen/templates/Functions.h": "// template\n",
+    "aten/src/ATen/native/native_functions.yaml": "- func: add(Tensor self) -> Tensor\n",
+    "aten/src/ATen/native/tags.yaml": "- tag: core\n  desc: a tag\n",
+    "aten/src/ATen/native/Add.cpp": "// add\n",
+    "aten/src/ATen/CMakeLists.txt": """file(GLOB native_cpp "native/*.cpp")
+file(GLOB native_cuda_cu "native/cuda/*.cu")
+file(GLOB_RECURSE base_cpp "core/*.cpp")
+""",
+    "cmake/Codegen.cmake": """  file(GLOB kernels "${PROJECT_SOURCE_DIR}/aten/src/ATen/native/cpu/*.cpp"
+       "${PROJECT_SOURCE_DIR}/aten/src/ATen/native/x/*.cpp")
+""",
+}
+PATCHES = {
+    "say_two": """Subject: text: say
+ two
+Why: a test, which goes
+ over two lines
+Kind: intended difference
+
+diff --git a/torch/text.py b/torch/text.py
+--- a/torch/text.py
++++ b/torch/text.py
+@@ -1,3 +1,3 @@
+ line 1
+-line 2
++line two
+ line 3
+@@ -29,3 +29,3 @@
+ line 29
+-line 30
++line thirty
+ line 31
+""",
+    "new_file": """Subject: text: a second file
+Why: a patch may bring one
+
+diff --git a/torch/second.py b/torch/second.py
+new file mode 100644
+--- /dev/null
++++ b/torch/second.py
+@@ -0,0 +1 @@
++second = 2\x20\x20
+""",
+}
+NATIVE = {
+    "native_functions.yaml": "- func: mine(Tensor self) -> Tensor\n- func: other(Tensor self) -> Tensor\n",
+    "derivatives.yaml": "- name: mine(Tensor self) -> Tensor\n  self: grad\n",
+    "Mine.cpp": "// mine\r\n// with a second line, and no end of it",
+    "Mine.h": "// the header\n",
+    "cpu/MineKernel.cpp": "// the kernel\n",
+    "cuda/Mine.cu": "// on CUDA\n",
+    "python/text.py": "added = 2\n",
+    "python/stub.pyi": "x: int\n",
+    "python/nn/mine.py": "mine = 3\n",
+    "docs/mine.rst": "What it does.\n",
+    "tests/test_mine.py": "pass\n",
+}
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(text.encode())
+    return folder
+
+
+def git(tree: Path, *words: str) -> str:
+    who = ["-c", "user.name=Someone", "-c", "user.email=someone@example.com"]
+    done = subprocess.run(["git", *who, *words], cwd=tree, stdout=subprocess.PIPE, check=True, text=True)
+    return done.stdout.strip()
+
+
+def state(tree: Path) -> tuple[str, str, str]:
+    """All that a refused command must leave alone."""
+    return git(tree, "rev-parse", "HEAD"), git(tree, "status", "--porcelain"), git(tree, "symbolic-ref", "-q", "HEAD")
+
+
+def contents(tree: Path) -> dict[str, bytes]:
+    paths = [path for path in tree.rglob("*") if path.is_file() and ".git" not in path.parts]
+    return {path.relative_to(tree).as_posix(): path.read_bytes() for path in paths}
+
+
+def times(tree: Path) -> dict[str, int]:
+    return {name: (tree / name).stat().st_mtime_ns for name in contents(tree)}
+
+
+def log(tree: Path, fork: Fork, form: str) -> list[str]:
+    return git(tree, "log", "--reverse", f"--format={form}", f"{fork.base}..HEAD").splitlines()

@@ -1,0 +1,164 @@
+"""The fork in a PyTorch checkout: commits on the base, the same for the same input, whatever came between."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_tree import FILES, NATIVE, TEXT, contents, git, log, times, write
+
+from scripts.errors import SourceError
+from scripts.layout import REPOSITORY
+from scripts.source.apply import apply
+from scripts.source.moving import MOVING_REF
+from scripts.source.tree import Tree
+
+# What Graft itself adds to every torch.
+INSTALLED = REPOSITORY / "scripts/installed"
+
+
+def test_fork_is_commits_on_the_base(tree: Path, patches: Path, native: Path) -> None:
+    base = git(tree, "rev-parse", "HEAD")
+    fork = apply(tree, patches, native)
+    assert fork.base == base == git(tree, "rev-parse", "refs/graft/base") == git(tree, "rev-parse", "main")
+    assert fork.tip == git(tree, "rev-parse", "HEAD")
+    assert log(tree, fork, "%s") == [
+        "text: say two",
+        "text: a second file",
+        "native: add the files of a native folder",
+        "native: describe the added operators",
+        "torch: list the added operators",
+    ]
+    date = git(tree, "log", "-1", "--format=%ct", base)
+    assert set(log(tree, fork, "%an %ae %at %cn %ce %ct")) == {
+        f"Graft graft@localhost {date} Graft graft@localhost {date}"
+    }
+    assert git(tree, "status", "--porcelain") == ""
+
+
+def test_files_are_where_pytorch_looks_for_them(tree: Path, patches: Path, native: Path) -> None:
+    apply(tree, patches, native)
+    expected = {name: text.encode() for name, text in FILES.items()}
+    expected["torch/text.py"] = TEXT.replace("line 2\n", "line two\n").replace("line 30", "line thirty").encode()
+    mark = b"\n# Added by Graft, from the native folder that this torch is built with.\n"
+    expected["torch/text.py"] += mark + b"derived = 1\n\nadded = 2\n"
+    expected["torch/stub.pyi.in"] += mark + b"x: int\n"
+    expected["torch/nn/mine.py"] = b"mine = 3\n"
+    expected["torch/second.py"] = b"second = 2  \n"
+    for path in INSTALLED.rglob("*.py"):
+        expected[f"torch/{path.relative_to(INSTALLED).as_posix()}"] = path.read_bytes()
+    for name in ("Mine.cpp", "Mine.h", "cpu/MineKernel.cpp", "cuda/Mine.cu"):
+        expected[f"aten/src/ATen/native/{name}"] = NATIVE[name].encode()
+    yaml = {
+        "aten/src/ATen/native/native_functions.yaml": "native_functions.yaml",
+        "tools/autograd/derivatives.yaml": "derivatives.yaml",
+    }
+    for name, file in yaml.items():
+        expected[name] += mark + NATIVE[file].encode()
+    expected["torch/_added_operators.py"] = repr([expected[name].decode() for name in yaml]).encode()
+    assert contents(tree) == expected
+
+
+def test_applied_twice_is_the_same_commit_and_no_file_is_touched(tree: Path, patches: Path, native: Path) -> None:
+    fork, before = apply(tree, patches, native), times(tree)
+    assert apply(tree, patches, native) == fork
+    assert times(tree) == before
+
+
+def test_commit_ids_depend_on_nothing_but_the_input(
+    tree: Path, patches: Path, native: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clone, elsewhere = tmp_path / "clone", tmp_path / "elsewhere/native"
+    git(tmp_path, "clone", "--quiet", str(tree), str(clone))
+    shutil.copytree(native, elsewhere)
+    fork = apply(tree, patches, native)
+    git(clone, "config", "apply.whitespace", "fix")
+    settings = write(tmp_path / "home", {".gitconfig": "[core]\nautocrlf = true\n"})
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings / ".gitconfig"))
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "Someone")
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "no-index"))
+    assert apply(clone, patches, elsewhere) == fork
+    assert contents(clone) == contents(tree)
+
+
+def test_changed_folder_starts_again_from_the_base(tree: Path, patches: Path, native: Path) -> None:
+    first, before = apply(tree, patches, native), times(tree)
+    (native / "Mine.cpp").write_text("// another\n")
+    second = apply(tree, patches, native)
+    assert second.base == first.base
+    assert second.tip != first.tip
+    assert len(log(tree, second, "%s")) == 5
+    assert (tree / "aten/src/ATen/native/Mine.cpp").read_text() == "// another\n"
+    assert {name for name, time in times(tree).items() if time != before[name]} == {"aten/src/ATen/native/Mine.cpp"}
+    write(native, {"Mine.cpp": NATIVE["Mine.cpp"]})
+    assert apply(tree, patches, native) == first
+
+
+def test_removed_operator_is_gone(tree: Path, patches: Path, native: Path) -> None:
+    apply(tree, patches, native)
+    for name in ("Mine.cpp", "Mine.h", "cpu/MineKernel.cpp", "derivatives.yaml"):
+        (native / name).unlink()
+    (native / "native_functions.yaml").write_text("- func: other(Tensor self) -> Tensor\n")
+    apply(tree, patches, native)
+    assert not list(tree.rglob("Mine*.cpp"))
+    assert "mine" not in (tree / "aten/src/ATen/native/native_functions.yaml").read_text()
+    assert (tree / "tools/autograd/derivatives.yaml").read_text() == FILES["tools/autograd/derivatives.yaml"]
+    assert git(tree, "status", "--porcelain") == ""
+
+
+def test_plain_folder_becomes_a_repository(tmp_path: Path, tree: Path, patches: Path, native: Path) -> None:
+    folder = write(tmp_path / "plain", {**FILES, "build/made.o": "not a source"})
+    before = times(folder)
+    fork = apply(folder, patches, native)
+    assert git(folder, "log", "-1", "--format=%s", fork.base) == "PyTorch 1.2.0, as it came"
+    assert "build/made.o" not in git(folder, "ls-files")
+    now = times(folder)
+    assert {name for name in before if now[name] != before[name]} == {
+        "torch/text.py",
+        "torch/stub.pyi.in",
+        "aten/src/ATen/native/native_functions.yaml",
+        "tools/autograd/derivatives.yaml",
+    }
+    assert apply(folder, patches, native) == fork
+    assert apply(write(tmp_path / "second", FILES), patches, native) == fork
+
+
+@pytest.mark.parametrize("last", [("read-tree", "-m"), ("update-ref", "HEAD"), ("update-ref", "-d")])
+def test_checkout_that_was_interrupted_is_done_again(
+    tree: Path, patches: Path, native: Path, monkeypatch: pytest.MonkeyPatch, last: tuple[str, str]
+) -> None:
+    """Interrupted before files are written, before HEAD is set, and before the mark is taken away."""
+    with monkeypatch.context() as patched:
+        real = Tree.git
+
+        def interrupted(self: Tree, *arguments: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
+            if set(last) <= set(arguments):
+                raise KeyboardInterrupt
+            return real(self, *arguments, **more)
+
+        patched.setattr(Tree, "git", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            apply(tree, patches, native)
+    assert git(tree, "for-each-ref", MOVING_REF)
+    fork = apply(tree, patches, native)
+    assert git(tree, "rev-parse", "HEAD") == fork.tip
+    assert git(tree, "status", "--porcelain") == ""
+    assert not git(tree, "for-each-ref", MOVING_REF)
+
+
+def test_checkout_that_was_killed_half_way_is_taken_back(tree: Path, patches: Path, native: Path) -> None:
+    fork = apply(tree, patches, native)
+    git(tree, "checkout", "--quiet", "--detach", fork.base)
+    git(tree, "update-ref", MOVING_REF, fork.tip)
+    (tree / ".git/index.lock").touch()
+    write(tree, {"torch/second.py": "sec", "torch/text.py": "line"})
+    write(tree, {"torch/untouched.py": "mine\n"})
+    with pytest.raises(SourceError, match=r"M torch/untouched\.py"):
+        apply(tree, patches, native)
+    assert (tree / "torch/untouched.py").read_text() == "mine\n"
+    write(tree, {"torch/untouched.py": FILES["torch/untouched.py"]})
+    assert apply(tree, patches, native) == fork
+    assert git(tree, "status", "--porcelain") == ""
