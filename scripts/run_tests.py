@@ -31,6 +31,9 @@ EMULATED = {
     "GRAFT_EMULATED": str(REPOSITORY / "build/emulated"),
 }
 
+# What the profiler and the compilers say to those who run them on purpose.
+QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_LOGS": "-all"}
+
 # pytest's exit code where no test ran (pytest.ExitCode.NO_TESTS_COLLECTED), as when -k chooses tests of another part.
 _NOTHING_COLLECTED = 5
 
@@ -132,7 +135,7 @@ def show_surfaces(layout: Layout, extra: Sequence[str]) -> None:
         TestsFailed: an operator of the folder is not where they are.
     """
     try:
-        in_test_environment(layout, ["-m", "scripts.surfaces", *extra])
+        in_test_environment(layout, ["-m", "scripts.surfaces", *extra], QUIET)
     except subprocess.CalledProcessError as error:
         raise TestsFailed(
             "an operator differs from PyTorch's own",
@@ -140,10 +143,11 @@ def show_surfaces(layout: Layout, extra: Sequence[str]) -> None:
         ) from error
 
 
-def in_test_environment(layout: Layout, command: Sequence[str | Path]) -> None:
+def in_test_environment(layout: Layout, command: Sequence[str | Path], variables: Mapping[str, str] = {}) -> None:
     """Run a Python program with ``layout``'s wheel, what it prints going to the terminal."""
     python = make_environment(ENVIRONMENT, Path(wheel_of(layout).wheel))
-    subprocess.run([python, *command], cwd=REPOSITORY, stdin=subprocess.DEVNULL, check=True)
+    env = {**os.environ, **variables}
+    subprocess.run([python, *command], cwd=REPOSITORY, env=env, stdin=subprocess.DEVNULL, check=True)
 
 
 def make_environment(folder: Path, wheel: Path, requirements: Path = TESTS / "requirements.txt") -> Path:

@@ -32,7 +32,7 @@ FILES = [
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_operators_pass(file: str) -> None:
+def test_operators_pass(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(os.environ["GRAFT_TREE"]) / "test" / file
     added = [info.formatted_name for info in op_db if f"torch.{info.name}" in torch._added_operators.FUNCTIONS]
     assert added
@@ -44,7 +44,8 @@ def test_operators_pass(file: str) -> None:
     done = subprocess.run(command, cwd=path.parent, env=variables, capture_output=True, text=True, check=False)
     ran = re.search(r"^Ran (\d+) tests?.*\n+(\w+.*)$", done.stderr, re.M)
     assert ran, done.stderr[-4000:]
-    print(f"{file}: {ran[1]} tests, {ran[2]}")
+    with capsys.disabled():
+        print(f"\n{file}: {ran[1]} tests, {ran[2]}", end=" ")
     assert int(ran[1]) > 0
     failures = re.findall(r"^(?:FAIL|ERROR): (.*)$", done.stderr, re.M)
     assert done.returncode == 0, "\n".join([*failures, done.stderr[-3000:]])
