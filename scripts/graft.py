@@ -67,7 +67,7 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
     with build_lock(REPOSITORY / "build"):
         stamp = stamp_of(layout, native, toolchain)
         built = load_built(layout)
-        if built and built.stamp == stamp and built.is_there() and Path(built.wheel).parent == layout.out:
+        if built and built.stamp == stamp and built.is_there():
             say(f"nothing changed: {built.wheel}")
             return Result(Path(built.wheel), {})
 
@@ -100,7 +100,7 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
             platform = platform_tag(wheel, libraries)
             target = pack(wheel, overlay_content(overlay), version=version, platform=platform, out=layout.out)
         save_built(layout, Built.of(stamp, target))
-    if built and built.wheel != str(target) and Path(built.wheel).parent == layout.out:
+    if built and built.wheel != str(target):
         Path(built.wheel).unlink(missing_ok=True)
     report(target, steps)
     return Result(target, steps.seconds)

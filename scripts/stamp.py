@@ -77,19 +77,23 @@ class Built:
         return path.is_file() and (path.stat().st_size, path.stat().st_mtime_ns) == (self.size, self.time)
 
 
-# The kinds of builds, and where what they made is noted.
+# The kinds of builds.
 GRAFT, SOURCE = "graft", "source"
-_FILES = {GRAFT: "built.json", SOURCE: "built-source.json"}
 
 
 def load_built(layout: Layout, build: str = GRAFT) -> Built | None:
-    """What the last build of this kind made of this native folder, if anything."""
+    """What the last build of this kind made of this native folder where its wheels go now, if anything."""
     try:
-        return Built(**json.loads((layout.work / _FILES[build]).read_text()))
+        return Built(**json.loads(_note(layout, build).read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
 
 def save_built(layout: Layout, built: Built, build: str = GRAFT) -> None:
     """Remember ``built``."""
-    write_atomically(layout.work / _FILES[build], json.dumps(asdict(built), indent=1) + "\n")
+    write_atomically(_note(layout, build), json.dumps(asdict(built), indent=1) + "\n")
+
+
+def _note(layout: Layout, build: str) -> Path:
+    folder = hashlib.sha256(str(layout.out).encode()).hexdigest()[:8]
+    return layout.work / f"built-{build}-{folder}.json"

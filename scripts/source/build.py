@@ -73,7 +73,7 @@ def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: 
     with build_lock(given.cache.folder):
         stamp = stamp_of(layout, given.native, given.toolchain)
         built = load_built(layout, SOURCE)
-        if built and built.stamp == stamp and built.is_there() and Path(built.wheel).parent == layout.out:
+        if built and built.stamp == stamp and built.is_there():
             say(f"nothing changed: {built.wheel}")
             return Result(Path(built.wheel), {})
         jobs = affordable(jobs)
@@ -88,7 +88,7 @@ def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: 
             remove_installed(open_tree(configured.tree, given.pin))
             wheel = pack_wheel(configured, given.cache.folder / "wheel", version, layout.out)
         save_built(layout, Built.of(stamp, wheel), SOURCE)
-    if built and built.wheel != str(wheel) and Path(built.wheel).parent == layout.out:
+    if built and built.wheel != str(wheel):
         Path(built.wheel).unlink(missing_ok=True)
     report(wheel, steps)
     return Result(wheel, steps.seconds)
