@@ -7,7 +7,7 @@ OUT ?= dist
 JOBS ?= $(shell nproc)
 WHEEL ?=
 BUILD ?= graft
-INCREMENTAL ?=
+INCREMENTAL ?= 1
 SOURCE ?=
 ARGS ?=
 SCHEMA ?=
@@ -28,7 +28,7 @@ help:
 	@echo 'make patch-and-build    build the torch wheel with the operators of NATIVE into OUT'
 	@echo 'make check              find the mistakes of NATIVE without building'
 	@echo "make check-source       compile what the operators add to PyTorch's source tree, with its own build"
-	@echo 'make check-incremental  compile again some of what INCREMENTAL=1 left alone, and compare the objects'
+	@echo 'make check-incremental  compile again some of what incremental builds left alone, and compare the objects'
 	@echo 'make check-cuda         compile the CUDA sources of NATIVE against a CUDA wheel; no GPU is needed'
 	@echo 'make test               build it if need be, install it in a fresh environment, run the tests'
 	@echo 'make test-sanitize      build the operators with address and undefined sanitizers, run their tests on that'
@@ -50,7 +50,7 @@ help:
 	@printf '  %-22s%s\n' 'WHEEL=$(WHEEL)' 'the base wheel as a file; without it, pip fetches it'
 	@printf '  %-22s%s\n' 'BUILD=$(BUILD)' 'graft: onto the official wheel; source: all of PyTorch, from its sources'
 	@printf '  %-22s%s\n' 'SOURCE=$(SOURCE)' 'a checkout of PyTorch; for BUILD=source and check-source also a mirror to fetch from'
-	@printf '  %-22s%s\n' 'INCREMENTAL=$(INCREMENTAL)' '1: BUILD=source leaves alone what was compiled with headers that only gain declarations'
+	@printf '  %-22s%s\n' 'INCREMENTAL=$(INCREMENTAL)' '0: BUILD=source compiles all again whose headers changed, also if they only gained declarations'
 	@printf '  %-22s%s\n' 'PYTHON=$(PYTHON)' 'the Python to build for'
 	@printf '  %-22s%s\n' 'SCHEMA=' 'for new-op, such as SCHEMA="my_op(Tensor self, *, float alpha=1.0) -> Tensor"'
 	@printf '  %-22s%s\n' 'KIND=$(KIND)' 'for new-op: plain, pointwise or composite'

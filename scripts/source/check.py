@@ -48,7 +48,7 @@ def check_source(layout: Layout, *, source: str | None, jobs: int) -> None:
         steps = Steps(total=6)
         configured = prepare(given, source, jobs, steps)
         with steps.step("generate") as line:
-            line.note = generate(configured, jobs, line, incremental=False)
+            line.note = generate(configured, jobs, line, incremental=True)
         with steps.step("compare with a graft") as line:
             tree = open_tree(configured.tree, given.pin)
             parity = compare_with_graft(tree, given.native)

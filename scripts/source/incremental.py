@@ -1,4 +1,4 @@
-"""``INCREMENTAL=1``: after a change of operators, compile only what the change can reach.
+"""After a change of operators, compile only what the change can reach.
 
 Every source of PyTorch includes the headers that declare all operators. A header that only gained declarations gets
 back the time that it had, so that ninja leaves what was compiled with it alone.
