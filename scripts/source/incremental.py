@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ..files import write_atomically
 from .gains import only_gains
+from .tree import count
 
 # Numbers every name of aten, so that a name more shifts the numbers that unchanged objects were compiled with. It stays
 # as it was; the symbol of an operator that it does not know is interned at run time.
@@ -42,9 +43,12 @@ class Changes:
     def __str__(self) -> str:
         if not (self.gained or self.kept or self.changed):
             return "no header changed"
-        told = f"{len(self.gained)} headers only gained declarations, which no unchanged source is taken to need"
-        told += f"; {', '.join(map(_short, self.kept))} stays as it was" if self.kept else ""
-        return f"{told}; changed otherwise: {', '.join(map(_short, self.changed)) or 'none'}"
+        told = []
+        if self.gained:
+            gained = count(len(self.gained), "header")
+            told.append(f"{gained} only gained declarations, which no unchanged source is taken to need")
+        told += [f"{', '.join(map(_short, self.kept))} stays as it was"] if self.kept else []
+        return "; ".join([*told, f"changed otherwise: {', '.join(map(_short, self.changed)) or 'none'}"])
 
 
 def generate_incrementally(tree: Path, generate: Callable[[], None]) -> Changes:

@@ -186,7 +186,7 @@ def test_one_operator_more_compiles_what_registers_it(tree: Path) -> None:
     (tree / "operators").write_text("add mine mul")
     changes = generate(tree)
     assert names(changes) == (["Body.h"], ["aten_interned_strings.h"], [])
-    assert "1 headers only gained declarations" in str(changes)
+    assert "1 header only gained declarations" in str(changes)
     assert "mine" in (tree / "build/aten/src/ATen/core/Body.h").read_text()
     assert kept.read_text() == before
     assert build(tree) == {"register"}
