@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
 from elftools.elf.sections import NoteSection, Section
@@ -96,10 +95,12 @@ class ElfFile:
         rows = table.symbols[table.symbols["section"] != _UNDEFINED]
         return frozenset(table.name(row) for row in rows["name"])
 
-    def defined(self) -> frozenset[str]:
-        """Global names that an object file defines."""
+    def defined(self, *, weak: bool = True) -> frozenset[str]:
+        """Global names that an object file defines; ``weak`` ones are those of inline functions, too."""
         symbols = self._static.symbols
-        rows = symbols[(symbols["section"] != _UNDEFINED) & (symbols["info"] >> 4 != _LOCAL)]
+        bindings = symbols["info"] >> 4
+        is_meant = (bindings != _LOCAL) & (weak | (bindings != _WEAK))
+        rows = symbols[(symbols["section"] != _UNDEFINED) & is_meant]
         return frozenset(self._static.name(row) for row in rows["name"])
 
     def undefined(self) -> frozenset[str]:
@@ -108,11 +109,6 @@ class ElfFile:
         bindings = symbols["info"] >> 4
         rows = symbols[(symbols["section"] == _UNDEFINED) & (bindings != _LOCAL) & (bindings != _WEAK)]
         return frozenset(self._static.name(row) for row in rows["name"] if row)
-
-    def literals(self) -> frozenset[bytes]:
-        """The string literals of an object file."""
-        sections = (section for section in self._elf.iter_sections() if section["sh_flags"] & SH_FLAGS.SHF_STRINGS)
-        return frozenset(text for section in sections for text in section.data().split(b"\0"))
 
     def find_defined(self, names: Iterable[str]) -> dict[str, list[HiddenSymbol]]:
         """Look ``names`` up in the full symbol table, exported or not; an ambiguous name has several entries."""

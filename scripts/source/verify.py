@@ -92,7 +92,7 @@ def compare(name: str, again: Path, configured: Configured) -> bool:
 
     Returns:
         Whether it has the same bytes. In a large source a declaration more may change which functions GCC inlines or
-        clones: such an object has other code, with the same symbols and string literals.
+        clones: such an object has other code, but defines and needs the same functions.
 
     Raises:
         SourceError: it differs otherwise from what is there.
@@ -115,10 +115,10 @@ def compare(name: str, again: Path, configured: Configured) -> bool:
     return False
 
 
-def described(path: Path) -> tuple[frozenset[str], frozenset[str], frozenset[bytes]]:
-    """What an object file defines, what it needs, and its string literals."""
+def described(path: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """What an object file defines, inline functions left out, and what it needs."""
     elf = ElfFile(path)
-    return elf.defined(), elf.undefined(), elf.literals()
+    return elf.defined(weak=False), elf.undefined()
 
 
 def ask_ninja(configured: Configured, tool: str, *arguments: str) -> list[str]:

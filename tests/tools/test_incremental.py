@@ -277,7 +277,7 @@ def test_object_that_a_whole_build_would_make_otherwise_is_found(one_more: Confi
     header = one_more.tree / "build/aten/src/ATen/core/Body.h"
     text = header.read_text()
     assert compare("method.o", tmp_path / "again.o", one_more)
-    # A local function more, as where GCC clones otherwise.
+    # A local function more, as where GCC clones one.
     header.write_text(text + "[[gnu::used]] static void clone() {}\n")
     assert not compare("method.o", tmp_path / "again.o", one_more)
     # A declaration that changes what the old text means, as a better overload does.
