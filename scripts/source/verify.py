@@ -92,7 +92,8 @@ def compare(name: str, again: Path, configured: Configured) -> bool:
 
     Returns:
         Whether it has the same bytes. In a large source a declaration more may change which functions GCC inlines or
-        clones: such an object has other code, but defines and needs the same functions.
+        clones: such an object has other code, but defines and needs the same functions. That its code differs in
+        nothing else is not shown, so the build's user is told its name.
 
     Raises:
         SourceError: it differs otherwise from what is there.
@@ -108,8 +109,7 @@ def compare(name: str, again: Path, configured: Configured) -> bool:
     if described(again) != described(there):
         raise SourceError(
             f"{there}: the incremental build left it alone, but the compiler makes another object of it now",
-            cause="a new declaration changes what old text means: an overload that fits better, a line's number in a "
-            "message",
+            cause="a new declaration changes what old text means, such as an overload that fits better",
             todo="build with INCREMENTAL=0",
         )
     return False
