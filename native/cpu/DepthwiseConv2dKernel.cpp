@@ -197,29 +197,38 @@ int64_t tile_start(int64_t i, int64_t count) {
 
 // ---- Contiguous: the vectors' elements are columns of a plane, tiles extend downwards.
 
-// Rows of a tile to the output, the phases of the columns side by side.
+// A row of a tile to the output, the phases of the columns side by side.
 template <typename scalar_t, typename acc_t>
 void put_row(scalar_t* to, const acc_t* from, int64_t width, const Axis& columns, int64_t pitch, acc_t* buffer) {
-  const auto phases = static_cast<int64_t>(columns.phases.size());
-  const acc_t* row = from;
-  if (phases > 1) {
-    if (columns.stride == 2) {
-      using Vec = vec::Vectorized<acc_t>;
-      for (int64_t j = 0; j < (width + 1) / 2; j += Vec::size()) {
-        const auto [low, high] = vec::interleave2(Vec::loadu(from + j), Vec::loadu(from + pitch + j));
-        low.store(buffer + 2 * j);
-        high.store(buffer + 2 * j + Vec::size());
-      }
-    } else {
-      for (const auto f : c10::irange(phases)) {
-        for (const auto j : c10::irange(columns.phases[f].count)) {
-          buffer[f + j * columns.stride] = from[f * pitch + j];
-        }
+  using Vec = vec::Vectorized<acc_t>;
+  constexpr auto pair = 2 * Vec::size();
+  if (columns.phases.size() == 1) {
+    return copy_out(to, from, width);
+  }
+  // The columns up to here are in the output already.
+  int64_t done = 0;
+  if (columns.stride == 2) {
+    const auto put_pair = [&](int64_t i, acc_t* target) {
+      const auto [low, high] = vec::interleave2(Vec::loadu(from + i / 2), Vec::loadu(from + pitch + i / 2));
+      low.store(target);
+      high.store(target + Vec::size());
+    };
+    if constexpr (std::is_same_v<scalar_t, acc_t>) {
+      for (; done + pair <= width; done += pair) {
+        put_pair(done, to + done);
       }
     }
-    row = buffer;
+    for (auto i = done; i < width; i += pair) {
+      put_pair(i, buffer + i);
+    }
+  } else {
+    for (const auto f : c10::irange(static_cast<int64_t>(columns.phases.size()))) {
+      for (const auto j : c10::irange(columns.phases[f].count)) {
+        buffer[f + j * columns.stride] = from[f * pitch + j];
+      }
+    }
   }
-  copy_out(to, row, width);
+  copy_out(to + done, buffer + done, width - done);
 }
 
 template <typename scalar_t>
@@ -249,9 +258,11 @@ void convolve_planes(
 
   at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
     Scratch<acc_t> planes(sources * plane_size + kMargin<acc_t>);
+    planes.clear();
     Scratch<acc_t> weights(c.taps() * sources);
     Scratch<acc_t> tile_rows(kTile * column_phases * buffer_pitch);
-    Scratch<acc_t> row(std::max(width, columns.size) + 1);
+    Scratch<acc_t> row(width);
+    Scratch<acc_t> buffer(columns.size);
     std::array<acc_t, kMostVectors * size> start;
     std::vector<std::vector<const acc_t*>> x;
     for (const auto& phase : columns.phases) {
@@ -263,43 +274,60 @@ void convolve_planes(
       }
     }
 
-    // All rows of one phase from `first` to `last`, of one output channel.
-    const auto convolve = [&](const Phase& phase, const int64_t* offset, int64_t first, int64_t last, scalar_t* plane) {
-      for (int64_t i = 0; i < last - first; i += kTile) {
-        const auto top = tile_start(i, last - first);
-        auto* to = plane + (phase.first + (first + top) * rows.stride) * width;
-        const bool is_whole = is_same && column_phases == 1 && last - first >= kTile;
+    // Computes tiles of phase f of the columns; args say where they begin and where they go.
+    const auto call = [&](const Phase& phase, int64_t f, int64_t offset, bool is_wide, TileArgs<acc_t> args) {
+      args.x = x[f].data();
+      args.n = static_cast<int64_t>(x[f].size());
+      args.step = pitch;
+      args.w = weights.data + offset;
+      args.start = start.data();
+      args.start_step = 0;
+      if (is_wide) {
+        convolve_tile<acc_t, true, kMostVectors>(phase, args.n, 0, args);
+      } else {
+        convolve_tile<acc_t, true, 1>(phase, args.n, 0, args);
+      }
+    };
+
+    // n rows of one phase, from `to` on, where all columns are one phase and at least a vector: the tiles go to the
+    // output themselves, the last ones over what is there already rather than beyond the edge.
+    const auto convolve_direct = [&](const Phase& phase, int64_t offset, int64_t n, acc_t* to) {
+      TileArgs<acc_t> args{};
+      args.out_step = rows.stride * width;
+      for (int64_t j = 0; j < width;) {
+        const bool is_wide = kMostVectors > 1 && width - j > size && width >= kMostVectors * size;
+        const auto span = is_wide ? kMostVectors * size : size;
+        const auto left = std::min(j, width - span);
+        for (int64_t i = 0; i < n; i += args.tiles * kTile) {
+          const auto top = tile_start(i, n);
+          args.tiles = (n - top) / kTile;
+          args.offset = top * pitch + left;
+          args.out = to + top * args.out_step + left;
+          call(phase, 0, offset, is_wide, args);
+        }
+        j = left + span;
+      }
+    };
+
+    // The same for all others, tile by tile.
+    const auto convolve_buffered = [&](const Phase& phase, const int64_t* offset, int64_t n, scalar_t* to) {
+      TileArgs<acc_t> args{};
+      args.out_step = column_phases * buffer_pitch;
+      for (int64_t i = 0; i < n; i += kTile) {
+        const auto top = tile_start(i, n);
         for (const auto f : c10::irange(column_phases)) {
           const auto count = columns.phases[f].count;
-          TileArgs<acc_t> args{x[f].data(), static_cast<int64_t>(x[f].size()), 0, pitch, weights.data + offset[f]};
-          args.start = start.data();
-          args.start_step = 0;
           for (int64_t j = 0; j < count;) {
-            const bool is_wide = kMostVectors > 1 && count - j > size && !(is_whole && count - j < 2 * size);
-            const auto span = is_wide ? kMostVectors * size : size;
-            auto left = j;
-            if (is_whole && count >= span) {
-              left = std::min(j, count - span);
-              args.out = reinterpret_cast<acc_t*>(to) + left;
-              args.out_step = rows.stride * width;
-            } else {
-              args.out = tile_rows.data + f * buffer_pitch + left;
-              args.out_step = column_phases * buffer_pitch;
-            }
-            args.offset = top * pitch + left;
-            if (is_wide) {
-              convolve_tile<acc_t, true, kMostVectors>(phase, args.n, 0, args);
-            } else {
-              convolve_tile<acc_t, true, 1>(phase, args.n, 0, args);
-            }
-            j = left + span;
+            const bool is_wide = kMostVectors > 1 && count - j > size;
+            args.offset = top * pitch + j;
+            args.out = tile_rows.data + f * buffer_pitch + j;
+            call(phase, f, offset[f], is_wide, args);
+            j += is_wide ? kMostVectors * size : size;
           }
         }
-        if (!is_whole || columns.phases[0].count < size) {
-          for (const auto r : c10::irange(std::min<int64_t>(kTile, last - first - top))) {
-            auto* from = tile_rows.data + r * column_phases * buffer_pitch;
-            put_row(to + r * rows.stride * width, from, width, columns, buffer_pitch, row.data);
-          }
+        for (const auto r : c10::irange(std::min<int64_t>(kTile, n - top))) {
+          const auto* from = tile_rows.data + r * column_phases * buffer_pitch;
+          put_row(to + (top + r) * rows.stride * width, from, width, columns, buffer_pitch, row.data);
         }
       }
     };
@@ -317,7 +345,7 @@ void convolve_planes(
             columns,
             first,
             strips == 1,
-            row.data);
+            buffer.data);
       }
       for (const auto o : c10::irange(channel * c.outs(), (channel + 1) * c.outs())) {
         auto* w = weights.data;
@@ -329,7 +357,15 @@ void convolve_planes(
         for (const auto f : c10::irange(static_cast<int64_t>(rows.phases.size()))) {
           const auto& phase = rows.phases[f];
           const auto* offset = offsets.data() + f * column_phases;
-          convolve(phase, offset, first, std::min(first + height, phase.count), plane);
+          const auto n = std::min(first + height, phase.count) - first;
+          auto* to = plane + (phase.first + first * rows.stride) * width;
+          if constexpr (is_same) {
+            if (column_phases == 1 && width >= size && n >= kTile) {
+              convolve_direct(phase, *offset, n, to);
+              continue;
+            }
+          }
+          convolve_buffered(phase, offset, n, to);
         }
       }
     }
@@ -382,6 +418,8 @@ class ChannelsLastBlock {
         row_size_((plan.columns.length + kTile) * most_lanes),
         packed_(plan.rows, row_size_ * plan.c.sources()),
         weights_(plan.c.taps() * plan.c.sources() * most_lanes),
+        turned_(plan.c.taps() * most_lanes),
+        buffer_(most_lanes * (kTransposed + kMargin<acc_t>)),
         start_(most_lanes),
         tiles_((plan.columns.phases[0].count + kTile) * most_lanes) {}
 
@@ -390,14 +428,23 @@ class ChannelsLastBlock {
   template <typename scalar_t>
   void set_weight(const Lanes<acc_t>& lanes, const scalar_t* weight, const scalar_t* bias) {
     const auto& c = plan_.c;
+    const auto width = lanes.width();
+    if (c.sources() == 1) {
+      const auto* first = weight + c.filter(lanes.first, 0) * c.taps();
+      planes_to_pixels(turned_.data, width, first, c.taps(), lanes.count, buffer_.data);
+    }
     auto* w = weights_.data;
     for_each_weight(plan_.columns, plan_.rows, c.sources(), [&](int64_t x, int64_t y, int64_t source) {
       const auto k = y * c.g.kernel[1] + x;
-      for (const auto l : c10::irange(lanes.count)) {
-        w[l] = static_cast<acc_t>(weight[c.filter(lanes.first + l, source) * c.taps() + k]);
+      if (c.sources() == 1) {
+        std::copy_n(turned_.data + k * width, lanes.count, w);
+      } else {
+        for (const auto l : c10::irange(lanes.count)) {
+          w[l] = static_cast<acc_t>(weight[c.filter(lanes.first + l, source) * c.taps() + k]);
+        }
       }
-      std::fill(w + lanes.count, w + lanes.width(), acc_t(0));
-      w += lanes.width();
+      std::fill(w + lanes.count, w + width, acc_t(0));
+      w += width;
     });
     std::fill_n(start_.data, lanes.width(), acc_t(0));
     if (bias) {
@@ -525,6 +572,9 @@ class ChannelsLastBlock {
   int64_t row_size_;
   PackedRows<acc_t> packed_;
   Scratch<acc_t> weights_;
+  // The weights as they are, but with the channels side by side.
+  Scratch<acc_t> turned_;
+  Scratch<acc_t> buffer_;
   Scratch<acc_t> start_;
   Scratch<acc_t> tiles_;
   // For each tap and source its row, packed and, for each tap, as it is.
@@ -596,6 +646,7 @@ void convolve_small_planes(
   at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
     ChannelsLastBlock<acc_t> worker(plan);
     Scratch<acc_t> from(in_pixels * most_lanes), to(out_pixels * most_lanes);
+    from.clear();
     Scratch<acc_t> buffer(most_lanes * (kTransposed + kMargin<acc_t>));
     for (const auto task : c10::irange(begin, end)) {
       // All lanes are computed, also those that are not there.

@@ -10,6 +10,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
+#include <tuple>
+#include <utility>
 
 // How images get into the order and the type that DepthwiseConv2dTile.h computes in, and back.
 
@@ -23,17 +26,26 @@ template <typename acc_t>
 constexpr int64_t kMargin = 2 * kMostVectors * vec::Vectorized<acc_t>::size();
 
 template <typename scalar_t, typename acc_t>
-void copy_in(acc_t* to, const scalar_t* from, int64_t n) {
+C10_ALWAYS_INLINE void store_converted(acc_t* to, const vec::Vectorized<scalar_t>& values) {
+  if constexpr (std::is_same_v<scalar_t, acc_t>) {
+    values.store(to);
+  } else {
+    const auto [low, high] = vec::convert_to_float<scalar_t>(values);
+    low.store(to);
+    high.store(to + low.size());
+  }
+}
+
+// May write zeros behind the end, up to a whole vector.
+template <typename scalar_t, typename acc_t>
+C10_ALWAYS_INLINE void copy_in(acc_t* to, const scalar_t* from, int64_t n) {
   using Vec = vec::Vectorized<scalar_t>;
-  for (int64_t i = 0; i < n; i += Vec::size()) {
-    const auto values = load_with_zeros(from + i, std::min<int64_t>(n - i, Vec::size()));
-    if constexpr (std::is_same_v<scalar_t, acc_t>) {
-      values.store(to + i);
-    } else {
-      const auto [low, high] = vec::convert_to_float<scalar_t>(values);
-      low.store(to + i);
-      high.store(to + i + low.size());
-    }
+  int64_t i = 0;
+  for (; i + Vec::size() <= n; i += Vec::size()) {
+    store_converted(to + i, Vec::loadu(from + i));
+  }
+  if (i < n) {
+    store_converted(to + i, load_with_zeros(from + i, n - i));
   }
 }
 
@@ -56,13 +68,18 @@ void copy_out(scalar_t* to, const acc_t* from, int64_t n) {
   }
 }
 
+// Memory that begins at a cache line.
 template <typename acc_t>
 struct Scratch {
-  std::vector<acc_t> memory;
+  int64_t size;
+  std::unique_ptr<acc_t[]> memory;
   acc_t* data;
 
-  explicit Scratch(int64_t n) : memory(n + kMargin<acc_t> + 16) {
-    data = reinterpret_cast<acc_t*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+  explicit Scratch(int64_t n) : size(n + kMargin<acc_t>), memory(new acc_t[size + 64 / sizeof(acc_t)]) {
+    data = reinterpret_cast<acc_t*>((reinterpret_cast<uintptr_t>(memory.get()) + 63) / 64 * 64);
+  }
+  void clear() {
+    std::fill_n(data, size, acc_t(0));
   }
 };
 
@@ -76,10 +93,14 @@ inline int64_t grain_size(int64_t tasks, int64_t products) {
 
 // The elements 0, 2, 4, ... of `from`, n of them.
 template <typename acc_t>
-void copy_every_second(acc_t* to, const acc_t* from, int64_t n) {
+C10_ALWAYS_INLINE void copy_every_second(acc_t* to, const acc_t* from, int64_t n) {
   using Vec = vec::Vectorized<acc_t>;
   constexpr int64_t size = Vec::size();
-  for (int64_t j = 0; j < n; j += size) {
+  int64_t j = 0;
+  for (; j + size < n; j += size) {
+    vec::deinterleave2(Vec::loadu(from + 2 * j), Vec::loadu(from + 2 * j + size)).first.store(to + j);
+  }
+  for (; j < n; j += size) {
     const auto rest = 2 * (n - j) - 1;
     const auto low = rest >= size ? Vec::loadu(from + 2 * j) : Vec::loadu(from + 2 * j, static_cast<int>(rest));
     const auto high = rest >= 2 * size ? Vec::loadu(from + 2 * j + size)
@@ -310,19 +331,52 @@ struct Pixels {
 
 // ---- Contiguous images that are small: turned round, so that their channels are neighbours while they are computed.
 
+// A block of at most Vec::size() rows and columns. A perfect shuffle of two halves of the rows moves the first bit of
+// an element's row number behind those of its column; after as many shuffles as the number has bits, both are
+// exchanged.
+template <typename acc_t, bool is_whole>
+C10_ALWAYS_INLINE void
+transpose_block(const acc_t* from, int64_t from_step, acc_t* to, int64_t to_step, int64_t rows, int64_t columns) {
+  using Vec = vec::Vectorized<acc_t>;
+  constexpr int size = Vec::size();
+  std::array<Vec, size> lines, shuffled;
+#pragma GCC unroll 16
+  for (int i = 0; i < size; ++i) {
+    lines[i] = is_whole ? Vec::loadu(from + i * from_step)
+        : i < rows      ? load_with_zeros(from + i * from_step, columns)
+                        : Vec(acc_t(0));
+  }
+#pragma GCC unroll 4
+  for (int bit = 1; bit < size; bit *= 2) {
+#pragma GCC unroll 8
+    for (int i = 0; i < size / 2; ++i) {
+      std::tie(shuffled[2 * i], shuffled[2 * i + 1]) = vec::interleave2(lines[i], lines[i + size / 2]);
+    }
+    std::swap(lines, shuffled);
+  }
+#pragma GCC unroll 16
+  for (int j = 0; j < size; ++j) {
+    if (is_whole) {
+      lines[j].store(to + j * to_step);
+    } else if (j < columns) {
+      lines[j].store(to + j * to_step, static_cast<int>(rows));
+    }
+  }
+}
+
 // [rows][columns] to [columns][rows].
 template <typename acc_t>
 void transpose(const acc_t* from, int64_t from_step, acc_t* to, int64_t to_step, int64_t rows, int64_t columns) {
-  constexpr int64_t block = 16;
-  for (int64_t i = 0; i < rows; i += block) {
-    for (int64_t j = 0; j < columns; j += block) {
-      const auto m = static_cast<int>(std::min(block, rows - i)), n = static_cast<int>(std::min(block, columns - j));
+  constexpr int64_t size = vec::Vectorized<acc_t>::size();
+  for (int64_t i = 0; i < rows; i += size) {
+    for (int64_t j = 0; j < columns; j += size) {
+      const auto m = std::min(size, rows - i), n = std::min(size, columns - j);
       const auto* source = from + i * from_step + j;
       auto* target = to + j * to_step + i;
-      if (m == block && n == block) {
-        vec::transpose_mxn<acc_t, block, block>(source, from_step, target, to_step);
+      if (m == size && n == size) {
+        transpose_block<acc_t, true>(source, from_step, target, to_step, m, n);
       } else {
-        vec::transpose_mxn<acc_t>(source, from_step, target, to_step, m, n);
+        transpose_block<acc_t, false>(source, from_step, target, to_step, m, n);
       }
     }
   }
@@ -364,11 +418,11 @@ void pixels_to_planes(scalar_t* to, const acc_t* from, int64_t from_step, int64_
   }
 }
 
-// Planes that are turned round: where there are channels enough to fill vectors, and a plane is narrow for vectors or
-// small enough for a block of channels to stay in the cache.
+// Planes that are turned round: where there are channels enough to fill vectors, the planes are so narrow that most of
+// their rows are edges, and a block of channels stays in the cache.
 inline bool is_small(const DepthwiseConv2dGeometry& g) {
   const auto most = std::max({g.input[0], g.input[1], g.output[0], g.output[1]});
-  return g.multiplier == 1 && g.channels >= 8 && most <= 56;
+  return g.multiplier == 1 && g.channels >= 8 && most <= 56 && std::min(g.input[1], g.output[1]) < 32;
 }
 
 inline bool is_channels_last(const TensorBase& images) {

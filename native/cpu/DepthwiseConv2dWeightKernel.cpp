@@ -9,7 +9,6 @@
 #include <c10/util/irange.h>
 
 #include <cstring>
-#include <numeric>
 
 namespace at::native {
 namespace {
@@ -65,6 +64,11 @@ template <typename acc_t>
 void fill_mask(acc_t* mask, int64_t n, int64_t width) {
   std::memset(mask, 0xff, n * sizeof(acc_t));
   std::memset(mask + n, 0, (width - n) * sizeof(acc_t));
+}
+
+template <typename acc_t>
+acc_t sum_of(const vec::Vectorized<acc_t>& lanes) {
+  return vec::vec_reduce_all<acc_t>([](auto& a, auto& b) { return a + b; }, lanes);
 }
 
 // The gradients as they are summed up, for each chunk: for each output channel those of the taps, in the order of the
@@ -127,8 +131,9 @@ void backward_weight_planes(
 
   at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
     Scratch<acc_t> plane((rows.length + kTile) * pitch + kMargin<acc_t>);
+    plane.clear();
     Scratch<acc_t> grads(std::min(height, g.output[0]) * grad_pitch + kMargin<acc_t>);
-    Scratch<acc_t> row(g.input[1]);
+    Scratch<acc_t> buffer(g.input[1]);
     Scratch<acc_t> vectors((taps + 1) * kMostVectors * size);
     std::array<acc_t, kMostVectors * size> whole, last;
     fill_mask(whole.data(), kMostVectors * size, kMostVectors * size);
@@ -158,7 +163,11 @@ void backward_weight_planes(
       for (const auto x : c10::irange(g.kernel[1])) {
         for (const auto k : c10::irange(g.kernel[0])) {
           const auto* from = vectors.data + (x * g.kernel[0] + k) * kMostVectors * size;
-          result[down.taps[k].kernel * g.kernel[1] + x] += std::accumulate(from, from + kMostVectors * size, acc_t(0));
+          auto sum = Vec::loadu(from);
+          for (int64_t i = size; i < kMostVectors * size; i += size) {
+            sum = sum + Vec::loadu(from + i);
+          }
+          result[down.taps[k].kernel * g.kernel[1] + x] += sum_of(sum);
         }
       }
     };
@@ -170,7 +179,7 @@ void backward_weight_planes(
         for (int64_t first = 0; first < g.output[0]; first += height) {
           const auto n = std::min(height, g.output[0] - first);
           const auto* from = in + (image * g.channels + channel) * rows.size * columns.size;
-          pack_plane(plane.data, from, rows, columns, first, height >= g.output[0], row.data);
+          pack_plane(plane.data, from, rows, columns, first, height >= g.output[0], buffer.data);
           for (const auto o : c10::irange(channel * g.multiplier, (channel + 1) * g.multiplier)) {
             const auto* lines = grad + ((image * g.output_channels() + o) * g.output[0] + first) * g.output[1];
             auto* result = sums.of(chunk, o);
@@ -183,9 +192,7 @@ void backward_weight_planes(
                 total = total + Vec::loadu(line + j);
               }
             }
-            std::array<acc_t, size> lanes;
-            total.store(lanes.data());
-            result[taps] += std::accumulate(lanes.begin(), lanes.end(), acc_t(0));
+            result[taps] += sum_of(total);
             if (grad_weight) {
               correlate_strip(n, result);
             }
@@ -239,7 +246,8 @@ class GradientBlock {
         taps_(plan.g.kernel[0] * plan.g.kernel[1]),
         packed_(plan.rows, (plan.columns.length + kTile) * most_lanes),
         line_(plan.g.output[1] * most_lanes + kMargin<acc_t>),
-        sums_((taps_ + 1) * most_lanes) {
+        sums_((taps_ + 1) * most_lanes),
+        ordered_((taps_ + 1) * most_lanes) {
     fill_mask(mask_.data(), most_lanes, most_lanes);
   }
 
@@ -284,16 +292,15 @@ class GradientBlock {
     const auto& down = plan_.rows.phases[0].taps;
     const auto& across = plan_.columns.phases[0].taps;
     const auto kw = plan_.g.kernel[1];
-    for (const auto l : c10::irange(lanes.count)) {
-      const auto* from = sums_.data + l;
-      for (const auto t : c10::irange(plan_.g.kernel[0])) {
-        for (const auto k : c10::irange(kw)) {
-          to[down[t].kernel * kw + across[k].kernel] = from[(t * kw + k) * lanes.width()];
-        }
+    const auto width = lanes.width();
+    for (const auto t : c10::irange(plan_.g.kernel[0])) {
+      for (const auto k : c10::irange(kw)) {
+        std::copy_n(
+            sums_.data + (t * kw + k) * width, width, ordered_.data + (down[t].kernel * kw + across[k].kernel) * width);
       }
-      to[taps_] = from[taps_ * lanes.width()];
-      to += taps_ + 1;
     }
+    std::copy_n(sums_.data + taps_ * width, width, ordered_.data + taps_ * width);
+    transpose(ordered_.data, width, to, taps_ + 1, taps_ + 1, lanes.count);
   }
 
  private:
@@ -359,6 +366,7 @@ class GradientBlock {
   Scratch<acc_t> line_;
   // For each row of the kernel its taps in the order of their positions, then the bias.
   Scratch<acc_t> sums_;
+  Scratch<acc_t> ordered_;
   std::array<acc_t, most_lanes> mask_;
 };
 
@@ -423,6 +431,8 @@ void backward_weight_small_planes(
   at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
     GradientBlock<acc_t> worker(plan);
     Scratch<acc_t> pixels(in_pixels * most_lanes), grads(out_pixels * most_lanes);
+    pixels.clear();
+    grads.clear();
     Scratch<acc_t> buffer(most_lanes * (kTransposed + kMargin<acc_t>));
     for (const auto task : c10::irange(begin, end)) {
       const auto chunk = task / blocks;
