@@ -69,10 +69,15 @@ inline void find_inside(Segment& segment, const Axis& axis) {
   segment.last = std::clamp(last, segment.first, segment.length);
 }
 
-inline void add_runs(Phase& phase) {
+// Of a run's taps the elements are neighbours where they are packed and in the image, too, from which some are read as
+// they are. Segments of one element lie side by side though their elements may not.
+inline void add_runs(Phase& phase, int64_t step) {
   const auto taps = static_cast<int64_t>(phase.taps.size());
+  const auto continues = [&](const Tap& previous, const Tap& tap) {
+    return tap.position == previous.position + 1 && tap.base == previous.base + step;
+  };
   for (int64_t first = 0, end = 0; first < taps; first = end) {
-    for (end = first + 1; end < taps && phase.taps[end].position == phase.taps[end - 1].position + 1;) {
+    for (end = first + 1; end < taps && continues(phase.taps[end - 1], phase.taps[end]);) {
       ++end;
     }
     // Equal parts: 9 taps are 5 and 4.
@@ -115,7 +120,7 @@ inline void lay_out(Axis& axis, int64_t most) {
   }
   for (auto& phase : axis.phases) {
     std::sort(phase.taps.begin(), phase.taps.end(), [](const Tap& a, const Tap& b) { return a.position < b.position; });
-    add_runs(phase);
+    add_runs(phase, axis.step);
   }
 }
 

@@ -29,7 +29,8 @@ def cases(draw: st.DrawFn) -> Case:
     least = [max(1, d * (k - 1) + 1 - 2 * p) for k, d, p in zip(kernel, dilation, padding, strict=True)]
     size = (least[0] + draw(st.integers(0, 24)), least[1] + draw(st.integers(0, 40)))
     batch, channels = draw(st.sampled_from([None, 0, 1, 2, 3])), draw(st.integers(1, 40))
-    return Case(batch, channels, size, kernel, draw(at_least(1, 4)), padding, dilation, draw(st.integers(1, 3)))
+    stride = draw(st.one_of(at_least(1, 4), at_least(40, 80)))
+    return Case(batch, channels, size, kernel, stride, padding, dilation, draw(st.integers(1, 3)))
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
