@@ -15,7 +15,8 @@ inline namespace CPU_CAPABILITY {
 // elements position + o. Elements outside of the image are zeros. Taps share what they can.
 //
 // The gradient of the input is such a convolution, too: it reads the gradient of the output with step 1, and has as
-// many sets of taps as the stride, the phases. Phase f makes the elements f, f + stride, f + 2 * stride, ...
+// many sets of taps as the stride, the phases. Phase f makes the elements f, f + stride, f + 2 * stride, ... A dilated
+// convolution with stride 1 has as many phases as the dilation.
 
 // Taps at consecutive positions are computed together, at most so many: their weights stay in registers.
 constexpr int64_t kLongestRun = 7;
@@ -56,6 +57,7 @@ struct Axis {
   int64_t length = 0; // packed
   std::vector<Segment> segments;
   std::vector<Phase> phases;
+  bool are_phases_alike = false; // each has the same taps, only at other positions
 };
 
 inline int64_t floor_div(int64_t a, int64_t b) {
@@ -151,6 +153,25 @@ inline Axis forward_axis(const DepthwiseConv2dGeometry& g, size_t i, int64_t mos
     axis.phases[0].taps.push_back({k, k * g.dilation[i] - g.padding[i], 0});
   }
   lay_out(axis, std::min(most, g.output[i]));
+  return axis;
+}
+
+// The axis of a dilated convolution with stride 1, or of the gradient of its input. Every dilation-th output is of one
+// phase, in which the taps are neighbours: of every dilation-th element.
+inline Axis dilated_axis(const DepthwiseConv2dGeometry& g, size_t i, int64_t most, bool is_backward) {
+  const auto size = is_backward ? g.output[i] : g.input[i], count = is_backward ? g.input[i] : g.output[i];
+  const auto phases = std::min(g.dilation[i], count);
+  Axis axis{size, g.dilation[i], g.dilation[i]};
+  axis.are_phases_alike = true;
+  for (int64_t f = 0; f < phases; ++f) {
+    Phase phase{f, (count - f - 1) / g.dilation[i] + 1};
+    for (int64_t k = 0; k < g.kernel[i]; ++k) {
+      const auto distance = k * g.dilation[i] - g.padding[i];
+      phase.taps.push_back({k, f + (is_backward ? -distance : distance), 0});
+    }
+    axis.phases.push_back(std::move(phase));
+  }
+  lay_out(axis, std::min(most, axis.phases[0].count));
   return axis;
 }
 

@@ -33,9 +33,6 @@ struct Convolution {
   int64_t in_channels() const {
     return g.channels * sources();
   }
-  int64_t in_channel(int64_t out_channel, int64_t source) const {
-    return is_backward ? out_channel * g.multiplier + source : out_channel / g.multiplier;
-  }
   // The plane of the weight.
   int64_t filter(int64_t out_channel, int64_t source) const {
     return is_backward ? out_channel * g.multiplier + source : out_channel;
@@ -49,22 +46,33 @@ struct Convolution {
   int64_t taps() const {
     return g.kernel[0] * g.kernel[1];
   }
-  Axis axis(size_t i, int64_t most = std::numeric_limits<int64_t>::max()) const {
+  // The axis along which tiles extend.
+  Axis window(size_t i, int64_t most = std::numeric_limits<int64_t>::max()) const {
+    // Each phase is to fill a tile.
+    const bool is_dilated = g.stride[i] == 1 && g.dilation[i] > 1 && g.dilation[i] <= out_size()[i] / kTile;
+    return is_dilated ? dilated_axis(g, i, most, is_backward) : other(i, most);
+  }
+  Axis other(size_t i, int64_t most = std::numeric_limits<int64_t>::max()) const {
     return is_backward ? backward_axis(g, i, most) : forward_axis(g, i, most);
   }
 };
 
-// Weights in the order in which tiles read them. `window` is the axis along which a tile extends. Calls
-// f(kernel element of window, kernel element of other, source) for each place, in turn.
+// How many phases have weights of their own.
+int64_t distinct_phases(const Axis& axis) {
+  return axis.are_phases_alike ? 1 : static_cast<int64_t>(axis.phases.size());
+}
+
+// Weights in the order in which tiles read them. Calls f(kernel element of window, kernel element of other, source) for
+// each place, in turn.
 template <typename F>
 void for_each_weight(const Axis& window, const Axis& other, int64_t sources, const F& f) {
-  for (const auto& w : window.phases) {
+  for (const auto w : c10::irange(distinct_phases(window))) {
     for (const auto& o : other.phases) {
-      for (const auto& run : w.runs) {
+      for (const auto& run : window.phases[w].runs) {
         for (const auto& tap : o.taps) {
           for (const auto source : c10::irange(sources)) {
             for (const auto k : c10::irange(run.count)) {
-              f(w.taps[run.first + k].kernel, tap.kernel, source);
+              f(window.phases[w].taps[run.first + k].kernel, tap.kernel, source);
             }
           }
         }
@@ -78,6 +86,7 @@ std::vector<int64_t> weight_offsets(const Axis& window, const Axis& other, int64
   std::vector<int64_t> offsets;
   int64_t offset = 0;
   for (const auto& w : window.phases) {
+    offset = window.are_phases_alike ? 0 : offset;
     for (const auto& o : other.phases) {
       offsets.push_back(offset);
       offset += static_cast<int64_t>(w.taps.size() * o.taps.size()) * sources;
@@ -241,10 +250,10 @@ void convolve_planes(
   using acc_t = at::opmath_type<scalar_t>;
   constexpr int64_t size = vec::Vectorized<acc_t>::size();
   constexpr bool is_same = std::is_same_v<scalar_t, acc_t>;
-  const auto columns = c.axis(1);
+  const auto columns = c.other(1);
   const auto pitch = columns.length;
   const auto height = strip_height(pitch * c.sources() * static_cast<int64_t>(sizeof(acc_t)));
-  const auto rows = c.axis(0, height);
+  const auto rows = c.window(0, height);
   const auto strips = (rows.phases[0].count + height - 1) / height;
   const auto sources = c.sources();
   const auto offsets = weight_offsets(rows, columns, sources);
@@ -403,8 +412,8 @@ struct ChannelsLastPlan {
 
   explicit ChannelsLastPlan(const Convolution& c)
       : c(c),
-        columns(c.axis(1)),
-        rows(by_base(c.axis(0))),
+        columns(c.window(1)),
+        rows(by_base(c.other(0))),
         edges(edges_of(columns)),
         offsets(weight_offsets(columns, rows, c.sources())) {}
 };
@@ -489,9 +498,9 @@ class ChannelsLastBlock {
       const auto* line = in.data + from * plan_.columns.size * in.step;
       const auto* row = packed_.get(from, t, [&](acc_t* to) {
         for (const auto source : c10::irange(c.sources())) {
-          const auto channel = [&](int64_t l) { return c.in_channel(lanes.first + l, source) - in.first; };
+          const LaneChannels channels{lanes.first, c.outs(), c.sources(), source - in.first};
           const auto& columns = is_unpacked ? plan_.edges : plan_.columns;
-          pack_row(to + source * row_size_, line, in.step, columns, lanes, c.g.multiplier == 1, channel);
+          pack_row(to + source * row_size_, line, in.step, columns, lanes, channels);
         }
       });
       for (const auto source : c10::irange(c.sources())) {

@@ -191,36 +191,85 @@ struct Lanes {
   }
 };
 
-// n pixels, `step` apart. Lane l is channel(l); where the channels are neighbours, channel(0) + l.
-template <typename scalar_t, typename acc_t, typename F>
+// Which channel of a pixel each lane takes: lane l that at (begin + l) / repeat * step + offset.
+struct LaneChannels {
+  int64_t begin;
+  int64_t repeat;
+  int64_t step;
+  int64_t offset;
+
+  int64_t of(int64_t l) const {
+    return (begin + l) / repeat * step + offset;
+  }
+  bool are_neighbours() const {
+    return repeat == 1 && step == 1;
+  }
+  // Whether vectors can be made by interleaving one with itself.
+  bool can_interleave(int64_t size) const {
+    return step == 1 && repeat <= size && (repeat & (repeat - 1)) == 0 && begin % repeat == 0;
+  }
+};
+
+// The lanes of a pixel, where each element is taken 2 ** doublings times.
+template <typename scalar_t, typename acc_t>
+C10_ALWAYS_INLINE void repeat_elements(acc_t* to, const scalar_t* from, int64_t lanes, int doublings) {
+  using Vec = vec::Vectorized<acc_t>;
+  constexpr int64_t size = Vec::size();
+  for (int64_t l = 0; l < lanes; l += size) {
+    const auto loaded = load_with_zeros(from + (l >> doublings), std::min(size, lanes - l) >> doublings);
+    Vec elements;
+    if constexpr (std::is_same_v<scalar_t, acc_t>) {
+      elements = loaded;
+    } else {
+      elements = std::get<0>(vec::convert_to_float<scalar_t>(loaded));
+    }
+    for (int i = 0; i < doublings; ++i) {
+      elements = vec::interleave2(elements, elements).first;
+    }
+    elements.store(to + l);
+  }
+}
+
+// n pixels, `step` apart.
+template <typename scalar_t, typename acc_t>
 void pack_pixels(
     acc_t* to,
     const scalar_t* pixel,
     int64_t step,
     int64_t n,
     const Lanes<acc_t>& lanes,
-    bool are_neighbours,
-    const F& channel) {
-  constexpr int64_t most = kMostVectors * Lanes<acc_t>::size;
+    const LaneChannels& channels) {
+  constexpr auto size = Lanes<acc_t>::size;
+  constexpr int64_t most = kMostVectors * size;
   const auto width = lanes.width();
-  const auto* first = pixel + channel(0);
-  if (are_neighbours && lanes.count == most) {
+  const auto* first = pixel + channels.of(0);
+  if (channels.are_neighbours() && lanes.count == most) {
     for (const auto j : c10::irange(n)) {
       copy_in(to + j * most, first + j * step, most);
     }
     return;
   }
   // They take a division each.
-  std::array<int64_t, most> channels;
+  std::array<int64_t, most> places;
   for (const auto l : c10::irange(lanes.count)) {
-    channels[l] = channel(l);
+    places[l] = channels.of(l);
+  }
+  const bool is_every_second = std::is_same_v<scalar_t, acc_t> && channels.repeat == 1 && channels.step == 2;
+  const bool is_repeated = channels.can_interleave(size) && lanes.count % channels.repeat == 0;
+  int doublings = 0;
+  while (is_repeated && int64_t{1} << doublings < channels.repeat) {
+    ++doublings;
   }
   for (const auto j : c10::irange(n)) {
-    if (are_neighbours) {
+    if (channels.are_neighbours()) {
       copy_in(to + j * width, first + j * step, lanes.count);
+    } else if (is_repeated) {
+      repeat_elements(to + j * width, first + j * step, lanes.count, doublings);
+    } else if (is_every_second) {
+      copy_every_second(to + j * width, reinterpret_cast<const acc_t*>(first + j * step), lanes.count);
     } else {
       for (const auto l : c10::irange(lanes.count)) {
-        to[j * width + l] = static_cast<acc_t>(pixel[j * step + channels[l]]);
+        to[j * width + l] = static_cast<acc_t>(pixel[j * step + places[l]]);
       }
     }
     std::fill(to + j * width + lanes.count, to + (j + 1) * width, acc_t(0));
@@ -228,15 +277,14 @@ void pack_pixels(
 }
 
 // A row of an image, `channels` from one pixel to the next.
-template <typename scalar_t, typename acc_t, typename F>
+template <typename scalar_t, typename acc_t>
 void pack_row(
     acc_t* to,
     const scalar_t* row,
     int64_t channels,
     const Axis& columns,
     const Lanes<acc_t>& lanes,
-    bool are_neighbours,
-    const F& channel) {
+    const LaneChannels& lane_channels) {
   const auto width = lanes.width();
   for (const auto& segment : columns.segments) {
     auto* start = to + segment.start * width;
@@ -248,8 +296,7 @@ void pack_row(
         columns.step * channels,
         segment.last - segment.first,
         lanes,
-        are_neighbours,
-        channel);
+        lane_channels);
     std::fill(start + segment.last * width, start + segment.length * width, acc_t(0));
   }
 }

@@ -275,8 +275,7 @@ class GradientBlock {
         line = reinterpret_cast<const acc_t*>(from) + lanes.first - grads.first;
         step = grads.step;
       } else {
-        const auto channel = [&](int64_t l) { return lanes.first + l - grads.first; };
-        pack_pixels(line_.data, from, grads.step, width, lanes, true, channel);
+        pack_pixels(line_.data, from, grads.step, width, lanes, {lanes.first, 1, 1, -grads.first});
       }
       if (of_bias) {
         add_bias(lanes, line, step);
@@ -328,8 +327,8 @@ class GradientBlock {
       }
       const auto* image = in.data + iy * columns.size * in.step;
       const auto* packed = packed_.get(iy, t, [&](acc_t* to) {
-        const auto channel = [&](int64_t l) { return (lanes.first + l) / g.multiplier - in.first; };
-        pack_row(to, image, in.step, is_unpacked ? plan_.edges : columns, lanes, g.multiplier == 1, channel);
+        const LaneChannels channels{lanes.first, g.multiplier, 1, -in.first};
+        pack_row(to, image, in.step, is_unpacked ? plan_.edges : columns, lanes, channels);
       });
       for (const auto& run : columns.phases[0].runs) {
         const auto& tap = columns.phases[0].taps[run.first];
