@@ -147,8 +147,7 @@ void backward(
       const opmath_t by_positive = by_negative + (d_ap >= tau2 ? beta : 0);
       const Vec to_negative(2 * grad[row] * by_negative);
       const Vec to_positive(2 * grad[row] * by_positive);
-      for (int64_t i = 0; i < length; i += Pack::count) {
-        const int64_t count = std::min(Pack::count, length - i);
+      const auto put = [&](int64_t i, int64_t count) {
         const auto x = Pack::load(a + i, count), y = Pack::load(p + i, count), z = Pack::load(n + i, count);
         Pack of_anchor, of_positive, of_negative;
         for (int64_t part = 0; part < Pack::parts; ++part) {
@@ -167,6 +166,14 @@ void backward(
         if (grad_negative) {
           of_negative.store(grad_negative + row * length + i, count);
         }
+      };
+      // Whole vectors in a loop of their own, in which no load is masked.
+      int64_t i = 0;
+      for (; i + Pack::count <= length; i += Pack::count) {
+        put(i, Pack::count);
+      }
+      if (i < length) {
+        put(i, length - i);
       }
     }
   });
