@@ -10,6 +10,21 @@
 #endif
 
 namespace at::native {
+namespace {
+
+// Under autocast they have been cast before.
+void check_dtype(const char* name, const Tensor& tensor, const Tensor& input) {
+  TORCH_CHECK(
+      tensor.scalar_type() == input.scalar_type(),
+      "affine(): expected ",
+      name,
+      " to have the dtype of input, ",
+      input.scalar_type(),
+      ", but got ",
+      tensor.scalar_type());
+}
+
+} // namespace
 
 // No kernel and no derivative of its own: linear is the road to BLAS and oneDNN, and what it does is differentiated,
 // batched and cast under autocast already. What is added is checks that name the argument.
@@ -30,7 +45,9 @@ Tensor affine(const Tensor& input, const Tensor& weight, const std::optional<Ten
       sizes,
       " and weight ",
       weight_sizes);
+  check_dtype("weight", weight, input);
   if (bias && bias->defined()) {
+    check_dtype("bias", *bias, input);
     const auto bias_sizes = bias->sym_sizes();
     TORCH_CHECK(
         bias_sizes.size() == 1 && bias_sizes[0] == weight_sizes[0],

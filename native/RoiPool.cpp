@@ -168,6 +168,7 @@ roi_pool_backward(const Tensor& grad_output, const Tensor& boxes, const Tensor& 
 }
 
 Tensor _roi_pool_gather(const Tensor& input, const Tensor& boxes, const Tensor& indices) {
+  check_boxes(input, boxes);
   const Tensor image = boxes.select(1, 0).to(kLong).view_symint({-1, 1, 1, 1});
   const Tensor channel = at::arange(input.sym_size(1), boxes.options().dtype(kLong)).view_symint({-1, 1, 1});
   const Tensor found = input.flatten(2).index({image, channel, indices.clamp_min(0).to(kLong)});

@@ -53,12 +53,12 @@ int64_t image_of(const T* box, int64_t number, int64_t images) {
   return static_cast<int64_t>(image);
 }
 
-// All boxes, checked, sorted by their images. Without channels there are no bins, however many are asked for.
+// All boxes, checked, in groups of one image each. Images without boxes take no memory, and there may be many of them.
+// Without channels there are no bins, however many are asked for.
 class Boxes {
  public:
   template <typename T>
-  Boxes(const TensorBase& boxes, const TensorBase& input, T scale, const TensorBase& output)
-      : by_image_(input.size(0)) {
+  Boxes(const TensorBase& boxes, const TensorBase& input, T scale, const TensorBase& output) {
     const int64_t pooled_height = output.numel() == 0 ? 0 : output.size(2);
     const int64_t pooled_width = output.numel() == 0 ? 0 : output.size(3);
     rows_.resize(boxes.size(0) * pooled_height);
@@ -75,24 +75,38 @@ class Boxes {
       split(box[2] * scale, box[4] * scale, input.size(2), rows, pooled_height);
       split(box[1] * scale, box[3] * scale, input.size(3), columns, pooled_width);
       boxes_.push_back({image, rows, columns});
-      by_image_[image].push_back(k);
+      order_.push_back(k);
       box += 5;
     }
+    std::stable_sort(
+        order_.begin(), order_.end(), [&](int64_t a, int64_t b) { return boxes_[a].image < boxes_[b].image; });
+    for (const auto i : c10::irange(order_.size())) {
+      if (i == 0 || boxes_[order_[i]].image != boxes_[order_[i - 1]].image) {
+        begins_.push_back(i);
+      }
+    }
+    begins_.push_back(order_.size());
   }
 
   const Box& operator[](int64_t k) const {
     return boxes_[k];
   }
 
-  const std::vector<int64_t>& of_image(int64_t image) const {
-    return by_image_[image];
+  int64_t groups() const {
+    return static_cast<int64_t>(begins_.size()) - 1;
+  }
+
+  // The numbers of its boxes, in order.
+  IntArrayRef group(int64_t i) const {
+    return IntArrayRef(order_).slice(begins_[i], begins_[i + 1] - begins_[i]);
   }
 
  private:
   std::vector<Range> rows_;
   std::vector<Range> columns_;
   std::vector<Box> boxes_;
-  std::vector<std::vector<int64_t>> by_image_;
+  std::vector<int64_t> order_;
+  std::vector<size_t> begins_;
 };
 
 // Pools some channels of one image, as many as a vector has lanes. The part of the image that its boxes cover is laid
@@ -118,19 +132,19 @@ class ChannelBlock {
         values_(pooled_height_ * pooled_width_ * lanes),
         places_(values_.size()) {}
 
-  void pool(const Boxes& boxes, int64_t image, int64_t channel) {
+  void pool(const Boxes& boxes, int64_t group, int64_t channel) {
     const int64_t count = std::min(lanes, channels_ - channel);
-    load_pixels(boxes, image, channel, count);
-    for (const int64_t k : boxes.of_image(image)) {
+    load_pixels(boxes, group, channel, count);
+    for (const int64_t k : boxes.group(group)) {
       pool_box(boxes[k]);
       store_box((k * channels_ + channel) * pooled_height_ * pooled_width_, count);
     }
   }
 
  private:
-  void load_pixels(const Boxes& boxes, int64_t image, int64_t channel, int64_t count) {
+  void load_pixels(const Boxes& boxes, int64_t group, int64_t channel, int64_t count) {
     rows_ = columns_ = {std::numeric_limits<int64_t>::max(), 0};
-    for (const int64_t k : boxes.of_image(image)) {
+    for (const int64_t k : boxes.group(group)) {
       const Box& box = boxes[k];
       rows_ = hull(rows_, {box.rows[0].begin, box.rows[pooled_height_ - 1].end});
       columns_ = hull(columns_, {box.columns[0].begin, box.columns[pooled_width_ - 1].end});
@@ -138,6 +152,7 @@ class ChannelBlock {
     const int64_t height = std::max<int64_t>(rows_.end - rows_.begin, 0);
     const int64_t width = std::max<int64_t>(columns_.end - columns_.begin, 0);
     pixels_.resize(height * width * lanes);
+    const auto image = boxes[boxes.group(group).front()].image;
     const scalar_t* from =
         input_ + image * strides_[0] + channel * strides_[1] + rows_.begin * strides_[2] + columns_.begin * strides_[3];
     T* to = pixels_.data();
@@ -227,12 +242,10 @@ void forward(
   constexpr int64_t lanes = ChannelBlock<scalar_t>::lanes;
   const Boxes sorted(boxes, input, static_cast<T>(spatial_scale), output);
   const int64_t blocks = (input.size(1) + lanes - 1) / lanes;
-  parallel_for(0, input.size(0) * blocks, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, sorted.groups() * blocks, 1, [&](int64_t begin, int64_t end) {
     ChannelBlock<scalar_t> block(output, indices, input);
     for (const auto task : c10::irange(begin, end)) {
-      if (!sorted.of_image(task / blocks).empty()) {
-        block.pool(sorted, task / blocks, task % blocks * lanes);
-      }
+      block.pool(sorted, task / blocks, task % blocks * lanes);
     }
   });
 }

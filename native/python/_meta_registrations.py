@@ -5,18 +5,26 @@ def meta_depthwise_conv2d(input, weight, bias=None, stride=(1, 1), padding=(0, 0
         lambda: f"depthwise_conv2d(): expected input to be 4-D [N, C, H, W] or 3-D [C, H, W], got {list(input.shape)}",
     )
     torch._check(
-        weight.dim() == 4,
+        weight.dim() == 4 and weight.shape[1] == 1 and weight.numel() > 0,
         lambda: (
             "depthwise_conv2d(): expected weight to be 4-D [C * multiplier, 1, kH, kW] and not empty, "
             f"got {list(weight.shape)}"
         ),
     )
     torch._check(
-        weight.shape[0] % input.shape[-3] == 0,
+        input.shape[-3] > 0 and weight.shape[0] % input.shape[-3] == 0,
         lambda: (
             f"depthwise_conv2d(): expected the first size of weight to be a multiple of input's {input.shape[-3]} "
             f"channels, got {list(weight.shape)}"
         ),
+    )
+    torch._check(
+        input.dtype in (torch.double, torch.float, torch.half, torch.bfloat16),
+        lambda: f"depthwise_conv2d(): expected input to be double, float, half or bfloat16, got {input.dtype}",
+    )
+    torch._check(
+        bias is None or (bias.dim() == 1 and bias.shape[0] == weight.shape[0]),
+        lambda: f"depthwise_conv2d(): expected bias to be 1-D with {weight.shape[0]} elements, got {list(bias.shape)}",
     )
     for name, tensor in (("weight", weight), ("bias", bias)):
         torch._check(
@@ -29,6 +37,13 @@ def meta_depthwise_conv2d(input, weight, bias=None, stride=(1, 1), padding=(0, 0
     for axis, name in enumerate(("height", "width")):
         # A parameter of one number holds for both axes.
         s, p, d = (pair[axis if len(pair) > 1 else 0] for pair in (stride, padding, dilation))
+        for what, number, least in (("stride", s, 1), ("padding", p, 0), ("dilation", d, 1)):
+            torch._check(
+                number >= least,
+                lambda what=what, number=number, least=least: (
+                    f"depthwise_conv2d(): expected {what} to be at least {least}, got {number}"
+                ),
+            )
         padded = input.shape[axis - 2] + 2 * p
         extent = d * (weight.shape[axis + 2] - 1) + 1
         torch._check(

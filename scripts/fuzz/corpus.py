@@ -115,9 +115,15 @@ def _borrowed(found: Mapping[str, list[Call]], overload: torch._ops.OpOverload) 
     calls = []
     for number, call in enumerate(found.get(base, [])):
         given = {name: value.make() if isinstance(value, Described) else value for name, value in call.items()}
-        results = [x for x in pytree.tree_leaves(overload_of(base)(**given)) if isinstance(x, Tensor)]
+        results = pytree.tree_leaves(overload_of(base)(**given))
         names = [argument.name for argument in overload._schema.arguments if argument.is_out]
-        shapes = [tuple(x.shape) if number % 2 else (0,) for x in results]
-        outs = [Described(shape, x.dtype) for shape, x in zip(shapes, results, strict=True)]
+        outs = [_receiver(x, has_shape=number % 2 == 1) for x in results]
         calls.append({**call, **dict(zip(names, outs, strict=False))})
     return calls
+
+
+def _receiver(result: Tensor | None, has_shape: bool) -> Described:
+    """A tensor to write ``result`` to; where a mask leaves the result out, one must be given all the same."""
+    if result is None:
+        return Described((0,), torch.float32)
+    return Described(tuple(result.shape) if has_shape else (0,), result.dtype)

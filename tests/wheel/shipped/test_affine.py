@@ -48,8 +48,10 @@ def test_errors() -> None:
     for wrong in (torch.ones(4), torch.ones(5, 1), torch.tensor(1.0)):
         with pytest.raises(RuntimeError, match=r"affine\(\): expected bias to be 1-D with weight's 5 out_features"):
             torch.affine(x, weight, wrong)
-    with pytest.raises(RuntimeError, match="same dtype"):
+    with pytest.raises(RuntimeError, match=r"expected weight to have the dtype of input, Float, but got Double"):
         torch.affine(x, weight.double(), bias)
+    with pytest.raises(RuntimeError, match=r"expected bias to have the dtype of input, Float, but got Short"):
+        torch.affine(x, weight, bias.short())
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])

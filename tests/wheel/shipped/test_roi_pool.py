@@ -136,6 +136,13 @@ def test_far_boxes() -> None:
     assert_exact(torch.roi_pool(x, corner, 1e308, 1, 1)[:, :, 0, 0], torch.stack([x[0, :, 0, 0], x.amax((2, 3))[0]]))
 
 
+def test_images_without_boxes_take_no_memory() -> None:
+    x = torch.randn(1, 2, 4, 5)
+    boxes = torch.tensor([[2**24, 0, 0, 4, 3], [0, 1, 1, 3, 3]], dtype=torch.float32)
+    few = torch.roi_pool(x, boxes * torch.tensor([0, 1, 1, 1, 1]), 1.0, 2, 2)
+    assert torch.equal(torch.roi_pool(x.expand(2**40, 2, 4, 5), boxes, 1.0, 2, 2), few)
+
+
 def test_bins_beyond_memory_without_channels() -> None:
     output = torch.roi_pool(torch.ones(1, 0, 4, 5), torch.tensor([[0.0, 0, 0, 1, 1]]), 1.0, 2**40, 1)
     assert output.shape == (1, 0, 2**40, 1)
