@@ -11,7 +11,7 @@ from pathlib import Path
 from . import operators
 from .case import Case
 from .measure import measure
-from .report import write_json, write_plot, write_table
+from .report import write_json, write_plot, write_summary, write_table
 
 
 def main() -> None:
@@ -27,8 +27,9 @@ def main() -> None:
             print(f"{told} ({min(result.ratios):.2f} to {max(result.ratios):.2f}), aim {result.aim:g}", flush=True)
             write_json(results, options.folder / "bench.json")
             write_table(results, options.folder / "bench.md")
+            write_summary(results, options.folder / "summary.md")
     write_plot(results, options.folder / "bench.png")
-    print(f"written to {options.folder}: bench.json, bench.md, bench.png")
+    print(f"written to {options.folder}: bench.json, bench.md, summary.md, bench.png")
 
 
 def _cases(names: list[str]) -> Iterator[Case]:

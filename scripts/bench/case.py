@@ -21,6 +21,7 @@ class Case:
         step: "forward" or "backward".
         aim: how many times as fast as the peer it is to be.
         make: gives both sides, ours first; called just before they are measured.
+        group: cases of one operator and peer with the same group are one line of the short table.
     """
 
     operator: str
@@ -29,6 +30,7 @@ class Case:
     step: str
     aim: float
     make: Callable[[], tuple[Side, Side]]
+    group: str = ""
 
 
 def forward(ours: Callable[..., object], theirs: Callable[..., object], *inputs: torch.Tensor) -> tuple[Side, Side]:

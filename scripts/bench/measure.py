@@ -17,7 +17,7 @@ class Measured:
     """What was found.
 
     Args:
-        operator, peer, name, step, aim: the case's.
+        operator, peer, name, step, aim, group: the case's.
         threads: how many threads both sides had.
         ratios: of each round, the peer's time over ours.
         seconds: our least time and the peer's.
@@ -33,6 +33,7 @@ class Measured:
     ratios: list[float]
     seconds: tuple[float, float]
     peak_bytes: tuple[int, int]
+    group: str
 
     @property
     def ratio(self) -> float:
@@ -54,7 +55,16 @@ def measure(case: Case, threads: int, rounds: int, seconds: float) -> Measured:
         least = [min(pair) for pair in zip(least, times, strict=True)]
     peaks = (_peak(sides[0]), _peak(sides[1]))
     return Measured(
-        case.operator, case.peer, case.name, case.step, case.aim, threads, ratios, (least[0], least[1]), peaks
+        case.operator,
+        case.peer,
+        case.name,
+        case.step,
+        case.aim,
+        threads,
+        ratios,
+        (least[0], least[1]),
+        peaks,
+        case.group,
     )
 
 

@@ -35,6 +35,27 @@ def write_table(results: Sequence[Measured], path: Path) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
+def write_summary(results: Sequence[Measured], path: Path) -> None:
+    """A short Markdown table: of each group the least and the most of the ratios, and how many miss their aim."""
+    lines = ["| operator | beside | threads | forward | backward |", "|---|---|---|---|---|"]
+    keys = dict.fromkeys((r.operator, r.group, r.peer, r.threads) for r in results)
+    for operator, group, peer, threads in keys:
+        ours = [r for r in results if (r.operator, r.group, r.peer, r.threads) == (operator, group, peer, threads)]
+        name = f"`{operator}`" + (f", {group}" if group else "")
+        cells = [_range([r for r in ours if r.step == step]) for step in ("forward", "backward")]
+        lines.append(f"| {name} | {peer} | {threads} | {' | '.join(cells)} |")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def _range(results: Sequence[Measured]) -> str:
+    if not results:
+        return ""
+    ratios = [f"{ratio:.3g}" if ratio >= 10 else f"{ratio:.2f}" for ratio in sorted(r.ratio for r in results)]
+    missed = sum(r.ratio < r.aim for r in results)
+    text = ratios[0] if len(ratios) == 1 else f"{ratios[0]} to {ratios[-1]}"
+    return text + (f" ({missed} of {len(results)} missed)" if missed else "")
+
+
 def _row(result: Measured) -> str:
     ratio = f"{result.ratio:.2f} ({min(result.ratios):.2f} to {max(result.ratios):.2f})"
     ratio = ratio if result.ratio >= result.aim else f"**{ratio}**"

@@ -62,12 +62,13 @@ FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channel
 
 
 def cases() -> Iterator[Case]:
-    """Every layer in float; a few in the other types and with 32 images."""
+    """Every layer in float, with one image and with 32; a few in the other types."""
     for layer in [*MOBILENET_V3, *EFFICIENTNET_B0, *CONVNEXT_T, *OTHERS]:
         yield from _cases_of(layer, 1, torch.float)
     for layer in FEW:
         for dtype in (torch.bfloat16, torch.half, torch.double):
             yield from _cases_of(layer, 1, dtype)
+    for layer in [*MOBILENET_V3, *EFFICIENTNET_B0, *CONVNEXT_T]:
         yield from _cases_of(layer, 32, torch.float)
 
 
@@ -76,7 +77,20 @@ def _cases_of(layer: Layer, batch: int, dtype: torch.dtype) -> Iterator[Case]:
         for step, how in (("forward", forward), ("backward", backward)):
             name = f"{batch}x{layer} {str(dtype).removeprefix('torch.')} {memory_format}"
             make = partial(_make, how, layer, batch, dtype, memory_format)
-            yield Case("depthwise_conv2d", "F.conv2d", name, step, _aim(layer, dtype, memory_format, step), make)
+            aim = _aim(layer, dtype, memory_format, step)
+            group = _group(layer, batch, dtype, memory_format)
+            yield Case("depthwise_conv2d", "F.conv2d", name, step, aim, make, group)
+
+
+def _group(layer: Layer, batch: int, dtype: torch.dtype, memory_format: str) -> str:
+    told = f"{str(dtype).removeprefix('torch.')} {memory_format}"
+    if batch > 1:
+        return f"{told}, batch {batch}"
+    if dtype != torch.float:
+        return told
+    if layer in OTHERS:
+        return f"{told}, dilation or multiplier 2"
+    return f"{told}, {layer.kernel} x {layer.kernel}" + (f" stride {layer.stride}" if layer.kernel == 3 else "")
 
 
 def _aim(layer: Layer, dtype: torch.dtype, memory_format: str, step: str) -> float:
