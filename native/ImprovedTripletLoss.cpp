@@ -204,6 +204,7 @@ Tensor _improved_triplet_loss_jvp(
     double tau2,
     double beta,
     int64_t reduction) {
+  check_inputs(anchor, positive, negative, reduction);
   const auto [to_positive, to_negative, by_negative, by_positive] =
       slopes(anchor, positive, negative, tau1, tau2, beta);
   const Tensor d_ap_tangent = 2 * (to_positive * (anchor_tangent - positive_tangent)).sum(-1);

@@ -100,6 +100,14 @@ Tensor _fft_rfft2_transpose_symint(const Tensor& self, c10::SymInt last_dim_size
 }
 
 Tensor _fft_rfft2_abs_turn(const Tensor& change, const Tensor& spectrum, const Tensor& magnitude) {
+  TORCH_CHECK(
+      change.is_complex() && spectrum.is_complex() && !magnitude.is_complex(),
+      "rfft2_abs(): expected change and spectrum to be complex and magnitude to be real, but got ",
+      change.scalar_type(),
+      ", ",
+      spectrum.scalar_type(),
+      " and ",
+      magnitude.scalar_type());
   const Tensor direction = spectrum.sgn();
   const Tensor across = change - direction * at::real(direction.conj() * change);
   // Where there is no direction, nothing turns it. A quotient by infinity would do, if all releases had 0 for it.
