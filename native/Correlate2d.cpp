@@ -244,6 +244,10 @@ correlate2d(const Tensor& input, const Tensor& kernel, const std::optional<Tenso
       bias->dim() <= 1 && bias->sym_numel() == 1,
       "correlate2d(): expected bias to be one number, of shape [] or [1], but got ",
       bias->sym_sizes());
+  TORCH_CHECK(
+      !isFloat8Type(bias->scalar_type()),
+      "correlate2d(): expected bias to be of a dtype with arithmetic, but got ",
+      bias->scalar_type());
   return result.add(*bias);
 }
 

@@ -96,7 +96,8 @@ Tensor _fft_rfft2_transpose_symint(const Tensor& self, c10::SymInt last_dim_size
   const Tensor column = at::arange(self.sym_size(-1), self.options().dtype(dtype));
   // For an even size the last column has no twin either.
   const Tensor has_twin = column.gt(0).logical_and(column.lt((last_dim_size + 1) / 2));
-  return complex_to_real(self * (1 - 0.5 * has_twin.to(dtype)), last_dim_size);
+  // Contiguous, for else the meta kernel of the transform tells other strides.
+  return complex_to_real((self * (1 - 0.5 * has_twin.to(dtype))).contiguous(), last_dim_size);
 }
 
 Tensor _fft_rfft2_abs_turn(const Tensor& change, const Tensor& spectrum, const Tensor& magnitude) {
