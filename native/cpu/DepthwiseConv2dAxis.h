@@ -58,6 +58,12 @@ struct Axis {
   std::vector<Segment> segments;
   std::vector<Phase> phases;
   bool are_phases_alike = false; // each has the same taps, only at other positions
+  int64_t most_base = 0;
+
+  // One past the last element of the image that the outputs up to o read.
+  int64_t end(int64_t o) const {
+    return std::clamp<int64_t>(o / stride * step + most_base + 1, 0, size);
+  }
 };
 
 inline int64_t floor_div(int64_t a, int64_t b) {
@@ -106,6 +112,7 @@ inline void lay_out(Axis& axis, int64_t most) {
   });
   const Tap* previous = nullptr;
   for (auto* tap : taps) {
+    axis.most_base = std::max(axis.most_base, tap->base);
     const auto gap = previous ? quotient(tap) - quotient(previous) : 0;
     if (previous && remainder(tap) == remainder(previous) && gap <= most) {
       tap->position = previous->position + gap;

@@ -109,6 +109,9 @@ struct TileArgs {
   acc_t* out;
   int64_t out_step;
   int64_t tiles = 1;
+  bool is_streamed = false;
+  // Keeps the sums of all runs but the last, if not null: to write the output twice takes longer.
+  acc_t* between = nullptr;
 };
 
 template <typename acc_t, bool of_plane, int V>
@@ -122,7 +125,8 @@ C10_ALWAYS_INLINE void call_tile(int64_t taps, const TileArgs<acc_t>& a) {
       tile<acc_t, 6, V, of_plane>,
       tile<acc_t, 7, V, of_plane>};
   static_assert(functions.size() == kLongestRun);
-  functions[taps - 1](a.x, a.n, a.offset, a.step, a.w, a.start, a.start_step, a.out, a.out_step, a.tiles);
+  functions[taps - 1](
+      a.x, a.n, a.offset, a.step, a.w, a.start, a.start_step, a.out, a.out_step, a.tiles, a.is_streamed);
 }
 
 // Whether a tile whose first output is `left` reads, for a run, no element but such of the image.
@@ -172,6 +176,9 @@ C10_ALWAYS_INLINE void convolve_tile(
   auto start_step = args.start_step;
   for (const auto& run : window.runs) {
     const auto& tap = window.taps[run.first];
+    const bool is_between = args.between && &run != &window.runs.back();
+    auto* out = is_between ? args.between : args.out;
+    const auto out_step = is_between ? lanes : args.out_step;
     auto* x = args.x;
     auto step = args.step;
     auto offset = args.offset + tap.position * step;
@@ -189,12 +196,13 @@ C10_ALWAYS_INLINE void convolve_tile(
          w + skipped * run.count * lanes,
          start,
          start_step,
-         args.out,
-         args.out_step,
-         args.tiles});
+         out,
+         out_step,
+         args.tiles,
+         args.is_streamed && !is_between});
     w += others * run.count * lanes;
-    start = args.out;
-    start_step = args.out_step;
+    start = out;
+    start_step = out_step;
   }
 }
 
@@ -418,6 +426,72 @@ struct ChannelsLastPlan {
         offsets(weight_offsets(columns, rows, c.sources())) {}
 };
 
+// The weights of each block of channels as its tiles read them, made where they are first asked for.
+template <typename scalar_t>
+class ChannelsLastWeights {
+ public:
+  using acc_t = at::opmath_type<scalar_t>;
+  static constexpr int64_t most_lanes = kMostVectors * vec::Vectorized<acc_t>::size();
+
+  ChannelsLastWeights(const ChannelsLastPlan& plan, int64_t blocks, const scalar_t* weight, const scalar_t* bias)
+      : plan_(plan),
+        weight_(weight),
+        bias_(bias),
+        block_size_((plan.c.taps() * plan.c.sources() + 1) * most_lanes),
+        is_made_(blocks, false),
+        made_(blocks * block_size_),
+        turned_(plan.c.taps() * most_lanes),
+        buffer_(most_lanes * (kTransposed + kMargin<acc_t>)) {}
+
+  // What the sums start with, then the weights.
+  const acc_t* of(const Lanes<acc_t>& lanes) {
+    const auto block = lanes.first / most_lanes;
+    auto* result = made_.data + block * block_size_;
+    if (!is_made_[block]) {
+      make(lanes, result);
+      is_made_[block] = true;
+    }
+    return result;
+  }
+
+ private:
+  void make(const Lanes<acc_t>& lanes, acc_t* to) {
+    const auto& c = plan_.c;
+    const auto width = lanes.width();
+    std::fill_n(to, width, acc_t(0));
+    if (bias_) {
+      copy_in(to, bias_ + lanes.first, lanes.count);
+    }
+    to += width;
+    if (c.sources() == 1) {
+      const auto* first = weight_ + c.filter(lanes.first, 0) * c.taps();
+      planes_to_pixels(turned_.data, width, first, c.taps(), lanes.count, buffer_.data);
+    }
+    for_each_weight(plan_.columns, plan_.rows, c.sources(), [&](int64_t x, int64_t y, int64_t source) {
+      const auto k = y * c.g.kernel[1] + x;
+      if (c.sources() == 1) {
+        std::copy_n(turned_.data + k * width, lanes.count, to);
+      } else {
+        for (const auto l : c10::irange(lanes.count)) {
+          to[l] = static_cast<acc_t>(weight_[c.filter(lanes.first + l, source) * c.taps() + k]);
+        }
+      }
+      std::fill(to + lanes.count, to + width, acc_t(0));
+      to += width;
+    });
+  }
+
+  const ChannelsLastPlan& plan_;
+  const scalar_t* weight_;
+  const scalar_t* bias_;
+  int64_t block_size_;
+  std::vector<bool> is_made_;
+  Scratch<acc_t> made_;
+  // The weights as they are, but with the channels side by side.
+  Scratch<acc_t> turned_;
+  Scratch<acc_t> buffer_;
+};
+
 // Computes rows of a block of channels.
 template <typename acc_t>
 class ChannelsLastBlock {
@@ -426,55 +500,26 @@ class ChannelsLastBlock {
       : plan_(plan),
         row_size_((plan.columns.length + kTile) * most_lanes),
         packed_(plan.rows, row_size_ * plan.c.sources()),
-        weights_(plan.c.taps() * plan.c.sources() * most_lanes),
-        turned_(plan.c.taps() * most_lanes),
-        buffer_(most_lanes * (kTransposed + kMargin<acc_t>)),
-        start_(most_lanes),
         tiles_((plan.columns.phases[0].count + kTile) * most_lanes) {}
 
   static constexpr int64_t most_lanes = kMostVectors * vec::Vectorized<acc_t>::size();
 
-  template <typename scalar_t>
-  void set_weight(const Lanes<acc_t>& lanes, const scalar_t* weight, const scalar_t* bias) {
-    const auto& c = plan_.c;
-    const auto width = lanes.width();
-    if (c.sources() == 1) {
-      const auto* first = weight + c.filter(lanes.first, 0) * c.taps();
-      planes_to_pixels(turned_.data, width, first, c.taps(), lanes.count, buffer_.data);
-    }
-    auto* w = weights_.data;
-    for_each_weight(plan_.columns, plan_.rows, c.sources(), [&](int64_t x, int64_t y, int64_t source) {
-      const auto k = y * c.g.kernel[1] + x;
-      if (c.sources() == 1) {
-        std::copy_n(turned_.data + k * width, lanes.count, w);
-      } else {
-        for (const auto l : c10::irange(lanes.count)) {
-          w[l] = static_cast<acc_t>(weight[c.filter(lanes.first + l, source) * c.taps() + k]);
-        }
-      }
-      std::fill(w + lanes.count, w + width, acc_t(0));
-      w += width;
-    });
-    std::fill_n(start_.data, lanes.width(), acc_t(0));
-    if (bias) {
-      copy_in(start_.data, bias + lanes.first, lanes.count);
-    }
+  // Before the rows of another image or block.
+  void forget() {
+    packed_.forget();
   }
 
-  // The rows of one image from first to last.
+  // Row y of an image; the weights are those of ChannelsLastWeights.
   template <typename T>
-  void compute(const Lanes<acc_t>& lanes, Pixels<const T> in, Pixels<T> out, int64_t first, int64_t last) {
+  void compute(const Lanes<acc_t>& lanes, const acc_t* weights, Pixels<const T> in, Pixels<T> out, int64_t y) {
     const bool is_unpacked = std::is_same_v<T, acc_t> && plan_.c.g.multiplier == 1 && lanes.is_whole();
-    packed_.forget();
-    for (const auto y : c10::irange(first, last)) {
-      const auto phase = y % plan_.rows.stride;
-      const auto skipped = find_rows(lanes, in, y, is_unpacked);
-      auto* line = out.data + y * plan_.c.out_size()[1] * out.step + lanes.first - out.first;
-      for (const auto f : c10::irange(static_cast<int64_t>(plan_.columns.phases.size()))) {
-        const auto offset = plan_.offsets[f * static_cast<int64_t>(plan_.rows.phases.size()) + phase];
-        const auto others = static_cast<int64_t>(plan_.rows.phases[phase].taps.size()) * plan_.c.sources();
-        compute_row(lanes, plan_.columns.phases[f], in.step, is_unpacked, offset, others, skipped, line, out.step);
-      }
+    const auto phase = y % plan_.rows.stride;
+    const auto skipped = find_rows(lanes, in, y, is_unpacked);
+    auto* line = out.data + y * plan_.c.out_size()[1] * out.step + lanes.first - out.first;
+    for (const auto f : c10::irange(static_cast<int64_t>(plan_.columns.phases.size()))) {
+      const auto offset = plan_.offsets[f * static_cast<int64_t>(plan_.rows.phases.size()) + phase];
+      const auto others = static_cast<int64_t>(plan_.rows.phases[phase].taps.size()) * plan_.c.sources();
+      compute_phase(lanes, weights, plan_.columns.phases[f], in.step, is_unpacked, offset, others, skipped, line, out);
     }
   }
 
@@ -514,8 +559,9 @@ class ChannelsLastBlock {
   }
 
   template <typename T>
-  void compute_row(
+  void compute_phase(
       const Lanes<acc_t>& lanes,
+      const acc_t* weights,
       const Phase& window,
       int64_t in_step,
       bool is_unpacked,
@@ -523,9 +569,9 @@ class ChannelsLastBlock {
       int64_t others,
       int64_t skipped,
       T* line,
-      int64_t out_step) {
+      const Pixels<T>& out) {
     const auto width = lanes.width();
-    const auto step = plan_.columns.stride * out_step;
+    const auto step = plan_.columns.stride * out.step;
     const bool is_whole = std::is_same_v<T, acc_t> && lanes.is_whole() && window.count >= kTile;
     for (int64_t i = 0, tiles = 1; i < window.count; i += tiles * kTile) {
       const auto left = tile_start(i, window.count);
@@ -534,14 +580,16 @@ class ChannelsLastBlock {
              (!is_unpacked || are_alike(window, left, left + tiles * kTile))) {
         ++tiles;
       }
-      auto* to = line + (window.first + left * plan_.columns.stride) * out_step;
+      auto* to = line + (window.first + left * plan_.columns.stride) * out.step;
       TileArgs<acc_t> args{x_.data(), static_cast<int64_t>(x_.size()), left * width, width};
-      args.w = weights_.data + weight_offset * width;
-      args.start = start_.data;
+      args.w = weights + (1 + weight_offset) * width;
+      args.start = weights;
       args.start_step = 0;
       args.out = is_whole ? reinterpret_cast<acc_t*>(to) : tiles_.data;
       args.out_step = is_whole ? step : width;
       args.tiles = tiles;
+      args.is_streamed = is_whole && out.is_streamed;
+      args.between = tiles_.data;
       const Unpacked<acc_t> image{plan_.columns, lines_.data(), in_step, left};
       const auto* unpacked = is_unpacked ? &image : nullptr;
       if (lanes.vectors == 1) {
@@ -580,11 +628,6 @@ class ChannelsLastBlock {
   const ChannelsLastPlan& plan_;
   int64_t row_size_;
   PackedRows<acc_t> packed_;
-  Scratch<acc_t> weights_;
-  // The weights as they are, but with the channels side by side.
-  Scratch<acc_t> turned_;
-  Scratch<acc_t> buffer_;
-  Scratch<acc_t> start_;
   Scratch<acc_t> tiles_;
   // For each tap and source its row, packed and, for each tap, as it is.
   std::vector<const acc_t*> x_;
@@ -599,36 +642,60 @@ void convolve_channels_last(
     const scalar_t* weight,
     const scalar_t* bias) {
   using acc_t = at::opmath_type<scalar_t>;
-  constexpr auto most_lanes = ChannelsLastBlock<acc_t>::most_lanes;
+  using Block = ChannelsLastBlock<acc_t>;
   const ChannelsLastPlan plan(c);
   const auto channels = c.out_channels();
-  const auto [height, width] = c.out_size();
-  const auto blocks = (channels + most_lanes - 1) / most_lanes;
-  // Large images go strip by strip, so that what a block of channels leaves of a cache line's neighbours is near; in
-  // small ones a block's weights are set once for all images.
-  const bool is_large = height * width >= 784;
-  const auto strip = is_large ? strip_height(width * channels * static_cast<int64_t>(sizeof(scalar_t)) / 4) : height;
-  const auto strips = (height + strip - 1) / strip;
-  const auto tasks = blocks * c.g.batch * strips;
-  const auto products = tasks * strip * width * c.taps() * c.sources() * most_lanes;
+  const auto height = c.out_size()[0];
+  const auto in_row = c.in_size()[1] * c.in_channels(), out_row = c.out_size()[1] * channels;
+  const auto in_image = c.in_size()[0] * in_row, out_image = height * out_row;
+  const Traffic<scalar_t> traffic(c.g.batch, in_image, out_image, in_row * c.g.kernel[0]);
+  const bool is_streamed = can_stream(out, channels, c.g.batch * out_image);
+  // All blocks of channels of a strip, then those of the next one.
+  const auto blocks = divide_up(channels, Block::most_lanes);
+  // Large images go by strips, so that what a block leaves of a cache line's neighbours is near.
+  const bool is_large = out_image >= 784 * channels;
+  const auto strip = traffic.is_by_rows ? 1
+      : is_large                        ? strip_height(out_row * static_cast<int64_t>(sizeof(scalar_t)) / 4)
+                                        : height;
+  const auto strips = divide_up(height, strip);
+  const auto tasks = c.g.batch * strips * blocks;
+  const auto products = c.g.batch * out_image * c.taps() * c.sources();
+  // Up to where strip s, counted over all images, reads and writes.
+  const auto last_row = [&](int64_t s) { return std::min((s % strips + 1) * strip, height) - 1; };
+  const auto in_end = [&](int64_t s) { return in + s / strips * in_image + plan.rows.end(last_row(s)) * in_row; };
+  const auto out_end = [&](int64_t s) { return out + s / strips * out_image + (last_row(s) + 1) * out_row; };
 
   at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
-    ChannelsLastBlock<acc_t> worker(plan);
-    int64_t last_block = -1;
-    for (const auto task : c10::irange(begin, end)) {
-      const auto block = is_large ? task % blocks : task / c.g.batch;
-      const auto image = is_large ? task / blocks / strips : task % c.g.batch;
-      const auto first = is_large ? task / blocks % strips * strip : 0;
-      const Lanes<acc_t> lanes(block * most_lanes, channels);
-      if (block != last_block) {
-        worker.set_weight(lanes, weight, bias);
-        last_block = block;
-      }
-      const Pixels<const scalar_t> from{
-          in + image * plan.rows.size * plan.columns.size * c.in_channels(), c.in_channels(), 0};
-      const Pixels<scalar_t> to{out + image * height * width * channels, channels, 0};
-      worker.compute(lanes, from, to, first, std::min(first + strip, height));
+    ChannelsLastWeights<scalar_t> weights(plan, blocks, weight, bias);
+    // Strips of one row take the rows that were packed for the strip before.
+    std::vector<Block> workers;
+    const auto most_workers = strip == 1 ? blocks : 1;
+    workers.reserve(most_workers);
+    while (static_cast<int64_t>(workers.size()) < most_workers) {
+      workers.emplace_back(plan);
     }
+    Ahead ahead_of_in(in_end(begin / blocks)), ahead_of_out(out_end(begin / blocks));
+    for (const auto task : c10::irange(begin, end)) {
+      const auto block = task % blocks, s = task / blocks;
+      const auto image = s / strips, first = s % strips * strip;
+      if (traffic.is_ahead && s + 1 < c.g.batch * strips) {
+        ahead_of_in.read(end_of_part(in_end(s), in_end(s + 1), block, blocks));
+        if (!is_streamed) {
+          ahead_of_out.write(end_of_part(out_end(s), out_end(s + 1), block, blocks));
+        }
+      }
+      const Lanes<acc_t> lanes(block * Block::most_lanes, channels);
+      const Pixels<const scalar_t> from{in + image * in_image, c.in_channels(), 0};
+      const Pixels<scalar_t> to{out + image * out_image, channels, 0, is_streamed};
+      auto& worker = workers[block % most_workers];
+      if (most_workers == 1 || first == 0) {
+        worker.forget();
+      }
+      for (const auto y : c10::irange(first, std::min(first + strip, height))) {
+        worker.compute(lanes, weights.of(lanes), from, to, y);
+      }
+    }
+    end_stream();
   });
 }
 
@@ -653,6 +720,7 @@ void convolve_small_planes(
   const auto products = tasks * out_pixels * c.taps() * most_lanes;
 
   at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
+    ChannelsLastWeights<scalar_t> weights(plan, blocks, weight, bias);
     ChannelsLastBlock<acc_t> worker(plan);
     Scratch<acc_t> from(in_pixels * most_lanes), to(out_pixels * most_lanes);
     from.clear();
@@ -663,12 +731,12 @@ void convolve_small_planes(
       auto lanes = there;
       lanes.count = lanes.width();
       const auto image = task % c.g.batch * channels + lanes.first;
-      if (task == begin || task % c.g.batch == 0) {
-        worker.set_weight(there, weight, bias);
-      }
       planes_to_pixels(from.data, lanes.width(), in + image * in_pixels, in_pixels, there.count, buffer.data);
       const Pixels<const acc_t> pixels{from.data, lanes.width(), lanes.first};
-      worker.compute(lanes, pixels, Pixels<acc_t>{to.data, lanes.width(), lanes.first}, 0, height);
+      worker.forget();
+      for (const auto y : c10::irange(height)) {
+        worker.compute(lanes, weights.of(there), pixels, Pixels<acc_t>{to.data, lanes.width(), lanes.first}, y);
+      }
       pixels_to_planes(out + image * out_pixels, to.data, lanes.width(), out_pixels, there.count, buffer.data);
     }
   });

@@ -89,6 +89,78 @@ inline int64_t grain_size(int64_t tasks, int64_t products) {
   return std::max<int64_t>(1, least * tasks / std::max<int64_t>(products, 1));
 }
 
+inline int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// As many rows at a time as keep what is packed in the first-level cache.
+inline int64_t strip_height(int64_t row_bytes) {
+  constexpr int64_t cache = 1 << 15;
+  return std::max<int64_t>(cache / std::max<int64_t>(row_bytes, 1) / kTile, 2) * kTile;
+}
+
+// ---- Memory: a processor foresees what is read one behind the other, but not a block of channels of pixel after
+// pixel, of which it takes from memory half as much at a time. And a line that is written is read first, unless it is
+// streamed.
+
+// What is needed next, in the order of memory.
+class Ahead {
+ public:
+  explicit Ahead(const void* next) : next_(static_cast<const char*>(next)) {}
+
+  // Up to `end`, from where it ended before.
+  void read(const void* end) {
+    for (; next_ < end; next_ += kLine) {
+      __builtin_prefetch(next_);
+    }
+  }
+  // The same, for memory that is to be written.
+  void write(const void* end) {
+    for (; next_ < end; next_ += kLine) {
+      __builtin_prefetch(next_, 1);
+    }
+  }
+
+ private:
+  static constexpr int64_t kLine = 64;
+  const char* next_;
+};
+
+// The end of a part of what lies between two places.
+template <typename T>
+T* end_of_part(T* begin, T* end, int64_t part, int64_t parts) {
+  return begin + (end - begin) * (part + 1) / parts;
+}
+
+// How far away channels_last images are that are read and written.
+//
+// Args:
+//   in_image, out_image: how many elements one has.
+//   near_rows: the elements of the rows that an output row reads.
+template <typename scalar_t>
+struct Traffic {
+  // Whether it is worth fetching them ahead: a core's own cache does not hold them.
+  bool is_ahead;
+  // Whether they are to be taken row by row: the caches do not hold them, nor a core's own cache one of them.
+  bool is_by_rows;
+
+  Traffic(int64_t images, int64_t in_image, int64_t out_image, int64_t near_rows) {
+    constexpr int64_t size = sizeof(scalar_t), own_cache = 1 << 20, caches = 1 << 24;
+    const auto bytes = images * (in_image + out_image) * size;
+    is_ahead = bytes > 4 * own_cache;
+    is_by_rows = bytes > caches && in_image * size > own_cache / 4 && near_rows * size <= own_cache;
+  }
+};
+
+// Whether channels_last images are to be streamed: where they are more than is worth keeping in the caches, and each
+// pixel has lines of its own.
+template <typename scalar_t>
+bool can_stream(const scalar_t* images, int64_t channels, int64_t elements) {
+  constexpr int64_t most = 1 << 22, line = 64, size = sizeof(scalar_t);
+  return kHasStream && elements * size >= most && reinterpret_cast<uintptr_t>(images) % line == 0 &&
+      channels * size % line == 0;
+}
+
 // ---- Contiguous: a vector's elements are columns of a plane.
 
 // The elements 0, 2, 4, ... of `from`, n of them.
@@ -159,12 +231,6 @@ void pack_plane(
       }
     }
   }
-}
-
-// As many rows at a time as keep what is packed in the first-level cache.
-inline int64_t strip_height(int64_t row_bytes) {
-  constexpr int64_t cache = 1 << 15;
-  return std::max<int64_t>(cache / std::max<int64_t>(row_bytes, 1) / kTile, 2) * kTile;
 }
 
 // ---- channels_last: a vector's elements are channels.
@@ -374,6 +440,7 @@ struct Pixels {
   T* data;
   int64_t step;
   int64_t first;
+  bool is_streamed = false;
 };
 
 // ---- Contiguous images that are small: turned round, so that their channels are neighbours while they are computed.

@@ -43,6 +43,34 @@ C10_ALWAYS_INLINE const acc_t* in_register(const acc_t* address) {
   return address;
 }
 
+// Vectors as wide as a cache line can be written past the caches.
+#ifdef CPU_CAPABILITY_AVX512
+constexpr bool kHasStream = true;
+#else
+constexpr bool kHasStream = false;
+#endif
+
+// To the address of a whole vector.
+template <typename acc_t>
+C10_ALWAYS_INLINE void stream(acc_t* to, vec::Vectorized<acc_t> elements) {
+#ifdef CPU_CAPABILITY_AVX512
+  if constexpr (std::is_same_v<acc_t, float>) {
+    _mm512_stream_ps(to, elements);
+  } else {
+    _mm512_stream_pd(to, elements);
+  }
+#else
+  elements.store(to);
+#endif
+}
+
+// Before others may read what was streamed.
+inline void end_stream() {
+#ifdef CPU_CAPABILITY_AVX512
+  _mm_sfence();
+#endif
+}
+
 // A run of K taps, V vectors wide. Channels have each their own weight, the columns of a plane the same.
 //
 // Args:
@@ -51,6 +79,7 @@ C10_ALWAYS_INLINE const acc_t* in_register(const acc_t* address) {
 //   weights: for each of xs those of the run.
 //   start, out: the sums are added to start and go to out; their steps are from one output to the next.
 //   tiles: how many tiles there are, one behind the other.
+//   is_streamed: out is written past the caches.
 template <typename acc_t, int K, int V, bool of_plane>
 void tile(
     const acc_t* const* xs,
@@ -62,7 +91,8 @@ void tile(
     int64_t start_step,
     acc_t* out,
     int64_t out_step,
-    int64_t tiles) {
+    int64_t tiles,
+    bool is_streamed) {
   using Vec = vec::Vectorized<acc_t>;
   constexpr int64_t size = Vec::size();
   constexpr int W = of_plane ? 1 : V;
@@ -106,7 +136,12 @@ void tile(
     for (int j = 0; j < kTile; ++j) {
 #pragma GCC unroll 2
       for (int v = 0; v < V; ++v) {
-        sums[j][v].store(out + j * out_step + v * size);
+        auto* to = out + j * out_step + v * size;
+        if (is_streamed) {
+          stream(to, sums[j][v]);
+        } else {
+          sums[j][v].store(to);
+        }
       }
     }
     offset += kTile * step;

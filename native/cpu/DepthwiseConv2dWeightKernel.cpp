@@ -255,34 +255,30 @@ class GradientBlock {
     std::fill_n(sums_.data, (taps_ + 1) * most_lanes, acc_t(0));
   }
 
-  // Adds the output's rows of one image from first to last.
+  // Before the rows of another image.
+  void forget() {
+    packed_.forget();
+  }
+
+  // Adds row y of the output of an image.
   template <typename T>
   void
-  add(const Lanes<acc_t>& lanes,
-      Pixels<const T> grads,
-      Pixels<const T> in,
-      int64_t first,
-      int64_t last,
-      bool of_weight,
-      bool of_bias) {
-    packed_.forget();
-    for (const auto y : c10::irange(first, last)) {
-      const auto width = plan_.g.output[1];
-      const auto* from = grads.data + y * width * grads.step;
-      const acc_t* line = line_.data;
-      auto step = lanes.width();
-      if (std::is_same_v<T, acc_t> && lanes.is_whole()) {
-        line = reinterpret_cast<const acc_t*>(from) + lanes.first - grads.first;
-        step = grads.step;
-      } else {
-        pack_pixels(line_.data, from, grads.step, width, lanes, {lanes.first, 1, 1, -grads.first});
-      }
-      if (of_bias) {
-        add_bias(lanes, line, step);
-      }
-      if (of_weight) {
-        add_weight(lanes, line, step, in, y);
-      }
+  add(const Lanes<acc_t>& lanes, Pixels<const T> grads, Pixels<const T> in, int64_t y, bool of_weight, bool of_bias) {
+    const auto width = plan_.g.output[1];
+    const auto* from = grads.data + y * width * grads.step;
+    const acc_t* line = line_.data;
+    auto step = lanes.width();
+    if (std::is_same_v<T, acc_t> && lanes.is_whole()) {
+      line = reinterpret_cast<const acc_t*>(from) + lanes.first - grads.first;
+      step = grads.step;
+    } else {
+      pack_pixels(line_.data, from, grads.step, width, lanes, {lanes.first, 1, 1, -grads.first});
+    }
+    if (of_bias) {
+      add_bias(lanes, line, step);
+    }
+    if (of_weight) {
+      add_weight(lanes, line, step, in, y);
     }
   }
 
@@ -377,33 +373,71 @@ void backward_weight_channels_last(
     const scalar_t* grad,
     const scalar_t* in) {
   using acc_t = at::opmath_type<scalar_t>;
-  constexpr auto most_lanes = GradientBlock<acc_t>::most_lanes;
+  using Block = GradientBlock<acc_t>;
   const GradientPlan plan(g);
   const auto channels = g.output_channels();
   const auto [height, width] = g.output;
-  const auto blocks = (channels + most_lanes - 1) / most_lanes;
   const auto rows = g.batch * height;
+  const auto grad_row = width * channels, grad_image = height * grad_row;
+  const auto in_row = g.input[1] * g.channels, in_image = g.input[0] * in_row;
+  const Traffic<scalar_t> traffic(g.batch, in_image, grad_image, in_row * g.kernel[0]);
   const Chunks chunks(rows, width);
   Sums<acc_t> sums(g, chunks.count);
-  const auto tasks = blocks * chunks.count;
+  // Where the images come from memory all blocks of channels of a strip, then those of the next one.
+  const auto strip = traffic.is_by_rows ? 1 : height;
+  const auto blocks = divide_up(channels, Block::most_lanes);
+  const auto most_workers =
+      traffic.is_ahead ? divide_up(blocks, divide_up(at::get_num_threads(), chunks.count)) : int64_t{1};
+  const auto groups = divide_up(blocks, most_workers);
+  const auto tasks = chunks.count * groups;
   const auto products = rows * width * channels * sums.taps;
+  // Up to where the output's rows before this one, counted over all images, read.
+  const auto in_end = [&](int64_t row) {
+    const auto last = std::min(row, rows) - 1;
+    return in + last / height * in_image + plan.rows.end(last % height) * in_row;
+  };
 
   at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
-    GradientBlock<acc_t> worker(plan);
+    std::vector<Block> workers;
+    workers.reserve(most_workers);
+    while (static_cast<int64_t>(workers.size()) < most_workers) {
+      workers.emplace_back(plan);
+    }
     for (const auto task : c10::irange(begin, end)) {
-      const auto chunk = task / blocks;
-      const Lanes<acc_t> lanes(task % blocks * most_lanes, channels);
-      worker.clear();
-      const auto last = std::min((chunk + 1) * chunks.size, rows);
-      for (auto row = chunk * chunks.size; row < last;) {
-        const auto image = row / height;
-        const auto end_row = std::min(last - image * height, height);
-        const Pixels<const scalar_t> grads{grad + image * height * width * channels, channels, 0};
-        const Pixels<const scalar_t> pixels{in + image * g.input[0] * g.input[1] * g.channels, g.channels, 0};
-        worker.add(lanes, grads, pixels, row - image * height, end_row, grad_weight, grad_bias);
-        row = image * height + end_row;
+      const auto chunk = task / groups;
+      const auto first_block = task % groups * most_workers;
+      const auto last_block = std::min(first_block + most_workers, blocks);
+      const auto first = chunk * chunks.size, last = std::min(first + chunks.size, rows);
+      for (auto& worker : workers) {
+        worker.clear();
       }
-      worker.store(lanes, sums.of(chunk, lanes.first));
+      Ahead ahead_of_grads(grad + first * grad_row), ahead_of_in(in_end(first + 1));
+      for (auto top = first; top < last;) {
+        const auto image = top / height;
+        const auto bottom = std::min({top + strip, (image + 1) * height, last});
+        const auto next = std::min(bottom + strip, rows);
+        const Pixels<const scalar_t> grads{grad + image * grad_image, channels, 0};
+        const Pixels<const scalar_t> pixels{in + image * in_image, g.channels, 0};
+        for (const auto block : c10::irange(first_block, last_block)) {
+          if (traffic.is_ahead) {
+            ahead_of_grads.read(end_of_part(grad + bottom * grad_row, grad + next * grad_row, block, blocks));
+            ahead_of_in.read(end_of_part(in_end(bottom), in_end(next), block, blocks));
+          }
+          const Lanes<acc_t> lanes(block * Block::most_lanes, channels);
+          auto& worker = workers[block - first_block];
+          for (const auto row : c10::irange(top, bottom)) {
+            if (row == first || row % height == 0) {
+              worker.forget();
+            }
+            worker.add(lanes, grads, pixels, row % height, grad_weight, grad_bias);
+          }
+        }
+        top = bottom;
+      }
+      for (const auto block : c10::irange(first_block, last_block)) {
+        const Lanes<acc_t> lanes(block * Block::most_lanes, channels);
+        workers[block - first_block].store(lanes, sums.of(chunk, lanes.first));
+      }
     }
   });
   sums.store(grad_weight, grad_bias);
@@ -445,7 +479,10 @@ void backward_weight_small_planes(
         planes_to_pixels(grads.data, width, grad + plane * out_pixels, out_pixels, there.count, buffer.data);
         planes_to_pixels(pixels.data, width, in + plane * in_pixels, in_pixels, there.count, buffer.data);
         const Pixels<const acc_t> of_grads{grads.data, width, lanes.first}, of_image{pixels.data, width, lanes.first};
-        worker.add(lanes, of_grads, of_image, 0, g.output[0], grad_weight, grad_bias);
+        worker.forget();
+        for (const auto y : c10::irange(g.output[0])) {
+          worker.add(lanes, of_grads, of_image, y, grad_weight, grad_bias);
+        }
       }
       worker.store(there, sums.of(chunk, lanes.first));
     }

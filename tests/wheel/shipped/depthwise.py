@@ -71,6 +71,17 @@ CASES = [
     Case(2, 32, (6, 40), (3, 2), (1, 40), dilation=(1, 2)),
 ]
 
+# More than a core's cache holds, which are fetched ahead, and more than all caches, which go row by row; with pixels
+# that have cache lines of their own, which are streamed in AVX512, and such that share them.
+LARGE = [
+    Case(20, 64, (28, 31), (3, 3), padding=(1, 1)),
+    Case(30, 40, (28, 31), (5, 5), (1, 2), (2, 2)),
+    Case(9, 72, (70, 66), (3, 3), padding=(1, 1)),
+    Case(9, 96, (70, 66), (5, 5), (2, 2), (2, 2)),
+    Case(5, 48, (70, 75), (3, 3), padding=(2, 2), dilation=(2, 2), multiplier=3),
+    Case(1, 16, (512, 513), (9, 2), padding=(4, 0)),
+]
+
 
 def convolution(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, case: Case) -> torch.Tensor:
     return F.conv2d(x, weight, bias, *case.parameters, groups=case.channels)

@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 import torch.nn.functional as F
-from depthwise import CASES, DTYPES, FORMATS, Case, backward, check, convolution, gradients, in_numpy
+from depthwise import CASES, DTYPES, FORMATS, LARGE, Case, backward, check, convolution, gradients, in_numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import at_capability
@@ -16,6 +16,11 @@ from samples import at_capability
 @pytest.mark.parametrize(("case", "dtype", "memory_format"), list(itertools.product(CASES, DTYPES, FORMATS)))
 def test_values_and_gradients(case: Case, dtype: torch.dtype, memory_format: torch.memory_format) -> None:
     check(case, dtype, memory_format)
+
+
+@pytest.mark.parametrize(("case", "dtype"), list(itertools.product(LARGE, [torch.float32, torch.float64])))
+def test_more_than_caches_hold(case: Case, dtype: torch.dtype) -> None:
+    check(case, dtype, torch.channels_last)
 
 
 def at_least(least: int, most: int) -> st.SearchStrategy[tuple[int, int]]:
@@ -200,8 +205,8 @@ def test_extreme_parameters(parameters: dict[str, object], memory_format: torch.
 
 
 @pytest.mark.parametrize("memory_format", FORMATS)
-def test_the_same_bits_every_time(memory_format: torch.memory_format) -> None:
-    case = Case(4, 40, (29, 30), (5, 5), padding=(2, 2))
+@pytest.mark.parametrize("case", [Case(4, 40, (29, 30), (5, 5), padding=(2, 2)), LARGE[0], LARGE[2]])
+def test_the_same_bits_every_time(case: Case, memory_format: torch.memory_format) -> None:
     inputs = [tensor.requires_grad_() for tensor in case.inputs(torch.float32, memory_format)]
     before = torch.get_num_threads()
     found = []
@@ -217,10 +222,12 @@ def test_the_same_bits_every_time(memory_format: torch.memory_format) -> None:
 
 
 CAPABILITY = """
-from depthwise import CASES, DTYPES, FORMATS, check
-import itertools
+from depthwise import CASES, DTYPES, FORMATS, LARGE, check
+import itertools, torch
 for case, dtype, memory_format in itertools.product(CASES, DTYPES, FORMATS):
     check(case, dtype, memory_format)
+for case in LARGE:
+    check(case, torch.float32, torch.channels_last)
 """
 
 
