@@ -272,6 +272,9 @@ void convolve_planes(
   const auto column_phases = static_cast<int64_t>(columns.phases.size());
   const auto tasks = c.g.batch * c.g.channels * strips;
   const auto products = tasks * c.outs() * (c.out_size()[0] / strips + 1) * width * c.taps() * sources;
+  // What a channel reads and writes, strip after strip.
+  const auto in_planes = rows.size * columns.size * sources, out_planes = c.out_size()[0] * width * c.outs();
+  const Traffic<scalar_t> traffic(c.g.batch * c.g.channels, in_planes, out_planes, 0);
 
   at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
     Scratch<acc_t> planes(sources * plane_size + kMargin<acc_t>);
@@ -353,6 +356,11 @@ void convolve_planes(
       const auto image = task / strips / c.g.channels;
       const auto channel = task / strips % c.g.channels;
       const auto first = task % strips * height;
+      if (traffic.is_ahead && task + 1 < tasks) {
+        const auto next = (task + 1) / strips, part = (task + 1) % strips;
+        read_ahead(in + next * in_planes, in_planes, part, strips);
+        write_ahead(out + next * out_planes, out_planes, part, strips);
+      }
       for (const auto source : c10::irange(sources)) {
         const auto from = image * c.in_channels() + channel * sources + source;
         pack_plane(
@@ -715,7 +723,8 @@ void convolve_small_planes(
   const auto [height, width] = c.out_size();
   const auto in_pixels = c.in_size()[0] * c.in_size()[1];
   const auto out_pixels = height * width;
-  const auto blocks = (channels + most_lanes - 1) / most_lanes;
+  const Traffic<scalar_t> traffic(c.g.batch, in_pixels * c.in_channels(), out_pixels * channels, 0);
+  const auto blocks = divide_up(channels, most_lanes);
   const auto tasks = blocks * c.g.batch;
   const auto products = tasks * out_pixels * c.taps() * most_lanes;
 
@@ -727,10 +736,16 @@ void convolve_small_planes(
     Scratch<acc_t> buffer(most_lanes * (kTransposed + kMargin<acc_t>));
     for (const auto task : c10::irange(begin, end)) {
       // All lanes are computed, also those that are not there.
-      const Lanes<acc_t> there(task / c.g.batch * most_lanes, channels);
+      const Lanes<acc_t> there(task % blocks * most_lanes, channels);
       auto lanes = there;
       lanes.count = lanes.width();
-      const auto image = task % c.g.batch * channels + lanes.first;
+      const auto image = task / blocks * channels + lanes.first;
+      if (traffic.is_ahead && task + 1 < tasks) {
+        const auto next = image + there.count;
+        const auto planes = std::min(lanes.count, c.g.batch * channels - next);
+        read_ahead(in + next * in_pixels, planes * in_pixels);
+        write_ahead(out + next * out_pixels, planes * out_pixels);
+      }
       planes_to_pixels(from.data, lanes.width(), in + image * in_pixels, in_pixels, there.count, buffer.data);
       const Pixels<const acc_t> pixels{from.data, lanes.width(), lanes.first};
       worker.forget();

@@ -132,7 +132,18 @@ T* end_of_part(T* begin, T* end, int64_t part, int64_t parts) {
   return begin + (end - begin) * (part + 1) / parts;
 }
 
-// How far away channels_last images are that are read and written.
+// Fetches one of the parts of the elements from `begin` on.
+template <typename T>
+void read_ahead(const T* begin, int64_t elements, int64_t part = 0, int64_t parts = 1) {
+  Ahead(begin + elements * part / parts).read(begin + elements * (part + 1) / parts);
+}
+
+template <typename T>
+void write_ahead(const T* begin, int64_t elements, int64_t part = 0, int64_t parts = 1) {
+  Ahead(begin + elements * part / parts).write(begin + elements * (part + 1) / parts);
+}
+
+// How far away images are that are read and written.
 //
 // Args:
 //   in_image, out_image: how many elements one has.

@@ -124,6 +124,8 @@ void backward_weight_planes(
   const auto taps = g.kernel[0] * g.kernel[1];
   // The gradient's rows are filled up with zeros to whole vectors.
   const auto grad_pitch = (g.output[1] + size - 1) / size * size;
+  const auto in_plane = rows.size * columns.size, grad_planes = g.output[0] * g.output[1] * g.multiplier;
+  const Traffic<scalar_t> traffic(g.batch * g.channels, in_plane, grad_planes, 0);
   const Chunks chunks(g.batch, g.output[0] * g.output[1]);
   Sums<acc_t> sums(g, chunks.count);
   const auto tasks = g.channels * chunks.count;
@@ -178,7 +180,13 @@ void backward_weight_planes(
       for (const auto image : c10::irange(chunk * chunks.size, std::min((chunk + 1) * chunks.size, g.batch))) {
         for (int64_t first = 0; first < g.output[0]; first += height) {
           const auto n = std::min(height, g.output[0] - first);
-          const auto* from = in + (image * g.channels + channel) * rows.size * columns.size;
+          const auto* from = in + (image * g.channels + channel) * in_plane;
+          if (traffic.is_ahead && image + 1 < g.batch) {
+            const auto next = (image + 1) * g.channels + channel;
+            const auto part = first / height, parts = divide_up(g.output[0], height);
+            read_ahead(in + next * in_plane, in_plane, part, parts);
+            read_ahead(grad + next * grad_planes, grad_planes, part, parts);
+          }
           pack_plane(plane.data, from, rows, columns, first, height >= g.output[0], buffer.data);
           for (const auto o : c10::irange(channel * g.multiplier, (channel + 1) * g.multiplier)) {
             const auto* lines = grad + ((image * g.output_channels() + o) * g.output[0] + first) * g.output[1];
@@ -455,7 +463,8 @@ void backward_weight_small_planes(
   const GradientPlan plan(g);
   const auto in_pixels = g.input[0] * g.input[1];
   const auto out_pixels = g.output[0] * g.output[1];
-  const auto blocks = (g.channels + most_lanes - 1) / most_lanes;
+  const Traffic<scalar_t> traffic(g.batch, in_pixels * g.channels, out_pixels * g.channels, 0);
+  const auto blocks = divide_up(g.channels, most_lanes);
   const Chunks chunks(g.batch, out_pixels);
   Sums<acc_t> sums(g, chunks.count);
   const auto tasks = blocks * chunks.count;
@@ -476,6 +485,11 @@ void backward_weight_small_planes(
       worker.clear();
       for (const auto image : c10::irange(chunk * chunks.size, std::min((chunk + 1) * chunks.size, g.batch))) {
         const auto plane = image * g.channels + lanes.first;
+        if (traffic.is_ahead && image + 1 < g.batch) {
+          const auto next = plane + g.channels;
+          read_ahead(grad + next * out_pixels, there.count * out_pixels);
+          read_ahead(in + next * in_pixels, there.count * in_pixels);
+        }
         planes_to_pixels(grads.data, width, grad + plane * out_pixels, out_pixels, there.count, buffer.data);
         planes_to_pixels(pixels.data, width, in + plane * in_pixels, in_pixels, there.count, buffer.data);
         const Pixels<const acc_t> of_grads{grads.data, width, lanes.first}, of_image{pixels.data, width, lanes.first};
