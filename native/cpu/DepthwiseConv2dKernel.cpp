@@ -110,7 +110,7 @@ struct TileArgs {
   int64_t out_step;
   int64_t tiles = 1;
   bool is_streamed = false;
-  // Keeps the sums of all runs but the last, if not null: to write the output twice takes longer.
+  // Keeps the sums of all runs but the last, where the output is streamed.
   acc_t* between = nullptr;
 };
 
@@ -597,7 +597,7 @@ class ChannelsLastBlock {
       args.out_step = is_whole ? step : width;
       args.tiles = tiles;
       args.is_streamed = is_whole && out.is_streamed;
-      args.between = tiles_.data;
+      args.between = args.is_streamed ? tiles_.data : nullptr;
       const Unpacked<acc_t> image{plan_.columns, lines_.data(), in_step, left};
       const auto* unpacked = is_unpacked ? &image : nullptr;
       if (lanes.vectors == 1) {

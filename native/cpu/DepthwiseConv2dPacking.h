@@ -158,7 +158,7 @@ struct Traffic {
   Traffic(int64_t images, int64_t in_image, int64_t out_image, int64_t near_rows) {
     constexpr int64_t size = sizeof(scalar_t), own_cache = 1 << 20, caches = 1 << 24;
     const auto bytes = images * (in_image + out_image) * size;
-    is_ahead = bytes > 4 * own_cache;
+    is_ahead = bytes > 8 * own_cache;
     is_by_rows = bytes > caches && in_image * size > own_cache / 4 && near_rows * size <= own_cache;
   }
 };

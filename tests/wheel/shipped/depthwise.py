@@ -75,7 +75,7 @@ CASES = [
 # that have cache lines of their own, which are streamed in AVX512, and such that share them.
 LARGE = [
     Case(20, 64, (28, 31), (3, 3), padding=(1, 1)),
-    Case(30, 40, (28, 31), (5, 5), (1, 2), (2, 2)),
+    Case(50, 40, (28, 31), (5, 5), (1, 2), (2, 2)),
     Case(9, 72, (70, 66), (3, 3), padding=(1, 1)),
     Case(9, 96, (70, 66), (5, 5), (2, 2), (2, 2)),
     Case(5, 48, (70, 75), (3, 3), padding=(2, 2), dilation=(2, 2), multiplier=3),
