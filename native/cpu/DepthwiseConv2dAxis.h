@@ -3,6 +3,7 @@
 #include <ATen/native/DepthwiseConv2d.h>
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 namespace at::native {
@@ -58,7 +59,7 @@ struct Axis {
   std::vector<Segment> segments;
   std::vector<Phase> phases;
   bool are_phases_alike = false; // each has the same taps, only at other positions
-  int64_t most_base = 0;
+  int64_t most_base = std::numeric_limits<int64_t>::min();
 
   // One past the last element of the image that the outputs up to o read.
   int64_t end(int64_t o) const {

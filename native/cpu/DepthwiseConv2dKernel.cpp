@@ -274,7 +274,8 @@ void convolve_planes(
   const auto products = tasks * c.outs() * (c.out_size()[0] / strips + 1) * width * c.taps() * sources;
   // What a channel reads and writes, strip after strip.
   const auto in_planes = rows.size * columns.size * sources, out_planes = c.out_size()[0] * width * c.outs();
-  const Traffic<scalar_t> traffic(c.g.batch * c.g.channels, in_planes, out_planes, 0);
+  const auto bytes = static_cast<int64_t>(sizeof(scalar_t));
+  const Traffic traffic(c.g.batch * c.g.channels, in_planes * bytes, out_planes * bytes, 0);
 
   at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
     Scratch<acc_t> planes(sources * plane_size + kMargin<acc_t>);
@@ -356,10 +357,10 @@ void convolve_planes(
       const auto image = task / strips / c.g.channels;
       const auto channel = task / strips % c.g.channels;
       const auto first = task % strips * height;
-      if (traffic.is_ahead && task + 1 < tasks) {
+      if (traffic.is_ahead && task + 1 < end) {
         const auto next = (task + 1) / strips, part = (task + 1) % strips;
-        read_ahead(in + next * in_planes, in_planes, part, strips);
-        write_ahead(out + next * out_planes, out_planes, part, strips);
+        fetch_ahead(in + next * in_planes, in_planes, part, strips);
+        fetch_ahead(out + next * out_planes, out_planes, part, strips);
       }
       for (const auto source : c10::irange(sources)) {
         const auto from = image * c.in_channels() + channel * sources + source;
@@ -656,16 +657,18 @@ void convolve_channels_last(
   const auto height = c.out_size()[0];
   const auto in_row = c.in_size()[1] * c.in_channels(), out_row = c.out_size()[1] * channels;
   const auto in_image = c.in_size()[0] * in_row, out_image = height * out_row;
-  const Traffic<scalar_t> traffic(c.g.batch, in_image, out_image, in_row * c.g.kernel[0]);
+  const auto bytes = static_cast<int64_t>(sizeof(scalar_t));
+  const auto near = near_rows<acc_t>(c.g, plan.columns.size, channels * c.sources());
+  const Traffic traffic(c.g.batch, in_image * bytes, out_image * bytes, near);
   const bool is_streamed = can_stream(out, channels, c.g.batch * out_image);
-  // All blocks of channels of a strip, then those of the next one.
   const auto blocks = divide_up(channels, Block::most_lanes);
   // Large images go by strips, so that what a block leaves of a cache line's neighbours is near.
   const bool is_large = out_image >= 784 * channels;
-  const auto strip = traffic.is_by_rows ? 1
-      : is_large                        ? strip_height(out_row * static_cast<int64_t>(sizeof(scalar_t)) / 4)
-                                        : height;
+  const auto strip = traffic.is_by_rows ? 1 : is_large ? strip_height(out_row * bytes / 4) : height;
   const auto strips = divide_up(height, strip);
+  // All blocks of channels of a strip, then those of the next one; of small images that are near all images of a block,
+  // since then its weights are, too.
+  const bool is_by_blocks = !is_large && !traffic.is_by_images && !traffic.is_by_rows;
   const auto tasks = c.g.batch * strips * blocks;
   const auto products = c.g.batch * out_image * c.taps() * c.sources();
   // Up to where strip s, counted over all images, reads and writes.
@@ -675,28 +678,30 @@ void convolve_channels_last(
 
   at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
     ChannelsLastWeights<scalar_t> weights(plan, blocks, weight, bias);
-    // Strips of one row take the rows that were packed for the strip before.
+    // Row by row, each block takes the rows that were packed for the row before.
     std::vector<Block> workers;
-    const auto most_workers = strip == 1 ? blocks : 1;
+    const auto most_workers = traffic.is_by_rows ? blocks : 1;
     workers.reserve(most_workers);
     while (static_cast<int64_t>(workers.size()) < most_workers) {
       workers.emplace_back(plan);
     }
+    const auto last_strip = (end - 1) / blocks;
     Ahead ahead_of_in(in_end(begin / blocks)), ahead_of_out(out_end(begin / blocks));
     for (const auto task : c10::irange(begin, end)) {
-      const auto block = task % blocks, s = task / blocks;
+      const auto block = is_by_blocks ? task / c.g.batch : task % blocks;
+      const auto s = is_by_blocks ? task % c.g.batch : task / blocks;
       const auto image = s / strips, first = s % strips * strip;
-      if (traffic.is_ahead && s + 1 < c.g.batch * strips) {
-        ahead_of_in.read(end_of_part(in_end(s), in_end(s + 1), block, blocks));
+      if (traffic.is_ahead && !is_by_blocks && s < last_strip) {
+        ahead_of_in.fetch(end_of_part(in_end(s), in_end(s + 1), block, blocks));
         if (!is_streamed) {
-          ahead_of_out.write(end_of_part(out_end(s), out_end(s + 1), block, blocks));
+          ahead_of_out.fetch(end_of_part(out_end(s), out_end(s + 1), block, blocks));
         }
       }
       const Lanes<acc_t> lanes(block * Block::most_lanes, channels);
       const Pixels<const scalar_t> from{in + image * in_image, c.in_channels(), 0};
       const Pixels<scalar_t> to{out + image * out_image, channels, 0, is_streamed};
       auto& worker = workers[block % most_workers];
-      if (most_workers == 1 || first == 0) {
+      if (!traffic.is_by_rows || first == 0) {
         worker.forget();
       }
       for (const auto y : c10::irange(first, std::min(first + strip, height))) {
@@ -723,7 +728,8 @@ void convolve_small_planes(
   const auto [height, width] = c.out_size();
   const auto in_pixels = c.in_size()[0] * c.in_size()[1];
   const auto out_pixels = height * width;
-  const Traffic<scalar_t> traffic(c.g.batch, in_pixels * c.in_channels(), out_pixels * channels, 0);
+  const auto bytes = channels * static_cast<int64_t>(sizeof(scalar_t));
+  const Traffic traffic(c.g.batch, in_pixels * bytes, out_pixels * bytes, 0);
   const auto blocks = divide_up(channels, most_lanes);
   const auto tasks = blocks * c.g.batch;
   const auto products = tasks * out_pixels * c.taps() * most_lanes;
@@ -736,15 +742,17 @@ void convolve_small_planes(
     Scratch<acc_t> buffer(most_lanes * (kTransposed + kMargin<acc_t>));
     for (const auto task : c10::irange(begin, end)) {
       // All lanes are computed, also those that are not there.
-      const Lanes<acc_t> there(task % blocks * most_lanes, channels);
+      const auto lanes_of = [&](int64_t task) {
+        return Lanes<acc_t>((traffic.is_ahead ? task % blocks : task / c.g.batch) * most_lanes, channels);
+      };
+      const auto there = lanes_of(task);
       auto lanes = there;
       lanes.count = lanes.width();
-      const auto image = task / blocks * channels + lanes.first;
-      if (traffic.is_ahead && task + 1 < tasks) {
-        const auto next = image + there.count;
-        const auto planes = std::min(lanes.count, c.g.batch * channels - next);
-        read_ahead(in + next * in_pixels, planes * in_pixels);
-        write_ahead(out + next * out_pixels, planes * out_pixels);
+      const auto image = (traffic.is_ahead ? task / blocks : task % c.g.batch) * channels + lanes.first;
+      if (traffic.is_ahead && task + 1 < end) {
+        const auto next = image + there.count, planes = lanes_of(task + 1).count;
+        fetch_ahead(in + next * in_pixels, planes * in_pixels);
+        fetch_ahead(out + next * out_pixels, planes * out_pixels);
       }
       planes_to_pixels(from.data, lanes.width(), in + image * in_pixels, in_pixels, there.count, buffer.data);
       const Pixels<const acc_t> pixels{from.data, lanes.width(), lanes.first};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/OpMathType.h>
 #include <ATen/core/TensorBase.h>
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
@@ -103,26 +104,20 @@ inline int64_t strip_height(int64_t row_bytes) {
 // pixel, of which it takes from memory half as much at a time. And a line that is written is read first, unless it is
 // streamed.
 
-// What is needed next, in the order of memory.
+// Fetches what is read or written next, in the order of memory.
 class Ahead {
  public:
   explicit Ahead(const void* next) : next_(static_cast<const char*>(next)) {}
 
   // Up to `end`, from where it ended before.
-  void read(const void* end) {
-    for (; next_ < end; next_ += kLine) {
+  void fetch(const void* end) {
+    constexpr int64_t line = 64;
+    for (; next_ < end; next_ += line) {
       __builtin_prefetch(next_);
-    }
-  }
-  // The same, for memory that is to be written.
-  void write(const void* end) {
-    for (; next_ < end; next_ += kLine) {
-      __builtin_prefetch(next_, 1);
     }
   }
 
  private:
-  static constexpr int64_t kLine = 64;
   const char* next_;
 };
 
@@ -134,41 +129,47 @@ T* end_of_part(T* begin, T* end, int64_t part, int64_t parts) {
 
 // Fetches one of the parts of the elements from `begin` on.
 template <typename T>
-void read_ahead(const T* begin, int64_t elements, int64_t part = 0, int64_t parts = 1) {
-  Ahead(begin + elements * part / parts).read(begin + elements * (part + 1) / parts);
+void fetch_ahead(const T* begin, int64_t elements, int64_t part = 0, int64_t parts = 1) {
+  Ahead(begin + elements * part / parts).fetch(begin + elements * (part + 1) / parts);
 }
 
-template <typename T>
-void write_ahead(const T* begin, int64_t elements, int64_t part = 0, int64_t parts = 1) {
-  Ahead(begin + elements * part / parts).write(begin + elements * (part + 1) / parts);
-}
-
-// How far away images are that are read and written.
-//
-// Args:
-//   in_image, out_image: how many elements one has.
-//   near_rows: the elements of the rows that an output row reads.
-template <typename scalar_t>
+// How far away images are that are read and written. The limits were found by measuring: what is near enough does not
+// gain.
 struct Traffic {
-  // Whether it is worth fetching them ahead: a core's own cache does not hold them.
+  // Whether to fetch them ahead: what is next was not read lately.
   bool is_ahead;
-  // Whether they are to be taken row by row: the caches do not hold them, nor a core's own cache one of them.
+  // In channels_last, whether to take all blocks of channels of an image before the next image, or even of a row: where
+  // the caches hold few of the images, or not even one and the rows that are read again.
+  bool is_by_images;
   bool is_by_rows;
 
+  // Args:
+  //   images: how many.
+  //   in_image, out_image: the bytes of one.
+  //   near_rows: the bytes of the packed rows that an output row reads.
   Traffic(int64_t images, int64_t in_image, int64_t out_image, int64_t near_rows) {
-    constexpr int64_t size = sizeof(scalar_t), own_cache = 1 << 20, caches = 1 << 24;
-    const auto bytes = images * (in_image + out_image) * size;
+    constexpr int64_t own_cache = 1 << 20;
+    const auto bytes = images * (in_image + out_image);
+    const bool is_image_near = in_image <= own_cache / 4;
     is_ahead = bytes > 8 * own_cache;
-    is_by_rows = bytes > caches && in_image * size > own_cache / 4 && near_rows * size <= own_cache;
+    is_by_images = is_ahead && is_image_near;
+    is_by_rows = bytes > 16 * own_cache && !is_image_near && near_rows <= own_cache;
   }
 };
+
+// The bytes of the packed rows of which one output's row takes some.
+template <typename acc_t>
+int64_t near_rows(const DepthwiseConv2dGeometry& g, int64_t columns, int64_t lanes) {
+  return (g.dilation[0] * (g.kernel[0] - 1) + 1) * columns * lanes * static_cast<int64_t>(sizeof(acc_t));
+}
 
 // Whether channels_last images are to be streamed: where they are more than is worth keeping in the caches, and each
 // pixel has lines of its own.
 template <typename scalar_t>
 bool can_stream(const scalar_t* images, int64_t channels, int64_t elements) {
+  constexpr bool is_computed_in = std::is_same_v<scalar_t, at::opmath_type<scalar_t>>;
   constexpr int64_t most = 1 << 22, line = 64, size = sizeof(scalar_t);
-  return kHasStream && elements * size >= most && reinterpret_cast<uintptr_t>(images) % line == 0 &&
+  return kHasStream && is_computed_in && elements * size >= most && reinterpret_cast<uintptr_t>(images) % line == 0 &&
       channels * size % line == 0;
 }
 
@@ -446,6 +447,7 @@ inline Axis by_base(Axis axis) {
 // Args:
 //   step: from one pixel to the next.
 //   first: the channel that the data begin with.
+//   is_streamed: they are written past the caches.
 template <typename T>
 struct Pixels {
   T* data;

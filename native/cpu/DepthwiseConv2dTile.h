@@ -50,7 +50,7 @@ constexpr bool kHasStream = true;
 constexpr bool kHasStream = false;
 #endif
 
-// To the address of a whole vector.
+// Past the caches, to an address of whole cache lines.
 template <typename acc_t>
 C10_ALWAYS_INLINE void stream(acc_t* to, vec::Vectorized<acc_t> elements) {
 #ifdef CPU_CAPABILITY_AVX512

@@ -125,7 +125,8 @@ void backward_weight_planes(
   // The gradient's rows are filled up with zeros to whole vectors.
   const auto grad_pitch = (g.output[1] + size - 1) / size * size;
   const auto in_plane = rows.size * columns.size, grad_planes = g.output[0] * g.output[1] * g.multiplier;
-  const Traffic<scalar_t> traffic(g.batch * g.channels, in_plane, grad_planes, 0);
+  const auto bytes = static_cast<int64_t>(sizeof(scalar_t));
+  const Traffic traffic(g.batch * g.channels, in_plane * bytes, grad_planes * bytes, 0);
   const Chunks chunks(g.batch, g.output[0] * g.output[1]);
   Sums<acc_t> sums(g, chunks.count);
   const auto tasks = g.channels * chunks.count;
@@ -184,8 +185,8 @@ void backward_weight_planes(
           if (traffic.is_ahead && image + 1 < g.batch) {
             const auto next = (image + 1) * g.channels + channel;
             const auto part = first / height, parts = divide_up(g.output[0], height);
-            read_ahead(in + next * in_plane, in_plane, part, parts);
-            read_ahead(grad + next * grad_planes, grad_planes, part, parts);
+            fetch_ahead(in + next * in_plane, in_plane, part, parts);
+            fetch_ahead(grad + next * grad_planes, grad_planes, part, parts);
           }
           pack_plane(plane.data, from, rows, columns, first, height >= g.output[0], buffer.data);
           for (const auto o : c10::irange(channel * g.multiplier, (channel + 1) * g.multiplier)) {
@@ -388,15 +389,20 @@ void backward_weight_channels_last(
   const auto rows = g.batch * height;
   const auto grad_row = width * channels, grad_image = height * grad_row;
   const auto in_row = g.input[1] * g.channels, in_image = g.input[0] * in_row;
-  const Traffic<scalar_t> traffic(g.batch, in_image, grad_image, in_row * g.kernel[0]);
+  const auto bytes = static_cast<int64_t>(sizeof(scalar_t));
+  const auto near = near_rows<acc_t>(g, g.input[1], channels);
+  const Traffic traffic(g.batch, in_image * bytes, grad_image * bytes, near);
   const Chunks chunks(rows, width);
   Sums<acc_t> sums(g, chunks.count);
-  // Where the images come from memory all blocks of channels of a strip, then those of the next one.
+  // Of images that are far away all blocks of channels of a row or image, then those of the next one; in groups, where
+  // there are few chunks for the threads.
   const auto strip = traffic.is_by_rows ? 1 : height;
   const auto blocks = divide_up(channels, Block::most_lanes);
-  const auto most_workers =
-      traffic.is_ahead ? divide_up(blocks, divide_up(at::get_num_threads(), chunks.count)) : int64_t{1};
+  const auto threads = static_cast<int64_t>(at::get_num_threads());
+  const auto least_groups = threads > 1 ? std::min(divide_up(4 * threads, chunks.count), blocks) : 1;
+  const auto most_workers = traffic.is_by_images || traffic.is_by_rows ? divide_up(blocks, least_groups) : 1;
   const auto groups = divide_up(blocks, most_workers);
+  const bool is_fetched = traffic.is_ahead && groups == 1;
   const auto tasks = chunks.count * groups;
   const auto products = rows * width * channels * sums.taps;
   // Up to where the output's rows before this one, counted over all images, read.
@@ -423,13 +429,13 @@ void backward_weight_channels_last(
       for (auto top = first; top < last;) {
         const auto image = top / height;
         const auto bottom = std::min({top + strip, (image + 1) * height, last});
-        const auto next = std::min(bottom + strip, rows);
+        const auto next = std::min(bottom + strip, last);
         const Pixels<const scalar_t> grads{grad + image * grad_image, channels, 0};
         const Pixels<const scalar_t> pixels{in + image * in_image, g.channels, 0};
         for (const auto block : c10::irange(first_block, last_block)) {
-          if (traffic.is_ahead) {
-            ahead_of_grads.read(end_of_part(grad + bottom * grad_row, grad + next * grad_row, block, blocks));
-            ahead_of_in.read(end_of_part(in_end(bottom), in_end(next), block, blocks));
+          if (is_fetched) {
+            ahead_of_grads.fetch(end_of_part(grad + bottom * grad_row, grad + next * grad_row, block, blocks));
+            ahead_of_in.fetch(end_of_part(in_end(bottom), in_end(next), block, blocks));
           }
           const Lanes<acc_t> lanes(block * Block::most_lanes, channels);
           auto& worker = workers[block - first_block];
@@ -463,7 +469,8 @@ void backward_weight_small_planes(
   const GradientPlan plan(g);
   const auto in_pixels = g.input[0] * g.input[1];
   const auto out_pixels = g.output[0] * g.output[1];
-  const Traffic<scalar_t> traffic(g.batch, in_pixels * g.channels, out_pixels * g.channels, 0);
+  const auto bytes = g.channels * static_cast<int64_t>(sizeof(scalar_t));
+  const Traffic traffic(g.batch, in_pixels * bytes, out_pixels * bytes, 0);
   const auto blocks = divide_up(g.channels, most_lanes);
   const Chunks chunks(g.batch, out_pixels);
   Sums<acc_t> sums(g, chunks.count);
@@ -487,8 +494,8 @@ void backward_weight_small_planes(
         const auto plane = image * g.channels + lanes.first;
         if (traffic.is_ahead && image + 1 < g.batch) {
           const auto next = plane + g.channels;
-          read_ahead(grad + next * out_pixels, there.count * out_pixels);
-          read_ahead(in + next * in_pixels, there.count * in_pixels);
+          fetch_ahead(grad + next * out_pixels, there.count * out_pixels);
+          fetch_ahead(in + next * in_pixels, there.count * in_pixels);
         }
         planes_to_pixels(grads.data, width, grad + plane * out_pixels, out_pixels, there.count, buffer.data);
         planes_to_pixels(pixels.data, width, in + plane * in_pixels, in_pixels, there.count, buffer.data);
