@@ -17,6 +17,17 @@ using spectrum_grad_fn = void (*)(
     const TensorBase& magnitude,
     int64_t last_dim_size);
 
+// Two rows a and b of real numbers are one of complex ones, a + ib, and so are their transforms: that makes both for
+// the price of one (E. O. Brigham, The Fast Fourier Transform, 1974, section 10-10). The rows 2p and 2p + 1 of an image
+// are pair p; beside an odd last one zeros are.
+
+// spectrum [images, columns, rows] is that of real rows, of which it has half: [images, pairs, all columns].
+using pair_rows_fn = void (*)(const TensorBase& pairs, const TensorBase& spectrum);
+// pairs [images, pairs, columns] to rows [images, rows, columns].
+using part_rows_fn = void (*)(const TensorBase& rows, const TensorBase& pairs);
+
 DECLARE_DISPATCH(spectrum_grad_fn, spectrum_grad_stub)
+DECLARE_DISPATCH(pair_rows_fn, pair_rows_stub)
+DECLARE_DISPATCH(part_rows_fn, part_rows_stub)
 
 } // namespace at::native

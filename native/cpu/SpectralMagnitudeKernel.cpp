@@ -57,8 +57,74 @@ void spectrum_grad_kernel(
   });
 }
 
+// Calls f(image, first pair, last pair) for blocks of the pairs whose rows are a cache line of a column.
+template <typename T, typename F>
+void for_blocks_of_pairs(int64_t images, int64_t pairs, int64_t columns, const F& f) {
+  constexpr int64_t block = 64 / (2 * sizeof(c10::complex<T>));
+  const auto blocks = (pairs + block - 1) / block;
+  const int64_t blocks_per_task = std::max<int64_t>(1, 32768 / (block * columns));
+  parallel_for(0, images * blocks, blocks_per_task, [&](int64_t begin, int64_t end) {
+    for (const auto i : c10::irange(begin, end)) {
+      const auto first = i % blocks * block;
+      f(i / blocks, first, std::min(first + block, pairs));
+    }
+  });
+}
+
+// Of the pair's spectrum A + iB those columns that A and B have not are the conjugates of others, and so A* + iB*.
+void pair_rows_kernel(const TensorBase& result, const TensorBase& spectrum) {
+  const auto images = result.size(0), pairs = result.size(1), columns = result.size(2);
+  const auto half = spectrum.size(1), rows = spectrum.size(2);
+  AT_DISPATCH_FLOATING_TYPES(c10::toRealValueType(result.scalar_type()), "rfft2_abs_backward_cpu", [&] {
+    using Complex = c10::complex<scalar_t>;
+    auto* to = result.mutable_data_ptr<Complex>();
+    const auto* from = spectrum.const_data_ptr<Complex>();
+    for_blocks_of_pairs<scalar_t>(images, pairs, columns, [&](int64_t image, int64_t first, int64_t last) {
+      for (const auto k : c10::irange(half)) {
+        const auto* column = from + (image * half + k) * rows;
+        for (const auto p : c10::irange(first, last)) {
+          const auto a = column[2 * p], b = 2 * p + 1 < rows ? column[2 * p + 1] : Complex(0);
+          auto* pair = to + (image * pairs + p) * columns;
+          if (k == 0) {
+            // Of the first one a complex-to-real transform takes the real part.
+            pair[k] = {a.real(), b.real()};
+          } else {
+            pair[k] = {a.real() - b.imag(), a.imag() + b.real()};
+            pair[columns - k] = {a.real() + b.imag(), b.real() - a.imag()};
+          }
+        }
+      }
+    });
+  });
+}
+
+void part_rows_kernel(const TensorBase& result, const TensorBase& pairs) {
+  const auto rows = result.size(1), columns = result.size(2);
+  AT_DISPATCH_FLOATING_TYPES(result.scalar_type(), "rfft2_abs_backward_cpu", [&] {
+    auto* to = result.mutable_data_ptr<scalar_t>();
+    const auto* from = pairs.const_data_ptr<c10::complex<scalar_t>>();
+    for_blocks_of_pairs<scalar_t>(
+        pairs.size(0), pairs.size(1), columns, [&](int64_t image, int64_t first, int64_t last) {
+          for (const auto p : c10::irange(first, last)) {
+            const auto* pair = from + (image * pairs.size(1) + p) * columns;
+            auto* row = to + (image * rows + 2 * p) * columns;
+            for (const auto j : c10::irange(columns)) {
+              row[j] = pair[j].real();
+            }
+            if (2 * p + 1 < rows) {
+              for (const auto j : c10::irange(columns)) {
+                row[columns + j] = pair[j].imag();
+              }
+            }
+          }
+        });
+  });
+}
+
 } // namespace
 
 ALSO_REGISTER_AVX512_DISPATCH(spectrum_grad_stub, &spectrum_grad_kernel)
+ALSO_REGISTER_AVX512_DISPATCH(pair_rows_stub, &pair_rows_kernel)
+ALSO_REGISTER_AVX512_DISPATCH(part_rows_stub, &part_rows_kernel)
 
 } // namespace at::native

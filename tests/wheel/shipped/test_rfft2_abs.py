@@ -17,7 +17,7 @@ from samples import (
     values,
 )
 
-SHAPES = [(1, 1), (1, 2), (2, 1), (3, 4), (4, 5), (5, 7), (2, 3, 6, 8), (33, 64)]
+SHAPES = [(1, 1), (1, 2), (2, 1), (3, 4), (4, 5), (5, 7), (2, 3, 6, 8), (33, 64), (2, 2, 19, 33)]
 
 
 def composite(x: torch.Tensor) -> torch.Tensor:
