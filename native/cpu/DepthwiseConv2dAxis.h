@@ -134,6 +134,29 @@ inline void lay_out(Axis& axis, int64_t most) {
   }
 }
 
+// Moves what is packed so that of each segment the part inside of the image begins at a multiple of n.
+inline void align_segments(Axis& axis, int64_t n) {
+  std::vector<int64_t> shifts;
+  int64_t end = 0;
+  for (const auto& segment : axis.segments) {
+    const auto start = (end + segment.first + n - 1) / n * n - segment.first;
+    shifts.push_back(start - segment.start);
+    end = start + segment.length;
+  }
+  axis.length = (end + n - 1) / n * n;
+  for (auto& phase : axis.phases) {
+    for (auto& tap : phase.taps) {
+      const auto next = std::find_if(axis.segments.begin(), axis.segments.end(), [&](const Segment& segment) {
+        return segment.start > tap.position;
+      });
+      tap.position += shifts[next - axis.segments.begin() - 1];
+    }
+  }
+  for (size_t i = 0; i < shifts.size(); ++i) {
+    axis.segments[i].start += shifts[i];
+  }
+}
+
 // The same axis, of which only those positions are packed for which is_read holds.
 inline Axis restricted(const Axis& axis, const std::vector<bool>& is_read) {
   Axis result = axis;

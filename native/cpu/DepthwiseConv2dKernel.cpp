@@ -222,20 +222,25 @@ void put_row(scalar_t* to, const acc_t* from, int64_t width, const Axis& columns
   if (columns.phases.size() == 1) {
     return copy_out(to, from, width);
   }
-  // The columns up to here are in the output already.
-  int64_t done = 0;
   if (columns.stride == 2) {
     const auto put_pair = [&](int64_t i, acc_t* target) {
-      const auto [low, high] = vec::interleave2(Vec::loadu(from + i / 2), Vec::loadu(from + pitch + i / 2));
+      // From an odd column on, the second phase comes first.
+      const auto* first = i % 2 == 0 ? from + i / 2 : from + pitch + i / 2;
+      const auto* second = i % 2 == 0 ? from + pitch + i / 2 : from + i / 2 + 1;
+      const auto [low, high] = vec::interleave2(Vec::loadu(first), Vec::loadu(second));
       low.store(target);
       high.store(target + Vec::size());
     };
     if constexpr (std::is_same_v<scalar_t, acc_t>) {
-      for (; done + pair <= width; done += pair) {
-        put_pair(done, to + done);
+      if (width >= pair) {
+        for (int64_t i = 0; i < width; i += pair) {
+          const auto left = std::min(i, width - pair);
+          put_pair(left, to + left);
+        }
+        return;
       }
     }
-    for (auto i = done; i < width; i += pair) {
+    for (int64_t i = 0; i < width; i += pair) {
       put_pair(i, buffer + i);
     }
   } else {
@@ -245,7 +250,7 @@ void put_row(scalar_t* to, const acc_t* from, int64_t width, const Axis& columns
       }
     }
   }
-  copy_out(to + done, buffer + done, width - done);
+  copy_out(to, buffer, width);
 }
 
 template <typename scalar_t>
@@ -258,7 +263,8 @@ void convolve_planes(
   using acc_t = at::opmath_type<scalar_t>;
   constexpr int64_t size = vec::Vectorized<acc_t>::size();
   constexpr bool is_same = std::is_same_v<scalar_t, acc_t>;
-  const auto columns = c.other(1);
+  auto columns = c.other(1);
+  align_segments(columns, size);
   const auto pitch = columns.length;
   const auto height = strip_height(pitch * c.sources() * static_cast<int64_t>(sizeof(acc_t)));
   const auto rows = c.window(0, height);
@@ -267,7 +273,8 @@ void convolve_planes(
   const auto offsets = weight_offsets(rows, columns, sources);
   const auto plane_size = (rows.length + kTile) * pitch;
   const auto width = c.out_size()[1];
-  // A tile's rows before they go to the output, one line for each phase of the columns.
+  // Rows of some tiles before they go to the output, one line for each phase of the columns.
+  constexpr int64_t kTogether = 4;
   const auto buffer_pitch = columns.phases[0].count + kMargin<acc_t>;
   const auto column_phases = static_cast<int64_t>(columns.phases.size());
   const auto tasks = c.g.batch * c.g.channels * strips;
@@ -281,7 +288,7 @@ void convolve_planes(
     Scratch<acc_t> planes(sources * plane_size + kMargin<acc_t>);
     planes.clear();
     Scratch<acc_t> weights(c.taps() * sources);
-    Scratch<acc_t> tile_rows(kTile * column_phases * buffer_pitch);
+    Scratch<acc_t> tile_rows(kTogether * kTile * column_phases * buffer_pitch);
     Scratch<acc_t> row(width);
     Scratch<acc_t> buffer(columns.size);
     std::array<acc_t, kMostVectors * size> start;
@@ -334,8 +341,9 @@ void convolve_planes(
     const auto convolve_buffered = [&](const Phase& phase, const int64_t* offset, int64_t n, scalar_t* to) {
       TileArgs<acc_t> args{};
       args.out_step = column_phases * buffer_pitch;
-      for (int64_t i = 0; i < n; i += kTile) {
+      for (int64_t i = 0; i < n; i += args.tiles * kTile) {
         const auto top = tile_start(i, n);
+        args.tiles = std::clamp<int64_t>((n - top) / kTile, 1, kTogether);
         for (const auto f : c10::irange(column_phases)) {
           const auto count = columns.phases[f].count;
           for (int64_t j = 0; j < count;) {
@@ -346,7 +354,7 @@ void convolve_planes(
             j += is_wide ? kMostVectors * size : size;
           }
         }
-        for (const auto r : c10::irange(std::min<int64_t>(kTile, n - top))) {
+        for (const auto r : c10::irange(std::min(args.tiles * kTile, n - top))) {
           const auto* from = tile_rows.data + r * column_phases * buffer_pitch;
           put_row(to + (top + r) * rows.stride * width, from, width, columns, buffer_pitch, row.data);
         }

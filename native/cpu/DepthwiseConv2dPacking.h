@@ -194,9 +194,60 @@ C10_ALWAYS_INLINE void copy_every_second(acc_t* to, const acc_t* from, int64_t n
   }
 }
 
+// The elements 0, 2, 4, ... of `from` to `even` and the others to `odd`, n of each, which are at least a vector.
+template <typename acc_t>
+C10_ALWAYS_INLINE void part_pairs(acc_t* even, acc_t* odd, const acc_t* from, int64_t n) {
+  using Vec = vec::Vectorized<acc_t>;
+  constexpr int64_t size = Vec::size();
+  for (int64_t j = 0; j < n; j += size) {
+    const auto i = std::min(j, n - size);
+    const auto [a, b] = vec::deinterleave2(Vec::loadu(from + 2 * i), Vec::loadu(from + 2 * i + size));
+    a.store(even + i);
+    b.store(odd + i);
+  }
+}
+
+// Where the columns of a plane that are inside of the image go, whose step is 2.
+struct ColumnPairs {
+  // So many of the first two segments' columns are neighbours, each with one of the other.
+  int64_t count = 0;
+  int64_t from = 0;
+  int64_t even = 0;
+  int64_t odd = 0;
+
+  ColumnPairs(const Axis& columns, int64_t least) {
+    if (columns.segments.size() != 2) {
+      return;
+    }
+    const auto& a = columns.segments[0];
+    const auto& b = columns.segments[1];
+    from = a.source + 2 * a.first;
+    even = a.start + a.first;
+    odd = b.start + b.first;
+    const auto n = std::min(a.last - a.first, b.last - b.first);
+    count = b.source + 2 * b.first == from + 1 && n >= least ? n : 0;
+  }
+};
+
+// Packs a row of columns whose step is 2.
+template <typename acc_t>
+C10_ALWAYS_INLINE void pack_every_second(acc_t* to, const acc_t* row, const Axis& columns, const ColumnPairs& pairs) {
+  for (const auto& segment : columns.segments) {
+    const auto first = segment.first + pairs.count;
+    if (first < segment.last) {
+      copy_every_second(to + segment.start + first, row + segment.source + 2 * first, segment.last - first);
+    }
+  }
+  // Last, since behind its end the above writes zeros over what is next.
+  if (pairs.count > 0) {
+    part_pairs(to + pairs.even, to + pairs.odd, row + pairs.from, pairs.count);
+  }
+}
+
 // Packs a row of columns, into memory whose zeros are there.
 template <typename scalar_t, typename acc_t>
-void pack_columns(acc_t* to, const scalar_t* row, const Axis& columns, acc_t* buffer) {
+C10_ALWAYS_INLINE void
+pack_columns(acc_t* to, const scalar_t* row, const Axis& columns, const ColumnPairs& pairs, acc_t* buffer) {
   const acc_t* converted = nullptr;
   if constexpr (std::is_same_v<scalar_t, acc_t>) {
     converted = row;
@@ -204,14 +255,14 @@ void pack_columns(acc_t* to, const scalar_t* row, const Axis& columns, acc_t* bu
     copy_in(buffer, row, columns.size);
     converted = buffer;
   }
+  if (columns.step == 2) {
+    return pack_every_second(to, converted, columns, pairs);
+  }
   for (const auto& segment : columns.segments) {
     auto* start = to + segment.start;
     if (columns.step == 1) {
       // Behind the end this writes zeros, over zeros or over what is packed next.
       copy_in(start + segment.first, row + segment.source + segment.first, segment.last - segment.first);
-    } else if (columns.step == 2) {
-      copy_every_second(
-          start + segment.first, converted + segment.source + 2 * segment.first, segment.last - segment.first);
     } else {
       for (auto j = segment.first; j < segment.last; ++j) {
         start[j] = converted[segment.source + j * columns.step];
@@ -231,13 +282,14 @@ void pack_plane(
     int64_t first,
     bool is_only,
     acc_t* buffer) {
+  const ColumnPairs pairs(columns, vec::Vectorized<acc_t>::size());
   for (const auto& segment : rows.segments) {
     for (const auto i : c10::irange(segment.length)) {
       // A strip at the end has fewer outputs; what it does not need may be beyond the image by far.
       const auto y = segment.source + (first + i) * rows.step;
       auto* row = to + (segment.start + i) * columns.length;
       if (y >= 0 && y < rows.size) {
-        pack_columns(row, plane + y * columns.size, columns, buffer);
+        pack_columns(row, plane + y * columns.size, columns, pairs, buffer);
       } else if (!is_only) {
         std::fill(row, row + columns.length, acc_t(0));
       }
@@ -308,7 +360,7 @@ C10_ALWAYS_INLINE void repeat_elements(acc_t* to, const scalar_t* from, int64_t 
   }
 }
 
-// n pixels, `step` apart.
+// n pixels, `step` apart, each filled up with zeros.
 template <typename scalar_t, typename acc_t>
 void pack_pixels(
     acc_t* to,
@@ -319,39 +371,46 @@ void pack_pixels(
     const LaneChannels& channels) {
   constexpr auto size = Lanes<acc_t>::size;
   constexpr int64_t most = kMostVectors * size;
-  const auto width = lanes.width();
+  const auto width = lanes.width(), count = lanes.count;
   const auto* first = pixel + channels.of(0);
-  if (channels.are_neighbours() && lanes.count == most) {
+  const auto for_each_pixel = [&](const auto& pack) {
     for (const auto j : c10::irange(n)) {
-      copy_in(to + j * most, first + j * step, most);
+      pack(to + j * width, first + j * step);
+    }
+  };
+  if (channels.are_neighbours()) {
+    if (count == most) {
+      for_each_pixel([](acc_t* to, const scalar_t* from) { copy_in(to, from, most); });
+    } else if (count == size) {
+      for_each_pixel([](acc_t* to, const scalar_t* from) { copy_in(to, from, size); });
+    } else {
+      for_each_pixel([&](acc_t* to, const scalar_t* from) { copy_in(to, from, count); });
     }
     return;
   }
+  if (channels.can_interleave(size) && count % channels.repeat == 0) {
+    int doublings = 0;
+    while (int64_t{1} << doublings < channels.repeat) {
+      ++doublings;
+    }
+    return for_each_pixel([&](acc_t* to, const scalar_t* from) { repeat_elements(to, from, count, doublings); });
+  }
+  if constexpr (std::is_same_v<scalar_t, acc_t>) {
+    if (channels.repeat == 1 && channels.step == 2) {
+      return for_each_pixel([&](acc_t* to, const scalar_t* from) { copy_every_second(to, from, count); });
+    }
+  }
   // They take a division each.
   std::array<int64_t, most> places;
-  for (const auto l : c10::irange(lanes.count)) {
-    places[l] = channels.of(l);
+  for (const auto l : c10::irange(count)) {
+    places[l] = channels.of(l) - channels.of(0);
   }
-  const bool is_every_second = std::is_same_v<scalar_t, acc_t> && channels.repeat == 1 && channels.step == 2;
-  const bool is_repeated = channels.can_interleave(size) && lanes.count % channels.repeat == 0;
-  int doublings = 0;
-  while (is_repeated && int64_t{1} << doublings < channels.repeat) {
-    ++doublings;
-  }
-  for (const auto j : c10::irange(n)) {
-    if (channels.are_neighbours()) {
-      copy_in(to + j * width, first + j * step, lanes.count);
-    } else if (is_repeated) {
-      repeat_elements(to + j * width, first + j * step, lanes.count, doublings);
-    } else if (is_every_second) {
-      copy_every_second(to + j * width, reinterpret_cast<const acc_t*>(first + j * step), lanes.count);
-    } else {
-      for (const auto l : c10::irange(lanes.count)) {
-        to[j * width + l] = static_cast<acc_t>(pixel[j * step + places[l]]);
-      }
+  for_each_pixel([&](acc_t* to, const scalar_t* from) {
+    for (const auto l : c10::irange(count)) {
+      to[l] = static_cast<acc_t>(from[places[l]]);
     }
-    std::fill(to + j * width + lanes.count, to + (j + 1) * width, acc_t(0));
-  }
+    std::fill(to + count, to + width, acc_t(0));
+  });
 }
 
 // A row of an image, `channels` from one pixel to the next.

@@ -115,7 +115,8 @@ void backward_weight_planes(
   using acc_t = at::opmath_type<scalar_t>;
   using Vec = vec::Vectorized<acc_t>;
   constexpr int64_t size = Vec::size();
-  const auto columns = forward_axis(g, 1, g.output[1]);
+  auto columns = forward_axis(g, 1, g.output[1]);
+  align_segments(columns, size);
   const auto pitch = columns.length;
   const auto height = strip_height(pitch * static_cast<int64_t>(sizeof(acc_t)));
   const auto rows = forward_axis(g, 0, height);
