@@ -668,7 +668,9 @@ void convolve_channels_last(
   const auto bytes = static_cast<int64_t>(sizeof(scalar_t));
   const auto near = near_rows<acc_t>(c.g, plan.columns.size, channels * c.sources());
   const Traffic traffic(c.g.batch, in_image * bytes, out_image * bytes, near);
-  const bool is_streamed = can_stream(out, channels, c.g.batch * out_image);
+  // What is computed in another type goes to the output by parts of vectors.
+  const bool is_streamed =
+      std::is_same_v<scalar_t, acc_t> && can_stream(out, channels * bytes, c.g.batch * out_image * bytes);
   const auto blocks = divide_up(channels, Block::most_lanes);
   // Large images go by strips, so that what a block leaves of a cache line's neighbours is near.
   const bool is_large = out_image >= 784 * channels;

@@ -163,16 +163,6 @@ int64_t near_rows(const DepthwiseConv2dGeometry& g, int64_t columns, int64_t lan
   return (g.dilation[0] * (g.kernel[0] - 1) + 1) * columns * lanes * static_cast<int64_t>(sizeof(acc_t));
 }
 
-// Whether channels_last images are to be streamed: where they are more than is worth keeping in the caches, and each
-// pixel has lines of its own.
-template <typename scalar_t>
-bool can_stream(const scalar_t* images, int64_t channels, int64_t elements) {
-  constexpr bool is_computed_in = std::is_same_v<scalar_t, at::opmath_type<scalar_t>>;
-  constexpr int64_t most = 1 << 22, line = 64, size = sizeof(scalar_t);
-  return kHasStream && is_computed_in && elements * size >= most && reinterpret_cast<uintptr_t>(images) % line == 0 &&
-      channels * size % line == 0;
-}
-
 // ---- Contiguous: a vector's elements are columns of a plane.
 
 // The elements 0, 2, 4, ... of `from`, n of them.

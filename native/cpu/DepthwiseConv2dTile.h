@@ -2,6 +2,7 @@
 
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
+#include <ATen/native/cpu/Stream.h>
 
 #include <cstdint>
 #include <cstring>
@@ -41,34 +42,6 @@ C10_ALWAYS_INLINE const acc_t* in_register(const acc_t* address) {
   asm("" : "+r"(address));
 #endif
   return address;
-}
-
-// Vectors as wide as a cache line can be written past the caches.
-#ifdef CPU_CAPABILITY_AVX512
-constexpr bool kHasStream = true;
-#else
-constexpr bool kHasStream = false;
-#endif
-
-// Past the caches, to an address of whole cache lines.
-template <typename acc_t>
-C10_ALWAYS_INLINE void stream(acc_t* to, vec::Vectorized<acc_t> elements) {
-#ifdef CPU_CAPABILITY_AVX512
-  if constexpr (std::is_same_v<acc_t, float>) {
-    _mm512_stream_ps(to, elements);
-  } else {
-    _mm512_stream_pd(to, elements);
-  }
-#else
-  elements.store(to);
-#endif
-}
-
-// Before others may read what was streamed.
-inline void end_stream() {
-#ifdef CPU_CAPABILITY_AVX512
-  _mm_sfence();
-#endif
 }
 
 // A run of K taps, V vectors wide. Channels have each their own weight, the columns of a plane the same.

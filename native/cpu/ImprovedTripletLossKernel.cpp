@@ -8,6 +8,7 @@
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
 #include <ATen/native/cpu/LoadWithZeros.h>
+#include <ATen/native/cpu/Stream.h>
 
 #include <algorithm>
 #include <cmath>
@@ -34,11 +35,11 @@ struct Elements {
     }
   }
 
-  void store(scalar_t* to, int64_t length) const {
+  auto converted() const {
     if constexpr (parts == 2) {
-      vec::convert_from_float<scalar_t>(part[0], part[1]).store(to, length);
+      return vec::convert_from_float<scalar_t>(part[0], part[1]);
     } else {
-      part[0].store(to, length);
+      return part[0];
     }
   }
 
@@ -139,6 +140,12 @@ void backward(
   scalar_t* const grad_anchor = data(grads[0]);
   scalar_t* const grad_positive = data(grads[1]);
   scalar_t* const grad_negative = data(grads[2]);
+  const int64_t row_bytes = length * static_cast<int64_t>(sizeof(scalar_t));
+  const int64_t bytes = inputs[0].size(0) * row_bytes *
+      std::count_if(grads.begin(), grads.end(), [](const auto& x) { return x.defined(); });
+  const bool is_streamed = std::all_of(grads.begin(), grads.end(), [&](const auto& x) {
+    return !x.defined() || can_stream(x.const_data_ptr(), row_bytes, bytes);
+  });
   parallel_for(0, inputs[0].size(0), rows_per_task(length), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const scalar_t *a = anchor[row], *p = positive[row], *n = negative[row];
@@ -147,6 +154,13 @@ void backward(
       const opmath_t by_positive = by_negative + (d_ap >= tau2 ? beta : 0);
       const Vec to_negative(2 * grad[row] * by_negative);
       const Vec to_positive(2 * grad[row] * by_positive);
+      const auto store = [&](scalar_t* to, const Pack& values, int64_t i, int64_t count) {
+        if (to && is_streamed) {
+          stream(to + row * length + i, values.converted());
+        } else if (to) {
+          values.converted().store(to + row * length + i, static_cast<int>(count));
+        }
+      };
       const auto put = [&](int64_t i, int64_t count) {
         const auto x = Pack::load(a + i, count), y = Pack::load(p + i, count), z = Pack::load(n + i, count);
         Pack of_anchor, of_positive, of_negative;
@@ -157,15 +171,9 @@ void backward(
           of_positive.part[part] = u.neg();
           of_negative.part[part] = v;
         }
-        if (grad_anchor) {
-          of_anchor.store(grad_anchor + row * length + i, count);
-        }
-        if (grad_positive) {
-          of_positive.store(grad_positive + row * length + i, count);
-        }
-        if (grad_negative) {
-          of_negative.store(grad_negative + row * length + i, count);
-        }
+        store(grad_anchor, of_anchor, i, count);
+        store(grad_positive, of_positive, i, count);
+        store(grad_negative, of_negative, i, count);
       };
       // Whole vectors in a loop of their own, in which no load is masked.
       int64_t i = 0;
@@ -176,6 +184,7 @@ void backward(
         put(i, length - i);
       }
     }
+    end_stream();
   });
 }
 

@@ -23,7 +23,8 @@ from samples import (
     values,
 )
 
-SHAPES = [(0, 3), (1, 1), (3, 0), (5, 7), (4, 129), (2, 1000), (300, 400), (17,), (0,)]
+# The last one is streamed in every dtype.
+SHAPES = [(0, 3), (1, 1), (3, 0), (5, 7), (4, 129), (2, 1000), (300, 400), (17,), (0,), (1100, 640)]
 REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 PARAMETERS = (-1.0, 0.01, 0.002)
 
