@@ -271,6 +271,12 @@ void convolve_planes(
   const auto strips = (rows.phases[0].count + height - 1) / height;
   const auto sources = c.sources();
   const auto offsets = weight_offsets(rows, columns, sources);
+  // Which of a channel's weights each is, in the order in which tiles read them.
+  std::vector<int64_t> order;
+  for_each_weight(rows, columns, sources, [&](int64_t y, int64_t x, int64_t source) {
+    order.push_back((source * c.g.kernel[0] + y) * c.g.kernel[1] + x);
+  });
+  const auto weights_of_channel = static_cast<int64_t>(order.size());
   const auto plane_size = (rows.length + kTile) * pitch;
   const auto width = c.out_size()[1];
   // Rows of some tiles before they go to the output, one line for each phase of the columns.
@@ -382,10 +388,10 @@ void convolve_planes(
             buffer.data);
       }
       for (const auto o : c10::irange(channel * c.outs(), (channel + 1) * c.outs())) {
-        auto* w = weights.data;
-        for_each_weight(rows, columns, sources, [&](int64_t y, int64_t x, int64_t source) {
-          *w++ = static_cast<acc_t>(weight[c.filter(o, source) * c.taps() + y * c.g.kernel[1] + x]);
-        });
+        const auto* filters = weight + c.filter(o, 0) * c.taps();
+        for (const auto i : c10::irange(weights_of_channel)) {
+          weights.data[i] = static_cast<acc_t>(filters[order[i]]);
+        }
         start.fill(bias ? static_cast<acc_t>(bias[o]) : acc_t(0));
         auto* plane = out + (image * c.out_channels() + o) * c.out_size()[0] * width;
         for (const auto f : c10::irange(static_cast<int64_t>(rows.phases.size()))) {

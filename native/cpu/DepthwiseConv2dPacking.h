@@ -7,6 +7,7 @@
 #include <ATen/native/cpu/DepthwiseConv2dAxis.h>
 #include <ATen/native/cpu/DepthwiseConv2dTile.h>
 #include <ATen/native/cpu/LoadWithZeros.h>
+#include <ATen/native/cpu/Transpose.h>
 #include <c10/util/irange.h>
 
 #include <algorithm>
@@ -506,57 +507,6 @@ struct Pixels {
 };
 
 // ---- Contiguous images that are small: turned round, so that their channels are neighbours while they are computed.
-
-// A block of at most Vec::size() rows and columns. A perfect shuffle of two halves of the rows moves the first bit of
-// an element's row number behind those of its column; after as many shuffles as the number has bits, both are
-// exchanged.
-template <typename acc_t, bool is_whole>
-C10_ALWAYS_INLINE void
-transpose_block(const acc_t* from, int64_t from_step, acc_t* to, int64_t to_step, int64_t rows, int64_t columns) {
-  using Vec = vec::Vectorized<acc_t>;
-  constexpr int size = Vec::size();
-  std::array<Vec, size> lines, shuffled;
-#pragma GCC unroll 16
-  for (int i = 0; i < size; ++i) {
-    lines[i] = is_whole ? Vec::loadu(from + i * from_step)
-        : i < rows      ? load_with_zeros(from + i * from_step, columns)
-                        : Vec(acc_t(0));
-  }
-#pragma GCC unroll 4
-  for (int bit = 1; bit < size; bit *= 2) {
-#pragma GCC unroll 8
-    for (int i = 0; i < size / 2; ++i) {
-      std::tie(shuffled[2 * i], shuffled[2 * i + 1]) = vec::interleave2(lines[i], lines[i + size / 2]);
-    }
-    std::swap(lines, shuffled);
-  }
-#pragma GCC unroll 16
-  for (int j = 0; j < size; ++j) {
-    if (is_whole) {
-      lines[j].store(to + j * to_step);
-    } else if (j < columns) {
-      lines[j].store(to + j * to_step, static_cast<int>(rows));
-    }
-  }
-}
-
-// [rows][columns] to [columns][rows].
-template <typename acc_t>
-void transpose(const acc_t* from, int64_t from_step, acc_t* to, int64_t to_step, int64_t rows, int64_t columns) {
-  constexpr int64_t size = vec::Vectorized<acc_t>::size();
-  for (int64_t i = 0; i < rows; i += size) {
-    for (int64_t j = 0; j < columns; j += size) {
-      const auto m = std::min(size, rows - i), n = std::min(size, columns - j);
-      const auto* source = from + i * from_step + j;
-      auto* target = to + j * to_step + i;
-      if (m == size && n == size) {
-        transpose_block<acc_t, true>(source, from_step, target, to_step, m, n);
-      } else {
-        transpose_block<acc_t, false>(source, from_step, target, to_step, m, n);
-      }
-    }
-  }
-}
 
 // So many pixels of a half type are converted at a time.
 constexpr int64_t kTransposed = 64;
