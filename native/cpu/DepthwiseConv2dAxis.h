@@ -157,24 +157,6 @@ inline void align_segments(Axis& axis, int64_t n) {
   }
 }
 
-// The same axis, of which only those positions are packed for which is_read holds.
-inline Axis restricted(const Axis& axis, const std::vector<bool>& is_read) {
-  Axis result = axis;
-  result.segments.clear();
-  for (const auto& segment : axis.segments) {
-    for (int64_t i = 0, end = 0; i < segment.length; i = end + 1) {
-      for (end = i; end < segment.length && is_read[segment.start + end];) {
-        ++end;
-      }
-      if (end > i) {
-        result.segments.push_back({segment.source + i * axis.step, segment.start + i, end - i});
-        find_inside(result.segments.back(), axis);
-      }
-    }
-  }
-  return result;
-}
-
 // The axis of the convolution itself: 0 is the height.
 inline Axis forward_axis(const DepthwiseConv2dGeometry& g, size_t i, int64_t most) {
   // With one output there is no step, so that a large stride is as good as none.

@@ -112,59 +112,33 @@ struct TileArgs {
   bool is_streamed = false;
   // Keeps the sums of all runs but the last, where the output is streamed.
   acc_t* between = nullptr;
+  // Where images are read as they are: from one column to the next, and for each run what is inside of the image.
+  int64_t pixel = 0;
+  const Inside* inside = nullptr;
 };
 
-template <typename acc_t, bool of_plane, int V>
-C10_ALWAYS_INLINE void call_tile(int64_t taps, const TileArgs<acc_t>& a) {
+template <typename acc_t, bool of_plane, int V, bool is_edge = false>
+C10_ALWAYS_INLINE void call_tile(int64_t taps, const TileArgs<acc_t>& a, Inside inside = {}) {
   static constexpr std::array functions = {
-      tile<acc_t, 1, V, of_plane>,
-      tile<acc_t, 2, V, of_plane>,
-      tile<acc_t, 3, V, of_plane>,
-      tile<acc_t, 4, V, of_plane>,
-      tile<acc_t, 5, V, of_plane>,
-      tile<acc_t, 6, V, of_plane>,
-      tile<acc_t, 7, V, of_plane>};
+      tile<acc_t, 1, V, of_plane, is_edge>,
+      tile<acc_t, 2, V, of_plane, is_edge>,
+      tile<acc_t, 3, V, of_plane, is_edge>,
+      tile<acc_t, 4, V, of_plane, is_edge>,
+      tile<acc_t, 5, V, of_plane, is_edge>,
+      tile<acc_t, 6, V, of_plane, is_edge>,
+      tile<acc_t, 7, V, of_plane, is_edge>};
   static_assert(functions.size() == kLongestRun);
   functions[taps - 1](
-      a.x, a.n, a.offset, a.step, a.w, a.start, a.start_step, a.out, a.out_step, a.tiles, a.is_streamed);
+      a.x, a.n, a.offset, a.step, a.w, a.start, a.start_step, a.out, a.out_step, a.tiles, a.is_streamed, inside);
 }
-
-// Whether a tile whose first output is `left` reads, for a run, no element but such of the image.
-bool is_inside(const Axis& columns, const Tap& tap, int64_t taps, int64_t left) {
-  const auto column = tap.base + left * columns.step;
-  return column >= 0 && column < columns.size && (columns.size - 1 - column) / columns.step >= kTile + taps - 2;
-}
-
-// An image as it is, for the tiles whose elements are all inside of it.
-//
-// Args:
-//   x: for each of a tile's x, the row of the image.
-//   channels: from one column to the next.
-//   left: the tile's first output.
-template <typename acc_t>
-struct Unpacked {
-  const Axis& columns;
-  const acc_t* const* x;
-  int64_t channels;
-  int64_t left;
-
-  bool covers(const Tap& tap, int64_t taps) const {
-    return is_inside(columns, tap, taps, left);
-  }
-};
 
 // One tile, run after run.
 //
 // Args:
-//   unpacked: where to read from rather than what is packed, if that does.
 //   skipped, others: which of the other axis's taps times sources the weights begin with, and how many there are.
 template <typename acc_t, bool of_plane, int V>
-C10_ALWAYS_INLINE void convolve_tile(
-    const Phase& window,
-    int64_t others,
-    int64_t skipped,
-    const TileArgs<acc_t>& args,
-    const Unpacked<acc_t>* unpacked = nullptr) {
+C10_ALWAYS_INLINE void
+convolve_tile(const Phase& window, int64_t others, int64_t skipped, const TileArgs<acc_t>& args) {
   constexpr int64_t lanes = of_plane ? 1 : V * vec::Vectorized<acc_t>::size();
   if (window.runs.empty()) {
     auto empty = args;
@@ -174,35 +148,26 @@ C10_ALWAYS_INLINE void convolve_tile(
   const auto* w = args.w;
   const auto* start = args.start;
   auto start_step = args.start_step;
+  const auto* inside = args.inside;
   for (const auto& run : window.runs) {
     const auto& tap = window.taps[run.first];
     const bool is_between = args.between && &run != &window.runs.back();
-    auto* out = is_between ? args.between : args.out;
-    const auto out_step = is_between ? lanes : args.out_step;
-    auto* x = args.x;
-    auto step = args.step;
-    auto offset = args.offset + tap.position * step;
-    if (unpacked && unpacked->covers(tap, run.count)) {
-      x = unpacked->x;
-      step = unpacked->columns.step * unpacked->channels;
-      offset = tap.base * unpacked->channels + unpacked->left * step;
+    auto part = args;
+    part.offset += args.pixel > 0 ? tap.base * args.pixel : tap.position * args.step;
+    part.w = w + skipped * run.count * lanes;
+    part.start = start;
+    part.start_step = start_step;
+    part.out = is_between ? args.between : args.out;
+    part.out_step = is_between ? lanes : args.out_step;
+    part.is_streamed = args.is_streamed && !is_between;
+    if (!inside) {
+      call_tile<acc_t, of_plane, V>(run.count, part);
+    } else if constexpr (!of_plane) {
+      call_tile<acc_t, of_plane, V, true>(run.count, part, *inside++);
     }
-    call_tile<acc_t, of_plane, V>(
-        run.count,
-        {x,
-         args.n,
-         offset,
-         step,
-         w + skipped * run.count * lanes,
-         start,
-         start_step,
-         out,
-         out_step,
-         args.tiles,
-         args.is_streamed && !is_between});
     w += others * run.count * lanes;
-    start = out;
-    start_step = out_step;
+    start = part.out;
+    start_step = part.out_step;
   }
 }
 
@@ -414,23 +379,46 @@ void convolve_planes(
 
 // ---- channels_last: the vectors' elements are channels, tiles extend to the right.
 
-// The columns that tiles read which are not all inside of the image.
-Axis edges_of(const Axis& columns) {
-  std::vector<bool> is_read(columns.length, false);
-  for (const auto& phase : columns.phases) {
-    for (int64_t i = 0; i < phase.count; i += kTile) {
-      const auto left = tile_start(i, phase.count);
-      for (const auto& run : phase.runs) {
-        const auto& tap = phase.taps[run.first];
-        if (!is_inside(columns, tap, run.count, left)) {
-          const auto first = tap.position + left;
-          const auto last = std::min(first + kTile + run.count - 1, columns.length);
-          std::fill(is_read.begin() + first, is_read.begin() + last, true);
-        }
-      }
+// Tiles one behind the other.
+//
+// Args:
+//   left: the output that the first one begins with.
+//   inside: at the edges of an image that is read as it is, for each run.
+struct Tiles {
+  int64_t left;
+  int64_t count;
+  std::vector<Inside> inside;
+};
+
+// What a run of a tile reads from the image itself.
+Inside inside_of(const Axis& columns, const Tap& tap, int64_t taps, int64_t left) {
+  Segment elements{tap.base + left * columns.step, 0, kTile + taps - 1};
+  find_inside(elements, columns);
+  return {elements.first, elements.last};
+}
+
+// The tiles of a phase; those that one call computes are together.
+std::vector<Tiles> tiles_of(const Axis& columns, const Phase& phase, bool is_packed) {
+  std::vector<Tiles> result;
+  for (int64_t i = 0; i < phase.count; i += kTile) {
+    Tiles tiles{tile_start(i, phase.count), 1};
+    bool is_edge = false;
+    for (const auto& run : phase.runs) {
+      const auto inside = inside_of(columns, phase.taps[run.first], run.count, tiles.left);
+      is_edge = is_edge || inside.first > 0 || inside.last < kTile + run.count - 1;
+      tiles.inside.push_back(inside);
+    }
+    if (is_packed || !is_edge) {
+      tiles.inside.clear();
+    }
+    const bool continues = !result.empty() && tiles.left == result.back().left + result.back().count * kTile;
+    if (continues && tiles.inside.empty() && result.back().inside.empty()) {
+      ++result.back().count;
+    } else {
+      result.push_back(std::move(tiles));
     }
   }
-  return restricted(columns, is_read);
+  return result;
 }
 
 // What all blocks of channels have in common.
@@ -438,15 +426,18 @@ struct ChannelsLastPlan {
   Convolution c;
   Axis columns;
   Axis rows;
-  Axis edges;
   std::vector<int64_t> offsets;
+  // Of each phase of the columns, for images that are packed and for such that are read as they are.
+  std::vector<std::vector<Tiles>> packed_tiles;
+  std::vector<std::vector<Tiles>> image_tiles;
 
   explicit ChannelsLastPlan(const Convolution& c)
-      : c(c),
-        columns(c.window(1)),
-        rows(by_base(c.other(0))),
-        edges(edges_of(columns)),
-        offsets(weight_offsets(columns, rows, c.sources())) {}
+      : c(c), columns(c.window(1)), rows(by_base(c.other(0))), offsets(weight_offsets(columns, rows, c.sources())) {
+    for (const auto& phase : columns.phases) {
+      packed_tiles.push_back(tiles_of(columns, phase, true));
+      image_tiles.push_back(tiles_of(columns, phase, false));
+    }
+  }
 };
 
 // The weights of each block of channels as its tiles read them, made where they are first asked for.
@@ -535,28 +526,31 @@ class ChannelsLastBlock {
   // Row y of an image; the weights are those of ChannelsLastWeights.
   template <typename T>
   void compute(const Lanes<acc_t>& lanes, const acc_t* weights, Pixels<const T> in, Pixels<T> out, int64_t y) {
-    const bool is_unpacked = std::is_same_v<T, acc_t> && plan_.c.g.multiplier == 1 && lanes.is_whole();
+    const bool is_packed = !std::is_same_v<T, acc_t> || plan_.c.g.multiplier > 1 || !lanes.is_whole();
     const auto phase = y % plan_.rows.stride;
-    const auto skipped = find_rows(lanes, in, y, is_unpacked);
+    const auto skipped = find_rows(lanes, in, y, is_packed);
+    const auto others = static_cast<int64_t>(plan_.rows.phases[phase].taps.size()) * plan_.c.sources();
     auto* line = out.data + y * plan_.c.out_size()[1] * out.step + lanes.first - out.first;
+    TileArgs<acc_t> args{x_.data(), static_cast<int64_t>(x_.size())};
+    args.step = is_packed ? lanes.width() : plan_.columns.step * in.step;
+    args.pixel = is_packed ? 0 : in.step;
+    args.start = weights;
     for (const auto f : c10::irange(static_cast<int64_t>(plan_.columns.phases.size()))) {
       const auto offset = plan_.offsets[f * static_cast<int64_t>(plan_.rows.phases.size()) + phase];
-      const auto others = static_cast<int64_t>(plan_.rows.phases[phase].taps.size()) * plan_.c.sources();
-      compute_phase(lanes, weights, plan_.columns.phases[f], in.step, is_unpacked, offset, others, skipped, line, out);
+      args.w = weights + (1 + offset) * lanes.width();
+      compute_phase(lanes, f, is_packed, others, skipped, args, line, out);
     }
   }
 
  private:
-  // Fills x_ and lines_ for row y of the output. Returns how many of the weights are skipped, those of rows above the
-  // image.
+  // Fills x_ for row y of the output. Returns how many of the weights are skipped, those of rows above the image.
   template <typename T>
-  int64_t find_rows(const Lanes<acc_t>& lanes, Pixels<const T> in, int64_t y, bool is_unpacked) {
+  int64_t find_rows(const Lanes<acc_t>& lanes, Pixels<const T> in, int64_t y, bool is_packed) {
     const auto& c = plan_.c;
     const auto& rows = plan_.rows;
     const auto& taps = rows.phases[y % rows.stride].taps;
     int64_t above = 0;
     x_.clear();
-    lines_.clear();
     for (const auto t : c10::irange(static_cast<int64_t>(taps.size()))) {
       const auto from = y / rows.stride * rows.step + taps[t].base;
       if (from < 0 || from >= rows.size) {
@@ -564,74 +558,56 @@ class ChannelsLastBlock {
         continue;
       }
       const auto* line = in.data + from * plan_.columns.size * in.step;
+      if (!is_packed) {
+        x_.push_back(reinterpret_cast<const acc_t*>(line) + lanes.first - in.first);
+        continue;
+      }
       const auto* row = packed_.get(from, t, [&](acc_t* to) {
         for (const auto source : c10::irange(c.sources())) {
           const LaneChannels channels{lanes.first, c.outs(), c.sources(), source - in.first};
-          const auto& columns = is_unpacked ? plan_.edges : plan_.columns;
-          pack_row(to + source * row_size_, line, in.step, columns, lanes, channels);
+          pack_row(to + source * row_size_, line, in.step, plan_.columns, lanes, channels);
         }
       });
       for (const auto source : c10::irange(c.sources())) {
         x_.push_back(row + source * row_size_);
       }
-      if (is_unpacked) {
-        lines_.push_back(reinterpret_cast<const acc_t*>(line) + lanes.first - in.first);
-      }
     }
     return above * c.sources();
   }
 
+  // Phase f of the columns of a row.
   template <typename T>
-  void compute_phase(
+  C10_ALWAYS_INLINE void compute_phase(
       const Lanes<acc_t>& lanes,
-      const acc_t* weights,
-      const Phase& window,
-      int64_t in_step,
-      bool is_unpacked,
-      int64_t weight_offset,
+      int64_t f,
+      bool is_packed,
       int64_t others,
       int64_t skipped,
+      TileArgs<acc_t> args,
       T* line,
       const Pixels<T>& out) {
+    const auto& window = plan_.columns.phases[f];
     const auto width = lanes.width();
     const auto step = plan_.columns.stride * out.step;
     const bool is_whole = std::is_same_v<T, acc_t> && lanes.is_whole() && window.count >= kTile;
-    for (int64_t i = 0, tiles = 1; i < window.count; i += tiles * kTile) {
-      const auto left = tile_start(i, window.count);
-      tiles = 1;
-      while (left + (tiles + 1) * kTile <= window.count &&
-             (!is_unpacked || are_alike(window, left, left + tiles * kTile))) {
-        ++tiles;
-      }
-      auto* to = line + (window.first + left * plan_.columns.stride) * out.step;
-      TileArgs<acc_t> args{x_.data(), static_cast<int64_t>(x_.size()), left * width, width};
-      args.w = weights + (1 + weight_offset) * width;
-      args.start = weights;
-      args.start_step = 0;
+    args.out_step = is_whole ? step : width;
+    args.is_streamed = is_whole && out.is_streamed;
+    args.between = args.is_streamed ? tiles_.data : nullptr;
+    for (const auto& tiles : is_packed ? plan_.packed_tiles[f] : plan_.image_tiles[f]) {
+      auto* to = line + (window.first + tiles.left * plan_.columns.stride) * out.step;
+      args.offset = tiles.left * args.step;
       args.out = is_whole ? reinterpret_cast<acc_t*>(to) : tiles_.data;
-      args.out_step = is_whole ? step : width;
-      args.tiles = tiles;
-      args.is_streamed = is_whole && out.is_streamed;
-      args.between = args.is_streamed ? tiles_.data : nullptr;
-      const Unpacked<acc_t> image{plan_.columns, lines_.data(), in_step, left};
-      const auto* unpacked = is_unpacked ? &image : nullptr;
+      args.tiles = tiles.count;
+      args.inside = tiles.inside.empty() ? nullptr : tiles.inside.data();
       if (lanes.vectors == 1) {
-        convolve_tile<acc_t, false, 1>(window, others, skipped, args, unpacked);
+        convolve_tile<acc_t, false, 1>(window, others, skipped, args);
       } else {
-        convolve_tile<acc_t, false, kMostVectors>(window, others, skipped, args, unpacked);
+        convolve_tile<acc_t, false, kMostVectors>(window, others, skipped, args);
       }
       if (!is_whole) {
-        put_pixels(to, step, std::min<int64_t>(tiles * kTile, window.count - left), lanes);
+        put_pixels(to, step, std::min<int64_t>(tiles.count * kTile, window.count - tiles.left), lanes);
       }
     }
-  }
-
-  // Whether two tiles read the same runs from the image itself.
-  bool are_alike(const Phase& window, int64_t left, int64_t other) const {
-    return std::all_of(window.runs.begin(), window.runs.end(), [&](const Run& run) {
-      const auto& tap = window.taps[run.first];
-      return is_inside(plan_.columns, tap, run.count, left) == is_inside(plan_.columns, tap, run.count, other);
-    });
   }
 
   // n pixels of the tiles to the output.
@@ -652,9 +628,8 @@ class ChannelsLastBlock {
   int64_t row_size_;
   PackedRows<acc_t> packed_;
   Scratch<acc_t> tiles_;
-  // For each tap and source its row, packed and, for each tap, as it is.
+  // For each tap and source its row.
   std::vector<const acc_t*> x_;
-  std::vector<const acc_t*> lines_;
 };
 
 template <typename scalar_t>

@@ -4,8 +4,10 @@
 #include <ATen/cpu/vec/vec.h>
 #include <ATen/native/cpu/Stream.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 namespace at::native {
 inline namespace CPU_CAPABILITY {
@@ -44,6 +46,12 @@ C10_ALWAYS_INLINE const acc_t* in_register(const acc_t* address) {
   return address;
 }
 
+// Elements of a tile: those from first to last, which is the first one that is not among them.
+struct Inside {
+  int64_t first;
+  int64_t last;
+};
+
 // A run of K taps, V vectors wide. Channels have each their own weight, the columns of a plane the same.
 //
 // Args:
@@ -53,7 +61,8 @@ C10_ALWAYS_INLINE const acc_t* in_register(const acc_t* address) {
 //   start, out: the sums are added to start and go to out; their steps are from one output to the next.
 //   tiles: how many tiles there are, one behind the other.
 //   is_streamed: out is written past the caches.
-template <typename acc_t, int K, int V, bool of_plane>
+//   inside: at an edge, which elements there are; the others are zero.
+template <typename acc_t, int K, int V, bool of_plane, bool is_edge>
 void tile(
     const acc_t* const* xs,
     int64_t n,
@@ -65,7 +74,8 @@ void tile(
     acc_t* out,
     int64_t out_step,
     int64_t tiles,
-    bool is_streamed) {
+    bool is_streamed,
+    Inside inside) {
   using Vec = vec::Vectorized<acc_t>;
   constexpr int64_t size = Vec::size();
   constexpr int W = of_plane ? 1 : V;
@@ -92,13 +102,15 @@ void tile(
       w += of_plane ? K : K * V * size;
 #pragma GCC unroll 16
       for (int r = 0; r < kTile + K - 1; ++r) {
+        if (!is_edge || (r >= inside.first && r < inside.last)) {
 #pragma GCC unroll 2
-        for (int v = 0; v < V; ++v) {
-          const auto element = in_register(Vec::loadu(x + v * size));
+          for (int v = 0; v < V; ++v) {
+            const auto element = in_register(Vec::loadu(x + v * size));
 #pragma GCC unroll 8
-          for (int k = 0; k < K; ++k) {
-            if (r - k >= 0 && r - k < kTile) {
-              sums[r - k][v] = vec::fmadd(element, run[k][of_plane ? 0 : v], sums[r - k][v]);
+            for (int k = 0; k < K; ++k) {
+              if (r - k >= 0 && r - k < kTile) {
+                sums[r - k][v] = vec::fmadd(element, run[k][of_plane ? 0 : v], sums[r - k][v]);
+              }
             }
           }
         }
@@ -123,12 +135,13 @@ void tile(
   }
 }
 
-template <typename acc_t, int K, int V, int B>
+template <typename acc_t, int K, int V, int B, bool is_edge>
 inline void correlate_block(
     const acc_t* g,
     int64_t g_step,
     const acc_t* x,
     int64_t x_step,
+    Inside inside,
     const vec::Vectorized<acc_t> (&mask)[V],
     vec::Vectorized<acc_t> (&sums)[K][V]) {
   using Vec = vec::Vectorized<acc_t>;
@@ -144,13 +157,15 @@ inline void correlate_block(
   }
 #pragma GCC unroll 16
   for (int r = 0; r < B + K - 1; ++r) {
+    if (!is_edge || (r >= inside.first && r < inside.last)) {
 #pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) {
-      const auto element = in_register(Vec::loadu(x + v * size) & mask[v]);
+      for (int v = 0; v < V; ++v) {
+        const auto element = in_register(Vec::loadu(x + v * size) & mask[v]);
 #pragma GCC unroll 8
-      for (int k = 0; k < K; ++k) {
-        if (r - k >= 0 && r - k < B) {
-          sums[k][v] = vec::fmadd(element, grads[r - k][v], sums[k][v]);
+        for (int k = 0; k < K; ++k) {
+          if (r - k >= 0 && r - k < B) {
+            sums[k][v] = vec::fmadd(element, grads[r - k][v], sums[k][v]);
+          }
         }
       }
     }
@@ -163,15 +178,17 @@ inline void correlate_block(
 // Args:
 //   g, g_step, x, x_step: where they begin and the steps from one output to the next.
 //   n: how many outputs.
+//   inside: where rows have edges, which elements there are; the others are zero.
 //   mask: what is zero there is taken as zero in x.
 //   sums, sums_step: the sums of the first tap, and from one tap's to the next.
-template <typename acc_t, int K, int V>
+template <typename acc_t, int K, int V, bool has_edges>
 void correlate(
     const acc_t* g,
     int64_t g_step,
     const acc_t* x,
     int64_t x_step,
     int64_t n,
+    Inside inside,
     const acc_t* mask_elements,
     acc_t* sums_elements,
     int64_t sums_step) {
@@ -189,11 +206,31 @@ void correlate(
     }
   }
   int64_t i = 0;
-  for (; i + B <= n; i += B) {
-    correlate_block<acc_t, K, V, B>(g + i * g_step, g_step, x + i * x_step, x_step, mask, sums);
-  }
-  for (; i < n; ++i) {
-    correlate_block<acc_t, K, V, 1>(g + i * g_step, g_step, x + i * x_step, x_step, mask, sums);
+  const auto add = [&](auto block, auto is_edge) {
+    const Inside there{inside.first - i, inside.last - i};
+    correlate_block<acc_t, K, V, block(), is_edge()>(g + i * g_step, g_step, x + i * x_step, x_step, there, mask, sums);
+    i += block();
+  };
+  constexpr std::integral_constant<int, B> block;
+  constexpr std::integral_constant<int, 1> single;
+  if constexpr (has_edges) {
+    constexpr std::true_type at_edge;
+    while (i < std::min(inside.first, n)) {
+      inside.first - i > 1 && i + B <= n ? add(block, at_edge) : add(single, at_edge);
+    }
+    while (i + B <= n && i + B + K - 1 <= inside.last) {
+      add(block, std::false_type());
+    }
+    while (i < n) {
+      i + B <= n ? add(block, at_edge) : add(single, at_edge);
+    }
+  } else {
+    while (i + B <= n) {
+      add(block, std::false_type());
+    }
+    while (i < n) {
+      add(single, std::false_type());
+    }
   }
 #pragma GCC unroll 2
   for (int v = 0; v < V; ++v) {

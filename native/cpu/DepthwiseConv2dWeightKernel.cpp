@@ -45,16 +45,16 @@ void add_partials(acc_t* partials, int64_t count, int64_t n) {
   }
 }
 
-template <typename acc_t, int V, typename... Args>
+template <typename acc_t, int V, bool has_edges, typename... Args>
 C10_ALWAYS_INLINE void correlate_run(int64_t taps, Args... args) {
   static constexpr std::array functions = {
-      correlate<acc_t, 1, V>,
-      correlate<acc_t, 2, V>,
-      correlate<acc_t, 3, V>,
-      correlate<acc_t, 4, V>,
-      correlate<acc_t, 5, V>,
-      correlate<acc_t, 6, V>,
-      correlate<acc_t, 7, V>};
+      correlate<acc_t, 1, V, has_edges>,
+      correlate<acc_t, 2, V, has_edges>,
+      correlate<acc_t, 3, V, has_edges>,
+      correlate<acc_t, 4, V, has_edges>,
+      correlate<acc_t, 5, V, has_edges>,
+      correlate<acc_t, 6, V, has_edges>,
+      correlate<acc_t, 7, V, has_edges>};
   static_assert(functions.size() == kLongestRun);
   functions[taps - 1](args...);
 }
@@ -156,9 +156,11 @@ void backward_weight_planes(
             const auto* x = plane.data + down.taps[run.first].position * pitch + tap.position + j;
             auto* to = vectors.data + (tap.kernel * g.kernel[0] + run.first) * step;
             if (is_wide) {
-              correlate_run<acc_t, kMostVectors>(run.count, grads.data + j, grad_pitch, x, pitch, n, mask, to, step);
+              correlate_run<acc_t, kMostVectors, false>(
+                  run.count, grads.data + j, grad_pitch, x, pitch, n, Inside{}, mask, to, step);
             } else {
-              correlate_run<acc_t, 1>(run.count, grads.data + j, grad_pitch, x, pitch, n, mask, to, step);
+              correlate_run<acc_t, 1, false>(
+                  run.count, grads.data + j, grad_pitch, x, pitch, n, Inside{}, mask, to, step);
             }
           }
         }
@@ -214,33 +216,24 @@ void backward_weight_planes(
   sums.store(grad_weight, grad_bias);
 }
 
-// The columns of a row that a run reads from the image itself: for the outputs from first to second, which is the first
-// one that reads beyond an edge. None where they are so few that a division of the row costs more.
-std::pair<int64_t, int64_t> inner_outputs(const Axis& columns, const Tap& tap, int64_t taps) {
-  const auto count = columns.phases[0].count;
-  const auto first = tap.base >= 0 ? 0 : std::min((-tap.base - 1) / columns.step + 1, count);
-  const auto last = std::clamp(floor_div(columns.size - 1 - tap.base, columns.step) + 2 - taps, first, count);
-  return 2 * (last - first) < count ? std::pair(count, count) : std::pair(first, last);
-}
-
 struct GradientPlan {
   const Geometry& g;
   Axis columns;
   Axis rows;
-  Axis edges;
+  // For each run of the columns which of the elements that a row reads are inside of the image.
+  std::vector<Inside> inside;
+  // Whether so few outputs read no edge that to pack the rows costs less.
+  bool is_narrow = false;
 
   explicit GradientPlan(const Geometry& g)
-      : g(g), columns(forward_axis(g, 1, g.output[1])), rows(by_base(forward_axis(g, 0, g.output[0]))), edges(columns) {
+      : g(g), columns(forward_axis(g, 1, g.output[1])), rows(by_base(forward_axis(g, 0, g.output[0]))) {
     const auto& across = columns.phases[0];
-    std::vector<bool> is_read(columns.length, false);
     for (const auto& run : across.runs) {
-      const auto& tap = across.taps[run.first];
-      const auto [first, last] = inner_outputs(columns, tap, run.count);
-      const auto begin = is_read.begin() + tap.position;
-      std::fill(begin, begin + (first > 0 ? first + run.count - 1 : 0), true);
-      std::fill(begin + last, begin + (last < across.count ? across.count + run.count - 1 : last), true);
+      Segment elements{across.taps[run.first].base, 0, across.count + run.count - 1};
+      find_inside(elements, columns);
+      inside.push_back({elements.first, elements.last});
+      is_narrow = is_narrow || 2 * (elements.last - elements.first - run.count + 1) < across.count;
     }
-    edges = restricted(columns, is_read);
   }
 };
 
@@ -325,41 +318,38 @@ class GradientBlock {
     const auto& g = plan_.g;
     const auto& rows = plan_.rows;
     const auto& columns = plan_.columns;
-    const bool is_unpacked = std::is_same_v<T, acc_t> && g.multiplier == 1 && lanes.is_whole();
+    const bool is_packed = !std::is_same_v<T, acc_t> || g.multiplier > 1 || !lanes.is_whole() || plan_.is_narrow;
+    const auto width = lanes.width();
+    const auto x_step = is_packed ? width : columns.step * in.step;
     for (const auto t : c10::irange(g.kernel[0])) {
       const auto iy = y * rows.step + rows.phases[0].taps[t].base;
       if (iy < 0 || iy >= rows.size) {
         continue;
       }
       const auto* image = in.data + iy * columns.size * in.step;
-      const auto* packed = packed_.get(iy, t, [&](acc_t* to) {
-        const LaneChannels channels{lanes.first, g.multiplier, 1, -in.first};
-        pack_row(to, image, in.step, is_unpacked ? plan_.edges : columns, lanes, channels);
-      });
+      const acc_t* row = reinterpret_cast<const acc_t*>(image) + lanes.first - in.first;
+      if (is_packed) {
+        row = packed_.get(iy, t, [&](acc_t* to) {
+          const LaneChannels channels{lanes.first, g.multiplier, 1, -in.first};
+          pack_row(to, image, in.step, columns, lanes, channels);
+        });
+      }
+      const auto* inside = plan_.inside.data();
       for (const auto& run : columns.phases[0].runs) {
         const auto& tap = columns.phases[0].taps[run.first];
-        auto* sums = sums_.data + (t * g.kernel[1] + run.first) * lanes.width();
-        const auto correlate_part = [&](const acc_t* x, int64_t x_step, int64_t first, int64_t last) {
-          if (last <= first) {
-            return;
-          }
-          const auto* from = line + first * step;
-          if (lanes.vectors == 1) {
-            correlate_run<acc_t, 1>(run.count, from, step, x, x_step, last - first, mask_.data(), sums, lanes.width());
-          } else {
-            correlate_run<acc_t, kMostVectors>(
-                run.count, from, step, x, x_step, last - first, mask_.data(), sums, lanes.width());
-          }
+        const auto* x = row + (is_packed ? tap.position * width : tap.base * in.step);
+        auto* sums = sums_.data + (t * g.kernel[1] + run.first) * width;
+        const auto there = is_packed ? Inside{} : *inside++;
+        const auto add = [&](auto vectors, auto has_edges) {
+          correlate_run<acc_t, vectors(), has_edges()>(
+              run.count, line, step, x, x_step, g.output[1], there, mask_.data(), sums, width);
         };
-        const auto width = lanes.width();
-        if (is_unpacked) {
-          const auto [first, last] = inner_outputs(columns, tap, run.count);
-          const auto* pixels = reinterpret_cast<const acc_t*>(image) + lanes.first - in.first;
-          correlate_part(packed + tap.position * width, width, 0, first);
-          correlate_part(pixels + (tap.base + first * columns.step) * in.step, columns.step * in.step, first, last);
-          correlate_part(packed + (tap.position + last) * width, width, last, g.output[1]);
+        constexpr std::integral_constant<int, 1> narrow;
+        constexpr std::integral_constant<int, kMostVectors> wide;
+        if (is_packed) {
+          lanes.vectors == 1 ? add(narrow, std::false_type()) : add(wide, std::false_type());
         } else {
-          correlate_part(packed + tap.position * width, width, 0, g.output[1]);
+          lanes.vectors == 1 ? add(narrow, std::true_type()) : add(wide, std::true_type());
         }
       }
     }
