@@ -46,6 +46,15 @@ def meta_depthwise_conv2d(input, weight, bias=None, stride=(1, 1), padding=(0, 0
             )
         padded = input.shape[axis - 2] + 2 * p
         extent = d * (weight.shape[axis + 2] - 1) + 1
+        # Numbers of Python are of any size. Those that stand for symbols are not asked: that would be a guard.
+        known = [number for number in (padded, extent) if isinstance(number, int)]
+        torch._check(
+            all(number <= torch.iinfo(torch.int64).max for number in known),
+            lambda p=p, d=d, name=name: (
+                "depthwise_conv2d(): expected padding and dilation to give sizes of 64 bits, "
+                f"got padding {p} and dilation {d} for the {name}"
+            ),
+        )
         torch._check(
             padded >= extent,
             lambda: (
