@@ -79,21 +79,24 @@ Tensor complex_to_real(const Tensor& x, const c10::SymInt& last_dim_size) {
 }
 
 // The same, one dimension after the other: after the first one MKL leaves the rows lie across, and takes long to gather
-// them in the second. A row of odd size takes it as long as two complex ones.
+// them in the second. A row of odd size takes it as long as two complex ones, so there two rows are made by one.
 Tensor complex_to_real_cpu(const Tensor& x, int64_t last_dim_size) {
+  if (is_empty(x)) {
+    return complex_to_real(x, last_dim_size);
+  }
   const Tensor columns = at::_fft_c2c(x, {x.dim() - 2}, /*normalization=*/0, /*forward=*/false);
   if (last_dim_size % 2 == 0) {
     return at::_fft_c2r(columns.contiguous(), {x.dim() - 1}, /*normalization=*/0, last_dim_size);
   }
   const auto rows = x.size(-2), images = x.numel() / (rows * x.size(-1));
   const Tensor spectrum = columns.transpose(-2, -1).contiguous().view({images, x.size(-1), rows});
-  const Tensor pairs = at::empty({images, (rows + 1) / 2, last_dim_size}, x.options());
+  Tensor pairs = at::empty({images, (rows + 1) / 2, last_dim_size}, x.options());
   pair_rows_stub(kCPU, pairs, spectrum);
-  const Tensor result = at::empty(C10_AS_INTARRAYREF_SLOW(with_last_dim(x, last_dim_size)), at::real(x).options());
-  part_rows_stub(
-      kCPU,
-      result.view({images, rows, last_dim_size}),
-      at::_fft_c2c(pairs, {2}, /*normalization=*/0, /*forward=*/false).contiguous());
+  pairs = at::_fft_c2c(pairs, {2}, /*normalization=*/0, /*forward=*/false).contiguous();
+  DimVector sizes(x.sizes());
+  sizes.back() = last_dim_size;
+  const Tensor result = at::empty(sizes, x.options().dtype(c10::toRealValueType(x.scalar_type())));
+  part_rows_stub(kCPU, result.view({images, rows, last_dim_size}), pairs);
   return result;
 }
 
@@ -165,7 +168,7 @@ Tensor _fft_rfft2_abs_backward_cpu(
   const Tensor grad = at::empty_like(dense);
   spectrum_grad_stub(
       kCPU, grad, grad_magnitude.contiguous(), dense.resolve_conj(), magnitude.contiguous(), last_dim_size);
-  return is_empty(grad) ? complex_to_real(grad, last_dim_size) : complex_to_real_cpu(grad, last_dim_size);
+  return complex_to_real_cpu(grad, last_dim_size);
 }
 
 } // namespace at::native

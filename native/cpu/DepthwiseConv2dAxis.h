@@ -3,7 +3,9 @@
 #include <ATen/native/DepthwiseConv2d.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace at::native {
@@ -11,9 +13,10 @@ inline namespace CPU_CAPABILITY {
 
 // How one axis of a depthwise convolution is laid out for loops that know neither stride nor dilation nor padding.
 //
-// Output o takes of the image that is read the elements o * step + base, one for each tap. They are copied ("packed")
-// so that each tap's elements lie one behind the other, starting at the tap's position: then output o takes the
-// elements position + o. Elements outside of the image are zeros. Taps share what they can.
+// Output o takes of the image that is read the elements o * step + base, one for each tap. Where they are not read from
+// the image itself they are copied ("packed") so that each tap's elements lie one behind the other, starting at the
+// tap's position: then output o takes the elements position + o. Elements outside of the image are packed as zeros, and
+// not read from the image. Taps share what they can.
 //
 // The gradient of the input is such a convolution, too: it reads the gradient of the output with step 1, and has as
 // many sets of taps as the stride, the phases. Phase f makes the elements f, f + stride, f + 2 * stride, ... A dilated
@@ -28,14 +31,19 @@ struct Tap {
   int64_t position;
 };
 
-// Packed elements from start on: those of the image at source, source + step, ... Inside of the image are those from
-// first to last, which is the first one that is not.
-struct Segment {
+// Of elements that are counted, those inside of the image: from first to last, which is the first one that is not.
+struct Inside {
+  int64_t first = 0;
+  int64_t last = 0;
+};
+
+// Packed elements from start on: those of the image at source, source + step, ...
+struct Segment : Inside {
   int64_t source;
   int64_t start;
   int64_t length;
-  int64_t first = 0;
-  int64_t last = 0;
+
+  Segment(int64_t source, int64_t start, int64_t length) : source(source), start(start), length(length) {}
 };
 
 // The taps first, first + 1, ... of a phase, at consecutive positions.
@@ -65,17 +73,28 @@ struct Axis {
   int64_t end(int64_t o) const {
     return std::clamp<int64_t>(o / stride * step + most_base + 1, 0, size);
   }
+
+  // Whether taps or outputs are so far apart that places in an image may be beyond 64 bits.
+  bool is_far() const {
+    constexpr int64_t most = int64_t{1} << 31;
+    return step > most || std::any_of(phases.begin(), phases.end(), [](const Phase& phase) {
+             return std::any_of(phase.taps.begin(), phase.taps.end(), [](const Tap& tap) {
+               return tap.base > most || tap.base < -most;
+             });
+           });
+  }
 };
 
 inline int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b < 0 ? 1 : 0);
 }
 
-inline void find_inside(Segment& segment, const Axis& axis) {
-  const auto first = segment.source >= 0 ? 0 : (-segment.source - 1) / axis.step + 1;
-  const auto last = segment.source >= axis.size ? 0 : floor_div(axis.size - 1 - segment.source, axis.step) + 1;
-  segment.first = std::min(first, segment.length);
-  segment.last = std::clamp(last, segment.first, segment.length);
+// Which of the `length` elements source, source + step, ... are inside of the image.
+inline Inside inside_of(const Axis& axis, int64_t source, int64_t length) {
+  const auto begin = source >= 0 ? 0 : (-source - 1) / axis.step + 1;
+  const auto end = source >= axis.size ? 0 : floor_div(axis.size - 1 - source, axis.step) + 1;
+  const auto first = std::min(begin, length);
+  return {first, std::clamp(end, first, length)};
 }
 
 // Of a run's taps the elements are neighbours where they are packed and in the image, too, from which some are read as
@@ -126,7 +145,7 @@ inline void lay_out(Axis& axis, int64_t most) {
     previous = tap;
   }
   for (auto& segment : axis.segments) {
-    find_inside(segment, axis);
+    static_cast<Inside&>(segment) = inside_of(axis, segment.source, segment.length);
   }
   for (auto& phase : axis.phases) {
     std::sort(phase.taps.begin(), phase.taps.end(), [](const Tap& a, const Tap& b) { return a.position < b.position; });
@@ -134,26 +153,26 @@ inline void lay_out(Axis& axis, int64_t most) {
   }
 }
 
-// Moves what is packed so that of each segment the part inside of the image begins at a multiple of n.
+// Moves what is packed so that of each segment the part inside of the image begins at a multiple of n: then rows are
+// packed by whole vectors none of which crosses a cache line.
 inline void align_segments(Axis& axis, int64_t n) {
-  std::vector<int64_t> shifts;
+  std::vector<int64_t> starts;
   int64_t end = 0;
   for (const auto& segment : axis.segments) {
-    const auto start = (end + segment.first + n - 1) / n * n - segment.first;
-    shifts.push_back(start - segment.start);
-    end = start + segment.length;
+    starts.push_back((end + segment.first + n - 1) / n * n - segment.first);
+    end = starts.back() + segment.length;
   }
   axis.length = (end + n - 1) / n * n;
   for (auto& phase : axis.phases) {
     for (auto& tap : phase.taps) {
-      const auto next = std::find_if(axis.segments.begin(), axis.segments.end(), [&](const Segment& segment) {
-        return segment.start > tap.position;
-      });
-      tap.position += shifts[next - axis.segments.begin() - 1];
+      const auto is_before = [](int64_t position, const Segment& segment) { return position < segment.start; };
+      const auto next = std::upper_bound(axis.segments.begin(), axis.segments.end(), tap.position, is_before);
+      const auto i = next - axis.segments.begin() - 1;
+      tap.position += starts[i] - axis.segments[i].start;
     }
   }
-  for (size_t i = 0; i < shifts.size(); ++i) {
-    axis.segments[i].start += shifts[i];
+  for (size_t i = 0; i < starts.size(); ++i) {
+    axis.segments[i].start = starts[i];
   }
 }
 

@@ -112,7 +112,8 @@ struct TileArgs {
   bool is_streamed = false;
   // Keeps the sums of all runs but the last, where the output is streamed.
   acc_t* between = nullptr;
-  // Where images are read as they are: from one column to the next, and for each run what is inside of the image.
+  // Where images, not planes, are read as they are: from one column to the next, and at an edge for each run what is
+  // inside of the image.
   int64_t pixel = 0;
   const Inside* inside = nullptr;
 };
@@ -390,13 +391,6 @@ struct Tiles {
   std::vector<Inside> inside;
 };
 
-// What a run of a tile reads from the image itself.
-Inside inside_of(const Axis& columns, const Tap& tap, int64_t taps, int64_t left) {
-  Segment elements{tap.base + left * columns.step, 0, kTile + taps - 1};
-  find_inside(elements, columns);
-  return {elements.first, elements.last};
-}
-
 // The tiles of a phase; those that one call computes are together.
 std::vector<Tiles> tiles_of(const Axis& columns, const Phase& phase, bool is_packed) {
   std::vector<Tiles> result;
@@ -404,8 +398,9 @@ std::vector<Tiles> tiles_of(const Axis& columns, const Phase& phase, bool is_pac
     Tiles tiles{tile_start(i, phase.count), 1};
     bool is_edge = false;
     for (const auto& run : phase.runs) {
-      const auto inside = inside_of(columns, phase.taps[run.first], run.count, tiles.left);
-      is_edge = is_edge || inside.first > 0 || inside.last < kTile + run.count - 1;
+      const auto elements = kTile + run.count - 1;
+      const auto inside = inside_of(columns, phase.taps[run.first].base + tiles.left * columns.step, elements);
+      is_edge = is_edge || inside.first > 0 || inside.last < elements;
       tiles.inside.push_back(inside);
     }
     if (is_packed || !is_edge) {
@@ -430,6 +425,7 @@ struct ChannelsLastPlan {
   // Of each phase of the columns, for images that are packed and for such that are read as they are.
   std::vector<std::vector<Tiles>> packed_tiles;
   std::vector<std::vector<Tiles>> image_tiles;
+  bool is_far;
 
   explicit ChannelsLastPlan(const Convolution& c)
       : c(c), columns(c.window(1)), rows(by_base(c.other(0))), offsets(weight_offsets(columns, rows, c.sources())) {
@@ -526,7 +522,7 @@ class ChannelsLastBlock {
   // Row y of an image; the weights are those of ChannelsLastWeights.
   template <typename T>
   void compute(const Lanes<acc_t>& lanes, const acc_t* weights, Pixels<const T> in, Pixels<T> out, int64_t y) {
-    const bool is_packed = !std::is_same_v<T, acc_t> || plan_.c.g.multiplier > 1 || !lanes.is_whole();
+    const bool is_packed = !std::is_same_v<T, acc_t> || plan_.c.g.multiplier > 1 || !lanes.is_whole() || plan_.is_far;
     const auto phase = y % plan_.rows.stride;
     const auto skipped = find_rows(lanes, in, y, is_packed);
     const auto others = static_cast<int64_t>(plan_.rows.phases[phase].taps.size()) * plan_.c.sources();

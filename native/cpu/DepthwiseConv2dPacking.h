@@ -1,6 +1,5 @@
 #pragma once
 
-#include <ATen/OpMathType.h>
 #include <ATen/core/TensorBase.h>
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
@@ -11,10 +10,13 @@
 #include <c10/util/irange.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <limits>
 #include <memory>
-#include <tuple>
-#include <utility>
+#include <optional>
+#include <type_traits>
+#include <vector>
 
 // How images get into the order and the type that DepthwiseConv2dTile.h computes in, and back.
 
@@ -198,16 +200,16 @@ C10_ALWAYS_INLINE void part_pairs(acc_t* even, acc_t* odd, const acc_t* from, in
   }
 }
 
-// Where the columns of a plane that are inside of the image go, whose step is 2.
+// Columns whose step is 2: the first `count` of both segments, taken in turn, are neighbours in the image, from `from`
+// on.
 struct ColumnPairs {
-  // So many of the first two segments' columns are neighbours, each with one of the other.
   int64_t count = 0;
   int64_t from = 0;
   int64_t even = 0;
   int64_t odd = 0;
 
   ColumnPairs(const Axis& columns, int64_t least) {
-    if (columns.segments.size() != 2) {
+    if (columns.step != 2 || columns.segments.size() != 2) {
       return;
     }
     const auto& a = columns.segments[0];
@@ -435,7 +437,8 @@ struct PackedRows {
   int64_t span = 0;
   bool is_ring;
   int64_t row_size;
-  Scratch<acc_t> memory;
+  int64_t size;
+  std::optional<Scratch<acc_t>> memory; // made where rows are packed at all
   std::vector<int64_t> held;
 
   static int64_t span_of(const Axis& rows) {
@@ -462,7 +465,7 @@ struct PackedRows {
       : span(span_of(rows)),
         is_ring(span <= 4 * most_taps(rows)),
         row_size(row_size),
-        memory((is_ring ? span : most_taps(rows)) * row_size + kTile * kMargin<acc_t>),
+        size((is_ring ? span : most_taps(rows)) * row_size + kTile * kMargin<acc_t>),
         held(is_ring ? span : most_taps(rows)) {
     forget();
   }
@@ -474,8 +477,11 @@ struct PackedRows {
   // Row y, for tap t; pack(memory) fills it.
   template <typename F>
   const acc_t* get(int64_t y, int64_t t, const F& pack) {
+    if (!memory) {
+      memory.emplace(size);
+    }
     const auto slot = is_ring ? y % span : t;
-    auto* row = memory.data + slot * row_size;
+    auto* row = memory->data + slot * row_size;
     if (held[slot] != y) {
       pack(row);
       held[slot] = y;

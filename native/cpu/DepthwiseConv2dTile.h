@@ -2,6 +2,7 @@
 
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
+#include <ATen/native/cpu/DepthwiseConv2dAxis.h>
 #include <ATen/native/cpu/Stream.h>
 
 #include <algorithm>
@@ -12,8 +13,8 @@
 namespace at::native {
 inline namespace CPU_CAPABILITY {
 
-// The inner loops of a depthwise convolution, on packed images of float or double (see DepthwiseConv2dAxis.h). The
-// elements of a vector are neighbours in the dimension that is contiguous: channels in channels_last, else columns.
+// The inner loops of a depthwise convolution, on images of float or double, packed or not (see DepthwiseConv2dAxis.h).
+// The elements of a vector are neighbours in the dimension that is contiguous: channels in channels_last, else columns.
 // Along the other one a tile takes kTile outputs, and each element that is read serves all of a run's taps.
 
 constexpr int64_t kTile = 7;
@@ -46,12 +47,6 @@ C10_ALWAYS_INLINE const acc_t* in_register(const acc_t* address) {
   return address;
 }
 
-// Elements of a tile: those from first to last, which is the first one that is not among them.
-struct Inside {
-  int64_t first;
-  int64_t last;
-};
-
 // A run of K taps, V vectors wide. Channels have each their own weight, the columns of a plane the same.
 //
 // Args:
@@ -61,7 +56,7 @@ struct Inside {
 //   start, out: the sums are added to start and go to out; their steps are from one output to the next.
 //   tiles: how many tiles there are, one behind the other.
 //   is_streamed: out is written past the caches.
-//   inside: at an edge, which elements there are; the others are zero.
+//   inside: at an edge, which elements there are; the others are not read.
 template <typename acc_t, int K, int V, bool of_plane, bool is_edge>
 void tile(
     const acc_t* const* xs,
@@ -178,7 +173,7 @@ inline void correlate_block(
 // Args:
 //   g, g_step, x, x_step: where they begin and the steps from one output to the next.
 //   n: how many outputs.
-//   inside: where rows have edges, which elements there are; the others are zero.
+//   inside: where rows have edges, which elements there are; the others are not read.
 //   mask: what is zero there is taken as zero in x.
 //   sums, sums_step: the sums of the first tap, and from one tap's to the next.
 template <typename acc_t, int K, int V, bool has_edges>
@@ -216,13 +211,22 @@ void correlate(
   if constexpr (has_edges) {
     constexpr std::true_type at_edge;
     while (i < std::min(inside.first, n)) {
-      inside.first - i > 1 && i + B <= n ? add(block, at_edge) : add(single, at_edge);
+      // For a single output at the edge, the blocks behind it would begin later.
+      if (inside.first - i > 1 && i + B <= n) {
+        add(block, at_edge);
+      } else {
+        add(single, at_edge);
+      }
     }
     while (i + B <= n && i + B + K - 1 <= inside.last) {
       add(block, std::false_type());
     }
     while (i < n) {
-      i + B <= n ? add(block, at_edge) : add(single, at_edge);
+      if (i + B <= n) {
+        add(block, at_edge);
+      } else {
+        add(single, at_edge);
+      }
     }
   } else {
     while (i + B <= n) {

@@ -224,14 +224,15 @@ struct GradientPlan {
   std::vector<Inside> inside;
   // Whether so few outputs read no edge that to pack the rows costs less.
   bool is_narrow = false;
+  bool is_far = false;
 
   explicit GradientPlan(const Geometry& g)
       : g(g), columns(forward_axis(g, 1, g.output[1])), rows(by_base(forward_axis(g, 0, g.output[0]))) {
     const auto& across = columns.phases[0];
+    is_far = columns.is_far();
     for (const auto& run : across.runs) {
-      Segment elements{across.taps[run.first].base, 0, across.count + run.count - 1};
-      find_inside(elements, columns);
-      inside.push_back({elements.first, elements.last});
+      const auto elements = inside_of(columns, across.taps[run.first].base, across.count + run.count - 1);
+      inside.push_back(elements);
       is_narrow = is_narrow || 2 * (elements.last - elements.first - run.count + 1) < across.count;
     }
   }
@@ -318,7 +319,8 @@ class GradientBlock {
     const auto& g = plan_.g;
     const auto& rows = plan_.rows;
     const auto& columns = plan_.columns;
-    const bool is_packed = !std::is_same_v<T, acc_t> || g.multiplier > 1 || !lanes.is_whole() || plan_.is_narrow;
+    const bool is_packed =
+        !std::is_same_v<T, acc_t> || g.multiplier > 1 || !lanes.is_whole() || plan_.is_narrow || plan_.is_far;
     const auto width = lanes.width();
     const auto x_step = is_packed ? width : columns.step * in.step;
     for (const auto t : c10::irange(g.kernel[0])) {
@@ -346,10 +348,14 @@ class GradientBlock {
         };
         constexpr std::integral_constant<int, 1> narrow;
         constexpr std::integral_constant<int, kMostVectors> wide;
-        if (is_packed) {
-          lanes.vectors == 1 ? add(narrow, std::false_type()) : add(wide, std::false_type());
+        if (is_packed && lanes.vectors == 1) {
+          add(narrow, std::false_type());
+        } else if (is_packed) {
+          add(wide, std::false_type());
+        } else if (lanes.vectors == 1) {
+          add(narrow, std::true_type());
         } else {
-          lanes.vectors == 1 ? add(narrow, std::true_type()) : add(wide, std::true_type());
+          add(wide, std::true_type());
         }
       }
     }

@@ -155,6 +155,7 @@ void backward(
       const Vec to_negative(2 * grad[row] * by_negative);
       const Vec to_positive(2 * grad[row] * by_positive);
       const auto store = [&](scalar_t* to, const Pack& values, int64_t i, int64_t count) {
+        // Rows of whole cache lines have no rest.
         if (to && is_streamed) {
           stream(to + row * length + i, values.converted());
         } else if (to) {

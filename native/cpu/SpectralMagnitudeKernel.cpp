@@ -57,7 +57,8 @@ void spectrum_grad_kernel(
   });
 }
 
-// Calls f(image, first pair, last pair) for blocks of the pairs whose rows are a cache line of a column.
+// Calls f(image, first pair, last pair) for blocks of pairs. Of a spectrum whose columns lie one behind the other, a
+// block is a cache line of each.
 template <typename T, typename F>
 void for_blocks_of_pairs(int64_t images, int64_t pairs, int64_t columns, const F& f) {
   constexpr int64_t block = 64 / (2 * sizeof(c10::complex<T>));

@@ -18,10 +18,11 @@ constexpr bool kHasStream = true;
 constexpr bool kHasStream = false;
 #endif
 
-// To an address of whole cache lines.
+// `to` begins a cache line, which the vector fills.
 template <typename T>
 C10_ALWAYS_INLINE void stream(T* to, const vec::Vectorized<T>& elements) {
 #ifdef CPU_CAPABILITY_AVX512
+  static_assert(sizeof(elements) == 64);
   __m512i bits;
   std::memcpy(&bits, &elements, sizeof(bits));
   _mm512_stream_si512(reinterpret_cast<__m512i*>(to), bits);

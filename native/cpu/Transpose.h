@@ -112,6 +112,7 @@ inline void store_high_pairs(float* to, __m256d a, __m256d b) {
 constexpr bool kHasParts = false;
 #endif
 
+// A template, for without vectors there are no parts to load.
 template <typename acc_t>
 C10_ALWAYS_INLINE void transpose_columns(const acc_t* from, int64_t from_step, acc_t* to, int64_t to_step) {
   const auto a = load_parts(from, from_step), b = load_parts(from + from_step, from_step);
@@ -129,14 +130,14 @@ C10_ALWAYS_INLINE void transpose_columns(const acc_t* from, int64_t from_step, a
 //   rows, columns: of what is read.
 template <typename acc_t>
 void transpose(const acc_t* from, int64_t from_step, acc_t* to, int64_t to_step, int64_t rows, int64_t columns) {
-  constexpr int64_t size = vec::Vectorized<acc_t>::size(), some = 4;
+  constexpr int64_t size = vec::Vectorized<acc_t>::size(), four = 4;
   if constexpr (kHasParts && std::is_same_v<acc_t, float>) {
-    if (rows >= size && columns >= some) {
-      // The last ones are done again rather than by parts.
+    if (rows >= size && columns >= four) {
+      // Where they do not come out even, some at the end are done again.
       for (int64_t i = 0; i < rows; i += size) {
         const auto top = std::min(i, rows - size);
-        for (int64_t j = 0; j < columns; j += some) {
-          const auto left = std::min(j, columns - some);
+        for (int64_t j = 0; j < columns; j += four) {
+          const auto left = std::min(j, columns - four);
           transpose_columns(from + top * from_step + left, from_step, to + left * to_step + top, to_step);
         }
       }

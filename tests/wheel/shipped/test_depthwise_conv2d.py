@@ -179,21 +179,22 @@ def test_errors_of_the_backward() -> None:
 @pytest.mark.parametrize(
     "parameters", [{"stride": 2**40}, {"padding": (0, 2**20), "dilation": (1, 2**20)}, {"stride": (2**62, 2**33)}]
 )
+@pytest.mark.parametrize("channels", [3, 32])
 @pytest.mark.parametrize("memory_format", FORMATS)
-def test_extreme_parameters(parameters: dict[str, object], memory_format: torch.memory_format) -> None:
-    """The work follows the elements that are used, not the parameters."""
-    x = torch.randn(1, 3, 9, 9).to(memory_format=memory_format).requires_grad_()
-    weight = torch.randn(3, 1, 3, 3, requires_grad=True)
+def test_extreme_parameters(parameters: dict[str, object], memory_format: torch.memory_format, channels: int) -> None:
+    """The work follows the elements that are used, not the parameters. 32 channels are read without being packed."""
+    x = torch.randn(1, channels, 9, 9).to(memory_format=memory_format).requires_grad_()
+    weight = torch.randn(channels, 1, 3, 3, requires_grad=True)
     result = torch.depthwise_conv2d(x, weight, **parameters)
     expected = torch.zeros_like(result)
     stride, padding, dilation = parameters.get("stride", 1), parameters.get("padding"), parameters.get("dilation")
     if padding is None:
-        expected = F.conv2d(x[..., :3, :3], weight, groups=3)
+        expected = F.conv2d(x[..., :3, :3], weight, groups=channels)
         assert stride != 1
     else:
         assert dilation == (1, 2**20)
         # Only the middle column of the window ever meets the image.
-        expected = F.conv2d(F.pad(x, (0, 0)), weight[..., 1:2], groups=3)
+        expected = F.conv2d(F.pad(x, (0, 0)), weight[..., 1:2], groups=channels)
     torch.testing.assert_close(result, expected)
     for ours, theirs in zip(
         gradients(result, [x, weight], torch.ones_like(result)),
