@@ -428,7 +428,11 @@ struct ChannelsLastPlan {
   bool is_far;
 
   explicit ChannelsLastPlan(const Convolution& c)
-      : c(c), columns(c.window(1)), rows(by_base(c.other(0))), offsets(weight_offsets(columns, rows, c.sources())) {
+      : c(c),
+        columns(c.window(1)),
+        rows(by_base(c.other(0))),
+        offsets(weight_offsets(columns, rows, c.sources())),
+        is_far(columns.is_far()) {
     for (const auto& phase : columns.phases) {
       packed_tiles.push_back(tiles_of(columns, phase, true));
       image_tiles.push_back(tiles_of(columns, phase, false));
