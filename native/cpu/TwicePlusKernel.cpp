@@ -6,7 +6,7 @@
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
 #include <ATen/native/TensorIterator.h>
-#include <ATen/native/cpu/Loops.h>
+#include <ATen/native/cpu/ContiguousLoops.h>
 
 namespace at::native {
 namespace {
@@ -24,13 +24,13 @@ void twice_plus_loop(TensorIteratorBase& iter) {
   };
   if constexpr (is_reduced_floating_point_v<scalar_t>) {
     // Half types compute in float and round once.
-    cpu_kernel_vec(iter, one, [](Vec x, Vec y) -> Vec {
+    contiguous_kernel_vec(iter, one, [](Vec x, Vec y) -> Vec {
       const auto [x0, x1] = vec::convert_to_float<scalar_t>(x);
       const auto [y0, y1] = vec::convert_to_float<scalar_t>(y);
       return vec::convert_from_float<scalar_t>(x0 + x0 + y0, x1 + x1 + y1);
     });
   } else {
-    cpu_kernel_vec(iter, one, [](Vec x, Vec y) -> Vec { return x + x + y; });
+    contiguous_kernel_vec(iter, one, [](Vec x, Vec y) -> Vec { return x + x + y; });
   }
 }
 
