@@ -106,11 +106,8 @@ struct TileArgs {
   const acc_t* w;
   const acc_t* start;
   int64_t start_step;
-  acc_t* out;
-  int64_t out_step;
   int64_t tiles = 1;
-  bool is_streamed = false;
-  // Keeps the sums of all runs but the last, where the output is streamed.
+  // Keeps the sums of all runs but the last, where the output does not.
   acc_t* between = nullptr;
   // Where images, not planes, are read as they are: from one column to the next, and at an edge for each run what is
   // inside of the image.
@@ -118,57 +115,73 @@ struct TileArgs {
   const Inside* inside = nullptr;
 };
 
-template <typename acc_t, bool of_plane, int V, bool is_edge = false>
-C10_ALWAYS_INLINE void call_tile(int64_t taps, const TileArgs<acc_t>& a, Inside inside = {}) {
+// Where the outputs of tiles go.
+template <typename out_t>
+struct TileOut {
+  out_t* data;
+  int64_t step;
+  bool is_streamed = false;
+};
+
+template <typename acc_t, bool of_plane, int V, bool is_edge, typename out_t>
+C10_ALWAYS_INLINE void
+call_tile(int64_t taps, const TileArgs<acc_t>& a, const TileOut<out_t>& out, Inside inside = {}) {
   static constexpr std::array functions = {
-      tile<acc_t, 1, V, of_plane, is_edge>,
-      tile<acc_t, 2, V, of_plane, is_edge>,
-      tile<acc_t, 3, V, of_plane, is_edge>,
-      tile<acc_t, 4, V, of_plane, is_edge>,
-      tile<acc_t, 5, V, of_plane, is_edge>,
-      tile<acc_t, 6, V, of_plane, is_edge>,
-      tile<acc_t, 7, V, of_plane, is_edge>};
+      tile<acc_t, 1, V, of_plane, is_edge, out_t>,
+      tile<acc_t, 2, V, of_plane, is_edge, out_t>,
+      tile<acc_t, 3, V, of_plane, is_edge, out_t>,
+      tile<acc_t, 4, V, of_plane, is_edge, out_t>,
+      tile<acc_t, 5, V, of_plane, is_edge, out_t>,
+      tile<acc_t, 6, V, of_plane, is_edge, out_t>,
+      tile<acc_t, 7, V, of_plane, is_edge, out_t>};
   static_assert(functions.size() == kLongestRun);
   functions[taps - 1](
-      a.x, a.n, a.offset, a.step, a.w, a.start, a.start_step, a.out, a.out_step, a.tiles, a.is_streamed, inside);
+      a.x, a.n, a.offset, a.step, a.w, a.start, a.start_step, out.data, out.step, a.tiles, out.is_streamed, inside);
 }
 
 // One tile, run after run.
 //
 // Args:
 //   skipped, others: which of the other axis's taps times sources the weights begin with, and how many there are.
-template <typename acc_t, bool of_plane, int V>
-C10_ALWAYS_INLINE void
-convolve_tile(const Phase& window, int64_t others, int64_t skipped, const TileArgs<acc_t>& args) {
+template <typename acc_t, bool of_plane, int V, typename out_t>
+C10_ALWAYS_INLINE void convolve_tile(
+    const Phase& window,
+    int64_t others,
+    int64_t skipped,
+    const TileArgs<acc_t>& args,
+    const TileOut<out_t>& out) {
   constexpr int64_t lanes = of_plane ? 1 : V * vec::Vectorized<acc_t>::size();
   if (window.runs.empty()) {
     auto empty = args;
     empty.n = 0;
-    return call_tile<acc_t, of_plane, V>(1, empty);
+    return call_tile<acc_t, of_plane, V, false>(1, empty, out);
   }
+  auto part = args;
   const auto* w = args.w;
-  const auto* start = args.start;
-  auto start_step = args.start_step;
   const auto* inside = args.inside;
+  const auto call = [&](int64_t taps, const auto& to) {
+    if (!inside) {
+      call_tile<acc_t, of_plane, V, false>(taps, part, to);
+    } else if constexpr (!of_plane) {
+      call_tile<acc_t, of_plane, V, true>(taps, part, to, *inside++);
+    }
+  };
   for (const auto& run : window.runs) {
     const auto& tap = window.taps[run.first];
-    const bool is_between = args.between && &run != &window.runs.back();
-    auto part = args;
-    part.offset += args.pixel > 0 ? tap.base * args.pixel : tap.position * args.step;
+    part.offset = args.offset + (args.pixel > 0 ? tap.base * args.pixel : tap.position * args.step);
     part.w = w + skipped * run.count * lanes;
-    part.start = start;
-    part.start_step = start_step;
-    part.out = is_between ? args.between : args.out;
-    part.out_step = is_between ? lanes : args.out_step;
-    part.is_streamed = args.is_streamed && !is_between;
-    if (!inside) {
-      call_tile<acc_t, of_plane, V>(run.count, part);
-    } else if constexpr (!of_plane) {
-      call_tile<acc_t, of_plane, V, true>(run.count, part, *inside++);
-    }
     w += others * run.count * lanes;
-    start = part.out;
-    start_step = part.out_step;
+    if (args.between && &run != &window.runs.back()) {
+      call(run.count, TileOut<acc_t>{args.between, lanes});
+      part.start = args.between;
+      part.start_step = lanes;
+    } else {
+      call(run.count, out);
+      if constexpr (std::is_same_v<out_t, acc_t>) {
+        part.start = out.data;
+        part.start_step = out.step;
+      }
+    }
   }
 }
 
@@ -275,7 +288,12 @@ void convolve_planes(
     }
 
     // Computes tiles of phase f of the columns; args say where they begin and where they go.
-    const auto call = [&](const Phase& phase, int64_t f, int64_t offset, bool is_wide, TileArgs<acc_t> args) {
+    const auto call = [&](const Phase& phase,
+                          int64_t f,
+                          int64_t offset,
+                          bool is_wide,
+                          TileArgs<acc_t> args,
+                          const TileOut<acc_t>& out) {
       args.x = x[f].data();
       args.n = static_cast<int64_t>(x[f].size());
       args.step = pitch;
@@ -283,9 +301,9 @@ void convolve_planes(
       args.start = start.data();
       args.start_step = 0;
       if (is_wide) {
-        convolve_tile<acc_t, true, kMostVectors>(phase, args.n, 0, args);
+        convolve_tile<acc_t, true, kMostVectors>(phase, args.n, 0, args, out);
       } else {
-        convolve_tile<acc_t, true, 1>(phase, args.n, 0, args);
+        convolve_tile<acc_t, true, 1>(phase, args.n, 0, args, out);
       }
     };
 
@@ -293,7 +311,7 @@ void convolve_planes(
     // output themselves, the last ones over what is there already rather than beyond the edge.
     const auto convolve_direct = [&](const Phase& phase, int64_t offset, int64_t n, acc_t* to) {
       TileArgs<acc_t> args{};
-      args.out_step = rows.stride * width;
+      const auto out_step = rows.stride * width;
       for (int64_t j = 0; j < width;) {
         const bool is_wide = kMostVectors > 1 && width - j > size && width >= kMostVectors * size;
         const auto span = is_wide ? kMostVectors * size : size;
@@ -302,8 +320,7 @@ void convolve_planes(
           const auto top = tile_start(i, n);
           args.tiles = (n - top) / kTile;
           args.offset = top * pitch + left;
-          args.out = to + top * args.out_step + left;
-          call(phase, 0, offset, is_wide, args);
+          call(phase, 0, offset, is_wide, args, {to + top * out_step + left, out_step});
         }
         j = left + span;
       }
@@ -312,7 +329,7 @@ void convolve_planes(
     // The same for all others, tile by tile.
     const auto convolve_buffered = [&](const Phase& phase, const int64_t* offset, int64_t n, scalar_t* to) {
       TileArgs<acc_t> args{};
-      args.out_step = column_phases * buffer_pitch;
+      const auto row_pitch = column_phases * buffer_pitch;
       for (int64_t i = 0; i < n; i += args.tiles * kTile) {
         const auto top = tile_start(i, n);
         args.tiles = std::clamp<int64_t>((n - top) / kTile, 1, kTogether);
@@ -321,13 +338,12 @@ void convolve_planes(
           for (int64_t j = 0; j < count;) {
             const bool is_wide = kMostVectors > 1 && count - j > size;
             args.offset = top * pitch + j;
-            args.out = tile_rows.data + f * buffer_pitch + j;
-            call(phase, f, offset[f], is_wide, args);
+            call(phase, f, offset[f], is_wide, args, {tile_rows.data + f * buffer_pitch + j, row_pitch});
             j += is_wide ? kMostVectors * size : size;
           }
         }
         for (const auto r : c10::irange(std::min(args.tiles * kTile, n - top))) {
-          const auto* from = tile_rows.data + r * column_phases * buffer_pitch;
+          const auto* from = tile_rows.data + r * row_pitch;
           put_row(to + (top + r) * rows.stride * width, from, width, columns, buffer_pitch, row.data);
         }
       }
@@ -337,10 +353,13 @@ void convolve_planes(
       const auto image = task / strips / c.g.channels;
       const auto channel = task / strips % c.g.channels;
       const auto first = task % strips * height;
+      const auto next = (task + 1) / strips, part = (task + 1) % strips;
+      const auto part_of = [&](auto* planes, int64_t size, int64_t part) {
+        return planes + next * size + size * part / strips;
+      };
+      Ahead ahead(part_of(in, in_planes, part), part_of(out, out_planes, part));
       if (traffic.is_ahead && task + 1 < end) {
-        const auto next = (task + 1) / strips, part = (task + 1) % strips;
-        fetch_ahead(in + next * in_planes, in_planes, part, strips);
-        fetch_ahead(out + next * out_planes, out_planes, part, strips);
+        ahead.aim(part_of(in, in_planes, part + 1), part_of(out, out_planes, part + 1), rows.length * sources);
       }
       for (const auto source : c10::irange(sources)) {
         const auto from = image * c.in_channels() + channel * sources + source;
@@ -351,7 +370,8 @@ void convolve_planes(
             columns,
             first,
             strips == 1,
-            buffer.data);
+            buffer.data,
+            ahead);
       }
       for (const auto o : c10::irange(channel * c.outs(), (channel + 1) * c.outs())) {
         const auto* filters = weight + c.filter(o, 0) * c.taps();
@@ -391,8 +411,8 @@ struct Tiles {
   std::vector<Inside> inside;
 };
 
-// The tiles of a phase; those that one call computes are together.
-std::vector<Tiles> tiles_of(const Axis& columns, const Phase& phase, bool is_packed) {
+// The tiles of a phase; those that one call computes are together, at most so many.
+std::vector<Tiles> tiles_of(const Axis& columns, const Phase& phase, bool is_packed, int64_t most) {
   std::vector<Tiles> result;
   for (int64_t i = 0; i < phase.count; i += kTile) {
     Tiles tiles{tile_start(i, phase.count), 1};
@@ -406,7 +426,8 @@ std::vector<Tiles> tiles_of(const Axis& columns, const Phase& phase, bool is_pac
     if (is_packed || !is_edge) {
       tiles.inside.clear();
     }
-    const bool continues = !result.empty() && tiles.left == result.back().left + result.back().count * kTile;
+    const bool continues =
+        !result.empty() && result.back().count < most && tiles.left == result.back().left + result.back().count * kTile;
     if (continues && tiles.inside.empty() && result.back().inside.empty()) {
       ++result.back().count;
     } else {
@@ -425,17 +446,22 @@ struct ChannelsLastPlan {
   // Of each phase of the columns, for images that are packed and for such that are read as they are.
   std::vector<std::vector<Tiles>> packed_tiles;
   std::vector<std::vector<Tiles>> image_tiles;
+  // About how many of them there are in a row.
+  int64_t steps = 0;
   bool is_far;
 
-  explicit ChannelsLastPlan(const Convolution& c)
+  ChannelsLastPlan(const Convolution& c, const Traffic& traffic)
       : c(c),
         columns(c.window(1)),
         rows(by_base(c.other(0))),
         offsets(weight_offsets(columns, rows, c.sources())),
         is_far(columns.is_far()) {
+    // Between any two something is fetched, or they need not be interrupted.
+    const auto most = traffic.is_ahead ? 1 : std::numeric_limits<int64_t>::max();
     for (const auto& phase : columns.phases) {
-      packed_tiles.push_back(tiles_of(columns, phase, true));
-      image_tiles.push_back(tiles_of(columns, phase, false));
+      packed_tiles.push_back(tiles_of(columns, phase, true, most));
+      image_tiles.push_back(tiles_of(columns, phase, false, most));
+      steps += static_cast<int64_t>(packed_tiles.back().size());
     }
   }
 };
@@ -523,9 +549,11 @@ class ChannelsLastBlock {
     packed_.forget();
   }
 
-  // Row y of an image; the weights are those of ChannelsLastWeights.
+  // Row y of an image; the weights are those of ChannelsLastWeights. Takes steps of `ahead`, ChannelsLastPlan::steps
+  // of them.
   template <typename T>
-  void compute(const Lanes<acc_t>& lanes, const acc_t* weights, Pixels<const T> in, Pixels<T> out, int64_t y) {
+  void
+  compute(const Lanes<acc_t>& lanes, const acc_t* weights, Pixels<const T> in, Pixels<T> out, int64_t y, Ahead& ahead) {
     const bool is_packed = !std::is_same_v<T, acc_t> || plan_.c.g.multiplier > 1 || !lanes.is_whole() || plan_.is_far;
     const auto phase = y % plan_.rows.stride;
     const auto skipped = find_rows(lanes, in, y, is_packed);
@@ -538,7 +566,7 @@ class ChannelsLastBlock {
     for (const auto f : c10::irange(static_cast<int64_t>(plan_.columns.phases.size()))) {
       const auto offset = plan_.offsets[f * static_cast<int64_t>(plan_.rows.phases.size()) + phase];
       args.w = weights + (1 + offset) * lanes.width();
-      compute_phase(lanes, f, is_packed, others, skipped, args, line, out);
+      compute_phase(lanes, f, is_packed, others, skipped, args, line, out, ahead);
     }
   }
 
@@ -585,27 +613,33 @@ class ChannelsLastBlock {
       int64_t skipped,
       TileArgs<acc_t> args,
       T* line,
-      const Pixels<T>& out) {
+      const Pixels<T>& out,
+      Ahead& ahead) {
     const auto& window = plan_.columns.phases[f];
     const auto width = lanes.width();
-    const auto step = plan_.columns.stride * out.step;
-    const bool is_whole = std::is_same_v<T, acc_t> && lanes.is_whole() && window.count >= kTile;
-    args.out_step = is_whole ? step : width;
-    args.is_streamed = is_whole && out.is_streamed;
-    args.between = args.is_streamed ? tiles_.data : nullptr;
+    const auto out_step = plan_.columns.stride * out.step;
     for (const auto& tiles : is_packed ? plan_.packed_tiles[f] : plan_.image_tiles[f]) {
+      ahead.step();
       auto* to = line + (window.first + tiles.left * plan_.columns.stride) * out.step;
       args.offset = tiles.left * args.step;
-      args.out = is_whole ? reinterpret_cast<acc_t*>(to) : tiles_.data;
       args.tiles = tiles.count;
       args.inside = tiles.inside.empty() ? nullptr : tiles.inside.data();
-      if (lanes.vectors == 1) {
-        convolve_tile<acc_t, false, 1>(window, others, skipped, args);
-      } else {
-        convolve_tile<acc_t, false, kMostVectors>(window, others, skipped, args);
-      }
+      const auto call = [&](auto vectors, const auto& tile_out) {
+        convolve_tile<acc_t, false, vectors()>(window, others, skipped, args, tile_out);
+      };
+      constexpr std::integral_constant<int, 1> single;
+      constexpr std::integral_constant<int, kMostVectors> most;
+      const auto convolve = [&](const auto& tile_out) {
+        lanes.vectors == 1 ? call(single, tile_out) : call(most, tile_out);
+      };
+      const bool is_whole = lanes.is_whole() && window.count >= kTile;
       if (!is_whole) {
-        put_pixels(to, step, std::min<int64_t>(tiles.count * kTile, window.count - tiles.left), lanes);
+        args.between = nullptr;
+        convolve(TileOut<acc_t>{tiles_.data, width});
+        put_pixels(to, out_step, std::min<int64_t>(tiles.count * kTile, window.count - tiles.left), lanes);
+      } else {
+        args.between = !std::is_same_v<T, acc_t> || out.is_streamed ? tiles_.data : nullptr;
+        convolve(TileOut<T>{to, out_step, out.is_streamed});
       }
     }
   }
@@ -613,14 +647,8 @@ class ChannelsLastBlock {
   // n pixels of the tiles to the output.
   template <typename T>
   void put_pixels(T* to, int64_t step, int64_t n, const Lanes<acc_t>& lanes) const {
-    if (lanes.count == most_lanes) {
-      for (const auto j : c10::irange(n)) {
-        copy_out(to + j * step, tiles_.data + j * most_lanes, most_lanes);
-      }
-    } else {
-      for (const auto j : c10::irange(n)) {
-        copy_out(to + j * step, tiles_.data + j * lanes.width(), lanes.count);
-      }
+    for (const auto j : c10::irange(n)) {
+      copy_out(to + j * step, tiles_.data + j * lanes.width(), lanes.count);
     }
   }
 
@@ -641,14 +669,14 @@ void convolve_channels_last(
     const scalar_t* bias) {
   using acc_t = at::opmath_type<scalar_t>;
   using Block = ChannelsLastBlock<acc_t>;
-  const ChannelsLastPlan plan(c);
   const auto channels = c.out_channels();
   const auto height = c.out_size()[0];
   const auto in_row = c.in_size()[1] * c.in_channels(), out_row = c.out_size()[1] * channels;
   const auto in_image = c.in_size()[0] * in_row, out_image = height * out_row;
   const auto bytes = static_cast<int64_t>(sizeof(scalar_t));
-  const auto near = near_rows<acc_t>(c.g, plan.columns.size, channels * c.sources());
+  const auto near = near_rows<acc_t>(c.g, c.in_size()[1], channels * c.sources());
   const Traffic traffic(c.g.batch, in_image * bytes, out_image * bytes, near);
+  const ChannelsLastPlan plan(c, traffic);
   // What is computed in another type goes to the output by parts of vectors.
   const bool is_streamed =
       std::is_same_v<scalar_t, acc_t> && can_stream(out, channels * bytes, c.g.batch * out_image * bytes);
@@ -677,16 +705,17 @@ void convolve_channels_last(
       workers.emplace_back(plan);
     }
     const auto last_strip = (end - 1) / blocks;
-    Ahead ahead_of_in(in_end(begin / blocks)), ahead_of_out(out_end(begin / blocks));
+    Ahead ahead(in_end(begin / blocks), out_end(begin / blocks));
     for (const auto task : c10::irange(begin, end)) {
       const auto block = is_by_blocks ? task / c.g.batch : task % blocks;
       const auto s = is_by_blocks ? task % c.g.batch : task / blocks;
       const auto image = s / strips, first = s % strips * strip;
+      const auto end_of_strip = std::min(first + strip, height);
       if (traffic.is_ahead && !is_by_blocks && s < last_strip) {
-        ahead_of_in.fetch(end_of_part(in_end(s), in_end(s + 1), block, blocks));
-        if (!is_streamed) {
-          ahead_of_out.fetch(end_of_part(out_end(s), out_end(s + 1), block, blocks));
-        }
+        ahead.aim(
+            end_of_part(in_end(s), in_end(s + 1), block, blocks),
+            is_streamed ? nullptr : end_of_part(out_end(s), out_end(s + 1), block, blocks),
+            (end_of_strip - first) * plan.steps);
       }
       const Lanes<acc_t> lanes(block * Block::most_lanes, channels);
       const Pixels<const scalar_t> from{in + image * in_image, c.in_channels(), 0};
@@ -695,8 +724,8 @@ void convolve_channels_last(
       if (!traffic.is_by_rows || first == 0) {
         worker.forget();
       }
-      for (const auto y : c10::irange(first, std::min(first + strip, height))) {
-        worker.compute(lanes, weights.of(lanes), from, to, y);
+      for (const auto y : c10::irange(first, end_of_strip)) {
+        worker.compute(lanes, weights.of(lanes), from, to, y, ahead);
       }
     }
     end_stream();
@@ -714,13 +743,13 @@ void convolve_small_planes(
     const scalar_t* bias) {
   using acc_t = at::opmath_type<scalar_t>;
   constexpr auto most_lanes = ChannelsLastBlock<acc_t>::most_lanes;
-  const ChannelsLastPlan plan(c);
   const auto channels = c.out_channels();
   const auto [height, width] = c.out_size();
   const auto in_pixels = c.in_size()[0] * c.in_size()[1];
   const auto out_pixels = height * width;
   const auto bytes = channels * static_cast<int64_t>(sizeof(scalar_t));
   const Traffic traffic(c.g.batch, in_pixels * bytes, out_pixels * bytes, 0);
+  const ChannelsLastPlan plan(c, traffic);
   const auto blocks = divide_up(channels, most_lanes);
   const auto tasks = blocks * c.g.batch;
   const auto products = tasks * out_pixels * c.taps() * most_lanes;
@@ -740,16 +769,17 @@ void convolve_small_planes(
       auto lanes = there;
       lanes.count = lanes.width();
       const auto image = (traffic.is_ahead ? task / blocks : task % c.g.batch) * channels + lanes.first;
+      const auto next = image + there.count;
+      Ahead ahead(in + next * in_pixels, out + next * out_pixels);
       if (traffic.is_ahead && task + 1 < end) {
-        const auto next = image + there.count, planes = lanes_of(task + 1).count;
-        fetch_ahead(in + next * in_pixels, planes * in_pixels);
-        fetch_ahead(out + next * out_pixels, planes * out_pixels);
+        const auto after = next + lanes_of(task + 1).count;
+        ahead.aim(in + after * in_pixels, out + after * out_pixels, height * plan.steps);
       }
       planes_to_pixels(from.data, lanes.width(), in + image * in_pixels, in_pixels, there.count, buffer.data);
       const Pixels<const acc_t> pixels{from.data, lanes.width(), lanes.first};
       worker.forget();
       for (const auto y : c10::irange(height)) {
-        worker.compute(lanes, weights.of(there), pixels, Pixels<acc_t>{to.data, lanes.width(), lanes.first}, y);
+        worker.compute(lanes, weights.of(there), pixels, Pixels<acc_t>{to.data, lanes.width(), lanes.first}, y, ahead);
       }
       pixels_to_planes(out + image * out_pixels, to.data, lanes.width(), out_pixels, there.count, buffer.data);
     }

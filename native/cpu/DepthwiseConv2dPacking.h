@@ -6,6 +6,7 @@
 #include <ATen/native/cpu/DepthwiseConv2dAxis.h>
 #include <ATen/native/cpu/DepthwiseConv2dTile.h>
 #include <ATen/native/cpu/LoadWithZeros.h>
+#include <ATen/native/cpu/RoundHalf.h>
 #include <ATen/native/cpu/Transpose.h>
 #include <c10/util/irange.h>
 
@@ -48,6 +49,16 @@ C10_ALWAYS_INLINE void copy_in(acc_t* to, const scalar_t* from, int64_t n) {
   for (; i + Vec::size() <= n; i += Vec::size()) {
     store_converted(to + i, Vec::loadu(from + i));
   }
+  if constexpr (!std::is_same_v<scalar_t, acc_t>) {
+    // Half a vector is read as such: with AVX2 one that is not whole goes through memory, element by element.
+    constexpr auto half = vec::Vectorized<acc_t>::size();
+    if (i + half <= n) {
+      vec::Vectorized<acc_t> elements;
+      vec::load_to_float(from + i, elements);
+      elements.store(to + i);
+      i += half;
+    }
+  }
   if (i < n) {
     store_converted(to + i, load_with_zeros(from + i, n - i));
   }
@@ -62,7 +73,7 @@ void copy_out(scalar_t* to, const acc_t* from, int64_t n) {
     if constexpr (std::is_same_v<scalar_t, acc_t>) {
       values = Vec::loadu(from + i);
     } else {
-      values = vec::convert_from_float<scalar_t>(AccVec::loadu(from + i), AccVec::loadu(from + i + AccVec::size()));
+      values = rounded<scalar_t>(AccVec::loadu(from + i), AccVec::loadu(from + i + AccVec::size()));
     }
     if (i + Vec::size() <= n) {
       values.store(to + i);
@@ -107,33 +118,50 @@ inline int64_t strip_height(int64_t row_bytes) {
 // pixel, of which it takes from memory half as much at a time. And a line that is written is read first, unless it is
 // streamed.
 
-// Fetches what is read or written next, in the order of memory.
+// Fetches what is read or written next, from two places, each in the order of memory. It does so in small steps between
+// those of the computation, since no more than some lines are on their way at a time, and into the second-level cache,
+// since on the way to the first one are fewer.
 class Ahead {
  public:
-  explicit Ahead(const void* next) : next_(static_cast<const char*>(next)) {}
+  Ahead(const void* a, const void* b) : streams_{Stream(a), Stream(b)} {}
 
-  // Up to `end`, from where it ended before.
-  void fetch(const void* end) {
-    constexpr int64_t line = 64;
-    for (; next_ < end; next_ += line) {
-      __builtin_prefetch(next_);
-    }
+  // What is to be fetched in so many steps: from where it ended before up to a and b; nothing where there is a nullptr.
+  void aim(const void* a, const void* b, int64_t steps) {
+    streams_[0].aim(a, steps);
+    streams_[1].aim(b, steps);
+  }
+  void step() {
+    streams_[0].step();
+    streams_[1].step();
   }
 
  private:
-  const char* next_;
+  struct Stream {
+    const char* next;
+    const char* end;
+    int64_t share = 0;
+
+    explicit Stream(const void* begin) : next(static_cast<const char*>(begin)), end(next) {}
+
+    void aim(const void* to, int64_t steps) {
+      end = static_cast<const char*>(to);
+      share = end > next ? (end - next) / steps + 1 : 0;
+    }
+    void step() {
+      constexpr int64_t line = 64;
+      for (const auto* last = std::min(next + share, end); next < last; next += line) {
+        __builtin_prefetch(next, 0, 2);
+      }
+    }
+  };
+
+  std::array<Stream, 2> streams_;
 };
 
 // The end of a part of what lies between two places.
 template <typename T>
 T* end_of_part(T* begin, T* end, int64_t part, int64_t parts) {
   return begin + (end - begin) * (part + 1) / parts;
-}
-
-// Fetches one of the parts of the elements from `begin` on.
-template <typename T>
-void fetch_ahead(const T* begin, int64_t elements, int64_t part = 0, int64_t parts = 1) {
-  Ahead(begin + elements * part / parts).fetch(begin + elements * (part + 1) / parts);
 }
 
 // How far away images are that are read and written. The limits were found by measuring: what is near enough does not
@@ -265,7 +293,7 @@ pack_columns(acc_t* to, const scalar_t* row, const Axis& columns, const ColumnPa
 }
 
 // Packs the rows that the outputs from `first` on take, into memory that is all zeros or holds another image's: the
-// zeros round the image stay, unless the strips are several.
+// zeros round the image stay, unless the strips are several. A step of `ahead` comes with each row.
 template <typename scalar_t, typename acc_t>
 void pack_plane(
     acc_t* to,
@@ -274,7 +302,8 @@ void pack_plane(
     const Axis& columns,
     int64_t first,
     bool is_only,
-    acc_t* buffer) {
+    acc_t* buffer,
+    Ahead& ahead) {
   const ColumnPairs pairs(columns, vec::Vectorized<acc_t>::size());
   for (const auto& segment : rows.segments) {
     for (const auto i : c10::irange(segment.length)) {
@@ -286,6 +315,7 @@ void pack_plane(
       } else if (!is_only) {
         std::fill(row, row + columns.length, acc_t(0));
       }
+      ahead.step();
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
 #include <ATen/native/cpu/DepthwiseConv2dAxis.h>
+#include <ATen/native/cpu/RoundHalf.h>
 #include <ATen/native/cpu/Stream.h>
 
 #include <algorithm>
@@ -57,7 +58,7 @@ C10_ALWAYS_INLINE const acc_t* in_register(const acc_t* address) {
 //   tiles: how many tiles there are, one behind the other.
 //   is_streamed: out is written past the caches.
 //   inside: at an edge, which elements there are; the others are not read.
-template <typename acc_t, int K, int V, bool of_plane, bool is_edge>
+template <typename acc_t, int K, int V, bool of_plane, bool is_edge, typename out_t>
 void tile(
     const acc_t* const* xs,
     int64_t n,
@@ -66,7 +67,7 @@ void tile(
     const acc_t* weights,
     const acc_t* start,
     int64_t start_step,
-    acc_t* out,
+    out_t* out,
     int64_t out_step,
     int64_t tiles,
     bool is_streamed,
@@ -114,14 +115,18 @@ void tile(
     }
 #pragma GCC unroll 8
     for (int j = 0; j < kTile; ++j) {
+      if constexpr (std::is_same_v<out_t, acc_t>) {
 #pragma GCC unroll 2
-      for (int v = 0; v < V; ++v) {
-        auto* to = out + j * out_step + v * size;
-        if (is_streamed) {
-          stream(to, sums[j][v]);
-        } else {
-          sums[j][v].store(to);
+        for (int v = 0; v < V; ++v) {
+          auto* to = out + j * out_step + v * size;
+          if (is_streamed) {
+            stream(to, sums[j][v]);
+          } else {
+            sums[j][v].store(to);
+          }
         }
+      } else {
+        rounded<out_t>(sums[j][0], sums[j][V - 1]).store(out + j * out_step, V * size);
       }
     }
     offset += kTile * step;

@@ -185,13 +185,16 @@ void backward_weight_planes(
         for (int64_t first = 0; first < g.output[0]; first += height) {
           const auto n = std::min(height, g.output[0] - first);
           const auto* from = in + (image * g.channels + channel) * in_plane;
+          const auto next = (image + 1) * g.channels + channel;
+          const auto part = first / height, parts = divide_up(g.output[0], height);
+          const auto part_of = [&](const auto* planes, int64_t size, int64_t part) {
+            return planes + next * size + size * part / parts;
+          };
+          Ahead ahead(part_of(in, in_plane, part), part_of(grad, grad_planes, part));
           if (traffic.is_ahead && image + 1 < g.batch) {
-            const auto next = (image + 1) * g.channels + channel;
-            const auto part = first / height, parts = divide_up(g.output[0], height);
-            fetch_ahead(in + next * in_plane, in_plane, part, parts);
-            fetch_ahead(grad + next * grad_planes, grad_planes, part, parts);
+            ahead.aim(part_of(in, in_plane, part + 1), part_of(grad, grad_planes, part + 1), rows.length);
           }
-          pack_plane(plane.data, from, rows, columns, first, height >= g.output[0], buffer.data);
+          pack_plane(plane.data, from, rows, columns, first, height >= g.output[0], buffer.data, ahead);
           for (const auto o : c10::irange(channel * g.multiplier, (channel + 1) * g.multiplier)) {
             const auto* lines = grad + ((image * g.output_channels() + o) * g.output[0] + first) * g.output[1];
             auto* result = sums.of(chunk, o);
@@ -264,10 +267,16 @@ class GradientBlock {
     packed_.forget();
   }
 
-  // Adds row y of the output of an image.
+  // Adds row y of the output of an image. For the weight it takes steps of `ahead`, one for each of the kernel's rows.
   template <typename T>
   void
-  add(const Lanes<acc_t>& lanes, Pixels<const T> grads, Pixels<const T> in, int64_t y, bool of_weight, bool of_bias) {
+  add(const Lanes<acc_t>& lanes,
+      Pixels<const T> grads,
+      Pixels<const T> in,
+      int64_t y,
+      bool of_weight,
+      bool of_bias,
+      Ahead& ahead) {
     const auto width = plan_.g.output[1];
     const auto* from = grads.data + y * width * grads.step;
     const acc_t* line = line_.data;
@@ -282,7 +291,7 @@ class GradientBlock {
       add_bias(lanes, line, step);
     }
     if (of_weight) {
-      add_weight(lanes, line, step, in, y);
+      add_weight(lanes, line, step, in, y, ahead);
     }
   }
 
@@ -315,7 +324,8 @@ class GradientBlock {
   }
 
   template <typename T>
-  void add_weight(const Lanes<acc_t>& lanes, const acc_t* line, int64_t step, Pixels<const T> in, int64_t y) {
+  void
+  add_weight(const Lanes<acc_t>& lanes, const acc_t* line, int64_t step, Pixels<const T> in, int64_t y, Ahead& ahead) {
     const auto& g = plan_.g;
     const auto& rows = plan_.rows;
     const auto& columns = plan_.columns;
@@ -324,6 +334,7 @@ class GradientBlock {
     const auto width = lanes.width();
     const auto x_step = is_packed ? width : columns.step * in.step;
     for (const auto t : c10::irange(g.kernel[0])) {
+      ahead.step();
       const auto iy = y * rows.step + rows.phases[0].taps[t].base;
       if (iy < 0 || iy >= rows.size) {
         continue;
@@ -422,7 +433,7 @@ void backward_weight_channels_last(
       for (auto& worker : workers) {
         worker.clear();
       }
-      Ahead ahead_of_grads(grad + first * grad_row), ahead_of_in(in_end(first + 1));
+      Ahead ahead(grad + first * grad_row, in_end(first + 1));
       for (auto top = first; top < last;) {
         const auto image = top / height;
         const auto bottom = std::min({top + strip, (image + 1) * height, last});
@@ -431,8 +442,10 @@ void backward_weight_channels_last(
         const Pixels<const scalar_t> pixels{in + image * in_image, g.channels, 0};
         for (const auto block : c10::irange(first_block, last_block)) {
           if (is_fetched) {
-            ahead_of_grads.fetch(end_of_part(grad + bottom * grad_row, grad + next * grad_row, block, blocks));
-            ahead_of_in.fetch(end_of_part(in_end(bottom), in_end(next), block, blocks));
+            ahead.aim(
+                end_of_part(grad + bottom * grad_row, grad + next * grad_row, block, blocks),
+                end_of_part(in_end(bottom), in_end(next), block, blocks),
+                (bottom - top) * g.kernel[0]);
           }
           const Lanes<acc_t> lanes(block * Block::most_lanes, channels);
           auto& worker = workers[block - first_block];
@@ -440,7 +453,7 @@ void backward_weight_channels_last(
             if (row == first || row % height == 0) {
               worker.forget();
             }
-            worker.add(lanes, grads, pixels, row % height, grad_weight, grad_bias);
+            worker.add(lanes, grads, pixels, row % height, grad_weight, grad_bias, ahead);
           }
         }
         top = bottom;
@@ -489,17 +502,17 @@ void backward_weight_small_planes(
       worker.clear();
       for (const auto image : c10::irange(chunk * chunks.size, std::min((chunk + 1) * chunks.size, g.batch))) {
         const auto plane = image * g.channels + lanes.first;
+        const auto next = plane + g.channels, after = next + there.count;
+        Ahead ahead(grad + next * out_pixels, in + next * in_pixels);
         if (traffic.is_ahead && image + 1 < g.batch) {
-          const auto next = plane + g.channels;
-          fetch_ahead(grad + next * out_pixels, there.count * out_pixels);
-          fetch_ahead(in + next * in_pixels, there.count * in_pixels);
+          ahead.aim(grad + after * out_pixels, in + after * in_pixels, g.output[0] * g.kernel[0]);
         }
         planes_to_pixels(grads.data, width, grad + plane * out_pixels, out_pixels, there.count, buffer.data);
         planes_to_pixels(pixels.data, width, in + plane * in_pixels, in_pixels, there.count, buffer.data);
         const Pixels<const acc_t> of_grads{grads.data, width, lanes.first}, of_image{pixels.data, width, lanes.first};
         worker.forget();
         for (const auto y : c10::irange(g.output[0])) {
-          worker.add(lanes, of_grads, of_image, y, grad_weight, grad_bias);
+          worker.add(lanes, of_grads, of_image, y, grad_weight, grad_bias, ahead);
         }
       }
       worker.store(there, sums.of(chunk, lanes.first));
