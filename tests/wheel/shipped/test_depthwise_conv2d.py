@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from depthwise import CASES, DTYPES, FORMATS, LARGE, Case, backward, check, convolution, gradients, in_numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import at_capability
+from samples import at_capability, every_capability
 
 
 @pytest.mark.parametrize(("case", "dtype", "memory_format"), list(itertools.product(CASES, DTYPES, FORMATS)))
@@ -235,3 +235,25 @@ for case in LARGE:
 def test_right_at_every_cpu_capability(capability: str) -> None:
     """The highest is what the other tests run with."""
     at_capability(capability, CAPABILITY)
+
+
+ROUNDING = """
+import torch
+for dtype, factors in ((torch.half, [1.0, 1.5, -0.334, 2.0**-9]), (torch.bfloat16, [1.0, 1.5, -0.334, 2.0**-9, 2.0**9])):
+    x = torch.arange(-2**15, 2**15, dtype=torch.int16).view(dtype).view(1, 64, 32, 32)
+    for factor in torch.tensor(factors, dtype=dtype):
+        expected = (x.float() * factor.float()).to(dtype)
+        for memory_format in (torch.contiguous_format, torch.channels_last):
+            image = x.contiguous(memory_format=memory_format)
+            for channels in (64, 40):
+                result = torch.depthwise_conv2d(image[:, :channels], factor.expand(channels, 1, 1, 1))
+                wanted = expected[:, :channels]
+                assert torch.equal(result.isnan(), wanted.isnan()), (factor, memory_format, channels)
+                assert torch.equal(result.nan_to_num(), wanted.nan_to_num()), (factor, memory_format, channels)
+"""
+
+
+@every_capability
+def test_half_types_round_every_number(capability: str) -> None:
+    """Each number of a half type times a few: ties, subnormal numbers, overflow, inf and NaN."""
+    at_capability(capability, ROUNDING)

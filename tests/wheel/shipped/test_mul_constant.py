@@ -75,6 +75,14 @@ def test_layouts(dtype: torch.dtype) -> None:
         assert result.stride() == expected.stride(), name
 
 
+def test_more_than_the_caches_hold() -> None:
+    """From 32 MB of operands on the result is written past the caches."""
+    numbers = torch.arange(2**22 + 1037)
+    x = (numbers % 251).float()
+    assert torch.equal(torch.mul_constant(x, 3), (numbers % 251 * 3).float())
+    assert torch.equal(x.mul_constant_(3), (numbers % 251 * 3).float())
+
+
 def test_in_place_and_out() -> None:
     x = torch.ones(2, 3)
     assert x.mul_constant_(3) is x

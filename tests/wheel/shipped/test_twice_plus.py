@@ -158,6 +158,21 @@ def test_compiled_with_backward() -> None:
     assert torch.equal(y.grad, torch.full((4,), 9.0))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.complex64])
+def test_more_than_the_caches_hold(dtype: torch.dtype) -> None:
+    """From 32 MB of operands on the result is written past the caches, if it begins a cache line."""
+    size = 2**25 // (3 * dtype.itemsize) + 1037
+    numbers = torch.arange(size + 1)
+    x, y = (numbers % 251).to(dtype), (numbers % 127).to(dtype)
+    expected = (2 * (numbers % 251) + numbers % 127).to(dtype)
+    assert torch.equal(torch.twice_plus(x, y), expected)
+    result = torch.zeros_like(x)
+    torch.twice_plus(x[:-1], y[:-1], out=result[1:])
+    assert result[0] == 0
+    assert torch.equal(result[1:], expected[:-1])
+    assert torch.equal(x.twice_plus_(y), expected)
+
+
 def test_pointwise_tag() -> None:
     for operator in (
         torch.ops.aten.twice_plus.default,
