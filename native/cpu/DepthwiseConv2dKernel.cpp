@@ -358,7 +358,7 @@ void convolve_planes(
         return planes + next * size + size * part / strips;
       };
       Ahead ahead(part_of(in, in_planes, part), part_of(out, out_planes, part));
-      if (traffic.is_ahead && task + 1 < end) {
+      if (traffic.are_planes_ahead && task + 1 < end) {
         ahead.aim(part_of(in, in_planes, part + 1), part_of(out, out_planes, part + 1), rows.length * sources);
       }
       for (const auto source : c10::irange(sources)) {

@@ -167,8 +167,9 @@ T* end_of_part(T* begin, T* end, int64_t part, int64_t parts) {
 // How far away images are that are read and written. The limits were found by measuring: what is near enough does not
 // gain.
 struct Traffic {
-  // Whether to fetch them ahead: what is next was not read lately.
+  // Whether to fetch them ahead: what is next was not read lately. Planes sooner, which are not interrupted for it.
   bool is_ahead;
+  bool are_planes_ahead;
   // In channels_last, whether to take all blocks of channels of an image before the next image, or even of a row: where
   // the caches hold few of the images, or not even one and the rows that are read again.
   bool is_by_images;
@@ -183,6 +184,7 @@ struct Traffic {
     const auto bytes = images * (in_image + out_image);
     const bool is_image_near = in_image <= own_cache / 4;
     is_ahead = bytes > 8 * own_cache;
+    are_planes_ahead = bytes > 4 * own_cache;
     is_by_images = is_ahead && is_image_near;
     is_by_rows = bytes > 16 * own_cache && !is_image_near && near_rows <= own_cache;
   }

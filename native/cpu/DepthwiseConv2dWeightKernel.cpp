@@ -191,7 +191,7 @@ void backward_weight_planes(
             return planes + next * size + size * part / parts;
           };
           Ahead ahead(part_of(in, in_plane, part), part_of(grad, grad_planes, part));
-          if (traffic.is_ahead && image + 1 < g.batch) {
+          if (traffic.are_planes_ahead && image + 1 < g.batch) {
             ahead.aim(part_of(in, in_plane, part + 1), part_of(grad, grad_planes, part + 1), rows.length);
           }
           pack_plane(plane.data, from, rows, columns, first, height >= g.output[0], buffer.data, ahead);
