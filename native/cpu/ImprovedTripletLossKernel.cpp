@@ -8,6 +8,7 @@
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
 #include <ATen/native/cpu/LoadWithZeros.h>
+#include <ATen/native/cpu/RoundHalf.h>
 #include <ATen/native/cpu/Stream.h>
 
 #include <algorithm>
@@ -37,7 +38,7 @@ struct Elements {
 
   auto converted() const {
     if constexpr (parts == 2) {
-      return vec::convert_from_float<scalar_t>(part[0], part[1]);
+      return rounded<scalar_t>(part[0], part[1]);
     } else {
       return part[0];
     }

@@ -7,6 +7,7 @@
 #include <ATen/cpu/vec/vec.h>
 #include <ATen/native/TensorIterator.h>
 #include <ATen/native/cpu/ContiguousLoops.h>
+#include <ATen/native/cpu/RoundHalf.h>
 #include <ATen/native/cpu/Loops.h>
 
 namespace at::native {
@@ -29,7 +30,7 @@ void mul_constant_loop(TensorIteratorBase& iter, const Scalar& constant) {
     const vec::Vectorized<float> factors(factor);
     contiguous_kernel_vec(iter, one, [factors](Vec x) -> Vec {
       const auto [x0, x1] = vec::convert_to_float<scalar_t>(x);
-      return vec::convert_from_float<scalar_t>(x0 * factors, x1 * factors);
+      return rounded<scalar_t>(x0 * factors, x1 * factors);
     });
   } else {
     const Vec factors(factor);

@@ -7,6 +7,7 @@
 #include <ATen/cpu/vec/vec.h>
 #include <ATen/native/TensorIterator.h>
 #include <ATen/native/cpu/ContiguousLoops.h>
+#include <ATen/native/cpu/RoundHalf.h>
 
 namespace at::native {
 namespace {
@@ -27,7 +28,7 @@ void twice_plus_loop(TensorIteratorBase& iter) {
     contiguous_kernel_vec(iter, one, [](Vec x, Vec y) -> Vec {
       const auto [x0, x1] = vec::convert_to_float<scalar_t>(x);
       const auto [y0, y1] = vec::convert_to_float<scalar_t>(y);
-      return vec::convert_from_float<scalar_t>(x0 + x0 + y0, x1 + x1 + y1);
+      return rounded<scalar_t>(x0 + x0 + y0, x1 + x1 + y1);
     });
   } else {
     contiguous_kernel_vec(iter, one, [](Vec x, Vec y) -> Vec { return x + x + y; });
