@@ -624,22 +624,20 @@ class ChannelsLastBlock {
       args.offset = tiles.left * args.step;
       args.tiles = tiles.count;
       args.inside = tiles.inside.empty() ? nullptr : tiles.inside.data();
-      const auto call = [&](auto vectors, const auto& tile_out) {
-        convolve_tile<acc_t, false, vectors()>(window, others, skipped, args, tile_out);
-      };
-      constexpr std::integral_constant<int, 1> single;
-      constexpr std::integral_constant<int, kMostVectors> most;
       const auto convolve = [&](const auto& tile_out) {
-        lanes.vectors == 1 ? call(single, tile_out) : call(most, tile_out);
+        if (lanes.vectors == 1) {
+          convolve_tile<acc_t, false, 1>(window, others, skipped, args, tile_out);
+        } else {
+          convolve_tile<acc_t, false, kMostVectors>(window, others, skipped, args, tile_out);
+        }
       };
-      const bool is_whole = lanes.is_whole() && window.count >= kTile;
-      if (!is_whole) {
+      if (lanes.is_whole() && window.count >= kTile) {
+        args.between = !std::is_same_v<T, acc_t> || out.is_streamed ? tiles_.data : nullptr;
+        convolve(TileOut<T>{to, out_step, out.is_streamed});
+      } else {
         args.between = nullptr;
         convolve(TileOut<acc_t>{tiles_.data, width});
         put_pixels(to, out_step, std::min<int64_t>(tiles.count * kTile, window.count - tiles.left), lanes);
-      } else {
-        args.between = !std::is_same_v<T, acc_t> || out.is_streamed ? tiles_.data : nullptr;
-        convolve(TileOut<T>{to, out_step, out.is_streamed});
       }
     }
   }
@@ -677,7 +675,7 @@ void convolve_channels_last(
   const auto near = near_rows<acc_t>(c.g, c.in_size()[1], channels * c.sources());
   const Traffic traffic(c.g.batch, in_image * bytes, out_image * bytes, near);
   const ChannelsLastPlan plan(c, traffic);
-  // What is computed in another type goes to the output by parts of vectors.
+  // For half types it does not gain.
   const bool is_streamed =
       std::is_same_v<scalar_t, acc_t> && can_stream(out, channels * bytes, c.g.batch * out_image * bytes);
   const auto blocks = divide_up(channels, Block::most_lanes);

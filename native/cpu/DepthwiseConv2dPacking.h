@@ -145,7 +145,7 @@ class Ahead {
 
     void aim(const void* to, int64_t steps) {
       end = static_cast<const char*>(to);
-      share = end > next ? (end - next) / steps + 1 : 0;
+      share = end > next ? (end - next) / std::max<int64_t>(steps, 1) + 1 : 0;
     }
     void step() {
       constexpr int64_t line = 64;

@@ -54,7 +54,8 @@ C10_ALWAYS_INLINE const acc_t* in_register(const acc_t* address) {
 //   xs: for each tap of the contiguous dimension and each source, where its elements begin; n of them.
 //   offset, step: where in x the tile begins, and from one output to the next.
 //   weights: for each of xs those of the run.
-//   start, out: the sums are added to start and go to out; their steps are from one output to the next.
+//   start, out: the sums are added to start and go to out, rounded where that is of a half type; their steps are from
+//     one output to the next.
 //   tiles: how many tiles there are, one behind the other.
 //   is_streamed: out is written past the caches.
 //   inside: at an edge, which elements there are; the others are not read.

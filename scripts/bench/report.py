@@ -36,14 +36,19 @@ def write_table(results: Sequence[Measured], path: Path) -> None:
 
 
 def write_summary(results: Sequence[Measured], path: Path) -> None:
-    """A short Markdown table: of each group the least and the most of the ratios, and how many miss their aim."""
-    lines = ["| operator | beside | threads | forward | backward |", "|---|---|---|---|---|"]
-    keys = dict.fromkeys((r.operator, r.group, r.peer, r.threads) for r in results)
-    for operator, group, peer, threads in keys:
-        ours = [r for r in results if (r.operator, r.group, r.peer, r.threads) == (operator, group, peer, threads)]
-        name = f"`{operator}`" + (f", {group}" if group else "")
-        cells = [_range([r for r in ours if r.step == step]) for step in ("forward", "backward")]
-        lines.append(f"| {name} | {peer} | {threads} | {' | '.join(cells)} |")
+    """The README's table: of each group the least and the most of the ratios, and how many of them miss their aim."""
+    columns = [(step, threads) for step in ("forward", "backward") for threads in sorted({r.threads for r in results})]
+    heads = ["operator", "beside"]
+    heads += [f"{step}, {threads} thread{'s' if threads > 1 else ''}" for step, threads in columns]
+    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    rows: dict[tuple[str, str, str], list[Measured]] = {}
+    for result in results:
+        rows.setdefault((result.operator, result.group, result.peer), []).append(result)
+    for (operator, group, peer), row in rows.items():
+        # Peers that one could type are code.
+        cells = [f"`{operator}`" + (f", {group}" if group else ""), f"`{peer}`" if set(peer) & set(".([") else peer]
+        cells += [_range([r for r in row if (r.step, r.threads) == column]) for column in columns]
+        lines.append(f"| {' | '.join(cells)} |")
     path.write_text("\n".join(lines) + "\n")
 
 
@@ -53,7 +58,7 @@ def _range(results: Sequence[Measured]) -> str:
     ratios = [f"{ratio:.3g}" if ratio >= 10 else f"{ratio:.2f}" for ratio in sorted(r.ratio for r in results)]
     missed = sum(r.ratio < r.aim for r in results)
     text = ratios[0] if len(ratios) == 1 else f"{ratios[0]} to {ratios[-1]}"
-    return text + (f" ({missed} of {len(results)} missed)" if missed else "")
+    return text + (f" ({missed}/{len(results)})" if missed else "")
 
 
 def _row(result: Measured) -> str:

@@ -58,6 +58,7 @@ CONVNEXT_T = [Layer(96, 56, 7), Layer(192, 28, 7), Layer(384, 14, 7), Layer(768,
 FEW = [Layer(96, 56, 7), Layer(144, 56, 3), Layer(240, 28, 5), Layer(144, 28, 3, 2)]
 OTHERS = [Layer(144, 28, 3, dilation=2), Layer(96, 28, 3, multiplier=2)]
 
+NAMES = {torch.float: "float", torch.bfloat16: "bfloat16", torch.half: "half", torch.double: "double"}
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
@@ -83,14 +84,14 @@ def _cases_of(layer: Layer, batch: int, dtype: torch.dtype) -> Iterator[Case]:
 
 
 def _group(layer: Layer, batch: int, dtype: torch.dtype, memory_format: str) -> str:
-    told = f"{str(dtype).removeprefix('torch.')} {memory_format}"
+    told = f"{NAMES[dtype]} {'NCHW' if memory_format == 'contiguous' else memory_format}"
     if batch > 1:
         return f"{told}, batch {batch}"
     if dtype != torch.float:
         return told
     if layer in OTHERS:
         return f"{told}, dilation or multiplier 2"
-    return f"{told}, {layer.kernel} x {layer.kernel}" + (f" stride {layer.stride}" if layer.kernel == 3 else "")
+    return f"{told}, {layer.kernel}x{layer.kernel}" + (f" stride {layer.stride}" if layer.kernel == 3 else "")
 
 
 def _aim(layer: Layer, dtype: torch.dtype, memory_format: str, step: str) -> float:
