@@ -12,15 +12,10 @@ inline namespace CPU_CAPABILITY {
 
 #ifdef CPU_CAPABILITY_AVX512
 
-// AVX512-BF16, which PyTorch's kernels are not compiled for, rounds two vectors in one instruction.
-inline const bool kHasBFloat16Instructions = [] {
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx512bf16") != 0;
-}();
-
 // As vec::convert_from_float, in half as many instructions or fewer: rounds to nearest, ties to even.
 C10_ALWAYS_INLINE vec::Vectorized<BFloat16> round_to_bfloat16(__m512 low, __m512 high) {
-  if (kHasBFloat16Instructions) {
+  // AVX512-BF16, which PyTorch's kernels are not compiled for, has one instruction for it.
+  if (__builtin_cpu_supports("avx512bf16")) {
     __m512i result;
     asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(result) : "v"(low), "v"(high));
     // It takes subnormal numbers for zero.
