@@ -151,6 +151,8 @@ C10_ALWAYS_INLINE void convolve_tile(
     const TileArgs<acc_t>& args,
     const TileOut<out_t>& out) {
   constexpr int64_t lanes = of_plane ? 1 : V * vec::Vectorized<acc_t>::size();
+  // What is rounded cannot be added to.
+  TORCH_INTERNAL_ASSERT_DEBUG_ONLY((std::is_same_v<out_t, acc_t>) || args.between);
   if (window.runs.empty()) {
     auto empty = args;
     empty.n = 0;
@@ -353,13 +355,14 @@ void convolve_planes(
       const auto image = task / strips / c.g.channels;
       const auto channel = task / strips % c.g.channels;
       const auto first = task % strips * height;
-      const auto next = (task + 1) / strips, part = (task + 1) % strips;
-      const auto part_of = [&](auto* planes, int64_t size, int64_t part) {
-        return planes + next * size + size * part / strips;
-      };
-      Ahead ahead(part_of(in, in_planes, part), part_of(out, out_planes, part));
+      Ahead ahead;
       if (traffic.are_planes_ahead && task + 1 < end) {
-        ahead.aim(part_of(in, in_planes, part + 1), part_of(out, out_planes, part + 1), rows.length * sources);
+        const auto next = (task + 1) / strips, part = (task + 1) % strips;
+        const auto *next_in = in + next * in_planes, *next_out = out + next * out_planes;
+        const auto in_part = [&](int64_t i) { return part_of(next_in, next_in + in_planes, i, strips); };
+        const auto out_part = [&](int64_t i) { return part_of(next_out, next_out + out_planes, i, strips); };
+        ahead.start(in_part(part), out_part(part));
+        ahead.aim(in_part(part + 1), out_part(part + 1), rows.length * sources);
       }
       for (const auto source : c10::irange(sources)) {
         const auto from = image * c.in_channels() + channel * sources + source;
@@ -446,18 +449,18 @@ struct ChannelsLastPlan {
   // Of each phase of the columns, for images that are packed and for such that are read as they are.
   std::vector<std::vector<Tiles>> packed_tiles;
   std::vector<std::vector<Tiles>> image_tiles;
-  // About how many of them there are in a row.
+  // About how many tiles there are in a row.
   int64_t steps = 0;
   bool is_far;
 
-  ChannelsLastPlan(const Convolution& c, const Traffic& traffic)
+  // is_interrupted: whether something is fetched between any two tiles.
+  ChannelsLastPlan(const Convolution& c, bool is_interrupted)
       : c(c),
         columns(c.window(1)),
         rows(by_base(c.other(0))),
         offsets(weight_offsets(columns, rows, c.sources())),
         is_far(columns.is_far()) {
-    // Between any two something is fetched, or they need not be interrupted.
-    const auto most = traffic.is_ahead ? 1 : std::numeric_limits<int64_t>::max();
+    const auto most = is_interrupted ? 1 : std::numeric_limits<int64_t>::max();
     for (const auto& phase : columns.phases) {
       packed_tiles.push_back(tiles_of(columns, phase, true, most));
       image_tiles.push_back(tiles_of(columns, phase, false, most));
@@ -674,8 +677,7 @@ void convolve_channels_last(
   const auto bytes = static_cast<int64_t>(sizeof(scalar_t));
   const auto near = near_rows<acc_t>(c.g, c.in_size()[1], channels * c.sources());
   const Traffic traffic(c.g.batch, in_image * bytes, out_image * bytes, near);
-  const ChannelsLastPlan plan(c, traffic);
-  // For half types it does not gain.
+  // Half types do not gain by it.
   const bool is_streamed =
       std::is_same_v<scalar_t, acc_t> && can_stream(out, channels * bytes, c.g.batch * out_image * bytes);
   const auto blocks = divide_up(channels, Block::most_lanes);
@@ -686,6 +688,8 @@ void convolve_channels_last(
   // All blocks of channels of a strip, then those of the next one; of small images that are near all images of a block,
   // since then its weights are, too.
   const bool is_by_blocks = !is_large && !traffic.is_by_images && !traffic.is_by_rows;
+  const bool is_fetched = traffic.is_ahead && !is_by_blocks;
+  const ChannelsLastPlan plan(c, is_fetched);
   const auto tasks = c.g.batch * strips * blocks;
   const auto products = c.g.batch * out_image * c.taps() * c.sources();
   // Up to where strip s, counted over all images, reads and writes.
@@ -703,16 +707,17 @@ void convolve_channels_last(
       workers.emplace_back(plan);
     }
     const auto last_strip = (end - 1) / blocks;
-    Ahead ahead(in_end(begin / blocks), out_end(begin / blocks));
+    Ahead ahead;
+    ahead.start(in_end(begin / blocks), out_end(begin / blocks));
     for (const auto task : c10::irange(begin, end)) {
       const auto block = is_by_blocks ? task / c.g.batch : task % blocks;
       const auto s = is_by_blocks ? task % c.g.batch : task / blocks;
       const auto image = s / strips, first = s % strips * strip;
       const auto end_of_strip = std::min(first + strip, height);
-      if (traffic.is_ahead && !is_by_blocks && s < last_strip) {
+      if (is_fetched && s < last_strip) {
         ahead.aim(
-            end_of_part(in_end(s), in_end(s + 1), block, blocks),
-            is_streamed ? nullptr : end_of_part(out_end(s), out_end(s + 1), block, blocks),
+            part_of(in_end(s), in_end(s + 1), block + 1, blocks),
+            is_streamed ? nullptr : part_of(out_end(s), out_end(s + 1), block + 1, blocks),
             (end_of_strip - first) * plan.steps);
       }
       const Lanes<acc_t> lanes(block * Block::most_lanes, channels);
@@ -747,7 +752,7 @@ void convolve_small_planes(
   const auto out_pixels = height * width;
   const auto bytes = channels * static_cast<int64_t>(sizeof(scalar_t));
   const Traffic traffic(c.g.batch, in_pixels * bytes, out_pixels * bytes, 0);
-  const ChannelsLastPlan plan(c, traffic);
+  const ChannelsLastPlan plan(c, traffic.is_ahead);
   const auto blocks = divide_up(channels, most_lanes);
   const auto tasks = blocks * c.g.batch;
   const auto products = tasks * out_pixels * c.taps() * most_lanes;
@@ -767,10 +772,10 @@ void convolve_small_planes(
       auto lanes = there;
       lanes.count = lanes.width();
       const auto image = (traffic.is_ahead ? task / blocks : task % c.g.batch) * channels + lanes.first;
-      const auto next = image + there.count;
-      Ahead ahead(in + next * in_pixels, out + next * out_pixels);
+      Ahead ahead;
       if (traffic.is_ahead && task + 1 < end) {
-        const auto after = next + lanes_of(task + 1).count;
+        const auto next = image + there.count, after = next + lanes_of(task + 1).count;
+        ahead.start(in + next * in_pixels, out + next * out_pixels);
         ahead.aim(in + after * in_pixels, out + after * out_pixels, height * plan.steps);
       }
       planes_to_pixels(from.data, lanes.width(), in + image * in_pixels, in_pixels, there.count, buffer.data);

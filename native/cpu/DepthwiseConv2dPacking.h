@@ -41,7 +41,7 @@ C10_ALWAYS_INLINE void store_converted(acc_t* to, const vec::Vectorized<scalar_t
   }
 }
 
-// May write zeros behind the end, up to a whole vector.
+// May write zeros behind the end, up to a whole vector from the last element on.
 template <typename scalar_t, typename acc_t>
 C10_ALWAYS_INLINE void copy_in(acc_t* to, const scalar_t* from, int64_t n) {
   using Vec = vec::Vectorized<scalar_t>;
@@ -118,50 +118,52 @@ inline int64_t strip_height(int64_t row_bytes) {
 // pixel, of which it takes from memory half as much at a time. And a line that is written is read first, unless it is
 // streamed.
 
-// Fetches what is read or written next, from two places, each in the order of memory. It does so in small steps between
-// those of the computation, since no more than some lines are on their way at a time, and into the second-level cache,
-// since on the way to the first one are fewer.
+// Fetches what is read or written next, at two places, each in the order of memory. It does so in small steps between
+// those of the computation, since no more than some lines can be on their way at a time, and into the second-level
+// cache, since fewer can be on their way to the first one.
 class Ahead {
  public:
-  Ahead(const void* a, const void* b) : streams_{Stream(a), Stream(b)} {}
-
+  // Where the places begin.
+  void start(const void* a, const void* b) {
+    ranges_[0].next = static_cast<const char*>(a);
+    ranges_[1].next = static_cast<const char*>(b);
+  }
   // What is to be fetched in so many steps: from where it ended before up to a and b; nothing where there is a nullptr.
   void aim(const void* a, const void* b, int64_t steps) {
-    streams_[0].aim(a, steps);
-    streams_[1].aim(b, steps);
+    ranges_[0].aim(a, steps);
+    ranges_[1].aim(b, steps);
   }
   void step() {
-    streams_[0].step();
-    streams_[1].step();
+    ranges_[0].step();
+    ranges_[1].step();
   }
 
  private:
-  struct Stream {
-    const char* next;
-    const char* end;
+  struct Range {
+    const char* next = nullptr;
+    const char* end = nullptr;
     int64_t share = 0;
 
-    explicit Stream(const void* begin) : next(static_cast<const char*>(begin)), end(next) {}
-
     void aim(const void* to, int64_t steps) {
-      end = static_cast<const char*>(to);
+      end = to ? static_cast<const char*>(to) : next;
       share = end > next ? (end - next) / std::max<int64_t>(steps, 1) + 1 : 0;
     }
     void step() {
       constexpr int64_t line = 64;
-      for (const auto* last = std::min(next + share, end); next < last; next += line) {
+      const auto* last = share < end - next ? next + share : end;
+      for (; next < last; next += line) {
         __builtin_prefetch(next, 0, 2);
       }
     }
   };
 
-  std::array<Stream, 2> streams_;
+  std::array<Range, 2> ranges_;
 };
 
-// The end of a part of what lies between two places.
+// Where a part of what lies between two places begins.
 template <typename T>
-T* end_of_part(T* begin, T* end, int64_t part, int64_t parts) {
-  return begin + (end - begin) * (part + 1) / parts;
+T* part_of(T* begin, T* end, int64_t part, int64_t parts) {
+  return begin + (end - begin) * part / parts;
 }
 
 // How far away images are that are read and written. The limits were found by measuring: what is near enough does not

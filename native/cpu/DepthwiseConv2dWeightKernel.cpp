@@ -185,14 +185,15 @@ void backward_weight_planes(
         for (int64_t first = 0; first < g.output[0]; first += height) {
           const auto n = std::min(height, g.output[0] - first);
           const auto* from = in + (image * g.channels + channel) * in_plane;
-          const auto next = (image + 1) * g.channels + channel;
-          const auto part = first / height, parts = divide_up(g.output[0], height);
-          const auto part_of = [&](const auto* planes, int64_t size, int64_t part) {
-            return planes + next * size + size * part / parts;
-          };
-          Ahead ahead(part_of(in, in_plane, part), part_of(grad, grad_planes, part));
+          Ahead ahead;
           if (traffic.are_planes_ahead && image + 1 < g.batch) {
-            ahead.aim(part_of(in, in_plane, part + 1), part_of(grad, grad_planes, part + 1), rows.length);
+            const auto next = (image + 1) * g.channels + channel;
+            const auto part = first / height, parts = divide_up(g.output[0], height);
+            const auto *next_in = in + next * in_plane, *next_grad = grad + next * grad_planes;
+            const auto in_part = [&](int64_t i) { return part_of(next_in, next_in + in_plane, i, parts); };
+            const auto grad_part = [&](int64_t i) { return part_of(next_grad, next_grad + grad_planes, i, parts); };
+            ahead.start(in_part(part), grad_part(part));
+            ahead.aim(in_part(part + 1), grad_part(part + 1), rows.length);
           }
           pack_plane(plane.data, from, rows, columns, first, height >= g.output[0], buffer.data, ahead);
           for (const auto o : c10::irange(channel * g.multiplier, (channel + 1) * g.multiplier)) {
@@ -267,7 +268,8 @@ class GradientBlock {
     packed_.forget();
   }
 
-  // Adds row y of the output of an image. For the weight it takes steps of `ahead`, one for each of the kernel's rows.
+  // Adds row y of the output of an image. Takes steps of `ahead`: for the weight one for each of the kernel's rows, for
+  // the bias alone one.
   template <typename T>
   void
   add(const Lanes<acc_t>& lanes,
@@ -292,6 +294,8 @@ class GradientBlock {
     }
     if (of_weight) {
       add_weight(lanes, line, step, in, y, ahead);
+    } else {
+      ahead.step();
     }
   }
 
@@ -433,7 +437,8 @@ void backward_weight_channels_last(
       for (auto& worker : workers) {
         worker.clear();
       }
-      Ahead ahead(grad + first * grad_row, in_end(first + 1));
+      Ahead ahead;
+      ahead.start(grad + first * grad_row, in_end(first + 1));
       for (auto top = first; top < last;) {
         const auto image = top / height;
         const auto bottom = std::min({top + strip, (image + 1) * height, last});
@@ -443,9 +448,9 @@ void backward_weight_channels_last(
         for (const auto block : c10::irange(first_block, last_block)) {
           if (is_fetched) {
             ahead.aim(
-                end_of_part(grad + bottom * grad_row, grad + next * grad_row, block, blocks),
-                end_of_part(in_end(bottom), in_end(next), block, blocks),
-                (bottom - top) * g.kernel[0]);
+                part_of(grad + bottom * grad_row, grad + next * grad_row, block + 1, blocks),
+                grad_weight ? part_of(in_end(bottom), in_end(next), block + 1, blocks) : nullptr,
+                (bottom - top) * (grad_weight ? g.kernel[0] : 1));
           }
           const Lanes<acc_t> lanes(block * Block::most_lanes, channels);
           auto& worker = workers[block - first_block];
@@ -502,10 +507,11 @@ void backward_weight_small_planes(
       worker.clear();
       for (const auto image : c10::irange(chunk * chunks.size, std::min((chunk + 1) * chunks.size, g.batch))) {
         const auto plane = image * g.channels + lanes.first;
-        const auto next = plane + g.channels, after = next + there.count;
-        Ahead ahead(grad + next * out_pixels, in + next * in_pixels);
+        Ahead ahead;
         if (traffic.is_ahead && image + 1 < g.batch) {
-          ahead.aim(grad + after * out_pixels, in + after * in_pixels, g.output[0] * g.kernel[0]);
+          const auto next = plane + g.channels, after = next + there.count;
+          ahead.start(grad + next * out_pixels, in + next * in_pixels);
+          ahead.aim(grad + after * out_pixels, in + after * in_pixels, g.output[0] * (grad_weight ? g.kernel[0] : 1));
         }
         planes_to_pixels(grads.data, width, grad + plane * out_pixels, out_pixels, there.count, buffer.data);
         planes_to_pixels(pixels.data, width, in + plane * in_pixels, in_pixels, there.count, buffer.data);

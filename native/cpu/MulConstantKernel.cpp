@@ -7,8 +7,8 @@
 #include <ATen/cpu/vec/vec.h>
 #include <ATen/native/TensorIterator.h>
 #include <ATen/native/cpu/ContiguousLoops.h>
-#include <ATen/native/cpu/RoundHalf.h>
 #include <ATen/native/cpu/Loops.h>
+#include <ATen/native/cpu/RoundHalf.h>
 
 namespace at::native {
 namespace {

@@ -12,12 +12,14 @@ inline namespace CPU_CAPABILITY {
 
 #ifdef CPU_CAPABILITY_AVX512
 
-// As vec::convert_from_float, in half as many instructions or fewer: rounds to nearest, ties to even.
+// As vec::convert_from_float, but for the bits of a NaN, in about half as many instructions or fewer: rounds to
+// nearest, ties to even.
 C10_ALWAYS_INLINE vec::Vectorized<BFloat16> round_to_bfloat16(__m512 low, __m512 high) {
   // AVX512-BF16, which PyTorch's kernels are not compiled for, has one instruction for it.
   if (__builtin_cpu_supports("avx512bf16")) {
     __m512i result;
-    asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(result) : "v"(low), "v"(high));
+    // Volatile, so that it stays behind the question.
+    asm volatile("vcvtne2ps2bf16 %1, %2, %0" : "=v"(result) : "v"(low), "v"(high));
     // It takes subnormal numbers for zero.
     constexpr int subnormal = 0x20;
     if (C10_LIKELY((_mm512_fpclass_ps_mask(low, subnormal) | _mm512_fpclass_ps_mask(high, subnormal)) == 0)) {

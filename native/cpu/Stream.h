@@ -42,8 +42,9 @@ inline void end_stream() {
 //
 // Args:
 //   data: where it begins.
-//   row, bytes: the bytes of a row and of all that is gone through at a time.
-//   least: from how many bytes on. The limit was found by measuring, for results.
+//   row: the bytes of one row.
+//   bytes, least: how many are gone through at a time and from how many on it gains. The caller says which it counts;
+//     the limit was found by measuring, for the bytes of results alone.
 inline bool can_stream(const void* data, int64_t row, int64_t bytes, int64_t least = 1 << 22) {
   constexpr int64_t line = 64;
   return kHasStream && bytes >= least && reinterpret_cast<uintptr_t>(data) % line == 0 && row % line == 0;

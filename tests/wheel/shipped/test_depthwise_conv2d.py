@@ -249,7 +249,8 @@ for dtype in (torch.half, torch.bfloat16):
                 result = torch.depthwise_conv2d(image[:, :channels], factor.expand(channels, 1, 1, 1))
                 wanted = expected[:, :channels]
                 assert torch.equal(result.isnan(), wanted.isnan()), (factor, memory_format, channels)
-                assert torch.equal(result.nan_to_num(), wanted.nan_to_num()), (factor, memory_format, channels)
+                result, wanted = (t[~wanted.isnan()] + 0.0 for t in (result, wanted))  # to which -0 adds as 0
+                assert torch.equal(result, wanted), (factor, memory_format, channels)
 """
 
 

@@ -93,6 +93,17 @@ def test_in_place_and_out() -> None:
     assert wide.tolist() == [0.5] * 3
 
 
+def test_sparse_gradient() -> None:
+    """As that of a table of which few rows are taken."""
+    weight = torch.randn(5, 3, requires_grad=True)
+    rows = torch.tensor([1, 3, 3])
+    torch.nn.functional.embedding(rows, torch.mul_constant(weight, 2.5), sparse=True).sum().backward()
+    assert weight.grad is not None
+    assert weight.grad.is_sparse
+    expected = torch.zeros(5, 3).index_put((rows,), torch.tensor(2.5), accumulate=True)
+    assert torch.equal(weight.grad.to_dense(), expected)
+
+
 def test_errors() -> None:
     with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Int"):
         torch.ones(2, dtype=torch.int32).mul_constant_(0.5)
