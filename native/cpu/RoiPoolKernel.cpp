@@ -8,14 +8,24 @@
 #include <ATen/core/TensorBase.h>
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
+#include <ATen/native/cpu/Transpose.h>
 #include <c10/util/irange.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <type_traits>
 #include <vector>
 
 namespace at::native {
 namespace {
+
+#if defined(CPU_CAPABILITY_AVX2) || defined(CPU_CAPABILITY_AVX512)
+constexpr int64_t kVectorBytes = sizeof(vec::Vectorized<float>);
+#else
+// Vectorized is wider than the registers there are, which makes the compiler take its vectors apart.
+constexpr int64_t kVectorBytes = 16;
+#endif
 
 using Range = RoiRange;
 
@@ -115,10 +125,12 @@ template <typename scalar_t>
 class ChannelBlock {
  public:
   using T = at::opmath_type<scalar_t>;
-  using Vec = vec::Vectorized<T>;
   using Index = vec::int_same_size_t<T>;
-  using IndexVec = vec::Vectorized<Index>;
-  static constexpr int64_t lanes = Vec::size();
+  static constexpr int64_t lanes = kVectorBytes / sizeof(T);
+  // The compiler's own vectors: a comparison of Vectorized gives a vector, which AVX512 has to make of a mask and
+  // turn into one again before it can choose by it, and each pixel waits for the one before.
+  typedef T Vec __attribute__((vector_size(lanes * sizeof(T))));
+  typedef Index IndexVec __attribute__((vector_size(lanes * sizeof(T))));
 
   ChannelBlock(const TensorBase& output, const TensorBase& indices, const TensorBase& input)
       : output_(output.mutable_data_ptr<scalar_t>()),
@@ -155,14 +167,21 @@ class ChannelBlock {
     const auto image = boxes[boxes.group(group).front()].image;
     const scalar_t* from =
         input_ + image * strides_[0] + channel * strides_[1] + rows_.begin * strides_[2] + columns_.begin * strides_[3];
-    T* to = pixels_.data();
     for (const auto y : c10::irange(height)) {
-      for (const auto x : c10::irange(width)) {
-        const scalar_t* pixel = from + y * strides_[2] + x * strides_[3];
-        for (const auto c : c10::irange(count)) {
-          to[c] = static_cast<T>(pixel[c * strides_[1]]);
-        }
-        to += lanes;
+      load_row(from + y * strides_[2], pixels_.data() + y * width * lanes, width, count);
+    }
+  }
+
+  void load_row(const scalar_t* from, T* to, int64_t width, int64_t count) {
+    if constexpr (std::is_same_v<scalar_t, T>) {
+      if (strides_[3] == 1) {
+        transpose(from, strides_[1], to, lanes, count, width);
+        return;
+      }
+    }
+    for (const auto x : c10::irange(width)) {
+      for (const auto c : c10::irange(count)) {
+        to[x * lanes + c] = static_cast<T>(from[x * strides_[3] + c * strides_[1]]);
       }
     }
   }
@@ -178,34 +197,48 @@ class ChannelBlock {
   }
 
   void pool_bin(const Range& rows, const Range& columns, int64_t bin) {
-    Vec best(0);
-    IndexVec place(-1);
+    Vec best{};
+    IndexVec place = IndexVec{} - 1;
     if (rows.begin < rows.end && columns.begin < columns.end) {
-      best = Vec::loadu(pixel(rows.begin, columns.begin));
-      place = IndexVec(static_cast<Index>(rows.begin * width_ + columns.begin));
+      best = load(pixel(rows.begin, columns.begin));
+      place = IndexVec{} + static_cast<Index>(rows.begin * width_ + columns.begin);
       for (int64_t y = rows.begin; y < rows.end; ++y) {
         const T* next = pixel(y, columns.begin);
         for (int64_t x = columns.begin; x < columns.end; ++x, next += lanes) {
-          const Vec value = Vec::loadu(next);
+          const Vec value = load(next);
           // The first NaN stays, or else the first of the largest.
-          const Vec is_better = ~(value <= best) & (best == best);
-          best = Vec::blendv(best, value, is_better);
-          place = IndexVec::blendv(place, IndexVec(static_cast<Index>(y * width_ + x)), vec::cast<Index, T>(is_better));
+          const IndexVec is_better = ~(value <= best) & (best == best);
+          best = is_better ? value : best;
+          place = is_better ? IndexVec{} + static_cast<Index>(y * width_ + x) : place;
         }
       }
     }
-    best.store(values_.data() + bin);
-    place.store(places_.data() + bin);
+    std::memcpy(values_.data() + bin, &best, sizeof(best));
+    std::memcpy(places_.data() + bin, &place, sizeof(place));
+  }
+
+  static Vec load(const T* from) {
+    Vec values;
+    std::memcpy(&values, from, sizeof(values));
+    return values;
   }
 
   // From bins of channels to channels of bins.
   void store_box(int64_t offset, int64_t count) {
+    store(values_.data(), output_ + offset, count);
+    store(places_.data(), indices_ + offset, count);
+  }
+
+  template <typename from_t, typename to_t>
+  void store(const from_t* from, to_t* to, int64_t count) {
     const int64_t bins = pooled_height_ * pooled_width_;
-    for (const auto c : c10::irange(count)) {
-      for (const auto bin : c10::irange(bins)) {
-        output_[offset] = static_cast<scalar_t>(values_[bin * lanes + c]);
-        indices_[offset] = static_cast<int32_t>(places_[bin * lanes + c]);
-        ++offset;
+    if constexpr (std::is_same_v<from_t, to_t>) {
+      transpose(from, lanes, to, bins, bins, count);
+    } else {
+      for (const auto c : c10::irange(count)) {
+        for (const auto bin : c10::irange(bins)) {
+          to[c * bins + bin] = static_cast<to_t>(from[bin * lanes + c]);
+        }
       }
     }
   }

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-// Matrices of float or double that are turned round: [rows][columns] to [columns][rows].
+// Matrices of float, double or int32_t that are turned round: [rows][columns] to [columns][rows].
 
 namespace at::native {
 inline namespace CPU_CAPABILITY {
@@ -70,8 +70,6 @@ void transpose_blocks(const acc_t* from, int64_t from_step, acc_t* to, int64_t t
 // apart, so that elements change places only within the parts, which takes half the shuffles of a block.
 
 #if defined(CPU_CAPABILITY_AVX512)
-constexpr bool kHasParts = true;
-
 inline __m512 load_parts(const float* from, int64_t step) {
   auto parts = _mm512_castps128_ps512(_mm_loadu_ps(from));
   parts = _mm512_insertf32x4(parts, _mm_loadu_ps(from + 4 * step), 1);
@@ -91,8 +89,6 @@ inline void store_high_pairs(float* to, __m512d a, __m512d b) {
   _mm512_storeu_ps(to, _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
 }
 #elif defined(CPU_CAPABILITY_AVX2)
-constexpr bool kHasParts = true;
-
 inline __m256 load_parts(const float* from, int64_t step) {
   return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from)), _mm_loadu_ps(from + 4 * step), 1);
 }
@@ -108,13 +104,10 @@ inline void store_low_pairs(float* to, __m256d a, __m256d b) {
 inline void store_high_pairs(float* to, __m256d a, __m256d b) {
   _mm256_storeu_ps(to, _mm256_castpd_ps(_mm256_unpackhi_pd(a, b)));
 }
-#else
-constexpr bool kHasParts = false;
 #endif
 
-// A template, for without vectors there are no parts to load.
-template <typename acc_t>
-C10_ALWAYS_INLINE void transpose_columns(const acc_t* from, int64_t from_step, acc_t* to, int64_t to_step) {
+#if defined(CPU_CAPABILITY_AVX2) || defined(CPU_CAPABILITY_AVX512)
+C10_ALWAYS_INLINE void transpose_columns(const float* from, int64_t from_step, float* to, int64_t to_step) {
   const auto a = load_parts(from, from_step), b = load_parts(from + from_step, from_step);
   const auto c = load_parts(from + 2 * from_step, from_step), d = load_parts(from + 3 * from_step, from_step);
   const auto low_ab = low_elements(a, b), high_ab = high_elements(a, b);
@@ -125,27 +118,48 @@ C10_ALWAYS_INLINE void transpose_columns(const acc_t* from, int64_t from_step, a
   store_high_pairs(to + 3 * to_step, high_ab, high_cd);
 }
 
+inline void
+transpose_floats(const float* from, int64_t from_step, float* to, int64_t to_step, int64_t rows, int64_t columns) {
+  constexpr int64_t size = vec::Vectorized<float>::size(), four = 4;
+  if (rows < size || columns < four) {
+    return transpose_blocks(from, from_step, to, to_step, rows, columns);
+  }
+  // Where they do not come out even, some at the end are done again.
+  for (int64_t i = 0; i < rows; i += size) {
+    const auto top = std::min(i, rows - size);
+    for (int64_t j = 0; j < columns; j += four) {
+      const auto left = std::min(j, columns - four);
+      transpose_columns(from + top * from_step + left, from_step, to + left * to_step + top, to_step);
+    }
+  }
+}
+
 // Args:
 //   from_step, to_step: from one row of each to the next.
 //   rows, columns: of what is read.
-template <typename acc_t>
-void transpose(const acc_t* from, int64_t from_step, acc_t* to, int64_t to_step, int64_t rows, int64_t columns) {
-  constexpr int64_t size = vec::Vectorized<acc_t>::size(), four = 4;
-  if constexpr (kHasParts && std::is_same_v<acc_t, float>) {
-    if (rows >= size && columns >= four) {
-      // Where they do not come out even, some at the end are done again.
-      for (int64_t i = 0; i < rows; i += size) {
-        const auto top = std::min(i, rows - size);
-        for (int64_t j = 0; j < columns; j += four) {
-          const auto left = std::min(j, columns - four);
-          transpose_columns(from + top * from_step + left, from_step, to + left * to_step + top, to_step);
-        }
-      }
-      return;
+template <typename T>
+void transpose(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns) {
+  if constexpr (std::is_same_v<T, float>) {
+    transpose_floats(from, from_step, to, to_step, rows, columns);
+  } else if constexpr (std::is_same_v<T, int32_t>) {
+    // To a shuffle they are bits.
+    const auto* bits = reinterpret_cast<const float*>(from);
+    transpose_floats(bits, from_step, reinterpret_cast<float*>(to), to_step, rows, columns);
+  } else {
+    transpose_blocks(from, from_step, to, to_step, rows, columns);
+  }
+}
+#else
+// Without vectors.
+template <typename T>
+void transpose(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns) {
+  for (int64_t j = 0; j < columns; ++j) {
+    for (int64_t i = 0; i < rows; ++i) {
+      to[j * to_step + i] = from[i * from_step + j];
     }
   }
-  transpose_blocks(from, from_step, to, to_step, rows, columns);
 }
+#endif
 
 } // namespace CPU_CAPABILITY
 } // namespace at::native
