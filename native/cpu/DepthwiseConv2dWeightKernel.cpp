@@ -22,12 +22,13 @@ struct Chunks {
   int64_t size;
   int64_t count;
 
-  // Args: how many things there are, and how many pixels each has.
-  Chunks(int64_t things, int64_t pixels) {
-    constexpr int64_t most = 64, least_pixels = 2048;
-    size = std::max((things + most - 1) / most, (least_pixels + pixels - 1) / pixels);
-    size = std::min(size, things);
-    count = (things + size - 1) / size;
+  // Args: how many things there are, how many pixels each has, and how many pixels a chunk has at least.
+  Chunks(int64_t things, int64_t pixels, int64_t least_pixels) {
+    constexpr int64_t most = 64;
+    const auto least = std::max(divide_up(things, most), divide_up(least_pixels, pixels));
+    // As large as each other, as far as it goes.
+    size = divide_up(things, divide_up(things, std::min(least, things)));
+    count = divide_up(things, size);
   }
 };
 
@@ -128,7 +129,7 @@ void backward_weight_planes(
   const auto in_plane = rows.size * columns.size, grad_planes = g.output[0] * g.output[1] * g.multiplier;
   const auto bytes = static_cast<int64_t>(sizeof(scalar_t));
   const Traffic traffic(g.batch * g.channels, in_plane * bytes, grad_planes * bytes, 0);
-  const Chunks chunks(g.batch, g.output[0] * g.output[1]);
+  const Chunks chunks(g.batch, g.output[0] * g.output[1], 2048);
   Sums<acc_t> sums(g, chunks.count);
   const auto tasks = g.channels * chunks.count;
   const auto products = g.batch * g.output_channels() * g.output[0] * g.output[1] * taps;
@@ -404,14 +405,15 @@ void backward_weight_channels_last(
   const auto bytes = static_cast<int64_t>(sizeof(scalar_t));
   const auto near = near_rows<acc_t>(g, g.input[1], channels);
   const Traffic traffic(g.batch, in_image * bytes, grad_image * bytes, near);
-  const Chunks chunks(rows, width);
+  // Small, so that the threads have chunks of few images, too, which are fetched ahead as groups are not.
+  const Chunks chunks(rows, width, 512);
   Sums<acc_t> sums(g, chunks.count);
   // Of images that are far away all blocks of channels of a row or image, then those of the next one; in groups, where
   // there are few chunks for the threads.
   const auto strip = traffic.is_by_rows ? 1 : height;
   const auto blocks = divide_up(channels, Block::most_lanes);
   const auto threads = static_cast<int64_t>(at::get_num_threads());
-  const auto least_groups = threads > 1 ? std::min(divide_up(4 * threads, chunks.count), blocks) : 1;
+  const auto least_groups = threads > 1 ? std::min(divide_up(2 * threads, chunks.count), blocks) : 1;
   const auto most_workers = traffic.is_by_images || traffic.is_by_rows ? divide_up(blocks, least_groups) : 1;
   const auto groups = divide_up(blocks, most_workers);
   const bool is_fetched = traffic.is_ahead && groups == 1;
@@ -429,6 +431,10 @@ void backward_weight_channels_last(
     while (static_cast<int64_t>(workers.size()) < most_workers) {
       workers.emplace_back(plan);
     }
+    // A thread's chunks lie one behind the other, where they are fetched ahead.
+    const auto from = begin / groups * chunks.size, to = std::min(divide_up(end, groups) * chunks.size, rows);
+    Ahead ahead;
+    ahead.start(grad + from * grad_row, in_end(from + 1));
     for (const auto task : c10::irange(begin, end)) {
       const auto chunk = task / groups;
       const auto first_block = task % groups * most_workers;
@@ -437,12 +443,10 @@ void backward_weight_channels_last(
       for (auto& worker : workers) {
         worker.clear();
       }
-      Ahead ahead;
-      ahead.start(grad + first * grad_row, in_end(first + 1));
       for (auto top = first; top < last;) {
         const auto image = top / height;
         const auto bottom = std::min({top + strip, (image + 1) * height, last});
-        const auto next = std::min(bottom + strip, last);
+        const auto next = std::min(bottom + strip, to);
         const Pixels<const scalar_t> grads{grad + image * grad_image, channels, 0};
         const Pixels<const scalar_t> pixels{in + image * in_image, g.channels, 0};
         for (const auto block : c10::irange(first_block, last_block)) {
@@ -487,7 +491,7 @@ void backward_weight_small_planes(
   const auto bytes = g.channels * static_cast<int64_t>(sizeof(scalar_t));
   const Traffic traffic(g.batch, in_pixels * bytes, out_pixels * bytes, 0);
   const auto blocks = divide_up(g.channels, most_lanes);
-  const Chunks chunks(g.batch, out_pixels);
+  const Chunks chunks(g.batch, out_pixels, 2048);
   Sums<acc_t> sums(g, chunks.count);
   const auto tasks = blocks * chunks.count;
   const auto products = g.batch * out_pixels * g.channels * sums.taps;
