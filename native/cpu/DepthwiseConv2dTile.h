@@ -19,11 +19,14 @@ inline namespace CPU_CAPABILITY {
 // Along the other one a tile takes kTile outputs, and each element that is read serves all of a run's taps.
 
 constexpr int64_t kTile = 7;
-// As wide as the registers allow: AVX512 has 32 of them, AVX2 has 16.
-#ifdef CPU_CAPABILITY_AVX512
+// So wide is what is computed next to each other. With AVX2 that is a cache line, all of which is used while it is
+// near.
 constexpr int kMostVectors = 2;
+// As many as there are registers for: AVX512 has 32 of them, AVX2 has 16.
+#ifdef CPU_CAPABILITY_AVX512
+constexpr int kVectorsAtOnce = 2;
 #else
-constexpr int kMostVectors = 1;
+constexpr int kVectorsAtOnce = 1;
 #endif
 
 // What a Vectorized holds, but not set to zero where it is declared: an array of Vectorized is, in memory, element by
@@ -60,6 +63,77 @@ C10_ALWAYS_INLINE const acc_t* in_register(const acc_t* address) {
   return address;
 }
 
+// V vectors of a tile that is `width` vectors wide.
+template <typename acc_t, int K, int V, int width, bool of_plane, bool is_edge, typename out_t>
+C10_ALWAYS_INLINE void tile_part(
+    const acc_t* const* xs,
+    int64_t n,
+    int64_t offset,
+    int64_t step,
+    const acc_t* w,
+    const acc_t* start,
+    int64_t start_step,
+    out_t* out,
+    int64_t out_step,
+    bool is_streamed,
+    Inside inside) {
+  using Vec = vec::Vectorized<acc_t>;
+  constexpr int64_t size = Vec::size();
+  constexpr int W = of_plane ? 1 : V;
+  Register<acc_t> sums[kTile][V];
+#pragma GCC unroll 8
+  for (int j = 0; j < kTile; ++j) {
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) {
+      sums[j][v] = Vec::loadu(start + j * start_step + v * size);
+    }
+  }
+  for (int64_t t = 0; t < n; ++t) {
+    const acc_t* x = xs[t] + offset;
+    Register<acc_t> run[K][W];
+#pragma GCC unroll 8
+    for (int k = 0; k < K; ++k) {
+#pragma GCC unroll 2
+      for (int v = 0; v < W; ++v) {
+        run[k][v] = of_plane ? Vec(w[k]) : Vec::loadu(w + (k * width + v) * size);
+      }
+    }
+    w += of_plane ? K : K * width * size;
+#pragma GCC unroll 16
+    for (int r = 0; r < kTile + K - 1; ++r) {
+      if (!is_edge || (r >= inside.first && r < inside.last)) {
+#pragma GCC unroll 2
+        for (int v = 0; v < V; ++v) {
+          const auto element = in_register(Vec::loadu(x + v * size));
+#pragma GCC unroll 8
+          for (int k = 0; k < K; ++k) {
+            if (r - k >= 0 && r - k < kTile) {
+              sums[r - k][v] = vec::fmadd(element, Vec(run[k][of_plane ? 0 : v]), Vec(sums[r - k][v]));
+            }
+          }
+        }
+      }
+      x = in_register(x + step);
+    }
+  }
+#pragma GCC unroll 8
+  for (int j = 0; j < kTile; ++j) {
+    if constexpr (std::is_same_v<out_t, acc_t>) {
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) {
+        auto* to = out + j * out_step + v * size;
+        if (is_streamed) {
+          stream(to, Vec(sums[j][v]));
+        } else {
+          Vec(sums[j][v]).store(to);
+        }
+      }
+    } else {
+      rounded<out_t>(Vec(sums[j][0]), Vec(sums[j][V - 1])).store(out + j * out_step, V * size);
+    }
+  }
+}
+
 // A run of K taps, V vectors wide. Channels have each their own weight, the columns of a plane the same.
 //
 // Args:
@@ -85,62 +159,22 @@ void tile(
     int64_t tiles,
     bool is_streamed,
     Inside inside) {
-  using Vec = vec::Vectorized<acc_t>;
-  constexpr int64_t size = Vec::size();
-  constexpr int W = of_plane ? 1 : V;
+  constexpr int at_once = std::min(V, kVectorsAtOnce);
+  constexpr int64_t size = vec::Vectorized<acc_t>::size();
   for (int64_t i = 0; i < tiles; ++i) {
-    Register<acc_t> sums[kTile][V];
-#pragma GCC unroll 8
-    for (int j = 0; j < kTile; ++j) {
-#pragma GCC unroll 2
-      for (int v = 0; v < V; ++v) {
-        sums[j][v] = Vec::loadu(start + j * start_step + v * size);
-      }
-    }
-    const acc_t* w = weights;
-    for (int64_t t = 0; t < n; ++t) {
-      const acc_t* x = xs[t] + offset;
-      Register<acc_t> run[K][W];
-#pragma GCC unroll 8
-      for (int k = 0; k < K; ++k) {
-#pragma GCC unroll 2
-        for (int v = 0; v < W; ++v) {
-          run[k][v] = of_plane ? Vec(w[k]) : Vec::loadu(w + (k * V + v) * size);
-        }
-      }
-      w += of_plane ? K : K * V * size;
-#pragma GCC unroll 16
-      for (int r = 0; r < kTile + K - 1; ++r) {
-        if (!is_edge || (r >= inside.first && r < inside.last)) {
-#pragma GCC unroll 2
-          for (int v = 0; v < V; ++v) {
-            const auto element = in_register(Vec::loadu(x + v * size));
-#pragma GCC unroll 8
-            for (int k = 0; k < K; ++k) {
-              if (r - k >= 0 && r - k < kTile) {
-                sums[r - k][v] = vec::fmadd(element, Vec(run[k][of_plane ? 0 : v]), Vec(sums[r - k][v]));
-              }
-            }
-          }
-        }
-        x = in_register(x + step);
-      }
-    }
-#pragma GCC unroll 8
-    for (int j = 0; j < kTile; ++j) {
-      if constexpr (std::is_same_v<out_t, acc_t>) {
-#pragma GCC unroll 2
-        for (int v = 0; v < V; ++v) {
-          auto* to = out + j * out_step + v * size;
-          if (is_streamed) {
-            stream(to, Vec(sums[j][v]));
-          } else {
-            Vec(sums[j][v]).store(to);
-          }
-        }
-      } else {
-        rounded<out_t>(Vec(sums[j][0]), Vec(sums[j][V - 1])).store(out + j * out_step, V * size);
-      }
+    for (int64_t l = 0; l < V * size; l += at_once * size) {
+      tile_part<acc_t, K, at_once, V, of_plane, is_edge>(
+          xs,
+          n,
+          offset + l,
+          step,
+          weights + (of_plane ? 0 : l),
+          start + l,
+          start_step,
+          out + l,
+          out_step,
+          is_streamed,
+          inside);
     }
     offset += kTile * step;
     start += kTile * start_step;
@@ -207,6 +241,13 @@ void correlate(
     int64_t sums_step) {
   using Vec = vec::Vectorized<acc_t>;
   constexpr int64_t size = Vec::size();
+  if constexpr (V > kVectorsAtOnce) {
+    for (int64_t l = 0; l < V * size; l += kVectorsAtOnce * size) {
+      correlate<acc_t, K, kVectorsAtOnce, has_edges>(
+          g + l, g_step, x + l, x_step, n, inside, mask_elements + l, sums_elements + l, sums_step);
+    }
+    return;
+  }
   constexpr int B = 4;
   Register<acc_t> sums[K][V];
   Register<acc_t> mask[V];
