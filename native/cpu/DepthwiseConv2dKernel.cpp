@@ -113,6 +113,8 @@ struct TileArgs {
   // inside of the image.
   int64_t pixel = 0;
   const Inside* inside = nullptr;
+  // How many lanes there are, where the last vector is not whole.
+  int64_t lanes = 0;
 };
 
 // Where the outputs of tiles go.
@@ -123,27 +125,39 @@ struct TileOut {
   bool is_streamed = false;
 };
 
-template <typename acc_t, bool of_plane, int V, bool is_edge, typename out_t>
+template <typename acc_t, bool of_plane, int V, bool is_edge, bool is_partial, typename out_t>
 C10_ALWAYS_INLINE void
 call_tile(int64_t taps, const TileArgs<acc_t>& a, const TileOut<out_t>& out, Inside inside = {}) {
   static constexpr std::array functions = {
-      tile<acc_t, 1, V, of_plane, is_edge, out_t>,
-      tile<acc_t, 2, V, of_plane, is_edge, out_t>,
-      tile<acc_t, 3, V, of_plane, is_edge, out_t>,
-      tile<acc_t, 4, V, of_plane, is_edge, out_t>,
-      tile<acc_t, 5, V, of_plane, is_edge, out_t>,
-      tile<acc_t, 6, V, of_plane, is_edge, out_t>,
-      tile<acc_t, 7, V, of_plane, is_edge, out_t>};
+      tile<acc_t, 1, V, of_plane, is_edge, is_partial, out_t>,
+      tile<acc_t, 2, V, of_plane, is_edge, is_partial, out_t>,
+      tile<acc_t, 3, V, of_plane, is_edge, is_partial, out_t>,
+      tile<acc_t, 4, V, of_plane, is_edge, is_partial, out_t>,
+      tile<acc_t, 5, V, of_plane, is_edge, is_partial, out_t>,
+      tile<acc_t, 6, V, of_plane, is_edge, is_partial, out_t>,
+      tile<acc_t, 7, V, of_plane, is_edge, is_partial, out_t>};
   static_assert(functions.size() == kLongestRun);
   functions[taps - 1](
-      a.x, a.n, a.offset, a.step, a.w, a.start, a.start_step, out.data, out.step, a.tiles, out.is_streamed, inside);
+      a.x,
+      a.n,
+      a.offset,
+      a.step,
+      a.w,
+      a.start,
+      a.start_step,
+      out.data,
+      out.step,
+      a.tiles,
+      out.is_streamed,
+      inside,
+      a.lanes);
 }
 
 // One tile, run after run.
 //
 // Args:
 //   skipped, others: which of the other axis's taps times sources the weights begin with, and how many there are.
-template <typename acc_t, bool of_plane, int V, typename out_t>
+template <typename acc_t, bool of_plane, int V, bool is_partial = false, typename out_t>
 C10_ALWAYS_INLINE void convolve_tile(
     const Phase& window,
     int64_t others,
@@ -156,16 +170,16 @@ C10_ALWAYS_INLINE void convolve_tile(
   if (window.runs.empty()) {
     auto empty = args;
     empty.n = 0;
-    return call_tile<acc_t, of_plane, V, false>(1, empty, out);
+    return call_tile<acc_t, of_plane, V, false, is_partial>(1, empty, out);
   }
   auto part = args;
   const auto* w = args.w;
   const auto* inside = args.inside;
   const auto call = [&](int64_t taps, const auto& to) {
     if (!inside) {
-      call_tile<acc_t, of_plane, V, false>(taps, part, to);
+      call_tile<acc_t, of_plane, V, false, is_partial>(taps, part, to);
     } else if constexpr (!of_plane) {
-      call_tile<acc_t, of_plane, V, true>(taps, part, to, *inside++);
+      call_tile<acc_t, of_plane, V, true, is_partial>(taps, part, to, *inside++);
     }
   };
   for (const auto& run : window.runs) {
@@ -359,10 +373,7 @@ void convolve_planes(
       if (traffic.are_planes_ahead && task + 1 < end) {
         const auto next = (task + 1) / strips, part = (task + 1) % strips;
         const auto *next_in = in + next * in_planes, *next_out = out + next * out_planes;
-        const auto in_part = [&](int64_t i) { return part_of(next_in, next_in + in_planes, i, strips); };
-        const auto out_part = [&](int64_t i) { return part_of(next_out, next_out + out_planes, i, strips); };
-        ahead.start(in_part(part), out_part(part));
-        ahead.aim(in_part(part + 1), out_part(part + 1), rows.length * sources);
+        ahead.take_part<scalar_t>(next_in, in_planes, next_out, out_planes, part, strips, rows.length * sources);
       }
       for (const auto source : c10::irange(sources)) {
         const auto from = image * c.in_channels() + channel * sources + source;
@@ -451,7 +462,8 @@ struct ChannelsLastPlan {
   std::vector<std::vector<Tiles>> image_tiles;
   // About how many tiles there are in a row.
   int64_t steps = 0;
-  bool is_far;
+  // Whether rows cannot be read as they are.
+  bool is_packed;
 
   // is_interrupted: whether something is fetched between any two tiles.
   ChannelsLastPlan(const Convolution& c, bool is_interrupted)
@@ -459,7 +471,7 @@ struct ChannelsLastPlan {
         columns(c.window(1)),
         rows(by_base(c.other(0))),
         offsets(weight_offsets(columns, rows, c.sources())),
-        is_far(columns.is_far()) {
+        is_packed(c.g.multiplier > 1 || columns.is_far()) {
     const auto most = is_interrupted ? 1 : std::numeric_limits<int64_t>::max();
     for (const auto& phase : columns.phases) {
       packed_tiles.push_back(tiles_of(columns, phase, true, most));
@@ -557,7 +569,7 @@ class ChannelsLastBlock {
   template <typename T>
   void
   compute(const Lanes<acc_t>& lanes, const acc_t* weights, Pixels<const T> in, Pixels<T> out, int64_t y, Ahead& ahead) {
-    const bool is_packed = !std::is_same_v<T, acc_t> || plan_.c.g.multiplier > 1 || !lanes.is_whole() || plan_.is_far;
+    const bool is_packed = !std::is_same_v<T, acc_t> || !lanes.can_be_read() || plan_.is_packed;
     const auto phase = y % plan_.rows.stride;
     const auto skipped = find_rows(lanes, in, y, is_packed);
     const auto others = static_cast<int64_t>(plan_.rows.phases[phase].taps.size()) * plan_.c.sources();
@@ -566,6 +578,7 @@ class ChannelsLastBlock {
     args.step = is_packed ? lanes.width() : plan_.columns.step * in.step;
     args.pixel = is_packed ? 0 : in.step;
     args.start = weights;
+    args.lanes = lanes.count;
     for (const auto f : c10::irange(static_cast<int64_t>(plan_.columns.phases.size()))) {
       const auto offset = plan_.offsets[f * static_cast<int64_t>(plan_.rows.phases.size()) + phase];
       args.w = weights + (1 + offset) * lanes.width();
@@ -621,21 +634,31 @@ class ChannelsLastBlock {
     const auto& window = plan_.columns.phases[f];
     const auto width = lanes.width();
     const auto out_step = plan_.columns.stride * out.step;
+    const bool is_partial = !is_packed && !lanes.is_whole();
     for (const auto& tiles : is_packed ? plan_.packed_tiles[f] : plan_.image_tiles[f]) {
       ahead.step();
       auto* to = line + (window.first + tiles.left * plan_.columns.stride) * out.step;
       args.offset = tiles.left * args.step;
       args.tiles = tiles.count;
       args.inside = tiles.inside.empty() ? nullptr : tiles.inside.data();
-      const auto convolve = [&](const auto& tile_out) {
+      const auto convolve_lanes = [&](const auto& tile_out, auto of_part) {
         if (lanes.vectors == 1) {
-          convolve_tile<acc_t, false, 1>(window, others, skipped, args, tile_out);
+          convolve_tile<acc_t, false, 1, of_part()>(window, others, skipped, args, tile_out);
         } else {
-          convolve_tile<acc_t, false, kMostVectors>(window, others, skipped, args, tile_out);
+          convolve_tile<acc_t, false, kMostVectors, of_part()>(window, others, skipped, args, tile_out);
         }
       };
-      if (lanes.is_whole() && window.count >= kTile) {
-        args.between = !std::is_same_v<T, acc_t> || out.is_streamed ? tiles_.data : nullptr;
+      const auto convolve = [&](const auto& tile_out) {
+        if constexpr (kHasMasks && std::is_same_v<T, acc_t>) {
+          if (is_partial) {
+            return convolve_lanes(tile_out, std::true_type());
+          }
+        }
+        convolve_lanes(tile_out, std::false_type());
+      };
+      if (window.count >= kTile && (lanes.is_whole() || is_partial)) {
+        const bool can_keep = std::is_same_v<T, acc_t> && !out.is_streamed && !is_partial;
+        args.between = can_keep ? nullptr : tiles_.data;
         convolve(TileOut<T>{to, out_step, out.is_streamed});
       } else {
         args.between = nullptr;

@@ -118,6 +118,12 @@ inline int64_t strip_height(int64_t row_bytes) {
 // pixel, of which it takes from memory half as much at a time. And a line that is written is read first, unless it is
 // streamed.
 
+// Where a part of what lies between two places begins.
+template <typename T>
+T* part_of(T* begin, T* end, int64_t part, int64_t parts) {
+  return begin + (end - begin) * part / parts;
+}
+
 // Fetches what is read or written next, at two places, each in the order of memory. It does so in small steps between
 // those of the computation, since no more than some lines can be on their way at a time, and into the second-level
 // cache, since fewer can be on their way to the first one.
@@ -132,6 +138,12 @@ class Ahead {
   void aim(const void* a, const void* b, int64_t steps) {
     ranges_[0].aim(a, steps);
     ranges_[1].aim(b, steps);
+  }
+  // The same for one of so many parts of what begins at a and at b.
+  template <typename T>
+  void take_part(const T* a, int64_t a_size, const T* b, int64_t b_size, int64_t part, int64_t parts, int64_t steps) {
+    start(part_of(a, a + a_size, part, parts), part_of(b, b + b_size, part, parts));
+    aim(part_of(a, a + a_size, part + 1, parts), part_of(b, b + b_size, part + 1, parts), steps);
   }
   void step() {
     ranges_[0].step();
@@ -159,12 +171,6 @@ class Ahead {
 
   std::array<Range, 2> ranges_;
 };
-
-// Where a part of what lies between two places begins.
-template <typename T>
-T* part_of(T* begin, T* end, int64_t part, int64_t parts) {
-  return begin + (end - begin) * part / parts;
-}
 
 // How far away images are that are read and written. The limits were found by measuring: what is near enough does not
 // gain.
@@ -345,6 +351,10 @@ struct Lanes {
   }
   bool is_whole() const {
     return count == width();
+  }
+  // From pixels as they are, without reading beyond them.
+  bool can_be_read() const {
+    return kHasMasks || is_whole();
   }
 };
 

@@ -7,6 +7,7 @@
 #include <ATen/native/cpu/Stream.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -19,8 +20,7 @@ inline namespace CPU_CAPABILITY {
 // Along the other one a tile takes kTile outputs, and each element that is read serves all of a run's taps.
 
 constexpr int64_t kTile = 7;
-// So wide is what is computed next to each other. With AVX2 that is a cache line, all of which is used while it is
-// near.
+// So wide is what is computed side by side; with AVX2 a cache line, so that all of it is used while it is near.
 constexpr int kMostVectors = 2;
 // As many as there are registers for: AVX512 has 32 of them, AVX2 has 16.
 #ifdef CPU_CAPABILITY_AVX512
@@ -29,8 +29,8 @@ constexpr int kVectorsAtOnce = 2;
 constexpr int kVectorsAtOnce = 1;
 #endif
 
-// What a Vectorized holds, but not set to zero where it is declared: an array of Vectorized is, in memory, element by
-// element for each tile, which AVX2 spends a third of its time on.
+// What a Vectorized holds, but not set to zero where it is declared: for each tile GCC does that with an array of them
+// in memory, one by one, on which AVX2 spends a third of its time.
 template <typename acc_t>
 struct RegisterOf {
 #if defined(CPU_CAPABILITY_AVX2) || defined(CPU_CAPABILITY_AVX512)
@@ -63,8 +63,60 @@ C10_ALWAYS_INLINE const acc_t* in_register(const acc_t* address) {
   return address;
 }
 
+// Of the last vector which elements there are. AVX512 neither reads nor writes the others; else they are read, and then
+// taken as zero.
+#ifdef CPU_CAPABILITY_AVX512
+constexpr bool kHasMasks = true;
+
+template <typename acc_t>
+class LaneMask {
+ public:
+  explicit LaneMask(int64_t count) : bits_((uint32_t{1} << count) - 1) {}
+
+  vec::Vectorized<float> load(const float* from) const {
+    return _mm512_maskz_loadu_ps(bits_, from);
+  }
+  vec::Vectorized<double> load(const double* from) const {
+    return _mm512_maskz_loadu_pd(bits_, from);
+  }
+  void store(float* to, const vec::Vectorized<float>& elements) const {
+    _mm512_mask_storeu_ps(to, bits_, elements);
+  }
+  void store(double* to, const vec::Vectorized<double>& elements) const {
+    _mm512_mask_storeu_pd(to, bits_, elements);
+  }
+
+ private:
+  uint32_t bits_;
+};
+#else
+constexpr bool kHasMasks = false;
+
+template <typename acc_t>
+class LaneMask {
+ public:
+  using Vec = vec::Vectorized<acc_t>;
+
+  explicit LaneMask(int64_t count) {
+    static constexpr auto table = [] {
+      std::array<vec::int_same_size_t<acc_t>, 2 * Vec::size()> bits{};
+      std::fill_n(bits.begin(), Vec::size(), -1);
+      return bits;
+    }();
+    mask_ = Vec::loadu(table.data() + Vec::size() - count);
+  }
+
+  Vec load(const acc_t* from) const {
+    return Vec::loadu(from) & mask_;
+  }
+
+ private:
+  Vec mask_;
+};
+#endif
+
 // V vectors of a tile that is `width` vectors wide.
-template <typename acc_t, int K, int V, int width, bool of_plane, bool is_edge, typename out_t>
+template <typename acc_t, int K, int V, int width, bool of_plane, bool is_edge, bool is_partial, typename out_t>
 C10_ALWAYS_INLINE void tile_part(
     const acc_t* const* xs,
     int64_t n,
@@ -76,10 +128,12 @@ C10_ALWAYS_INLINE void tile_part(
     out_t* out,
     int64_t out_step,
     bool is_streamed,
-    Inside inside) {
+    Inside inside,
+    int64_t lanes) {
   using Vec = vec::Vectorized<acc_t>;
   constexpr int64_t size = Vec::size();
   constexpr int W = of_plane ? 1 : V;
+  const LaneMask<acc_t> last(is_partial ? lanes - (V - 1) * size : size);
   Register<acc_t> sums[kTile][V];
 #pragma GCC unroll 8
   for (int j = 0; j < kTile; ++j) {
@@ -104,7 +158,8 @@ C10_ALWAYS_INLINE void tile_part(
       if (!is_edge || (r >= inside.first && r < inside.last)) {
 #pragma GCC unroll 2
         for (int v = 0; v < V; ++v) {
-          const auto element = in_register(Vec::loadu(x + v * size));
+          const auto* from = x + v * size;
+          const auto element = in_register(is_partial && v + 1 == V ? last.load(from) : Vec::loadu(from));
 #pragma GCC unroll 8
           for (int k = 0; k < K; ++k) {
             if (r - k >= 0 && r - k < kTile) {
@@ -122,6 +177,12 @@ C10_ALWAYS_INLINE void tile_part(
 #pragma GCC unroll 2
       for (int v = 0; v < V; ++v) {
         auto* to = out + j * out_step + v * size;
+        if constexpr (is_partial) {
+          if (v + 1 == V) {
+            last.store(to, Vec(sums[j][v]));
+            continue;
+          }
+        }
         if (is_streamed) {
           stream(to, Vec(sums[j][v]));
         } else {
@@ -145,7 +206,9 @@ C10_ALWAYS_INLINE void tile_part(
 //   tiles: how many tiles there are, one behind the other.
 //   is_streamed: out is written past the caches.
 //   inside: at an edge, which elements there are; the others are not read.
-template <typename acc_t, int K, int V, bool of_plane, bool is_edge, typename out_t>
+//   lanes: where the last vector is not whole, how many elements there are in all vectors; the others are neither read
+//     from x nor written.
+template <typename acc_t, int K, int V, bool of_plane, bool is_edge, bool is_partial, typename out_t>
 void tile(
     const acc_t* const* xs,
     int64_t n,
@@ -158,12 +221,13 @@ void tile(
     int64_t out_step,
     int64_t tiles,
     bool is_streamed,
-    Inside inside) {
+    Inside inside,
+    int64_t lanes) {
   constexpr int at_once = std::min(V, kVectorsAtOnce);
   constexpr int64_t size = vec::Vectorized<acc_t>::size();
   for (int64_t i = 0; i < tiles; ++i) {
     for (int64_t l = 0; l < V * size; l += at_once * size) {
-      tile_part<acc_t, K, at_once, V, of_plane, is_edge>(
+      tile_part<acc_t, K, at_once, V, of_plane, is_edge, is_partial>(
           xs,
           n,
           offset + l,
@@ -174,7 +238,8 @@ void tile(
           out + l,
           out_step,
           is_streamed,
-          inside);
+          inside,
+          lanes);
     }
     offset += kTile * step;
     start += kTile * start_step;
@@ -189,7 +254,7 @@ inline void correlate_block(
     const acc_t* x,
     int64_t x_step,
     Inside inside,
-    const Register<acc_t> (&mask)[V],
+    const LaneMask<acc_t>& last,
     Register<acc_t> (&sums)[K][V]) {
   using Vec = vec::Vectorized<acc_t>;
   constexpr int64_t size = Vec::size();
@@ -198,7 +263,8 @@ inline void correlate_block(
   for (int i = 0; i < B; ++i) {
 #pragma GCC unroll 2
     for (int v = 0; v < V; ++v) {
-      grads[i][v] = in_register(Vec::loadu(g + v * size));
+      const auto* from = g + v * size;
+      grads[i][v] = in_register(kHasMasks && v + 1 == V ? last.load(from) : Vec::loadu(from));
     }
     g = in_register(g + g_step);
   }
@@ -207,7 +273,8 @@ inline void correlate_block(
     if (!is_edge || (r >= inside.first && r < inside.last)) {
 #pragma GCC unroll 2
       for (int v = 0; v < V; ++v) {
-        const auto element = in_register(Vec::loadu(x + v * size) & Vec(mask[v]));
+        const auto* from = x + v * size;
+        const auto element = in_register(v + 1 == V ? last.load(from) : Vec::loadu(from));
 #pragma GCC unroll 8
         for (int k = 0; k < K; ++k) {
           if (r - k >= 0 && r - k < B) {
@@ -220,40 +287,24 @@ inline void correlate_block(
   }
 }
 
-// Adds to sums, K x V vectors, what the outputs' gradients g times the elements x give for each tap of a run.
-//
-// Args:
-//   g, g_step, x, x_step: where they begin and the steps from one output to the next.
-//   n: how many outputs.
-//   inside: where rows have edges, which elements there are; the others are not read.
-//   mask: what is zero there is taken as zero in x.
-//   sums, sums_step: the sums of the first tap, and from one tap's to the next.
 template <typename acc_t, int K, int V, bool has_edges>
-void correlate(
+C10_ALWAYS_INLINE void correlate_part(
     const acc_t* g,
     int64_t g_step,
     const acc_t* x,
     int64_t x_step,
     int64_t n,
     Inside inside,
-    const acc_t* mask_elements,
+    int64_t lanes,
     acc_t* sums_elements,
     int64_t sums_step) {
   using Vec = vec::Vectorized<acc_t>;
   constexpr int64_t size = Vec::size();
-  if constexpr (V > kVectorsAtOnce) {
-    for (int64_t l = 0; l < V * size; l += kVectorsAtOnce * size) {
-      correlate<acc_t, K, kVectorsAtOnce, has_edges>(
-          g + l, g_step, x + l, x_step, n, inside, mask_elements + l, sums_elements + l, sums_step);
-    }
-    return;
-  }
   constexpr int B = 4;
   Register<acc_t> sums[K][V];
-  Register<acc_t> mask[V];
+  const LaneMask<acc_t> last(lanes - (V - 1) * size);
 #pragma GCC unroll 2
   for (int v = 0; v < V; ++v) {
-    mask[v] = Vec::loadu(mask_elements + v * size);
 #pragma GCC unroll 8
     for (int k = 0; k < K; ++k) {
       sums[k][v] = Vec::loadu(sums_elements + k * sums_step + v * size);
@@ -262,7 +313,7 @@ void correlate(
   int64_t i = 0;
   const auto add = [&](auto block, auto is_edge) {
     const Inside there{inside.first - i, inside.last - i};
-    correlate_block<acc_t, K, V, block(), is_edge()>(g + i * g_step, g_step, x + i * x_step, x_step, there, mask, sums);
+    correlate_block<acc_t, K, V, block(), is_edge()>(g + i * g_step, g_step, x + i * x_step, x_step, there, last, sums);
     i += block();
   };
   constexpr std::integral_constant<int, B> block;
@@ -301,6 +352,33 @@ void correlate(
     for (int k = 0; k < K; ++k) {
       Vec(sums[k][v]).store(sums_elements + k * sums_step + v * size);
     }
+  }
+}
+
+// Adds to sums, K x V vectors, what the outputs' gradients g times the elements x give for each tap of a run.
+//
+// Args:
+//   g, g_step, x, x_step: where they begin and the steps from one output to the next.
+//   n: how many outputs.
+//   inside: where rows have edges, which elements there are; the others are not read.
+//   lanes: how many elements there are in all vectors. The others are taken as zero; without masks they are zero in g.
+//   sums, sums_step: the sums of the first tap, and from one tap's to the next.
+template <typename acc_t, int K, int V, bool has_edges>
+void correlate(
+    const acc_t* g,
+    int64_t g_step,
+    const acc_t* x,
+    int64_t x_step,
+    int64_t n,
+    Inside inside,
+    int64_t lanes,
+    acc_t* sums,
+    int64_t sums_step) {
+  constexpr int at_once = std::min(V, kVectorsAtOnce);
+  constexpr int64_t size = vec::Vectorized<acc_t>::size(), step = at_once * size;
+  for (int64_t l = 0; l < V * size; l += step) {
+    correlate_part<acc_t, K, at_once, has_edges>(
+        g + l, g_step, x + l, x_step, n, inside, std::min(lanes - l, step), sums + l, sums_step);
   }
 }
 

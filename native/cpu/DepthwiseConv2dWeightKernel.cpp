@@ -60,13 +60,6 @@ C10_ALWAYS_INLINE void correlate_run(int64_t taps, Args... args) {
   functions[taps - 1](args...);
 }
 
-// All bits set in the first n elements.
-template <typename acc_t>
-void fill_mask(acc_t* mask, int64_t n, int64_t width) {
-  std::memset(mask, 0xff, n * sizeof(acc_t));
-  std::memset(mask + n, 0, (width - n) * sizeof(acc_t));
-}
-
 template <typename acc_t>
 acc_t sum_of(const vec::Vectorized<acc_t>& lanes) {
   return vec::vec_reduce_all<acc_t>([](auto& a, auto& b) { return a + b; }, lanes);
@@ -140,9 +133,6 @@ void backward_weight_planes(
     Scratch<acc_t> grads(std::min(height, g.output[0]) * grad_pitch + kMargin<acc_t>);
     Scratch<acc_t> buffer(g.input[1]);
     Scratch<acc_t> vectors((taps + 1) * kMostVectors * size);
-    std::array<acc_t, kMostVectors * size> whole, last;
-    fill_mask(whole.data(), kMostVectors * size, kMostVectors * size);
-    fill_mask(last.data(), g.output[1] - (grad_pitch - size), size);
 
     // Adds what one strip of one output channel gives; n rows.
     const auto correlate_strip = [&](int64_t n, acc_t* result) {
@@ -150,7 +140,7 @@ void backward_weight_planes(
       // Vectors of the narrow columns at the end go into the first lanes.
       for (int64_t j = 0; j < grad_pitch;) {
         const bool is_wide = kMostVectors > 1 && j + kMostVectors * size <= g.output[1];
-        const auto* mask = j + size <= g.output[1] ? whole.data() : last.data();
+        const auto lanes = std::min(is_wide ? kMostVectors * size : size, g.output[1] - j);
         constexpr auto step = kMostVectors * size;
         for (const auto& tap : across.taps) {
           for (const auto& run : down.runs) {
@@ -158,10 +148,10 @@ void backward_weight_planes(
             auto* to = vectors.data + (tap.kernel * g.kernel[0] + run.first) * step;
             if (is_wide) {
               correlate_run<acc_t, kMostVectors, false>(
-                  run.count, grads.data + j, grad_pitch, x, pitch, n, Inside{}, mask, to, step);
+                  run.count, grads.data + j, grad_pitch, x, pitch, n, Inside{}, lanes, to, step);
             } else {
               correlate_run<acc_t, 1, false>(
-                  run.count, grads.data + j, grad_pitch, x, pitch, n, Inside{}, mask, to, step);
+                  run.count, grads.data + j, grad_pitch, x, pitch, n, Inside{}, lanes, to, step);
             }
           }
         }
@@ -191,10 +181,7 @@ void backward_weight_planes(
             const auto next = (image + 1) * g.channels + channel;
             const auto part = first / height, parts = divide_up(g.output[0], height);
             const auto *next_in = in + next * in_plane, *next_grad = grad + next * grad_planes;
-            const auto in_part = [&](int64_t i) { return part_of(next_in, next_in + in_plane, i, parts); };
-            const auto grad_part = [&](int64_t i) { return part_of(next_grad, next_grad + grad_planes, i, parts); };
-            ahead.start(in_part(part), grad_part(part));
-            ahead.aim(in_part(part + 1), grad_part(part + 1), rows.length);
+            ahead.take_part(next_in, in_plane, next_grad, grad_planes, part, parts, rows.length);
           }
           pack_plane(plane.data, from, rows, columns, first, height >= g.output[0], buffer.data, ahead);
           for (const auto o : c10::irange(channel * g.multiplier, (channel + 1) * g.multiplier)) {
@@ -227,18 +214,17 @@ struct GradientPlan {
   Axis rows;
   // For each run of the columns which of the elements that a row reads are inside of the image.
   std::vector<Inside> inside;
-  // Whether so few outputs read no edge that to pack the rows costs less.
-  bool is_narrow = false;
-  bool is_far = false;
+  // Whether rows cannot be read as they are, or so few outputs read no edge that to pack them costs less.
+  bool is_packed;
 
   explicit GradientPlan(const Geometry& g)
       : g(g), columns(forward_axis(g, 1, g.output[1])), rows(by_base(forward_axis(g, 0, g.output[0]))) {
     const auto& across = columns.phases[0];
-    is_far = columns.is_far();
+    is_packed = g.multiplier > 1 || columns.is_far();
     for (const auto& run : across.runs) {
       const auto elements = inside_of(columns, across.taps[run.first].base, across.count + run.count - 1);
       inside.push_back(elements);
-      is_narrow = is_narrow || 2 * (elements.last - elements.first - run.count + 1) < across.count;
+      is_packed = is_packed || 2 * (elements.last - elements.first - run.count + 1) < across.count;
     }
   }
 };
@@ -256,9 +242,7 @@ class GradientBlock {
         packed_(plan.rows, (plan.columns.length + kTile) * most_lanes),
         line_(plan.g.output[1] * most_lanes + kMargin<acc_t>),
         sums_((taps_ + 1) * most_lanes),
-        ordered_((taps_ + 1) * most_lanes) {
-    fill_mask(mask_.data(), most_lanes, most_lanes);
-  }
+        ordered_((taps_ + 1) * most_lanes) {}
 
   void clear() {
     std::fill_n(sums_.data, (taps_ + 1) * most_lanes, acc_t(0));
@@ -284,7 +268,7 @@ class GradientBlock {
     const auto* from = grads.data + y * width * grads.step;
     const acc_t* line = line_.data;
     auto step = lanes.width();
-    if (std::is_same_v<T, acc_t> && lanes.is_whole()) {
+    if (std::is_same_v<T, acc_t> && lanes.can_be_read()) {
       line = reinterpret_cast<const acc_t*>(from) + lanes.first - grads.first;
       step = grads.step;
     } else {
@@ -320,9 +304,10 @@ class GradientBlock {
   void add_bias(const Lanes<acc_t>& lanes, const acc_t* line, int64_t step) {
     auto* total = sums_.data + taps_ * lanes.width();
     for (int64_t l = 0; l < lanes.width(); l += Vec::size()) {
+      const LaneMask<acc_t> mask(std::min<int64_t>(lanes.count - l, Vec::size()));
       auto sum = Vec::loadu(total + l);
       for (const auto j : c10::irange(plan_.g.output[1])) {
-        sum = sum + Vec::loadu(line + j * step + l);
+        sum = sum + mask.load(line + j * step + l);
       }
       sum.store(total + l);
     }
@@ -334,8 +319,7 @@ class GradientBlock {
     const auto& g = plan_.g;
     const auto& rows = plan_.rows;
     const auto& columns = plan_.columns;
-    const bool is_packed =
-        !std::is_same_v<T, acc_t> || g.multiplier > 1 || !lanes.is_whole() || plan_.is_narrow || plan_.is_far;
+    const bool is_packed = !std::is_same_v<T, acc_t> || !lanes.can_be_read() || plan_.is_packed;
     const auto width = lanes.width();
     const auto x_step = is_packed ? width : columns.step * in.step;
     for (const auto t : c10::irange(g.kernel[0])) {
@@ -360,7 +344,7 @@ class GradientBlock {
         const auto there = is_packed ? Inside{} : *inside++;
         const auto add = [&](auto vectors, auto has_edges) {
           correlate_run<acc_t, vectors(), has_edges()>(
-              run.count, line, step, x, x_step, g.output[1], there, mask_.data(), sums, width);
+              run.count, line, step, x, x_step, g.output[1], there, lanes.count, sums, width);
         };
         constexpr std::integral_constant<int, 1> narrow;
         constexpr std::integral_constant<int, kMostVectors> wide;
@@ -384,7 +368,6 @@ class GradientBlock {
   // For each row of the kernel its taps in the order of their positions, then the bias.
   Scratch<acc_t> sums_;
   Scratch<acc_t> ordered_;
-  std::array<acc_t, most_lanes> mask_;
 };
 
 template <typename scalar_t>
