@@ -20,13 +20,15 @@ inline namespace CPU_CAPABILITY {
 // Along the other one a tile takes kTile outputs, and each element that is read serves all of a run's taps.
 
 constexpr int64_t kTile = 7;
-// So wide is what is computed side by side; with AVX2 a cache line, so that all of it is used while it is near.
-constexpr int kMostVectors = 2;
-// As many as there are registers for: AVX512 has 32 of them, AVX2 has 16.
-#ifdef CPU_CAPABILITY_AVX512
-constexpr int kVectorsAtOnce = 2;
+// kMostVectors: so wide is what is computed side by side; with AVX2 a cache line, so that all of it is used while it is
+// near.
+// kVectorsAtOnce: as many as there are registers for.
+#if defined(CPU_CAPABILITY_AVX512)
+constexpr int kMostVectors = 2, kVectorsAtOnce = 2;
+#elif defined(CPU_CAPABILITY_AVX2)
+constexpr int kMostVectors = 2, kVectorsAtOnce = 1;
 #else
-constexpr int kVectorsAtOnce = 1;
+constexpr int kMostVectors = 1, kVectorsAtOnce = 1;
 #endif
 
 // What a Vectorized holds, but not set to zero where it is declared: for each tile GCC does that with an array of them
