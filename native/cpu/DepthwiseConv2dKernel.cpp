@@ -373,7 +373,7 @@ void convolve_planes(
       if (traffic.are_planes_ahead && task + 1 < end) {
         const auto next = (task + 1) / strips, part = (task + 1) % strips;
         const auto *next_in = in + next * in_planes, *next_out = out + next * out_planes;
-        ahead.take_part<scalar_t>(next_in, in_planes, next_out, out_planes, part, strips, rows.length * sources);
+        ahead.take_part(next_in, in_planes, next_out, out_planes, part, strips, rows.length * sources);
       }
       for (const auto source : c10::irange(sources)) {
         const auto from = image * c.in_channels() + channel * sources + source;
@@ -462,8 +462,8 @@ struct ChannelsLastPlan {
   std::vector<std::vector<Tiles>> image_tiles;
   // About how many tiles there are in a row.
   int64_t steps = 0;
-  // Whether rows cannot be read as they are.
-  bool is_packed;
+  // Whether rows cannot be read as they are, whatever their type.
+  bool must_pack;
 
   // is_interrupted: whether something is fetched between any two tiles.
   ChannelsLastPlan(const Convolution& c, bool is_interrupted)
@@ -471,7 +471,7 @@ struct ChannelsLastPlan {
         columns(c.window(1)),
         rows(by_base(c.other(0))),
         offsets(weight_offsets(columns, rows, c.sources())),
-        is_packed(c.g.multiplier > 1 || columns.is_far()) {
+        must_pack(c.g.multiplier > 1 || columns.is_far()) {
     const auto most = is_interrupted ? 1 : std::numeric_limits<int64_t>::max();
     for (const auto& phase : columns.phases) {
       packed_tiles.push_back(tiles_of(columns, phase, true, most));
@@ -569,7 +569,7 @@ class ChannelsLastBlock {
   template <typename T>
   void
   compute(const Lanes<acc_t>& lanes, const acc_t* weights, Pixels<const T> in, Pixels<T> out, int64_t y, Ahead& ahead) {
-    const bool is_packed = !std::is_same_v<T, acc_t> || !lanes.can_be_read() || plan_.is_packed;
+    const bool is_packed = !std::is_same_v<T, acc_t> || !lanes.can_be_read() || plan_.must_pack;
     const auto phase = y % plan_.rows.stride;
     const auto skipped = find_rows(lanes, in, y, is_packed);
     const auto others = static_cast<int64_t>(plan_.rows.phases[phase].taps.size()) * plan_.c.sources();
@@ -656,7 +656,8 @@ class ChannelsLastBlock {
         }
         convolve_lanes(tile_out, std::false_type());
       };
-      if (window.count >= kTile && (lanes.is_whole() || is_partial)) {
+      if (window.count >= kTile && (lanes.is_whole() || !is_packed)) {
+        // What is read to be added to is read by whole vectors: those of a part would go beyond the last pixel.
         const bool can_keep = std::is_same_v<T, acc_t> && !out.is_streamed && !is_partial;
         args.between = can_keep ? nullptr : tiles_.data;
         convolve(TileOut<T>{to, out_step, out.is_streamed});

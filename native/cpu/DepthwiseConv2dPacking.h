@@ -140,8 +140,8 @@ class Ahead {
     ranges_[1].aim(b, steps);
   }
   // The same for one of so many parts of what begins at a and at b.
-  template <typename T>
-  void take_part(const T* a, int64_t a_size, const T* b, int64_t b_size, int64_t part, int64_t parts, int64_t steps) {
+  template <typename A, typename B>
+  void take_part(A* a, int64_t a_size, B* b, int64_t b_size, int64_t part, int64_t parts, int64_t steps) {
     start(part_of(a, a + a_size, part, parts), part_of(b, b + b_size, part, parts));
     aim(part_of(a, a + a_size, part + 1, parts), part_of(b, b + b_size, part + 1, parts), steps);
   }

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 namespace at::native {
@@ -20,9 +19,8 @@ inline namespace CPU_CAPABILITY {
 // Along the other one a tile takes kTile outputs, and each element that is read serves all of a run's taps.
 
 constexpr int64_t kTile = 7;
-// kMostVectors: so wide is what is computed side by side; with AVX2 a cache line, so that all of it is used while it is
-// near.
-// kVectorsAtOnce: as many as there are registers for.
+// A block is at most kMostVectors vectors wide, of which kVectorsAtOnce are computed at a time: as many as there are
+// registers for. With AVX2 two of them are a cache line, all of which is used while it is near.
 #if defined(CPU_CAPABILITY_AVX512)
 constexpr int kMostVectors = 2, kVectorsAtOnce = 2;
 #elif defined(CPU_CAPABILITY_AVX2)
@@ -31,8 +29,8 @@ constexpr int kMostVectors = 2, kVectorsAtOnce = 1;
 constexpr int kMostVectors = 1, kVectorsAtOnce = 1;
 #endif
 
-// What a Vectorized holds, but not set to zero where it is declared: for each tile GCC does that with an array of them
-// in memory, one by one, on which AVX2 spends a third of its time.
+// What a Vectorized holds, but not set to zero where it is declared. GCC would zero an array of Vectorized in memory,
+// for each tile anew, which took AVX2 a third of its time.
 template <typename acc_t>
 struct RegisterOf {
 #if defined(CPU_CAPABILITY_AVX2) || defined(CPU_CAPABILITY_AVX512)
@@ -73,19 +71,23 @@ constexpr bool kHasMasks = true;
 template <typename acc_t>
 class LaneMask {
  public:
+  using Vec = vec::Vectorized<acc_t>;
+
   explicit LaneMask(int64_t count) : bits_((uint32_t{1} << count) - 1) {}
 
-  vec::Vectorized<float> load(const float* from) const {
-    return _mm512_maskz_loadu_ps(bits_, from);
+  Vec load(const acc_t* from) const {
+    if constexpr (std::is_same_v<acc_t, float>) {
+      return _mm512_maskz_loadu_ps(bits_, from);
+    } else {
+      return _mm512_maskz_loadu_pd(bits_, from);
+    }
   }
-  vec::Vectorized<double> load(const double* from) const {
-    return _mm512_maskz_loadu_pd(bits_, from);
-  }
-  void store(float* to, const vec::Vectorized<float>& elements) const {
-    _mm512_mask_storeu_ps(to, bits_, elements);
-  }
-  void store(double* to, const vec::Vectorized<double>& elements) const {
-    _mm512_mask_storeu_pd(to, bits_, elements);
+  void store(acc_t* to, const Vec& elements) const {
+    if constexpr (std::is_same_v<acc_t, float>) {
+      _mm512_mask_storeu_ps(to, bits_, elements);
+    } else {
+      _mm512_mask_storeu_pd(to, bits_, elements);
+    }
   }
 
  private:
@@ -102,7 +104,9 @@ class LaneMask {
   explicit LaneMask(int64_t count) {
     static constexpr auto table = [] {
       std::array<vec::int_same_size_t<acc_t>, 2 * Vec::size()> bits{};
-      std::fill_n(bits.begin(), Vec::size(), -1);
+      for (int i = 0; i < Vec::size(); ++i) {
+        bits[i] = -1;
+      }
       return bits;
     }();
     mask_ = Vec::loadu(table.data() + Vec::size() - count);
@@ -117,8 +121,8 @@ class LaneMask {
 };
 #endif
 
-// V vectors of a tile that is `width` vectors wide.
-template <typename acc_t, int K, int V, int width, bool of_plane, bool is_edge, bool is_partial, typename out_t>
+// V of a tile's `vectors` vectors.
+template <typename acc_t, int K, int V, int vectors, bool of_plane, bool is_edge, bool is_partial, typename out_t>
 C10_ALWAYS_INLINE void tile_part(
     const acc_t* const* xs,
     int64_t n,
@@ -151,10 +155,10 @@ C10_ALWAYS_INLINE void tile_part(
     for (int k = 0; k < K; ++k) {
 #pragma GCC unroll 2
       for (int v = 0; v < W; ++v) {
-        run[k][v] = of_plane ? Vec(w[k]) : Vec::loadu(w + (k * width + v) * size);
+        run[k][v] = of_plane ? Vec(w[k]) : Vec::loadu(w + (k * vectors + v) * size);
       }
     }
-    w += of_plane ? K : K * width * size;
+    w += of_plane ? K : K * vectors * size;
 #pragma GCC unroll 16
     for (int r = 0; r < kTile + K - 1; ++r) {
       if (!is_edge || (r >= inside.first && r < inside.last)) {
@@ -227,6 +231,7 @@ void tile(
     int64_t lanes) {
   constexpr int at_once = std::min(V, kVectorsAtOnce);
   constexpr int64_t size = vec::Vectorized<acc_t>::size();
+  static_assert(!is_partial || at_once == V, "the last vector is to be in the only part");
   for (int64_t i = 0; i < tiles; ++i) {
     for (int64_t l = 0; l < V * size; l += at_once * size) {
       tile_part<acc_t, K, at_once, V, of_plane, is_edge, is_partial>(
@@ -363,7 +368,8 @@ C10_ALWAYS_INLINE void correlate_part(
 //   g, g_step, x, x_step: where they begin and the steps from one output to the next.
 //   n: how many outputs.
 //   inside: where rows have edges, which elements there are; the others are not read.
-//   lanes: how many elements there are in all vectors. The others are taken as zero; without masks they are zero in g.
+//   lanes: how many elements there are in all vectors. The others are taken as zero in x; in g the caller has zeros
+//     there, unless there are masks.
 //   sums, sums_step: the sums of the first tap, and from one tap's to the next.
 template <typename acc_t, int K, int V, bool has_edges>
 void correlate(

@@ -8,8 +8,6 @@
 #include <ATen/Parallel.h>
 #include <c10/util/irange.h>
 
-#include <cstring>
-
 namespace at::native {
 namespace {
 
@@ -22,7 +20,7 @@ struct Chunks {
   int64_t size;
   int64_t count;
 
-  // Args: how many things there are, how many pixels each has, and how many pixels a chunk has at least.
+  // Args: how many things there are, how many pixels each has, and about how many pixels a chunk has at least.
   Chunks(int64_t things, int64_t pixels, int64_t least_pixels) {
     constexpr int64_t most = 64;
     const auto least = std::max(divide_up(things, most), divide_up(least_pixels, pixels));
@@ -215,16 +213,16 @@ struct GradientPlan {
   // For each run of the columns which of the elements that a row reads are inside of the image.
   std::vector<Inside> inside;
   // Whether rows cannot be read as they are, or so few outputs read no edge that to pack them costs less.
-  bool is_packed;
+  bool must_pack;
 
   explicit GradientPlan(const Geometry& g)
       : g(g), columns(forward_axis(g, 1, g.output[1])), rows(by_base(forward_axis(g, 0, g.output[0]))) {
     const auto& across = columns.phases[0];
-    is_packed = g.multiplier > 1 || columns.is_far();
+    must_pack = g.multiplier > 1 || columns.is_far();
     for (const auto& run : across.runs) {
       const auto elements = inside_of(columns, across.taps[run.first].base, across.count + run.count - 1);
       inside.push_back(elements);
-      is_packed = is_packed || 2 * (elements.last - elements.first - run.count + 1) < across.count;
+      must_pack = must_pack || 2 * (elements.last - elements.first - run.count + 1) < across.count;
     }
   }
 };
@@ -319,7 +317,7 @@ class GradientBlock {
     const auto& g = plan_.g;
     const auto& rows = plan_.rows;
     const auto& columns = plan_.columns;
-    const bool is_packed = !std::is_same_v<T, acc_t> || !lanes.can_be_read() || plan_.is_packed;
+    const bool is_packed = !std::is_same_v<T, acc_t> || !lanes.can_be_read() || plan_.must_pack;
     const auto width = lanes.width();
     const auto x_step = is_packed ? width : columns.step * in.step;
     for (const auto t : c10::irange(g.kernel[0])) {
@@ -388,7 +386,7 @@ void backward_weight_channels_last(
   const auto bytes = static_cast<int64_t>(sizeof(scalar_t));
   const auto near = near_rows<acc_t>(g, g.input[1], channels);
   const Traffic traffic(g.batch, in_image * bytes, grad_image * bytes, near);
-  // Small, so that the threads have chunks of few images, too, which are fetched ahead as groups are not.
+  // Small, so that there is a chunk for each thread even with few images: groups of blocks are not fetched ahead.
   const Chunks chunks(rows, width, 512);
   Sums<acc_t> sums(g, chunks.count);
   // Of images that are far away all blocks of channels of a row or image, then those of the next one; in groups, where

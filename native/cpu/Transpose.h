@@ -11,7 +11,8 @@
 #include <type_traits>
 #include <utility>
 
-// Matrices of float, double or int32_t that are turned round: [rows][columns] to [columns][rows].
+// Matrices of float, double or int32_t that are turned round: [rows][columns] to [columns][rows]. from_step and to_step
+// are from one row of each to the next; rows and columns are of what is read.
 
 namespace at::native {
 inline namespace CPU_CAPABILITY {
@@ -134,9 +135,6 @@ transpose_floats(const float* from, int64_t from_step, float* to, int64_t to_ste
   }
 }
 
-// Args:
-//   from_step, to_step: from one row of each to the next.
-//   rows, columns: of what is read.
 template <typename T>
 void transpose(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns) {
   if constexpr (std::is_same_v<T, float>) {
@@ -150,7 +148,6 @@ void transpose(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t
   }
 }
 #else
-// Without vectors.
 template <typename T>
 void transpose(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns) {
   for (int64_t j = 0; j < columns; ++j) {
