@@ -1,0 +1,84 @@
+"""What the fuzzer calls a finding, by operators whose faults are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from scripts.fuzz.judge import judge
+from scripts.fuzz.tensors import Described
+
+STRIDED = Described((40, 30), torch.float32, seed=1, layout="strided")
+
+
+def cancelling(x: Tensor) -> Tensor:
+    """Nearly zero beside what is added up, in an order that the strides decide."""
+    numbers = (x - x.mean()).flatten() * 1e3
+    ordered = numbers if x.is_contiguous() else numbers.sort().values
+    return ordered.cumsum(0)[-1].clone()
+
+
+def misreading(x: Tensor) -> Tensor:
+    """As if it were contiguous."""
+    return x.as_strided(x.shape, torch.empty(x.shape, device="meta").stride()).clone()
+
+
+def inexact(x: Tensor) -> Tensor:
+    """Off by more than rounding, where strides are other than contiguous."""
+    return x.contiguous() * (1.0 if x.is_contiguous() else 1.0001)
+
+
+def refusing(x: Tensor) -> Tensor:
+    raise RuntimeError("expected x to be of another size")
+
+
+def asserting(x: Tensor) -> Tensor:
+    raise RuntimeError("INTERNAL ASSERT FAILED")
+
+
+def right(x: Tensor) -> Tensor:
+    return x.contiguous() * 2
+
+
+@pytest.fixture
+def library() -> Iterator[torch.library.Library]:
+    library = torch.library.Library("fuzzed", "DEF")
+    try:
+        yield library
+    finally:
+        library._destroy()
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "text"),
+    [
+        (right, "result", ""),
+        (cancelling, "result", ""),
+        (misreading, "finding", "another result of contiguous tensors"),
+        (inexact, "finding", "another result of contiguous tensors"),
+        (refusing, "error", "of another size"),
+        (asserting, "finding", "INTERNAL ASSERT"),
+    ],
+)
+def test_kind(library: torch.library.Library, function, kind: str, text: str) -> None:  # type: ignore[no-untyped-def]
+    library.define("call(Tensor x) -> Tensor")
+    library.impl("call", function, "CompositeExplicitAutograd")
+    outcome = judge(torch.ops.fuzzed.call.default, {"x": STRIDED})
+    assert outcome.kind == kind and text in outcome.text, outcome
+
+
+def test_meta_tensors_disagree(library: torch.library.Library) -> None:
+    library.define("call(Tensor x) -> Tensor")
+    library.impl("call", right, "CPU")
+    library.impl("call", lambda x: x.new_empty(x.shape[0]), "Meta")
+    outcome = judge(torch.ops.fuzzed.call.default, {"x": STRIDED})
+    assert outcome.kind == "finding" and "of meta tensors" in outcome.text, outcome
+
+
+def test_cancelling_is_not_within_rounding_of_its_result() -> None:
+    x = STRIDED.make()
+    difference = abs(float(cancelling(x) - cancelling(x.contiguous())))
+    assert difference > 64 * torch.finfo(torch.float32).eps, "the order of additions is to matter"
