@@ -23,6 +23,8 @@ LONGEST = 120
 LONGEST_BEYOND = 20
 # Seconds until a worker makes its first call.
 START = 600
+# With sanitizers operator new does not throw where there is no memory, it ends the process.
+NO_MEMORY = ("AddressSanitizer: allocator is out of memory", "AddressSanitizer: requested allocation size")
 # Address space in MB beyond what is in use before the calls. Sanitizers reserve more than any limit and have their own.
 MEMORY = 4096
 
@@ -124,7 +126,10 @@ def follow(first: int, end: float, tally: Tally, options: argparse.Namespace) ->
                 give_up(call, said is None, process, errors, tally)
                 return call[0] + 1
             if said[0] == "begin":
-                call = (said[1], said[2], said[3])
+                call = (said[1], said[2], False)
+            elif said[0] == "large":
+                assert call is not None
+                call = (call[0], call[1], True)
             elif said[0] == "end":
                 assert call is not None
                 tally.note(said[2], said[3])
@@ -142,10 +147,13 @@ def give_up(
     """Note a call that did not come back."""
     seed, text, is_large = call
     operator = text.partition("(")[0]
-    if ended:
-        code = process.wait()
+    code = process.wait() if ended else 0
+    told = stderr_of(errors)
+    if ended and is_large and any(part in told for part in NO_MEMORY):
+        tally.note(operator, "no memory")
+    elif ended:
         tally.note(operator, "finding")
-        tally.find(seed, text, f"the process ended with {code}:\n{stderr_of(errors)}")
+        tally.find(seed, text, f"the process ended with {code}:\n{told}")
     elif is_large:
         tally.note(operator, "given up")
     else:

@@ -46,17 +46,17 @@ def written(overload: torch._ops.OpOverload, call: Call) -> str:
     return f"{overload.name()}({', '.join(f'{name}={value}' for name, value in call.items())})"
 
 
-def judge(overload: torch._ops.OpOverload, call: Call) -> Outcome:
-    """Make the call and say what came of it."""
+def judge(overload: torch._ops.OpOverload, call: Call, large: bool) -> Outcome:
+    """Make the call, which is ``large`` or not, and say what came of it."""
     try:
         given = made(call)
     except (RuntimeError, TypeError, ValueError, NotImplementedError):
         return Outcome("not made")
     try:
-        result = attempt(lambda: run(overload, given), is_large(call))
+        result = attempt(lambda: run(overload, given), large)
         if isinstance(result, Outcome):
             return result
-        if not is_large(call) and all(x.device.type == "cpu" for x in tensors_of(given)):
+        if not large and all(x.device.type == "cpu" for x in tensors_of(given)):
             compare_with_meta(overload, call, result)
             compare_with_contiguous(overload, call, result)
             differentiate(result, given)
@@ -89,9 +89,15 @@ def tensors_of(value: Any) -> list[Tensor]:
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
-def is_large(call: Call) -> bool:
-    """Whether a lack of memory or time is what was asked for."""
-    return sum(math.prod(x.shape) for x in call.values() if isinstance(x, Described)) > SMALL
+def is_large(overload: torch._ops.OpOverload, call: Call) -> bool:
+    """Whether a lack of memory or time is what was asked for, by what is given and, as meta tensors tell, results."""
+    if sum(math.prod(x.shape) for x in call.values() if isinstance(x, Described)) > SMALL:
+        return True
+    try:
+        results = run(overload, pytree.tree_map_only(Tensor, without_memory, made(call)))
+    except Exception:  # which the call itself will tell of
+        return False
+    return sum(x.numel() for x in results) > SMALL
 
 
 def attempt(function: Callable[[], list[Tensor]], large: bool) -> list[Tensor] | Outcome:
@@ -115,12 +121,13 @@ def attempt(function: Callable[[], list[Tensor]], large: bool) -> list[Tensor] |
         raise Finding(f"{type(error).__name__}: {str(error)[:2000]}") from error
 
 
+def without_memory(x: Tensor) -> Tensor:
+    """Its shape, strides and dtype."""
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
+
+
 def compare_with_meta(overload: torch._ops.OpOverload, call: Call, result: list[Tensor]) -> None:
     """Meta tensors give the same shapes, dtypes and strides."""
-
-    def without_memory(x: Tensor) -> Tensor:
-        return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
-
     if any(x.is_conj() or x.is_neg() for x in tensors_of(made(call))):
         return
     given = pytree.tree_map_only(Tensor, without_memory, made(call))

@@ -1,7 +1,8 @@
 """``python -m scripts.fuzz.worker FIRST``: one seed after the other, from FIRST on, until it is ended.
 
-Each line on stdout is a JSON list: ``["begin", seed, call]`` before a call, ``["end", seed, operator, kind, text]``
-behind it. What went before the end of the process is thus known.
+Each line on stdout is a JSON list: ``["begin", seed, call]`` before a call, ``["large", seed]`` where it may want more
+memory or time than there is, ``["end", seed, operator, kind, text]`` behind it. What went before the end of the process
+is thus known.
 """
 
 from __future__ import annotations
@@ -37,8 +38,11 @@ def main() -> None:
         overload, call = call_of(seed, added, right)
         torch.manual_seed(seed)
         torch.set_num_threads(1 + seed % 2)
-        say("begin", seed, written(overload, call), is_large(call))
-        outcome = judge(overload, call)
+        say("begin", seed, written(overload, call))
+        large = is_large(overload, call)
+        if large:
+            say("large", seed)
+        outcome = judge(overload, call, large)
         say("end", seed, str(overload.name()), outcome.kind, outcome.text)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scripts.fuzz.judge import judge
+from scripts.fuzz.judge import is_large, judge
 from scripts.fuzz.tensors import Described
 
 STRIDED = Described((40, 30), torch.float32, seed=1, layout="strided")
@@ -66,7 +66,7 @@ def library() -> Iterator[torch.library.Library]:
 def test_kind(library: torch.library.Library, function, kind: str, text: str) -> None:  # type: ignore[no-untyped-def]
     library.define("call(Tensor x) -> Tensor")
     library.impl("call", function, "CompositeExplicitAutograd")
-    outcome = judge(torch.ops.fuzzed.call.default, {"x": STRIDED})
+    outcome = judge(torch.ops.fuzzed.call.default, {"x": STRIDED}, large=False)
     assert outcome.kind == kind and text in outcome.text, outcome
 
 
@@ -74,8 +74,15 @@ def test_meta_tensors_disagree(library: torch.library.Library) -> None:
     library.define("call(Tensor x) -> Tensor")
     library.impl("call", right, "CPU")
     library.impl("call", lambda x: x.new_empty(x.shape[0]), "Meta")
-    outcome = judge(torch.ops.fuzzed.call.default, {"x": STRIDED})
+    outcome = judge(torch.ops.fuzzed.call.default, {"x": STRIDED}, large=False)
     assert outcome.kind == "finding" and "of meta tensors" in outcome.text, outcome
+
+
+@pytest.mark.parametrize("size", [100, 1 << 30])
+def test_large_by_its_result(library: torch.library.Library, size: int) -> None:
+    library.define("call(Tensor x, int size) -> Tensor")
+    library.impl("call", lambda x, size: x.new_empty(size), "CompositeExplicitAutograd")
+    assert is_large(torch.ops.fuzzed.call.default, {"x": STRIDED, "size": size}) == (size > 100)
 
 
 def test_cancelling_is_not_within_rounding_of_its_result() -> None:
