@@ -215,6 +215,13 @@ bool is_empty(const Tensor& input, const Tensor& kernel, IntArrayRef size) {
   return input.numel() == 0 || kernel.numel() == 0 || size[0] == 0 || size[1] == 0;
 }
 
+// Whether the kernel is the larger one. To move the image over it takes fewer products, none of them with zeros around
+// the image, and gives the result the other way round.
+bool can_be_exchanged(const Tensor& input, const Tensor& kernel, IntArrayRef offset, IntArrayRef size) {
+  const bool is_one = input.numel() == input.size(-2) * input.size(-1);
+  return is_one && kernel.numel() > input.numel() && offset[0] < size[0] && offset[1] < size[1];
+}
+
 ScalarType computed_in(const Tensor& x) {
   return isReducedFloatingType(x.scalar_type()) ? kFloat : x.scalar_type();
 }
@@ -273,6 +280,11 @@ Tensor _correlate2d_cpu(const Tensor& input, const Tensor& kernel, IntArrayRef o
       _correlate2d_meta_symint(input, kernel, c10::fromIntArrayRefSlow(offset), c10::fromIntArrayRefSlow(size));
   if (is_empty(input, kernel, size)) {
     return result.zero_();
+  }
+  if (can_be_exchanged(input, kernel, offset, size)) {
+    const Tensor image = input.conj().view({input.size(-2), input.size(-1)});
+    const int64_t turned[] = {size[0] - 1 - offset[0], size[1] - 1 - offset[1]};
+    return _correlate2d_cpu(conjugated(kernel), image, turned, size).flip({0, 1}).view(result.sizes());
   }
   const auto dtype = computed_in(input);
   const Lengths lengths(input, kernel, offset, size);

@@ -82,6 +82,23 @@ def test_large_kernels(size: tuple[int, int], kernel_size: tuple[int, int], dtyp
     check(values((2, *size), dtype, 1), values(kernel_size, dtype, 2), mode)
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.int64])
+def test_kernels_far_larger_than_the_input(dtype: torch.dtype, mode: str) -> None:
+    kernel = values((5, 20_000), dtype, 2)
+    check(values((3, 4), dtype, 1), kernel, mode)
+    check(values((4, 3, 1, 1), dtype, 1).permute(2, 3, 1, 0), kernel, mode)
+
+
+@pytest.mark.parametrize("special", [float("nan"), float("inf")])
+def test_special_values_of_a_larger_kernel_stay_where_they_are(special: float) -> None:
+    x, kernel = values((3, 4), torch.float64, 1), values((9, 20), torch.float64, 2)
+    kernel[4, 10] = special
+    expected = reference(x, kernel, "valid")
+    torch.testing.assert_close(torch.correlate2d(x, kernel, mode="valid"), expected, equal_nan=True)
+    assert expected.isfinite().any()
+
+
 @given(
     shape=st.lists(st.integers(1, 12), min_size=2, max_size=4),
     kernel_shape=st.tuples(st.integers(1, 12), st.integers(1, 12)),
