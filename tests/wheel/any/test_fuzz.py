@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -63,7 +63,7 @@ def library() -> Iterator[torch.library.Library]:
         (asserting, "finding", "INTERNAL ASSERT"),
     ],
 )
-def test_kind(library: torch.library.Library, function, kind: str, text: str) -> None:  # type: ignore[no-untyped-def]
+def test_kind(library: torch.library.Library, function: Callable[[Tensor], Tensor], kind: str, text: str) -> None:
     library.define("call(Tensor x) -> Tensor")
     library.impl("call", function, "CompositeExplicitAutograd")
     outcome = judge(torch.ops.fuzzed.call.default, {"x": STRIDED}, large=False)
