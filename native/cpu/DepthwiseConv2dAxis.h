@@ -18,12 +18,18 @@ inline namespace CPU_CAPABILITY {
 // tap's position: then output o takes the elements position + o. Elements outside of the image are packed as zeros, and
 // not read from the image. Taps share what they can.
 //
+// With step 2 and neighbouring taps that parts the image into its even and its odd elements, each with some of the
+// taps. Where elements are whole vectors they need not be parted: output o takes position + o * packed_step, and all
+// taps are one run.
+//
 // The gradient of the input is such a convolution, too: it reads the gradient of the output with step 1, and has as
 // many sets of taps as the stride, the phases. Phase f makes the elements f, f + stride, f + 2 * stride, ... A dilated
 // convolution with stride 1 has as many phases as the dilation.
 
 // Taps at consecutive positions are computed together, at most so many: their weights stay in registers.
 constexpr int64_t kLongestRun = 7;
+// With this step they are, too; beyond it too little of what is read would be used.
+constexpr int64_t kLongestStep = 2;
 
 struct Tap {
   int64_t kernel; // which element of the kernel
@@ -37,7 +43,7 @@ struct Inside {
   int64_t last = 0;
 };
 
-// Packed elements from start on: those of the image at source, source + step, ...
+// Packed elements from start on: those of the image at source, source + spacing, ...
 struct Segment : Inside {
   int64_t source;
   int64_t start;
@@ -67,7 +73,13 @@ struct Axis {
   std::vector<Segment> segments;
   std::vector<Phase> phases;
   bool are_phases_alike = false; // each has the same taps, only at other positions
+  int64_t packed_step = 1;       // from one output of a phase to the next, in packed elements
   int64_t most_base = std::numeric_limits<int64_t>::min();
+
+  // Between neighbours of what is packed, in the image.
+  int64_t spacing() const {
+    return step / packed_step;
+  }
 
   // One past the last element of the image that the outputs up to o read.
   int64_t end(int64_t o) const {
@@ -89,20 +101,20 @@ inline int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b < 0 ? 1 : 0);
 }
 
-// Which of the `length` elements source, source + step, ... are inside of the image.
+// Which of the `length` elements source, source + spacing, ... are inside of the image.
 inline Inside inside_of(const Axis& axis, int64_t source, int64_t length) {
-  const auto begin = source >= 0 ? 0 : (-source - 1) / axis.step + 1;
-  const auto end = source >= axis.size ? 0 : floor_div(axis.size - 1 - source, axis.step) + 1;
+  const auto begin = source >= 0 ? 0 : (-source - 1) / axis.spacing() + 1;
+  const auto end = source >= axis.size ? 0 : floor_div(axis.size - 1 - source, axis.spacing()) + 1;
   const auto first = std::min(begin, length);
   return {first, std::clamp(end, first, length)};
 }
 
 // Of a run's taps the elements are neighbours where they are packed and in the image, too, from which some are read as
 // they are. Segments of one element lie side by side though their elements may not.
-inline void add_runs(Phase& phase, int64_t step) {
+inline void add_runs(Phase& phase, int64_t spacing) {
   const auto taps = static_cast<int64_t>(phase.taps.size());
   const auto continues = [&](const Tap& previous, const Tap& tap) {
-    return tap.position == previous.position + 1 && tap.base == previous.base + step;
+    return tap.position == previous.position + 1 && tap.base == previous.base + spacing;
   };
   for (int64_t first = 0, end = 0; first < taps; first = end) {
     for (end = first + 1; end < taps && continues(phase.taps[end - 1], phase.taps[end]);) {
@@ -119,14 +131,15 @@ inline void add_runs(Phase& phase, int64_t step) {
 
 // Gives every tap its position, for at most `most` outputs of a phase at a time.
 inline void lay_out(Axis& axis, int64_t most) {
+  const auto elements = (most - 1) * axis.packed_step + 1;
   std::vector<Tap*> taps;
   for (auto& phase : axis.phases) {
     for (auto& tap : phase.taps) {
       taps.push_back(&tap);
     }
   }
-  const auto quotient = [&](const Tap* tap) { return floor_div(tap->base, axis.step); };
-  const auto remainder = [&](const Tap* tap) { return tap->base - quotient(tap) * axis.step; };
+  const auto quotient = [&](const Tap* tap) { return floor_div(tap->base, axis.spacing()); };
+  const auto remainder = [&](const Tap* tap) { return tap->base - quotient(tap) * axis.spacing(); };
   std::sort(taps.begin(), taps.end(), [&](const Tap* a, const Tap* b) {
     return std::pair(remainder(a), a->base) < std::pair(remainder(b), b->base);
   });
@@ -134,12 +147,12 @@ inline void lay_out(Axis& axis, int64_t most) {
   for (auto* tap : taps) {
     axis.most_base = std::max(axis.most_base, tap->base);
     const auto gap = previous ? quotient(tap) - quotient(previous) : 0;
-    if (previous && remainder(tap) == remainder(previous) && gap <= most) {
+    if (previous && remainder(tap) == remainder(previous) && gap <= elements) {
       tap->position = previous->position + gap;
       axis.segments.back().length += gap;
     } else {
       tap->position = axis.length;
-      axis.segments.push_back({tap->base, axis.length, most});
+      axis.segments.push_back({tap->base, axis.length, elements});
     }
     axis.length = axis.segments.back().start + axis.segments.back().length;
     previous = tap;
@@ -149,7 +162,7 @@ inline void lay_out(Axis& axis, int64_t most) {
   }
   for (auto& phase : axis.phases) {
     std::sort(phase.taps.begin(), phase.taps.end(), [](const Tap& a, const Tap& b) { return a.position < b.position; });
-    add_runs(phase, axis.step);
+    add_runs(phase, axis.spacing());
   }
 }
 
@@ -176,10 +189,12 @@ inline void align_segments(Axis& axis, int64_t n) {
   }
 }
 
-// The axis of the convolution itself: 0 is the height.
-inline Axis forward_axis(const DepthwiseConv2dGeometry& g, size_t i, int64_t most) {
+// The axis of the convolution itself: 0 is the height. With can_step, elements are not parted where that is worth it.
+inline Axis forward_axis(const DepthwiseConv2dGeometry& g, size_t i, int64_t most, bool can_step = false) {
   // With one output there is no step, so that a large stride is as good as none.
   Axis axis{g.input[i], g.output[i] > 1 ? g.stride[i] : 1, 1};
+  const bool are_neighbours = g.dilation[i] == 1 && g.kernel[i] > 1;
+  axis.packed_step = can_step && are_neighbours && axis.step == kLongestStep ? kLongestStep : 1;
   axis.phases.push_back({0, g.output[i]});
   for (int64_t k = 0; k < g.kernel[i]; ++k) {
     axis.phases[0].taps.push_back({k, k * g.dilation[i] - g.padding[i], 0});

@@ -50,10 +50,10 @@ struct Convolution {
   Axis window(size_t i, int64_t most = std::numeric_limits<int64_t>::max()) const {
     // Each phase is to fill a tile.
     const bool is_dilated = g.stride[i] == 1 && g.dilation[i] > 1 && g.dilation[i] <= out_size()[i] / kTile;
-    return is_dilated ? dilated_axis(g, i, most, is_backward) : other(i, most);
+    return is_dilated ? dilated_axis(g, i, most, is_backward) : other(i, most, true);
   }
-  Axis other(size_t i, int64_t most = std::numeric_limits<int64_t>::max()) const {
-    return is_backward ? backward_axis(g, i, most) : forward_axis(g, i, most);
+  Axis other(size_t i, int64_t most = std::numeric_limits<int64_t>::max(), bool can_step = false) const {
+    return is_backward ? backward_axis(g, i, most) : forward_axis(g, i, most, can_step);
   }
 };
 
@@ -103,6 +103,7 @@ struct TileArgs {
   int64_t n;
   int64_t offset;
   int64_t step;
+  int64_t packed_step; // the axis's
   const acc_t* w;
   const acc_t* start;
   int64_t start_step;
@@ -125,19 +126,21 @@ struct TileOut {
   bool is_streamed = false;
 };
 
+// For runs of 1, 2, ... taps.
+template <typename acc_t, int S, int V, bool of_plane, bool is_edge, bool is_partial, typename out_t, int... taps>
+constexpr auto tiles(std::integer_sequence<int, taps...>) {
+  return std::array{tile<acc_t, taps + 1, S, V, of_plane, is_edge, is_partial, out_t>...};
+}
+
 template <typename acc_t, bool of_plane, int V, bool is_edge, bool is_partial, typename out_t>
 C10_ALWAYS_INLINE void
 call_tile(int64_t taps, const TileArgs<acc_t>& a, const TileOut<out_t>& out, Inside inside = {}) {
+  constexpr std::make_integer_sequence<int, kLongestRun> runs;
   static constexpr std::array functions = {
-      tile<acc_t, 1, V, of_plane, is_edge, is_partial, out_t>,
-      tile<acc_t, 2, V, of_plane, is_edge, is_partial, out_t>,
-      tile<acc_t, 3, V, of_plane, is_edge, is_partial, out_t>,
-      tile<acc_t, 4, V, of_plane, is_edge, is_partial, out_t>,
-      tile<acc_t, 5, V, of_plane, is_edge, is_partial, out_t>,
-      tile<acc_t, 6, V, of_plane, is_edge, is_partial, out_t>,
-      tile<acc_t, 7, V, of_plane, is_edge, is_partial, out_t>};
-  static_assert(functions.size() == kLongestRun);
-  functions[taps - 1](
+      tiles<acc_t, 1, V, of_plane, is_edge, is_partial, out_t>(runs),
+      tiles<acc_t, 2, V, of_plane, is_edge, is_partial, out_t>(runs)};
+  static_assert(functions.size() == kLongestStep);
+  functions[a.packed_step - 1][taps - 1](
       a.x,
       a.n,
       a.offset,
@@ -272,7 +275,7 @@ void convolve_planes(
     order.push_back((source * c.g.kernel[0] + y) * c.g.kernel[1] + x);
   });
   const auto weights_of_channel = static_cast<int64_t>(order.size());
-  const auto plane_size = (rows.length + kTile) * pitch;
+  const auto plane_size = (rows.length + kTile * rows.packed_step) * pitch;
   const auto width = c.out_size()[1];
   // Rows of some tiles before they go to the output, one line for each phase of the columns.
   constexpr int64_t kTogether = 4;
@@ -313,6 +316,7 @@ void convolve_planes(
       args.x = x[f].data();
       args.n = static_cast<int64_t>(x[f].size());
       args.step = pitch;
+      args.packed_step = rows.packed_step;
       args.w = weights.data + offset;
       args.start = start.data();
       args.start_step = 0;
@@ -335,7 +339,7 @@ void convolve_planes(
         for (int64_t i = 0; i < n; i += args.tiles * kTile) {
           const auto top = tile_start(i, n);
           args.tiles = (n - top) / kTile;
-          args.offset = top * pitch + left;
+          args.offset = top * rows.packed_step * pitch + left;
           call(phase, 0, offset, is_wide, args, {to + top * out_step + left, out_step});
         }
         j = left + span;
@@ -353,7 +357,7 @@ void convolve_planes(
           const auto count = columns.phases[f].count;
           for (int64_t j = 0; j < count;) {
             const bool is_wide = kMostVectors > 1 && count - j > size;
-            args.offset = top * pitch + j;
+            args.offset = top * rows.packed_step * pitch + j;
             call(phase, f, offset[f], is_wide, args, {tile_rows.data + f * buffer_pitch + j, row_pitch});
             j += is_wide ? kMostVectors * size : size;
           }
@@ -432,7 +436,7 @@ std::vector<Tiles> tiles_of(const Axis& columns, const Phase& phase, bool is_pac
     Tiles tiles{tile_start(i, phase.count), 1};
     bool is_edge = false;
     for (const auto& run : phase.runs) {
-      const auto elements = kTile + run.count - 1;
+      const auto elements = (kTile - 1) * columns.packed_step + run.count;
       const auto inside = inside_of(columns, phase.taps[run.first].base + tiles.left * columns.step, elements);
       is_edge = is_edge || inside.first > 0 || inside.last < elements;
       tiles.inside.push_back(inside);
@@ -553,7 +557,7 @@ class ChannelsLastBlock {
  public:
   explicit ChannelsLastBlock(const ChannelsLastPlan& plan)
       : plan_(plan),
-        row_size_((plan.columns.length + kTile) * most_lanes),
+        row_size_((plan.columns.length + kTile * plan.columns.packed_step) * most_lanes),
         packed_(plan.rows, row_size_ * plan.c.sources()),
         tiles_((plan.columns.phases[0].count + kTile) * most_lanes) {}
 
@@ -575,7 +579,8 @@ class ChannelsLastBlock {
     const auto others = static_cast<int64_t>(plan_.rows.phases[phase].taps.size()) * plan_.c.sources();
     auto* line = out.data + y * plan_.c.out_size()[1] * out.step + lanes.first - out.first;
     TileArgs<acc_t> args{x_.data(), static_cast<int64_t>(x_.size())};
-    args.step = is_packed ? lanes.width() : plan_.columns.step * in.step;
+    args.step = is_packed ? lanes.width() : plan_.columns.spacing() * in.step;
+    args.packed_step = plan_.columns.packed_step;
     args.pixel = is_packed ? 0 : in.step;
     args.start = weights;
     args.lanes = lanes.count;
@@ -638,7 +643,7 @@ class ChannelsLastBlock {
     for (const auto& tiles : is_packed ? plan_.packed_tiles[f] : plan_.image_tiles[f]) {
       ahead.step();
       auto* to = line + (window.first + tiles.left * plan_.columns.stride) * out.step;
-      args.offset = tiles.left * args.step;
+      args.offset = tiles.left * args.packed_step * args.step;
       args.tiles = tiles.count;
       args.inside = tiles.inside.empty() ? nullptr : tiles.inside.data();
       const auto convolve_lanes = [&](const auto& tile_out, auto of_part) {

@@ -238,8 +238,8 @@ C10_ALWAYS_INLINE void part_pairs(acc_t* even, acc_t* odd, const acc_t* from, in
   }
 }
 
-// Columns whose step is 2: the first `count` of both segments, taken in turn, are neighbours in the image, from `from`
-// on.
+// Columns whose spacing is 2: the first `count` of both segments, taken in turn, are neighbours in the image, from
+// `from` on.
 struct ColumnPairs {
   int64_t count = 0;
   int64_t from = 0;
@@ -247,7 +247,7 @@ struct ColumnPairs {
   int64_t odd = 0;
 
   ColumnPairs(const Axis& columns, int64_t least) {
-    if (columns.step != 2 || columns.segments.size() != 2) {
+    if (columns.spacing() != 2 || columns.segments.size() != 2) {
       return;
     }
     const auto& a = columns.segments[0];
@@ -260,7 +260,7 @@ struct ColumnPairs {
   }
 };
 
-// Packs a row of columns whose step is 2.
+// Packs a row of columns whose spacing is 2.
 template <typename acc_t>
 C10_ALWAYS_INLINE void pack_every_second(acc_t* to, const acc_t* row, const Axis& columns, const ColumnPairs& pairs) {
   for (const auto& segment : columns.segments) {
@@ -282,21 +282,21 @@ pack_columns(acc_t* to, const scalar_t* row, const Axis& columns, const ColumnPa
   const acc_t* converted = nullptr;
   if constexpr (std::is_same_v<scalar_t, acc_t>) {
     converted = row;
-  } else if (columns.step > 1) {
+  } else if (columns.spacing() > 1) {
     copy_in(buffer, row, columns.size);
     converted = buffer;
   }
-  if (columns.step == 2) {
+  if (columns.spacing() == 2) {
     return pack_every_second(to, converted, columns, pairs);
   }
   for (const auto& segment : columns.segments) {
     auto* start = to + segment.start;
-    if (columns.step == 1) {
+    if (columns.spacing() == 1) {
       // Behind the end this writes zeros, over zeros or over what is packed next.
       copy_in(start + segment.first, row + segment.source + segment.first, segment.last - segment.first);
     } else {
       for (auto j = segment.first; j < segment.last; ++j) {
-        start[j] = converted[segment.source + j * columns.step];
+        start[j] = converted[segment.source + j * columns.spacing()];
       }
     }
   }
@@ -318,7 +318,7 @@ void pack_plane(
   for (const auto& segment : rows.segments) {
     for (const auto i : c10::irange(segment.length)) {
       // A strip at the end has fewer outputs; what it does not need may be beyond the image by far.
-      const auto y = segment.source + (first + i) * rows.step;
+      const auto y = segment.source + first * rows.step + i * rows.spacing();
       auto* row = to + (segment.start + i) * columns.length;
       if (y >= 0 && y < rows.size) {
         pack_columns(row, plane + y * columns.size, columns, pairs, buffer);
@@ -462,12 +462,12 @@ void pack_row(
   const auto width = lanes.width();
   for (const auto& segment : columns.segments) {
     auto* start = to + segment.start * width;
-    const auto* pixels = row + (segment.source + segment.first * columns.step) * channels;
+    const auto* pixels = row + (segment.source + segment.first * columns.spacing()) * channels;
     std::fill(start, start + segment.first * width, acc_t(0));
     pack_pixels(
         start + segment.first * width,
         pixels,
-        columns.step * channels,
+        columns.spacing() * channels,
         segment.last - segment.first,
         lanes,
         lane_channels);

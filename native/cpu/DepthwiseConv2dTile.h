@@ -16,7 +16,8 @@ inline namespace CPU_CAPABILITY {
 
 // The inner loops of a depthwise convolution, on images of float or double, packed or not (see DepthwiseConv2dAxis.h).
 // The elements of a vector are neighbours in the dimension that is contiguous: channels in channels_last, else columns.
-// Along the other one a tile takes kTile outputs, and each element that is read serves all of a run's taps.
+// Along the other one a tile takes kTile outputs, and each element that is read serves all of a run's taps that it
+// meets: with S = 1 each of them, with S = 2 every second.
 
 constexpr int64_t kTile = 7;
 // A block is at most kMostVectors vectors wide, of which kVectorsAtOnce are computed at a time: as many as there are
@@ -122,7 +123,16 @@ class LaneMask {
 #endif
 
 // V of a tile's `vectors` vectors.
-template <typename acc_t, int K, int V, int vectors, bool of_plane, bool is_edge, bool is_partial, typename out_t>
+template <
+    typename acc_t,
+    int K,
+    int S,
+    int V,
+    int vectors,
+    bool of_plane,
+    bool is_edge,
+    bool is_partial,
+    typename out_t>
 C10_ALWAYS_INLINE void tile_part(
     const acc_t* const* xs,
     int64_t n,
@@ -159,8 +169,8 @@ C10_ALWAYS_INLINE void tile_part(
       }
     }
     w += of_plane ? K : K * vectors * size;
-#pragma GCC unroll 16
-    for (int r = 0; r < kTile + K - 1; ++r) {
+#pragma GCC unroll 20
+    for (int r = 0; r < S * (kTile - 1) + K; ++r) {
       if (!is_edge || (r >= inside.first && r < inside.last)) {
 #pragma GCC unroll 2
         for (int v = 0; v < V; ++v) {
@@ -168,8 +178,9 @@ C10_ALWAYS_INLINE void tile_part(
           const auto element = in_register(is_partial && v + 1 == V ? last.load(from) : Vec::loadu(from));
 #pragma GCC unroll 8
           for (int k = 0; k < K; ++k) {
-            if (r - k >= 0 && r - k < kTile) {
-              sums[r - k][v] = vec::fmadd(element, Vec(run[k][of_plane ? 0 : v]), Vec(sums[r - k][v]));
+            const auto j = (r - k) / S;
+            if (r >= k && (r - k) % S == 0 && j < kTile) {
+              sums[j][v] = vec::fmadd(element, Vec(run[k][of_plane ? 0 : v]), Vec(sums[j][v]));
             }
           }
         }
@@ -205,7 +216,8 @@ C10_ALWAYS_INLINE void tile_part(
 //
 // Args:
 //   xs: for each tap of the contiguous dimension and each source, where its elements begin; n of them.
-//   offset, step: where in x the tile begins, and from one output to the next.
+//   offset, step: where in x the tile begins, and from one element to the next; an output is S elements behind the
+//     one before.
 //   weights: for each of xs those of the run.
 //   start, out: the sums are added to start and go to out, rounded where that is of a half type; their steps are from
 //     one output to the next.
@@ -214,7 +226,7 @@ C10_ALWAYS_INLINE void tile_part(
 //   inside: at an edge, which elements there are; the others are not read.
 //   lanes: where the last vector is not whole, how many elements there are in all vectors; the others are neither read
 //     from x nor written.
-template <typename acc_t, int K, int V, bool of_plane, bool is_edge, bool is_partial, typename out_t>
+template <typename acc_t, int K, int S, int V, bool of_plane, bool is_edge, bool is_partial, typename out_t>
 void tile(
     const acc_t* const* xs,
     int64_t n,
@@ -234,7 +246,7 @@ void tile(
   static_assert(!is_partial || at_once == V, "the last vector is to be in the only part");
   for (int64_t i = 0; i < tiles; ++i) {
     for (int64_t l = 0; l < V * size; l += at_once * size) {
-      tile_part<acc_t, K, at_once, V, of_plane, is_edge, is_partial>(
+      tile_part<acc_t, K, S, at_once, V, of_plane, is_edge, is_partial>(
           xs,
           n,
           offset + l,
@@ -248,7 +260,7 @@ void tile(
           inside,
           lanes);
     }
-    offset += kTile * step;
+    offset += kTile * S * step;
     start += kTile * start_step;
     out += kTile * out_step;
   }
