@@ -192,7 +192,7 @@ struct Traffic {
     const auto bytes = images * (in_image + out_image);
     const bool is_image_near = in_image <= own_cache / 4;
     is_ahead = bytes > 8 * own_cache;
-    are_planes_ahead = bytes > 4 * own_cache;
+    are_planes_ahead = bytes > 2 * own_cache;
     is_by_images = is_ahead && is_image_near;
     is_by_rows = bytes > 16 * own_cache && !is_image_near && near_rows <= own_cache;
   }

@@ -167,16 +167,20 @@ void backward_weight_planes(
       }
     };
 
+    const auto first_image = [&](int64_t task) { return task % chunks.count * chunks.size; };
+    const auto images_end = [&](int64_t task) { return std::min(first_image(task) + chunks.size, g.batch); };
     for (const auto task : c10::irange(begin, end)) {
       const auto channel = task / chunks.count;
       const auto chunk = task % chunks.count;
-      for (const auto image : c10::irange(chunk * chunks.size, std::min((chunk + 1) * chunks.size, g.batch))) {
+      for (const auto image : c10::irange(first_image(task), images_end(task))) {
         for (int64_t first = 0; first < g.output[0]; first += height) {
           const auto n = std::min(height, g.output[0] - first);
           const auto* from = in + (image * g.channels + channel) * in_plane;
           Ahead ahead;
-          if (traffic.are_planes_ahead && image + 1 < g.batch) {
-            const auto next = (image + 1) * g.channels + channel;
+          const bool is_last_image = image + 1 == images_end(task);
+          if (traffic.are_planes_ahead && !(is_last_image && task + 1 == end)) {
+            const auto next = is_last_image ? first_image(task + 1) * g.channels + (task + 1) / chunks.count
+                                            : (image + 1) * g.channels + channel;
             const auto part = first / height, parts = divide_up(g.output[0], height);
             const auto *next_in = in + next * in_plane, *next_grad = grad + next * grad_planes;
             ahead.take_part(next_in, in_plane, next_grad, grad_planes, part, parts, rows.length);
