@@ -11,12 +11,14 @@ from pathlib import Path
 from . import operators
 from .case import Case
 from .measure import measure
+from .memory import keep_memory
 from .report import write_json, write_plot, write_summary, write_table
 
 
 def main() -> None:
     """Measure and report; after each case the files hold what there is so far."""
     options = _parser().parse_args()
+    keep_memory()
     options.folder.mkdir(parents=True, exist_ok=True)
     results = []
     for case in _cases(options.operators):

@@ -11,10 +11,6 @@ from ..errors import CommandError
 from ..layout import REPOSITORY, Layout
 from ..run_tests import make_environment, wheel_of
 
-# glibc gives the memory of a large tensor back to the system when it is freed, and the next call takes it again page
-# by page, or not, as it happens to lie. That can cost more than the call, and falls on one side or the other.
-_KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
-
 
 def bench(layout: Layout, arguments: Sequence[str]) -> None:
     """Run the benchmarks with ``layout``'s wheel; what they print goes to the terminal.
@@ -26,6 +22,6 @@ def bench(layout: Layout, arguments: Sequence[str]) -> None:
     python = make_environment(REPOSITORY / "build/bench-environment", Path(wheel_of(layout).wheel), requirements)
     command: list[str | Path] = [python, "-m", "scripts.bench", *arguments]
     # The profiler, which tells how much memory is used, else logs each time it starts and stops.
-    env = {**os.environ, **_KEEP_MEMORY, "KINETO_LOG_LEVEL": "99"}
+    env = {**os.environ, "KINETO_LOG_LEVEL": "99"}
     if subprocess.run(command, cwd=REPOSITORY, env=env, stdin=subprocess.DEVNULL, check=False).returncode != 0:
         raise CommandError("the benchmarks failed; what was measured before is in build/bench-results")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import statistics
 import time
 from dataclasses import dataclass
@@ -11,9 +10,7 @@ import torch
 from torch.utils.benchmark import Timer
 
 from .case import Case, Side
-
-# Both sides are called until so many calls in turn take no more memory than some pages, but not more often than that.
-_SETTLED_CALLS, _FEW_PAGES, _MOST_CALLS = 3, 256, 20
+from .memory import settle
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ def measure(case: Case, threads: int, rounds: int, seconds: float) -> Measured:
     """Time ``case`` for about ``seconds`` on each side in each of ``rounds``."""
     torch.set_num_threads(threads)
     sides = case.make()
-    _settle(sides)
+    settle(sides)
     # One thread's processor time holds on a machine that others use, too; that of several would hide their waiting.
     clock = time.process_time if threads == 1 else time.perf_counter
     timers = [Timer("side()", timer=clock, globals={"side": side}, num_threads=threads) for side in sides]
@@ -71,23 +68,6 @@ def measure(case: Case, threads: int, rounds: int, seconds: float) -> Measured:
         peaks,
         case.group,
     )
-
-
-def _settle(sides: tuple[Side, Side]) -> None:
-    """Call both until the memory of either is there.
-
-    A small tensor in the place of a large one that was freed leaves too little for the next large one, which is taken
-    from the system, page by page, even where what is freed is kept. After some calls there is a place for each.
-    """
-    settled = 0
-    for _ in range(_MOST_CALLS):
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        for side in sides:
-            side()
-        is_settled = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < _FEW_PAGES
-        settled = settled + 1 if is_settled else 0
-        if settled == _SETTLED_CALLS:
-            return
 
 
 def _peak(side: Side) -> int:
