@@ -167,7 +167,7 @@ inline void lay_out(Axis& axis, int64_t most) {
 }
 
 // Moves what is packed so that of each segment the part inside of the image begins at a multiple of n: then rows are
-// packed by whole vectors none of which crosses a cache line.
+// packed by whole vectors none of which crosses a cache line, but for the last one where it overlaps the one before.
 inline void align_segments(Axis& axis, int64_t n) {
   std::vector<int64_t> starts;
   int64_t end = 0;
@@ -204,13 +204,12 @@ inline Axis forward_axis(const DepthwiseConv2dGeometry& g, size_t i, int64_t mos
 }
 
 // The axis of a dilated convolution with stride 1, or of the gradient of its input. Every dilation-th output is of one
-// phase, in which the taps are neighbours: of every dilation-th element.
+// phase, in which the taps are neighbours: of every dilation-th element. There are no fewer outputs than phases.
 inline Axis dilated_axis(const DepthwiseConv2dGeometry& g, size_t i, int64_t most, bool is_backward) {
   const auto size = is_backward ? g.output[i] : g.input[i], count = is_backward ? g.input[i] : g.output[i];
-  const auto phases = std::min(g.dilation[i], count);
   Axis axis{size, g.dilation[i], g.dilation[i]};
   axis.are_phases_alike = true;
-  for (int64_t f = 0; f < phases; ++f) {
+  for (int64_t f = 0; f < g.dilation[i]; ++f) {
     Phase phase{f, (count - f - 1) / g.dilation[i] + 1};
     for (int64_t k = 0; k < g.kernel[i]; ++k) {
       const auto distance = k * g.dilation[i] - g.padding[i];
