@@ -61,7 +61,7 @@ struct Run {
 struct Phase {
   int64_t first; // the first element that it makes
   int64_t count;
-  std::vector<Tap> taps; // by position, where one phase has one remainder of base by step; then base grows, too
+  std::vector<Tap> taps; // by position, where one phase has one remainder of base by spacing; then base grows, too
   std::vector<Run> runs;
 };
 
@@ -74,12 +74,8 @@ struct Axis {
   std::vector<Phase> phases;
   bool are_phases_alike = false; // each has the same taps, only at other positions
   int64_t packed_step = 1;       // from one output of a phase to the next, in packed elements
+  int64_t spacing = step;        // between neighbours of what is packed, in the image: step / packed_step
   int64_t most_base = std::numeric_limits<int64_t>::min();
-
-  // Between neighbours of what is packed, in the image.
-  int64_t spacing() const {
-    return step / packed_step;
-  }
 
   // One past the last element of the image that the outputs up to o read.
   int64_t end(int64_t o) const {
@@ -103,8 +99,8 @@ inline int64_t floor_div(int64_t a, int64_t b) {
 
 // Which of the `length` elements source, source + spacing, ... are inside of the image.
 inline Inside inside_of(const Axis& axis, int64_t source, int64_t length) {
-  const auto begin = source >= 0 ? 0 : (-source - 1) / axis.spacing() + 1;
-  const auto end = source >= axis.size ? 0 : floor_div(axis.size - 1 - source, axis.spacing()) + 1;
+  const auto begin = source >= 0 ? 0 : (-source - 1) / axis.spacing + 1;
+  const auto end = source >= axis.size ? 0 : floor_div(axis.size - 1 - source, axis.spacing) + 1;
   const auto first = std::min(begin, length);
   return {first, std::clamp(end, first, length)};
 }
@@ -138,8 +134,8 @@ inline void lay_out(Axis& axis, int64_t most) {
       taps.push_back(&tap);
     }
   }
-  const auto quotient = [&](const Tap* tap) { return floor_div(tap->base, axis.spacing()); };
-  const auto remainder = [&](const Tap* tap) { return tap->base - quotient(tap) * axis.spacing(); };
+  const auto quotient = [&](const Tap* tap) { return floor_div(tap->base, axis.spacing); };
+  const auto remainder = [&](const Tap* tap) { return tap->base - quotient(tap) * axis.spacing; };
   std::sort(taps.begin(), taps.end(), [&](const Tap* a, const Tap* b) {
     return std::pair(remainder(a), a->base) < std::pair(remainder(b), b->base);
   });
@@ -162,7 +158,7 @@ inline void lay_out(Axis& axis, int64_t most) {
   }
   for (auto& phase : axis.phases) {
     std::sort(phase.taps.begin(), phase.taps.end(), [](const Tap& a, const Tap& b) { return a.position < b.position; });
-    add_runs(phase, axis.spacing());
+    add_runs(phase, axis.spacing);
   }
 }
 
@@ -194,7 +190,10 @@ inline Axis forward_axis(const DepthwiseConv2dGeometry& g, size_t i, int64_t mos
   // With one output there is no step, so that a large stride is as good as none.
   Axis axis{g.input[i], g.output[i] > 1 ? g.stride[i] : 1, 1};
   const bool are_neighbours = g.dilation[i] == 1 && g.kernel[i] > 1;
-  axis.packed_step = can_step && are_neighbours && axis.step == kLongestStep ? kLongestStep : 1;
+  if (can_step && are_neighbours && axis.step <= kLongestStep) {
+    axis.packed_step = axis.step;
+    axis.spacing = 1;
+  }
   axis.phases.push_back({0, g.output[i]});
   for (int64_t k = 0; k < g.kernel[i]; ++k) {
     axis.phases[0].taps.push_back({k, k * g.dilation[i] - g.padding[i], 0});

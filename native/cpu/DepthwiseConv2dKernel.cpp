@@ -103,7 +103,7 @@ struct TileArgs {
   int64_t n;
   int64_t offset;
   int64_t step;
-  int64_t packed_step; // the axis's
+  int64_t packed_step; // see Axis
   const acc_t* w;
   const acc_t* start;
   int64_t start_step;
@@ -128,7 +128,7 @@ struct TileOut {
 
 // For runs of 1, 2, ... taps.
 template <typename acc_t, int S, int V, bool of_plane, bool is_edge, bool is_partial, typename out_t, int... taps>
-constexpr auto tiles(std::integer_sequence<int, taps...>) {
+constexpr auto tile_functions(std::integer_sequence<int, taps...>) {
   return std::array{tile<acc_t, taps + 1, S, V, of_plane, is_edge, is_partial, out_t>...};
 }
 
@@ -137,8 +137,8 @@ C10_ALWAYS_INLINE void
 call_tile(int64_t taps, const TileArgs<acc_t>& a, const TileOut<out_t>& out, Inside inside = {}) {
   constexpr std::make_integer_sequence<int, kLongestRun> runs;
   static constexpr std::array functions = {
-      tiles<acc_t, 1, V, of_plane, is_edge, is_partial, out_t>(runs),
-      tiles<acc_t, 2, V, of_plane, is_edge, is_partial, out_t>(runs)};
+      tile_functions<acc_t, 1, V, of_plane, is_edge, is_partial, out_t>(runs),
+      tile_functions<acc_t, 2, V, of_plane, is_edge, is_partial, out_t>(runs)};
   static_assert(functions.size() == kLongestStep);
   functions[a.packed_step - 1][taps - 1](
       a.x,
@@ -579,7 +579,7 @@ class ChannelsLastBlock {
     const auto others = static_cast<int64_t>(plan_.rows.phases[phase].taps.size()) * plan_.c.sources();
     auto* line = out.data + y * plan_.c.out_size()[1] * out.step + lanes.first - out.first;
     TileArgs<acc_t> args{x_.data(), static_cast<int64_t>(x_.size())};
-    args.step = is_packed ? lanes.width() : plan_.columns.spacing() * in.step;
+    args.step = is_packed ? lanes.width() : plan_.columns.spacing * in.step;
     args.packed_step = plan_.columns.packed_step;
     args.pixel = is_packed ? 0 : in.step;
     args.start = weights;

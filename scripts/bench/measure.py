@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from dataclasses import dataclass
 
@@ -46,7 +47,8 @@ def measure(case: Case, threads: int, rounds: int, seconds: float) -> Measured:
     """Time ``case`` for about ``seconds`` on each side in each of ``rounds``."""
     torch.set_num_threads(threads)
     sides = case.make()
-    settle(sides)
+    if not settle(sides):
+        print("some of the calls take memory from the system; the ratio is that of page faults, too", file=sys.stderr)
     # One thread's processor time holds on a machine that others use, too; that of several would hide their waiting.
     clock = time.process_time if threads == 1 else time.perf_counter
     timers = [Timer("side()", timer=clock, globals={"side": side}, num_threads=threads) for side in sides]

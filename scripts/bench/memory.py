@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 # malloc.h's names.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
-# Functions are called until so many calls in turn take no more memory than some pages, but not more often than that.
+# So many calls in turn, each of fewer new pages, show that there is a place for all; or so many calls are enough.
 _SETTLED_CALLS, _FEW_PAGES, _MOST_CALLS = 3, 256, 20
 
 
@@ -28,11 +28,14 @@ def keep_memory() -> None:
             raise OSError(f"mallopt({parameter}, {value}) failed")
 
 
-def settle(functions: Iterable[Callable[[], object]]) -> None:
+def settle(functions: Iterable[Callable[[], object]]) -> bool:
     """Call ``functions`` until the memory of each is there.
 
     A small tensor in the place of a large one that was freed leaves too little for the next large one, which is taken
     from the system even where what is freed is kept. After some calls there is a place for each.
+
+    Returns:
+        whether it is so.
     """
     settled = 0
     for _ in range(_MOST_CALLS):
@@ -41,7 +44,8 @@ def settle(functions: Iterable[Callable[[], object]]) -> None:
             function()
         settled = settled + 1 if _page_faults() - before < _FEW_PAGES else 0
         if settled == _SETTLED_CALLS:
-            return
+            return True
+    return False
 
 
 def _page_faults() -> int:

@@ -68,6 +68,9 @@ CASES = [
     Case(1, 2, (40, 3), (3, 3), padding=(1, 1)),
     Case(1, 2, (5, 6), (5, 6)),
     Case(2, 2, (300, 40), (3, 3), padding=(1, 1)),
+    # Planes in strips.
+    Case(1, 2, (61, 700), (3, 3), (2, 2), (1, 1)),
+    Case(1, 1, (97, 1500), (9, 2), (2, 1), (4, 0)),
     # One output, whose elements are not neighbours.
     Case(2, 32, (35, 3), (3, 2), (1, 2), dilation=(1, 2)),
     Case(2, 32, (6, 40), (3, 2), (1, 40), dilation=(1, 2)),
