@@ -78,7 +78,10 @@ check-cuda: PIN = 2.14.1
 check-cuda: $(environment)/ready
 	@$(python) -m scripts check-cuda $(options) $(ARGS)
 
-test: patch-and-build
+# Help needs no wheel.
+built = $(if $(filter -h --help,$(ARGS)),$(environment)/ready,patch-and-build)
+
+test: $(built)
 	@$(python) -m scripts test --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 
 test-sanitize: $(environment)/ready
@@ -104,7 +107,7 @@ bench-build: $(environment)/ready
 bench: patch-and-build
 	@$(python) -m scripts bench $(options) -- $(ARGS)
 
-surfaces: patch-and-build
+surfaces: $(built)
 	@$(python) -m scripts surfaces $(options) $(ARGS)
 
 clean:

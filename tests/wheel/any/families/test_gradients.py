@@ -2,23 +2,62 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
 import torch
-from opinfos import DIFFERENTIABLE, FLOATING, QUIET, differentiable, instantiate
+from opinfos import DIFFERENTIABLE, FLOATING, QUIET, differentiable, instantiate, tensors_of
+from torch import Tensor
+from torch.autograd.gradcheck import GradcheckError
 from torch.testing._internal.common_device_type import ops
 from torch.testing._internal.common_utils import TestGradients
-from torch.testing._internal.opinfo.core import OpInfo
+from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+from torch.utils import _pytree as pytree
 
 pytestmark = QUIET
+
+
+def spread(op: OpInfo) -> tuple[OpInfo, Callable[..., Any]]:
+    """The operator and its function, where samples hold no list of tensors but the first argument.
+
+    PyTorch's helper puts tensors into any list again, but looks for them in that of the first argument only.
+    """
+    function = op.get_op()
+
+    def sample_inputs(*args: Any, **kwargs: Any) -> Iterator[SampleInput]:
+        return map(spread_sample, op.sample_inputs(*args, **kwargs))
+
+    @functools.wraps(function)
+    def gathered(first: Any, *args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], pytree.TreeSpec):
+            args, kwargs = pytree.tree_unflatten(list(args[1:]), args[0])
+        return function(first, *args, **kwargs)
+
+    result = copy.copy(op)
+    result.sample_inputs = sample_inputs
+    return result, gathered
+
+
+def spread_sample(sample: SampleInput) -> SampleInput:
+    given = [*sample.args, *sample.kwargs.values()]
+    if not any(isinstance(each, (list, tuple)) and tensors_of(each) for each in given):
+        return sample
+    leaves, structure = pytree.tree_flatten((sample.args, sample.kwargs))
+    return SampleInput(sample.input, args=(structure, *leaves), output_process_fn_grad=sample.output_process_fn_grad)
 
 
 class TestBwdGradients(TestGradients):
     @differentiable
     def test_fn_grad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        self._grad_test_helper(device, dtype, op, op.get_op())
+        self._grad_test_helper(device, dtype, *spread(op))
 
     @differentiable
     def test_fn_gradgrad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        self._check_helper(device, dtype, op, op.get_op(), "bwgrad_bwgrad")
+        self._check_helper(device, dtype, *spread(op), "bwgrad_bwgrad")
 
     @ops([info for info in DIFFERENTIABLE if info.inplace_variant], allowed_dtypes=FLOATING)
     def test_inplace_grad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
@@ -35,15 +74,47 @@ class TestFwdGradients(TestGradients):
         self._grad_test_helper(
             device,
             dtype,
-            op,
-            op.get_op(),
+            *spread(op),
             check_forward_ad=True,
             check_batched_forward_grad=op.check_batched_forward_grad,
         )
 
     @ops([info for info in DIFFERENTIABLE if info.supports_fwgrad_bwgrad], allowed_dtypes=FLOATING)
     def test_fn_fwgrad_bwgrad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        self._check_helper(device, dtype, op, op.get_op(), "fwgrad_bwgrad")
+        self._check_helper(device, dtype, *spread(op), "fwgrad_bwgrad")
 
 
 instantiate(globals(), TestBwdGradients, TestFwdGradients)
+
+
+class Wrong(torch.autograd.Function):
+    """The identity, whose gradient is not that of it."""
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def setup_context(context: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(context: Any, grad: Tensor) -> Tensor:
+        return 2 * grad
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_the_tensors_of_any_list_are_differentiated(is_right: bool) -> None:
+    def function(first: Tensor, others: list[Tensor], scale: int, *, more: tuple[Tensor, ...]) -> Tensor:
+        product = first * others[0] if is_right else first * Wrong.apply(others[0])
+        return scale * product * others[1] + more[0]
+
+    def samples(_: OpInfo, device: str, dtype: torch.dtype, requires_grad: bool, **_kwargs: Any) -> list[SampleInput]:
+        x, y, z, w = (torch.randn(3, dtype=dtype, device=device, requires_grad=requires_grad) for _ in range(4))
+        return [SampleInput(x, args=([y, z], 2), kwargs={"more": (w,)})]
+
+    dtypes = {torch.double}
+    info = OpInfo("of_lists", op=function, dtypes=dtypes, sample_inputs_func=samples, check_batched_grad=False)
+    family = TestGradients()
+    with contextlib.nullcontext() if is_right else pytest.raises(GradcheckError):
+        family._check_helper("cpu", torch.double, *spread(info), "gradcheck", check_batched_grad=False)
