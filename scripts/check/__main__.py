@@ -48,13 +48,13 @@ def _check_operators(
     native: Path, entries: list[Entry], formulas: list[Entry], base: BaseOperators, findings: Findings
 ) -> None:
     functions = check_functions(entries, base, findings)
-    check_arguments(functions, findings)
+    unwritable = check_arguments(functions, findings)
     check_groups(entries, functions, base, findings)
     sources = read_sources(native)
     words = {f.schema.name.name.base for f in functions}.union(*(source.words for source in sources))
     check_derivatives(formulas, functions, base, words, findings)
     with_cuda = any(source.path.suffix in CUDA_SUFFIXES for source in sources)
-    check_kernels(wanted_kernels(functions, with_cuda=with_cuda), sources, base, findings)
+    check_kernels(wanted_kernels(functions, unwritable, with_cuda=with_cuda), sources, base, findings)
     check_stubs(native, sources, findings)
     check_docs(native, functions, findings)
     check_samples(native, functions, findings)

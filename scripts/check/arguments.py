@@ -6,7 +6,7 @@ import keyword
 import re
 
 from torchgen.api.cpp import JIT_TO_CPP_DEFAULT
-from torchgen.model import Argument, BaseTy, BaseType, ListType, OptionalType, Type
+from torchgen.model import Argument, BaseTy, BaseType, ListType, OperatorName, OptionalType, Type
 
 from .finding import Findings, nearest
 from .functions import Function
@@ -37,8 +37,9 @@ _EXAMPLES = {
 }
 
 
-def check_arguments(functions: list[Function], findings: Findings) -> None:
-    """Check the names and defaults of the arguments."""
+def check_arguments(functions: list[Function], findings: Findings) -> set[OperatorName]:
+    """Check the names and defaults of the arguments; return the operators with defaults that torchgen may not write."""
+    unwritable = set()
     for function in functions:
         seen: set[str] = set()
         for argument in function.schema.arguments.flat_all:
@@ -53,6 +54,8 @@ def check_arguments(functions: list[Function], findings: Findings) -> None:
             if argument.default is not None and not _fits(argument.default, argument.type):
                 what = f"`{argument.default}` is no default for {argument.type}"
                 findings.add(place, what, _todo(argument.default, argument.type))
+                unwritable.add(function.schema.name)
+    return unwritable
 
 
 def _offset_of(argument: Argument, function: Function, *, is_second: bool) -> int:

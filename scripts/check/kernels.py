@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from torchgen.model import NativeFunctionsGroup
+from torchgen.model import NativeFunctionsGroup, OperatorName
 
 from .base import BaseOperators
 from .cplusplus import Definition, Source
@@ -48,8 +48,11 @@ class Kernel:
     is_structured: bool
 
 
-def wanted_kernels(functions: list[Function], *, with_cuda: bool) -> list[Kernel]:
-    """The kernels that the entries ask for, those for CUDA if the folder has sources of CUDA."""
+def wanted_kernels(functions: list[Function], unwritable: set[OperatorName], *, with_cuda: bool) -> list[Kernel]:
+    """The kernels that the entries ask for, those for CUDA if the folder has sources of CUDA.
+
+    Not those of ``unwritable`` whose declarations torchgen fails to write.
+    """
     absent = _OTHER_DEVICES if with_cuda else (*_OTHER_DEVICES, "CUDA")
     natives = [f.native for f in functions]
     found: list[Kernel] = []
@@ -57,7 +60,12 @@ def wanted_kernels(functions: list[Function], *, with_cuda: bool) -> list[Kernel
         group = group_of(function.native, natives) if function.native.structured else None
         if "ufunc_inner_loop" in function.entry.fields or "view_copy" in function.native.tags:
             continue  # torchgen makes these
-        found += _registered(function, group, absent)
+        try:
+            found += _registered(function, group, absent)
+        except ValueError:
+            if function.schema.name not in unwritable:
+                raise
+            continue
         if group:
             purpose = f"the meta function of {function.schema.name}"
             place = function.entry.place("structured")
