@@ -3,6 +3,7 @@
 #include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/native/Correlate2d.h>
+#include <c10/util/irange.h>
 
 #ifndef AT_PER_OPERATOR_HEADERS
 #include <ATen/Functions.h>
@@ -216,10 +217,14 @@ bool is_empty(const Tensor& input, const Tensor& kernel, IntArrayRef size) {
 }
 
 // Whether the kernel is the larger one. To move the image over it takes fewer products, none of them with zeros around
-// the image, and gives the result the other way round.
+// the image, and gives the result the other way round. Several images are then taken one by one, which a small kernel
+// is not worth.
 bool can_be_exchanged(const Tensor& input, const Tensor& kernel, IntArrayRef offset, IntArrayRef size) {
-  const bool is_one = input.numel() == input.size(-2) * input.size(-1);
-  return is_one && kernel.numel() > input.numel() && offset[0] < size[0] && offset[1] < size[1];
+  constexpr double many_products = 1 << 22;
+  const auto pixels = input.size(-2) * input.size(-1);
+  const auto products = static_cast<double>(size[0] * size[1]) * static_cast<double>(kernel.numel());
+  const bool is_worth_it = input.numel() == pixels || products > many_products;
+  return is_worth_it && kernel.numel() > pixels && offset[0] < size[0] && offset[1] < size[1];
 }
 
 ScalarType computed_in(const Tensor& x) {
@@ -282,9 +287,13 @@ Tensor _correlate2d_cpu(const Tensor& input, const Tensor& kernel, IntArrayRef o
     return result.zero_();
   }
   if (can_be_exchanged(input, kernel, offset, size)) {
-    const Tensor image = input.conj().view({input.size(-2), input.size(-1)});
     const int64_t turned[] = {size[0] - 1 - offset[0], size[1] - 1 - offset[1]};
-    return _correlate2d_cpu(conjugated(kernel), image, turned, size).flip({0, 1}).view(result.sizes());
+    const Tensor taps = conjugated(kernel), images = as_batch(input), results = as_batch(result);
+    for (const auto i : c10::irange(images.size(0))) {
+      const Tensor image = images.select(0, i).conj();
+      results.select(0, i).copy_(_correlate2d_cpu(taps, image, turned, size).flip({0, 1}));
+    }
+    return result;
   }
   const auto dtype = computed_in(input);
   const Lengths lengths(input, kernel, offset, size);
