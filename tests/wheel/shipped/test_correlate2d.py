@@ -88,7 +88,7 @@ def test_kernels_far_larger_than_the_input(dtype: torch.dtype, mode: str) -> Non
     kernel = values((5, 20_000), dtype, 2)
     check(values((3, 4), dtype, 1), kernel, mode)
     check(values((4, 3, 1, 1), dtype, 1).permute(2, 3, 1, 0), kernel, mode)
-    check(values((2, 1, 3, 4), dtype, 3), kernel, mode)
+    check(values((2, 1, 3, 4), dtype, 3), kernel[:, :1000], mode)
 
 
 @pytest.mark.parametrize("special", [float("nan"), float("inf")])
