@@ -67,7 +67,7 @@ def load_native(path: Path) -> NativeFolder:
         raise UsageError(
             f"{path}: there is no {FUNCTIONS} in it",
             cause="NATIVE must name a folder laid out as aten/src/ATen/native is",
-            todo=f"write {path / FUNCTIONS}; README.md shows one of six lines",
+            todo=f"write {path / FUNCTIONS}; README.md shows one",
         )
     everything = [file.relative_to(path) for file in sorted(path.rglob("*")) if _belongs(path, file)]
     cuda = tuple(file for file in everything if file.suffix in CUDA_SUFFIXES or file.parts[0] == "cuda")
