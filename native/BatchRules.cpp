@@ -18,8 +18,8 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/gdh.h>
-#include <ATen/ops/improved_triplet_loss.h>
 #include <ATen/ops/improved_triplet_loss_backward.h>
+#include <ATen/ops/improved_triplet_loss_with_distances.h>
 #include <ATen/ops/roi_pool_backward.h>
 #include <ATen/ops/roi_pool_with_indices.h>
 #include <ATen/ops/stack.h>
@@ -44,7 +44,7 @@ Tensor merge_rows(const Tensor& x) {
   return x.dim() == 3 ? x.flatten(0, 1) : x;
 }
 
-Tensor improved_triplet_loss_batch_rule(
+std::tuple<Tensor, Tensor> improved_triplet_loss_batch_rule(
     const Tensor& anchor,
     const Tensor& positive,
     const Tensor& negative,
@@ -54,7 +54,7 @@ Tensor improved_triplet_loss_batch_rule(
     int64_t reduction) {
   const VmapLevel level{anchor, positive, negative};
   if (!level.size()) {
-    return at::improved_triplet_loss(anchor, positive, negative, tau1, tau2, beta, reduction);
+    return at::improved_triplet_loss_with_distances(anchor, positive, negative, tau1, tau2, beta, reduction);
   }
   const Tensor a = level.unwrap(anchor);
   const Tensor p = level.unwrap(positive);
@@ -67,13 +67,14 @@ Tensor improved_triplet_loss_batch_rule(
       p.sym_sizes().slice(1),
       " and ",
       n.sym_sizes().slice(1));
-  Tensor losses =
-      at::improved_triplet_loss(merge_rows(a), merge_rows(p), merge_rows(n), tau1, tau2, beta, Reduction::None);
+  auto [loss, distances] = at::improved_triplet_loss_with_distances(
+      merge_rows(a), merge_rows(p), merge_rows(n), tau1, tau2, beta, Reduction::None);
   if (a.dim() == 3) {
-    losses = losses.view_symint({a.sym_size(0), a.sym_size(1)});
-    losses = reduction == Reduction::Mean ? losses.mean(1) : reduction == Reduction::Sum ? losses.sum(1) : losses;
+    loss = loss.view_symint({a.sym_size(0), a.sym_size(1)});
+    loss = reduction == Reduction::Mean ? loss.mean(1) : reduction == Reduction::Sum ? loss.sum(1) : loss;
+    distances = distances.view_symint({a.sym_size(0), a.sym_size(1), 2});
   }
-  return level.wrap(losses);
+  return {level.wrap(loss), level.wrap(distances)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_batch_rule(
@@ -81,15 +82,16 @@ std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_batch_rule(
     const Tensor& anchor,
     const Tensor& positive,
     const Tensor& negative,
+    const Tensor& distances,
     double tau1,
     double tau2,
     double beta,
     int64_t reduction,
     std::array<bool, 3> output_mask) {
-  const VmapLevel level{grad_output, anchor, positive, negative};
+  const VmapLevel level{grad_output, anchor, positive, negative, distances};
   if (!level.size()) {
     return at::improved_triplet_loss_backward(
-        grad_output, anchor, positive, negative, tau1, tau2, beta, reduction, output_mask);
+        grad_output, anchor, positive, negative, distances, tau1, tau2, beta, reduction, output_mask);
   }
   const Tensor a = level.unwrap(anchor);
   const auto sizes = a.sym_sizes();
@@ -104,6 +106,7 @@ std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_batch_rule(
       merge_rows(a),
       merge_rows(level.unwrap(positive)),
       merge_rows(level.unwrap(negative)),
+      merge_rows(level.unwrap(distances)),
       tau1,
       tau2,
       beta,
@@ -252,7 +255,7 @@ Tensor correlate2d_kernel_grad_batch_rule(
 
 TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {
   m.impl("gdh", gdh_batch_rule);
-  m.impl("improved_triplet_loss", improved_triplet_loss_batch_rule);
+  m.impl("improved_triplet_loss_with_distances", improved_triplet_loss_batch_rule);
   m.impl("improved_triplet_loss_backward", improved_triplet_loss_backward_batch_rule);
   m.impl("roi_pool_with_indices", roi_pool_batch_rule);
   m.impl("roi_pool_backward", roi_pool_backward_batch_rule);

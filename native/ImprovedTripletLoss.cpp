@@ -15,6 +15,8 @@
 #include <ATen/ops/improved_triplet_loss_backward_native.h>
 #include <ATen/ops/improved_triplet_loss_double_backward_native.h>
 #include <ATen/ops/improved_triplet_loss_native.h>
+#include <ATen/ops/improved_triplet_loss_with_distances.h>
+#include <ATen/ops/improved_triplet_loss_with_distances_native.h>
 #include <ATen/ops/zeros_like.h>
 #endif
 
@@ -96,47 +98,52 @@ TripletInputs as_rows(const Tensor& anchor, const Tensor& positive, const Tensor
   return {as_rows(anchor), as_rows(positive), as_rows(negative)};
 }
 
-// 1 where the hinge max(x, tau) follows x, as clamp's gradient has it, and 0 elsewhere.
-Tensor follows(const Tensor& x, double tau) {
-  return x.ge(tau).to(x.scalar_type());
-}
-
-// Of each row, the differences and the derivatives of the loss by d_an, but for the sign, and by d_ap.
+// Of each row, the derivatives of the loss by d_an, but for the sign, and by d_ap.
 struct Slopes {
-  Tensor to_positive;
-  Tensor to_negative;
   Tensor by_negative;
   Tensor by_positive;
 };
 
-Slopes
-slopes(const Tensor& anchor, const Tensor& positive, const Tensor& negative, double tau1, double tau2, double beta) {
-  const Tensor to_positive = anchor - positive;
-  const Tensor to_negative = anchor - negative;
-  const Tensor d_ap = to_positive.square().sum(-1);
-  const Tensor d_an = to_negative.square().sum(-1);
-  const Tensor by_negative = follows(d_ap - d_an, tau1);
-  return {to_positive, to_negative, by_negative, by_negative + beta * follows(d_ap, tau2)};
+Slopes slopes(const Tensor& distances, ScalarType dtype, double tau1, double tau2, double beta) {
+  const Tensor d_ap = distances.select(-1, 0);
+  const Tensor d_an = distances.select(-1, 1);
+  // 1 where the hinge max(x, tau) follows x, as clamp's gradient has it, and 0 elsewhere.
+  const Tensor by_negative = (d_ap - d_an).ge(tau1).to(dtype);
+  return {by_negative, by_negative + beta * d_ap.ge(tau2).to(dtype)};
 }
 
-Tensor empty_losses(const Tensor& anchor) {
-  return at::empty_symint(row_sizes(anchor), anchor.options().dtype(toOpMathType(anchor.scalar_type())));
+// What is computed in.
+TensorOptions opmath_options(const Tensor& anchor) {
+  return anchor.options().dtype(toOpMathType(anchor.scalar_type()));
+}
+
+// [N, 2], or [2] for inputs [D].
+SymDimVector distances_sizes(const Tensor& anchor) {
+  SymDimVector sizes(row_sizes(anchor));
+  sizes.emplace_back(2);
+  return sizes;
+}
+
+void check_distances(const Tensor& distances, const Tensor& anchor) {
+  const auto dtype = toOpMathType(anchor.scalar_type());
+  TORCH_CHECK(
+      distances.sym_sizes() == SymIntArrayRef(distances_sizes(anchor)) && distances.scalar_type() == dtype &&
+          distances.device() == anchor.device(),
+      "improved_triplet_loss_backward(): expected distances to be ",
+      distances_sizes(anchor),
+      " of dtype ",
+      dtype,
+      " on device ",
+      anchor.device(),
+      ", but got ",
+      distances.sym_sizes(),
+      " of dtype ",
+      distances.scalar_type(),
+      " on device ",
+      distances.device());
 }
 
 } // namespace
-
-Tensor improved_triplet_loss_meta(
-    const Tensor& anchor,
-    const Tensor& positive,
-    const Tensor& negative,
-    double tau1,
-    double tau2,
-    double beta,
-    int64_t reduction) {
-  check_inputs(anchor, positive, negative, reduction);
-  const auto sizes = reduction == Reduction::None ? row_sizes(anchor) : SymIntArrayRef();
-  return at::empty_symint(sizes, anchor.options());
-}
 
 Tensor improved_triplet_loss(
     const Tensor& anchor,
@@ -146,11 +153,40 @@ Tensor improved_triplet_loss(
     double tau2,
     double beta,
     int64_t reduction) {
+  return std::get<0>(at::improved_triplet_loss_with_distances(anchor, positive, negative, tau1, tau2, beta, reduction));
+}
+
+std::tuple<Tensor, Tensor> improved_triplet_loss_with_distances_meta(
+    const Tensor& anchor,
+    const Tensor& positive,
+    const Tensor& negative,
+    double tau1,
+    double tau2,
+    double beta,
+    int64_t reduction) {
   check_inputs(anchor, positive, negative, reduction);
-  const Tensor losses = empty_losses(anchor);
+  const auto sizes = reduction == Reduction::None ? row_sizes(anchor) : SymIntArrayRef();
+  return {at::empty_symint(sizes, anchor.options()), at::empty_symint(distances_sizes(anchor), opmath_options(anchor))};
+}
+
+std::tuple<Tensor, Tensor> improved_triplet_loss_with_distances(
+    const Tensor& anchor,
+    const Tensor& positive,
+    const Tensor& negative,
+    double tau1,
+    double tau2,
+    double beta,
+    int64_t reduction) {
+  check_inputs(anchor, positive, negative, reduction);
+  const Tensor losses = at::empty_symint(row_sizes(anchor), opmath_options(anchor));
+  const Tensor distances = at::empty_symint(distances_sizes(anchor), opmath_options(anchor));
   improved_triplet_loss_stub(
-      anchor.device().type(), losses, as_rows(anchor, positive, negative), TripletParameters{tau1, tau2, beta});
-  return reduce(losses, reduction).to(anchor.scalar_type());
+      anchor.device().type(),
+      losses,
+      distances,
+      as_rows(anchor, positive, negative),
+      TripletParameters{tau1, tau2, beta});
+  return {reduce(losses, reduction).to(anchor.scalar_type()), distances};
 }
 
 std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_meta(
@@ -158,12 +194,14 @@ std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_meta(
     const Tensor& anchor,
     const Tensor& positive,
     const Tensor& negative,
+    const Tensor& distances,
     double tau1,
     double tau2,
     double beta,
     int64_t reduction,
     std::array<bool, 3> output_mask) {
   check_inputs(anchor, positive, negative, reduction);
+  check_distances(distances, anchor);
   const auto grad = [&](int64_t i) {
     return output_mask[i] ? at::empty_like(anchor, MemoryFormat::Contiguous) : Tensor();
   };
@@ -175,20 +213,24 @@ std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward(
     const Tensor& anchor,
     const Tensor& positive,
     const Tensor& negative,
+    const Tensor& distances,
     double tau1,
     double tau2,
     double beta,
     int64_t reduction,
     std::array<bool, 3> output_mask) {
   auto grads = improved_triplet_loss_backward_meta(
-      grad_output, anchor, positive, negative, tau1, tau2, beta, reduction, output_mask);
+      grad_output, anchor, positive, negative, distances, tau1, tau2, beta, reduction, output_mask);
   auto& [grad_anchor, grad_positive, grad_negative] = grads;
-  const Tensor grad_losses = expand_grad(grad_output.to(toOpMathType(anchor.scalar_type())), anchor, reduction);
+  const TripletInputs inputs = as_rows(anchor, positive, negative);
+  const int64_t rows = inputs[0].size(0);
   improved_triplet_loss_backward_stub(
       anchor.device().type(),
       TripletInputs{grad_anchor, grad_positive, grad_negative},
-      grad_losses.contiguous(),
-      as_rows(anchor, positive, negative),
+      grad_output.to(toOpMathType(anchor.scalar_type())).expand({rows}),
+      reduction == Reduction::Mean ? rows : 1,
+      distances.contiguous(),
+      inputs,
       TripletParameters{tau1, tau2, beta});
   return grads;
 }
@@ -200,15 +242,16 @@ Tensor _improved_triplet_loss_jvp(
     const Tensor& anchor_tangent,
     const Tensor& positive_tangent,
     const Tensor& negative_tangent,
+    const Tensor& distances,
     double tau1,
     double tau2,
     double beta,
     int64_t reduction) {
   check_inputs(anchor, positive, negative, reduction);
-  const auto [to_positive, to_negative, by_negative, by_positive] =
-      slopes(anchor, positive, negative, tau1, tau2, beta);
-  const Tensor d_ap_tangent = 2 * (to_positive * (anchor_tangent - positive_tangent)).sum(-1);
-  const Tensor d_an_tangent = 2 * (to_negative * (anchor_tangent - negative_tangent)).sum(-1);
+  check_distances(distances, anchor);
+  const auto [by_negative, by_positive] = slopes(distances, anchor.scalar_type(), tau1, tau2, beta);
+  const Tensor d_ap_tangent = 2 * ((anchor - positive) * (anchor_tangent - positive_tangent)).sum(-1);
+  const Tensor d_an_tangent = 2 * ((anchor - negative) * (anchor_tangent - negative_tangent)).sum(-1);
   return reduce(by_positive * d_ap_tangent - by_negative * d_an_tangent, reduction);
 }
 
@@ -220,6 +263,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> improved_triplet_loss_double_backward
     const Tensor& anchor,
     const Tensor& positive,
     const Tensor& negative,
+    const Tensor& distances,
     double tau1,
     double tau2,
     double beta,
@@ -233,9 +277,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> improved_triplet_loss_double_backward
   // The gradients are the transposed Jacobian times grad_output, so by grad_output it is the Jacobian times v; by the
   // inputs it is what the gradients are, with v's differences in place of the inputs'.
   const Tensor by_grad_output = _improved_triplet_loss_jvp(
-      anchor, positive, negative, v_anchor, v_positive, v_negative, tau1, tau2, beta, reduction);
-  const auto [to_positive, to_negative, by_negative, by_positive] =
-      slopes(anchor, positive, negative, tau1, tau2, beta);
+      anchor, positive, negative, v_anchor, v_positive, v_negative, distances, tau1, tau2, beta, reduction);
+  const auto [by_negative, by_positive] = slopes(distances, anchor.scalar_type(), tau1, tau2, beta);
   const Tensor grad_losses = 2 * expand_grad(grad_output, anchor, reduction);
   const Tensor through_positive = (grad_losses * by_positive).unsqueeze(-1) * (v_anchor - v_positive);
   const Tensor through_negative = (grad_losses * by_negative).unsqueeze(-1) * (v_anchor - v_negative);

@@ -3,6 +3,7 @@
 #include <ATen/native/DispatchStub.h>
 
 #include <array>
+#include <cstdint>
 
 namespace at {
 class TensorBase;
@@ -21,12 +22,20 @@ struct TripletParameters {
 // Rows of anchor, positive and negative, whose elements lie one after another; the rows may lie anywhere.
 using TripletInputs = std::array<TensorBase, 3>;
 
-// losses: contiguous, in the type that is computed in, float for the half types.
-using improved_triplet_loss_fn = void (*)(const TensorBase& losses, const TripletInputs&, const TripletParameters&);
+// losses: [N], of what is computed in, float for the half types. distances: [N, 2], in the same type: d_ap and d_an of
+// each row. Both contiguous.
+using improved_triplet_loss_fn =
+    void (*)(const TensorBase& losses, const TensorBase& distances, const TripletInputs&, const TripletParameters&);
 
-// grads: contiguous, undefined where not wanted. grad_losses: one for each row, as losses.
-using improved_triplet_loss_backward_fn =
-    void (*)(const TripletInputs& grads, const TensorBase& grad_losses, const TripletInputs&, const TripletParameters&);
+// grads: contiguous, undefined where not wanted. grad_losses: one for each row, in the type of losses, or one for all
+// with the stride 0; a row's loss counts for grad_losses / divisor. distances: as above.
+using improved_triplet_loss_backward_fn = void (*)(
+    const TripletInputs& grads,
+    const TensorBase& grad_losses,
+    int64_t divisor,
+    const TensorBase& distances,
+    const TripletInputs&,
+    const TripletParameters&);
 
 DECLARE_DISPATCH(improved_triplet_loss_fn, improved_triplet_loss_stub)
 DECLARE_DISPATCH(improved_triplet_loss_backward_fn, improved_triplet_loss_backward_stub)

@@ -73,6 +73,9 @@ def improved_triplet_loss(make: Make) -> Iterator[tuple[Any, ...]]:
     yield from _reductions(make, 3)
 
 
+improved_triplet_loss_with_distances = improved_triplet_loss
+
+
 def roi_pool(make: Make) -> Iterator[tuple[Any, ...]]:
     image = make(2, 3, 6, 7)
     boxes = torch.tensor([[0, 0, 0, 5, 4], [1, 2, 1, 6, 5], [1, 4, 4, 3, 3]], dtype=image.dtype, device=image.device)

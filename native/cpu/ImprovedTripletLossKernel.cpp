@@ -109,25 +109,33 @@ struct Rows {
 };
 
 template <typename scalar_t>
-void forward(const TensorBase& losses, const TripletInputs& inputs, const TripletParameters& parameters) {
+void forward(
+    const TensorBase& losses,
+    const TensorBase& distances,
+    const TripletInputs& inputs,
+    const TripletParameters& parameters) {
   using opmath_t = at::opmath_type<scalar_t>;
   const Rows<scalar_t> anchor(inputs[0]), positive(inputs[1]), negative(inputs[2]);
   const int64_t length = inputs[0].size(1);
   const opmath_t tau1 = parameters.tau1, tau2 = parameters.tau2, beta = parameters.beta;
-  auto* result = losses.mutable_data_ptr<opmath_t>();
+  auto* loss = losses.mutable_data_ptr<opmath_t>();
+  auto* distance = distances.mutable_data_ptr<opmath_t>();
   parallel_for(0, inputs[0].size(0), rows_per_task(length), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const auto [d_ap, d_an] = squared_distances(anchor[row], positive[row], negative[row], length);
-      result[row] = hinge<opmath_t>(d_ap - d_an, tau1) + beta * hinge<opmath_t>(d_ap, tau2);
+      loss[row] = hinge<opmath_t>(d_ap - d_an, tau1) + beta * hinge<opmath_t>(d_ap, tau2);
+      distance[2 * row] = d_ap;
+      distance[2 * row + 1] = d_an;
     }
   });
 }
 
-// The distances are summed anew: the row is in the cache then, and nothing need be saved.
 template <typename scalar_t>
 void backward(
     const TripletInputs& grads,
     const TensorBase& grad_losses,
+    int64_t divisor,
+    const TensorBase& distances,
     const TripletInputs& inputs,
     const TripletParameters& parameters) {
   using opmath_t = at::opmath_type<scalar_t>;
@@ -136,7 +144,7 @@ void backward(
   const Rows<scalar_t> anchor(inputs[0]), positive(inputs[1]), negative(inputs[2]);
   const int64_t length = inputs[0].size(1);
   const opmath_t tau1 = parameters.tau1, tau2 = parameters.tau2, beta = parameters.beta;
-  const auto* grad = grad_losses.const_data_ptr<opmath_t>();
+  const Rows<opmath_t> grad_loss(grad_losses), distance(distances);
   const auto data = [](const TensorBase& x) { return x.defined() ? x.mutable_data_ptr<scalar_t>() : nullptr; };
   scalar_t* const grad_anchor = data(grads[0]);
   scalar_t* const grad_positive = data(grads[1]);
@@ -150,11 +158,12 @@ void backward(
   parallel_for(0, inputs[0].size(0), rows_per_task(length), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const scalar_t *a = anchor[row], *p = positive[row], *n = negative[row];
-      const auto [d_ap, d_an] = squared_distances(a, p, n, length);
+      const opmath_t d_ap = distance[row][0], d_an = distance[row][1];
       const opmath_t by_negative = d_ap - d_an >= tau1 ? 1 : 0;
       const opmath_t by_positive = by_negative + (d_ap >= tau2 ? beta : 0);
-      const Vec to_negative(2 * grad[row] * by_negative);
-      const Vec to_positive(2 * grad[row] * by_positive);
+      const opmath_t grad = *grad_loss[row] / static_cast<opmath_t>(divisor);
+      const Vec to_negative(2 * grad * by_negative);
+      const Vec to_positive(2 * grad * by_positive);
       const auto store = [&](scalar_t* to, const Pack& values, int64_t i, int64_t count) {
         // Rows of whole cache lines have no rest.
         if (to && is_streamed) {
@@ -192,20 +201,23 @@ void backward(
 
 void improved_triplet_loss_kernel(
     const TensorBase& losses,
+    const TensorBase& distances,
     const TripletInputs& inputs,
     const TripletParameters& parameters) {
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, inputs[0].scalar_type(), "improved_triplet_loss_cpu", [&] {
-    forward<scalar_t>(losses, inputs, parameters);
+    forward<scalar_t>(losses, distances, inputs, parameters);
   });
 }
 
 void improved_triplet_loss_backward_kernel(
     const TripletInputs& grads,
     const TensorBase& grad_losses,
+    int64_t divisor,
+    const TensorBase& distances,
     const TripletInputs& inputs,
     const TripletParameters& parameters) {
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, inputs[0].scalar_type(), "improved_triplet_loss_backward_cpu", [&] {
-    backward<scalar_t>(grads, grad_losses, inputs, parameters);
+    backward<scalar_t>(grads, grad_losses, divisor, distances, inputs, parameters);
   });
 }
 

@@ -49,6 +49,7 @@ struct Parameters {
   T beta;
 };
 
+// As they lie in a tensor [N, 2].
 template <typename T>
 struct Distances {
   T to_positive;
@@ -88,31 +89,39 @@ __device__ T hinge(T x, T tau) {
 
 // A block for each row.
 template <typename scalar_t, typename T = at::opmath_type<scalar_t>>
-__global__ void improved_triplet_loss_forward_kernel(T* losses, Triplets<scalar_t> triplets, Parameters<T> parameters) {
+__global__ void improved_triplet_loss_forward_kernel(
+    T* losses,
+    Distances<T>* distances,
+    Triplets<scalar_t> triplets,
+    Parameters<T> parameters) {
   for (int64_t row = blockIdx.x; row < triplets.count; row += gridDim.x) {
     const auto d = squared_distances(triplets, row);
     if (threadIdx.x == 0) {
       losses[row] = hinge(d.to_positive - d.to_negative, parameters.tau1) +
           parameters.beta * hinge(d.to_positive, parameters.tau2);
+      distances[row] = d;
     }
   }
 }
 
-// The distances are summed anew: the row is in the cache then, and nothing need be saved.
+// A block for each row here, too.
 template <typename scalar_t, typename T = at::opmath_type<scalar_t>>
 __global__ void improved_triplet_loss_grad_kernel(
     scalar_t* grad_anchor,
     scalar_t* grad_positive,
     scalar_t* grad_negative,
-    const T* grad_losses,
+    Rows<T> grad_losses,
+    T divisor,
+    const Distances<T>* distances,
     Triplets<scalar_t> triplets,
     Parameters<T> parameters) {
   for (int64_t row = blockIdx.x; row < triplets.count; row += gridDim.x) {
-    const auto d = squared_distances(triplets, row);
+    const auto d = distances[row];
     const T by_negative = d.to_positive - d.to_negative >= parameters.tau1 ? 1 : 0;
     const T by_positive = by_negative + (d.to_positive >= parameters.tau2 ? parameters.beta : 0);
-    const T to_negative = 2 * grad_losses[row] * by_negative;
-    const T to_positive = 2 * grad_losses[row] * by_positive;
+    const T grad = *grad_losses[row] / divisor;
+    const T to_negative = 2 * grad * by_negative;
+    const T to_positive = 2 * grad * by_positive;
     const scalar_t *a = triplets.anchor[row], *p = triplets.positive[row], *n = triplets.negative[row];
     for (int64_t i = threadIdx.x; i < triplets.length; i += blockDim.x) {
       const T x = a[i];
@@ -147,6 +156,7 @@ int blocks_for(int64_t rows) {
 
 void improved_triplet_loss_kernel(
     const TensorBase& losses,
+    const TensorBase& distances,
     const TripletInputs& inputs,
     const TripletParameters& parameters) {
   const int64_t rows = inputs[0].size(0);
@@ -158,7 +168,10 @@ void improved_triplet_loss_kernel(
     const Triplets<scalar_t> triplets(inputs);
     improved_triplet_loss_forward_kernel<scalar_t>
         <<<blocks_for(rows), threads_for(triplets.length), 0, at::cuda::getCurrentCUDAStream()>>>(
-            losses.mutable_data_ptr<T>(), triplets, Parameters<T>(parameters));
+            losses.mutable_data_ptr<T>(),
+            reinterpret_cast<Distances<T>*>(distances.mutable_data_ptr<T>()),
+            triplets,
+            Parameters<T>(parameters));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   });
 }
@@ -166,6 +179,8 @@ void improved_triplet_loss_kernel(
 void improved_triplet_loss_backward_kernel(
     const TripletInputs& grads,
     const TensorBase& grad_losses,
+    int64_t divisor,
+    const TensorBase& distances,
     const TripletInputs& inputs,
     const TripletParameters& parameters) {
   const int64_t rows = inputs[0].size(0);
@@ -182,7 +197,9 @@ void improved_triplet_loss_backward_kernel(
                 data(grads[0]),
                 data(grads[1]),
                 data(grads[2]),
-                grad_losses.const_data_ptr<T>(),
+                Rows<T>(grad_losses),
+                static_cast<T>(divisor),
+                reinterpret_cast<const Distances<T>*>(distances.const_data_ptr<T>()),
                 triplets,
                 Parameters<T>(parameters));
         C10_CUDA_KERNEL_LAUNCH_CHECK();

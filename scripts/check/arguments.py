@@ -6,7 +6,7 @@ import keyword
 import re
 
 from torchgen.api.cpp import JIT_TO_CPP_DEFAULT
-from torchgen.model import Argument, BaseTy, BaseType, ListType, OperatorName, OptionalType, Type
+from torchgen.model import Argument, BaseTy, BaseType, ListType, OperatorName, OptionalType, SchemaKind, Type
 
 from .finding import Findings, nearest
 from .functions import Function
@@ -55,6 +55,11 @@ def check_arguments(functions: list[Function], findings: Findings) -> set[Operat
                 what = f"`{argument.default}` is no default for {argument.type}"
                 findings.add(place, what, _todo(argument.default, argument.type))
                 unwritable.add(function.schema.name)
+            if argument.default == "Mean" and function.schema.kind() == SchemaKind.functional:
+                # The parser of Python's arguments reads at::Reduction::Mean with atol (set_default_str in
+                # torch/csrc/utils/python_arg_parser.cpp), so torch.hinge_embedding_loss(x, y) is not reduced, either.
+                what = f"the default Mean of `{argument.name}` is 0, no reduction, when called from Python"
+                findings.add(place, what, f"write `{argument.name}=1`: the same schema, and the mean", is_warning=True)
     return unwritable
 
 

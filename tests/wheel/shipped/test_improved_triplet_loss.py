@@ -105,6 +105,18 @@ def test_any_parameters(rows: int, length: int, tau1: float, tau2: float, beta: 
     check_with_gradients(triple((rows, length), torch.float64), (tau1, tau2, beta), reduction)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, *HALF])
+@pytest.mark.parametrize("shape", [(4, 129), (17,), (0, 3), (3, 0)])
+def test_distances(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    anchor, positive, negative = (x.requires_grad_() for x in triple(shape, dtype))
+    result, distances = torch.improved_triplet_loss_with_distances(anchor, positive, negative, *PARAMETERS)
+    assert_exact(result, loss(anchor, positive, negative))
+    assert result.requires_grad
+    assert not distances.requires_grad
+    expected = torch.stack([(anchor.double() - x.double()).square().sum(-1) for x in (positive, negative)], dim=-1)
+    torch.testing.assert_close(distances, expected.to(torch.float32 if dtype in HALF else dtype))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_layouts(dtype: torch.dtype) -> None:
     anchor, positive, negative = triple((5, 33), dtype)
@@ -141,6 +153,14 @@ def test_derivatives(shape: tuple[int, ...], reduction: int) -> None:
     )
 
 
+def test_mean_is_the_default() -> None:
+    inputs = triple((3, 4), torch.float32)
+    for function in (torch.improved_triplet_loss, torch.ops.aten.improved_triplet_loss):
+        assert_exact(function(*inputs, *PARAMETERS), loss(*inputs, reduction=REDUCTIONS["mean"]))
+    result, _ = torch.improved_triplet_loss_with_distances(*inputs, *PARAMETERS)
+    assert_exact(result, loss(*inputs, reduction=REDUCTIONS["mean"]))
+
+
 def test_gradient_of_some_inputs() -> None:
     anchor, positive, negative = triple((3, 4), torch.float64)
     for which in range(3):
@@ -166,6 +186,11 @@ def test_errors() -> None:
         loss(*[x.int()] * 3)
     with pytest.raises(RuntimeError, match=r"expected reduction to be 0 \(none\), 1 \(mean\) or 2 \(sum\), but got 3"):
         loss(x, x, x, reduction=3)
+    backward = torch.ops.aten.improved_triplet_loss_backward
+    wanted = r"expected distances to be \[3, 2\] of dtype Float on device cpu, but got "
+    for wrong in (x, torch.rand(3), torch.rand(3, 2).double(), torch.rand(3, 2, device="meta")):
+        with pytest.raises(RuntimeError, match=wanted):
+            backward(x.sum(), x, x, x, wrong, *PARAMETERS, 1, [True] * 3)
 
 
 def test_deterministic() -> None:
@@ -179,10 +204,11 @@ def test_deterministic() -> None:
 
 def test_under_every_transform() -> None:
     inputs = [x.requires_grad_() for x in triple((3, 4), torch.float32)]
-    torch.library.opcheck(torch.ops.aten.improved_triplet_loss.default, (*inputs, *PARAMETERS, 1))
+    for operator in ("improved_triplet_loss", "improved_triplet_loss_with_distances"):
+        torch.library.opcheck(getattr(torch.ops.aten, operator).default, (*inputs, *PARAMETERS, 1))
     mask = [True, False, True]
-    grad = torch.rand(3)
-    arguments = (grad, *(x.detach() for x in inputs), *PARAMETERS, 0, mask)
+    given = [x.detach() for x in inputs]
+    arguments = (torch.rand(3), *given, torch.rand(3, 2), *PARAMETERS, 0, mask)
     torch.library.opcheck(torch.ops.aten.improved_triplet_loss_backward.default, arguments)
     for reduction in REDUCTIONS.values():
         check_compiled(lambda *inputs, r=reduction: loss(*inputs, reduction=r), *inputs)
@@ -216,6 +242,7 @@ def test_memory_is_that_of_the_losses() -> None:
     with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         loss(*inputs)
     allocated = sum(event.cpu_memory_usage for event in profile.events() if event.cpu_memory_usage > 0)
+    # A loss and two distances for each row, some small tensors beside them.
     assert allocated < 64 * 4 * 10
 
 
