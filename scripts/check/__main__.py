@@ -14,7 +14,7 @@ from .cplusplus import read_sources
 from .derivatives import check_derivatives
 from .entries import Entry, read_entries
 from .finding import Findings
-from .functions import check_functions
+from .functions import check_functions, misread, root_of
 from .groups import check_groups
 from .kernels import check_kernels, wanted_kernels
 from .python import check_docs, check_python, check_samples
@@ -51,14 +51,18 @@ def _check_operators(
     unwritable = check_arguments(functions, findings)
     check_groups(entries, functions, base, findings)
     sources = read_sources(native)
-    words = {f.schema.name.name.base for f in functions}.union(*(source.words for source in sources))
-    check_derivatives(formulas, functions, base, words, findings)
+    misunderstood = misread(entries, functions)
+    unknown = {entry.operator for entry in misunderstood}
+    names = {f.schema.name.name.base for f in functions} | {root_of(operator) for operator in unknown}
+    words = names.union(*(source.words for source in sources))
+    check_derivatives(formulas, functions, unknown, base, words, findings)
     with_cuda = any(source.path.suffix in CUDA_SUFFIXES for source in sources)
-    check_kernels(wanted_kernels(functions, unwritable, with_cuda=with_cuda), sources, base, findings)
+    kernels = wanted_kernels(functions, unwritable, with_cuda=with_cuda)
+    check_kernels(kernels, misunderstood, sources, base, findings)
     check_stubs(native, sources, findings)
-    check_docs(native, functions, findings)
-    check_samples(native, functions, findings)
-    check_autocast(native, functions, findings)
+    check_docs(native, names, findings)
+    check_samples(native, names, findings)
+    check_autocast(native, functions, unknown, findings)
 
 
 if __name__ == "__main__":

@@ -7,18 +7,21 @@ from pathlib import Path
 
 import yaml
 from torchgen.model import SchemaKind
-from torchgen.yaml_utils import YamlLoader
 
 from ..codegen.autocast import POLICIES
 from ..native import AUTOCAST
+from .entries import compose
 from .finding import Findings, nearest
 from .functions import Function
 
 
-def check_autocast(native: Path, functions: Iterable[Function], findings: Findings) -> None:
-    """Check that each policy is one of PyTorch's, and that each operator is one of the folder's and is named once."""
+def check_autocast(native: Path, functions: Iterable[Function], unknown: set[str], findings: Findings) -> None:
+    """Check that each policy is one of PyTorch's, and that each operator is one of the folder's and is named once.
+
+    Not those of ``unknown``, whose entries are not understood.
+    """
     path = native / AUTOCAST
-    tree = _composed(path, findings) if path.is_file() else None
+    tree = compose(path, findings) if path.is_file() else None
     if tree is None:
         return
     schemas = {str(f.schema.name): f.schema for f in functions}
@@ -26,6 +29,8 @@ def check_autocast(native: Path, functions: Iterable[Function], findings: Findin
     seen: set[str] = set()
     for policy, node in _listed(path, tree, findings):
         name, place = str(node.value), _place(path, node)
+        if name in unknown:
+            continue
         if name not in schemas:
             findings.add(place, f"no operator of the folder is named {name}", nearest(name, castable))
         elif name not in castable:
@@ -33,16 +38,6 @@ def check_autocast(native: Path, functions: Iterable[Function], findings: Findin
         elif name in seen:
             findings.add(place, f"{name} has a policy already, and {policy} is another", "leave one out")
         seen.add(name)
-
-
-def _composed(path: Path, findings: Findings) -> yaml.Node | None:
-    try:
-        return yaml.compose(path.read_text(), YamlLoader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = (path, mark.line + 1, mark.column + 1) if mark else (path, 1, 0)
-        findings.add(place, f"not YAML: {error.problem}", "mend the indentation")
-    return None
 
 
 def _listed(path: Path, tree: yaml.Node, findings: Findings) -> Iterator[tuple[str, yaml.ScalarNode]]:

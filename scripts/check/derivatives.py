@@ -26,19 +26,25 @@ _LANGUAGE = frozenset(
         """alignas auto bool break case char class const constexpr continue decltype default do double else enum
         explicit false float for if int int64_t long namespace new nullptr operator return short signed sizeof static
         std struct switch template this throw true typename union unsigned using void while size_t uint8_t nullopt
-        vector string tuple array optional move forward get make_tuple any all begin end size grad grads""",
+        vector string tuple array optional move forward get make_tuple any all begin end size""",
     )
 )
 
 
 def check_derivatives(
-    entries: list[Entry], functions: list[Function], base: BaseOperators, words: set[str], findings: Findings
+    entries: list[Entry],
+    functions: list[Function],
+    unknown: set[str],
+    base: BaseOperators,
+    words: set[str],
+    findings: Findings,
 ) -> None:
     """Check each entry against the function it is for.
 
     Args:
         entries: of the folder's derivatives.yaml.
         functions: of the folder.
+        unknown: the names of functions whose entries are not understood; what is said of them is not judged.
         base: what PyTorch has.
         words: identifiers that the folder's own headers and sources know.
         findings: takes what is wrong.
@@ -51,10 +57,10 @@ def check_derivatives(
             what = "an entry needs the key `name`"
             findings.add((entry.file, entry.line, 0), what, "write `- name: ` and the schema of the function")
             continue
-        name = str(entry.fields["name"]).partition("(")[0]
+        name = entry.operator
         place = entry.value("name")
-        if name in generated:
-            continue  # torchgen makes this function, and judges its entry
+        if name in generated | unknown:
+            continue  # torchgen makes the generated ones, and judges their entries
         if name in seen:
             findings.add(place, f"{name} has an entry in line {seen[name]} already", "make one of the two")
             continue
@@ -154,16 +160,17 @@ def _check_formulas(entry: Entry, schema: FunctionSchema, words: set[str], findi
     arguments = [a.name for a in schema.arguments.flat_all]
     returns = [r.name for r in schema.returns if r.name]
     results = [f"result{i}" for i in range(len(schema.returns))] if len(schema.returns) > 1 else []
-    values = {*arguments, *returns, *results, "result", "grad_input_mask", "retain_variables", "wrap_opt_if"}
-    values |= {f"grad_{name}" for name in returns}
-    values |= {f"{name}_{kind}" for name in (*arguments, *returns, *results, "result") for kind in ("t", "p")}
-    known = values | words | _LANGUAGE
+    always = {*arguments, *returns, *results, "result", "grad_input_mask", "retain_variables", "wrap_opt_if"}
+    gradients = {"grad", "grads", *(f"grad_{name}" for name in returns)}
+    duals = {f"{name}_{kind}" for name in (*arguments, *returns, *results, "result") for kind in ("t", "p")}
     for key, formula, place in _formulas(entry):
         is_forward = {part.strip() for part in key.split(",")} <= {"result", *returns, *results}
+        values = always | (duals if is_forward else gradients)
+        known = (words | _LANGUAGE) - (gradients if is_forward else duals) | values
         code = re.sub(r'"(?:[^"\\]|\\.)*"', '""', formula)
         word = code.strip()
-        if re.fullmatch(r"\w+", word) and word not in {*values, *_SPECIAL, "grad"} and not word.isdigit():
-            findings.add(place, f"`{word}` is no formula", nearest(word, [*_SPECIAL, "grad", *values]))
+        if re.fullmatch(r"\w+", word) and word not in {*values, *_SPECIAL} and not word.isdigit():
+            findings.add(place, f"`{word}` is no formula", nearest(word, [*_SPECIAL, *values]))
             continue
         if word in _SPECIAL:
             continue
@@ -172,8 +179,12 @@ def _check_formulas(entry: Entry, schema: FunctionSchema, words: set[str], findi
             is_output_that_is_not = re.fullmatch(r"result\d+", word) and word not in values
             if word not in known | declared or is_output_that_is_not:
                 what = f"the formula names `{word}`, which nobody defines"
-                todo = "name an argument, an output, or a function of ATen or FunctionsManual.h"
-                findings.add(place, what, nearest(word, [*values, "grad", "grads"], otherwise=todo), is_warning=True)
+                todo = nearest(word, values, otherwise="name an argument, an output, or a function of ATen's")
+                if word in gradients | duals:
+                    there, here = ("backward", "`self_t`") if is_forward else ("forward", "`grad`")
+                    what = f"the formula of `{key}` names `{word}`, which only formulas of the {there} pass have"
+                    todo = f"write it with {here} and the like"
+                findings.add(place, what, todo, is_warning=True)
         if not is_forward and not _uses_gradient(code):
             what = f"the gradient of `{key}` does not use `grad`"
             todo = 'multiply by `grad`, or write `non_differentiable` or `not_implemented("...")`'

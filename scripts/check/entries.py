@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,20 +21,23 @@ class Entry:
 
     Args:
         file: the YAML file.
+        line: where it begins.
         fields: as torchgen's loader gives them.
         places: of each key.
         values: the place of each value.
     """
 
     file: Path
+    line: int
     fields: dict[str, Any]
     places: dict[str, Place]
     values: dict[str, Place]
 
     @property
-    def line(self) -> int:
-        """Where the entry begins."""
-        return min(line for _, line, _ in self.places.values())
+    def operator(self) -> str:
+        """The operator's name, with that of its overload, as far as the text before the first parenthesis is one."""
+        schema = self.fields.get("func", self.fields.get("name", ""))
+        return str(schema).partition("(")[0].strip()
 
     def place(self, key: str) -> Place:
         """The place of ``key``, or of the entry where it has no such key."""
@@ -45,21 +49,25 @@ class Entry:
         return file, line, column + offset
 
 
-def read_entries(path: Path, findings: Findings) -> list[Entry]:
-    """Read a YAML list of mappings; what is no such thing is a finding."""
-    if not path.is_file():
-        return []
+def compose(path: Path, findings: Findings) -> yaml.Node | None:
+    """The tree of a YAML file; what is no YAML is a finding."""
     text = path.read_text()
     try:
-        tree = yaml.compose(text, YamlLoader)
+        return yaml.compose(text, YamlLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = (path, mark.line + 1, mark.column + 1) if mark else (path, 1, 0)
-        findings.add(place, f"not YAML: {error.problem}", "quote the text, or mend the indentation")
-        return []
+        has_tab = re.match(r" *\t", [*text.splitlines(), ""][place[1] - 1])
+        todo = "indent with spaces" if has_tab else "quote the text, or mend the indentation"
+        findings.add(place, f"not YAML: {error.problem}", todo)
     except yaml.YAMLError as error:
         findings.add((path, 1, 0), f"not YAML: {error}", "save it as UTF-8 text")
-        return []
+    return None
+
+
+def read_entries(path: Path, findings: Findings) -> list[Entry]:
+    """Read a YAML list of mappings; what is no such thing is a finding."""
+    tree = compose(path, findings) if path.is_file() else None
     if tree is None:
         return []
     if not isinstance(tree, yaml.SequenceNode):
@@ -70,20 +78,45 @@ def read_entries(path: Path, findings: Findings) -> list[Entry]:
         if isinstance(node, yaml.MappingNode):
             entries.append(_entry(path, node, findings))
         else:
-            place = (path, node.start_mark.line + 1, node.start_mark.column + 1)
-            findings.add(place, "this entry is no mapping", "write `- func: name(...) -> ...` and keys below it")
-    return entries
+            findings.add(
+                _place(path, node), "this entry is no mapping", "write `- func: name(...) -> ...` and keys below it"
+            )
+    return [entry for entry in entries if entry]
 
 
-def _entry(path: Path, node: yaml.MappingNode, findings: Findings) -> Entry:
+def _entry(path: Path, node: yaml.MappingNode, findings: Findings) -> Entry | None:
     places: dict[str, Place] = {}
     values: dict[str, Place] = {}
     for key, value in node.value:
-        name = str(key.value)
-        place = (path, key.start_mark.line + 1, key.start_mark.column + 1)
+        name, place = _text(key), _place(path, key)
         if name in places:
             findings.add(place, f"the key `{name}` is there twice", "leave one out: only the last would count")
         places.setdefault(name, place)
-        values[name] = (path, value.start_mark.line + 1, value.start_mark.column + 1)
-    fields = yaml.SafeLoader("").construct_mapping(node, deep=True)
-    return Entry(path, {str(key): value for key, value in fields.items()}, places, values)
+        values[name] = _place(path, value)
+    loader = yaml.SafeLoader("")
+    try:
+        loader.flatten_mapping(node)
+        fields = {_text(key): loader.construct_object(value, deep=True) for key, value in node.value}
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or node.start_mark
+        what = f"YAML that nobody can make values of: {error.problem}"
+        findings.add((path, mark.line + 1, mark.column + 1), what, "write plain keys and values, as PyTorch's own file")
+        return None
+    # What comes from another mapping lies where that is named.
+    merge = places.get("<<", _place(path, node))
+    return Entry(
+        path,
+        node.start_mark.line + 1,
+        fields,
+        {name: places.get(name, merge) for name in fields},
+        {name: values.get(name, merge) for name in fields},
+    )
+
+
+def _text(key: yaml.Node) -> str:
+    """A key as it is written: `on` is no key of PyTorch's, but nor is `True`."""
+    return str(key.value) if isinstance(key, yaml.ScalarNode) else f"({key.id})"
+
+
+def _place(path: Path, node: yaml.Node) -> Place:
+    return path, node.start_mark.line + 1, node.start_mark.column + 1

@@ -13,37 +13,28 @@ from torchgen.gen import (
     get_grouped_native_functions,
 )
 from torchgen.gen_functionalization_type import MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION, modifies_arguments
-from torchgen.model import BackendIndex, BackendMetadata, BaseOperatorName, DispatchKey, OperatorName, SchemaKind
+from torchgen.model import BackendIndex, BackendMetadata, DispatchKey, OperatorName, SchemaKind
 from torchgen.native_function_generation import add_generated_native_functions, generate_function
 
 from ..codegen.lists import extended_lists
 from .base import BaseOperators
 from .entries import Entry
 from .finding import Findings
-from .functions import Function, remedy
+from .functions import Function, remedy, root_of
 
 
 def check_groups(entries: list[Entry], functions: list[Function], base: BaseOperators, findings: Findings) -> None:
     """Let torchgen group the functions of each name, where nothing was found wrong with one of them."""
     broken = {(error.file, error.line) for error in findings.errors}
     sound = {f.entry.line for f in functions if not broken & {(p[0], p[1]) for p in f.entry.places.values()}}
-    waiting = {_root(str(e.fields.get("func"))) for e in entries if e.line not in sound}
+    waiting = {root_of(entry.operator) for entry in entries if entry.line not in sound}
     by_root: dict[str, list[Function]] = defaultdict(list)
     for function in functions:
-        by_root[_root(str(function.schema))].append(function)
+        by_root[root_of(function.entry.operator)].append(function)
     with extended_lists([f.entry.fields for f in functions], []):
         for root, group in by_root.items():
             if root not in waiting:
                 _check_group(root, group, base, findings)
-
-
-def _root(schema: str) -> str:
-    """The name that all variants of an operator share, the copying one of a view included."""
-    name = schema.partition("(")[0].partition(".")[0].strip()
-    try:
-        return BaseOperatorName.parse(name).base.removesuffix("_copy")
-    except Exception:  # not a name: found before
-        return name
 
 
 def _check_group(root: str, group: list[Function], base: BaseOperators, findings: Findings) -> None:

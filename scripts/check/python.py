@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterable
 from pathlib import Path
 
 from ..native import DOCS, DOCS_SUFFIX, PYTHON, PYTHON_SUFFIXES, SAMPLES
 from .finding import Findings, nearest
-from .functions import Function
 
 # What the graft writes itself, and what to write instead.
 _TAKEN = {
@@ -80,10 +78,9 @@ def _parse(path: Path, findings: Findings) -> ast.Module | None:
         return None
 
 
-def check_samples(native: Path, functions: Iterable[Function], findings: Findings) -> None:
+def check_samples(native: Path, names: set[str], findings: Findings) -> None:
     """Check that each public function of ``samples.py`` is named as an operator of the folder."""
     path = native / SAMPLES
-    names = {f.schema.name.name.base for f in functions}
     module = _parse(path, findings) if path.is_file() else None
     for node in module.body if module else []:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and node.name not in names:
@@ -91,9 +88,8 @@ def check_samples(native: Path, functions: Iterable[Function], findings: Finding
             findings.add((path, node.lineno, node.col_offset + 5), what, nearest(node.name, names))
 
 
-def check_docs(native: Path, functions: Iterable[Function], findings: Findings) -> None:
+def check_docs(native: Path, names: set[str], findings: Findings) -> None:
     """Check that each file below ``docs/`` is named as an operator of the folder."""
-    names = {f.schema.name.name.base for f in functions}
     for path in sorted((native / DOCS).rglob("*")):
         name = path.relative_to(native)
         if not path.is_file() or _is_of_a_tool(name):

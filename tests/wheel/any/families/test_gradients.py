@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,15 +22,17 @@ from torch.utils import _pytree as pytree
 pytestmark = QUIET
 
 
-def spread(op: OpInfo) -> tuple[OpInfo, Callable[..., Any]]:
-    """The operator and its function, where samples hold no list of tensors but the first argument.
+def checkable(op: OpInfo) -> tuple[OpInfo, Callable[..., Any]]:
+    """The operator and its function, with samples of which PyTorch's helper checks every gradient and no more.
 
-    PyTorch's helper puts tensors into any list again, but looks for them in that of the first argument only.
+    The helper puts tensors into any list again, but looks for them in that of the first argument only; and by forward
+    AD it asks for the derivative of every result of a floating-point dtype, also of those that have none.
     """
     function = op.get_op()
 
     def sample_inputs(*args: Any, **kwargs: Any) -> Iterator[SampleInput]:
-        return map(spread_sample, op.sample_inputs(*args, **kwargs))
+        for sample in op.sample_inputs(*args, **kwargs):
+            yield spread_sample(with_differentiable_results(function, sample))
 
     @functools.wraps(function)
     def gathered(first: Any, *args: Any, **kwargs: Any) -> Any:
@@ -50,14 +53,21 @@ def spread_sample(sample: SampleInput) -> SampleInput:
     return SampleInput(sample.input, args=(structure, *leaves), output_process_fn_grad=sample.output_process_fn_grad)
 
 
+def with_differentiable_results(function: Callable[..., Any], sample: SampleInput) -> SampleInput:
+    are_kept = [each.requires_grad for each in tensors_of(function(sample.input, *sample.args, **sample.kwargs))]
+    if any(are_kept) and not all(are_kept):
+        sample.output_process_fn_grad = lambda results: tuple(itertools.compress(tensors_of(results), are_kept))
+    return sample
+
+
 class TestBwdGradients(TestGradients):
     @differentiable
     def test_fn_grad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        self._grad_test_helper(device, dtype, *spread(op))
+        self._grad_test_helper(device, dtype, *checkable(op))
 
     @differentiable
     def test_fn_gradgrad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        self._check_helper(device, dtype, *spread(op), "bwgrad_bwgrad")
+        self._check_helper(device, dtype, *checkable(op), "bwgrad_bwgrad")
 
     @ops([info for info in DIFFERENTIABLE if info.inplace_variant], allowed_dtypes=FLOATING)
     def test_inplace_grad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
@@ -74,14 +84,14 @@ class TestFwdGradients(TestGradients):
         self._grad_test_helper(
             device,
             dtype,
-            *spread(op),
+            *checkable(op),
             check_forward_ad=True,
             check_batched_forward_grad=op.check_batched_forward_grad,
         )
 
     @ops([info for info in DIFFERENTIABLE if info.supports_fwgrad_bwgrad], allowed_dtypes=FLOATING)
     def test_fn_fwgrad_bwgrad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        self._check_helper(device, dtype, *spread(op), "fwgrad_bwgrad")
+        self._check_helper(device, dtype, *checkable(op), "fwgrad_bwgrad")
 
 
 instantiate(globals(), TestBwdGradients, TestFwdGradients)
@@ -117,4 +127,17 @@ def test_the_tensors_of_any_list_are_differentiated(is_right: bool) -> None:
     info = OpInfo("of_lists", op=function, dtypes=dtypes, sample_inputs_func=samples, check_batched_grad=False)
     family = TestGradients()
     with contextlib.nullcontext() if is_right else pytest.raises(GradcheckError):
-        family._check_helper("cpu", torch.double, *spread(info), "gradcheck", check_batched_grad=False)
+        family._check_helper("cpu", torch.double, *checkable(info), "gradcheck", check_batched_grad=False)
+
+
+def test_results_without_a_derivative_are_not_differentiated() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.sin(), x.detach().cos()
+
+    def samples(_: OpInfo, device: str, dtype: torch.dtype, requires_grad: bool, **_kwargs: Any) -> list[SampleInput]:
+        return [SampleInput(torch.randn(3, dtype=dtype, device=device, requires_grad=requires_grad))]
+
+    info = OpInfo("of_two", op=function, dtypes={torch.double}, sample_inputs_func=samples, check_batched_grad=False)
+    for which in ("gradcheck", "bwgrad_bwgrad", "fwgrad_bwgrad"):
+        is_forward = which == "gradcheck"
+        TestGradients()._check_helper("cpu", torch.double, *checkable(info), which, check_forward_ad=is_forward)
