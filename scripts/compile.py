@@ -40,6 +40,10 @@ class Unit:
     flags: tuple[str, ...] = ()
 
 
+# The place of an error, as g++ and nvcc write it.
+_ERROR = re.compile(r"([^\s:(]+(?::\d+:\d+|\(\d+\))): (?:fatal )?error: ")
+
+
 class Compiler(Protocol):
     """What compiles: g++ and nvcc take the same arguments for what is written into the ninja file."""
 
@@ -158,11 +162,38 @@ def _run_ninja(layout: Layout, jobs: int, line: StepLine) -> int:
             output.append(text)
 
     if follow(command, read, env={**UNTRANSLATED, "NINJA_STATUS": "[%f/%t] "}) != 0:
+        said = relevant(without_repetition(output), layout)
         raise CompileError(
-            blame.of_compiler("".join(relevant(output, layout)).strip(), layout.native) or "ninja failed silently",
-            todo="mend the source named above and build again; what did compile is kept",
+            blame.of_compiler("".join(said).strip(), layout.native) or "ninja failed silently",
+            todo=f"mend {', '.join(faulty(said, layout)) or 'what is named above'} and build again; "
+            "what did compile is kept",
         )
     return compiled
+
+
+def without_repetition(output: Iterable[str]) -> list[str]:
+    """ninja's output without the targets whose errors are where those of others are.
+
+    A source in ``cpu/`` is compiled for each CPU capability, and what is wrong with it is mostly wrong for all.
+    """
+    targets: list[list[str]] = [[]]
+    for text in output:
+        if text.startswith("FAILED: "):
+            targets.append([])
+        targets[-1].append(text)
+    kept, seen = targets[0], set[str]()
+    for target in targets[1:]:
+        errors = {match[1] for text in target if (match := _ERROR.match(text))}
+        if not errors or errors - seen:
+            kept += target
+        seen |= errors
+    return kept
+
+
+def faulty(output: Iterable[str], layout: Layout) -> list[str]:
+    """The native folder's own files that the compiler finds errors in."""
+    found = [re.match(rf"({re.escape(str(layout.native))}/[^:]+):\d+:.*?\berror: ", text) for text in output]
+    return list(dict.fromkeys(match[1] for match in found if match))
 
 
 def relevant(output: Iterable[str], layout: Layout) -> list[str]:

@@ -115,7 +115,7 @@ def _entry(path: Path, node: yaml.MappingNode, findings: Findings) -> Entry | No
 
 def _text(key: yaml.Node) -> str:
     """A key as it is written: `on` is no key of PyTorch's, but nor is `True`."""
-    return str(key.value) if isinstance(key, yaml.ScalarNode) else f"({key.id})"
+    return str(key.value) if isinstance(key, yaml.ScalarNode) else "(no text)"
 
 
 def _place(path: Path, node: yaml.Node) -> Place:

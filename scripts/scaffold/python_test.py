@@ -31,7 +31,7 @@ def python_test(request: Request) -> str:
     if request.out:
         parts.append(_out(request))
     if request.is_differentiable:
-        parts.append(_gradients())
+        parts.append(_gradients(request))
     parts += [_opcheck(), _compile()]
     return "\n\n".join(parts)
 
@@ -121,14 +121,17 @@ def test_out() -> None:
 """
 
 
-def _gradients() -> str:
-    return """\
+def _gradients(request: Request) -> str:
+    # What is composed has both kinds of derivatives from what it calls.
+    forward = ", check_forward_ad=True" if request.kind == "composite" else ""
+    todo = "" if forward else "    # TODO: check_forward_ad=True, once derivatives.yaml has a formula `result:`.\n"
+    return f"""\
 def test_gradients() -> None:
     def operator(*given: Tensor) -> Any:
         return call(OPERATOR, *given)
 
     given = tensors(requires_grad=True)
-    assert gradcheck(operator, given, check_forward_ad=True)
+{todo}    assert gradcheck(operator, given{forward})
     assert gradgradcheck(operator, given)
 """
 
