@@ -203,13 +203,8 @@ std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward(
   const auto format = images.suggest_memory_format();
   const Tensor dense_grads = grads.contiguous(format);
   Tensor grad_input, grad_weight, grad_bias;
-  if (output_mask[0]) {
-    grad_input = at::empty(images.sizes(), images.options().memory_format(format));
-    if (grad_input.numel() > 0) {
-      depthwise_conv2d_backward_input_stub(input.device().type(), grad_input, dense_grads, weight.contiguous(), g);
-    }
-    grad_input = like(input, grad_input);
-  }
+  // The small results first. Behind the large one they would lie in the rest of the block that the allocator took for
+  // it, and while they live, the next large one finds no room there: each call's would be in other, colder memory.
   const auto make = grads.numel() > 0 ? [](IntArrayRef sizes, const TensorOptions& o) { return at::empty(sizes, o); }
                                       : [](IntArrayRef sizes, const TensorOptions& o) { return at::zeros(sizes, o); };
   if (output_mask[1]) {
@@ -217,6 +212,13 @@ std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward(
   }
   if (output_mask[2]) {
     grad_bias = make({g.output_channels()}, weight.options());
+  }
+  if (output_mask[0]) {
+    grad_input = at::empty(images.sizes(), images.options().memory_format(format));
+    if (grad_input.numel() > 0) {
+      depthwise_conv2d_backward_input_stub(input.device().type(), grad_input, dense_grads, weight.contiguous(), g);
+    }
+    grad_input = like(input, grad_input);
   }
   if (grads.numel() > 0 && (output_mask[1] || output_mask[2])) {
     depthwise_conv2d_backward_weight_stub(
