@@ -1,6 +1,7 @@
 // Batching rules: what torch.vmap does with an operator in place of calling it for each element of the batch.
 
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/OpMathType.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/TensorOperators.h>
@@ -44,6 +45,27 @@ Tensor merge_rows(const Tensor& x) {
   return x.dim() == 3 ? x.flatten(0, 1) : x;
 }
 
+// What is told of one element of a batch must not pass for the batch.
+void check_triplet_batch(const Tensor& anchor, const Tensor& positive, const Tensor& negative, int64_t reduction) {
+  const auto sizes = anchor.sym_sizes();
+  TORCH_CHECK(
+      anchor.dim() == 2 || anchor.dim() == 3,
+      "improved_triplet_loss(): expected anchor to be [N, D] or [D], but under vmap got ",
+      sizes.slice(1));
+  TORCH_CHECK(
+      sizes == positive.sym_sizes() && sizes == negative.sym_sizes(),
+      "improved_triplet_loss(): expected anchor, positive and negative to have the same shape, but under vmap got ",
+      sizes.slice(1),
+      ", ",
+      positive.sym_sizes().slice(1),
+      " and ",
+      negative.sym_sizes().slice(1));
+  TORCH_CHECK(
+      reduction >= Reduction::None && reduction < Reduction::END,
+      "improved_triplet_loss(): expected reduction to be 0 (none), 1 (mean) or 2 (sum), but got ",
+      reduction);
+}
+
 std::tuple<Tensor, Tensor> improved_triplet_loss_batch_rule(
     const Tensor& anchor,
     const Tensor& positive,
@@ -59,22 +81,18 @@ std::tuple<Tensor, Tensor> improved_triplet_loss_batch_rule(
   const Tensor a = level.unwrap(anchor);
   const Tensor p = level.unwrap(positive);
   const Tensor n = level.unwrap(negative);
-  TORCH_CHECK(
-      a.sym_sizes() == p.sym_sizes() && a.sym_sizes() == n.sym_sizes(),
-      "improved_triplet_loss(): expected anchor, positive and negative to have the same shape, but under vmap got ",
-      a.sym_sizes().slice(1),
-      ", ",
-      p.sym_sizes().slice(1),
-      " and ",
-      n.sym_sizes().slice(1));
-  auto [loss, distances] = at::improved_triplet_loss_with_distances(
-      merge_rows(a), merge_rows(p), merge_rows(n), tau1, tau2, beta, Reduction::None);
+  check_triplet_batch(a, p, n, reduction);
+  // Losses of half types are rounded once, when they are reduced.
+  const auto dtype = reduction == Reduction::None ? a.scalar_type() : toOpMathType(a.scalar_type());
+  const auto rows = [&](const Tensor& x) { return merge_rows(x).to(dtype); };
+  auto [loss, distances] =
+      at::improved_triplet_loss_with_distances(rows(a), rows(p), rows(n), tau1, tau2, beta, Reduction::None);
   if (a.dim() == 3) {
     loss = loss.view_symint({a.sym_size(0), a.sym_size(1)});
     loss = reduction == Reduction::Mean ? loss.mean(1) : reduction == Reduction::Sum ? loss.sum(1) : loss;
     distances = distances.view_symint({a.sym_size(0), a.sym_size(1), 2});
   }
-  return {level.wrap(loss), level.wrap(distances)};
+  return {level.wrap(loss.to(a.scalar_type())), level.wrap(distances)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_batch_rule(
@@ -94,19 +112,31 @@ std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_batch_rule(
         grad_output, anchor, positive, negative, distances, tau1, tau2, beta, reduction, output_mask);
   }
   const Tensor a = level.unwrap(anchor);
-  const auto sizes = a.sym_sizes();
+  const Tensor p = level.unwrap(positive);
+  const Tensor n = level.unwrap(negative);
+  const Tensor d = level.unwrap(distances);
   Tensor grad = level.unwrap(grad_output);
+  check_triplet_batch(a, p, n, reduction);
+  const auto sizes = a.sym_sizes();
+  TORCH_CHECK(
+      d.dim() == a.dim() && grad.dim() == (reduction == Reduction::None ? a.dim() - 1 : 1),
+      "improved_triplet_loss_backward(): under vmap got grad_output ",
+      grad.sym_sizes().slice(1),
+      " and distances ",
+      d.sym_sizes().slice(1),
+      " for anchor ",
+      sizes.slice(1));
   if (a.dim() == 3 && reduction != Reduction::None) {
     // Each row gets its share of the batch's one gradient.
-    grad = reduction == Reduction::Mean ? grad.div(a.sym_size(1)) : grad;
+    grad = reduction == Reduction::Mean ? grad.to(toOpMathType(a.scalar_type())).div(a.sym_size(1)) : grad;
     grad = grad.unsqueeze(1).expand_symint(sizes.slice(0, 2));
   }
   const auto grads = at::improved_triplet_loss_backward(
       grad.flatten(),
       merge_rows(a),
-      merge_rows(level.unwrap(positive)),
-      merge_rows(level.unwrap(negative)),
-      merge_rows(level.unwrap(distances)),
+      merge_rows(p),
+      merge_rows(n),
+      merge_rows(d),
       tau1,
       tau2,
       beta,

@@ -98,18 +98,18 @@ TripletInputs as_rows(const Tensor& anchor, const Tensor& positive, const Tensor
   return {as_rows(anchor), as_rows(positive), as_rows(negative)};
 }
 
-// Of each row, the derivatives of the loss by d_an, but for the sign, and by d_ap.
+// Of each row, the derivatives of the loss by d_an, but for the sign, and by d_ap; in the type that is computed in.
 struct Slopes {
   Tensor by_negative;
   Tensor by_positive;
 };
 
-Slopes slopes(const Tensor& distances, ScalarType dtype, double tau1, double tau2, double beta) {
+Slopes slopes(const Tensor& distances, double tau1, double tau2, double beta) {
   const Tensor d_ap = distances.select(-1, 0);
   const Tensor d_an = distances.select(-1, 1);
   // 1 where the hinge max(x, tau) follows x, as clamp's gradient has it, and 0 elsewhere.
-  const Tensor by_negative = (d_ap - d_an).ge(tau1).to(dtype);
-  return {by_negative, by_negative + beta * d_ap.ge(tau2).to(dtype)};
+  const Tensor by_negative = (d_ap - d_an).ge(tau1).to(distances.scalar_type());
+  return {by_negative, by_negative + beta * d_ap.ge(tau2).to(distances.scalar_type())};
 }
 
 // What is computed in.
@@ -124,12 +124,13 @@ SymDimVector distances_sizes(const Tensor& anchor) {
   return sizes;
 }
 
-void check_distances(const Tensor& distances, const Tensor& anchor) {
+void check_distances(const char* op, const Tensor& distances, const Tensor& anchor) {
   const auto dtype = toOpMathType(anchor.scalar_type());
   TORCH_CHECK(
       distances.sym_sizes() == SymIntArrayRef(distances_sizes(anchor)) && distances.scalar_type() == dtype &&
           distances.device() == anchor.device(),
-      "improved_triplet_loss_backward(): expected distances to be ",
+      op,
+      "(): expected distances to be ",
       distances_sizes(anchor),
       " of dtype ",
       dtype,
@@ -201,7 +202,14 @@ std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_meta(
     int64_t reduction,
     std::array<bool, 3> output_mask) {
   check_inputs(anchor, positive, negative, reduction);
-  check_distances(distances, anchor);
+  check_distances("improved_triplet_loss_backward", distances, anchor);
+  const auto result_sizes = reduction == Reduction::None ? row_sizes(anchor) : SymIntArrayRef();
+  TORCH_CHECK(
+      grad_output.sym_sizes() == result_sizes,
+      "improved_triplet_loss_backward(): expected grad_output to have the loss's shape ",
+      result_sizes,
+      ", but got ",
+      grad_output.sym_sizes());
   const auto grad = [&](int64_t i) {
     return output_mask[i] ? at::empty_like(anchor, MemoryFormat::Contiguous) : Tensor();
   };
@@ -248,11 +256,14 @@ Tensor _improved_triplet_loss_jvp(
     double beta,
     int64_t reduction) {
   check_inputs(anchor, positive, negative, reduction);
-  check_distances(distances, anchor);
-  const auto [by_negative, by_positive] = slopes(distances, anchor.scalar_type(), tau1, tau2, beta);
-  const Tensor d_ap_tangent = 2 * ((anchor - positive) * (anchor_tangent - positive_tangent)).sum(-1);
-  const Tensor d_an_tangent = 2 * ((anchor - negative) * (anchor_tangent - negative_tangent)).sum(-1);
-  return reduce(by_positive * d_ap_tangent - by_negative * d_an_tangent, reduction);
+  check_distances("_improved_triplet_loss_jvp", distances, anchor);
+  const auto difference = [&](const Tensor& x, const Tensor& y) {
+    return x.to(distances.scalar_type()) - y.to(distances.scalar_type());
+  };
+  const auto [by_negative, by_positive] = slopes(distances, tau1, tau2, beta);
+  const Tensor d_ap_tangent = 2 * (difference(anchor, positive) * difference(anchor_tangent, positive_tangent)).sum(-1);
+  const Tensor d_an_tangent = 2 * (difference(anchor, negative) * difference(anchor_tangent, negative_tangent)).sum(-1);
+  return reduce(by_positive * d_ap_tangent - by_negative * d_an_tangent, reduction).to(anchor.scalar_type());
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> improved_triplet_loss_double_backward(
@@ -268,8 +279,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> improved_triplet_loss_double_backward
     double tau2,
     double beta,
     int64_t reduction) {
+  check_distances("improved_triplet_loss_double_backward", distances, anchor);
   const auto or_zeros = [&](const std::optional<Tensor>& grad) {
-    return grad && grad->defined() ? *grad : at::zeros_like(anchor);
+    return (grad && grad->defined() ? *grad : at::zeros_like(anchor)).to(distances.scalar_type());
   };
   const Tensor v_anchor = or_zeros(grad_grad_anchor);
   const Tensor v_positive = or_zeros(grad_grad_positive);
@@ -278,11 +290,16 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> improved_triplet_loss_double_backward
   // inputs it is what the gradients are, with v's differences in place of the inputs'.
   const Tensor by_grad_output = _improved_triplet_loss_jvp(
       anchor, positive, negative, v_anchor, v_positive, v_negative, distances, tau1, tau2, beta, reduction);
-  const auto [by_negative, by_positive] = slopes(distances, anchor.scalar_type(), tau1, tau2, beta);
-  const Tensor grad_losses = 2 * expand_grad(grad_output, anchor, reduction);
+  const auto [by_negative, by_positive] = slopes(distances, tau1, tau2, beta);
+  const Tensor grad_losses = 2 * expand_grad(grad_output.to(distances.scalar_type()), anchor, reduction);
   const Tensor through_positive = (grad_losses * by_positive).unsqueeze(-1) * (v_anchor - v_positive);
   const Tensor through_negative = (grad_losses * by_negative).unsqueeze(-1) * (v_anchor - v_negative);
-  return {by_grad_output, through_positive - through_negative, -through_positive, through_negative};
+  const auto dtype = anchor.scalar_type();
+  return {
+      by_grad_output,
+      (through_positive - through_negative).to(dtype),
+      through_positive.neg().to(dtype),
+      through_negative.to(dtype)};
 }
 
 } // namespace at::native

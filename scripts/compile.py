@@ -41,7 +41,7 @@ class Unit:
 
 
 # The place of an error, as g++ and nvcc write it.
-_ERROR = re.compile(r"([^\s:(]+(?::\d+:\d+|\(\d+\))): (?:fatal )?error: ")
+_ERROR = re.compile(r"([^\s:(]+(?::\d+:\d+|\(\d+\))): (?:fatal )?error\b")
 
 
 class Compiler(Protocol):
@@ -162,17 +162,15 @@ def _run_ninja(layout: Layout, jobs: int, line: StepLine) -> int:
             output.append(text)
 
     if follow(command, read, env={**UNTRANSLATED, "NINJA_STATUS": "[%f/%t] "}) != 0:
-        said = relevant(without_repetition(output), layout)
-        raise CompileError(
-            blame.of_compiler("".join(said).strip(), layout.native) or "ninja failed silently",
-            todo=f"mend {', '.join(faulty(said, layout)) or 'what is named above'} and build again; "
-            "what did compile is kept",
-        )
+        said = "".join(relevant(without_repetition(output), layout)).strip()
+        blamed = blame.of_compiler(said, layout.native) or "ninja failed silently"
+        mend = ", ".join(faulty(blamed, layout)) or "what is named above"
+        raise CompileError(blamed, todo=f"mend {mend} and build again; what did compile is kept")
     return compiled
 
 
 def without_repetition(output: Iterable[str]) -> list[str]:
-    """ninja's output without the targets whose errors are where those of others are.
+    """ninja's output without the targets whose errors are where those of others of the same source are.
 
     A source in ``cpu/`` is compiled for each CPU capability, and what is wrong with it is mostly wrong for all.
     """
@@ -181,19 +179,21 @@ def without_repetition(output: Iterable[str]) -> list[str]:
         if text.startswith("FAILED: "):
             targets.append([])
         targets[-1].append(text)
-    kept, seen = targets[0], set[str]()
+    kept, seen = targets[0], set[tuple[str, str]]()
     for target in targets[1:]:
-        errors = {match[1] for text in target if (match := _ERROR.match(text))}
-        if not errors or errors - seen:
+        source = next((match[1] for text in target if (match := re.search(r" -c (\S+) -o ", text))), "")
+        errors = {(source, match[1]) for text in target if (match := _ERROR.match(text))}
+        names_no_place = any(re.match(r"\S.*\b[Ee]rror: ", text) and not _ERROR.match(text) for text in target)
+        if not errors or names_no_place or errors - seen:
             kept += target
         seen |= errors
     return kept
 
 
-def faulty(output: Iterable[str], layout: Layout) -> list[str]:
-    """The native folder's own files that the compiler finds errors in."""
-    found = [re.match(rf"({re.escape(str(layout.native))}/[^:]+):\d+:.*?\berror: ", text) for text in output]
-    return list(dict.fromkeys(match[1] for match in found if match))
+def faulty(blamed: str, layout: Layout) -> list[str]:
+    """The native folder's own files that the compiler finds errors in, or ``blame`` formulas that are none."""
+    at_fault = rf"^({re.escape(str(layout.native))}/[^:\n]+):\d+:(?:\d+:)? (?:(?:fatal )?error\b|a formula of )"
+    return list(dict.fromkeys(re.findall(at_fault, blamed, re.M)))
 
 
 def relevant(output: Iterable[str], layout: Layout) -> list[str]:

@@ -53,7 +53,8 @@ def _check_operators(
     sources = read_sources(native)
     misunderstood = misread(entries, functions)
     unknown = {entry.operator for entry in misunderstood}
-    names = {f.schema.name.name.base for f in functions} | {root_of(operator) for operator in unknown}
+    names = {f.schema.name.name.base for f in functions}
+    names |= {name for operator in unknown for name in (root_of(operator), operator.partition(".")[0])}
     words = names.union(*(source.words for source in sources))
     check_derivatives(formulas, functions, unknown, base, words, findings)
     with_cuda = any(source.path.suffix in CUDA_SUFFIXES for source in sources)

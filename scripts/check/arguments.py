@@ -55,12 +55,18 @@ def check_arguments(functions: list[Function], findings: Findings) -> set[Operat
                 what = f"`{argument.default}` is no default for {argument.type}"
                 findings.add(place, what, _todo(argument.default, argument.type))
                 unwritable.add(function.schema.name)
-            if argument.default == "Mean" and function.schema.kind() == SchemaKind.functional:
+            is_parsed = function.schema.kind() == SchemaKind.functional and not _has_no_binding(function)
+            if argument.default == "Mean" and is_parsed:
                 # The parser of Python's arguments reads at::Reduction::Mean with atol (set_default_str in
                 # torch/csrc/utils/python_arg_parser.cpp), so torch.hinge_embedding_loss(x, y) is not reduced, either.
                 what = f"the default Mean of `{argument.name}` is 0, no reduction, when called from Python"
                 findings.add(place, what, f"write `{argument.name}=1`: the same schema, and the mean", is_warning=True)
     return unwritable
+
+
+def _has_no_binding(function: Function) -> bool:
+    """Whether it is of those that Python cannot call: most of torchgen's SKIP_PYTHON_BINDINGS, slow to import."""
+    return re.search(r"_(backward|forward|jvp)$", str(function.schema.name.name)) is not None
 
 
 def _offset_of(argument: Argument, function: Function, *, is_second: bool) -> int:

@@ -10,7 +10,7 @@ from torchgen.model import SchemaKind
 
 from ..codegen.autocast import POLICIES
 from ..native import AUTOCAST
-from .entries import compose
+from .entries import compose, text_of
 from .finding import Findings, nearest
 from .functions import Function
 
@@ -47,7 +47,7 @@ def _listed(path: Path, tree: yaml.Node, findings: Findings) -> Iterator[tuple[s
         findings.add(_place(path, tree), "no policies", form)
         return
     for key, value in tree.value:
-        policy = str(key.value)
+        policy = text_of(key)
         if policy not in POLICIES:
             findings.add(_place(path, key), f"autocast has no policy {policy}", nearest(policy, POLICIES))
         names = value.value if isinstance(value, yaml.SequenceNode) else []

@@ -60,7 +60,7 @@ def check_derivatives(
         name = entry.operator
         place = entry.value("name")
         if name in generated | unknown:
-            continue  # torchgen makes the generated ones, and judges their entries
+            continue  # torchgen makes the generated ones, and judges their entries; of the unknown nothing is known
         if name in seen:
             findings.add(place, f"{name} has an entry in line {seen[name]} already", "make one of the two")
             continue
@@ -127,7 +127,8 @@ def _check_keys(entry: Entry, schema: FunctionSchema, findings: Findings) -> Non
                 findings.add(entry.place(key), what, f"give gradients for {', '.join(differentiable) or 'no argument'}")
         given.update(parts)
     missing = [name for name in differentiable if name not in given]
-    if entry.fields.get("output_differentiability") and not any(entry.fields["output_differentiability"]):
+    outputs = entry.fields.get("output_differentiability")
+    if isinstance(outputs, list) and outputs and not any(outputs):
         missing = []
     if missing and "dispatch" not in entry.fields:
         place = (entry.file, entry.line, 0)
@@ -139,6 +140,9 @@ def _check_keys(entry: Entry, schema: FunctionSchema, findings: Findings) -> Non
 def _check_outputs(entry: Entry, schema: FunctionSchema, findings: Findings) -> None:
     """output_differentiability has a truth value, or a condition, for each return."""
     given = entry.fields.get("output_differentiability")
+    if given is not None and not isinstance(given, list):
+        what = f"output_differentiability is no list: {given}"
+        findings.add(entry.place("output_differentiability"), what, "write `[True]`, a value for each return")
     if isinstance(given, list) and len(given) != len(schema.returns):
         what = f"{len(given)} values for {len(schema.returns)} returns of {schema.name}"
         findings.add(entry.place("output_differentiability"), what, "write a value for each return")

@@ -51,17 +51,18 @@ class Entry:
 
 def compose(path: Path, findings: Findings) -> yaml.Node | None:
     """The tree of a YAML file; what is no YAML is a finding."""
-    text = path.read_text()
     try:
-        return yaml.compose(text, YamlLoader)
+        return yaml.compose(path.read_text(encoding="utf-8"), YamlLoader)
+    except UnicodeDecodeError as error:
+        findings.add((path, 1, 0), f"not YAML: {error}", "save it as UTF-8 text")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = (path, mark.line + 1, mark.column + 1) if mark else (path, 1, 0)
-        has_tab = re.match(r" *\t", [*text.splitlines(), ""][place[1] - 1])
+        has_tab = re.match(r" *\t", [*path.read_text().splitlines(), ""][place[1] - 1])
         todo = "indent with spaces" if has_tab else "quote the text, or mend the indentation"
         findings.add(place, f"not YAML: {error.problem}", todo)
     except yaml.YAMLError as error:
-        findings.add((path, 1, 0), f"not YAML: {error}", "save it as UTF-8 text")
+        findings.add((path, 1, 0), f"not YAML: {error}", "take that character out")
     return None
 
 
@@ -88,7 +89,7 @@ def _entry(path: Path, node: yaml.MappingNode, findings: Findings) -> Entry | No
     places: dict[str, Place] = {}
     values: dict[str, Place] = {}
     for key, value in node.value:
-        name, place = _text(key), _place(path, key)
+        name, place = text_of(key), _place(path, key)
         if name in places:
             findings.add(place, f"the key `{name}` is there twice", "leave one out: only the last would count")
         places.setdefault(name, place)
@@ -96,10 +97,10 @@ def _entry(path: Path, node: yaml.MappingNode, findings: Findings) -> Entry | No
     loader = yaml.SafeLoader("")
     try:
         loader.flatten_mapping(node)
-        fields = {_text(key): loader.construct_object(value, deep=True) for key, value in node.value}
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or node.start_mark
-        what = f"YAML that nobody can make values of: {error.problem}"
+        fields = {text_of(key): loader.construct_object(value, deep=True) for key, value in node.value}
+    except Exception as error:  # what looks like a number or a date, and is none, raises whatever Python raises
+        mark = getattr(error, "problem_mark", None) or node.start_mark
+        what = f"YAML that nobody can make values of: {getattr(error, 'problem', None) or error}"
         findings.add((path, mark.line + 1, mark.column + 1), what, "write plain keys and values, as PyTorch's own file")
         return None
     # What comes from another mapping lies where that is named.
@@ -113,7 +114,7 @@ def _entry(path: Path, node: yaml.MappingNode, findings: Findings) -> Entry | No
     )
 
 
-def _text(key: yaml.Node) -> str:
+def text_of(key: yaml.Node) -> str:
     """A key as it is written: `on` is no key of PyTorch's, but nor is `True`."""
     return str(key.value) if isinstance(key, yaml.ScalarNode) else "(no text)"
 

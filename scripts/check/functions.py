@@ -89,8 +89,8 @@ def check_functions(entries: list[Entry], base: BaseOperators, findings: Finding
 
 def misread(entries: list[Entry], functions: list[Function]) -> list[Entry]:
     """The entries that torchgen does not understand: who speaks of these operators may be right."""
-    lines = {function.entry.line for function in functions}
-    return [entry for entry in entries if entry.line not in lines]
+    understood = {id(function.entry) for function in functions}
+    return [entry for entry in entries if id(entry) not in understood]
 
 
 def root_of(operator: str) -> str:

@@ -124,7 +124,7 @@ def test_out() -> None:
 def _gradients(request: Request) -> str:
     # What is composed has both kinds of derivatives from what it calls.
     forward = ", check_forward_ad=True" if request.kind == "composite" else ""
-    todo = "" if forward else "    # TODO: check_forward_ad=True, once derivatives.yaml has a formula `result:`.\n"
+    todo = "" if forward else "    # TODO: check_forward_ad=True, once derivatives.yaml has formulas of the results.\n"
     return f"""\
 def test_gradients() -> None:
     def operator(*given: Tensor) -> Any:

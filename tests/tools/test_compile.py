@@ -4,39 +4,51 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.compile import faulty, relevant, without_repetition
+from scripts.compile import faulty, without_repetition
 from scripts.layout import Layout
 
 LAYOUT = Layout("2.13.0", Path("/my_ops"), Path("/out"))
 
 
-def failed(capability: str, *errors: str) -> list[str]:
+def failed(source: str, capability: str, *said: str) -> list[str]:
     """As ninja prints it where a source is not compiled."""
-    head = [
-        f"FAILED: [code=1] objects/native/cpu/K.{capability}.o\n",
-        f"g++ -MD -MF {capability} src/ATen/native/cpu/K.cpp\n",
-    ]
-    return head + [f"src/ATen/native/cpu/K.cpp:{error}\n" for error in errors]
+    target = f"objects/native/{source}.{capability}.o"
+    command = f"g++ -MD -MF {target}.d -c src/ATen/native/{source}.cpp -o {target}\n"
+    return [f"FAILED: [code=1] {target}\n", command, *(f"{line}\n" for line in said)]
 
 
 def test_errors_of_a_kernel_are_told_once_for_all_capabilities() -> None:
-    default = failed("DEFAULT", "3:5: error: no at::vec::DEFAULT::f", "9:1: error: expected ;")
-    output = [*default, *failed("AVX2", "3:5: error: no at::vec::AVX2::f", "9:1: error: expected ;")]
-    assert without_repetition(output) == default
+    places = ("src/ATen/native/cpu/K.cpp:3:5", "src/ATen/native/cpu/K.cpp:9:1")
+    default = failed("cpu/K", "DEFAULT", *(f"{place}: error: no DEFAULT::f" for place in places))
+    assert without_repetition([*default, *failed("cpu/K", "AVX2", f"{places[0]}: error: no AVX2::f")]) == default
 
 
 def test_errors_of_one_capability_are_told() -> None:
-    output = [*failed("DEFAULT", "3:5: error: no f"), *failed("AVX512", "3:5: error: no f", "7:2: error: no g")]
+    output = failed("cpu/K", "DEFAULT", "src/ATen/native/cpu/K.cpp:3:5: error: no f")
+    output += failed("cpu/K", "AVX512", *(f"src/ATen/native/cpu/K.cpp:{n}:5: error: no f" for n in (3, 7)))
+    assert without_repetition(output) == output
+
+
+def test_errors_of_two_sources_in_one_header_are_told() -> None:
+    error = "include/c10/util/Exception.h:7:1: error: no member g"
+    output = [*failed("A", "DEFAULT", error), *failed("B", "DEFAULT", error)]
     assert without_repetition(output) == output
 
 
 def test_what_names_no_place_is_told_each_time() -> None:
-    output = [line for capability in ("DEFAULT", "AVX2") for line in (failed(capability)[0], "g++: out of memory\n")]
+    output = [*failed("cpu/K", "DEFAULT", "K.cpp:3:5: error: no f")]
+    for capability in ("AVX2", "AVX512"):
+        output += failed("cpu/K", capability, "K.cpp:3:5: error: no f", "/tmp/cc.s:12: Error: no such instruction")
     assert without_repetition(output) == output
 
 
 def test_files_to_mend_are_named_once_each() -> None:
-    output = [*failed("DEFAULT", "3:5: error: no f", "4:5: warning: odd", "9:1: fatal error: no such file")]
-    output += ["base/include/ATen/Tensor.h:7:1: error: no member g\n"]
-    said = relevant(output, LAYOUT)
-    assert faulty(said, LAYOUT) == ["/my_ops/cpu/K.cpp"]
+    blamed = """\
+/my_ops/derivatives.yaml:4: a formula of f is not valid C++; the compiler says:
+/my_ops/cpu/K.cpp:3:5: error: no f
+/my_ops/cpu/K.cpp:9:1: fatal error: no such file
+/my_ops/cuda/K.cu:12: error #20013-D: not on the device
+/my_ops/B.h:1:2: warning: #warning error: none
+base/include/ATen/Tensor.h:7:1: error: no member g
+"""
+    assert faulty(blamed, LAYOUT) == ["/my_ops/derivatives.yaml", "/my_ops/cpu/K.cpp", "/my_ops/cuda/K.cu"]

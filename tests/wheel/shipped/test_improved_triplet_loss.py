@@ -191,6 +191,10 @@ def test_errors() -> None:
     for wrong in (x, torch.rand(3), torch.rand(3, 2).double(), torch.rand(3, 2, device="meta")):
         with pytest.raises(RuntimeError, match=wanted):
             backward(x.sum(), x, x, x, wrong, *PARAMETERS, 1, [True] * 3)
+    for device, (reduction, wrong) in itertools.product(["cpu", "meta"], [(0, x.sum()), (1, x[:, 0]), (2, x[:1, 0])]):
+        given = [each.to(device) for each in (wrong, x, x, x, x[:, :2])]
+        with pytest.raises(RuntimeError, match=r"expected grad_output to have the loss's shape \["):
+            backward(*given, *PARAMETERS, reduction, [True] * 3)
 
 
 def test_deterministic() -> None:
@@ -235,6 +239,38 @@ def test_vmap(in_dims: tuple[int | None, ...], reduction: int) -> None:
     check_vmap(gradient, *inputs, in_dims=in_dims)
     nested = torch.vmap(torch.vmap(loss))(*triple((2, 3, 5), torch.float64))
     torch.testing.assert_close(nested, torch.vmap(torch.vmap(reference))(*triple((2, 3, 5), torch.float64)))
+
+
+@pytest.mark.parametrize("dtype", HALF)
+def test_half_types_are_rounded_at_last(dtype: torch.dtype) -> None:
+    """Losses and distances beyond the largest half, and means of them that are not."""
+    anchor = torch.zeros(2, 4, 4, dtype=dtype)
+    anchor[:, 0] = 128
+    zeros = torch.zeros_like(anchor)
+    parameters = (-1.0, 0.01, 0.5, REDUCTIONS["mean"])
+    mean = torch.vmap(lambda *inputs: torch.improved_triplet_loss(*inputs, *parameters))
+    expected = torch.stack([reference(*each, *parameters) for each in zip(anchor, zeros, anchor, strict=True)])
+    assert expected.isfinite().all()
+    torch.testing.assert_close(mean(anchor, zeros, anchor), expected)
+    tangent = torch.zeros(4, 4, dtype=dtype)
+    tangent[0, 0] = 200
+    inputs, tangents = (tangent, zeros[0], zeros[0]), (tangent, zeros[0], zeros[0])
+    parameters = (-1.0, 0.01, 0.002, REDUCTIONS["mean"])
+    found = torch.func.jvp(lambda *x: torch.improved_triplet_loss(*x, *parameters), inputs, tangents)[1]
+    wanted = torch.func.jvp(lambda *x: reference(*x, *parameters), inputs, tangents)[1]
+    torch.testing.assert_close(found, wanted)
+
+
+def test_errors_under_vmap() -> None:
+    x = torch.rand(2, 3, 4)
+    with pytest.raises(RuntimeError, match=r"expected reduction to be 0 \(none\), 1 \(mean\) or 2 \(sum\), but got 7"):
+        torch.vmap(lambda x: loss(x, x, x, reduction=7))(x)
+    for wrong in (torch.rand(3), torch.rand(2, 3, 4, 5)):
+        with pytest.raises(RuntimeError, match=r"expected anchor to be \[N, D\] or \[D\], but under vmap got \["):
+            torch.vmap(lambda x: loss(x, x, x))(wrong)
+    backward = torch.ops.aten.improved_triplet_loss_backward
+    with pytest.raises(RuntimeError, match=r"under vmap got grad_output \[\] and distances \[2\] for anchor \[3, 4\]"):
+        torch.vmap(lambda x: backward(x.sum(), x, x, x, x[0, :2], *PARAMETERS, 1, [True] * 3))(x)
 
 
 def test_memory_is_that_of_the_losses() -> None:

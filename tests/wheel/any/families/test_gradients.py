@@ -54,9 +54,11 @@ def spread_sample(sample: SampleInput) -> SampleInput:
 
 
 def with_differentiable_results(function: Callable[..., Any], sample: SampleInput) -> SampleInput:
-    are_kept = [each.requires_grad for each in tensors_of(function(sample.input, *sample.args, **sample.kwargs))]
+    process = sample.output_process_fn_grad
+    results = tensors_of(process(function(sample.input, *sample.args, **sample.kwargs)))
+    are_kept = [each.requires_grad for each in results]
     if any(are_kept) and not all(are_kept):
-        sample.output_process_fn_grad = lambda results: tuple(itertools.compress(tensors_of(results), are_kept))
+        sample.output_process_fn_grad = lambda given: tuple(itertools.compress(tensors_of(process(given)), are_kept))
     return sample
 
 
