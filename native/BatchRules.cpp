@@ -1,7 +1,6 @@
 // Batching rules: what torch.vmap does with an operator in place of calling it for each element of the batch.
 
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <ATen/OpMathType.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/TensorOperators.h>
@@ -45,6 +44,11 @@ Tensor merge_rows(const Tensor& x) {
   return x.dim() == 3 ? x.flatten(0, 1) : x;
 }
 
+// What losses are reduced in. Other dtypes than floating-point ones are refused later.
+ScalarType reduced_in(const Tensor& x) {
+  return at::isReducedFloatingType(x.scalar_type()) ? kFloat : x.scalar_type();
+}
+
 // What is told of one element of a batch must not pass for the batch.
 void check_triplet_batch(const Tensor& anchor, const Tensor& positive, const Tensor& negative, int64_t reduction) {
   const auto sizes = anchor.sym_sizes();
@@ -83,7 +87,7 @@ std::tuple<Tensor, Tensor> improved_triplet_loss_batch_rule(
   const Tensor n = level.unwrap(negative);
   check_triplet_batch(a, p, n, reduction);
   // Losses of half types are rounded once, when they are reduced.
-  const auto dtype = reduction == Reduction::None ? a.scalar_type() : toOpMathType(a.scalar_type());
+  const auto dtype = reduction == Reduction::None ? a.scalar_type() : reduced_in(a);
   const auto rows = [&](const Tensor& x) { return merge_rows(x).to(dtype); };
   auto [loss, distances] =
       at::improved_triplet_loss_with_distances(rows(a), rows(p), rows(n), tau1, tau2, beta, Reduction::None);
@@ -128,7 +132,7 @@ std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_batch_rule(
       sizes.slice(1));
   if (a.dim() == 3 && reduction != Reduction::None) {
     // Each row gets its share of the batch's one gradient.
-    grad = reduction == Reduction::Mean ? grad.to(toOpMathType(a.scalar_type())).div(a.sym_size(1)) : grad;
+    grad = reduction == Reduction::Mean ? grad.to(reduced_in(a)).div(a.sym_size(1)) : grad;
     grad = grad.unsqueeze(1).expand_symint(sizes.slice(0, 2));
   }
   const auto grads = at::improved_triplet_loss_backward(

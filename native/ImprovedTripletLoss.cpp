@@ -279,6 +279,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> improved_triplet_loss_double_backward
     double tau2,
     double beta,
     int64_t reduction) {
+  check_inputs(anchor, positive, negative, reduction);
   check_distances("improved_triplet_loss_double_backward", distances, anchor);
   const auto or_zeros = [&](const std::optional<Tensor>& grad) {
     return (grad && grad->defined() ? *grad : at::zeros_like(anchor)).to(distances.scalar_type());

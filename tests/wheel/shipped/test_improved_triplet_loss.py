@@ -186,6 +186,10 @@ def test_errors() -> None:
         loss(*[x.int()] * 3)
     with pytest.raises(RuntimeError, match=r"expected reduction to be 0 \(none\), 1 \(mean\) or 2 \(sum\), but got 3"):
         loss(x, x, x, reduction=3)
+    unsigned = x.to(torch.uint64)
+    with pytest.raises(RuntimeError, match=r"expected anchor to be of a floating-point dtype, but got UInt64"):
+        double_backward = torch.ops.aten.improved_triplet_loss_double_backward
+        double_backward(None, None, None, x.sum(), unsigned, unsigned, unsigned, x[:, :2], *PARAMETERS, 1)
     backward = torch.ops.aten.improved_triplet_loss_backward
     wanted = r"expected distances to be \[3, 2\] of dtype Float on device cpu, but got "
     for wrong in (x, torch.rand(3), torch.rand(3, 2).double(), torch.rand(3, 2, device="meta")):
@@ -265,6 +269,8 @@ def test_errors_under_vmap() -> None:
     x = torch.rand(2, 3, 4)
     with pytest.raises(RuntimeError, match=r"expected reduction to be 0 \(none\), 1 \(mean\) or 2 \(sum\), but got 7"):
         torch.vmap(lambda x: loss(x, x, x, reduction=7))(x)
+    with pytest.raises(RuntimeError, match=r"expected anchor to be of a floating-point dtype, but got UInt64"):
+        torch.vmap(lambda x: loss(x, x, x))(x.to(torch.uint64))
     for wrong in (torch.rand(3), torch.rand(2, 3, 4, 5)):
         with pytest.raises(RuntimeError, match=r"expected anchor to be \[N, D\] or \[D\], but under vmap got \["):
             torch.vmap(lambda x: loss(x, x, x))(wrong)
