@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from scripts.fuzz.judge import is_large, judge
+from scripts.fuzz.judge import is_close, is_large, judge
 from scripts.fuzz.tensors import Described
 
 STRIDED = Described((40, 30), torch.float32, seed=1, layout="strided")
+EXPANDED = Described((40, 30), torch.float32, seed=1, layout="expanded")
+EQUAL = Described((2, (1 << 20) + 1), torch.float64, seed=1)
 
 
 def cancelling(x: Tensor) -> Tensor:
@@ -19,6 +21,11 @@ def cancelling(x: Tensor) -> Tensor:
     numbers = (x - x.mean()).flatten() * 1e3
     ordered = numbers if x.is_contiguous() else numbers.sort().values
     return ordered.cumsum(0)[-1].clone()
+
+
+def adding(x: Tensor) -> Tensor:
+    """One after the other where they are contiguous, in a tree elsewhere."""
+    return x.cumsum(1)[:, -1].clone() if x.is_contiguous() else x.sum(1)
 
 
 def misreading(x: Tensor) -> Tensor:
@@ -70,6 +77,20 @@ def test_kind(library: torch.library.Library, function: Callable[[Tensor], Tenso
     assert outcome.kind == kind and text in outcome.text, outcome
 
 
+@pytest.mark.parametrize(
+    ("function", "described", "kind"),
+    [(adding, EQUAL, "result"), (inexact, EXPANDED, "finding"), (inexact, EQUAL, "finding")],
+    ids=["sum", "expanded", "equal"],
+)
+def test_equal_numbers(
+    library: torch.library.Library, function: Callable[[Tensor], Tensor], described: Described, kind: str
+) -> None:
+    library.define("call(Tensor x) -> Tensor")
+    library.impl("call", function, "CompositeExplicitAutograd")
+    outcome = judge(torch.ops.fuzzed.call.default, {"x": described}, large=False)
+    assert outcome.kind == kind, outcome
+
+
 def test_meta_tensors_disagree(library: torch.library.Library) -> None:
     library.define("call(Tensor x) -> Tensor")
     library.impl("call", right, "CPU")
@@ -83,6 +104,12 @@ def test_large_by_its_result(library: torch.library.Library, size: int) -> None:
     library.define("call(Tensor x, int size) -> Tensor")
     library.impl("call", lambda x, size: x.new_empty(size), "CompositeExplicitAutograd")
     assert is_large(torch.ops.fuzzed.call.default, {"x": STRIDED, "size": size}) == (size > 100)
+
+
+def test_adding_is_not_within_rounding_of_a_few_numbers() -> None:
+    x = EQUAL.make()
+    one, other = adding(x), adding(x.contiguous())
+    assert not is_close(one, other), "the order of additions is to matter"
 
 
 def test_cancelling_is_not_within_rounding_of_its_result() -> None:
