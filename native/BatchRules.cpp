@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/native/ImprovedTripletLoss.h>
 #include <ATen/native/VmapLevel.h>
 #include <c10/util/accumulate.h>
 #include <torch/library.h>
@@ -44,30 +45,9 @@ Tensor merge_rows(const Tensor& x) {
   return x.dim() == 3 ? x.flatten(0, 1) : x;
 }
 
-// What losses are reduced in. Other dtypes than floating-point ones are refused later.
+// What losses are reduced in.
 ScalarType reduced_in(const Tensor& x) {
   return at::isReducedFloatingType(x.scalar_type()) ? kFloat : x.scalar_type();
-}
-
-// What is told of one element of a batch must not pass for the batch.
-void check_triplet_batch(const Tensor& anchor, const Tensor& positive, const Tensor& negative, int64_t reduction) {
-  const auto sizes = anchor.sym_sizes();
-  TORCH_CHECK(
-      anchor.dim() == 2 || anchor.dim() == 3,
-      "improved_triplet_loss(): expected anchor to be [N, D] or [D], but under vmap got ",
-      sizes.slice(1));
-  TORCH_CHECK(
-      sizes == positive.sym_sizes() && sizes == negative.sym_sizes(),
-      "improved_triplet_loss(): expected anchor, positive and negative to have the same shape, but under vmap got ",
-      sizes.slice(1),
-      ", ",
-      positive.sym_sizes().slice(1),
-      " and ",
-      negative.sym_sizes().slice(1));
-  TORCH_CHECK(
-      reduction >= Reduction::None && reduction < Reduction::END,
-      "improved_triplet_loss(): expected reduction to be 0 (none), 1 (mean) or 2 (sum), but got ",
-      reduction);
 }
 
 std::tuple<Tensor, Tensor> improved_triplet_loss_batch_rule(
@@ -85,7 +65,7 @@ std::tuple<Tensor, Tensor> improved_triplet_loss_batch_rule(
   const Tensor a = level.unwrap(anchor);
   const Tensor p = level.unwrap(positive);
   const Tensor n = level.unwrap(negative);
-  check_triplet_batch(a, p, n, reduction);
+  check_triplet_inputs(a, p, n, reduction, /*batch_dims=*/1);
   // Losses of half types are rounded once, when they are reduced.
   const auto dtype = reduction == Reduction::None ? a.scalar_type() : reduced_in(a);
   const auto rows = [&](const Tensor& x) { return merge_rows(x).to(dtype); };
@@ -120,7 +100,7 @@ std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_batch_rule(
   const Tensor n = level.unwrap(negative);
   const Tensor d = level.unwrap(distances);
   Tensor grad = level.unwrap(grad_output);
-  check_triplet_batch(a, p, n, reduction);
+  check_triplet_inputs(a, p, n, reduction, /*batch_dims=*/1);
   const auto sizes = a.sym_sizes();
   TORCH_CHECK(
       d.dim() == a.dim() && grad.dim() == (reduction == Reduction::None ? a.dim() - 1 : 1),

@@ -27,15 +27,15 @@ DEFINE_DISPATCH(improved_triplet_loss_backward_stub);
 
 namespace {
 
-void check_like_anchor(const Tensor& anchor, const Tensor& other, const char* name) {
+void check_like_anchor(const Tensor& anchor, const Tensor& other, const char* name, int64_t batch_dims) {
   TORCH_CHECK(
       other.sym_sizes() == anchor.sym_sizes(),
       "improved_triplet_loss(): expected ",
       name,
       " to have anchor's shape ",
-      anchor.sym_sizes(),
+      anchor.sym_sizes().slice(batch_dims),
       ", but got ",
-      other.sym_sizes());
+      other.sym_sizes().slice(batch_dims));
   TORCH_CHECK(
       other.scalar_type() == anchor.scalar_type(),
       "improved_triplet_loss(): expected ",
@@ -54,22 +54,32 @@ void check_like_anchor(const Tensor& anchor, const Tensor& other, const char* na
       other.device());
 }
 
-void check_inputs(const Tensor& anchor, const Tensor& positive, const Tensor& negative, int64_t reduction) {
+} // namespace
+
+void check_triplet_inputs(
+    const Tensor& anchor,
+    const Tensor& positive,
+    const Tensor& negative,
+    int64_t reduction,
+    int64_t batch_dims) {
+  const auto dim = anchor.dim() - batch_dims;
   TORCH_CHECK(
-      anchor.dim() == 1 || anchor.dim() == 2,
+      dim == 1 || dim == 2,
       "improved_triplet_loss(): expected anchor to be [N, D] or [D], but got ",
-      anchor.sym_sizes());
+      anchor.sym_sizes().slice(batch_dims));
   TORCH_CHECK(
       at::isFloatingType(anchor.scalar_type()),
       "improved_triplet_loss(): expected anchor to be of a floating-point dtype, but got ",
       anchor.scalar_type());
-  check_like_anchor(anchor, positive, "positive");
-  check_like_anchor(anchor, negative, "negative");
+  check_like_anchor(anchor, positive, "positive", batch_dims);
+  check_like_anchor(anchor, negative, "negative", batch_dims);
   TORCH_CHECK(
       reduction >= Reduction::None && reduction < Reduction::END,
       "improved_triplet_loss(): expected reduction to be 0 (none), 1 (mean) or 2 (sum), but got ",
       reduction);
 }
+
+namespace {
 
 // The shape of the losses before they are reduced: [N], or [] for inputs [D].
 SymIntArrayRef row_sizes(const Tensor& anchor) {
@@ -165,7 +175,7 @@ std::tuple<Tensor, Tensor> improved_triplet_loss_with_distances_meta(
     double tau2,
     double beta,
     int64_t reduction) {
-  check_inputs(anchor, positive, negative, reduction);
+  check_triplet_inputs(anchor, positive, negative, reduction);
   const auto sizes = reduction == Reduction::None ? row_sizes(anchor) : SymIntArrayRef();
   return {at::empty_symint(sizes, anchor.options()), at::empty_symint(distances_sizes(anchor), opmath_options(anchor))};
 }
@@ -178,7 +188,7 @@ std::tuple<Tensor, Tensor> improved_triplet_loss_with_distances(
     double tau2,
     double beta,
     int64_t reduction) {
-  check_inputs(anchor, positive, negative, reduction);
+  check_triplet_inputs(anchor, positive, negative, reduction);
   const Tensor losses = at::empty_symint(row_sizes(anchor), opmath_options(anchor));
   const Tensor distances = at::empty_symint(distances_sizes(anchor), opmath_options(anchor));
   improved_triplet_loss_stub(
@@ -201,7 +211,7 @@ std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_meta(
     double beta,
     int64_t reduction,
     std::array<bool, 3> output_mask) {
-  check_inputs(anchor, positive, negative, reduction);
+  check_triplet_inputs(anchor, positive, negative, reduction);
   check_distances("improved_triplet_loss_backward", distances, anchor);
   const auto result_sizes = reduction == Reduction::None ? row_sizes(anchor) : SymIntArrayRef();
   TORCH_CHECK(
@@ -255,7 +265,7 @@ Tensor _improved_triplet_loss_jvp(
     double tau2,
     double beta,
     int64_t reduction) {
-  check_inputs(anchor, positive, negative, reduction);
+  check_triplet_inputs(anchor, positive, negative, reduction);
   check_distances("_improved_triplet_loss_jvp", distances, anchor);
   const auto difference = [&](const Tensor& x, const Tensor& y) {
     return x.to(distances.scalar_type()) - y.to(distances.scalar_type());
@@ -279,7 +289,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> improved_triplet_loss_double_backward
     double tau2,
     double beta,
     int64_t reduction) {
-  check_inputs(anchor, positive, negative, reduction);
+  check_triplet_inputs(anchor, positive, negative, reduction);
   check_distances("improved_triplet_loss_double_backward", distances, anchor);
   const auto or_zeros = [&](const std::optional<Tensor>& grad) {
     return (grad && grad->defined() ? *grad : at::zeros_like(anchor)).to(distances.scalar_type());

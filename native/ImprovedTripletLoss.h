@@ -6,8 +6,9 @@
 #include <cstdint>
 
 namespace at {
+class Tensor;
 class TensorBase;
-}
+} // namespace at
 
 namespace at::native {
 
@@ -18,6 +19,14 @@ struct TripletParameters {
   double tau2;
   double beta;
 };
+
+// Refuses what is no loss's inputs. Of each input the first `batch_dims` dimensions are those of vmap, and not told of.
+void check_triplet_inputs(
+    const Tensor& anchor,
+    const Tensor& positive,
+    const Tensor& negative,
+    int64_t reduction,
+    int64_t batch_dims = 0);
 
 // Rows of anchor, positive and negative, whose elements lie one after another; the rows may lie anywhere.
 using TripletInputs = std::array<TensorBase, 3>;

@@ -271,9 +271,13 @@ def test_errors_under_vmap() -> None:
         torch.vmap(lambda x: loss(x, x, x, reduction=7))(x)
     with pytest.raises(RuntimeError, match=r"expected anchor to be of a floating-point dtype, but got UInt64"):
         torch.vmap(lambda x: loss(x, x, x))(x.to(torch.uint64))
-    for wrong in (torch.rand(3), torch.rand(2, 3, 4, 5)):
-        with pytest.raises(RuntimeError, match=r"expected anchor to be \[N, D\] or \[D\], but under vmap got \["):
+    for wrong, sizes in ((torch.rand(3), r"\[\]"), (torch.rand(2, 3, 4, 5), r"\[3, 4, 5\]")):
+        with pytest.raises(RuntimeError, match=rf"expected anchor to be \[N, D\] or \[D\], but got {sizes}"):
             torch.vmap(lambda x: loss(x, x, x))(wrong)
+    with pytest.raises(RuntimeError, match=r"expected negative to have anchor's shape \[3, 4\], but got \[3, 2\]"):
+        torch.vmap(lambda x: loss(x, x, x[:, :2]))(x)
+    with pytest.raises(RuntimeError, match=r"expected positive to have anchor's dtype Float, but got Double"):
+        torch.vmap(lambda x: loss(x, x.double(), x))(x)
     backward = torch.ops.aten.improved_triplet_loss_backward
     with pytest.raises(RuntimeError, match=r"under vmap got grad_output \[\] and distances \[2\] for anchor \[3, 4\]"):
         torch.vmap(lambda x: backward(x.sum(), x, x, x, x[0, :2], *PARAMETERS, 1, [True] * 3))(x)
