@@ -26,8 +26,9 @@ from .functions import Function, remedy, root_of
 def check_groups(entries: list[Entry], functions: list[Function], base: BaseOperators, findings: Findings) -> None:
     """Let torchgen group the functions of each name, where nothing was found wrong with one of them."""
     broken = {(error.file, error.line) for error in findings.errors}
-    sound = {f.entry.line for f in functions if not broken & {(p[0], p[1]) for p in f.entry.places.values()}}
-    waiting = {root_of(entry.operator) for entry in entries if entry.line not in sound}
+    # By identity, since YAML lets two entries stand on one line.
+    sound = {id(f.entry) for f in functions if not broken & {(p[0], p[1]) for p in f.entry.places.values()}}
+    waiting = {root_of(entry.operator) for entry in entries if id(entry) not in sound}
     by_root: dict[str, list[Function]] = defaultdict(list)
     for function in functions:
         by_root[root_of(function.entry.operator)].append(function)

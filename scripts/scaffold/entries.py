@@ -12,6 +12,9 @@ from torchgen.model import FunctionSchema, Location, NativeFunction
 from ..errors import OperatorError
 from .request import Request
 
+# The modules whose functions all begin with the module's name in native_functions.yaml, and no others do.
+PREFIXED_MODULES = frozenset({"fft", "linalg", "special"})
+
 
 def kernel_name(request: Request, func: FunctionSchema) -> str:
     """What the kernel of one variant is called.
@@ -39,14 +42,23 @@ def function_entries(request: Request) -> str:
     return "\n".join("\n".join(_entry(request, func)) + "\n" for func in written)
 
 
+def python_module(func: FunctionSchema) -> str | None:
+    """The module that a function is bound in, by its name; as in PyTorch's own file, those have no methods."""
+    prefix = func.name.name.base.partition("_")[0]
+    return prefix if prefix in PREFIXED_MODULES and not func.name.name.inplace else None
+
+
 def _entry(request: Request, func: FunctionSchema) -> list[str]:
     lines = [f"- func: {_scalar(str(func))}"]
     kernel = kernel_name(request, func)
     if request.kind == "pointwise" and not func.is_out_fn():
         lines.append(f"  structured_delegate: {request.out_func.name}")
+    module = python_module(func)
+    if module:
+        lines.append(f"  python_module: {module}")
     if not func.is_out_fn():
         variants = ["method"] if func.name.name.inplace else ["function"]
-        if not func.name.name.inplace and func.arguments.self_arg is not None:
+        if not func.name.name.inplace and func.arguments.self_arg is not None and not module:
             variants.append("method")
         lines.append(f"  variants: {', '.join(variants)}")
     if request.kind == "pointwise":

@@ -40,6 +40,8 @@ SCHEMAS = [
     ("pointwise", "", "sc_i(Tensor self) -> Tensor"),
     ("pointwise", "inplace,out", "sc_j.mine(Tensor self, Tensor a, Tensor b, *, Scalar alpha=1) -> Tensor"),
     ("pointwise", "out", "sc_k(Tensor x, Tensor y, str mode='x') -> Tensor"),
+    ("plain", "out", "linalg_sc_o(Tensor self, int n) -> Tensor"),
+    ("pointwise", "inplace,out", "special_sc_p(Tensor self) -> Tensor"),
     ("composite", "inplace,out", "sc_l(Tensor self, SymInt n) -> Tensor"),
     ("composite", "out", "sc_m(Tensor a, Tensor b) -> (Tensor, Tensor, Tensor)"),
     ("composite", "", "_sc_n(Tensor[] tensors, int dim=0) -> Tensor"),
@@ -98,6 +100,15 @@ def test_a_new_operator_passes_the_check(base: Path, tmp_path: Path, kind: str, 
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert check(tmp_path, BaseOperators(base)).lines() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "module"), [("linalg_sc_q", "linalg"), ("fft_sc_q.mine", "fft"), ("sparse_sc_q", None), ("fftsc_q", None)]
+)
+def test_names_of_a_module_are_bound_there(base: Path, tmp_path: Path, name: str, module: str | None) -> None:
+    (entry,) = yaml.safe_load(made(base, tmp_path, f"{name}(Tensor self) -> Tensor")["appended"][FUNCTIONS])
+    assert entry.get("python_module") == module
+    assert entry["variants"] == ("function" if module else "function, method")
 
 
 def test_test_files_are_python(signatures: tuple[dict[str, str], Path]) -> None:
