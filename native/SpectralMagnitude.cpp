@@ -21,6 +21,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/fft_rfft2.h>
 #include <ATen/ops/fft_rfft2_abs_native.h>
+#include <ATen/ops/imag.h>
 #include <ATen/ops/real.h>
 #endif
 
@@ -135,8 +136,10 @@ Tensor _fft_rfft2_abs_turn(const Tensor& change, const Tensor& spectrum, const T
       spectrum.scalar_type(),
       " and ",
       magnitude.scalar_type());
+  // The part of the change that is across the direction. Of real numbers, such as the sum of an image, that is zero; the
+  // change less its part along the direction would be a rounding error, and a small magnitude makes that large.
   const Tensor direction = spectrum.sgn();
-  const Tensor across = change - direction * at::real(direction.conj() * change);
+  const Tensor across = direction * c10::complex<double>(0, 1) * at::imag(direction.conj() * change);
   // Where there is no direction, nothing turns it. A quotient by infinity would do, if all releases had 0 for it.
   const Tensor has_none = magnitude == 0;
   return across * magnitude.masked_fill(has_none, 1).reciprocal().masked_fill(has_none, 0);

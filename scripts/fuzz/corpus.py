@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+import torch.autograd.forward_ad as fwAD
 from torch import Tensor, _added_operators
 from torch.testing._internal.added_opinfos import NoSamples, _make, samples
 from torch.utils import _pytree as pytree
@@ -37,7 +39,7 @@ def overload_of(name: str) -> torch._ops.OpOverload:
 
 
 class _Recorder(TorchDispatchMode):
-    """Notes calls of added operators."""
+    """Notes calls of added operators, but for those that are composed of others."""
 
     def __init__(self, found: dict[str, list[Call]]) -> None:
         super().__init__()
@@ -47,6 +49,25 @@ class _Recorder(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         note(self.found, func, args, kwargs or {})
         return result
+
+
+@contextlib.contextmanager
+def composites_recorded(found: dict[str, list[Call]]) -> Iterator[None]:
+    """Note calls of added operators that are composed of others, which no dispatch mode sees."""
+
+    def noting(overload: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
+        result = overload.decompose(*args, **kwargs)
+        note(found, overload, args, kwargs)
+        return result
+
+    library = torch.library.Library("aten", "IMPL")
+    try:
+        for overload in overloads():
+            if torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), "CompositeImplicitAutograd"):
+                library.impl(overload, functools.partial(noting, overload), "AutogradCPU")
+        yield
+    finally:
+        library._destroy()
 
 
 def note(found: dict[str, list[Call]], func: torch._ops.OpOverload, args: Any, kwargs: Mapping[str, Any]) -> None:
@@ -71,10 +92,7 @@ def right_calls() -> dict[str, list[Call]]:
         if overload._schema.is_mutable:
             continue
         for dtype in (torch.float32, torch.float64, torch.complex64, torch.int64):
-            with (
-                warnings.catch_warnings(),
-                contextlib.suppress(NoSamples, *PLAIN),
-            ):
+            with warnings.catch_warnings(), contextlib.suppress(NoSamples, *PLAIN), composites_recorded(found):
                 warnings.simplefilter("ignore")
                 _record(found, overload, dtype)
     for overload in overloads():
@@ -84,7 +102,7 @@ def right_calls() -> dict[str, list[Call]]:
 
 
 def _record(found: dict[str, list[Call]], overload: torch._ops.OpOverload, dtype: torch.dtype) -> None:
-    """Call ``overload`` with its samples and differentiate what comes, twice."""
+    """Call ``overload`` with its samples and differentiate what comes, twice, and in forward mode."""
 
     def make(*shape: Any) -> Tensor:
         return _make(*shape, dtype=dtype, device="cpu", requires_grad=True)
@@ -92,9 +110,6 @@ def _record(found: dict[str, list[Call]], overload: torch._ops.OpOverload, dtype
     for sample in samples(overload._schema.name.removeprefix("aten::"), make):
         with _Recorder(found):
             result = overload(sample.input, *sample.args, **sample.kwargs)
-            if torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), "CompositeImplicitAutograd"):
-                # The recorder sees only what it is made of.
-                note(found, overload, (sample.input, *sample.args), sample.kwargs)
             wanted = [x for x in pytree.tree_leaves((sample.input, sample.args)) if is_differentiable(x)]
             for _ in range(2):
                 outputs = [x for x in pytree.tree_leaves(result) if is_differentiable(x)]
@@ -102,6 +117,14 @@ def _record(found: dict[str, list[Call]], overload: torch._ops.OpOverload, dtype
                     break
                 total = sum(x.abs().square().sum() for x in outputs)
                 result = torch.autograd.grad(total, wanted, create_graph=True, allow_unused=True)
+            with fwAD.dual_level(), contextlib.suppress(NotImplementedError):
+                given = pytree.tree_map_only(Tensor, _moving, (sample.input, sample.args))
+                overload(given[0], *given[1], **sample.kwargs)
+
+
+def _moving(x: Tensor) -> Tensor:
+    """With a tangent, where the dtype has one."""
+    return fwAD.make_dual(x.detach(), torch.randn_like(x)) if is_differentiable(x) else x
 
 
 def is_differentiable(x: Any) -> bool:

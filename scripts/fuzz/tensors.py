@@ -74,7 +74,9 @@ class Described:
             for dim, size in enumerate(shape):
                 x = x.index_select(dim, torch.arange(size) % x.shape[dim])
         else:
-            x = 3 * torch.randn(shape, generator=generator, dtype=torch.float64)
+            x = 3 * torch.randn(
+                shape, generator=generator, dtype=torch.complex128 if self.dtype.is_complex else torch.float64
+            )
         if self.fill:
             chosen = torch.rand(shape, generator=generator) < 0.5
             number = torch.tensor(FILLS[self.fill], dtype=torch.float64)

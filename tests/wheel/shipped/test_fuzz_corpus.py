@@ -1,0 +1,18 @@
+"""What the fuzzer changes: right calls of every operator, those that only derivative formulas call among them."""
+
+from __future__ import annotations
+
+from torch import _added_operators
+
+from scripts.fuzz.corpus import overload_of, right_calls
+from scripts.fuzz.judge import made, run
+
+
+def test_each_operator_has_right_calls() -> None:
+    calls = right_calls()
+    assert set(calls) == set(_added_operators.OPERATORS)
+    for name, of_name in calls.items():
+        overload = overload_of(name)
+        assert of_name, name
+        for call in of_name if not overload._schema.is_mutable else []:
+            run(overload, made(call))
