@@ -136,8 +136,8 @@ Tensor _fft_rfft2_abs_turn(const Tensor& change, const Tensor& spectrum, const T
       spectrum.scalar_type(),
       " and ",
       magnitude.scalar_type());
-  // The part of the change that is across the direction. Of real numbers, such as the sum of an image, that is zero; the
-  // change less its part along the direction would be a rounding error, and a small magnitude makes that large.
+  // The part of the change that is across the direction. Of real numbers, such as the sum of an image, that is zero;
+  // the change less its part along the direction would be a rounding error, and a small magnitude makes that large.
   const Tensor direction = spectrum.sgn();
   const Tensor across = direction * c10::complex<double>(0, 1) * at::imag(direction.conj() * change);
   // Where there is no direction, nothing turns it. A quotient by infinity would do, if all releases had 0 for it.
