@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import torch
-from opinfos import DIFFERENTIABLE, FLOATING, QUIET, differentiable, in_one, instantiate
+from opinfos import DIFFERENTIABLE, FLOATING, QUIET, differentiable, each_of, in_one, instantiate
 from torch.testing._internal import composite_compliance
-from torch.testing._internal.common_device_type import ops
 from torch.testing._internal.common_utils import TestCase
 from torch.testing._internal.opinfo.core import OpInfo
 
@@ -28,7 +27,7 @@ class TestCompositeCompliance(TestCase):
                 op.get_op(), args, sample.kwargs, sample.output_process_fn_grad, op.gradcheck_wrapper, self.assertEqual
             )
 
-    @ops([info for info in DIFFERENTIABLE if info.supports_forward_ad], allowed_dtypes=FLOATING)
+    @each_of([info for info in DIFFERENTIABLE if info.supports_forward_ad], allowed_dtypes=FLOATING)
     def test_forward_ad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         for sample in op.sample_inputs(device, dtype, requires_grad=True):
             args = [sample.input, *sample.args]

@@ -7,10 +7,10 @@ import unittest
 from collections.abc import Callable
 
 import torch
-from opinfos import OPERATORS, QUIET, called, in_one, instantiate
+from opinfos import OPERATORS, QUIET, called, each_of, in_one, instantiate
 from torch import Tensor
 from torch._subclasses.schema_check_mode import SchemaCheckMode
-from torch.testing._internal.common_device_type import OpDTypes, ops
+from torch.testing._internal.common_device_type import OpDTypes
 from torch.testing._internal.common_utils import TestCase
 from torch.testing._internal.opinfo.core import OpInfo
 
@@ -18,7 +18,7 @@ pytestmark = QUIET
 
 
 class TestCommon(TestCase):
-    @ops(OPERATORS, dtypes=OpDTypes.supported)
+    @each_of(OPERATORS, dtypes=OpDTypes.supported)
     def test_variant_consistency_eager(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         for sample in op.sample_inputs(device, dtype):
             expected = called(op.get_op(), sample)
@@ -32,12 +32,12 @@ class TestCommon(TestCase):
                 self.assertEqual(variant(first, *sample.args, **sample.kwargs), expected)
 
     # As upstream: in half types another order of a sum is another result.
-    @ops(OPERATORS, allowed_dtypes=(torch.float32, torch.int64, torch.complex64))
+    @each_of(OPERATORS, allowed_dtypes=(torch.float32, torch.int64, torch.complex64))
     def test_noncontiguous_samples(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         for sample in op.sample_inputs(device, dtype):
             self.assertEqual(called(op, sample.noncontiguous()), called(op, sample))
 
-    @ops([info for info in OPERATORS if info.supports_out], dtypes=OpDTypes.any_one)
+    @each_of([info for info in OPERATORS if info.supports_out], dtypes=OpDTypes.any_one)
     def test_out(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         for sample in op.sample_inputs(device, dtype):
             expected = called(op, sample)
@@ -57,7 +57,7 @@ class TestCommon(TestCase):
                 with self.assertRaises(RuntimeError):
                     op(sample.input, *sample.args, **sample.kwargs, out=torch.empty_like(expected, dtype=torch.long))
 
-    @ops(OPERATORS, dtypes=OpDTypes.unsupported)
+    @each_of(OPERATORS, dtypes=OpDTypes.unsupported)
     def test_unsupported_dtypes_are_refused(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         """As test_dtypes has it: what is not said to work does not."""
         try:
@@ -70,7 +70,7 @@ class TestCommon(TestCase):
 
 
 class TestMathBits(TestCase):
-    @ops([info for info in OPERATORS if torch.cdouble in info.dtypes], allowed_dtypes=(torch.cdouble,))
+    @each_of([info for info in OPERATORS if torch.cdouble in info.dtypes], allowed_dtypes=(torch.cdouble,))
     def test_conj_and_neg_views(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         views: list[Callable[[Tensor], Tensor]] = [
             lambda t: torch.conj_physical(t).conj(),
@@ -91,7 +91,7 @@ class TestTags(TestCase):
 
 
 class TestSchemaCheck(TestCase):
-    @ops(OPERATORS, dtypes=OpDTypes.supported)
+    @each_of(OPERATORS, dtypes=OpDTypes.supported)
     def test_schema_correctness(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         with SchemaCheckMode():
             for sample in op.sample_inputs(device, dtype):

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 import torch
-from opinfos import DIFFERENTIABLE, FLOATING, QUIET, differentiable, instantiate, tensors_of
+from opinfos import DIFFERENTIABLE, FLOATING, QUIET, differentiable, each_of, instantiate, tensors_of
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
-from torch.testing._internal.common_device_type import ops
 from torch.testing._internal.common_utils import TestGradients
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils import _pytree as pytree
@@ -71,17 +70,17 @@ class TestBwdGradients(TestGradients):
     def test_fn_gradgrad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         self._check_helper(device, dtype, *checkable(op), "bwgrad_bwgrad")
 
-    @ops([info for info in DIFFERENTIABLE if info.inplace_variant], allowed_dtypes=FLOATING)
+    @each_of([info for info in DIFFERENTIABLE if info.inplace_variant], allowed_dtypes=FLOATING)
     def test_inplace_grad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         self._grad_test_helper(device, dtype, op, self._get_safe_inplace(op.get_inplace()))
 
-    @ops([info for info in DIFFERENTIABLE if info.inplace_variant], allowed_dtypes=FLOATING)
+    @each_of([info for info in DIFFERENTIABLE if info.inplace_variant], allowed_dtypes=FLOATING)
     def test_inplace_gradgrad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         self._check_helper(device, dtype, op, self._get_safe_inplace(op.get_inplace()), "bwgrad_bwgrad")
 
 
 class TestFwdGradients(TestGradients):
-    @ops([info for info in DIFFERENTIABLE if info.supports_forward_ad], allowed_dtypes=FLOATING)
+    @each_of([info for info in DIFFERENTIABLE if info.supports_forward_ad], allowed_dtypes=FLOATING)
     def test_forward_mode_AD(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         self._grad_test_helper(
             device,
@@ -91,7 +90,7 @@ class TestFwdGradients(TestGradients):
             check_batched_forward_grad=op.check_batched_forward_grad,
         )
 
-    @ops([info for info in DIFFERENTIABLE if info.supports_fwgrad_bwgrad], allowed_dtypes=FLOATING)
+    @each_of([info for info in DIFFERENTIABLE if info.supports_fwgrad_bwgrad], allowed_dtypes=FLOATING)
     def test_fn_fwgrad_bwgrad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         self._check_helper(device, dtype, *checkable(op), "fwgrad_bwgrad")
 

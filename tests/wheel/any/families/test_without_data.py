@@ -5,22 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from opinfos import OPERATORS, QUIET, called, differentiable, in_one, instantiate, tensors_of
+from opinfos import OPERATORS, QUIET, called, differentiable, each_of, in_one, instantiate, tensors_of
 from torch import Tensor
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.fake_utils import CrossRefFakeMode
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.testing._internal.common_device_type import OpDTypes, ops
+from torch.testing._internal.common_device_type import OpDTypes
 from torch.testing._internal.common_utils import TestCase
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils import _pytree as pytree
 
 pytestmark = QUIET
+IN_PLACE = [info for info in OPERATORS if info.inplace_variant]
 
 
 class TestFakeTensor(TestCase):
-    @ops(OPERATORS, dtypes=OpDTypes.supported)
+    @each_of(OPERATORS, dtypes=OpDTypes.supported)
     def test_fake(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         for sample in op.sample_inputs(device, dtype):
             expected = called(op, sample)
@@ -40,7 +41,7 @@ class TestFakeTensor(TestCase):
 
 
 class TestMeta(TestCase):
-    @ops(OPERATORS, dtypes=OpDTypes.supported)
+    @each_of(OPERATORS, dtypes=OpDTypes.supported)
     def test_meta(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         for sample in op.sample_inputs(device, dtype):
             expected = called(op, sample)
@@ -79,7 +80,9 @@ class TestProxyTensorOpInfo(TestCase):
     def test_make_fx_symbolic_exhaustive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         self.trace(op, device, dtype, "symbolic")
 
-    @ops([info for info in OPERATORS if info.inplace_variant], dtypes=OpDTypes.any_one, allowed_dtypes=(torch.float32,))
+    @each_of(
+        [info for info in OPERATORS if info.inplace_variant], dtypes=OpDTypes.any_one, allowed_dtypes=(torch.float32,)
+    )
     def test_make_fx_symbolic_exhaustive_inplace(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         for sample in op.sample_inputs(device, dtype):
             if sample.broadcasts_input or called(op, sample).shape != sample.input.shape:
