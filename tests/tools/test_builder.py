@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -81,29 +80,30 @@ def test_missing_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 HOLD = "from pathlib import Path\nfrom scripts.lock import build_lock\nwith build_lock(Path({folder!r})):\n    {body}\n"
 
 
+def holding(folder: Path, body: str) -> subprocess.Popen[str]:
+    """A process that holds the lock while it runs ``body``."""
+    command = [sys.executable, "-c", HOLD.format(folder=str(folder), body=body)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=REPOSITORY, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
 def test_second_build_waits_for_the_first_and_says_so(tmp_path: Path) -> None:
-    first_body = f"Path({str(tmp_path / 'held')!r}).touch(); import time; time.sleep(1.5); print(time.time())"
-    first = subprocess.Popen(
-        [sys.executable, "-c", HOLD.format(folder=str(tmp_path), body=first_body)],
-        cwd=REPOSITORY,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    while not (tmp_path / "held").exists():
-        time.sleep(0.02)
-    body = "import time; print(time.time())"
-    command = [sys.executable, "-c", HOLD.format(folder=str(tmp_path), body=body)]
-    second = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    end_of_first, _ = first.communicate()
-    assert f"another build runs here (process {first.pid}); waiting" in second.stderr
-    assert float(second.stdout) >= float(end_of_first)
+    first = holding(tmp_path, "print('held', flush=True); import time; input(); print(time.time())")
+    assert first.stdout and first.stdout.readline() == "held\n"
+    second = holding(tmp_path, "import time; print(time.time())")
+    assert second.stderr
+    said = second.stderr.readline()
+    end_of_first, _ = first.communicate("\n")
+    end_of_second, _ = second.communicate()
+    assert f"another build runs here (process {first.pid}); waiting" in said
+    assert float(end_of_second) >= float(end_of_first)
 
 
 def test_lock_of_a_killed_build_is_free(tmp_path: Path) -> None:
     body = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     subprocess.run([sys.executable, "-c", HOLD.format(folder=str(tmp_path), body=body)], cwd=REPOSITORY, check=False)
     after = [sys.executable, "-c", HOLD.format(folder=str(tmp_path), body="print('mine')")]
-    done = subprocess.run(after, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=10)
+    done = subprocess.run(after, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=60)
     assert (done.stdout, done.stderr) == ("mine\n", "")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scripts.errors import OperatorError
@@ -54,6 +54,7 @@ ENTRIES = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(base=ENTRIES.filter(bool), ours=ENTRIES, indent=st.sampled_from(["", "  "]))
 def test_merged_file_is_the_base_s_entries_and_then_ours(
     tmp_path_factory: pytest.TempPathFactory, base: list[dict[str, str]], ours: list[dict[str, str]], indent: str
