@@ -165,7 +165,8 @@ def _run_ninja(layout: Layout, jobs: int, line: StepLine) -> int:
         said = "".join(relevant(without_repetition(output), layout)).strip()
         blamed = blame.of_compiler(said, layout.native) or "ninja failed silently"
         mend = ", ".join(faulty(blamed, layout)) or "what is named above"
-        raise CompileError(blamed, todo=f"mend {mend} and build again; what did compile is kept")
+        todo = f"mend {mend} and build again; what did compile is kept"
+        raise CompileError(blamed, cause=first_error(blamed), todo=todo)
     return compiled
 
 
@@ -194,6 +195,13 @@ def faulty(blamed: str, layout: Layout) -> list[str]:
     """The native folder's own files that the compiler finds errors in, or ``blame`` formulas that are none."""
     at_fault = rf"^({re.escape(str(layout.native))}/[^:\n]+):\d+:(?:\d+:)? (?:(?:fatal )?error\b|a formula of )"
     return list(dict.fromkeys(re.findall(at_fault, blamed, re.M)))
+
+
+def first_error(blamed: str) -> str:
+    """The first error again, where so much follows it that it is out of sight; else nothing."""
+    lines = blamed.splitlines()
+    found = next((text for text in lines if re.match(r"\S.*: (?:fatal )?error\b", text)), "")
+    return found if len(lines) > 40 else ""
 
 
 def relevant(output: Iterable[str], layout: Layout) -> list[str]:

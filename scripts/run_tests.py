@@ -47,8 +47,8 @@ class TestsFailed(GraftError):
 def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequence[str]) -> None:
     """Run every test that applies to ``layout``'s wheel, which is built already.
 
-    The shipped operators have tests of their own, which run for the shipped folder only; another native folder may
-    bring a ``tests`` folder, which runs too.
+    The tools and the shipped operators have tests of their own, which run for the shipped folder only; another native
+    folder may bring a ``tests`` folder, which runs too.
 
     Raises:
         TestsFailed: naming the parts that failed.
@@ -56,16 +56,15 @@ def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequ
     built = wheel_of(layout)
     python = make_environment(ENVIRONMENT, Path(built.wheel))
     variables = test_variables(layout, built.wheel)
-    parts: list[tuple[str, list[Path], Mapping[str, str]]] = [
-        ("the tools", [TESTS / "tools"], {}),
-        ("code generation", [TESTS / "codegen"], {"PYTHONPATH": str(layout.base / "tree")}),
-        ("the wheel", [TESTS / "wheel/any"], {}),
-    ]
+    parts: list[tuple[str, list[Path], Mapping[str, str]]] = [("the wheel", [TESTS / "wheel/any"], {})]
     if is_shipped(layout):
         grammar = replace(layout, native=GRAMMAR, out=REPOSITORY / "build/grammar")
         wheel = build(grammar, base_wheel=base_wheel, jobs=jobs).wheel
         there = {"PYTHONPATH": str(unpacked(wheel, REPOSITORY / "build/grammar-unpacked"))}
-        parts += [
+        parts = [
+            ("the tools", [TESTS / "tools"], {}),
+            ("code generation", [TESTS / "codegen"], {"PYTHONPATH": str(layout.base / "tree")}),
+            *parts,
             ("the shipped operators", [TESTS / "wheel/shipped"], {}),
             ("the grammar of native_functions.yaml", [GRAMMAR / "tests"], there),
             ("the kernels for CUDA, emulated", emulated_tests(layout.native), EMULATED),

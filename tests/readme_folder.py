@@ -12,10 +12,12 @@ _FILE = re.compile(r"^`~/my_ops/(\S+)` [^\n]*:\n\n```\w+\n(.*?)^```$", re.M | re
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
     files = _FILE.findall(README.read_text())
-    assert len(files) == 3, "the README is to show native_functions.yaml, derivatives.yaml and a kernel"
+    assert len(files) == 4, (
+        "the README is to show native_functions.yaml, derivatives.yaml, a kernel and a decomposition"
+    )
     for name, text in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
 
 

@@ -78,6 +78,8 @@ def missing_names(functions: Sequence[Entry], derivatives: Sequence[Entry]) -> L
         if viewed and not is_composite_implicit(entry) and name not in VIEW_FUNCTIONS:
             views.setdefault(name, viewed)
     names = {str(entry.get("name", "")).split("(")[0].split(".")[0] for entry in derivatives}
+    # torchgen derives the formula of the copy that functionalization puts in a view's place.
+    names |= {f"{name}_copy" for name in names if name in views}
     return Lists(tuple(without_out), views, tuple(sorted(names - GRADIENT_IMPLEMENTED_FOR_COMPLEX)))
 
 

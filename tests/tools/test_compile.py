@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.compile import faulty, without_repetition
+from scripts.compile import faulty, first_error, without_repetition
 from scripts.layout import Layout
 
 LAYOUT = Layout("2.13.0", Path("/my_ops"), Path("/out"))
@@ -52,3 +52,10 @@ def test_files_to_mend_are_named_once_each() -> None:
 base/include/ATen/Tensor.h:7:1: error: no member g
 """
     assert faulty(blamed, LAYOUT) == ["/my_ops/derivatives.yaml", "/my_ops/cpu/K.cpp", "/my_ops/cuda/K.cu"]
+
+
+def test_first_error_is_told_again_where_it_is_out_of_sight() -> None:
+    error = "/my_ops/K.cpp:3:5: error: no match for 'operator*'"
+    blamed = f"/my_ops/K.cpp: In function 'f':\n{error}\n"
+    assert first_error(blamed) == ""
+    assert first_error(blamed + "    3 | note: a candidate\n" * 50) == error

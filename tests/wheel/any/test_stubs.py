@@ -26,6 +26,9 @@ VALUES = {
     "bool": "True",
     "List[bool]": "[True]",
     "str": '"s"',
+    "ScalarType": "torch.float32",
+    "Layout": "torch.strided",
+    "MemoryFormat": "torch.contiguous_format",
 }
 
 
@@ -35,7 +38,9 @@ def arguments(overload: torch._ops.OpOverload) -> list[str] | None:
     for argument in overload._schema.arguments:
         if argument.has_default_value():
             continue
-        kind = str(argument.type)
+        # The type that an operator is called with has int for all of the enumerations.
+        real = str(argument.real_type)
+        kind = real if real in VALUES else str(argument.type)
         value = "None" if kind.startswith("Optional[") else VALUES.get(kind)
         if value is None:
             return None

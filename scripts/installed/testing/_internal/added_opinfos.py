@@ -11,6 +11,7 @@ dtypes, is found out by calling the operator on them, or given by ``samples.py``
 """
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -34,7 +35,11 @@ _DTYPES = all_types_and_complex_and(torch.bool, torch.half, torch.bfloat16)
 
 
 class NoSamples(Exception):
-    """No arguments follow from a schema."""
+    """No arguments follow from a schema, or an OpInfo cannot describe the operator."""
+
+
+class WrongSamples(NoSamples):
+    """``samples.py`` has samples, but the operator takes them of no dtype."""
 
 
 def op_infos(known: set[str]) -> list[OpInfo]:
@@ -46,10 +51,13 @@ def op_infos(known: set[str]) -> list[OpInfo]:
     found = []
     for public, function in _added_operators.PUBLIC.items():
         if public not in known:
-            try:
-                found.append(op_info(public, function.rpartition(".")[2]))
-            except NoSamples:
-                continue  # samples.py is asked for where the samples are needed
+            # What operators warn of, they warn of in tests again.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    found.append(op_info(public, function.rpartition(".")[2]))
+                except NoSamples:
+                    continue  # samples.py is asked for where the samples are needed
     return found
 
 
@@ -133,13 +141,21 @@ def op_info(public: str, name: str) -> OpInfo:
         name: as in native_functions.yaml, without an overload.
 
     Raises:
-        NoSamples: as ``samples``.
+        NoSamples: there are none, or an OpInfo cannot describe the operator.
+        WrongSamples: those of ``samples.py`` are wrong, or the operator is; from the error of one dtype.
     """
     more = dict(getattr(added_samples, "OPINFO", {}).get(name, {}))
+    overload = functional_overload(name)
+    _require_describable(overload, has_more=bool(more))
     op = _added_operators.resolve(_added_operators.PUBLIC[public])
-    more.setdefault("dtypes", _dispatch_dtypes(d for d in _DTYPES if _runs(op, name, d)))
-    if not more["dtypes"]:
-        raise NoSamples(f"{name} takes its samples of no dtype")
+    if "dtypes" not in more:
+        errors = {dtype: _error_of(op, name, dtype) for dtype in _DTYPES}
+        more["dtypes"] = _dispatch_dtypes(dtype for dtype, error in errors.items() if error is None)
+        if not more["dtypes"]:
+            kind = WrongSamples if hasattr(added_samples, name) else NoSamples
+            raise kind(
+                f"{name} takes its samples of no dtype, samples.py can give others: {errors[torch.float]}"
+            ) from errors[torch.float]
     is_differentiable = torch.double in more["dtypes"] and _is_differentiable(op, name)
     has_forward = is_differentiable and _has_forward_derivative(op, name)
     derived: dict[str, Any] = {
@@ -151,7 +167,39 @@ def op_info(public: str, name: str) -> OpInfo:
         "supports_forward_ad": has_forward,
         "supports_fwgrad_bwgrad": has_forward,
     }
+    if _has_lists(overload):
+        # For lists of tensors gradcheck's vmap has neither a rule nor a loop.
+        derived |= dict.fromkeys(("check_batched_grad", "check_batched_gradgrad", "check_batched_forward_grad"), False)
     return OpInfo(public, **{**derived, **more})
+
+
+def _require_describable(overload: torch._ops.OpOverload, has_more: bool) -> None:
+    """Check that what OpInfos are for can be asked of an operator.
+
+    Args:
+        overload: its functional form, if it has one.
+        has_more: whether ``samples.py`` has arguments of OpInfo for it.
+
+    Raises:
+        NoSamples: it cannot.
+    """
+    schema = overload._schema
+    if schema.is_mutable:
+        raise NoSamples(f"{schema.name} has no form that leaves its arguments as they are")
+    if not any("Tensor" in str(each.type) for each in schema.returns):
+        raise NoSamples(f"{schema.name} returns no tensor")
+    if not any("Tensor" in str(each.type) for each in schema.arguments):
+        raise NoSamples(f"{schema.name} takes no tensor")
+    if torch.Tag.nondeterministic_seeded in overload.tags and not has_more:
+        raise NoSamples(f"{schema.name} is random; OPINFO in samples.py can say what is to be skipped")
+
+
+def _has_lists(overload: torch._ops.OpOverload) -> bool:
+    schema = overload._schema
+    return any(
+        str(each.type).startswith("List[") and "Tensor" in str(each.type)
+        for each in [*schema.arguments, *schema.returns]
+    )
 
 
 def _parameters(public: str) -> set[str]:
@@ -172,30 +220,36 @@ def _make(*shape: Any, dtype: torch.dtype, requires_grad: bool = False, **option
 
 def _on_cpu(name: str, dtype: torch.dtype, requires_grad: bool = False) -> list[SampleInput]:
     with torch.random.fork_rng(devices=[]):
-        return list(samples(name, partial(_make, device="cpu", dtype=dtype, requires_grad=requires_grad)))
+        found = list(samples(name, partial(_make, device="cpu", dtype=dtype, requires_grad=requires_grad)))
+    if not found:
+        raise NoSamples(f"samples.py yields nothing for {name}")
+    return found
 
 
-def _runs(op: Callable[..., Any], name: str, dtype: torch.dtype) -> bool:
+def _error_of(op: Callable[..., Any], name: str, dtype: torch.dtype) -> Exception | None:
+    """What the samples of a dtype end in, if not in results."""
     for sample in _on_cpu(name, dtype):
         try:
             op(sample.input, *sample.args, **sample.kwargs)
-        except (RuntimeError, TypeError, ValueError, IndexError):
-            return False
-    return True
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            return error
+    return None
 
 
 def _is_differentiable(op: Callable[..., Any], name: str) -> bool:
+    """Whether there are derivative formulas; what else is wrong with them is for tests to tell."""
     sample = _on_cpu(name, torch.double, requires_grad=True)[0]
     results = pytree.tree_leaves(op(sample.input, *sample.args, **sample.kwargs))
     wanted = [each for each in results if isinstance(each, torch.Tensor) and each.requires_grad]
     try:
-        sum(each.sum() for each in wanted).backward() if wanted else None
-    except (RuntimeError, NotImplementedError):
-        return False
+        torch.autograd.backward(wanted, [torch.ones_like(each) for each in wanted])
+    except Exception as error:
+        return not _is_missing(error)
     return bool(wanted)
 
 
 def _has_forward_derivative(op: Callable[..., Any], name: str) -> bool:
+    """Whether there are formulas of the results' tangents; as ``_is_differentiable``."""
     sample = _on_cpu(name, torch.double)[0]
     with fwAD.dual_level():
         dual = pytree.tree_map_only(
@@ -203,6 +257,11 @@ def _has_forward_derivative(op: Callable[..., Any], name: str) -> bool:
         )
         try:
             op(dual[0], *dual[1], **dual[2])
-        except NotImplementedError:
-            return False
+        except Exception as error:
+            return not _is_missing(error)
     return True
+
+
+def _is_missing(error: Exception) -> bool:
+    """Whether a formula is missing; the backward of an operator without any raises a RuntimeError."""
+    return isinstance(error, NotImplementedError) or "is not implemented" in str(error)

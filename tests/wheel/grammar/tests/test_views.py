@@ -87,6 +87,7 @@ def test_copies_of_views(name: str) -> None:
         assert not one._is_view()
         assert one.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
     check_gradients(lambda x: copy(x, *args), x)
+    check_gradients(lambda x: copy(x, *args), complex_(4, 4))
     assert torch.Tag.view_copy in getattr(aten, f"{name}_copy").default.tags
 
 
