@@ -20,6 +20,7 @@ import yaml
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 from packaging.utils import parse_wheel_filename
+from torchgen.model import BaseOperatorName
 
 from scripts.layout import REPOSITORY
 from scripts.patches import load_series
@@ -124,10 +125,7 @@ def test_packaged_yaml_lists_what_is_registered(archive: ZipFile, base_archive: 
 def test_headers_of_new_operators_are_installed(archive: ZipFile, base_archive: ZipFile) -> None:
     include = Path(torch.__file__).parent / "include/ATen/ops"
     for name in schema_names(archive) - schema_names(base_archive):
-        root = re.sub(r"\..*", "", name.split("::")[1])
-        root = root if root.startswith("__") else root.rstrip("_")
-        # torchgen's functional form of an operator that has none by itself is declared beside that.
-        root = root.removesuffix("_functional")
+        root = BaseOperatorName.parse(name.split("::")[1].partition(".")[0]).base
         for suffix in ("", "_ops", "_native"):
             assert (include / f"{root}{suffix}.h").is_file(), f"{root}{suffix}.h"
 
