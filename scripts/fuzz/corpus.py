@@ -88,13 +88,13 @@ def right_calls() -> dict[str, list[Call]]:
     """Right calls of each overload; of some there are none."""
     found: dict[str, list[Call]] = defaultdict(list)
     torch.manual_seed(0)
-    for overload in overloads():
-        if overload._schema.is_mutable:
-            continue
-        for dtype in (torch.float32, torch.float64, torch.complex64, torch.int64):
-            with warnings.catch_warnings(), contextlib.suppress(NoSamples, *PLAIN), composites_recorded(found):
-                warnings.simplefilter("ignore")
-                _record(found, overload, dtype)
+    functional = [overload for overload in overloads() if not overload._schema.is_mutable]
+    with composites_recorded(found), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for overload in functional:
+            for dtype in (torch.float32, torch.float64, torch.complex64, torch.int64):
+                with contextlib.suppress(NoSamples, *PLAIN):
+                    _record(found, overload, dtype)
     for overload in overloads():
         if overload._schema.is_mutable:
             found[str(overload.name())] = _borrowed(found, overload)
