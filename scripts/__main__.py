@@ -10,23 +10,23 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from .bench.environment import bench
-from .bench_build import bench_build
-from .cuda.check import check_cuda
-from .errors import GraftError, UsageError
-from .files import write_atomically
+from .check.cuda import check_cuda
+from .common.errors import GraftError, UsageError
+from .common.files import write_atomically
+from .common.layout import REPOSITORY, Layout
 from .graft import build, check
-from .layout import REPOSITORY, Layout
-from .lint import lint
-from .new_op import new_op
-from .run_tests import run_source_tests, run_tests, show_surfaces
-from .sanitize import fuzz, test_sanitized
+from .inputs.stamp import GRAFT, SOURCE
+from .measure.bench.environment import bench
+from .measure.builds import bench_build
+from .scaffold.new_op import new_op
 from .source.apply import apply
 from .source.build import build_source, fetched
 from .source.check import check_source, check_source_if_possible
 from .source.export import export
 from .source.verify import check_incremental
-from .stamp import GRAFT, SOURCE
+from .testing.lint import lint
+from .testing.run import run_source_tests, run_tests, show_surfaces
+from .testing.sanitize import fuzz, test_sanitized
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -9,28 +9,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import blame
-from .additions import add_python
-from .base import Base, lay_out
+from .base.fetch import fetch
+from .base.tree import Base, lay_out
 from .check.run import check_native
-from .compile import Objects, compile_all
-from .console import StepLine, Steps, say
-from .errors import OperatorError, UsageError, run_all
-from .fetch import fetch
-from .files import copy_tree_if_changed, sha256_of_file, write_atomically
-from .layout import REPOSITORY, Layout
-from .link import link
-from .lock import build_lock
-from .merge import MergedFile, merge
-from .native import NativeFolder, load_native, report_left_out
-from .overlay import Overlay
-from .pack import pack
-from .patches import Patch, load_series, patched
-from .pin import load_pin
-from .platform_tag import platform_tag
-from .process import run
-from .stamp import Built, codegen_stamp, load_built, save_built, stamp_of
-from .toolchain import Toolchain, find_toolchain
+from .common.console import StepLine, Steps, say
+from .common.errors import OperatorError, UsageError, run_all
+from .common.files import copy_tree_if_changed, sha256_of_file, write_atomically
+from .common.layout import REPOSITORY, Layout
+from .common.lock import build_lock
+from .common.process import run
+from .compile import blame
+from .compile.link import link
+from .compile.units import Objects, compile_all
+from .compose.overlay import Overlay
+from .compose.python_files import add_python
+from .deliver.platform_tag import platform_tag
+from .deliver.wheel import pack
+from .inputs.merge import MergedFile, merge
+from .inputs.native import NativeFolder, load_native, report_left_out
+from .inputs.patches import Patch, load_series, patched
+from .inputs.pin import load_pin
+from .inputs.stamp import Built, codegen_stamp, load_built, save_built, stamp_of
+from .inputs.toolchain import Toolchain, find_toolchain
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def generate(
         command: list[str | Path] = [
             sys.executable,
             "-m",
-            "scripts.codegen",
+            "scripts.generate",
             "--base",
             overlay.base,
             "--overlay",

@@ -6,19 +6,19 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..native import CUDA_SUFFIXES
+from ..inputs.native import CUDA_SUFFIXES
 from .arguments import check_arguments
 from .autocast import check_autocast
 from .base import BaseOperators
 from .cplusplus import read_sources
 from .derivatives import check_derivatives
+from .dispatch_stubs import check_stubs
 from .entries import Entry, read_entries
 from .finding import Findings
 from .functions import check_functions, misread, root_of
 from .groups import check_groups
 from .kernels import check_kernels, wanted_kernels
 from .python import check_docs, check_python, check_samples
-from .stubs import check_stubs
 from .unread import check_unread
 
 

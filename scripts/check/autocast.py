@@ -8,8 +8,8 @@ from pathlib import Path
 import yaml
 from torchgen.model import SchemaKind
 
-from ..codegen.autocast import POLICIES
-from ..native import AUTOCAST
+from ..generate.autocast import POLICIES
+from ..inputs.native import AUTOCAST
 from .entries import compose, text_of
 from .finding import Findings, nearest
 from .functions import Function

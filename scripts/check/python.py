@@ -6,7 +6,7 @@ import ast
 import difflib
 from pathlib import Path
 
-from ..native import DOCS, DOCS_SUFFIX, PYTHON, PYTHON_SUFFIXES, SAMPLES
+from ..inputs.native import DOCS, DOCS_SUFFIX, PYTHON, PYTHON_SUFFIXES, SAMPLES
 from .finding import Findings, nearest
 
 # What the graft writes itself, and what to write instead.

@@ -6,10 +6,10 @@ import os
 import sys
 from pathlib import Path
 
-from ..console import say
-from ..errors import OperatorError
-from ..layout import REPOSITORY
-from ..process import run
+from ..common.console import say
+from ..common.errors import OperatorError
+from ..common.layout import REPOSITORY
+from ..common.process import run
 
 
 def check_native(native: Path, base_tree: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-from ..native import AUTOCAST, DERIVATIVES, FUNCTIONS, PYTHON, SAMPLES
+from ..inputs.native import AUTOCAST, DERIVATIVES, FUNCTIONS, PYTHON, SAMPLES
 from .finding import Findings
 
 # What others call C++ sources; PyTorch's CMake files glob *.cpp.

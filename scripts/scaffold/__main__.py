@@ -10,8 +10,8 @@ from pathlib import Path
 
 from torchgen.gen import parse_tags_yaml
 
-from ..errors import OperatorError
-from ..native import DERIVATIVES, FUNCTIONS, SAMPLES
+from ..common.errors import OperatorError
+from ..inputs.native import DERIVATIVES, FUNCTIONS, SAMPLES
 from .docs import docs_file
 from .entries import derivative_entry, function_entries, parse_entries, refuse_known
 from .kernels import kernel_files

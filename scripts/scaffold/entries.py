@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from torchgen.model import FunctionSchema, Location, NativeFunction
 
-from ..errors import OperatorError
+from ..common.errors import OperatorError
 from .request import Request
 
 # The modules whose functions all begin with the module's name in native_functions.yaml, and no others do.

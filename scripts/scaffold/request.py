@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torchgen.model import Argument, BaseTy, BaseType, FunctionSchema, Return, SchemaKind
 from torchgen.native_function_generation import functional_to_out_signature
 
-from ..errors import OperatorError
+from ..common.errors import OperatorError
 
 TENSOR = BaseType(BaseTy.Tensor)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")

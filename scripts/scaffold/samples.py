@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torchgen.model import Argument, ListType
 
-from ..native import SAMPLES
+from ..inputs.native import SAMPLES
 from .python_test import is_given, value
 from .request import Request
 

@@ -7,15 +7,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .. import blame
-from ..additions import additions, behind_upstream
-from ..errors import OperatorError
-from ..files import write_if_changed
-from ..layout import REPOSITORY
-from ..merge import PACKAGED, MergedFile, merge
-from ..native import DERIVATIVES, FUNCTIONS, NativeFolder
-from ..overlay import Overlay
-from ..process import run
+from ..common.errors import OperatorError
+from ..common.files import write_if_changed
+from ..common.layout import REPOSITORY
+from ..common.process import run
+from ..compile import blame
+from ..compose.overlay import Overlay
+from ..compose.python_files import additions, behind_upstream
+from ..inputs.merge import PACKAGED, MergedFile, merge
+from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolder
 from .stack import Stack
 from .tree import FUNCTIONS_YAML
 
@@ -68,7 +68,7 @@ def generate_added(native: NativeFolder, merged: Sequence[MergedFile], overlay: 
     folders: list[str | Path] = ["--base", overlay.base, "--overlay", overlay.folder, "--native", native.path]
     # Run elsewhere, so that Python imports no torchgen of the current folder.
     done = run(
-        [sys.executable, "-m", "scripts.codegen", *folders, "--only-python", overlay.folder],
+        [sys.executable, "-m", "scripts.generate", *folders, "--only-python", overlay.folder],
         cwd=overlay.folder,
         env={"PYTHONPATH": paths},
         check=False,

@@ -6,12 +6,12 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..console import Steps, say
-from ..errors import UsageError
-from ..lock import build_lock
-from ..native import NativeFolder, load_native
-from ..patches import Patch, load_series
-from ..pin import Pin, load_pin
+from ..common.console import Steps, say
+from ..common.errors import UsageError
+from ..common.lock import build_lock
+from ..inputs.native import NativeFolder, load_native
+from ..inputs.patches import Patch, load_series
+from ..inputs.pin import Pin, load_pin
 from .added import ADDED, generate_added, lay_out_torchgen, merge_yaml, python_files
 from .moving import go_back, move_to
 from .placing import CMAKE_FILES, placed

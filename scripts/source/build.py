@@ -6,18 +6,18 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..console import StepLine, Steps, say
-from ..errors import PackError
+from ..common.console import StepLine, Steps, say
+from ..common.errors import PackError
+from ..common.layout import Layout
+from ..common.lock import build_lock
+from ..common.process import run
+from ..deliver.wheel import pack
 from ..graft import Result, report, version_file
-from ..layout import Layout
-from ..lock import build_lock
-from ..native import NativeFolder, load_native
-from ..pack import pack
-from ..patches import Patch, load_series
-from ..pin import Pin, load_pin
-from ..process import run
-from ..stamp import SOURCE, Built, load_built, save_built, stamp_of
-from ..toolchain import Toolchain, find_toolchain
+from ..inputs.native import NativeFolder, load_native
+from ..inputs.patches import Patch, load_series
+from ..inputs.pin import Pin, load_pin
+from ..inputs.stamp import SOURCE, Built, load_built, save_built, stamp_of
+from ..inputs.toolchain import Toolchain, find_toolchain
 from .apply import make_fork
 from .cache import Cache, cache_of
 from .configure import Configured, configure

@@ -7,7 +7,7 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..pin import Pin
+from ..inputs.pin import Pin
 
 
 @dataclass(frozen=True)

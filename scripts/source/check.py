@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..console import Steps, say
-from ..errors import FetchError, SourceError, ToolchainError
-from ..layout import Layout
-from ..lock import build_lock
+from ..common.console import Steps, say
+from ..common.errors import FetchError, SourceError, ToolchainError
+from ..common.layout import Layout
+from ..common.lock import build_lock
 from .build import generate, load_input, prepare
 from .configure import Configured
 from .ninja import ninja

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import CommandError, SourceError
-from ..files import write_if_changed
-from ..pin import Pin
-from ..process import run
+from ..common.errors import CommandError, SourceError
+from ..common.files import write_if_changed
+from ..common.process import run
+from ..inputs.pin import Pin
 
 # Of the variables, these say how to build and not what.
 _NO_MATTER = ("MAX_JOBS", "PATH")

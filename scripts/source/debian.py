@@ -6,11 +6,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..console import say
-from ..errors import CommandError, FetchError, ToolchainError
-from ..files import sha256_of_file
-from ..pin import DebianSource
-from ..process import run
+from ..common.console import say
+from ..common.errors import CommandError, FetchError, ToolchainError
+from ..common.files import sha256_of_file
+from ..common.process import run
+from ..inputs.pin import DebianSource
 
 _HELPER = Path("/usr/lib/apt/apt-helper")
 

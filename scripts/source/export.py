@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from ..console import say
-from ..errors import SourceError
-from ..files import write_if_changed
+from ..common.console import say
+from ..common.errors import SourceError
+from ..common.files import write_if_changed
 from .stack import Stack
 from .tree import EMAIL, NAME, Tree, find_tree
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from ..console import StepLine
-from ..errors import FetchError, GraftError
-from ..files import free_bytes
-from ..pin import GitSource, Pin
-from ..process import run
+from ..common.console import StepLine
+from ..common.errors import FetchError, GraftError
+from ..common.files import free_bytes
+from ..common.process import run
+from ..inputs.pin import GitSource, Pin
 from .cache import Cache
 from .debian import fetch_package
 from .tree import FUNCTIONS_YAML

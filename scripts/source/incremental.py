@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..files import write_atomically
+from ..common.files import write_atomically
 from .gains import only_gains
 from .tree import count
 

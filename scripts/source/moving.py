@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..errors import SourceError
+from ..common.errors import SourceError
 from .tree import Tree, shortened
 
 # While it stands, files may be half-way between HEAD and this commit.

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from .. import blame
-from ..console import StepLine
-from ..errors import CompileError
-from ..process import follow
+from ..common.console import StepLine
+from ..common.errors import CompileError
+from ..common.process import follow
+from ..compile import blame
 from .configure import Configured
 from .placing import NATIVE
 

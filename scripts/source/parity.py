@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import CommandError, OperatorError, SourceError
-from ..files import files_below
-from ..layout import REPOSITORY
-from ..native import NativeFolder
-from ..overlay import Overlay
-from ..process import run
+from ..common.errors import CommandError, OperatorError, SourceError
+from ..common.files import files_below
+from ..common.layout import REPOSITORY
+from ..common.process import run
+from ..compose.overlay import Overlay
+from ..inputs.native import NativeFolder
 from .added import lay_out_torchgen, merge_yaml
 from .definitions import definitions
 from .stack import Stack
@@ -91,7 +91,7 @@ def compare_with_graft(tree: Tree, native: NativeFolder) -> Parity:
         raise SourceError(
             "\n".join(faults),
             cause="a graft does not generate what PyTorch's own build does",
-            todo="mend scripts/codegen, or add the difference to ON_PURPOSE with its reason",
+            todo="mend scripts/generate, or add the difference to ON_PURPOSE with its reason",
         )
     return Parity(alike + len(ours & theirs), changed)
 
@@ -135,7 +135,7 @@ def generate_as_graft(stack: Stack, native: NativeFolder, folder: Path) -> tuple
     generated = folder / "generated"
     folders: list[str | Path] = ["--base", overlay.base, "--overlay", overlay.folder, "--native", native.path]
     env = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(overlay.base)])}
-    command = [sys.executable, "-m", "scripts.codegen", *folders, "--only-cpp", generated]
+    command = [sys.executable, "-m", "scripts.generate", *folders, "--only-cpp", generated]
     done = run(command, cwd=overlay.folder, env=env, check=False)
     if done.returncode != 0:
         raise OperatorError(done.stdout.strip())

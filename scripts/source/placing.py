@@ -6,8 +6,8 @@ import re
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from ..errors import OperatorError, UsageError
-from ..native import NativeFolder
+from ..common.errors import OperatorError, UsageError
+from ..inputs.native import NativeFolder
 
 NATIVE = "aten/src/ATen/native"
 CMAKE_FILES = ("aten/src/ATen/CMakeLists.txt", "cmake/Codegen.cmake")

@@ -7,10 +7,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from ..console import say
-from ..pin import Pin
-from ..process import run
-from ..toolchain import Toolchain
+from ..common.console import say
+from ..common.process import run
+from ..inputs.pin import Pin
+from ..inputs.toolchain import Toolchain
 from .cache import Cache
 
 # What a compiler takes at most, measured on PyTorch's own sources, with some room.

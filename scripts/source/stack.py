@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..errors import PinError
-from ..patches import Patch
+from ..common.errors import PinError
+from ..inputs.patches import Patch
 from .tree import Tree
 
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import SourceError, UsageError
-from ..pin import GitSource, Pin
-from ..process import run
+from ..common.errors import SourceError, UsageError
+from ..common.process import run
+from ..inputs.pin import GitSource, Pin
 
 BASE_REF = "refs/graft/base"
 NAME, EMAIL = "Graft", "graft@localhost"

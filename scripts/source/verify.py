@@ -9,12 +9,12 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ..console import Steps, say
-from ..errors import SourceError, UsageError
-from ..layout import Layout
-from ..lock import build_lock
-from ..process import run
-from ..symbols import ElfFile
+from ..base.elf import ElfFile
+from ..common.console import Steps, say
+from ..common.errors import SourceError, UsageError
+from ..common.layout import Layout
+from ..common.lock import build_lock
+from ..common.process import run
 from .build import load_input, prepare
 from .configure import Configured
 from .incremental import left_as_they_were

@@ -20,10 +20,10 @@ import yaml
 
 from scripts.check.__main__ import check
 from scripts.check.base import BaseOperators
-from scripts.codegen.bindings import generate_bindings
-from scripts.codegen.operators import Derivatives, Operators, YamlFiles
-from scripts.codegen.sources import generate_aten_sources, generate_autograd_sources
-from scripts.codegen.writer import Output
+from scripts.generate.bindings import generate_bindings
+from scripts.generate.operators import Derivatives, Operators, YamlFiles
+from scripts.generate.sources import generate_aten_sources, generate_autograd_sources
+from scripts.generate.writer import Output
 
 BROKEN = Path(__file__).parent / "broken"
 TREE = Path(torchgen.__file__).parents[1]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from test_check_python import FUNCTION, lines
 
-from scripts.codegen.__main__ import load_operators
-from scripts.codegen.autocast import generate_autocast
-from scripts.codegen.writer import Output
-from scripts.layout import REPOSITORY
+from scripts.common.layout import REPOSITORY
+from scripts.generate.__main__ import load_operators
+from scripts.generate.autocast import generate_autocast
+from scripts.generate.writer import Output
 
 IN_PLACE = "- func: graft_probe_(Tensor(a!) self) -> Tensor(a!)\n  variants: method\n"
 

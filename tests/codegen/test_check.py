@@ -15,8 +15,8 @@ from scripts.check.entries import read_entries
 from scripts.check.finding import Findings
 from scripts.check.functions import PYTHON_MODULES, check_functions
 from scripts.check.groups import check_groups
-from scripts.codegen.bindings import PLACES
-from scripts.layout import REPOSITORY
+from scripts.common.layout import REPOSITORY
+from scripts.generate.bindings import PLACES
 
 # Native folders with one mistake each, written out: a key for each file, and the beginning of the line to print.
 BROKEN: list[dict[str, str]] = [

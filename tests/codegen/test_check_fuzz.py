@@ -14,8 +14,8 @@ from torchgen.yaml_utils import YamlLoader
 
 from scripts.check.__main__ import check
 from scripts.check.base import BaseOperators
-from scripts.codegen.lists import extended_lists
-from scripts.layout import REPOSITORY
+from scripts.common.layout import REPOSITORY
+from scripts.generate.lists import extended_lists
 
 FOLDERS = [REPOSITORY / "native", REPOSITORY / "tests/wheel/grammar"]
 YAML = ("native_functions.yaml", "derivatives.yaml")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts.additions import GENERATED
-from scripts.codegen.__main__ import generate
-from scripts.codegen.bindings import PLACES
-from scripts.codegen.docs import bound_names, signature_line
-from scripts.codegen.operators import Operators, YamlFiles
+from scripts.compose.python_files import GENERATED
+from scripts.generate.__main__ import generate
+from scripts.generate.bindings import PLACES
+from scripts.generate.docs import bound_names, signature_line
+from scripts.generate.operators import Operators, YamlFiles
 
 FUNCTIONS = "torchgen/packaged/ATen/native/native_functions.yaml"
 

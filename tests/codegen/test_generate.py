@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from scripts.codegen import headers, stubs
-from scripts.codegen.__main__ import generate
-from scripts.codegen.bindings import PLACES, Place
-from scripts.codegen.lists import is_composite_implicit
-from scripts.codegen.operators import Derivatives, Operators, YamlFiles
-from scripts.codegen.surfaces import stand_in
-from scripts.codegen.writer import Output
-from scripts.layout import REPOSITORY
+from scripts.common.layout import REPOSITORY
+from scripts.generate import headers, pyi
+from scripts.generate.__main__ import generate
+from scripts.generate.bindings import PLACES, Place
+from scripts.generate.lists import is_composite_implicit
+from scripts.generate.operators import Derivatives, Operators, YamlFiles
+from scripts.generate.python_lists import stand_in
+from scripts.generate.writer import Output
 
 FUNCTIONS = "torchgen/packaged/ATen/native/native_functions.yaml"
 DERIVATIVES = "torchgen/packaged/autograd/derivatives.yaml"
@@ -86,9 +86,9 @@ def parsed_functions(path: Path, class_name: str | None) -> dict[str, list[str]]
 )
 def test_stubs_are_those_upstream_generates(everything: Operators, base: Path, place: Place) -> None:
     """Hints for every operator of the base, against the wheel's stub files."""
-    file, class_name = stubs._STUBS[place.name]
+    file, class_name = pyi._STUBS[place.name]
     theirs = parsed_functions(base / file, class_name)
-    ours = stubs.hints(stubs.new_signature_groups(everything, place))
+    ours = pyi.hints(pyi.new_signature_groups(everything, place))
     compared = differing = 0
     for name, texts in ours.items():
         if name in theirs:
@@ -103,7 +103,7 @@ def test_stubs_are_those_upstream_generates(everything: Operators, base: Path, p
 
 def test_stub_insertion_keeps_names_sorted_and_overloads_together() -> None:
     text = '__all__ = [\n    "a",\n    "c",\n]\n\ndef a() -> int: ...\ndef c(x: int) -> int:\n    """doc"""\n    ...\n'
-    result = stubs.insert_functions(text, None, {"b": ["def b() -> int: ..."], "c": ["def c(x: str) -> int: ..."]})
+    result = pyi.insert_functions(text, None, {"b": ["def b() -> int: ..."], "c": ["def c(x: str) -> int: ..."]})
     assert result == (
         '__all__ = [\n    "a",\n    "b",\n    "c",\n]\n\ndef a() -> int: ...\ndef b() -> int: ...\n'
         '@overload\ndef c(x: int) -> int:\n    """doc"""\n    ...\n@overload\ndef c(x: str) -> int: ...\n'
@@ -151,7 +151,7 @@ def test_sources_of_an_operator_that_is_gone_are_deleted(base: Path, merged: Pat
     assert (folder / "ATen/RegisterCompositeExplicitAutograd.cpp").exists()
     (merged / FUNCTIONS).write_text(before)
     # In a process of its own: torchgen parses a path once a process.
-    command = [sys.executable, "-m", "scripts.codegen", "--base", base, "--overlay", merged, "--generated", folder]
+    command = [sys.executable, "-m", "scripts.generate", "--base", base, "--overlay", merged, "--generated", folder]
     command += ["--native", merged.parent]
     subprocess.run(command, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{base}"}, check=True)
     assert not (folder / "ATen/RegisterCompositeExplicitAutograd.cpp").exists()
@@ -186,7 +186,7 @@ def test_composite_operators_are_told_by_each_of_their_keys(dispatch: dict[str, 
 
 def test_stand_ins_have_the_signatures_torch_overrides_writes(everything: Operators) -> None:
     place = next(place for place in PLACES if place.name == "torch")
-    groups = [g for g in stubs.new_signature_groups(everything, place) if g.signature.name in ("digamma", "lerp")]
+    groups = [g for g in pyi.new_signature_groups(everything, place) if g.signature.name in ("digamma", "lerp")]
     written = {group.signature.name: stand_in(group) for group in groups}
     assert written["digamma"] == "lambda input, out=None: -1"
     assert written["lerp"] == "lambda input, end, weight, out=None: -1"

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.base import Base
+from scripts.base.tree import Base
 from scripts.check.__main__ import check
 from scripts.check.base import BaseOperators
-from scripts.codegen.__main__ import generate
-from scripts.errors import OperatorError, UsageError
-from scripts.layout import REPOSITORY
-from scripts.new_op import appended, appended_python, check_usage, refuse_existing, write_all
+from scripts.common.errors import OperatorError, UsageError
+from scripts.common.layout import REPOSITORY
+from scripts.generate.__main__ import generate
 from scripts.scaffold.__main__ import scaffold
+from scripts.scaffold.new_op import appended, appended_python, check_usage, refuse_existing, write_all
 
 FUNCTIONS = "native_functions.yaml"
 DERIVATIVES = "derivatives.yaml"

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from scripts.codegen.__main__ import load_operators
-from scripts.codegen.surfaces import generate_added
-from scripts.codegen.writer import Output
-from scripts.errors import OperatorError
-from scripts.layout import REPOSITORY
-from scripts.merge import merge
-from scripts.native import load_native
-from scripts.overlay import Overlay
+from scripts.common.errors import OperatorError
+from scripts.common.layout import REPOSITORY
+from scripts.compose.overlay import Overlay
+from scripts.generate.__main__ import load_operators
+from scripts.generate.python_lists import generate_added
+from scripts.generate.writer import Output
+from scripts.inputs.merge import merge
+from scripts.inputs.native import load_native
 from scripts.source.apply import apply
 from scripts.source.tree import isolated
 

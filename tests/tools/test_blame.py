@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.blame import of_compiler, of_linker, of_torchgen
-from scripts.merge import MergedFile
+from scripts.compile.blame import of_compiler, of_linker, of_torchgen
+from scripts.inputs.merge import MergedFile
 
 FUNCTIONS = """\
 # a comment

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from scripts.errors import ToolchainError, UsageError
-from scripts.files import copy_tree_if_changed, write_if_changed
-from scripts.layout import REPOSITORY, Layout
-from scripts.native import load_native
-from scripts.pin import load_pin
-from scripts.stamp import stamp_of
-from scripts.toolchain import Toolchain, find_toolchain
+from scripts.common.errors import ToolchainError, UsageError
+from scripts.common.files import copy_tree_if_changed, write_if_changed
+from scripts.common.layout import REPOSITORY, Layout
+from scripts.inputs.native import load_native
+from scripts.inputs.pin import load_pin
+from scripts.inputs.stamp import stamp_of
+from scripts.inputs.toolchain import Toolchain, find_toolchain
 
 
 def graft(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -77,7 +77,9 @@ def test_missing_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         find_toolchain(load_pin(next(REPOSITORY.glob("patches/*/"))))
 
 
-HOLD = "from pathlib import Path\nfrom scripts.lock import build_lock\nwith build_lock(Path({folder!r})):\n    {body}\n"
+HOLD = "from pathlib import Path\nfrom scripts.common.lock import build_lock\n" + (
+    "with build_lock(Path({folder!r})):\n    {body}\n"
+)
 
 
 def holding(folder: Path, body: str) -> subprocess.Popen[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.compile import faulty, first_error, without_repetition
-from scripts.layout import Layout
+from scripts.common.layout import Layout
+from scripts.compile.units import faulty, first_error, without_repetition
 
 LAYOUT = Layout("2.13.0", Path("/my_ops"), Path("/out"))
 

@@ -7,16 +7,16 @@ from zipfile import ZipFile, ZipInfo
 
 import pytest
 
-from scripts.base import Base
-from scripts.compile import relevant
-from scripts.console import StepLine
-from scripts.cuda import toolkit
-from scripts.cuda.check import load_cuda_pin, units
-from scripts.cuda.toolkit import Nvcc, lay_out_toolkit, toolkit_requirement
-from scripts.errors import FetchError, PinError, UsageError
-from scripts.layout import REPOSITORY, Layout
-from scripts.native import load_native, report_left_out
-from scripts.toolchain import Toolchain
+from scripts.base.tree import Base
+from scripts.check.cuda import load_cuda_pin, units
+from scripts.common.console import StepLine
+from scripts.common.errors import FetchError, PinError, UsageError
+from scripts.common.layout import REPOSITORY, Layout
+from scripts.compile.units import relevant
+from scripts.inputs import cuda_toolkit as toolkit
+from scripts.inputs.cuda_toolkit import Nvcc, lay_out_toolkit, toolkit_requirement
+from scripts.inputs.native import load_native, report_left_out
+from scripts.inputs.toolchain import Toolchain
 
 HOST = Toolchain("g++", "g++ 12", "c++20")
 METADATA = [

@@ -10,8 +10,8 @@ from pathlib import Path
 import ninja as ninja_package
 import pytest
 
-from scripts.console import StepLine
-from scripts.errors import CompileError, SourceError
+from scripts.common.console import StepLine
+from scripts.common.errors import CompileError, SourceError
 from scripts.source.configure import Configured
 from scripts.source.gains import only_gains
 from scripts.source.incremental import Changes, forget, generate_incrementally

@@ -9,10 +9,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.errors import OperatorError
-from scripts.merge import entries_text, merge
-from scripts.native import load_native
-from scripts.overlay import Overlay
+from scripts.common.errors import OperatorError
+from scripts.compose.overlay import Overlay
+from scripts.inputs.merge import entries_text, merge
+from scripts.inputs.native import load_native
 
 
 def written(folder: Path, text: str) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.errors import SourceError
+from scripts.common.errors import SourceError
 from scripts.source import parity
 from scripts.source.check import concerned
 from scripts.source.configure import Configured

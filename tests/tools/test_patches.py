@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.errors import PinError
-from scripts.layout import REPOSITORY
-from scripts.patches import load_series, patched, pin_files
-from scripts.pin import load_pin
+from scripts.common.errors import PinError
+from scripts.common.layout import REPOSITORY
+from scripts.inputs.patches import load_series, patched, pin_files
+from scripts.inputs.pin import load_pin
 
 PATCH = """Subject: say b
 Why: a test

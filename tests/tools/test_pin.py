@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.errors import FetchError, PinError
-from scripts.fetch import check_wheel, fetch, pinned_tag
-from scripts.layout import REPOSITORY
-from scripts.pin import DebianSource, GitSource, load_pin
+from scripts.base.fetch import check_wheel, fetch, pinned_tag
+from scripts.common.errors import FetchError, PinError
+from scripts.common.layout import REPOSITORY
+from scripts.inputs.pin import DebianSource, GitSource, load_pin
 
 PINS = sorted(path.parent for path in REPOSITORY.glob("patches/*/pin.yaml"))
 WITH_WHEEL = REPOSITORY / "patches/2.13.0"

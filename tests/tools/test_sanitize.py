@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.layout import Layout
-from scripts.toolchain import CPU_CAPABILITIES, Toolchain
+from scripts.common.layout import Layout
+from scripts.inputs.toolchain import CPU_CAPABILITIES, Toolchain
 
 
 def test_sanitized_build_has_folders_of_its_own() -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.console import StepLine
-from scripts.errors import FetchError, ToolchainError
-from scripts.layout import REPOSITORY
-from scripts.pin import DebianSource, GitSource, Pin, load_pin
+from scripts.common.console import StepLine
+from scripts.common.errors import FetchError, ToolchainError
+from scripts.common.layout import REPOSITORY
+from scripts.inputs.pin import DebianSource, GitSource, Pin, load_pin
 from scripts.source.cache import Cache, cache_of
 from scripts.source.debian import configured_mirrors, refuse_missing_packages
 from scripts.source.fetch import fetch_tree

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.errors import LinkError
-from scripts.platform_tag import newer_symbols
-from scripts.symbols import ElfFile
-from scripts.trampolines import bind_hidden, trampoline_source
+from scripts.base.elf import ElfFile
+from scripts.common.errors import LinkError
+from scripts.compile.trampolines import bind_hidden, trampoline_source
+from scripts.deliver.platform_tag import newer_symbols
 
 HIDDEN = """
 extern "C" {

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from small_tree import FILES, NATIVE, PATCHES, git, write
 
-from scripts.merge import MergedFile
-from scripts.native import NativeFolder
-from scripts.overlay import Overlay
+from scripts.compose.overlay import Overlay
+from scripts.inputs.merge import MergedFile
+from scripts.inputs.native import NativeFolder
 from scripts.source import apply as apply_module
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from small_tree import FILES, NATIVE, TEXT, contents, git, log, times, write
 
-from scripts.errors import SourceError
-from scripts.layout import REPOSITORY
+from scripts.common.errors import SourceError
+from scripts.common.layout import REPOSITORY
 from scripts.source.apply import apply
 from scripts.source.moving import MOVING_REF
 from scripts.source.tree import Tree
 
 # What Graft itself adds to every torch.
-INSTALLED = REPOSITORY / "scripts/installed"
+INSTALLED = REPOSITORY / "scripts/compose/appended"
 
 
 def test_fork_is_commits_on_the_base(tree: Path, patches: Path, native: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from small_tree import PATCHES, contents, git, times, write
 
-from scripts.errors import SourceError
+from scripts.common.errors import SourceError
 from scripts.source.apply import apply
 from scripts.source.export import export
 from scripts.source.stack import commit_message

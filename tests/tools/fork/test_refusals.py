@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from small_tree import FILES, PATCHES, contents, git, state, write
 
-from scripts.errors import OperatorError, PinError, SourceError, UsageError
+from scripts.common.errors import OperatorError, PinError, SourceError, UsageError
 from scripts.source.apply import apply
 from scripts.source.export import export
 

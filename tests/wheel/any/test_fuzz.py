@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from scripts.fuzz.judge import is_close, is_large, judge
-from scripts.fuzz.tensors import Described
+from scripts.measure.fuzz.judge import is_close, is_large, judge
+from scripts.measure.fuzz.tensors import Described
 
 STRIDED = Described((40, 30), torch.float32, seed=1, layout="strided")
 EXPANDED = Described((40, 30), torch.float32, seed=1, layout="expanded")

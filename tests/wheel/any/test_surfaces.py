@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-from scripts.surfaces import python
-from scripts.surfaces.subject import NotThere, Subject, subjects
-from scripts.surfaces.table import NO, NOT_THERE, YES, Cell, Surface, differences, lacking, measure, row
+from scripts.measure.surfaces import python
+from scripts.measure.surfaces.subject import NotThere, Subject, subjects
+from scripts.measure.surfaces.table import NO, NOT_THERE, YES, Cell, Surface, differences, lacking, measure, row
 
 
 @pytest.fixture

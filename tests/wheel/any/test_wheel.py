@@ -22,8 +22,8 @@ from elftools.elf.gnuversions import GNUVerNeedSection
 from packaging.utils import parse_wheel_filename
 from torchgen.model import BaseOperatorName
 
-from scripts.layout import REPOSITORY
-from scripts.patches import load_series
+from scripts.common.layout import REPOSITORY
+from scripts.inputs.patches import load_series
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import _added_operators
 
-from scripts.fuzz.corpus import overload_of, right_calls
-from scripts.fuzz.judge import made, run
+from scripts.measure.fuzz.corpus import overload_of, right_calls
+from scripts.measure.fuzz.judge import made, run
 
 
 def test_each_operator_has_right_calls() -> None:

@@ -1,0 +1,1 @@
+"""The PyTorch that is built upon: fetched, verified, laid out, its symbols indexed."""

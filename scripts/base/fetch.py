@@ -1,0 +1,122 @@
+"""Get the pinned wheel: from pip, or from a file at hand; believe it only by its sha256."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from packaging.tags import sys_tags
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from ..common.errors import FetchError, GraftError
+from ..common.files import free_bytes, sha256_of_file
+from ..common.process import run
+from ..inputs.pin import Pin
+
+# The wheel, its laid-out tree, objects and the new wheel, with room to spare.
+_NEEDED_BYTES = 3 * 1024**3
+
+
+def fetch(pin: Pin, folder: Path, given: Path | None) -> Path:
+    """Return the pinned wheel for this Python in ``folder``, fetching it if it is not there.
+
+    Args:
+        pin: what is wanted.
+        folder: where the wheel is kept.
+        given: a wheel file to take instead of asking pip.
+
+    Raises:
+        FetchError: no such wheel for this Python, no space, or another file than the pinned one.
+    """
+    version = pin.wheel_version
+    tag, sha256 = pinned_tag(pin, (str(tag) for tag in sys_tags()))
+    kept = folder / f"torch-{version}-{tag}.whl"
+    verified = folder / "verified.sha256"
+    if given is not None:
+        check_wheel(given, pin, sha256)
+    if kept.is_file() and verified.is_file() and verified.read_text() == fingerprint(kept, sha256):
+        return kept
+    if free_bytes(folder if folder.is_dir() else folder.parent.parent) < _NEEDED_BYTES:
+        raise FetchError(
+            f"{folder}: less than {_NEEDED_BYTES >> 30} GiB are free",
+            todo="free some space, for example with `make clean`",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    if given is not None:
+        partial = kept.with_suffix(".partial")
+        try:
+            shutil.copyfile(given, partial)
+            partial.replace(kept)
+        finally:
+            partial.unlink(missing_ok=True)
+    elif not kept.is_file() or sha256_of_file(kept) != sha256:
+        kept.unlink(missing_ok=True)
+        _download(pin, sha256, kept)
+    verified.write_text(fingerprint(kept, sha256))
+    return kept
+
+
+def pinned_tag(pin: Pin, supported: Iterable[str]) -> tuple[str, str]:
+    """The compatibility tag and sha256 of the pin's wheel that this Python can use."""
+    tags = list(supported)
+    for tag, sha256 in pin.sha256.items():
+        if tag in tags:
+            return tag, sha256
+    raise FetchError(
+        f"the pin of torch {pin.version} knows no wheel for this Python ({sys.executable}, {tags[0]})",
+        cause=f"it knows {', '.join(pin.sha256)}",
+        todo="set PYTHON to a Python of that kind, or add the tag and the sha256 of another official wheel to pin.yaml",
+    )
+
+
+def fingerprint(path: Path, sha256: str) -> str:
+    """What tells, without reading 200 MB again, that ``path`` is the file that was checked."""
+    status = path.stat()
+    return f"{sha256} {status.st_size} {status.st_mtime_ns} {status.st_ino}\n"
+
+
+def check_wheel(path: Path, pin: Pin, sha256: str) -> None:
+    """Check that ``path`` is the pinned wheel.
+
+    Raises:
+        FetchError: it is missing, of another version, or has another hash.
+    """
+    if not path.is_file():
+        raise FetchError(f"{path}: no such file", todo="set WHEEL to a wheel file, or leave it out to let pip fetch it")
+    try:
+        _, version, _, _ = parse_wheel_filename(path.name)
+    except InvalidWheelFilename as error:
+        raise FetchError(f"{path}: not a wheel's file name", cause=str(error)) from error
+    if str(version) != pin.wheel_version:
+        raise FetchError(
+            f"{path}: this is torch {version}, but the pin is {pin.wheel_version}",
+            todo=f"give the wheel of {pin.wheel_version}, or set PIN to a pin of {version}",
+        )
+    found = sha256_of_file(path)
+    if found != sha256:
+        raise FetchError(
+            f"{path}: the sha256 is {found}, but the pin says {sha256}",
+            cause="the file is damaged, or not the official wheel",
+            todo="download it again, and compare the hash with the one on the index you trust",
+        )
+
+
+def _download(pin: Pin, sha256: str, target: Path) -> None:
+    """Let pip download into a folder beside ``target``; pip resumes and caches by its own rules."""
+    with tempfile.TemporaryDirectory(prefix="download-", dir=target.parent) as folder:
+        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
+        try:
+            run([*command, "--dest", folder, str(pin.requirement)], env={"PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+        except GraftError as error:
+            raise FetchError(
+                f"pip could not download {pin.requirement}",
+                cause=error.cause,
+                todo="check the network; if your index does not hold the CPU builds of PyTorch, name one that does in "
+                "PIP_EXTRA_INDEX_URL, or download the wheel yourself and set WHEEL to the file",
+            ) from error
+        (wheel,) = Path(folder).glob("*.whl")
+        check_wheel(wheel, pin, sha256)
+        wheel.replace(target)

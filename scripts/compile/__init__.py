@@ -1,0 +1,1 @@
+"""Compile and link what was generated and the native folder's kernels."""

@@ -1,0 +1,120 @@
+"""What tools say of generated code, in terms of the native folder's entries that it was made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..inputs.merge import MergedFile
+from ..inputs.native import DERIVATIVES, FUNCTIONS
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of one of the YAML files, as its text tells.
+
+    Args:
+        file: where it is.
+        line: of its first line, counted from 1.
+        schema: of the operator.
+        text: its lines.
+    """
+
+    file: Path
+    line: int
+    schema: str
+    text: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The operator's name, with its overload name."""
+        return self.schema.partition("(")[0]
+
+
+def entries(file: Path) -> list[Entry]:
+    """The entries of ``file``; none if there is no such file."""
+    lines = file.read_text().splitlines() if file.is_file() else []
+    starts = [(n, m[1]) for n, line in enumerate(lines) if (m := re.match(r"\s*- (?:func|name):\s*(.+?)\s*$", line))]
+    ends = [*(number for number, _ in starts), len(lines)][1 : len(starts) + 1]
+    return [Entry(file, n + 1, schema, tuple(lines[n:end])) for (n, schema), end in zip(starts, ends, strict=True)]
+
+
+def of_torchgen(message: str, merged: Sequence[MergedFile], overlay: Path) -> str:
+    """torchgen's ``message`` with places in the merged YAML replaced by those in the native folder.
+
+    Where torchgen quotes an operator without its place, the place is looked up.
+    """
+    for file in merged:
+
+        def place(match: re.Match[str], file: MergedFile = file) -> str:
+            number = int(match[1]) - file.offset
+            return f"{file.source}:{number}" if number > 0 else match[0]
+
+        message = re.sub(rf"{re.escape(str(overlay / file.name))}:(\d+)", place, message)
+    if not any(f"{file.source}:" in message for file in merged):
+        quoted = [e for file in merged for e in entries(file.source) if e.schema in message]
+        message = "\n".join([*(f"{e.file}:{e.line}: {e.schema}" for e in quoted), message])
+    return message
+
+
+def of_compiler(output: str, native: Path) -> str:
+    """The compiler's ``output``, with the derivative formulas named that it could not compile."""
+    formulas = entries(native / DERIVATIVES)
+    blamed = {
+        entry: None
+        for function in re.findall(r"^generated/\S+: In (?:member |static )*function '(.*)':$", output, re.M)
+        for entry in formulas
+        if _compiles(function, entry.name)
+    }
+    lines = [f"{e.file}:{e.line}: a formula of {e.name} is not valid C++; the compiler says:" for e in blamed]
+    return "\n".join([*lines, output])
+
+
+def _compiles(function: str, operator: str) -> bool:
+    """Whether the generated ``function`` holds formulas of ``operator``."""
+    name = re.search(
+        r"::(\w+?)Backward\d*(?:_apply_functional|::apply\w*)?\(|VariableType::(?:\{anonymous\}::)?(\w+)\(", function
+    )
+    wanted = operator.replace(".", "_").replace("_", "").lower()
+    return name is not None and (name[1] or name[2]).replace("_", "").lower() in (wanted, wanted + "out")
+
+
+def of_linker(output: str, native: Path) -> str:
+    """The linker's ``output``: each undefined symbol once, with the entry that asks for it, or the file."""
+    functions = entries(native / FUNCTIONS)
+    lines: dict[str, None] = {}
+    for caller, symbol in _undefined(output):
+        line = next((_blame_entry(symbol, e) for e in functions if _asks_for(e, symbol)), None)
+        lines[line or f"{caller}: calls {symbol}, which no file defines"] = None
+    return "\n".join(lines) or output
+
+
+def _undefined(output: str) -> Iterator[tuple[str, str]]:
+    """The symbols that the linker misses, each with the source that it names."""
+    for match in re.finditer(r"^(.*): undefined reference to `(.+?)'$", output, re.M):
+        where = match[1].removeprefix("/usr/bin/ld: ")
+        yield re.sub(r":\(\.text.*?\)$", "", where), match[2]
+
+
+def _kernel_of(symbol: str) -> str:
+    """The name that ``dispatch:`` gives to the function ``symbol``."""
+    path = symbol.partition("(")[0].split("::")
+    if len(path) > 1 and path[-1] in ("impl", "meta"):  # structured_<kernel>::impl
+        return path[-2].removeprefix("structured_")
+    return path[-1]
+
+
+def _asks_for(entry: Entry, symbol: str) -> bool:
+    kernel = _kernel_of(symbol)
+    is_named = any(
+        re.fullmatch(rf"\s+[\w, ]+:\s*(?:\w+::)*{re.escape(kernel)}\s*(?:#.*)?", line) for line in entry.text
+    )
+    return is_named or entry.name.replace(".", "_") == kernel
+
+
+def _blame_entry(symbol: str, entry: Entry) -> str:
+    dispatch = next((n for n, line in enumerate(entry.text) if line.strip().startswith("dispatch:")), 0)
+    what = f"no file defines {symbol}, the kernel of {entry.name}"
+    return f"{entry.file}:{entry.line + dispatch}: {what}; define it in a .cpp file, with just these parameters"

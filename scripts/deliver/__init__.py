@@ -1,0 +1,1 @@
+"""What a build hands out: the wheel."""

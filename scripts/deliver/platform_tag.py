@@ -1,0 +1,44 @@
+"""The platform tag that a wheel with the new libraries may claim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from auditwheel.architecture import Architecture
+from auditwheel.libc import Libc
+from auditwheel.policy import WheelPolicies
+from packaging.utils import parse_wheel_filename
+
+from ..base.elf import ElfFile
+from ..common.console import say
+
+
+def platform_tag(base_wheel: Path, libraries: Iterable[Path]) -> str:
+    """The base's platform tag, or a newer one if ``libraries`` need newer symbols (auditwheel's policies).
+
+    A manylinux tag promises which versions of glibc's and libstdc++'s symbols are enough; PEP 600.
+    """
+    policies = WheelPolicies(libc=Libc.GLIBC, arch=Architecture.x86_64)
+    needed = [ElfFile(library).needed_versions() for library in libraries]
+    ours = policies.versioned_symbols_policy({str(i): set(versions) for i, versions in enumerate(needed) if versions})
+    _, _, _, tags = parse_wheel_filename(base_wheel.name)
+    base_platforms = [tag.platform for tag in tags]
+    base = min((policy for policy in policies if policy.name in base_platforms), key=lambda policy: policy.priority)
+    # A higher priority is an older platform.
+    if base.priority <= ours.priority:
+        return str(base.name)
+    newer = newer_symbols(needed, base.symbol_versions)
+    say(f"      the wheel is for {ours.name}, since it takes newer symbols than {base.name} has: {newer}")
+    return str(ours.name)
+
+
+def newer_symbols(needed: Iterable[Mapping[str, set[str]]], known: Mapping[str, Iterable[str]]) -> str:
+    """The needed symbols of libraries in ``known`` whose versions it has not: ``exp, log2 (GLIBC_2.29)``."""
+    found: dict[str, set[str]] = {}
+    for versions in needed:
+        for version, symbols in versions.items():
+            library, _, number = version.partition("_")
+            if library in known and number not in known[library]:
+                found.setdefault(version, set()).update(symbols)
+    return "; ".join(f"{', '.join(sorted(symbols))} ({version})" for version, symbols in sorted(found.items()))

@@ -1,0 +1,9 @@
+"""Code generation with the wheel's own torchgen.
+
+Runs as a process of its own (``python -m scripts.generate``) whose import path holds the base wheel's ``torchgen``:
+what generates the code is the very generator the base was built with. torchgen parses the *merged* YAML, because an
+operator's registrations depend on its neighbours, and then writes
+
+* headers for the merged set, where they differ from the base's,
+* sources for the new operators only.
+"""

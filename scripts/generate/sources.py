@@ -1,0 +1,197 @@
+"""Sources of the new operators: registrations, dispatcher entry points, autograd."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from torchgen.gen import gen_source_files
+from torchgen.model import DispatchKey, NativeFunction, NativeFunctionsViewGroup, dispatch_keys
+from torchgen.packaged.autograd.gen_autograd_functions import gen_autograd_functions_lib
+from torchgen.packaged.autograd.gen_inplace_or_view_type import gen_inplace_or_view_type
+from torchgen.packaged.autograd.gen_trace_type import gen_trace_type
+from torchgen.packaged.autograd.gen_variable_type import gen_variable_type
+from torchgen.packaged.autograd.gen_view_funcs import gen_view_funcs
+from torchgen.selective_build.selector import SelectiveBuilder
+
+from .operators import FUNCTIONS_KEYS, Derivatives, Grouped, Operators, structured
+from .writer import Output, SelectingFileManager, autograd_writes_with
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+
+FUNCTIONALIZATION = frozenset({"RegisterFunctionalization.cpp", "ViewMetaClasses.cpp"})
+
+# These declare what ATen's headers declare, so as not to depend on them, and cannot share a unit with those that do.
+SEPARATE = "UfuncCPU_"
+
+# What the base's libraries hold already and no new operator adds to.
+_IN_THE_BASE = frozenset({"Functions.cpp", "TensorMethods.cpp", "ATenOpList.cpp"})
+
+_DEVICES_OF_OTHER_WHEELS = ("CUDA", "MPS", "XPU", "HPU", "MTIA")
+
+# A registration for a device whose library the wheel does not hold has nothing to call.
+CPU_WHEEL_KEYS = [key for key in dispatch_keys if not str(key).endswith(_DEVICES_OF_OTHER_WHEELS)]
+
+# The keys of CUDA, dense and otherwise.
+CUDA_KEYS = [key for key in dispatch_keys if str(key).endswith("CUDA")]
+
+# A translation unit takes generated sources up to this many bytes. To read the headers takes g++ as long as to compile
+# some 250,000 bytes of what is generated: fewer units waste processors, more waste what all of them read again.
+_BYTES_OF_UNIT = 400_000
+
+
+def generate_aten_sources(operators: Operators, *, packaged: Path, out: Output) -> None:
+    """Generate the registrations and the dispatcher entry points of the new operators below ``out``."""
+    templates = packaged / "ATen/templates"
+    new = {
+        "functions": operators.new_functions,
+        "grouped": operators.new_grouped(),
+        "view_groups": operators.new_view_groups(),
+    }
+    registrations = SelectingFileManager(
+        out.folder / "ATen", templates, sink=out, wanted=_is_aten_source, own_templates=TEMPLATES
+    )
+    vectorized = SelectingFileManager(out.folder / "vectorized", templates, sink=out, wanted=_is_aten_source)
+    run_gen_source_files(
+        operators,
+        registrations,
+        vectorized,
+        **new,
+        selector=operators.selector(),
+        dispatch_keys=CPU_WHEEL_KEYS,
+    )
+    # Functionalization takes no selector that selects. A group may hold functions of the base, which are registered.
+    functionalization = SelectingFileManager(
+        out.folder / "ATen",
+        templates,
+        sink=out,
+        wanted=FUNCTIONALIZATION.__contains__,
+        keep_line=_registers_new(operators),
+    )
+    run_gen_source_files(
+        operators,
+        functionalization,
+        functionalization,
+        **new,
+        selector=SelectiveBuilder.get_nop_selector(),
+        dispatch_keys=[],
+    )
+
+
+def generate_cuda_registrations(operators: Operators, *, packaged: Path, out: Output) -> None:
+    """Generate the registrations of the new operators for CUDA below ``out``."""
+    names = {f"Register{key}.cpp" for key in CUDA_KEYS}
+    manager = SelectingFileManager(
+        out.folder / "ATen",
+        packaged / "ATen/templates",
+        sink=out,
+        wanted=names.__contains__,
+        own_templates=TEMPLATES,
+    )
+    run_gen_source_files(
+        operators,
+        manager,
+        manager,
+        functions=operators.new_functions,
+        grouped=operators.new_grouped(),
+        view_groups=operators.new_view_groups(),
+        selector=operators.selector(),
+        dispatch_keys=CUDA_KEYS,
+    )
+
+
+def _is_aten_source(filename: str) -> bool:
+    return filename.endswith(".cpp") and filename not in _IN_THE_BASE | FUNCTIONALIZATION
+
+
+def _registers_new(operators: Operators) -> Callable[[str], bool]:
+    """A test that fails for lines which register a kernel for a function of the base."""
+    new = {str(f.func.name) for f in operators.new_functions}
+
+    def keep(line: str) -> bool:
+        registration = re.match(r'\s*m\.impl\("([^"]+)"', line)
+        return registration is None or registration[1] in new
+
+    return keep
+
+
+def run_gen_source_files(
+    operators: Operators,
+    manager: SelectingFileManager,
+    vectorized: SelectingFileManager,
+    *,
+    functions: Sequence[NativeFunction],
+    grouped: Sequence[Grouped],
+    view_groups: Sequence[NativeFunctionsViewGroup],
+    selector: SelectiveBuilder,
+    dispatch_keys: Sequence[DispatchKey],
+) -> None:
+    """torchgen's ``gen_source_files`` (torchgen/gen.py); the managers decide which files come of it.
+
+    ``vectorized`` gets those that are compiled once for each CPU capability.
+    """
+    gen_source_files(
+        native_functions=functions,
+        grouped_native_functions=grouped,
+        structured_native_functions=structured(grouped),
+        view_groups=view_groups,
+        selector=selector,
+        static_dispatch_idx=[],
+        backend_indices=operators.backend_indices,
+        aoti_fm=manager,
+        core_fm=manager,
+        cpu_vec_fm=vectorized,
+        cpu_fm=manager,
+        device_fms={"cuda": manager},
+        dispatch_keys=dispatch_keys,
+        functions_keys=FUNCTIONS_KEYS,
+        rocm=False,
+        force_schema_registration=False,
+        per_operator_headers=True,
+        skip_dispatcher_op_registration=False,
+        update_aoti_c_shim=False,
+        aoti_backends=set(),
+        extend_aoti_c_shim=False,
+    )
+
+
+def generate_autograd_sources(
+    operators: Operators, derivatives: Derivatives, *, packaged: Path, output: Output
+) -> None:
+    """Generate the autograd nodes and kernels of the new operators below ``output``."""
+    templates = packaged / "autograd/templates"
+    out = output.folder / "autograd"
+    yaml = operators.yaml
+    native_functions, tags = str(yaml.native_functions), str(yaml.tags)
+    manager = partial(SelectingFileManager, sink=output, wanted=lambda name: name.endswith(".cpp"))
+    with autograd_writes_with(manager):
+        gen_variable_type(
+            str(out), native_functions, tags, derivatives.new_functions, str(templates), derivatives.dispatch_keys
+        )
+        gen_inplace_or_view_type(str(out), native_functions, tags, derivatives.new_functions, str(templates))
+        gen_trace_type(str(out), operators.new_functions, str(templates))
+        gen_autograd_functions_lib(str(out), derivatives.new_infos, str(templates))
+        gen_view_funcs(str(out), derivatives.new_functions, str(templates))
+
+
+def write_units(out: Output) -> None:
+    """Write the translation units ``library_0.cpp`` and so on, which include the generated sources.
+
+    Autograd comes first, since it includes the most. Sources that forbid the header of all operators come last in a
+    unit: the others include it.
+    """
+    names = [name for name in out.names if name.suffix == ".cpp" and name.parent.name in ("ATen", "autograd")]
+    texts = {name: (out.folder / name).read_text() for name in names if not name.name.startswith(SEPARATE)}
+    units: list[list[Path]] = []
+    left = 0
+    for name in sorted(texts, key=lambda name: (name.parent.name != "autograd", name)):
+        if not units or len(texts[name]) > left:
+            units.append([])
+            left = _BYTES_OF_UNIT
+        units[-1].append(name)
+        left -= len(texts[name])
+    for number, unit in enumerate(units):
+        ordered = sorted(unit, key=lambda name: "#define TORCH_ASSERT" in texts[name])
+        out(out.folder / f"library_{number}.cpp", "".join(f'#include "{name.as_posix()}"\n' for name in ordered))

@@ -1,0 +1,107 @@
+"""The folder of operators: laid out as aten/src/ATen/native of a PyTorch checkout."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..common.console import say
+from ..common.errors import UsageError
+
+FUNCTIONS = Path("native_functions.yaml")
+DERIVATIVES = Path("derivatives.yaml")
+PYTHON = Path("python")
+DOCS = Path("docs")
+SAMPLES = Path("samples.py")
+AUTOCAST = Path("autocast.yaml")
+
+_SOURCE_SUFFIXES = (".cpp",)
+_HEADER_SUFFIXES = (".h", ".hpp")
+CUDA_SUFFIXES = (".cu", ".cuh")
+PYTHON_SUFFIXES = (".py", ".pyi")
+DOCS_SUFFIX = ".rst"
+
+
+@dataclass(frozen=True)
+class NativeFolder:
+    """A native folder and the files of it that matter, as sorted relative paths.
+
+    Args:
+        path: the folder.
+        sources: C++ files compiled once.
+        vectorized: files below ``cpu/``, compiled once for each CPU capability.
+        headers: installed with the wheel, below ``ATen/native``.
+        cuda: left out of a wheel for CPUs.
+        python: Python files below ``python/``, which mirrors the ``torch`` package.
+        docs: docstrings below ``docs/``, each named as its operator.
+        samples: ``samples.py``, the inputs that tests call operators with, if there is one.
+    """
+
+    path: Path
+    sources: tuple[Path, ...]
+    vectorized: tuple[Path, ...]
+    headers: tuple[Path, ...]
+    cuda: tuple[Path, ...]
+    python: tuple[Path, ...]
+    docs: tuple[Path, ...]
+    samples: Path | None
+
+    @property
+    def files(self) -> list[Path]:
+        """Everything a build reads."""
+        yaml = [name for name in (FUNCTIONS, DERIVATIVES, AUTOCAST) if (self.path / name).is_file()]
+        python = [*self.python, *self.docs, *([self.samples] if self.samples else [])]
+        return sorted({*yaml, *self.sources, *self.vectorized, *self.headers, *python})
+
+
+def load_native(path: Path) -> NativeFolder:
+    """Look through ``path``.
+
+    Raises:
+        UsageError: there is no such folder, or no native_functions.yaml in it.
+    """
+    if not path.is_dir():
+        raise UsageError(f"{path}: no such folder", todo="set NATIVE to a folder that holds native_functions.yaml")
+    if not (path / FUNCTIONS).is_file():
+        raise UsageError(
+            f"{path}: there is no {FUNCTIONS} in it",
+            cause="NATIVE must name a folder laid out as aten/src/ATen/native is",
+            todo=f"write {path / FUNCTIONS}; README.md shows one",
+        )
+    everything = [file.relative_to(path) for file in sorted(path.rglob("*")) if _belongs(path, file)]
+    cuda = tuple(file for file in everything if file.suffix in CUDA_SUFFIXES or file.parts[0] == "cuda")
+    python = tuple(file for file in everything if file.parts[0] == PYTHON.name and file.suffix in PYTHON_SUFFIXES)
+    docs = tuple(file for file in everything if file.parent == DOCS and file.suffix == DOCS_SUFFIX)
+    files = [file for file in everything if file not in cuda]
+    vectorized = tuple(file for file in files if file.suffix in _SOURCE_SUFFIXES and _is_vectorized(file))
+    return NativeFolder(
+        path=path,
+        sources=tuple(file for file in files if file.suffix in _SOURCE_SUFFIXES and file not in vectorized),
+        vectorized=vectorized,
+        headers=tuple(file for file in files if file.suffix in _HEADER_SUFFIXES),
+        cuda=cuda,
+        python=python,
+        docs=docs,
+        samples=SAMPLES if SAMPLES in files else None,
+    )
+
+
+def _belongs(folder: Path, file: Path) -> bool:
+    """Whether this is a source of the folder's, and not a test, or an editor's or a version control system's file."""
+    parts = file.relative_to(folder).parts
+    of_a_tool = any(part.startswith(".") or part == "__pycache__" for part in parts)
+    return file.is_file() and parts[0] != "tests" and not of_a_tool
+
+
+def _is_vectorized(file: Path) -> bool:
+    # PyTorch's cmake/Codegen.cmake: native/cpu/*.cpp and native/quantized/cpu/kernels/*.cpp.
+    return file.parent in (Path("cpu"), Path("quantized/cpu/kernels"))
+
+
+def report_left_out(native: NativeFolder) -> None:
+    """Say what a wheel for CPUs does without."""
+    keys = re.findall(r"^ +(?:\w+, *)*\w*CUDA(?:, *\w+)*:", (native.path / FUNCTIONS).read_text(), re.M)
+    registrations = [f"{len(keys)} kernels for CUDA"] if keys else []
+    if names := [*registrations, *map(str, native.cuda)]:
+        say(f"      left out, since the base wheel has no CUDA: {', '.join(names)}")

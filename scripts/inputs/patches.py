@@ -1,0 +1,132 @@
+"""Apply the patch series of a pin to files of the base wheel."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..common.errors import PinError
+from ..common.process import UNTRANSLATED, run
+
+SERIES = "series"
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A patch file and the files it edits, as paths in the tree."""
+
+    path: Path
+    targets: tuple[str, ...]
+
+
+def load_series(folder: Path) -> list[Patch]:
+    """Read ``folder/series`` and the patches it names, in its order.
+
+    A patch of another pin that fits this one, too, is named with its folder: ``../2.13.0/that.patch``.
+
+    Raises:
+        PinError: reports everything that is wrong: a patch that is named and missing, there and not named, named
+            twice, without a header or without a change.
+    """
+    series = folder / SERIES
+    if not series.is_file():
+        raise PinError(f"{series}: no such file", todo="write the names of the patches into it, in order, one a line")
+    faults: list[str] = []
+    patches: list[Patch] = []
+    seen: dict[str, int] = {}
+    for number, line in enumerate(series.read_text().splitlines(), 1):
+        name = line.split("#", 1)[0].strip()
+        if not name:
+            continue
+        where = f"{series}:{number}"
+        if name in seen:
+            faults.append(f"{where}: {name} is named in line {seen[name]} already")
+        elif not (folder / name).is_file():
+            faults.append(f"{where}: {name} is named, but there is no such file")
+        else:
+            text = (folder / name).read_text()
+            targets = tuple(dict.fromkeys(re.findall(r"^\+\+\+ b/(\S+)", text, re.M)))
+            if not text.startswith("Subject: "):
+                faults.append(f"{folder / name}:1: no header; the first line must be `Subject: what it does`")
+            if not targets:
+                faults.append(f"{folder / name}: it changes no file")
+            patches.append(Patch(Path(os.path.normpath(folder / name)), targets))
+        seen.setdefault(name, number)
+    faults += [
+        f"{path}: it is not named in {series}" for path in sorted(folder.glob("*.patch")) if path.name not in seen
+    ]
+    if faults:
+        raise PinError("\n".join(faults), todo="mend the series or the patches")
+    return patches
+
+
+def pin_files(folder: Path) -> list[Path]:
+    """The pin file, the series and its patches, relative to ``folder``: all that a pin says.
+
+    Raises:
+        PinError: something is wrong with the series.
+    """
+    patches = [Path(os.path.relpath(patch.path, folder)) for patch in load_series(folder)]
+    return [Path("pin.yaml"), Path(SERIES), *patches]
+
+
+def patched(patches: list[Patch], base: Path, scratch: Path) -> dict[str, bytes]:
+    """The files that ``patches`` edit, by their paths in the tree, with the patches applied in order.
+
+    Args:
+        patches: a series.
+        base: the tree; nothing is written there.
+        scratch: where a folder is made for the time this takes.
+
+    Raises:
+        PinError: naming each patch that does not apply, and the hunk.
+    """
+    scratch.mkdir(parents=True, exist_ok=True)
+    faults: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="patched-", dir=scratch) as name:
+        folder = Path(name)
+        for patch in patches:
+            faults += _lay_out(patch, base, folder) or _apply(patch, folder)
+        if faults:
+            raise PinError("\n".join(faults), todo="make the patch anew against the pinned version of the file")
+        targets = sorted({target for patch in patches for target in patch.targets})
+        return {target: (folder / target).read_bytes() for target in targets}
+
+
+def _lay_out(patch: Patch, base: Path, folder: Path) -> list[str]:
+    """Copy the files that ``patch`` edits, unless an earlier patch had them copied; return what is wrong."""
+    faults = []
+    for target in patch.targets:
+        if not (base / target).is_file():
+            line = _line_of(patch, rf"\+\+\+ b/{re.escape(target)}")
+            faults.append(f"{patch.path}:{line}: it edits {target}, which the base wheel does not hold")
+        elif not (folder / target).is_file():
+            (folder / target).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(base / target, folder / target)
+    return faults
+
+
+def _apply(patch: Patch, folder: Path) -> list[str]:
+    """Apply ``patch`` in ``folder``; return what is wrong."""
+    # Outside any repository, as git sees it: within one it would skip files that are not below the current folder.
+    env = {**UNTRANSLATED, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
+    done = run(["git", "apply", "--verbose", patch.path], cwd=folder, env=env, check=False)
+    if done.returncode == 0:
+        return []
+    hunks = re.findall(r"^error: patch failed: (.+):(\d+)$", done.stdout, re.M)
+    corrupt = [f"{patch.path}:{line}: the patch is damaged here" for line in re.findall(r"at line (\d+)", done.stdout)]
+    failed = [
+        f"{patch.path}:{_line_of(patch, rf'@@ -{line}[, ]')}: this hunk does not apply to {target}:{line}"
+        for target, line in hunks
+    ]
+    return failed or corrupt or [f"{patch.path}: the patch does not apply: {done.stdout.strip()}"]
+
+
+def _line_of(patch: Patch, pattern: str) -> int:
+    """The first line of ``patch`` that starts with ``pattern``."""
+    lines = patch.path.read_text().splitlines()
+    return next((number for number, line in enumerate(lines, 1) if re.match(pattern, line)), 1)

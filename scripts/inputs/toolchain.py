@@ -1,0 +1,165 @@
+"""The C++ compiler and the flags PyTorch is built with."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from ..common.errors import GraftError, ToolchainError
+from ..common.process import run
+from .pin import Pin
+
+# The flags of the official libraries that bear on generated code; `torch.__config__.show()` lists them all.
+_CXX_FLAGS = (
+    "-O2",
+    "-fPIC",
+    "-fopenmp",
+    "-fvisibility=hidden",
+    "-fvisibility-inlines-hidden",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-Wno-psabi",
+    "-Werror=return-type",
+    # No garbage collection in the compiler before it holds 4 GB: a tenth off the time.
+    "--param=ggc-min-heapsize=4000000",
+)
+_DEFINITIONS = (
+    "_GLIBCXX_USE_CXX11_ABI=1",
+    "AT_PER_OPERATOR_HEADERS",
+    "CAFFE2_BUILD_MAIN_LIB",
+    "HAVE_AVX2_CPU_DEFINITION",
+    "HAVE_AVX512_CPU_DEFINITION",
+    "NDEBUG",
+    "USE_PTHREADPOOL",
+)
+
+# PyTorch's cmake/Codegen.cmake. DEFAULT comes first: where the linker picks one of several copies of an inline
+# function it takes the first, which must run on every processor.
+CPU_CAPABILITIES: dict[str, tuple[str, ...]] = {
+    "DEFAULT": ("-O3",),
+    "AVX2": (
+        "-O3",
+        "-mavx2",
+        "-mfma",
+        "-mf16c",
+        "-mno-avx256-split-unaligned-load",
+        "-mno-avx256-split-unaligned-store",
+    ),
+    "AVX512": ("-O3", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma", "-mf16c"),
+}
+
+# For `make test-sanitize`. Code goes on behind a finding, so that one run reports them all. The class of an object
+# (vptr) is checked by its type information, which the base's libraries hide.
+SANITIZERS = (
+    "-fsanitize=address,undefined",
+    "-fsanitize-recover=address,undefined",
+    "-fno-sanitize=vptr",
+    "-fno-omit-frame-pointer",
+    "-O1",
+    "-g1",
+)
+_SANITIZER_LIBRARIES = ("libasan.so", "libubsan.so")
+
+_SYSTEM_LIBRARIES = ("libstdc++.so.6", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libgomp.so.1")
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A C++ compiler that is known to do.
+
+    Args:
+        compiler: the command.
+        description: what it says of itself and of the linker; another one makes other bytes.
+        standard: the C++ standard.
+        sanitizers: flags that let the code watch itself.
+    """
+
+    compiler: str
+    description: str
+    standard: str
+    sanitizers: tuple[str, ...] = ()
+
+    @property
+    def flags(self) -> list[str]:
+        """Flags for every source."""
+        return [f"-std={self.standard}", *_CXX_FLAGS, *(f"-D{name}" for name in _DEFINITIONS), *self.sanitizers]
+
+    def capability_flags(self, capability: str) -> list[str]:
+        """Further flags for a vectorized source; the sanitizers' level of optimization takes the place of its own."""
+        definitions = [f"-DCPU_CAPABILITY={capability}", f"-DCPU_CAPABILITY_{capability}"]
+        return [*CPU_CAPABILITIES[capability], *definitions, *self.sanitizers]
+
+    def sanitized(self) -> Toolchain:
+        """The same compiler, making code that watches itself."""
+        return replace(self, description=f"{self.description}; {' '.join(SANITIZERS)}", sanitizers=SANITIZERS)
+
+    @property
+    def python_include(self) -> str:
+        """The folder of Python.h."""
+        return sysconfig.get_path("include")
+
+    @cached_property
+    def system_libraries(self) -> list[Path]:
+        """The C and C++ libraries that programs are linked with."""
+        return self._libraries(_SYSTEM_LIBRARIES + (_SANITIZER_LIBRARIES if self.sanitizers else ()))
+
+    def preloaded(self) -> list[Path]:
+        """What a program that is not sanitized itself has to load first: the sanitizers, and what they hook into.
+
+        Raises:
+            ToolchainError: the compiler comes without them.
+        """
+        names = (*_SANITIZER_LIBRARIES, "libstdc++.so.6")
+        found = self._libraries(names)
+        if len(found) < len(names):
+            raise ToolchainError(
+                f"`{self.compiler}` has not all of {', '.join(names)}",
+                todo="install its sanitizers (libasan and libubsan; Debian has them with g++)",
+            )
+        return found
+
+    def _libraries(self, names: Iterable[str]) -> list[Path]:
+        answers = (run([self.compiler, f"-print-file-name={name}"]).stdout.strip() for name in names)
+        return [path for path in map(Path, answers) if path.is_absolute()]
+
+
+def find_toolchain(pin: Pin) -> Toolchain:
+    """The compiler that ``CXX`` names, or ``g++``.
+
+    Raises:
+        ToolchainError: it is missing, too old or not g++, or Python's headers are missing.
+    """
+    compiler = os.environ.get("CXX", "g++")
+    try:
+        version = run([compiler, "-dumpfullversion", "-dumpversion"]).stdout.strip()
+        about = run([compiler, "--version"]).stdout.splitlines()[0]
+        linker = run([compiler, "-Wl,--version"], check=False).stdout.splitlines()[0]
+    except (GraftError, IndexError) as error:
+        raise ToolchainError(
+            f"the C++ compiler `{compiler}` does not run",
+            cause=getattr(error, "cause", ""),
+            todo=f"install g++ {pin.gxx} or newer, or set CXX to it",
+        ) from error
+    if "clang" in about.lower() or not version.split(".")[0].isdigit():
+        raise ToolchainError(
+            f"`{compiler}` is not g++ but {about}",
+            cause="the official Linux wheels are built with g++, and so is what is added to them",
+            todo=f"set CXX to a g++ {pin.gxx} or newer",
+        )
+    if int(version.split(".")[0]) < pin.gxx:
+        raise ToolchainError(
+            f"`{compiler}` is g++ {version}, too old for the headers of torch {pin.version}",
+            cause=f"they need g++ {pin.gxx}",
+            todo=f"install g++ {pin.gxx} or newer, or set CXX to it",
+        )
+    toolchain = Toolchain(compiler, f"{about}; {linker}", pin.standard)
+    if not (Path(toolchain.python_include) / "Python.h").is_file():
+        raise ToolchainError(
+            f"{toolchain.python_include}: Python.h is not there",
+            todo="install the development package of this Python (python3-dev on Debian)",
+        )
+    return toolchain

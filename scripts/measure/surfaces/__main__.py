@@ -1,0 +1,74 @@
+"""``python -m scripts.measure.surfaces``: print the table; exit with 1 if an operator is not as PyTorch's own are."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Iterator
+
+import torch
+
+from . import autograd, compilers, dispatch, elsewhere, python
+from .subject import Subject, subjects
+from .table import NO, Cell, References, differences, lacking, measure, row
+
+# PyTorch's own: with kernels of their own, and composed of others.
+KERNELS, COMPOSITES = ["lerp", "digamma"], ["outer", "nn.functional.conv2d"]
+PARTS = (python, dispatch, autograd, compilers, elsewhere)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m scripts.measure.surfaces", description=__doc__)
+    parser.add_argument("--only", default="", help="surfaces whose titles hold this")
+    parser.add_argument("--operators", default="", help="only these of the folder's, separated by commas")
+    options = parser.parse_args()
+    chosen = options.operators.split(",") if options.operators else list(torch._added_operators.PUBLIC)
+    ours, without = subjects(chosen)
+    compared = {subject.name: references_of(subject) for subject in ours}
+    references, _ = subjects(KERNELS + (COMPOSITES if any(subject.is_composite for subject in ours) else []))
+    surfaces = [s for part in PARTS for s in part.SURFACES.all if options.only in s.title]
+    names = [subject.name for subject in [*ours, *references]]
+    width = max((len(surface.title) for surface in surfaces), default=0)
+    print(f"{'':{width}}  {'  '.join(names)}")
+    cells = {}
+    for surface in surfaces:
+        for subject in [*ours, *references]:
+            cells[surface.title, subject.name] = measure(surface, subject)
+        lines = [row(cells, surface.title, names, width), *reasons(cells, surface.title, compared)]
+        print("\n".join(lines), flush=True)
+    accepted = accepted_differences() if not (options.only or options.operators) else {}
+    found = differences(cells, compared, accepted)
+    found += [
+        f"{name}: there are no samples; write `def {name.rpartition('.')[2]}(make)` into samples.py" for name in without
+    ]
+    print(f"{len(surfaces)} surfaces, {len(names)} operators, {len(found)} differences from PyTorch's own")
+    print("\n".join(found))
+    return 1 if found else 0
+
+
+def references_of(subject: Subject) -> References:
+    """What to compare an operator with, the same kind first."""
+    return (COMPOSITES, KERNELS) if subject.is_composite else (KERNELS,)
+
+
+def reasons(cells: dict[tuple[str, str], Cell], title: str, compared: dict[str, References]) -> Iterator[str]:
+    """Why an operator is not there, and which of PyTorch's own is not there either."""
+    for (of, name), cell in cells.items():
+        if of == title and cell.mark == NO:
+            like = lacking(cells, title, compared[name]) if name in compared else []
+            yield f"  NO {name}: {cell.why[:300]}{f' (as {like[0]})' if like else ''}"
+
+
+def accepted_differences() -> dict[tuple[str, str], str]:
+    """Differences that the folder's ``samples.py`` gives reasons for: ``SURFACES = {(title, name): reason}``."""
+    try:
+        samples = importlib.import_module("torch.testing._internal.added_samples")
+    except ImportError:
+        return {}
+    found: dict[tuple[str, str], str] = getattr(samples, "SURFACES", {})
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+"""``make new-op``: write the first text of a new operator into a native folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from ..base.fetch import fetch
+from ..base.tree import Base, lay_out
+from ..common.console import StepLine, say
+from ..common.errors import CommandError, OperatorError, UsageError
+from ..common.files import write_atomically
+from ..common.layout import REPOSITORY, Layout
+from ..common.lock import build_lock
+from ..common.process import run
+from ..inputs.pin import load_pin
+
+KINDS = ("plain", "pointwise", "composite")
+VARIANTS = ("inplace", "out")
+
+
+def new_op(layout: Layout, *, base_wheel: Path | None, schema: str, kind: str, variants: str) -> list[Path]:
+    """Write the YAML entries, the kernel and the tests of an operator; return the files.
+
+    Args:
+        layout: the pin, and the native folder, which is made if it is missing.
+        base_wheel: the base as a file; None to let pip fetch it.
+        schema: of the functional variant, as in native_functions.yaml.
+        kind: one of ``KINDS``.
+        variants: some of ``VARIANTS``, separated by commas.
+
+    Raises:
+        GraftError: and nothing is written.
+    """
+    wanted = check_usage(schema, kind, variants)
+    pin = load_pin(layout.patches)
+    with build_lock(REPOSITORY / "build"):
+        wheel = fetch(pin, layout.base, base_wheel)
+        line = StepLine("lay out the base wheel")
+        base = lay_out(wheel, layout.base / "tree", line)
+        line.end(line.note)
+    made = _scaffold(base, layout.native, schema, kind, wanted)
+    texts = {layout.native / name: text for name, text in made["created"].items()}
+    refuse_existing(texts, layout.native, base)
+    for name, text in made["appended"].items():
+        behind = appended if Path(name).suffix == ".yaml" else appended_python
+        texts[layout.native / name] = behind(layout.native / name, text)
+    write_all(texts)
+    report(layout.native, made)
+    return list(texts)
+
+
+def check_usage(schema: str, kind: str, variants: str) -> list[str]:
+    """The variants asked for, each once.
+
+    Raises:
+        UsageError: there is no schema, no such kind or no such variant.
+    """
+    if not schema.strip():
+        raise UsageError(
+            "there is no schema", todo='set SCHEMA, for example SCHEMA="my_op(Tensor self, Tensor other) -> Tensor"'
+        )
+    if kind not in KINDS:
+        raise UsageError(f"KIND={kind}: there is no such kind", todo=f"set KIND to one of: {', '.join(KINDS)}")
+    wanted = sorted({word.strip() for word in variants.split(",")} - {""})
+    unknown = [word for word in wanted if word not in VARIANTS]
+    if unknown:
+        raise UsageError(
+            f"VARIANTS={variants}: there is no variant {', '.join(unknown)}",
+            todo=f"set VARIANTS to some of: {','.join(VARIANTS)}",
+        )
+    return wanted
+
+
+def _scaffold(base: Base, native: Path, schema: str, kind: str, variants: list[str]) -> dict[str, dict[str, str]]:
+    """Ask a process that has the base's torchgen for the texts.
+
+    Raises:
+        OperatorError: as that process has it.
+        CommandError: it failed in another way.
+    """
+    command: list[str | Path] = [sys.executable, "-m", "scripts.scaffold", "--base", base.tree, "--native", native]
+    # One word each, so that a schema may begin with a dash.
+    command += [f"--schema={schema}", f"--kind={kind}", f"--variants={','.join(variants)}"]
+    paths = os.pathsep.join([str(REPOSITORY), str(base.tree)])
+    done = run(command, env={"PYTHONPATH": paths}, check=False)
+    if done.returncode not in (0, OperatorError.exit_code):
+        raise CommandError("the scaffold could not be made", cause=done.stdout.strip()[-4000:])
+    answer = json.loads(done.stdout.splitlines()[-1])
+    if done.returncode != 0:
+        raise OperatorError(answer["what"], cause=answer["cause"], todo=answer["todo"])
+    texts: dict[str, dict[str, str]] = answer
+    return texts
+
+
+def refuse_existing(texts: Mapping[Path, str], native: Path, base: Base) -> None:
+    """Check that none of the new files is there, here or as a header of PyTorch's.
+
+    Raises:
+        UsageError: naming each that is.
+    """
+    faults = [f"{path}: the file is there already" for path in texts if path.exists()]
+    for path in texts:
+        name = f"ATen/native/{path.relative_to(native).as_posix()}"
+        if path.suffix == ".h" and (base.include / name).is_file():
+            faults.append(f"{path}: PyTorch has a header of this name, {name}")
+    if faults:
+        raise UsageError("\n".join(faults), todo="choose another name, or move the file away")
+
+
+def appended(path: Path, entries: str) -> str:
+    """The text of a YAML list with ``entries`` behind it.
+
+    Raises:
+        OperatorError: it is no list that entries can be written behind.
+    """
+    text = path.read_text() if path.is_file() else ""
+    if text:
+        text = f"{text.rstrip()}\n\n"
+    try:
+        before, after = yaml.safe_load(text) or [], yaml.safe_load(f"{text}{entries}")
+    except yaml.YAMLError:
+        before, after = None, []
+    if not isinstance(before, list) or after != [*before, *yaml.safe_load(entries)]:
+        raise OperatorError(
+            f"{path}:1: entries cannot be written behind those of this file",
+            cause="it is not YAML, or not a list whose entries start in the first column",
+            todo="start each entry with `- ` in the first column",
+        )
+    return f"{text}{entries}"
+
+
+def appended_python(path: Path, text: str) -> str:
+    """The text of a Python file with ``text`` behind it."""
+    before = path.read_text().rstrip() if path.is_file() else ""
+    return f"{before}\n\n\n{text}" if before else text
+
+
+def write_all(texts: Mapping[Path, str]) -> None:
+    """Write every file, or leave everything as it was."""
+    before = {path: path.read_bytes() if path.is_file() else None for path in texts}
+    missing = sorted({folder for path in texts for folder in path.parents if not folder.exists()}, reverse=True)
+    try:
+        for path, text in texts.items():
+            write_atomically(path, text)
+    except BaseException:
+        for path, content in before.items():
+            if content is not None:
+                write_atomically(path, content)
+            elif path.is_file():
+                path.unlink()
+        for folder in missing:
+            if folder.is_dir():
+                folder.rmdir()
+        raise
+
+
+def report(native: Path, made: Mapping[str, Mapping[str, str]]) -> None:
+    """Say what was written, and what is left to do."""
+    lines = [f"  added to  {native / name}" for name in made["appended"]]
+    lines += [f"  new       {native / name}" for name in made["created"]]
+    formulas = [f"  - the formulas in {native / 'derivatives.yaml'}"] if "derivatives.yaml" in made["appended"] else []
+    python = [name for name in made["appended"] if name.endswith(".py")]
+    sources = [*(name for name, text in made["created"].items() if "TODO" in text), *python]
+    lines += ["what is left, each place marked TODO:", *(f"  - {native / name}" for name in sources), *formulas]
+    lines += [f"then: make test NATIVE={native} OUT=<folder for the wheel>"]
+    say("\n".join(lines))

@@ -1,0 +1,1 @@
+"""make test and its relatives: environments, pytest, sanitizers, linters."""

@@ -1,0 +1,118 @@
+"""``make test-sanitize``, ``make fuzz``: the operators with sanitizers, their tests and random calls on that.
+
+The base's libraries are the official ones, so only what the folder adds watches itself: its kernels, for each CPU
+capability, and what is generated for them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..common.console import say
+from ..common.layout import REPOSITORY, Layout
+from ..graft import build
+from ..inputs.native import load_native
+from ..inputs.pin import load_pin
+from ..inputs.stamp import load_built, stamp_of
+from ..inputs.toolchain import Toolchain, find_toolchain
+from .run import (
+    ENVIRONMENT,
+    TESTS,
+    TestsFailed,
+    is_shipped,
+    make_environment,
+    run_pytest,
+    test_variables,
+    wheel_of,
+)
+
+# Leaks are not looked for: an interpreter that ends leaves most of its memory to the system. A size that no machine has
+# makes malloc return null, as it does without the sanitizer, and PyTorch an error of it.
+_ADDRESS: dict[str, object] = {"detect_leaks": 0, "allocator_may_return_null": 1}
+_UNDEFINED: dict[str, object] = {"print_stacktrace": 1, "suppressions": TESTS / "undefined.supp"}
+
+# Memory that one allocation may take; beyond it malloc returns null.
+LARGEST_ALLOCATION_MB = 4096
+
+
+def test_sanitized(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequence[str]) -> None:
+    """Build the operators of ``layout`` with sanitizers and run their tests, but those that cannot run so.
+
+    Those are marked ``unsanitized``, each with its reason.
+
+    Raises:
+        TestsFailed: a test failed, or a sanitizer found something; then with all that it said.
+    """
+    sanitized = layout.sanitized()
+    wheel = build(sanitized, base_wheel=base_wheel, jobs=jobs).wheel
+    python = make_environment(sanitized.out / "environment", wheel)
+    own = TESTS / "wheel/shipped" if is_shipped(layout) else layout.native / "tests"
+    paths = [TESTS / "wheel/any/families", *([own] if own.is_dir() else [])]
+    findings = sanitized.out / "findings"
+    shutil.rmtree(findings, ignore_errors=True)
+    findings.mkdir(parents=True)
+    variables = {
+        **test_variables(layout, str(wheel)),
+        **sanitizer_variables(find_toolchain(load_pin(layout.patches)), log=findings / "of"),
+    }
+    passed = run_pytest(
+        python, "the sanitized operators", paths, variables, ["-m", "not unsanitized and not slow", *extra]
+    )
+    found = [path.read_text(errors="replace") for path in sorted(findings.iterdir())]
+    if found:
+        raise TestsFailed(f"the sanitizers found something, in full in {findings}:\n\n" + "\n".join(found)[:20_000])
+    if not passed:
+        raise TestsFailed("tests failed on the sanitized wheel")
+    say("all tests passed, and the sanitizers found nothing")
+
+
+def fuzz(layout: Layout, extra: Sequence[str]) -> None:
+    """Call the operators at random, on the sanitized wheel if there is one of the same sources.
+
+    Raises:
+        TestsFailed: a call ended in what no call may end in.
+    """
+    sanitized = layout.sanitized()
+    toolchain = find_toolchain(load_pin(layout.patches)).sanitized()
+    built = load_built(sanitized)
+    command: list[str | Path] = ["-m", "scripts.measure.fuzz", *extra]
+    variables: dict[str, str] = {}
+    if built and built.is_there() and built.stamp == stamp_of(layout, load_native(layout.native), toolchain):
+        python = make_environment(sanitized.out / "environment", Path(built.wheel))
+        command.append("--sanitized")
+        variables = sanitizer_variables(toolchain)
+    else:
+        say("without sanitizers, since `make test-sanitize` has not built these sources; a crash is found all the same")
+        python = make_environment(ENVIRONMENT, Path(wheel_of(layout).wheel))
+    done = subprocess.run(
+        [python, *command], cwd=REPOSITORY, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, check=False
+    )
+    if done.returncode != 0:
+        raise TestsFailed("calls ended in what no call may end in", todo="mend what is named above")
+
+
+def sanitizer_variables(toolchain: Toolchain, *, log: Path | None = None) -> dict[str, str]:
+    """The environment in which a Python that is not sanitized itself loads the sanitized wheel.
+
+    Args:
+        toolchain: what the wheel was built with.
+        log: findings go into files whose names begin so, a process each, and the program goes on; without it they go
+            to stderr, and the first ends the program.
+    """
+    shared: dict[str, object] = {"halt_on_error": 1}
+    if log is not None:
+        shared = {"halt_on_error": 0, "log_path": log}
+    limits = {"max_allocation_size_mb": LARGEST_ALLOCATION_MB}
+    return {
+        "LD_PRELOAD": os.pathsep.join(str(path) for path in toolchain.preloaded()),
+        "ASAN_OPTIONS": _options({**_ADDRESS, **shared, **limits}),
+        "UBSAN_OPTIONS": _options({**_UNDEFINED, **shared}),
+    }
+
+
+def _options(values: dict[str, object]) -> str:
+    return ":".join(f"{name}={value}" for name, value in values.items())
