@@ -1,36 +1,38 @@
-"""The graft build, step by step."""
+"""The graft build: from a snapshot of the inputs to a wheel, stage by stage."""
 
 from __future__ import annotations
 
 import os
-import re
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from .base.fetch import fetch
+from .base.torchgen import torchgen_command
 from .base.tree import Base, lay_out
 from .check.run import check_native
 from .common.console import StepLine, Steps, say
-from .common.errors import OperatorError, UsageError, run_all
-from .common.files import copy_tree_if_changed, sha256_of_file, write_atomically
+from .common.errors import OperatorError, run_all
+from .common.files import sha256_of_file, write_atomically
 from .common.layout import REPOSITORY, Layout
 from .common.lock import build_lock
-from .common.process import run
 from .compile import blame
-from .compile.link import link
-from .compile.units import Objects, compile_all
-from .compose.overlay import Overlay
-from .compose.python_files import add_python
+from .compile.link import Linker, products
+from .compile.ninja import Names, compile_units
+from .compile.units import Planner, Units, lay_out_sources
+from .compose.description import load_description
+from .compose.wheel_files import compose, installed_headers
+from .deliver.built import Built, load_built, save_built
 from .deliver.platform_tag import platform_tag
 from .deliver.wheel import pack
-from .inputs.merge import MergedFile, merge
-from .inputs.native import NativeFolder, load_native, report_left_out
-from .inputs.patches import Patch, load_series, patched
-from .inputs.pin import load_pin
-from .inputs.stamp import Built, codegen_stamp, load_built, save_built, stamp_of
-from .inputs.toolchain import Toolchain, find_toolchain
+from .generate.merge import MergedFile, merge
+from .inputs.native import NativeFolder, report_left_out
+from .inputs.patches import load_series, patched
+from .inputs.snapshot import Snapshot, take_snapshot
 
 
 @dataclass(frozen=True)
@@ -50,162 +52,193 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
     """Bring the wheel for ``layout`` up to date.
 
     Args:
-        layout: the pin, the native folder and where the wheel goes.
+        layout: the pin, the native folders and where the wheel goes.
         base_wheel: the base as a file; None to let pip fetch it.
         jobs: how many compilers may run at once.
 
     Raises:
         GraftError: and nothing that was there before is changed.
     """
-    native = load_native(layout.native)
-    pin = load_pin(layout.patches)
-    pin.require_wheel_for_cpus()
-    series = load_series(layout.patches)
-    toolchain = find_toolchain(pin)
-    if layout.is_sanitized:
-        toolchain = toolchain.sanitized()
-    with build_lock(REPOSITORY / "build"):
-        stamp = stamp_of(layout, native, toolchain)
+    snapshot = take_snapshot(layout)
+    snapshot.pin.require_wheel_for_cpus()
+    with build_lock(layout.work):
         built = load_built(layout)
-        if built and built.stamp == stamp and built.is_there():
+        if built and built.stamp == snapshot.stamp and built.is_there():
             say(f"nothing changed: {built.wheel}")
             return Result(Path(built.wheel), {})
-
-        version = f"{pin.wheel_version}.graft.{stamp[:10]}"
         steps = Steps(total=7)
-        with steps.step("fetch the base wheel"):
-            wheel = fetch(pin, layout.base, base_wheel)
-        with steps.step("lay it out") as line:
-            base = lay_out(wheel, layout.base / "tree", line)
-        patched_files = check_all(layout, series, base)
-        overlay = Overlay(layout.overlay, base.tree)
-        with steps.step("apply patches and merge YAML") as line:
-            for name, content in patched_files.items():
-                overlay.write(name, content)
-            merged = merge(native, overlay)
-            install_headers(native, base, overlay)
-            copy_tree_if_changed(native.path, layout.sources, native.files)
-            overlay.write("torch/version.py", version_file(overlay.read("torch/version.py"), version))
-            line.note = f"{len(series)} patches"
-        report_left_out(native)
-        with steps.step("generate") as line:
-            generate(layout, native, merged, overlay, line)
-            add_python(native, layout.generated, overlay)
-            overlay.prune()
-        with steps.step("compile") as line:
-            objects = compile_all(layout, native, toolchain, jobs, line)
-        with steps.step("link"):
-            libraries = link_into(overlay, layout, base, toolchain, objects, version)
-        with steps.step("pack"):
-            platform = platform_tag(wheel, libraries)
-            target = pack(wheel, overlay_content(overlay), version=version, platform=platform, out=layout.out)
-        save_built(layout, Built.of(stamp, target))
+        target = Graft(layout, snapshot, jobs, steps).wheel(base_wheel)
+        save_built(layout, Built.of(snapshot.stamp, target))
     if built and built.wheel != str(target):
         Path(built.wheel).unlink(missing_ok=True)
     report(target, steps)
     return Result(target, steps.seconds)
 
 
+class Graft:
+    """One build. Each method is a stage, which takes what the stages before it made."""
+
+    def __init__(self, layout: Layout, snapshot: Snapshot, jobs: int, steps: Steps) -> None:
+        self._layout = layout
+        self._snapshot = snapshot
+        self._jobs = jobs
+        self._steps = steps
+        self._native = snapshot.lay_out()
+        self._names = Names(self._native.path, snapshot.translate)
+
+    def wheel(self, base_wheel: Path | None) -> Path:
+        """Run all stages; return the wheel."""
+        pin, layout = self._snapshot.pin, self._layout
+        version = f"{pin.wheel_version}{'.' if '+' in pin.wheel_version else '+'}graft.{self._snapshot.stamp[:10]}"
+        wheel, base = get_base(self._snapshot, layout, base_wheel, self._steps)
+        patches = load_series(self._snapshot.patches)
+        with self._steps.step("check and generate") as line:
+            patched_files = self._check_and_generate(base, patches_of=lambda: patched(patches, base.tree, layout.work))
+            line.note = f"{len(patches)} patches"
+        report_left_out(self._native)
+        with self._steps.step("compile") as line:
+            units = self._compile(base, line)
+        with self._steps.step("link"):
+            libraries = Linker(layout, base, self._snapshot.toolchain, self._names).link(products(units))
+        with self._steps.step("compose"):
+            generated = layout.generated / "wheel"
+            description = load_description(layout.generated / "operators.json")
+            files = compose(base.tree, self._native, patched_files, generated, description, version)
+            files |= {name: path.read_bytes() for name, path in libraries.items()}
+        with self._steps.step("pack"):
+            platform = platform_tag(wheel, libraries.values())
+            return pack(wheel, files, version=version, platform=platform, out=layout.out)
+
+    def _check_and_generate(self, base: Base, patches_of: Callable[[], dict[str, bytes]]) -> dict[str, bytes]:
+        """Generate sources while the folder is checked; return the patched files.
+
+        What the checks find is reported first: it says what torchgen says, and more.
+
+        Raises:
+            GraftError: naming every mistake.
+        """
+        self._generator = Generator(self._layout, self._snapshot, self._native, base)
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                generated = pool.submit(self._generator.start)
+                _, files, _ = run_all(
+                    lambda: check_native(self._snapshot, base.tree),
+                    patches_of,
+                    lambda: installed_headers(base.tree, self._native),
+                )
+                generated.result()
+        except BaseException:
+            self._generator.stop()
+            raise
+        return dict(files)
+
+    def _compile(self, base: Base, line: StepLine) -> Units:
+        try:
+            lay_out_sources(self._layout, self._native)
+            units = Planner(self._layout, base, self._snapshot.toolchain).plan(self._native)
+            compile_units(self._layout, units.ordered, self._snapshot.toolchain, self._jobs, line, self._names)
+        finally:
+            self._generator.finish()
+        return units
+
+
+class Generator:
+    """The process that runs torchgen. Compilers start when its sources are there, before it has written everything."""
+
+    def __init__(self, layout: Layout, snapshot: Snapshot, native: NativeFolder, base: Base) -> None:
+        self._layout = layout
+        self._snapshot = snapshot
+        self._native = native
+        self._base = base
+        self._merged: Sequence[MergedFile] = ()
+        self._process: subprocess.Popen[str] | None = None
+        self._output: list[str] = []
+
+    def start(self) -> None:
+        """Run torchgen on the merged YAML, unless that was done for the same input; return when sources are there.
+
+        Raises:
+            OperatorError: with torchgen's message, naming the native folder's file and line.
+        """
+        generated = self._layout.generated
+        stamp = self._snapshot.stamp_of_generated(self._base.wheel.name)
+        self._done = generated / "complete"
+        if self._done.is_file() and self._done.read_text(encoding="utf-8") == stamp:
+            return
+        self._stamp = stamp
+        self._done.unlink(missing_ok=True)
+        self._merged = merge(self._native, self._base.tree, generated / "wheel")
+        arguments: list[str | Path] = ["--base", self._base.tree, "--native", self._native.path, "--out", generated]
+        command, env = torchgen_command(self._base.tree, "scripts.generate", *arguments)
+        self._process = subprocess.Popen(
+            command,
+            env={**os.environ, **env},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+        )
+        assert self._process.stdout is not None
+        for text in self._process.stdout:
+            if text.strip() == SOURCES_ARE_THERE:
+                return
+            self._output.append(text)
+        self.finish()
+
+    def finish(self) -> None:
+        """Wait for the rest.
+
+        Raises:
+            OperatorError: as ``start``.
+        """
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        output, _ = process.communicate()
+        message = "".join([*self._output, output or ""]).strip()
+        if process.returncode != 0:
+            raise OperatorError(self._snapshot.translate(blame.of_torchgen(message, self._merged)))
+        write_atomically(self._done, self._stamp)
+
+    def stop(self) -> None:
+        """End the process, whatever it does."""
+        if self._process is not None:
+            self._process.kill()
+            with suppress(OSError):
+                self._process.communicate()
+            self._process = None
+
+
+SOURCES_ARE_THERE = "sources are there"
+
+
+def get_base(snapshot: Snapshot, layout: Layout, base_wheel: Path | None, steps: Steps) -> tuple[Path, Base]:
+    """Fetch the base wheel and lay it out, if that was not done; one build at a time."""
+    with build_lock(layout.base):
+        with steps.step("fetch the base wheel"):
+            wheel = fetch(snapshot.pin, layout.base, base_wheel)
+        with steps.step("lay it out") as line:
+            return wheel, lay_out(wheel, layout.base / "tree", line)
+
+
 def check(layout: Layout, *, base_wheel: Path | None) -> None:
-    """Find the mistakes of the native folder, the pin and its patches without building anything.
+    """Find the mistakes of the native folders, the pin and its patches without building anything.
 
     Raises:
         GraftError: naming every mistake. Without a sound pin there is no PyTorch to compare the rest with.
     """
-    run_all(
-        lambda: load_native(layout.native),
-        lambda: load_pin(layout.patches).require_wheel_for_cpus(),
-        lambda: load_series(layout.patches),
-    )
-    with build_lock(REPOSITORY / "build"):
-        wheel = fetch(load_pin(layout.patches), layout.base, base_wheel)
-        base = lay_out(wheel, layout.base / "tree", StepLine("lay out the base"))
-        series = load_series(layout.patches)
-        check_all(layout, series, base)
-    say(f"{layout.native}: no mistakes found; {len(series)} patches")
-
-
-def check_all(layout: Layout, series: list[Patch], base: Base) -> dict[str, bytes]:
-    """Check the native folder and the patches against the base; return the files that the patches edit, patched.
-
-    Raises:
-        GraftError: naming every mistake.
-    """
-    _, files = run_all(
-        lambda: check_native(layout.native, base.tree),
-        lambda: patched(series, base.tree, layout.pin_build),
-    )
-    return dict(files)
-
-
-def version_file(text: str, version: str) -> str:
-    """torch/version.py with ``__version__`` set."""
-    return re.sub(r"^__version__ = .*$", f"__version__ = '{version}'", text, count=1, flags=re.M)
-
-
-def install_headers(native: NativeFolder, base: Base, overlay: Overlay) -> None:
-    """Put the native folder's headers where PyTorch installs its own.
-
-    Raises:
-        UsageError: PyTorch has a header of the same name, which the base was compiled with.
-    """
-    for header in native.headers:
-        name = f"torch/include/ATen/native/{header.as_posix()}"
-        if (base.tree / name).is_file():
-            raise UsageError(
-                f"{native.path / header}: PyTorch has a header of this name, ATen/native/{header.as_posix()}",
-                todo="give yours another name",
-            )
-        overlay.write(name, (native.path / header).read_bytes())
-
-
-def generate(
-    layout: Layout, native: NativeFolder, merged: Sequence[MergedFile], overlay: Overlay, line: StepLine
-) -> None:
-    """Run torchgen on the merged YAML, unless that was done for the same YAML.
-
-    Raises:
-        OperatorError: with torchgen's message, naming the native folder's file and line.
-    """
-    stamp = codegen_stamp(layout, native)
-    stamp_file, manifest = layout.work / "generated.stamp", layout.generated / "overlay.txt"
-    if stamp_file.is_file() and stamp_file.read_text() == stamp:
-        line.note = "done already"
-    else:
-        stamp_file.unlink(missing_ok=True)
-        command: list[str | Path] = [
-            sys.executable,
-            "-m",
-            "scripts.generate",
-            "--base",
-            overlay.base,
-            "--overlay",
-            overlay.folder,
-            "--native",
-            native.path,
-        ]
-        paths = os.pathsep.join([str(REPOSITORY), str(overlay.base)])
-        done = run([*command, "--generated", layout.generated], env={"PYTHONPATH": paths}, check=False)
-        if done.returncode != 0:
-            raise OperatorError(blame.of_torchgen(done.stdout, merged, overlay.folder).strip())
-        write_atomically(stamp_file, stamp)
-    overlay.keep(manifest.read_text().splitlines())
-
-
-def link_into(
-    overlay: Overlay, layout: Layout, base: Base, toolchain: Toolchain, objects: Objects, version: str
-) -> list[Path]:
-    """Link the libraries and lay them into the overlay."""
-    libraries = link(layout, base, toolchain, (objects.library, objects.extension), version)
-    linked = layout.objects / "linked"
-    for library in libraries:
-        overlay.write(library.relative_to(linked).as_posix(), library.read_bytes())
-    return libraries
-
-
-def overlay_content(overlay: Overlay) -> dict[str, bytes]:
-    """Every file of the overlay, by its path in the wheel."""
-    return {name.as_posix(): (overlay.folder / name).read_bytes() for name in sorted(overlay.names)}
+    snapshot = take_snapshot(layout)
+    with build_lock(layout.work):
+        native = snapshot.lay_out()
+        _, base = get_base(snapshot, layout, base_wheel, Steps(total=2))
+        series = load_series(snapshot.patches)
+        run_all(
+            lambda: check_native(snapshot, base.tree),
+            lambda: patched(series, base.tree, layout.work),
+            lambda: installed_headers(base.tree, native),
+        )
+    say(f"{layout.title}: no mistakes found; {len(series)} patches")
 
 
 def report(wheel: Path, steps: Steps) -> None:

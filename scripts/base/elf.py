@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -48,7 +48,7 @@ class HiddenSymbol:
 
 
 class ElfFile:
-    """An ELF64 file, opened for reading. Symbol tables of half a gigabyte are searched, not walked."""
+    """An ELF64 file, opened for reading."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -110,21 +110,20 @@ class ElfFile:
         rows = symbols[(symbols["section"] == _UNDEFINED) & (bindings != _LOCAL) & (bindings != _WEAK)]
         return frozenset(self._static.name(row) for row in rows["name"] if row)
 
-    def find_defined(self, names: Iterable[str]) -> dict[str, list[HiddenSymbol]]:
-        """Look ``names`` up in the full symbol table, exported or not; an ambiguous name has several entries."""
-        found: dict[str, list[HiddenSymbol]] = {}
-        for name in names:
-            rows = self._static.rows_named(name)
-            rows = rows[(rows["section"] != _UNDEFINED) & (rows["section"] != _ABSOLUTE)]
-            distinct = {int(row["value"]): int(row["info"]) & 15 for row in rows}
-            matches = [
-                HiddenSymbol(name, value, kind == _FUNCTION)
-                for value, kind in sorted(distinct.items())
-                if kind in (_FUNCTION, _OBJECT, _IFUNC)
-            ]
-            if matches:
-                found[name] = matches
-        return found
+    def exported_names(self) -> Iterator[bytes]:
+        """Names that other libraries can bind to, as bytes."""
+        table = self._dynamic
+        return (table.raw_name(row) for row in table.symbols["name"][table.symbols["section"] != _UNDEFINED])
+
+    def definitions(self) -> Iterator[tuple[bytes, int, bool]]:
+        """Each function and variable of the full symbol table: its name, its address, and whether it is a function."""
+        table = self._static
+        symbols = table.symbols
+        kinds = symbols["info"] & 15
+        is_defined = (symbols["section"] != _UNDEFINED) & (symbols["section"] != _ABSOLUTE)
+        rows = symbols[is_defined & np.isin(kinds, (_FUNCTION, _OBJECT, _IFUNC))]
+        for name, value, info in zip(rows["name"].tolist(), rows["value"].tolist(), rows["info"].tolist(), strict=True):
+            yield table.raw_name(name), value, info & 15 == _FUNCTION
 
     def needed_versions(self) -> dict[str, set[str]]:
         """The versioned symbols that the file needs, by version: ``{"GLIBC_2.29": {"exp", "log2"}, ...}``."""
@@ -147,28 +146,8 @@ class _SymbolTable:
         self.symbols = symbols
         self._strings = bytes(strings)
 
+    def raw_name(self, offset: int) -> bytes:
+        return self._strings[offset : self._strings.index(b"\0", offset)]
+
     def name(self, offset: int) -> str:
-        return self._strings[offset : self._strings.index(b"\0", offset)].decode()
-
-    @cached_property
-    def _order(self) -> npt.NDArray[np.intp]:
-        return np.argsort(self.symbols["name"], kind="stable")
-
-    @cached_property
-    def _sorted_names(self) -> npt.NDArray[Any]:
-        return self.symbols["name"][self._order]
-
-    def rows_named(self, name: str) -> npt.NDArray[Any]:
-        """The symbols called ``name``. Linkers store a name that ends another one inside it, so every place counts."""
-        wanted = name.encode() + b"\0"
-        offsets = []
-        start = self._strings.find(wanted)
-        while start >= 0:
-            offsets.append(start)
-            start = self._strings.find(wanted, start + 1)
-        rows: list[npt.NDArray[np.intp]] = []
-        for offset in offsets:
-            low = int(np.searchsorted(self._sorted_names, offset, "left"))
-            high = int(np.searchsorted(self._sorted_names, offset, "right"))
-            rows.append(self._order[low:high])
-        return self.symbols[np.concatenate(rows)] if rows else self.symbols[:0]
+        return self.raw_name(offset).decode()

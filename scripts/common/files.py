@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 
@@ -58,12 +58,11 @@ def remove_others(folder: Path, keep: Iterable[Path]) -> None:
             (folder / path).unlink()
 
 
-def copy_tree_if_changed(source: Path, target: Path, names: Iterable[Path]) -> None:
-    """Make ``target`` hold just the files ``names`` of ``source``; what did not change keeps its time."""
-    kept = list(names)
-    for name in kept:
-        write_if_changed(target / name, (source / name).read_bytes())
-    remove_others(target, kept)
+def lay_out_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Make ``folder`` hold just ``files``, by relative path; what did not change keeps its time."""
+    for name, content in files.items():
+        write_if_changed(folder / name, content)
+    remove_others(folder, map(Path, files))
 
 
 def free_bytes(folder: Path) -> int:

@@ -3,25 +3,58 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
+# The interpreter that a build runs on and builds for: bases, objects and wheels of different ones are kept apart.
+INTERPRETER = f"{'cp' if sys.implementation.name == 'cpython' else sys.implementation.name}{sys.version_info[0]}{sys.version_info[1]}"
+
+
+def native_folders(text: str) -> tuple[Path, ...]:
+    """The folders that ``NATIVE`` names, separated by spaces; one whose own name holds a space may be quoted."""
+    whole = Path(text).expanduser()
+    words = [text] if whole.is_dir() else shlex.split(text)
+    return tuple(Path(word).expanduser().resolve() for word in words)
+
 
 @dataclass(frozen=True)
 class Layout:
-    """The folders of one build: a pin, a native folder, and whether the code is to watch itself."""
+    """The folders of one build.
+
+    Args:
+        pin: the pinned PyTorch, a folder of ``patches/``.
+        natives: the native folders.
+        out: where the wheel goes.
+        is_sanitized: whether the operators are built with sanitizers.
+    """
 
     pin: str
-    native: Path
+    natives: tuple[Path, ...]
     out: Path
     is_sanitized: bool = False
 
     def sanitized(self) -> Layout:
-        """The folders of the same build with sanitizers, which shares nothing but the base with it."""
-        name = hashlib.sha256(str(self.native).encode()).hexdigest()[:12]
-        return replace(self, out=REPOSITORY / f"build/sanitized/{name}", is_sanitized=True)
+        """The folders of the same build with sanitizers, which shares only the base with it."""
+        return replace(self, out=REPOSITORY / f"build/sanitized/{self.name}", is_sanitized=True)
+
+    @property
+    def native(self) -> Path:
+        """The first native folder, which new operators are written into."""
+        return self.natives[0]
+
+    @property
+    def title(self) -> str:
+        """The native folders, as messages name them."""
+        return " ".join(map(str, self.natives))
+
+    @property
+    def name(self) -> str:
+        """Tells the builds of different native folders apart."""
+        return hashlib.sha256("\0".join(map(str, self.natives)).encode()).hexdigest()[:12]
 
     @property
     def patches(self) -> Path:
@@ -30,37 +63,36 @@ class Layout:
 
     @property
     def pin_build(self) -> Path:
-        """What the builds on one pin share."""
-        return REPOSITORY / "build" / self.pin
+        """What the builds on one pin and one Python share."""
+        return REPOSITORY / "build" / self.pin / INTERPRETER
 
     @property
     def base(self) -> Path:
-        """The base wheel, as downloaded and laid out."""
+        """The base wheel, as downloaded and laid out, and what is derived from it alone."""
         return self.pin_build / "base"
 
     @property
     def work(self) -> Path:
-        """What is made of one native folder.
+        """What is made of the native folders.
 
-        Folders are told apart by a hash of their path. Every work folder lies equally deep: compilers write relative
-        paths into what they make, and the same input must give the same bytes.
+        Every work folder lies equally deep: compilers write relative paths into what they make, and the same input
+        must give the same bytes.
         """
-        name = hashlib.sha256(str(self.native).encode()).hexdigest()[:12]
-        return self.pin_build / f"work-{name}{'-sanitized' if self.is_sanitized else ''}"
+        return self.pin_build / f"work-{self.name}{'-sanitized' if self.is_sanitized else ''}"
 
     @property
-    def overlay(self) -> Path:
-        """Files of the new wheel that differ from the base's, laid out as in the wheel."""
-        return self.work / "overlay"
+    def snapshot(self) -> Path:
+        """The inputs as they were read when the build began. Nothing after that reads the user's files."""
+        return self.work / "snapshot"
 
     @property
     def sources(self) -> Path:
-        """A copy of the native folder, at its place in PyTorch's source tree: what is compiled is what was hashed."""
+        """The native folder's C++ at its place in PyTorch's source tree, as compilers are told of it."""
         return self.work / "src/ATen/native"
 
     @property
     def generated(self) -> Path:
-        """Generated C++ sources."""
+        """What torchgen makes of the native folder."""
         return self.work / "generated"
 
     @property

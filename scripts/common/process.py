@@ -22,8 +22,9 @@ def run(
     env: Mapping[str, str] | None = None,
     check: bool = True,
     echo: bool = False,
+    stdin: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``command`` without a shell and with stdin closed; return what it printed.
+    """Run ``command`` without a shell; return what it printed.
 
     Args:
         command: program and arguments.
@@ -31,6 +32,7 @@ def run(
         env: variables added to this process's environment.
         check: raise when the command exits with another code than 0.
         echo: print the command first.
+        stdin: what it reads; nothing by default.
 
     Raises:
         CommandError: the program is missing, or failed while ``check`` is set.
@@ -44,10 +46,10 @@ def run(
             words,
             cwd=cwd,
             env={**os.environ, **(env or {})},
-            stdin=subprocess.DEVNULL,
+            input=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
+            encoding="utf-8",
             errors="replace",
             check=False,
         )
@@ -72,7 +74,7 @@ def follow(command: Sequence[str | Path], read: Callable[[str], None], *, env: M
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
+        encoding="utf-8",
         errors="replace",
         env={**os.environ, **env},
     ) as process:

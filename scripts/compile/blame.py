@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..inputs.merge import MergedFile
+from ..generate.merge import MergedFile
 from ..inputs.native import DERIVATIVES, FUNCTIONS
 
 
@@ -35,13 +35,13 @@ class Entry:
 
 def entries(file: Path) -> list[Entry]:
     """The entries of ``file``; none if there is no such file."""
-    lines = file.read_text().splitlines() if file.is_file() else []
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     starts = [(n, m[1]) for n, line in enumerate(lines) if (m := re.match(r"\s*- (?:func|name):\s*(.+?)\s*$", line))]
     ends = [*(number for number, _ in starts), len(lines)][1 : len(starts) + 1]
     return [Entry(file, n + 1, schema, tuple(lines[n:end])) for (n, schema), end in zip(starts, ends, strict=True)]
 
 
-def of_torchgen(message: str, merged: Sequence[MergedFile], overlay: Path) -> str:
+def of_torchgen(message: str, merged: Sequence[MergedFile]) -> str:
     """torchgen's ``message`` with places in the merged YAML replaced by those in the native folder.
 
     Where torchgen quotes an operator without its place, the place is looked up.
@@ -52,7 +52,7 @@ def of_torchgen(message: str, merged: Sequence[MergedFile], overlay: Path) -> st
             number = int(match[1]) - file.offset
             return f"{file.source}:{number}" if number > 0 else match[0]
 
-        message = re.sub(rf"{re.escape(str(overlay / file.name))}:(\d+)", place, message)
+        message = re.sub(rf"{re.escape(str(file.path))}:(\d+)", place, message)
     if not any(f"{file.source}:" in message for file in merged):
         quoted = [e for file in merged for e in entries(file.source) if e.schema in message]
         message = "\n".join([*(f"{e.file}:{e.line}: {e.schema}" for e in quoted), message])
@@ -64,7 +64,7 @@ def of_compiler(output: str, native: Path) -> str:
     formulas = entries(native / DERIVATIVES)
     blamed = {
         entry: None
-        for function in re.findall(r"^generated/\S+: In (?:member |static )*function '(.*)':$", output, re.M)
+        for function in re.findall(r"^(?:generated|units)/\S+: In (?:member |static )*function '(.*)':$", output, re.M)
         for entry in formulas
         if _compiles(function, entry.name)
     }

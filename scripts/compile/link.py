@@ -1,40 +1,45 @@
-"""Link the two libraries of the new wheel: ``libtorch.so`` with the operators, ``torch._C`` with their bindings."""
+"""Link the libraries of the new wheel: ``libtorch.so`` with the operators, ``torch._C`` with their bindings."""
 
 from __future__ import annotations
 
-import os
+import hashlib
 import sys
 import sysconfig
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from ..base.elf import ElfFile
+from ..base.symbol_index import SymbolIndex, symbol_index
 from ..base.tree import Base
 from ..common.errors import LinkError
-from ..common.files import write_if_changed
+from ..common.files import write_atomically, write_if_changed
 from ..common.layout import Layout
 from ..common.process import UNTRANSLATED, run
 from ..inputs.toolchain import Toolchain
 from . import blame
-from .trampolines import BoundLibrary, bind_hidden, trampoline_source
+from .ninja import Names
+from .trampolines import BoundLibrary, bind_hidden, trampoline_table
+from .units import Unit, Units
 
-_FLAGS = ["-shared", "-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections"]
+_FLAGS = ("-shared", "-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections")
 
-_COMPATIBILITY = Path(__file__).with_name("templates") / "compatibility.cpp"
-
-# Symbols that the linker itself defines.
-_OF_THE_LINKER = frozenset({"_GLOBAL_OFFSET_TABLE_", "__dso_handle", "_DYNAMIC"})
+# Symbols that the linker itself defines, and those of the generated table of trampolines.
+_DEFINED_LATER = frozenset(
+    {"_GLOBAL_OFFSET_TABLE_", "__dso_handle", "_DYNAMIC"}
+    | {"graft_libraries", "graft_slots", "graft_is_python_extension"}
+)
 
 
 @dataclass(frozen=True)
-class LibraryPlan:
+class Product:
     """A library to link.
 
     Args:
         name: its path in the wheel.
-        objects: what is in it.
+        units: what is in it.
         bound: libraries of the base whose functions it calls, exported or not.
         linked: further libraries that are loaded with it.
         search: where it looks for libraries at run time.
@@ -42,83 +47,141 @@ class LibraryPlan:
     """
 
     name: str
-    objects: Sequence[Path]
+    units: Sequence[Unit]
     bound: Sequence[str]
     linked: Sequence[str]
     search: str
     is_python_extension: bool
 
 
-def link(
-    layout: Layout, base: Base, toolchain: Toolchain, objects: tuple[list[Path], list[Path]], version: str
-) -> list[Path]:
-    """Link both libraries into the objects folder; return their paths, each named as in the wheel.
+def products(units: Units) -> list[Product]:
+    """The libraries of the wheel.
 
     ``libtorch.so`` is in the official wheel an empty umbrella that everything loads. Here it holds the operators, so
     that every process has them, and every C++ program that links to it can call them.
-
-    Raises:
-        LinkError: a symbol is nowhere to be found.
     """
-    torch = LibraryPlan("torch/lib/libtorch.so", objects[0], ("libtorch_cpu.so", "libc10.so"), (), "$ORIGIN", False)
-    extension = LibraryPlan(
-        f"torch/_C{sysconfig.get_config_var('EXT_SUFFIX')}",
-        objects[1],
-        ("libtorch_python.so", "libtorch_cpu.so", "libc10.so"),
-        ("libtorch.so",),
-        "$ORIGIN:$ORIGIN/lib",
-        True,
-    )
-    stand_ins = layout.objects / "compatibility.o"
-    _compile(toolchain, layout, _COMPATIBILITY, stand_ins)
-
-    def link_one(plan: LibraryPlan) -> Path:
-        extra = [_trampolines(plan, layout, base, toolchain, version), stand_ins]
-        return _link(plan, extra, base, toolchain, layout)
-
-    # Neither waits for the other: the extension is linked to the base's libtorch.so, which has the new one's name.
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(link_one, (torch, extension)))
-
-
-def _trampolines(plan: LibraryPlan, layout: Layout, base: Base, toolchain: Toolchain, version: str) -> Path:
-    """Compile the source that binds what ``plan`` needs and its base libraries hide."""
-    bound = hidden_functions(plan, base, toolchain)
-    stem = Path(plan.name).name.split(".")[0]
-    source = layout.objects / f"trampolines/{stem}.cpp"
-    text = trampoline_source(bound, version=version, is_python_extension=plan.is_python_extension)
-    target = layout.objects / f"trampolines/{stem}.o"
-    write_if_changed(source, text)
-    _compile(toolchain, layout, source, target)
-    return target
-
-
-def _compile(toolchain: Toolchain, layout: Layout, source: Path, target: Path) -> None:
-    """Compile one small source that includes no header of PyTorch's."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    command: list[str | Path] = [
-        toolchain.compiler,
-        *toolchain.flags,
-        "-c",
-        os.path.relpath(source, layout.work),
-        "-o",
-        target,
+    of_torch = ("libtorch_cpu.so", "libc10.so")
+    return [
+        Product("torch/lib/libtorch.so", units.library, of_torch, (), "$ORIGIN", False),
+        Product(
+            f"torch/_C{sysconfig.get_config_var('EXT_SUFFIX')}",
+            units.extension,
+            ("libtorch_python.so", *of_torch),
+            ("libtorch.so",),
+            "$ORIGIN:$ORIGIN/lib",
+            True,
+        ),
     ]
-    run(command, cwd=layout.work)
 
 
-def hidden_functions(plan: LibraryPlan, base: Base, toolchain: Toolchain) -> list[BoundLibrary]:
-    """The functions that ``plan``'s objects call and only the full symbol tables of the base's libraries tell of."""
-    files = [ElfFile(path) for path in plan.objects]
-    needed = {name for file in files for name in file.undefined()} - _OF_THE_LINKER
-    needed.difference_update(*(file.defined() for file in files))
-    bound = [ElfFile(base.libraries / name) for name in plan.bound]
-    visible = [*bound, *(ElfFile(path) for path in toolchain.system_libraries)]
-    if plan.is_python_extension:
-        visible.append(ElfFile(_python_library()))
-    for file in visible:
-        needed -= file.exported()
-    return bind_hidden(needed, bound)
+class Linker:
+    """Links the products of one build.
+
+    Args:
+        layout: its folders, in which the objects are.
+        base: the laid-out base.
+        toolchain: the compiler.
+        names: how messages name the native folder's files.
+    """
+
+    def __init__(self, layout: Layout, base: Base, toolchain: Toolchain, names: Names) -> None:
+        self._layout = layout
+        self._base = base
+        self._toolchain = toolchain
+        self._names = names
+
+    def link(self, products: Sequence[Product]) -> dict[str, Path]:
+        """Link every product that is not up to date; return the libraries by their paths in the wheel.
+
+        Raises:
+            LinkError: a symbol is nowhere to be found.
+        """
+        # None waits for another: the extension is linked to the base's libtorch.so, which has the new one's name.
+        with ThreadPoolExecutor(len(products)) as pool:
+            return dict(zip((each.name for each in products), pool.map(self._link, products), strict=True))
+
+    def _link(self, product: Product) -> Path:
+        target = self._layout.objects / "linked" / product.name
+        objects = [self._layout.work / unit.target for unit in product.units]
+        stamp = self._stamp(product, objects)
+        mark = target.with_name(f"{target.name}.stamp")
+        if target.is_file() and mark.is_file() and mark.read_text(encoding="utf-8") == stamp:
+            return target
+        table = self._trampolines(product)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        command = self._command(product, target.with_name(f"{target.name}.partial"), [table, *objects])
+        done = run(command, env=UNTRANSLATED, check=False)
+        if done.returncode != 0:
+            self._refuse(done.stdout)
+        mark.unlink(missing_ok=True)
+        target.with_name(f"{target.name}.partial").replace(target)
+        write_atomically(mark, stamp)
+        return target
+
+    def _stamp(self, product: Product, objects: Sequence[Path]) -> str:
+        """A hash of all that is linked, and how."""
+        digest = hashlib.sha256()
+        for path in objects:
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+        parts = [*map(str, self._command(product, Path("out"), [])), self._toolchain.description]
+        parts += [self._index(name).build_id for name in product.bound]
+        digest.update("\0".join(parts).encode())
+        return digest.hexdigest()
+
+    def _command(self, product: Product, target: Path, objects: Sequence[Path]) -> list[str | Path]:
+        libraries = self._base.libraries
+        # What a sanitizer finds is reported with function and line, so there nothing is stripped.
+        flags = [*_FLAGS, *(self._toolchain.sanitizers or ["-s"])]
+        command: list[str | Path] = [self._toolchain.compiler, *flags, "-o", target, *objects]
+        command += [f"-Wl,-soname,{Path(product.name).name}", f"-Wl,-rpath,{product.search}"]
+        command += ["-Wl,--no-as-needed", *(libraries / name for name in (*product.bound, *product.linked))]
+        command += ["-Wl,--as-needed", f"-Wl,-rpath-link,{libraries}"]
+        return command
+
+    def _refuse(self, output: str) -> NoReturn:
+        message = self._names.translate(blame.of_linker(output, self._names.native))
+        raise LinkError(message, todo="fix what is named above and build again; what is compiled is kept")
+
+    def _trampolines(self, product: Product) -> Path:
+        """Compile the table that binds what ``product`` needs and its base libraries hide."""
+        bound = self.hidden_functions(product)
+        stem = Path(product.name).name.split(".")[0]
+        source, target = (self._layout.objects / f"trampolines/{stem}{suffix}" for suffix in (".cpp", ".o"))
+        text = trampoline_table(bound, is_python_extension=product.is_python_extension)
+        if write_if_changed(source, text) or not target.is_file():
+            command = [self._toolchain.compiler, *self._toolchain.flags, f"-I{self._layout.work / 'fixed'}"]
+            run([*command, "-c", source, "-o", target])
+        return target
+
+    def hidden_functions(self, product: Product) -> list[BoundLibrary]:
+        """The functions that ``product`` calls and only the full symbol tables of the base's libraries tell of.
+
+        Raises:
+            LinkError: a symbol is nowhere. The linker cannot tell: the interpreter's are missing, too, until it runs.
+        """
+        files = {unit: ElfFile(self._layout.work / unit.target) for unit in product.units}
+        needed = {name for file in files.values() for name in file.undefined()} - _DEFINED_LATER
+        needed.difference_update(*(file.defined() for file in files.values()))
+        libraries = [self._index(name) for name in product.bound]
+        for library in libraries:
+            needed -= library.exported_among(needed)
+        visible = [*self._toolchain.system_libraries, *([_python_library()] if product.is_python_extension else [])]
+        for path in visible:
+            needed -= ElfFile(path).exported()
+        bound = bind_hidden(needed, libraries)
+        missing = needed.difference(symbol.name for library in bound for symbol in library.symbols)
+        if missing:
+            lines = [
+                f"{unit.source}: undefined reference to `{name}'"
+                for unit, file in files.items()
+                for name in sorted(file.undefined() & missing)
+            ]
+            text = run(["c++filt"], stdin="\n".join(lines), env=UNTRANSLATED).stdout
+            self._refuse(text.replace("src/ATen/native/", f"{self._names.native}/"))
+        return bound
+
+    def _index(self, name: str) -> SymbolIndex:
+        return symbol_index(self._base.libraries / name, self._layout.base / "symbols")
 
 
 def _python_library() -> Path:
@@ -127,26 +190,3 @@ def _python_library() -> Path:
     shared = Path(folder or "") / (name or "")
     is_shared = bool(sysconfig.get_config_var("Py_ENABLE_SHARED"))
     return shared if is_shared and shared.is_file() else Path(sys.executable).resolve()
-
-
-def _link(plan: LibraryPlan, extra: Sequence[Path], base: Base, toolchain: Toolchain, layout: Layout) -> Path:
-    out = layout.objects / "linked"
-    target = out / plan.name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f"{target.name}.partial")
-    # What a sanitizer finds is told with function and line, so there nothing is stripped.
-    flags = [*_FLAGS, *(toolchain.sanitizers or ["-s"])]
-    command: list[str | Path] = [toolchain.compiler, *flags, "-o", partial, *extra, *plan.objects]
-    command += [f"-Wl,-soname,{target.name}", f"-Wl,-rpath,{plan.search}"]
-    if not plan.is_python_extension:
-        command.append("-Wl,--no-undefined")
-    command += ["-Wl,--no-as-needed", *(base.libraries / name for name in (*plan.bound, *plan.linked))]
-    command += ["-Wl,--as-needed", f"-Wl,-rpath-link,{base.libraries}"]
-    done = run(command, env=UNTRANSLATED, check=False)
-    if done.returncode != 0:
-        raise LinkError(
-            blame.of_linker(done.stdout, layout.native),
-            todo="build again then; what is compiled is kept",
-        )
-    partial.replace(target)
-    return target

@@ -1,4 +1,4 @@
-"""``python -m scripts.generate``: generate headers, sources, bindings and stubs for one merged operator set."""
+"""``python -m scripts.generate``: everything that torchgen makes of one merged operator set."""
 
 from __future__ import annotations
 
@@ -6,55 +6,51 @@ import argparse
 import gc
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import yaml
 from torchgen.yaml_utils import YamlLoader
 
-from ..compose.python_files import GENERATED
-from ..inputs.native import AUTOCAST, DOCS
+from ..inputs.native import AUTOCAST
 from .autocast import generate_autocast
 from .batching import generate_batching_rules
 from .bindings import generate_bindings
-from .docs import docstrings, generate_docs
-from .headers import HeaderSink, generate_aten_headers, generate_autograd_headers
+from .description import generate_description
+from .fragments import generate_fragments
+from .headers import (
+    HeaderSink,
+    generate_aten_headers,
+    generate_autograd_headers,
+    generate_operator_headers,
+    generate_unit_headers,
+    narrow_headers,
+)
 from .lists import Entry, Lists, extend_lists, missing_names, texts
 from .operators import Derivatives, Operators, YamlFiles
-from .parallel import beside
-from .pyi import generate_stubs
-from .python_lists import generate_added, generate_surfaces
-from .sources import (
-    generate_aten_sources,
-    generate_autograd_sources,
-    generate_cuda_registrations,
-    write_units,
-)
+from .parallel import alongside
+from .added_operators import generate_added
+from .sources import generate_aten_sources, generate_autograd_sources, generate_cuda_registrations, write_library
 from .writer import Output
+
+# Written to stdout as soon as the sources are complete, so that compilers need not wait for the rest.
+SOURCES_ARE_THERE = "sources are there"
+
+Part = Callable[[Path, Path, Path], None]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.generate", description=__doc__)
-    parser.add_argument("--base", type=Path, required=True, help="the base wheel's tree")
-    parser.add_argument("--overlay", type=Path, required=True, help="the new wheel's additions, merged YAML included")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--generated", type=Path, help="where sources go")
-    what.add_argument("--only-cpp", type=Path, help="where sources go; nothing is written for Python's own files")
-    what.add_argument("--only-cuda", type=Path, help="where registrations go; nothing but those for CUDA, and headers")
-    what.add_argument("--only-python", type=Path, help="write torch/_added_operators.py, and behind/ to here; no more")
-    parser.add_argument("--native", type=Path, required=True, help="the native folder: its docs/ and autocast.yaml")
+    parser.add_argument("--base", type=Path, required=True, help="the laid-out base")
+    parser.add_argument("--native", type=Path, required=True, help="the native folder")
+    parser.add_argument("--out", type=Path, required=True, help="holds the merged YAML below wheel/; gets the rest")
+    parser.add_argument("--part", choices=_PARTS, default="all", help="what to generate (default: %(default)s)")
     parser.add_argument("--verbose", action="store_true", help="show a traceback when it fails")
     options = parser.parse_args()
     gc.disable()  # everything lives until the end, which comes soon
     try:
-        if options.only_python:
-            generate_python(options.base, options.overlay, options.only_python, options.native)
-        elif options.only_cpp:
-            generate_cpp(options.base, options.overlay, options.only_cpp)
-        elif options.only_cuda:
-            generate_cuda(options.base, options.overlay, options.only_cuda)
-        else:
-            generate(options.base, options.overlay, options.generated, options.native)
+        _PARTS[options.part](options.base, options.native, options.out)
     except Exception as error:  # torchgen raises whatever assert, ValueError or KeyError fits
         if options.verbose:
             traceback.print_exc()
@@ -63,67 +59,91 @@ def main() -> int:
     return 0
 
 
-def generate(base: Path, overlay_folder: Path, generated_folder: Path, native: Path) -> None:
-    """Generate all that a wheel with the merged YAML in ``overlay_folder`` needs, and the rest of ``native``."""
-    packaged = base / "torchgen/packaged"
-    overlay, generated = Output(overlay_folder), Output(generated_folder)
-    behind = Output(generated_folder / GENERATED)
-    operators = load_operators(base, overlay_folder)
-    sink = HeaderSink(base, overlay)
+def generate(base: Path, native: Path, out: Path) -> None:
+    """Generate all that a wheel needs, below ``out``:
 
-    def generate_aten() -> None:
-        generate_aten_headers(operators, sink, generated)
-        generate_aten_sources(operators, packaged=packaged, out=generated)
-        generate_batching_rules(operators, generated)
-        generate_autocast(operators, native / AUTOCAST, generated)
-        documented = docstrings(operators, native / DOCS)
-        generate_stubs(operators, {(bound.place.name, bound.name): doc for bound, doc in documented}, base, overlay)
-        generate_surfaces(operators, base, overlay)
-        generate_docs(documented, behind)
-
-    with beside(generate_aten, overlay, generated, behind):
-        derivatives = Derivatives(operators)
-        generate_autograd_headers(operators, derivatives, sink)
-        generate_autograd_sources(operators, derivatives, packaged=packaged, output=generated)
-        generate_bindings(operators, derivatives, packaged=packaged, out=generated)
-    write_units(generated)
-    note_overlay(overlay, generated)
-    generated.names |= {GENERATED / name for name in behind.names}
-    generated.prune()
-
-
-def generate_cpp(base: Path, overlay_folder: Path, generated_folder: Path) -> None:
-    """Generate headers and sources, and nothing that needs the rest of a wheel."""
-    packaged = base / "torchgen/packaged"
-    overlay, generated = Output(overlay_folder), Output(generated_folder)
-    operators = load_operators(base, overlay_folder)
-    sink = HeaderSink(base, overlay)
-    generate_aten_headers(operators, sink, generated)
-    generate_aten_sources(operators, packaged=packaged, out=generated)
+    ``units/``, ``include/`` and ``fragments.json`` are for compilers, ``wheel/`` holds files of the wheel,
+    ``operators.json`` describes the operators to those who write docstrings, stubs and lists.
+    """
+    generated, wheel = Output(out), Output(out / "wheel")
+    operators = load_operators(base, out / "wheel")
     derivatives = Derivatives(operators)
+
+    def headers_of_the_wheel() -> None:
+        sink = HeaderSink(base, wheel)
+        generate_aten_headers(operators, sink)
+        generate_autograd_headers(operators, derivatives, sink)
+
+    with alongside(headers_of_the_wheel, wheel):
+        generate_sources(operators, derivatives, base, native, generated, wheel)
+        generate_fragments(operators, generated)
+        # Before compilers start, nothing of an earlier run may be left where they look.
+        generated.prune(of=("units", "include"))
+        print(SOURCES_ARE_THERE, flush=True)
+        generate_description(operators, generated)
+        generate_added(operators, wheel)
+    wheel.names |= {path.relative_to(wheel.folder) for path in (wheel.folder / "torchgen").rglob("*.yaml")}
+    wheel.prune()
+
+
+def generate_sources(
+    operators: Operators, derivatives: Derivatives, base: Path, native: Path, generated: Output, wheel: Output
+) -> None:
+    """Generate what is compiled: the sources of each unit below ``units``, and the headers of the new operators."""
+    packaged = base / "torchgen/packaged"
+    generate_operator_headers(operators, HeaderSink(base, wheel), generated)
+    for roots in operators.units():
+        part, of_part = operators.part(roots), derivatives.part(operators.part(roots))
+        unit = Output(generated.folder / "units" / roots[0])
+        generate_aten_sources(part, packaged=packaged, out=unit)
+        generate_batching_rules(part, unit)
+        generate_autocast(part, native / AUTOCAST, unit)
+        generate_autograd_sources(part, of_part, packaged=packaged, output=unit)
+        text = write_library(unit)
+        if generate_bindings(part, of_part, packaged=packaged, out=unit):
+            text += "\n".join(
+                (unit.folder / name).read_text(encoding="utf-8")
+                for name in unit.names
+                if name.name == "bindings.cpp" or name.parent.name == "python"
+            )
+        generate_unit_headers(part, of_part, base, unit)
+        narrow_headers(part, text, packaged / "ATen/templates", unit)
+        generated.names |= {unit.folder.relative_to(generated.folder) / name for name in unit.names}
+
+
+def generate_cpp(base: Path, native: Path, out: Path) -> None:
+    """Generate headers and sources in one unit, and nothing that needs the rest of a wheel."""
+    generated, wheel = Output(out), Output(out / "wheel")
+    operators = load_operators(base, out / "wheel")
+    derivatives = Derivatives(operators)
+    sink = HeaderSink(base, wheel)
+    generate_operator_headers(operators, sink, generated)
+    generate_aten_headers(operators, sink)
     generate_autograd_headers(operators, derivatives, sink)
-    generate_autograd_sources(operators, derivatives, packaged=packaged, output=generated)
-    generate_bindings(operators, derivatives, packaged=packaged, out=generated)
+    generate_aten_sources(operators, packaged=base / "torchgen/packaged", out=generated)
+    generate_autograd_sources(operators, derivatives, packaged=base / "torchgen/packaged", output=generated)
+    generate_bindings(operators, derivatives, packaged=base / "torchgen/packaged", out=generated)
 
 
-def generate_cuda(base: Path, overlay_folder: Path, generated_folder: Path) -> None:
+def generate_cuda(base: Path, native: Path, out: Path) -> None:
     """Generate ATen's headers and the registrations for CUDA."""
-    overlay, generated = Output(overlay_folder), Output(generated_folder)
-    operators = load_operators(base, overlay_folder)
-    generate_aten_headers(operators, HeaderSink(base, overlay), generated)
+    generated, wheel = Output(out), Output(out / "wheel")
+    operators = load_operators(base, out / "wheel")
+    sink = HeaderSink(base, wheel)
+    generate_operator_headers(operators, sink, generated)
+    generate_aten_headers(operators, sink)
     generate_cuda_registrations(operators, packaged=base / "torchgen/packaged", out=generated)
-    note_overlay(overlay, generated)
-    generated.prune()
+    generated.prune(of=("ATen", "include"))
 
 
-def generate_python(base: Path, overlay_folder: Path, folder: Path, native: Path) -> None:
-    """Generate what a source tree's own build does not: the list of added operators, and what goes behind its files."""
-    behind = Output(folder / GENERATED)
-    for name, text in texts(lists_of(base, overlay_folder)).items():
-        behind(behind.folder / name, text)
-    operators = load_operators(base, overlay_folder)
-    generate_added(operators, Output(overlay_folder))
-    generate_docs(docstrings(operators, native / DOCS), behind)
+def generate_python(base: Path, native: Path, out: Path) -> None:
+    """Generate what a source tree's own build does not: lists of the added operators, and texts behind its files."""
+    generated, wheel, appended = Output(out), Output(out / "wheel"), Output(out / "appended")
+    for name, text in texts(lists_of(base, out / "wheel")).items():
+        appended(appended.folder / name, text)
+    operators = load_operators(base, out / "wheel")
+    generate_added(operators, wheel)
+    generate_description(operators, generated)
     # Upstream's are written by hand, in folders of which the build compiles every source.
     with TemporaryDirectory() as scratch:
         rules, policies = Output(Path(scratch) / "rules"), Output(Path(scratch) / "policies")
@@ -131,30 +151,32 @@ def generate_python(base: Path, overlay_folder: Path, folder: Path, native: Path
         generate_autocast(operators, native / AUTOCAST, policies)
         for output, target in ((rules, "aten/src/ATen/functorch"), (policies, "aten/src/ATen")):
             for source in (output.folder / name for name in output.names if name.suffix == ".cpp"):
-                behind(behind.folder / target / source.name, source.read_text())
+                appended(appended.folder / target / source.name, source.read_text(encoding="utf-8"))
 
 
-def note_overlay(overlay: Output, generated: Output) -> None:
-    """Write the names of what was generated into the overlay, for the builder to keep."""
-    names = "".join(f"{name.as_posix()}\n" for name in sorted(overlay.names))
-    generated(generated.folder / "overlay.txt", names)
+_PARTS: dict[str, Part] = {
+    "all": generate,
+    "cpp": generate_cpp,
+    "cuda": generate_cuda,
+    "python": generate_python,
+}
 
 
-def load_operators(base: Path, overlay_folder: Path) -> Operators:
-    """Parse the merged YAML in ``overlay_folder``."""
+def load_operators(base: Path, wheel: Path) -> Operators:
+    """Parse the merged YAML in ``wheel``."""
     base_yaml = YamlFiles.below(base / "torchgen/packaged")
-    merged = YamlFiles.below(overlay_folder / "torchgen/packaged")
+    merged = YamlFiles.below(wheel / "torchgen/packaged")
     files = YamlFiles(merged.native_functions, base_yaml.tags, merged.derivatives, base_yaml.deprecated)
-    extend_lists(lists_of(base, overlay_folder))
-    operators = Operators(files, base_yaml.native_functions.read_text().count("\n"))
+    extend_lists(lists_of(base, wheel))
+    operators = Operators(files, base_yaml.native_functions.read_text(encoding="utf-8").count("\n"))
     operators.refuse_unsupported()
     return operators
 
 
-def lists_of(base: Path, overlay_folder: Path) -> Lists:
-    """What torchgen's own lists lack of the merged YAML in ``overlay_folder``."""
+def lists_of(base: Path, wheel: Path) -> Lists:
+    """What torchgen's own lists lack of the merged YAML in ``wheel``."""
     base_yaml = YamlFiles.below(base / "torchgen/packaged")
-    merged = YamlFiles.below(overlay_folder / "torchgen/packaged")
+    merged = YamlFiles.below(wheel / "torchgen/packaged")
     return missing_names(
         new_entries(base_yaml.native_functions, merged.native_functions),
         new_entries(base_yaml.derivatives, merged.derivatives),
@@ -163,7 +185,7 @@ def lists_of(base: Path, overlay_folder: Path) -> Lists:
 
 def new_entries(base: Path, merged: Path) -> list[Entry]:
     """The entries of ``merged`` behind those of ``base``, with whose text it begins."""
-    addition = merged.read_text()[len(base.read_text()) :]
+    addition = merged.read_text(encoding="utf-8")[len(base.read_text(encoding="utf-8")) :]
     return list(yaml.load(addition, YamlLoader) or [])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -14,63 +13,33 @@ from torchgen.api.python import PythonSignatureNativeFunctionPair
 from torchgen.model import BaseOperatorName, NativeFunction
 from torchgen.packaged.autograd import gen_python_functions as upstream
 from torchgen.packaged.autograd.gen_autograd_functions import gen_autograd_functions_python
+from torchgen.packaged.autograd.gen_python_functions import should_generate_py_binding
 from torchgen.selective_build.selector import SelectiveBuilder
 from torchgen.utils import FileManager
 
 from .operators import Derivatives, Operators
+from .places import PLACES, Place
 from .sources import TEMPLATES
 from .writer import SHARD_ID, Output, SelectingFileManager, autograd_writes_with
-
-
-@dataclass(frozen=True)
-class Place:
-    """A class or module of ``torch._C`` that operators are bound in.
-
-    Args:
-        name: as it names the C++ namespace of the bindings.
-        module: what torchgen calls the Python module; None for methods.
-        predicate: torchgen's own test of which functions go there.
-    """
-
-    name: str
-    module: str | None
-    predicate: Callable[[NativeFunction], bool]
-
-    @property
-    def is_method(self) -> bool:
-        """Whether these are methods of Tensor."""
-        return self.module is None
-
-
-PLACES = (
-    Place("methods", None, upstream.is_py_variable_method),
-    Place("torch", "torch", upstream.is_py_torch_function),
-    Place("nn", "torch.nn", upstream.is_py_nn_function),
-    Place("fft", "torch.fft", upstream.is_py_fft_function),
-    Place("linalg", "torch.linalg", upstream.is_py_linalg_function),
-    Place("nested", "torch.nested", upstream.is_py_nested_function),
-    Place("sparse", "torch.sparse", upstream.is_py_sparse_function),
-    Place("special", "torch.special", upstream.is_py_special_function),
-)
 
 Pairs = Sequence[PythonSignatureNativeFunctionPair]
 
 
 @cache
-def python_functions(operators: Operators) -> Pairs:
-    """Every Python function signature of the merged set, deprecated ones included."""
-    return upstream.load_signatures(operators.bindable, str(operators.yaml.deprecated), method=False)
+def signatures(operators: Operators, *, method: bool) -> Pairs:
+    """Every Python signature of functions, or methods, of the merged set, deprecated ones included."""
+    return upstream.load_signatures(operators.bindable, str(operators.yaml.deprecated), method=method)
 
 
-@cache
-def python_methods(operators: Operators) -> Pairs:
-    """Every Python method signature of the merged set, deprecated ones included."""
-    return upstream.load_signatures(operators.bindable, str(operators.yaml.deprecated), method=True)
+def belongs(f: NativeFunction, place: Place) -> bool:
+    """Whether ``f`` is bound at ``place``."""
+    return bool(getattr(upstream, place.predicate)(f))
 
 
 def new_names(operators: Operators, place: Place) -> frozenset[BaseOperatorName]:
     """Names bound at ``place`` that have a new overload: their whole binding, old overloads included, is made anew."""
-    return frozenset(f.func.name.name for f in operators.bindable if operators.is_new(f) and place.predicate(f))
+    new = (f for f in operators.new_functions if should_generate_py_binding(f))
+    return frozenset(f.func.name.name for f in new if belongs(f, place))
 
 
 class Capture(FileManager):
@@ -91,34 +60,58 @@ class Capture(FileManager):
         return "../tools/autograd/templates"
 
 
-def generate_bindings(operators: Operators, derivatives: Derivatives, *, packaged: Path, out: Output) -> None:
-    """Generate ``python/python_functions.cpp`` (autograd nodes) and ``python/python_bindings.cpp`` (the rest)."""
+def generate_bindings(operators: Operators, derivatives: Derivatives, *, packaged: Path, out: Output) -> bool:
+    """Generate ``bindings.cpp`` and what it includes; return whether any operator is bound."""
     templates = packaged / "autograd/templates"
-
-    folder = out.folder / "python"
     manager = partial(SelectingFileManager, sink=out, wanted=lambda name: name.endswith(".cpp"))
     with autograd_writes_with(manager):
-        gen_autograd_functions_python(str(folder), derivatives.new_infos, str(templates))
+        gen_autograd_functions_python(str(out.folder / "python"), derivatives.new_infos, str(templates))
+    ops_headers: set[str] = set()
+    places: list[str] = []
+    bind_places: list[str] = []
+    for place in PLACES:
+        names = new_names(operators, place)
+        captured = _bindings_at(place, signatures(operators.whole, method=place.is_method), names)
+        ops_headers.update(captured.pop("ops_headers"))
+        if place.is_method:
+            captured["py_method_defs"] += operator_slots(templates, names)
+        if captured["py_method_defs"]:
+            places.append(_namespace(place, captured))
+            bind_places += _bind(place)
     has_nodes = bool(derivatives.new_infos)
+    if not places and not has_nodes:
+        return False
     env: dict[str, Any] = {
-        "python_functions": '#include "python_functions.cpp"' if has_nodes else "",
-        "register_nodes": f"torch::autograd::generated::initialize_autogenerated_functions{SHARD_ID}(functions.ptr());"
+        "places": places,
+        "bind_places": bind_places,
+        "python_functions": '#include "python/python_functions.cpp"' if has_nodes else "",
+        "register_nodes": f"torch::autograd::generated::initialize_autogenerated_functions{SHARD_ID}(functions);"
         if has_nodes
         else "",
+        "ops_headers": sorted(ops_headers),
         **_return_types(operators),
         **_view_metas(operators),
     }
-    functions, methods = python_functions(operators), python_methods(operators)
-    ops_headers: set[str] = set()
-    for place in PLACES:
-        pairs = methods if place.is_method else functions
-        captured = _bindings_at(place, pairs, new_names(operators, place))
-        ops_headers.update(captured.pop("ops_headers"))
-        for key in ("py_forwards", "py_method_defs", "py_methods"):
-            env[f"{place.name}_{key.removeprefix('py_')}"] = captured[key]
-    env["methods_method_defs"] += operator_slots(templates, new_names(operators, PLACES[0]))
-    env["ops_headers"] = sorted(ops_headers)
-    SelectingFileManager(folder, TEMPLATES, sink=out, wanted=lambda _: True).write("python_bindings.cpp", lambda: env)
+    own = SelectingFileManager(out.folder, templates, sink=out, wanted=lambda _: True, own_templates=TEMPLATES)
+    own.write("bindings.cpp", lambda: env)
+    return True
+
+
+def _namespace(place: Place, captured: dict[str, Any]) -> str:
+    """The bindings of one place."""
+    variable = f"[[maybe_unused]] static PyObject* {place.variable} = nullptr;" if place.variable else ""
+    texts = [f"namespace graft_{place.name} {{", variable, *captured["py_forwards"], *captured["py_methods"]]
+    definitions = ["static PyMethodDef definitions[] = {", *captured["py_method_defs"], "{nullptr}};"]
+    return "\n".join([*texts, *definitions, f"}} // namespace graft_{place.name}\n"])
+
+
+def _bind(place: Place) -> list[str]:
+    """The statements that add the bindings of one place to it."""
+    namespace = f"torch::autograd::graft_{place.name}"
+    kind = {"methods": "methods", "torch": "static_methods"}.get(place.name, "functions")
+    add = f'graft::add_{kind}(torch_c, "{place.attribute}", {namespace}::definitions);'
+    module = place.attribute.removesuffix("Class")
+    return [f'{namespace}::{place.variable} = graft::attribute(torch_c, "{module}");', add] if place.variable else [add]
 
 
 def _bindings_at(place: Place, pairs: Pairs, names: frozenset[BaseOperatorName]) -> dict[str, Any]:
@@ -126,7 +119,7 @@ def _bindings_at(place: Place, pairs: Pairs, names: frozenset[BaseOperatorName])
     upstream.create_python_bindings(
         capture,
         [pair for pair in pairs if pair.function.func.name.name in names],
-        place.predicate,
+        getattr(upstream, place.predicate),
         place.module,
         place.name,
         method=place.is_method,
@@ -139,7 +132,7 @@ def _return_types(operators: Operators) -> dict[str, Any]:
     old = {str(f.func.name.name) for f in operators.functions if not operators.is_new(f) and named_returns(f)}
     pairs = [
         pair
-        for pair in python_functions(operators)
+        for pair in signatures(operators.whole, method=False)
         if operators.is_new(pair.function) and str(pair.function.func.name.name) not in old
     ]
     capture = Capture()

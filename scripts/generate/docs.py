@@ -1,8 +1,4 @@
-"""Docstrings of the new operators, as PyTorch's own files write them: a signature, then what the native folder says.
-
-The texts go behind ``torch/_torch_docs.py``, ``torch/_tensor_docs.py`` and the public modules, which name an operator
-of ``torch._C._fft`` and the like in the same statement that gives it its docstring.
-"""
+"""What the schemas of new operators say of them in words: docstrings but for the text of the native folder."""
 
 from __future__ import annotations
 
@@ -10,21 +6,14 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from torchgen.api.python import PythonSignatureGroup
 
-from .bindings import PLACES, Place, named_returns
+from .bindings import named_returns
 from .operators import Operators
+from .places import Place
 from .pyi import function_hint, new_signature_groups
-from .python_lists import names_of_base, public_name
-from .writer import Output
-
-_FUNCTIONS = "torch/_torch_docs.py"
-_METHODS = "torch/_tensor_docs.py"
-
-# torch/nn/functional.py and torch/linalg/__init__.py have no __all__.
-_WITHOUT_ALL = frozenset({"nn", "linalg"})
+from .added_operators import names_of_base
 
 
 @dataclass(frozen=True)
@@ -58,78 +47,19 @@ def bound_names(operators: Operators, place: Place) -> list[Bound]:
     found = []
     for name, overloads in sorted(groups.items()):
         prefix = "torch.Tensor" if place.is_method else "torch"
-        public = f"{prefix}.{public_name(place, name)}"
+        public = f"{prefix}.{place.public_name(name)}"
         if name not in old and not name.startswith("__"):
             found.append(Bound(place, name, public, overloads))
     return found
 
 
-def docstrings(operators: Operators, docs: Path) -> list[tuple[Bound, str]]:
-    """Every new name with its docstring.
-
-    Args:
-        operators: the merged set.
-        docs: the native folder's ``docs/``, which may be missing.
-    """
-    bound = [each for place in PLACES for each in bound_names(operators, place)]
-    functions = {each.name: each for each in bound if not each.place.is_method}
-    methods = {each.name: each for each in bound if each.place.is_method}
-    return [(each, f"{_signatures(each)}\n\n{_body(each, functions, methods, docs).strip()}") for each in bound]
-
-
-def generate_docs(documented: Sequence[tuple[Bound, str]], behind: Output) -> None:
-    """Write what gives the new operators their docstrings and public names.
-
-    Args:
-        documented: every new name with its docstring.
-        behind: takes the texts, each under the path of the file it goes behind.
-    """
-    texts: dict[str, list[str]] = {}
-    for bound, text in documented:
-        doc = _literal(text)
-        if bound.place.is_method:
-            texts.setdefault(_METHODS, []).append(f'add_docstr_all("{bound.name}", {doc})\n')
-        elif bound.place.name == "torch":
-            texts.setdefault(_FUNCTIONS, []).append(f"add_docstr(torch.{bound.name}, {doc})\n")
-        elif not bound.short.startswith("_"):
-            file = _file_of(bound.public.rpartition(".")[0])
-            texts.setdefault(file, [_import_of(bound.place)]).append(_public_function(bound, doc))
-            if bound.place.name == "nn":
-                stub = f"from torch._C._nn import {bound.name} as {bound.short}\n{_export(bound)}"
-                texts.setdefault(f"{file}i", []).append(stub)
-    for name, parts in texts.items():
-        behind(behind.folder / name, "\n".join(parts))
-
-
-def _file_of(module: str) -> str:
-    path = module.replace(".", "/")
-    return f"{path}.py" if module == "torch.nn.functional" else f"{path}/__init__.py"
-
-
-def _import_of(place: Place) -> str:
-    return f"from torch._C import _add_docstr, _{place.name}  # type: ignore[attr-defined]\n"
-
-
-def _public_function(bound: Bound, doc: str) -> str:
-    definition = f"{bound.short} = _add_docstr(_{bound.place.name}.{bound.name}, {doc})\n"
-    return definition if bound.place.name in _WITHOUT_ALL else f"{definition}{_export(bound)}"
-
-
-def _export(bound: Bound) -> str:
-    return f'__all__ += ["{bound.short}"]\n'
-
-
-def _signatures(bound: Bound) -> str:
+def signature_lines(bound: Bound) -> str:
+    """The first lines of the docstring of ``bound``, one for each overload."""
     return "\n".join(dict.fromkeys(signature_line(bound, group) for group in bound.groups))
 
 
-def _literal(text: str) -> str:
-    """A docstring as Python writes it."""
-    is_plain = '"""' not in text and not text.endswith(("\\", '"'))
-    return f'r"""\n{text}\n"""' if is_plain else repr(f"\n{text}\n")
-
-
-def _body(bound: Bound, functions: Mapping[str, Bound], methods: Mapping[str, Bound], docs: Path) -> str:
+def reference(bound: Bound, functions: Mapping[str, Bound], methods: Mapping[str, Bound]) -> str:
+    """The rest of it where that refers to another name; else empty."""
     root = bound.name.removesuffix("_")
     if bound.place.is_method and bound.name in functions:
         return f"See :func:`{functions[bound.name].public}`"
@@ -137,9 +67,7 @@ def _body(bound: Bound, functions: Mapping[str, Bound], methods: Mapping[str, Bo
         return f"In-place version of :meth:`~Tensor.{root}`"
     if root != bound.name and root in functions:
         return f"In-place version of :func:`{functions[root].public}`"
-    if (docs / f"{root}.rst").is_file():
-        return (docs / f"{root}.rst").read_text()
-    return derived_body(bound.groups[0])
+    return ""
 
 
 def derived_body(

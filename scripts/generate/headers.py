@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TypeAlias
+from unittest.mock import patch
 
-from torchgen.gen import gen_headers
-from torchgen.model import dispatch_keys
+from torchgen.api.autograd import DifferentiabilityInfo, NativeFunctionWithDifferentiabilityInfo
+from torchgen.gen import ComputeRedispatchFunction, gen_headers
+from torchgen.model import FunctionSchema, NativeFunction, NativeFunctionsGroup, dispatch_keys
+from torchgen.packaged.autograd import gen_variable_factories as gen_variable_factories_module
 from torchgen.packaged.autograd.gen_autograd_functions import gen_autograd_functions_lib
 from torchgen.packaged.autograd.gen_python_functions import create_python_return_type_bindings_header
-from torchgen.packaged.autograd.gen_variable_factories import gen_variable_factories
 from torchgen.packaged.autograd.gen_view_funcs import gen_view_funcs
 from torchgen.selective_build.selector import SelectiveBuilder
 
-from .bindings import python_functions
-from .operators import ABSENT_BACKENDS, FUNCTIONS_KEYS, Derivatives, Operators, structured
+from .bindings import signatures
+from .operators import ABSENT_BACKENDS, FUNCTIONS_KEYS, Derivatives, Grouped, Operators, structured
 from .sources import TEMPLATES, run_gen_source_files
-from .writer import Output, SelectingFileManager, autograd_writes_with
+from .writer import Output, SelectingFileManager, Sink, autograd_writes_with
+
+Infos: TypeAlias = Mapping[FunctionSchema, Mapping[str, DifferentiabilityInfo]]
+
+_TEMPLATES = "torchgen/packaged/ATen/templates"
 
 HEADER_KEYS = [key for key in dispatch_keys if key not in ABSENT_BACKENDS]
 
@@ -62,14 +71,14 @@ class HeaderSink:
             text = f"{GUARD_OPEN}{text}{GUARD_CLOSE}"
         base = self.base / name
         if base.is_file():
-            base_text = base.read_text()
+            base_text = base.read_text(encoding="utf-8")
             if base_text == text:
                 return
             require_additions_only(name, base_text, text)
         self.overlay(path, text)
 
     def _base_is_guarded(self) -> bool:
-        with (self.base / "torch/include/ATen/Functions.h").open() as file:
+        with (self.base / "torch/include/ATen/Functions.h").open(encoding="utf-8") as file:
             return file.readline() == GUARD_OPEN
 
 
@@ -88,46 +97,68 @@ def require_additions_only(name: Path, base: str, merged: str) -> None:
             )
 
 
-def generate_aten_headers(operators: Operators, sink: HeaderSink, internal: Output) -> None:
-    """Generate the headers of ATen that differ from the base's.
+def generate_operator_headers(operators: Operators, sink: HeaderSink, internal: Output) -> None:
+    """Generate what is included to call or define the new operators: ``ATen/ops/<name>*.h``.
 
     Args:
-        sink: takes those of the wheel.
+        operators: the merged set.
+        sink: takes the headers of the wheel.
         internal: takes headers that no wheel ships, below ``include``.
     """
-    templates = sink.base / "torchgen/packaged/ATen/templates"
+    suffixes = ("", "_ops", "_meta", "_native", *(f"_{key.lower()}_dispatch" for key in FUNCTIONS_KEYS))
+    wanted = {f"{name}{suffix}.h" for name in operators.new_root_names for suffix in suffixes}
+    # A name that the base has operators of, too, has one header for them all.
+    functions = [f for f in operators.functions if f.root_name in operators.new_root_names]
+    grouped = [g for g in operators.grouped if _root_of(g) in operators.new_root_names]
+    _gen_headers(operators, functions, grouped, sink, wanted=lambda _: False, wanted_ops=wanted.__contains__)
+    _generate_internal(operators, sink.base / _TEMPLATES, internal)
+
+
+def generate_aten_headers(operators: Operators, sink: HeaderSink) -> None:
+    """Generate the headers that list operators: ``ATen/Functions.h``, ``ATen/core/TensorBody.h`` and their like."""
+    _gen_headers(operators, operators.functions, operators.grouped, sink, wanted=is_open_header)
+
+
+def _root_of(grouped: Grouped) -> str:
+    return (grouped.functional if isinstance(grouped, NativeFunctionsGroup) else grouped).root_name
+
+
+def _gen_headers(
+    operators: Operators,
+    functions: Sequence[NativeFunction],
+    grouped: Sequence[Grouped],
+    sink: HeaderSink,
+    *,
+    wanted: Callable[[str], bool],
+    wanted_ops: Callable[[str], bool] = lambda _: False,
+) -> None:
+    """torchgen's ``gen_headers`` (torchgen/gen.py), of which ``sink`` takes the wanted files."""
     out = sink.include / "ATen"
-    operator_headers = {
-        f"{name}{suffix}.h"
-        for name in operators.new_root_names
-        for suffix in ("", "_ops", "_meta", "_native", *(f"_{key.lower()}_dispatch" for key in FUNCTIONS_KEYS))
-    }
 
     def manager(folder: Path, wanted: Callable[[str], bool]) -> SelectingFileManager:
-        return SelectingFileManager(folder, templates, sink=sink, wanted=wanted)
+        return SelectingFileManager(folder, sink.base / _TEMPLATES, sink=sink, wanted=wanted)
 
-    general = manager(out, is_open_header)
+    general = manager(out, wanted)
     # Where enum_tag.h goes, which is not generated here; older torchgen has one folder less.
     more = {"headeronly_fm": general} if "headeronly_fm" in signature(gen_headers).parameters else {}
     gen_headers(
-        native_functions=operators.functions,
+        native_functions=functions,
         valid_tags=operators.valid_tags,
-        grouped_native_functions=operators.grouped,
-        structured_native_functions=structured(operators.grouped),
+        grouped_native_functions=grouped,
+        structured_native_functions=structured(grouped),
         static_dispatch_idx=[],
         selector=SelectiveBuilder.get_nop_selector(),
         backend_indices=operators.backend_indices,
         **more,
-        core_fm=manager(out / "core", is_open_header),
+        core_fm=manager(out / "core", wanted),
         cpu_fm=general,
         device_fms={"cuda": general},
-        ops_fm=manager(out / "ops", operator_headers.__contains__),
+        ops_fm=manager(out / "ops", wanted_ops),
         dispatch_keys=HEADER_KEYS,
         functions_keys=FUNCTIONS_KEYS,
         rocm=False,
         per_operator_headers=True,
     )
-    _generate_internal(operators, templates, internal)
 
 
 def is_open_header(filename: str) -> bool:
@@ -157,14 +188,57 @@ def _generate_internal(operators: Operators, templates: Path, out: Output) -> No
 
 def generate_autograd_headers(operators: Operators, derivatives: Derivatives, sink: HeaderSink) -> None:
     """Generate the headers of torch/csrc/autograd/generated that differ from the base's into ``sink``."""
-    templates = sink.base / "torchgen/packaged/autograd/templates"
     out = sink.include / "torch/csrc/autograd/generated"
-    yaml = operators.yaml
-    manager = partial(SelectingFileManager, sink=sink, wanted=is_open_header)
-    with autograd_writes_with(manager):
-        gen_autograd_functions_lib(str(out), derivatives.infos, str(templates))
-        gen_variable_factories(str(out), str(yaml.native_functions), str(yaml.tags), str(templates))
-        gen_view_funcs(str(out), derivatives.functions, str(templates))
-    create_python_return_type_bindings_header(
-        manager(out, templates), python_functions(operators), lambda _: True, "python_return_types.h"
+    _gen_autograd_headers(operators, derivatives.infos, derivatives.functions, operators.functions, out, sink)
+
+
+def generate_unit_headers(operators: Operators, derivatives: Derivatives, tree: Path, out: Output) -> None:
+    """Generate those headers as they would be if only this unit's operators existed: they are read much faster."""
+    folder = out.folder / "own/torch/csrc/autograd/generated"
+    templates = HeaderSink(tree, out)
+    functions = [f for f in operators.functions if f.root_name in operators.new_root_names]
+    _gen_autograd_headers(
+        operators, derivatives.new_infos, derivatives.new_functions, functions, folder, templates, sink=out
     )
+
+
+def _gen_autograd_headers(
+    operators: Operators,
+    infos: Infos,
+    with_infos: Sequence[NativeFunctionWithDifferentiabilityInfo],
+    functions: Sequence[NativeFunction],
+    out: Path,
+    base: HeaderSink,
+    *,
+    sink: Sink | None = None,
+) -> None:
+    templates = base.base / "torchgen/packaged/autograd/templates"
+    manager = partial(SelectingFileManager, sink=sink or base, wanted=is_open_header)
+    parsed = SimpleNamespace(native_functions=functions)
+    with autograd_writes_with(manager), patch.object(gen_variable_factories_module, "parse_native_yaml", lambda *_: parsed):
+        gen_autograd_functions_lib(str(out), infos, str(templates))
+        gen_variable_factories_module.gen_variable_factories(str(out), "", "", str(templates))
+        gen_view_funcs(str(out), with_infos, str(templates))
+    names = {str(f.func.name) for f in functions}
+    pairs = [pair for pair in signatures(operators.whole, method=False) if str(pair.function.func.name) in names]
+    create_python_return_type_bindings_header(manager(out, templates), pairs, lambda _: True, "python_return_types.h")
+
+
+def narrow_headers(operators: Operators, text: str, templates: Path, out: Output) -> None:
+    """Write the headers that include all operators' such that they include only those that ``text`` names.
+
+    Args:
+        operators: the merged set.
+        text: the sources of a unit.
+        templates: torchgen's, of ATen.
+        out: takes the headers, below ``narrow``.
+    """
+    roots = operators.whole.roots_by_name
+    named = sorted({roots[word] for word in set(re.findall(r"[A-Za-z_]\w*", text)) if word in roots})
+    own = [f for f in operators.functions if f.root_name in operators.new_root_names]
+    redispatch = [ComputeRedispatchFunction()(f) for f in own]
+    manager = SelectingFileManager(out.folder / "narrow/ATen", templates, sink=out, wanted=lambda _: True)
+    for name, suffix in (("Functions", ""), ("NativeFunctions", "_native"), ("Operators", "_ops")):
+        env = {f"{name}_includes": [f"#include <ATen/ops/{root}{suffix}.h>" for root in named]}
+        manager.write(f"{name}.h", partial(dict, {**env, f"{name}_declarations": []}))
+    manager.write("RedispatchFunctions.h", lambda: {"function_redispatch_definitions": redispatch})

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
 from torchgen.api import cpp
-from torchgen.api.autograd import NativeFunctionWithDifferentiabilityInfo, match_differentiability_info
+from torchgen.api.autograd import (
+    DifferentiabilityInfo,
+    NativeFunctionWithDifferentiabilityInfo,
+    match_differentiability_info,
+)
 from torchgen.gen import (
     get_grouped_by_view_native_functions,
     get_grouped_native_functions,
@@ -19,6 +24,7 @@ from torchgen.gen import (
 from torchgen.model import (
     BackendIndex,
     DispatchKey,
+    FunctionSchema,
     NativeFunction,
     NativeFunctionsGroup,
     NativeFunctionsViewGroup,
@@ -48,11 +54,18 @@ class YamlFiles:
         )
 
 
-# The device keys of a wheel without that device's library. torchgen's own command line leaves the same ones out
-# (torchgen/gen.py, main).
+# Devices of which no official wheel for Linux on x86-64 holds the library.
+ABSENT_DEVICES = ("MPS", "XPU", "MTIA")
+
+# Their keys, as far as torchgen's own command line leaves them out (torchgen/gen.py, main).
 ABSENT_BACKENDS = frozenset(
-    {DispatchKey.MPS, DispatchKey.SparseMPS, DispatchKey.SparseCsrMPS, DispatchKey.XPU, DispatchKey.MTIA}
+    {DispatchKey[name] for name in ABSENT_DEVICES} | {DispatchKey.SparseMPS, DispatchKey.SparseCsrMPS}
 )
+
+
+def is_of(key: DispatchKey, devices: Collection[str]) -> bool:
+    """Whether ``key`` is of one of ``devices``, dense or otherwise: SparseCsrMPS is of MPS."""
+    return str(key).endswith(tuple(devices))
 
 
 # The keys that get a <Key>Functions.h (torchgen/gen.py, main).
@@ -86,7 +99,7 @@ class Operators:
 
     def __init__(self, yaml: YamlFiles, base_lines: int) -> None:
         self.yaml = yaml
-        self._base_lines = base_lines
+        self.whole = self
         parsed = parse_native_yaml(str(yaml.native_functions), str(yaml.tags), set(ABSENT_BACKENDS))
         self.valid_tags: set[str] = parse_tags_yaml(str(yaml.tags))
         self.functions: list[NativeFunction] = list(parsed.native_functions)
@@ -95,8 +108,53 @@ class Operators:
         self.view_groups = [
             g for g in get_grouped_by_view_native_functions(self.functions) if isinstance(g, NativeFunctionsViewGroup)
         ]
-        self.new_functions = [f for f in self.functions if self.is_new(f)]
-        self.new_root_names = frozenset(f.root_name for f in self.new_functions)
+        self._take([f for f in self.functions if f.loc.line > base_lines])
+
+    def _take(self, new: list[NativeFunction]) -> None:
+        self.new_functions = new
+        self.new_root_names = frozenset(f.root_name for f in new)
+        self._new_names = frozenset(qualified_name(f) for f in new)
+
+    def part(self, roots: Collection[str]) -> Operators:
+        """The same merged set, of which only the new functions with these root names count as new."""
+        part = copy(self)
+        part._take([f for f in self.new_functions if f.root_name in roots])
+        return part
+
+    def units(self) -> list[list[str]]:
+        """The new root names, divided among units of compilation, in the order of the YAML.
+
+        A unit reads the same headers however few operators it holds, so that many small units are slow to build from
+        nothing, and few large ones slow to build again. Sizes are the binary digits of the number of names: of 25
+        names, units of 16, 8 and 1. One more operator at the end of the YAML is compiled alone, or with the last few.
+        """
+        names = self._root_groups()
+        units = []
+        for digit in range(len(names).bit_length() - 1, -1, -1):
+            if len(names) >> digit & 1:
+                done = sum(map(len, units))
+                units.append(names[done : done + (1 << digit)])
+        return [[root for group in unit for root in group] for unit in units]
+
+    def _root_groups(self) -> list[list[str]]:
+        """The new root names in order; those of a view and of its copy, which are generated together, in one group."""
+        leader = {f.root_name: g.view.root_name for g in self.new_view_groups() for f in g.functions()}
+        groups: dict[str, dict[str, None]] = {}
+        for f in self.new_functions:
+            groups.setdefault(leader.get(f.root_name, f.root_name), {})[f.root_name] = None
+        return [list(group) for group in groups.values()]
+
+    @cached_property
+    def roots_by_name(self) -> dict[str, str]:
+        """The root name of each name that C++ code calls an operator by."""
+        names = {}
+        for f in self.functions:
+            function, operator = cpp.name(f.func), f.func.name.unambiguous_name()
+            for name in (function, f"{function}_symint", operator):
+                names[name] = f.root_name
+            if f.func.is_out_fn():
+                names |= {f"{function}f": f.root_name, f"{function}_symint_outf": f.root_name}
+        return names
 
     def refuse_unsupported(self) -> None:
         """Refuse new operators that ask for what only an edit of PyTorch's own sources could give.
@@ -114,8 +172,8 @@ class Operators:
             raise ValueError("\n".join(faults))
 
     def is_new(self, f: NativeFunction) -> bool:
-        """Whether ``f`` is not in the base."""
-        return f.loc.line > self._base_lines
+        """Whether ``f`` is one of the new functions."""
+        return qualified_name(f) in self._new_names
 
     @cached_property
     def bindable(self) -> list[NativeFunction]:
@@ -159,14 +217,36 @@ class Derivatives:
         self.infos, self.dispatch_keys = load_derivatives(
             str(yaml.derivatives), str(yaml.native_functions), str(yaml.tags)
         )
-        functions = sorted(operators.functions, key=lambda f: cpp.name(f.func))
-        self.functions: list[NativeFunctionWithDifferentiabilityInfo] = match_differentiability_info(
-            functions, self.infos
-        )
-        self.new_functions = [f for f in self.functions if operators.is_new(f.func)]
-        new_schemas = {f.func for f in operators.new_functions}
-        self.new_infos = {
+        self._operators = operators
+
+    @cached_property
+    def functions(self) -> list[NativeFunctionWithDifferentiabilityInfo]:
+        """Every function with its derivative formulas."""
+        return self._match(self._operators.functions)
+
+    @cached_property
+    def new_functions(self) -> list[NativeFunctionWithDifferentiabilityInfo]:
+        """The new functions with their derivative formulas."""
+        return self._match(self._operators.new_functions)
+
+    @cached_property
+    def new_infos(self) -> dict[FunctionSchema, dict[str, DifferentiabilityInfo]]:
+        """The derivative formulas of the new functions."""
+        schemas = {f.func for f in self._operators.new_functions}
+        return {
             schema: per_key
             for schema, per_key in self.infos.items()
-            if schema in new_schemas or any(operators.is_new(info.func) for info in per_key.values())
+            if schema in schemas or any(self._operators.is_new(info.func) for info in per_key.values())
         }
+
+    def part(self, operators: Operators) -> Derivatives:
+        """Those of a part of the operators."""
+        part = copy(self)
+        part._operators = operators
+        part.__dict__["new_functions"] = [f for f in self.new_functions if operators.is_new(f.func)]
+        part.__dict__.pop("new_infos", None)
+        return part
+
+    def _match(self, functions: list[NativeFunction]) -> list[NativeFunctionWithDifferentiabilityInfo]:
+        ordered = sorted(functions, key=lambda f: cpp.name(f.func))
+        return list(match_differentiability_info(ordered, self.infos))

@@ -1,4 +1,4 @@
-"""Do part of the work in a second process that starts with all that this one has parsed."""
+"""Do part of the work in a second process, which starts with all that this one has parsed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .writer import Output
 
 
 @contextmanager
-def beside(work: Callable[[], None], *outputs: Output) -> Iterator[None]:
+def alongside(work: Callable[[], None], *outputs: Output) -> Iterator[None]:
     """Run ``work`` in a forked process while the body runs here; then note in ``outputs`` what it wrote.
 
     A fork has the parsed operators already; parsing them again would take longer than ``work``.

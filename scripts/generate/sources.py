@@ -16,7 +16,7 @@ from torchgen.packaged.autograd.gen_variable_type import gen_variable_type
 from torchgen.packaged.autograd.gen_view_funcs import gen_view_funcs
 from torchgen.selective_build.selector import SelectiveBuilder
 
-from .operators import FUNCTIONS_KEYS, Derivatives, Grouped, Operators, structured
+from .operators import ABSENT_DEVICES, FUNCTIONS_KEYS, Derivatives, Grouped, Operators, is_of, structured
 from .writer import Output, SelectingFileManager, autograd_writes_with
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -29,17 +29,11 @@ SEPARATE = "UfuncCPU_"
 # What the base's libraries hold already and no new operator adds to.
 _IN_THE_BASE = frozenset({"Functions.cpp", "TensorMethods.cpp", "ATenOpList.cpp"})
 
-_DEVICES_OF_OTHER_WHEELS = ("CUDA", "MPS", "XPU", "HPU", "MTIA")
-
 # A registration for a device whose library the wheel does not hold has nothing to call.
-CPU_WHEEL_KEYS = [key for key in dispatch_keys if not str(key).endswith(_DEVICES_OF_OTHER_WHEELS)]
+CPU_WHEEL_KEYS = [key for key in dispatch_keys if not is_of(key, (*ABSENT_DEVICES, "CUDA", "HPU"))]
 
 # The keys of CUDA, dense and otherwise.
-CUDA_KEYS = [key for key in dispatch_keys if str(key).endswith("CUDA")]
-
-# A translation unit takes generated sources up to this many bytes. To read the headers takes g++ as long as to compile
-# some 250,000 bytes of what is generated: fewer units waste processors, more waste what all of them read again.
-_BYTES_OF_UNIT = 400_000
+CUDA_KEYS = [key for key in dispatch_keys if is_of(key, ("CUDA",))]
 
 
 def generate_aten_sources(operators: Operators, *, packaged: Path, out: Output) -> None:
@@ -163,8 +157,7 @@ def generate_autograd_sources(
     """Generate the autograd nodes and kernels of the new operators below ``output``."""
     templates = packaged / "autograd/templates"
     out = output.folder / "autograd"
-    yaml = operators.yaml
-    native_functions, tags = str(yaml.native_functions), str(yaml.tags)
+    native_functions, tags = str(operators.yaml.native_functions), str(operators.yaml.tags)
     manager = partial(SelectingFileManager, sink=output, wanted=lambda name: name.endswith(".cpp"))
     with autograd_writes_with(manager):
         gen_variable_type(
@@ -176,22 +169,17 @@ def generate_autograd_sources(
         gen_view_funcs(str(out), derivatives.new_functions, str(templates))
 
 
-def write_units(out: Output) -> None:
-    """Write the translation units ``library_0.cpp`` and so on, which include the generated sources.
+def write_library(out: Output) -> str:
+    """Write ``library.cpp``, the translation unit that includes the generated sources; return the text of them all.
 
-    Autograd comes first, since it includes the most. Sources that forbid the header of all operators come last in a
-    unit: the others include it.
+    Autograd comes first, since it includes the most. Sources that forbid the header of all operators come last: the
+    others include it.
     """
     names = [name for name in out.names if name.suffix == ".cpp" and name.parent.name in ("ATen", "autograd")]
-    texts = {name: (out.folder / name).read_text() for name in names if not name.name.startswith(SEPARATE)}
-    units: list[list[Path]] = []
-    left = 0
-    for name in sorted(texts, key=lambda name: (name.parent.name != "autograd", name)):
-        if not units or len(texts[name]) > left:
-            units.append([])
-            left = _BYTES_OF_UNIT
-        units[-1].append(name)
-        left -= len(texts[name])
-    for number, unit in enumerate(units):
-        ordered = sorted(unit, key=lambda name: "#define TORCH_ASSERT" in texts[name])
-        out(out.folder / f"library_{number}.cpp", "".join(f'#include "{name.as_posix()}"\n' for name in ordered))
+    texts = {name: (out.folder / name).read_text(encoding="utf-8") for name in names}
+    together = sorted(
+        (name for name in names if not name.name.startswith(SEPARATE)),
+        key=lambda name: ("#define TORCH_ASSERT" in texts[name], name.parent.name != "autograd", name),
+    )
+    out(out.folder / "library.cpp", "".join(f'#include "{name.as_posix()}"\n' for name in together))
+    return "\n".join(texts.values())

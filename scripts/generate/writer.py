@@ -48,13 +48,15 @@ class Output:
 
     def __call__(self, path: Path, text: str) -> None:
         self.names.add(path.relative_to(self.folder))
-        if not path.is_file() or path.read_text() != text:
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            path.write_text(text, encoding="utf-8")
 
-    def prune(self) -> None:
-        """Delete what an earlier run left and this one did not write."""
-        remove_others(self.folder, self.names)
+    def prune(self, of: Iterable[str] = ("",)) -> None:
+        """Delete what an earlier run left, and this one did not write, below the folders ``of``."""
+        for folder in of:
+            kept = {name.relative_to(folder) for name in self.names if name.is_relative_to(folder)}
+            remove_others(self.folder / folder, kept)
 
 
 class SelectingFileManager(FileManager):

@@ -1,4 +1,4 @@
-"""The folder of operators: laid out as aten/src/ATen/native of a PyTorch checkout."""
+"""A native folder: laid out as aten/src/ATen/native of a PyTorch checkout."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ DOCS = Path("docs")
 SAMPLES = Path("samples.py")
 AUTOCAST = Path("autocast.yaml")
 
+YAML = (FUNCTIONS, DERIVATIVES, AUTOCAST)
 _SOURCE_SUFFIXES = (".cpp",)
-_HEADER_SUFFIXES = (".h", ".hpp")
+_HEADER_SUFFIXES = (".h", ".hpp", ".inl", ".inc")
 CUDA_SUFFIXES = (".cu", ".cuh")
 PYTHON_SUFFIXES = (".py", ".pyi")
 DOCS_SUFFIX = ".rst"
@@ -29,16 +30,18 @@ class NativeFolder:
 
     Args:
         path: the folder.
+        yaml: the YAML files that are there.
         sources: C++ files compiled once.
         vectorized: files below ``cpu/``, compiled once for each CPU capability.
         headers: installed with the wheel, below ``ATen/native``.
-        cuda: left out of a wheel for CPUs.
+        cuda: everything below ``cuda/``, and CUDA sources elsewhere.
         python: Python files below ``python/``, which mirrors the ``torch`` package.
         docs: docstrings below ``docs/``, each named as its operator.
         samples: ``samples.py``, the inputs that tests call operators with, if there is one.
     """
 
     path: Path
+    yaml: tuple[Path, ...]
     sources: tuple[Path, ...]
     vectorized: tuple[Path, ...]
     headers: tuple[Path, ...]
@@ -48,11 +51,15 @@ class NativeFolder:
     samples: Path | None
 
     @property
+    def cplusplus(self) -> list[Path]:
+        """What compilers read."""
+        return sorted({*self.sources, *self.vectorized, *self.headers, *self.cuda})
+
+    @property
     def files(self) -> list[Path]:
         """Everything a build reads."""
-        yaml = [name for name in (FUNCTIONS, DERIVATIVES, AUTOCAST) if (self.path / name).is_file()]
-        python = [*self.python, *self.docs, *([self.samples] if self.samples else [])]
-        return sorted({*yaml, *self.sources, *self.vectorized, *self.headers, *python})
+        samples = [self.samples] if self.samples else []
+        return sorted({*self.yaml, *self.cplusplus, *self.python, *self.docs, *samples})
 
 
 def load_native(path: Path) -> NativeFolder:
@@ -77,6 +84,7 @@ def load_native(path: Path) -> NativeFolder:
     vectorized = tuple(file for file in files if file.suffix in _SOURCE_SUFFIXES and _is_vectorized(file))
     return NativeFolder(
         path=path,
+        yaml=tuple(file for file in YAML if file in files),
         sources=tuple(file for file in files if file.suffix in _SOURCE_SUFFIXES and file not in vectorized),
         vectorized=vectorized,
         headers=tuple(file for file in files if file.suffix in _HEADER_SUFFIXES),
@@ -91,7 +99,7 @@ def _belongs(folder: Path, file: Path) -> bool:
     """Whether this is a source of the folder's, and not a test, or an editor's or a version control system's file."""
     parts = file.relative_to(folder).parts
     of_a_tool = any(part.startswith(".") or part == "__pycache__" for part in parts)
-    return file.is_file() and parts[0] != "tests" and not of_a_tool
+    return parts[0] != "tests" and not of_a_tool and file.is_file()
 
 
 def _is_vectorized(file: Path) -> bool:
@@ -100,8 +108,9 @@ def _is_vectorized(file: Path) -> bool:
 
 
 def report_left_out(native: NativeFolder) -> None:
-    """Say what a wheel for CPUs does without."""
-    keys = re.findall(r"^ +(?:\w+, *)*\w*CUDA(?:, *\w+)*:", (native.path / FUNCTIONS).read_text(), re.M)
+    """Say what a wheel for CPUs leaves out."""
+    functions = (native.path / FUNCTIONS).read_text(encoding="utf-8")
+    keys = re.findall(r"^ +(?:\w+, *)*\w*CUDA(?:, *\w+)*:", functions, re.M)
     registrations = [f"{len(keys)} kernels for CUDA"] if keys else []
     if names := [*registrations, *map(str, native.cuda)]:
         say(f"      left out, since the base wheel has no CUDA: {', '.join(names)}")

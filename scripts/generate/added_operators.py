@@ -1,41 +1,17 @@
-"""Python files that list operators: kept by hand or generated upstream, here derived from the new operators."""
+"""``torch/_added_operators.py``: the module from which lists of operators take the added ones."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from torchgen.api.python import PythonSignatureGroup, has_tensor_options
 from torchgen.model import NativeFunction, SchemaKind
-from torchgen.packaged.autograd.gen_annotated_fn_args import gen_annotated_args
 
-from .bindings import PLACES, Place, new_names
+from .bindings import belongs
 from .operators import Operators, qualified_name
+from .places import PLACES, Place
 from .pyi import new_signature_groups
 from .writer import Output
 
 _ADDED = "torch/_added_operators.py"
-_ANNOTATED = "torch/testing/_internal/generated/annotated_fn_args.py"
-
-# Where Python finds the functions of a place.
-_OWNERS = {
-    "methods": "torch.Tensor",
-    "torch": "torch",
-    "nn": "torch._C._nn",
-    "fft": "torch._C._fft",
-    "linalg": "torch._C._linalg",
-    "nested": "torch._C._nested",
-    "sparse": "torch._C._sparse",
-    "special": "torch._C._special",
-}
-# As upstream's generator of annotated_fn_args.py names them (tools/autograd/gen_annotated_fn_args.py).
-_ANNOTATED_OWNERS = {
-    "torch": "torch._C._VariableFunctions",
-    "nn": "torch._C._nn",
-    "linalg": "torch._C._linalg",
-    "special": "torch._C._special",
-    "fft": "torch._C._fft",
-    "methods": "torch.Tensor",
-}
 
 _HEADER = '''"""Operators that were added to this torch. Generated.
 
@@ -60,17 +36,11 @@ def resolve(name):
 '''
 
 
-def generate_surfaces(operators: Operators, base: Path, overlay: Output) -> None:
-    """Write the Python files that list operators into ``overlay``; ``base`` is the base wheel's tree."""
-    generate_added(operators, overlay)
-    _annotate(operators, base, overlay)
-
-
 def generate_added(operators: Operators, overlay: Output) -> None:
     """Write the module that the patches of torch's own Python files take the new operators from."""
     functions, public, factories = [], [], []
     for place in PLACES:
-        owner = _OWNERS[place.name]
+        owner = place.owner
         old = names_of_base(operators, place)
         groups = (group for group in new_signature_groups(operators, place) if group.signature.name not in old)
         signatures = {group.signature.name: group for group in groups}
@@ -78,7 +48,7 @@ def generate_added(operators: Operators, overlay: Output) -> None:
             if name.startswith("__") and not place.is_method:
                 continue  # torch/__init__.py names no such function
             functions.append(f'    "{owner}.{name}": {stand_in(group)},\n')
-            if not place.is_method and not (short := public_name(place, name)).rpartition(".")[2].startswith("_"):
+            if not place.is_method and not (short := place.public_name(name)).rpartition(".")[2].startswith("_"):
                 public.append(f'    "{short}": "{owner}.{name}",\n')
             if makes_tensor(name, group):
                 factories.append(f'    "{owner}.{name}",\n')
@@ -97,7 +67,7 @@ def generate_added(operators: Operators, overlay: Output) -> None:
 def names_of_base(operators: Operators, place: Place) -> frozenset[str]:
     """The names bound at ``place`` that the base has operators of."""
     return frozenset(
-        str(f.func.name.name) for f in operators.functions if not operators.is_new(f) and place.predicate(f)
+        str(f.func.name.name) for f in operators.functions if not operators.is_new(f) and belongs(f, place)
     )
 
 
@@ -125,27 +95,3 @@ def stand_in(group: PythonSignatureGroup) -> str:
     if group.outplace is not None and not signature.method:
         inputs.append("out=None")
     return f"lambda {', '.join(inputs)}: -1" if inputs else "lambda: -1"
-
-
-def public_name(place: Place, name: str) -> str:
-    """The name below ``torch`` of a function: ``torch._C._fft.fft_x`` is ``fft.x``."""
-    if place.name in ("methods", "torch"):
-        return name
-    module = "nn.functional" if place.name == "nn" else place.name
-    return f"{module}.{name.removeprefix(f'{place.name}_')}"
-
-
-def _annotate(operators: Operators, base: Path, overlay: Output) -> None:
-    """Add the new operators' arguments to what PyTorch's test_overrides.py calls functions with."""
-    lines = []
-    for place in PLACES:
-        if place.name not in _ANNOTATED_OWNERS:
-            continue
-        names = new_names(operators, place)
-        for f in operators.new_functions:
-            if f.func.name.name in names and place.predicate(f) and "generated" not in f.tags:
-                lines.append(f"    {_ANNOTATED_OWNERS[place.name]}.{gen_annotated_args(f)}\n")
-    if lines:
-        text = (base / _ANNOTATED).read_text()
-        head, brace, tail = text.rpartition("}")
-        overlay(overlay.folder / _ANNOTATED, f"{head}{''.join(lines)}{brace}{tail}")

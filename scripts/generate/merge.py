@@ -26,18 +26,23 @@ class MergedFile:
     """A YAML file of the base with the native folder's entries behind it.
 
     Args:
-        name: as in the wheel.
+        path: the merged file.
         source: the native folder's file.
         offset: how many lines come before the native folder's first one.
     """
 
-    name: str
+    path: Path
     source: Path
     offset: int
 
 
-def merge(native: NativeFolder, overlay: Overlay) -> list[MergedFile]:
-    """Write both merged YAML files into ``overlay``.
+def merge(native: NativeFolder, tree: Path, target: Path) -> list[MergedFile]:
+    """Write both merged YAML files below ``target``, at their places in the wheel.
+
+    Args:
+        native: the native folder.
+        tree: the laid-out base.
+        target: a folder; a file that does not change keeps its time.
 
     Raises:
         OperatorError: a file of the native folder is not a YAML list of entries.
@@ -46,11 +51,10 @@ def merge(native: NativeFolder, overlay: Overlay) -> list[MergedFile]:
     for file, folder in PACKAGED.items():
         name = f"{folder}/{file}"
         source = native.path / file
-        base = overlay.read(name)
+        base = (tree / name).read_text(encoding="utf-8")
         addition = entries_text(source) if source.is_file() else ""
-        text = f"{base}{MARK}{addition}" if addition else base
-        overlay.write(name, text)
-        merged.append(MergedFile(name, source, f"{base}{MARK}".count("\n")))
+        write_if_changed(target / name, f"{base}{MARK}{addition}" if addition else base)
+        merged.append(MergedFile(target / name, source, f"{base}{MARK}".count("\n")))
     return merged
 
 
@@ -60,7 +64,7 @@ def entries_text(path: Path) -> str:
     Raises:
         OperatorError: it is not a YAML list, or is written in a way that cannot follow the base's.
     """
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     try:
         entries = yaml.load(text, Loader)
     except yaml.MarkedYAMLError as error:

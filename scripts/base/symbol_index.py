@@ -1,0 +1,89 @@
+"""The symbols of the base's libraries, sorted once for each library: which names it exports, and where hidden ones are.
+
+The official libraries are not stripped. Their symbol tables hold half a gigabyte, of which a link needs a few hundred
+entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..common.files import write_atomically
+from .elf import ElfFile, HiddenSymbol
+
+# A change of the format asks for another number.
+_FORMAT = 1
+
+_ENTRY = np.dtype([("hash", "<u8"), ("value", "<u8"), ("kind", "u1")])
+_FUNCTION, _DATA, _EXPORTED = 1, 2, 4
+
+
+class SymbolIndex:
+    """What one library defines, looked up by name.
+
+    Args:
+        path: the library.
+        build_id: its GNU build-id; empty if it has none.
+        entries: sorted by the hash of the name; a name that is defined at several addresses has several.
+    """
+
+    def __init__(self, path: Path, build_id: str, entries: npt.NDArray[Any]) -> None:
+        self.path = path
+        self.build_id = build_id
+        self._entries = entries
+
+    def _rows(self, name: str) -> npt.NDArray[Any]:
+        wanted = np.uint64(_hash(name.encode()))
+        low, high = np.searchsorted(self._entries["hash"], [wanted, wanted + np.uint64(1)])
+        return self._entries[low:high]
+
+    def exported_among(self, names: Iterable[str]) -> set[str]:
+        """Those of ``names`` that other libraries can bind to."""
+        return {name for name in names if any(row["kind"] & _EXPORTED for row in self._rows(name))}
+
+    def find_defined(self, names: Iterable[str]) -> dict[str, list[HiddenSymbol]]:
+        """Look ``names`` up, exported or not; an ambiguous name has several entries."""
+        found = {}
+        for name in names:
+            rows = [row for row in self._rows(name) if row["kind"] & (_FUNCTION | _DATA)]
+            if rows:
+                found[name] = [HiddenSymbol(name, int(r["value"]), bool(r["kind"] & _FUNCTION)) for r in rows]
+        return found
+
+
+def symbol_index(path: Path, cache: Path) -> SymbolIndex:
+    """The index of the library ``path``, kept in the folder ``cache`` under its build-id."""
+    library = ElfFile(path)
+    kept = cache / f"{path.name}-{library.build_id or 'none'}-{_FORMAT}.npy"
+    if library.build_id and kept.is_file():
+        return SymbolIndex(path, library.build_id, np.load(kept, mmap_mode="r"))
+    entries = _entries(library)
+    if library.build_id:
+        content = BytesIO()
+        np.save(content, entries)
+        write_atomically(kept, content.getvalue())
+    return SymbolIndex(path, library.build_id, entries)
+
+
+def _entries(library: ElfFile) -> npt.NDArray[Any]:
+    exported = {_hash(name) for name in library.exported_names()}
+    rows: set[tuple[int, int, int]] = set()
+    for name, value, is_function in library.definitions():
+        digest = _hash(name)
+        rows.add((digest, value, (_FUNCTION if is_function else _DATA) | (_EXPORTED if digest in exported else 0)))
+    known = {row[0] for row in rows}
+    # What is neither a function nor data, such as thread-local variables, is exported all the same.
+    rows |= {(digest, 0, _EXPORTED) for digest in exported - known}
+    return np.array(sorted(rows), dtype=_ENTRY)
+
+
+def _hash(name: bytes) -> int:
+    # Of a million names, two have the same 8 bytes once in ten million times.
+    return int.from_bytes(blake2b(name, digest_size=8).digest(), "little")

@@ -1,0 +1,181 @@
+"""Run the compilers with ninja, and tell what they say in terms of the user's files."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import ninja
+from ninja.ninja_syntax import Writer
+
+from ..common.console import StepLine
+from ..common.errors import CompileError
+from ..common.files import write_if_changed
+from ..common.layout import Layout
+from ..common.process import UNTRANSLATED, follow
+from . import blame
+from .units import Unit
+
+# The place of an error, as g++ and nvcc write it.
+_ERROR = re.compile(r"([^\s:(]+(?::\d+:\d+|\(\d+\))): (?:fatal )?error\b")
+
+# Headers: the folder's own, those of the new operators, the base's.
+_BASE = "../base/tree/torch/include"
+_INCLUDES = ("src", "generated/include", "operators", _BASE, f"{_BASE}/torch/csrc/api/include")
+
+# Variables that change what a compiler reads or makes; a build depends on none of them.
+_DROPPED = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
+
+class Compiler(Protocol):
+    """What compiles: g++ and nvcc take the same arguments for what is written into the ninja file."""
+
+    @property
+    def compiler(self) -> str:
+        """The command."""
+
+    @property
+    def flags(self) -> list[str]:
+        """Flags for every source."""
+
+    @property
+    def description(self) -> str:
+        """What it says of itself: another one compiles everything again."""
+
+
+def launcher() -> str:
+    """What is put before each compiler: ``LAUNCHER``, or ccache where it is installed; ``LAUNCHER=none`` for nothing."""
+    wanted = os.environ.get("LAUNCHER", "").strip()
+    if wanted == "none":
+        return ""
+    return wanted or shutil.which("ccache") or ""
+
+
+@dataclass(frozen=True)
+class Names:
+    """How messages name the native folder's files.
+
+    Args:
+        native: the folder that was laid out for compilers, as it is in the snapshot.
+        translate: replaces places in the snapshot by those in the user's folders.
+    """
+
+    native: Path
+    translate: Callable[[str], str]
+
+
+def compile_units(
+    layout: Layout,
+    units: Sequence[Unit],
+    compiler: Compiler,
+    jobs: int,
+    line: StepLine,
+    names: Names,
+    *,
+    includes: Sequence[str] = _INCLUDES,
+) -> None:
+    """Bring the object files of ``units`` up to date, in their order as far as ``jobs`` at once allow it.
+
+    Raises:
+        CompileError: with the compiler's messages, which name the native folder's own files.
+    """
+    write_if_changed(layout.work / "build.ninja", ninja_file(units, compiler, includes))
+    write_if_changed(layout.work / "compiler.txt", compiler.description)
+    line.note = f"{_run_ninja(layout, jobs, line, names)} of {len(units)} sources"
+
+
+def ninja_file(units: Sequence[Unit], compiler: Compiler, includes: Sequence[str]) -> str:
+    """The text of the ninja file."""
+    text = io.StringIO()
+    writer = Writer(text)  # type: ignore[arg-type]  # its annotation says str, its code wants a file
+    writer.variable("cxx", " ".join(filter(None, [launcher(), shlex.quote(compiler.compiler)])))
+    writer.variable("flags", " ".join([*compiler.flags]))
+    writer.variable("includes", " ".join(f"-I{folder}" for folder in includes))
+    compiling = "$flags $more $includes -MD -MF $out.d -c $in -o $out"
+    writer.rule("cxx", command=f"$cxx {compiling}", description="$in", depfile="$out.d", deps="gcc")
+    writer.rule(
+        "narrow",
+        command=f"$cxx $narrow {compiling} 2>$out.narrow || $cxx {compiling}",
+        description="$in",
+        depfile="$out.d",
+        deps="gcc",
+    )
+    for unit in units:
+        variables = {"more": " ".join(unit.flags), "narrow": " ".join(f"-I{folder}" for folder in unit.narrow)}
+        rule = "narrow" if unit.narrow else "cxx"
+        writer.build([str(unit.target)], rule, [str(unit.source)], implicit=["compiler.txt"], variables=variables)
+    return text.getvalue()
+
+
+def _run_ninja(layout: Layout, jobs: int, line: StepLine, names: Names) -> int:
+    """Run ninja, showing its progress; return how many sources it compiled."""
+    command = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", str(layout.work), "-j", str(jobs), "-k", "0"]
+    output: list[str] = []
+    compiled = 0
+
+    def read(text: str) -> None:
+        nonlocal compiled
+        if text.startswith("[") and "] " in text:
+            line.update(text.strip())
+            compiled += 1
+        else:
+            output.append(text)
+
+    env = {**UNTRANSLATED, **dict.fromkeys(_DROPPED, ""), "NINJA_STATUS": "[%f/%t] "}
+    if follow(command, read, env=env) != 0:
+        said = "".join(relevant(without_repetition(output), names.native)).strip()
+        blamed = names.translate(blame.of_compiler(said, names.native)) or "ninja failed silently"
+        faults = ", ".join(faulty(blamed, layout.natives)) or "what is named above"
+        todo = f"fix {faults} and build again; what did compile is kept"
+        raise CompileError(blamed, cause=first_error(blamed), todo=todo)
+    return compiled
+
+
+def without_repetition(output: Iterable[str]) -> list[str]:
+    """ninja's output without the targets whose errors are where those of others of the same source are.
+
+    A source in ``cpu/`` is compiled for each CPU capability, and what is wrong with it is mostly wrong for all.
+    """
+    targets: list[list[str]] = [[]]
+    for text in output:
+        if text.startswith("FAILED: "):
+            targets.append([])
+        targets[-1].append(text)
+    kept, seen = targets[0], set[tuple[str, str]]()
+    for target in targets[1:]:
+        source = next((match[1] for text in target if (match := re.search(r" -c (\S+) -o ", text))), "")
+        errors = {(source, match[1]) for text in target if (match := _ERROR.match(text))}
+        names_no_place = any(re.match(r"\S.*\b[Ee]rror: ", text) and not _ERROR.match(text) for text in target)
+        if not errors or names_no_place or errors - seen:
+            kept += target
+        seen |= errors
+    return kept
+
+
+def faulty(blamed: str, natives: Sequence[Path]) -> list[str]:
+    """The native folders' own files that the compiler finds errors in, or ``blame`` formulas that are none."""
+    folders = "|".join(re.escape(str(folder)) for folder in natives)
+    at_fault = rf"^((?:{folders})/[^:\n]+):\d+:(?:\d+:)? (?:(?:fatal )?error\b|a formula of )"
+    return list(dict.fromkeys(re.findall(at_fault, blamed, re.M)))
+
+
+def first_error(blamed: str) -> str:
+    """The first error again, where so much follows it that it is out of sight; else nothing."""
+    lines = blamed.splitlines()
+    found = next((text for text in lines if re.match(r"\S.*: (?:fatal )?error\b", text)), "")
+    return found if len(lines) > 40 else ""
+
+
+def relevant(output: Iterable[str], native: Path) -> list[str]:
+    """The compiler's messages without ninja's own, naming the files of ``native``."""
+    noise = ("ninja: ", "FAILED: ")
+    lines = [text for text in output if not text.startswith(noise) and " -MD -MF " not in text]
+    # nvcc writes the line's number in parentheses.
+    placed = [re.sub(r"^([^\s:(]+)\((\d+)\): ", r"\1:\2: ", text) for text in lines]
+    return [text.replace("src/ATen/native/", f"{native}/") for text in placed]

@@ -1,0 +1,27 @@
+// What a unit of generated bindings and torch._C's module tell each other.
+#pragma once
+
+#include <Python.h>
+
+namespace graft {
+
+// The bindings of one unit. Each unit has one at namespace scope; it puts itself into the list that module.cpp reads.
+struct Bindings {
+  Bindings(void (*bind)(PyObject* torch_c), void (*register_nodes)(PyObject* functions));
+
+  // Adds the operators to the classes and modules of torch._C. May throw py::error_already_set.
+  void (*bind)(PyObject* torch_c);
+  // Adds the autograd nodes to torch._C._functions, which the base makes later.
+  void (*register_nodes)(PyObject* functions);
+  const Bindings* next;
+};
+
+// Add what `definitions`, which ends with a null name, defines. They throw std::exception with Python's error set.
+void add_methods(PyObject* torch_c, const char* type, PyMethodDef* definitions);
+void add_static_methods(PyObject* torch_c, const char* type, PyMethodDef* definitions);
+void add_functions(PyObject* torch_c, const char* module, PyMethodDef* definitions);
+
+// The attribute `name` of torch._C, borrowed.
+PyObject* attribute(PyObject* torch_c, const char* name);
+
+} // namespace graft

@@ -1,0 +1,60 @@
+"""What the generator found out about the added operators, for those who write Python files about them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..generate.places import PLACES, Place
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A name that added operators are bound to, and that the base does not have.
+
+    Args:
+        place: the class or module of ``torch._C``.
+        name: as it is bound there.
+        public: as users write it: ``torch.fft.x`` where ``name`` is ``fft_x``.
+        signatures: the first lines of its docstring.
+        reference: the rest of it where that refers to another name; else empty.
+        derived: what the schema says, for an operator that the native folder has no docstring of.
+    """
+
+    place: Place
+    name: str
+    public: str
+    signatures: str
+    reference: str
+    derived: str
+
+    @property
+    def short(self) -> str:
+        """The last part of the public name."""
+        return self.public.rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class Description:
+    """The added operators.
+
+    Args:
+        bound: the names that the base does not have.
+        hints: definitions for stub files, by place and name.
+        return_types: definitions of named tuples for ``return_types.pyi``, by name.
+        annotated: lines for ``annotated_fn_args.py``, which PyTorch's test_overrides.py calls functions with.
+    """
+
+    bound: list[Bound]
+    hints: dict[str, dict[str, list[str]]]
+    return_types: dict[str, list[str]]
+    annotated: list[str]
+
+
+def load_description(path: Path) -> Description:
+    """Read what the generator wrote."""
+    places = {place.name: place for place in PLACES}
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    bound = [Bound(places[each.pop("place")], **each) for each in fields.pop("bound")]
+    return Description(bound=bound, **fields)

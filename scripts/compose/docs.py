@@ -1,0 +1,65 @@
+"""Docstrings of the added operators, as PyTorch's own files write them: behind ``torch/_torch_docs.py`` and its like.
+
+The public modules name an operator of ``torch._C._fft`` and the like in the same statement that gives it its docstring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from .description import Bound
+
+_FUNCTIONS = "torch/_torch_docs.py"
+_METHODS = "torch/_tensor_docs.py"
+
+
+def docstring(bound: Bound, folder: Path) -> str:
+    """The docstring of ``bound``: its signatures, then what the file in the folder ``docs/`` says of the operator."""
+    written = folder / f"{bound.name.removesuffix('_')}.rst"
+    body = bound.reference
+    if not body:
+        body = written.read_text(encoding="utf-8") if written.is_file() else bound.derived
+    return f"{bound.signatures}\n\n{body.strip()}"
+
+
+def docstring_texts(documented: Mapping[Bound, str]) -> dict[str, str]:
+    """What gives the added operators their docstrings and public names, by the file it goes behind."""
+    texts: dict[str, list[str]] = {}
+    for bound, text in documented.items():
+        doc = _literal(text)
+        if bound.place.is_method:
+            texts.setdefault(_METHODS, []).append(f'add_docstr_all("{bound.name}", {doc})\n')
+        elif bound.place.name == "torch":
+            texts.setdefault(_FUNCTIONS, []).append(f"add_docstr(torch.{bound.name}, {doc})\n")
+        elif not bound.short.startswith("_"):
+            file = _file_of(bound.public.rpartition(".")[0])
+            texts.setdefault(file, [_import_of(bound)]).append(_public_function(bound, doc))
+            if bound.place.name == "nn":
+                stub = f"from torch._C._nn import {bound.name} as {bound.short}\n{_export(bound)}"
+                texts.setdefault(f"{file}i", []).append(stub)
+    return {name: "\n".join(parts) for name, parts in texts.items()}
+
+
+def _file_of(module: str) -> str:
+    path = module.replace(".", "/")
+    return f"{path}.py" if module == "torch.nn.functional" else f"{path}/__init__.py"
+
+
+def _import_of(bound: Bound) -> str:
+    return f"from torch._C import _add_docstr, {bound.place.attribute}  # type: ignore[attr-defined]\n"
+
+
+def _public_function(bound: Bound, doc: str) -> str:
+    definition = f"{bound.short} = _add_docstr({bound.place.attribute}.{bound.name}, {doc})\n"
+    return f"{definition}{_export(bound)}" if bound.place.has_all else definition
+
+
+def _export(bound: Bound) -> str:
+    return f'__all__ += ["{bound.short}"]\n'
+
+
+def _literal(text: str) -> str:
+    """A docstring as Python writes it."""
+    is_plain = '"""' not in text and not text.endswith(("\\", '"'))
+    return f'r"""\n{text}\n"""' if is_plain else repr(f"\n{text}\n")

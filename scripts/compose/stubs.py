@@ -1,0 +1,95 @@
+"""Insert definitions into a stub file, where upstream's generator would have put them (tools/pyi/gen_pyi.py)."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Iterable, Mapping
+
+Definitions = Mapping[str, list[str]]
+
+_OVERLOAD = "@overload\n"
+
+
+def with_docstring(definitions: Iterable[str], doc: str) -> list[str]:
+    """The definitions of one name with its docstring, which upstream's generator writes into stubs, too."""
+    if not doc or '"""' in doc or doc.endswith("\\"):
+        return list(definitions)
+    body = "\n" + textwrap.indent(f'r"""\n{doc}\n"""\n', "    ")
+    return [text.removesuffix(" ...") + body for text in definitions]
+
+
+def insert_functions(text: str, class_name: str | None, definitions: Definitions) -> str:
+    """Insert function definitions into a stub's module or class, keeping the names sorted and overloads together."""
+    module = ast.parse(text)
+    scope: ast.Module | ast.ClassDef = module
+    if class_name is not None:
+        scope = next(node for node in module.body if isinstance(node, ast.ClassDef) and node.name == class_name)
+    indent = "    " if class_name else ""
+    functions = [node for node in scope.body if isinstance(node, ast.FunctionDef)]
+    insertions: list[tuple[int, str]] = []
+    for name, texts in definitions.items():
+        same = [node for node in functions if node.name == name]
+        is_overloaded = len(same) + len(texts) > 1
+        block = "".join(f"@overload\n{hint}\n" if is_overloaded else f"{hint}\n" for hint in texts)
+        insertions.append((_place_for(name, same, functions, scope), textwrap.indent(block, indent)))
+        if len(same) == 1 and not same[0].decorator_list:
+            insertions.append((same[0].lineno - 1, f"{indent}{_OVERLOAD}"))
+    if class_name is None:
+        insertions += _exports(module, definitions)
+    return _insert_lines(text, insertions)
+
+
+def insert_classes(text: str, definitions: Definitions) -> str:
+    """Insert class definitions into a stub's module, keeping the names sorted."""
+    module = ast.parse(text)
+    classes = [node for node in module.body if isinstance(node, ast.ClassDef)]
+    insertions = []
+    for name, texts in definitions.items():
+        if not any(node.name == name for node in classes):
+            following = next((node for node in classes if node.name > name), None)
+            line = following.lineno - 1 if following else len(text.splitlines())
+            insertions.append((line, "".join(f"{definition}\n\n" for definition in texts)))
+    return _insert_lines(text, [*insertions, *_exports(module, definitions)])
+
+
+def _place_for(name: str, same: list[ast.FunctionDef], functions: list[ast.FunctionDef], scope: ast.AST) -> int:
+    """The number of lines that come before a new definition of ``name``."""
+    if same:
+        return same[-1].end_lineno or 0
+    following = next((node for node in functions if node.name > name), None)
+    if following is not None:
+        return min([following.lineno, *(decorator.lineno for decorator in following.decorator_list)]) - 1
+    return max((getattr(node, "end_lineno", None) or 0 for node in ast.walk(scope)), default=0)
+
+
+def _exports(module: ast.Module, names: Iterable[str]) -> list[tuple[int, str]]:
+    """Insertions that add ``names`` to the module's ``__all__``."""
+    exports = next(
+        (
+            node.value.elts
+            for node in module.body
+            if isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and node.targets[0].id == "__all__"
+            and isinstance(node.value, ast.List)
+        ),
+        [],
+    )
+    listed = [(str(entry.value), entry.lineno) for entry in exports if isinstance(entry, ast.Constant)]
+    insertions = []
+    for name in names:
+        if listed and name not in dict(listed):
+            following = next((line - 1 for other, line in listed if other > name), listed[-1][1])
+            insertions.append((following, f'    "{name}",\n'))
+    return insertions
+
+
+def _insert_lines(text: str, insertions: Iterable[tuple[int, str]]) -> str:
+    lines = text.splitlines(keepends=True)
+    # From the end, so that the numbers of the lines before stay right. Of two at one line the one that belongs to what
+    # follows goes in first, and then the later name.
+    ordered = sorted(insertions, key=lambda item: (item[0], item[1].strip() == _OVERLOAD.strip(), item[1]))
+    for line, block in reversed(ordered):
+        lines.insert(line, block)
+    return "".join(lines)

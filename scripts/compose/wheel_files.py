@@ -1,0 +1,122 @@
+"""Compose the files of the wheel that differ from the base's, each from its layers, in one pass.
+
+The layers of a text file are upstream's text, the patches, what is inserted in it, and what is appended to it. Nothing
+is ever composed on top of an earlier result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..common.errors import UsageError
+from ..common.files import files_below
+from ..generate.places import PLACES
+from ..inputs.native import DOCS, NativeFolder
+from .appended_texts import appended_texts, behind
+from .description import Description
+from .docs import docstring
+from .stubs import insert_classes, insert_functions, with_docstring
+
+_ANNOTATED = "torch/testing/_internal/generated/annotated_fn_args.py"
+_RETURN_TYPES = "torch/return_types.pyi"
+_VERSION = "torch/version.py"
+
+
+class Composition:
+    """The files of the wheel that differ from the base's, by their paths in it.
+
+    Args:
+        tree: the laid-out base.
+        patched: the files that patches edit, patched.
+        generated: the folder of files that the generator made for the wheel as they are.
+    """
+
+    def __init__(self, tree: Path, patched: Mapping[str, bytes], generated: Path) -> None:
+        self._tree = tree
+        self.files: dict[str, bytes] = dict(patched)
+        self.files |= {name.as_posix(): (generated / name).read_bytes() for name in files_below(generated)}
+
+    def text(self, name: str) -> str | None:
+        """The text of ``name`` so far; None if there is no such file."""
+        content = self.files.get(name)
+        if content is None and (self._tree / name).is_file():
+            content = (self._tree / name).read_bytes()
+        return None if content is None else content.decode("utf-8")
+
+    def insert(self, native: NativeFolder, description: Description) -> None:
+        """Insert the added operators in the files that upstream generates: stubs and arguments for tests."""
+        documented = {(b.place.name, b.name): docstring(b, native.path / DOCS) for b in description.bound}
+        for place in PLACES:
+            if place.stub and (hints := description.hints.get(place.name)):
+                definitions = {
+                    name: with_docstring(texts, documented.get((place.name, name), "")) for name, texts in hints.items()
+                }
+                self._put(place.stub, insert_functions(self._upstream(place.stub), place.stub_class, definitions))
+        if description.return_types:
+            self._put(_RETURN_TYPES, insert_classes(self._upstream(_RETURN_TYPES), description.return_types))
+        if description.annotated:
+            head, brace, tail = self._upstream(_ANNOTATED).rpartition("}")
+            self._put(_ANNOTATED, f"{head}{''.join(description.annotated)}{brace}{tail}")
+
+    def append(self, texts: Mapping[str, str]) -> None:
+        """Put texts behind the files of these names."""
+        for name, text in texts.items():
+            self._put(name, behind(self.text(name), text))
+
+    def _put(self, name: str, text: str) -> None:
+        self.files[name] = text.encode("utf-8")
+
+    def _upstream(self, name: str) -> str:
+        text = self.text(name)
+        assert text is not None, name
+        return text
+
+
+def compose(
+    tree: Path,
+    native: NativeFolder,
+    patched: Mapping[str, bytes],
+    generated: Path,
+    description: Description,
+    version: str,
+) -> dict[str, bytes]:
+    """Compose every file of the wheel that differs from the base's, but for its libraries.
+
+    Args:
+        tree: the laid-out base.
+        native: the native folder.
+        patched: the files that patches edit, patched.
+        generated: the folder of files that the generator made for the wheel as they are.
+        description: of the added operators.
+        version: the new wheel's.
+
+    Raises:
+        UsageError: a header of the native folder is one of PyTorch's.
+    """
+    composition = Composition(tree, patched, generated)
+    composition.insert(native, description)
+    composition.append(appended_texts(native, description))
+    version_text = re.sub(
+        r"^__version__ = .*$", f"__version__ = '{version}'", composition.text(_VERSION) or "", count=1, flags=re.M
+    )
+    return {**composition.files, **installed_headers(tree, native), _VERSION: version_text.encode("utf-8")}
+
+
+def installed_headers(tree: Path, native: NativeFolder) -> dict[str, bytes]:
+    """The native folder's headers where PyTorch installs its own.
+
+    Raises:
+        UsageError: PyTorch has a header of the same name, which the base was compiled with.
+    """
+    found = {}
+    for header in native.headers:
+        name = f"torch/include/ATen/native/{header.as_posix()}"
+        if (tree / name).is_file():
+            raise UsageError(
+                f"{native.path / header}: PyTorch has a header of this name, ATen/native/{header.as_posix()}",
+                todo="give yours another name",
+            )
+        found[name] = (native.path / header).read_bytes()
+    return found

@@ -1,0 +1,43 @@
+"""What new operators add to headers that list operators, each by itself.
+
+A kernel that calls none of the new operators is compiled with the base's own headers, so that one operator more does
+not compile it again. One that does is compiled with headers that have just those operators added.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from torchgen.gen import ComputeRedispatchFunction, ComputeTensorMethod
+from torchgen.model import NativeFunction
+from torchgen.utils import Target
+
+from .operators import Operators
+from .writer import Output
+
+NAME = "fragments.json"
+
+
+def generate_fragments(operators: Operators, out: Output) -> None:
+    """Write ``fragments.json``: for each new root name what C++ code calls it by, and its parts of headers.
+
+    ``names`` are the identifiers, ``declarations`` and ``definitions`` those of methods in TensorBody.h, and
+    ``redispatch`` the functions in RedispatchFunctions.h.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    by_root: dict[str, list[NativeFunction]] = {}
+    for f in operators.functions:
+        if f.root_name in operators.new_root_names:
+            by_root.setdefault(f.root_name, []).append(f)
+    declare = ComputeTensorMethod(target=Target.DECLARATION, static_dispatch_backend_indices=[])
+    define = ComputeTensorMethod(target=Target.DEFINITION, static_dispatch_backend_indices=[])
+    for root, functions in by_root.items():
+        new = [f for f in functions if operators.is_new(f)]
+        found[root] = {
+            "names": sorted(name for name, of in operators.roots_by_name.items() if of == root),
+            "declarations": [text for f in new if (text := declare(f))],
+            "definitions": [text for f in new if (text := define(f))],
+            "redispatch": [text for f in new if (text := ComputeRedispatchFunction()(f))],
+        }
+    out(out.folder / NAME, json.dumps(found, indent=1, sort_keys=True))

@@ -1,0 +1,202 @@
+"""The inputs of a build, read once, when it begins. Its stamp is the hash of all of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+
+import yaml
+
+from ..common.files import files_below, lay_out_files
+from ..common.layout import REPOSITORY, Layout
+from .native import AUTOCAST, FUNCTIONS, PYTHON, SAMPLES, YAML, NativeFolder, load_native
+from .patches import load_series, pin_files
+from .pin import Pin, load_pin
+from .toolchain import Toolchain, find_toolchain
+
+# The stages that make a wheel. The other packages of scripts/ change nothing in it.
+_STAGES = ("common", "inputs", "base", "generate", "compile", "compose", "deliver", "graft.py")
+
+# Libraries that decide about a wheel's bytes: auditwheel's policies give the platform tag.
+_LIBRARIES = ("auditwheel", "pyelftools", "pyyaml", "packaging")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The inputs as they were when the build began; every later step reads them here.
+
+    Args:
+        folder: where they are laid out once ``lay_out`` was called.
+        files: their contents, by path below ``folder``: ``native/0/Gdh.cpp``, ``patches/2.13.0/pin.yaml``.
+        origins: the user's folder of each folder below ``native/``.
+        pin: the pin file, read.
+        toolchain: the compiler.
+        settings: what else decides about the result.
+    """
+
+    folder: Path
+    files: Mapping[str, bytes]
+    origins: tuple[Path, ...]
+    pin: Pin
+    toolchain: Toolchain
+    settings: tuple[str, ...]
+
+    @cached_property
+    def stamp(self) -> str:
+        """A hash of all inputs, wherever their folders are: the same one means the same wheel."""
+        digest = hashlib.sha256()
+        for name, content in sorted(self.files.items()):
+            digest.update(f"{name}\0{len(content)}\0".encode())
+            digest.update(content)
+        for text in (hash_of_builder(), self.toolchain.description, *self.settings):
+            digest.update(f"{text}\0".encode())
+        return digest.hexdigest()
+
+    @property
+    def patches(self) -> Path:
+        """The pin file, the series and the patches."""
+        return self.folder / "patches" / self.pin.path.parent.name
+
+    @property
+    def natives(self) -> list[Path]:
+        """The copies of the native folders, in the order in which the user named them."""
+        return [self.folder / f"native/{number}" for number in range(len(self.origins))]
+
+    @property
+    def merged(self) -> Path:
+        """The one native folder that the build is made of: the only one, or all of them together."""
+        return self.natives[0] if len(self.origins) == 1 else self.folder / "native/merged"
+
+    def lay_out(self) -> NativeFolder:
+        """Write the inputs below ``folder``; what did not change keeps its time. Returns the merged native folder."""
+        files = dict(self.files)
+        if len(self.origins) > 1:
+            files |= {f"native/merged/{name}": text for name, text in merge_folders(self.natives_content()).items()}
+        lay_out_files(self.folder, files)
+        return load_native(self.merged)
+
+    def natives_content(self) -> list[dict[Path, bytes]]:
+        """The files of each native folder, by relative path."""
+        found: list[dict[Path, bytes]] = [{} for _ in self.origins]
+        for name, content in self.files.items():
+            kind, number, *rest = Path(name).parts
+            if kind == "native":
+                found[int(number)][Path(*rest)] = content
+        return found
+
+    def translate(self, text: str) -> str:
+        """``text`` with places in the snapshot replaced by those in the user's folders."""
+        for copy, origin in zip(self.natives, self.origins, strict=True):
+            text = text.replace(f"{copy}/", f"{origin}/").replace(str(copy), str(origin))
+        if len(self.origins) > 1:
+            place = re.compile(rf"{re.escape(str(self.merged))}/([\w./+-]+?)(?::(\d+))?(?=[:\s,`'\")]|$)", re.M)
+            text = place.sub(lambda match: self.place(Path(match[1]), int(match[2] or 0)), text)
+        return text
+
+    def place(self, name: Path, line: int) -> str:
+        """The user's file, and its line, of a line of a file of the merged folder."""
+        for origin, content in zip(self.origins, self.natives_content(), strict=True):
+            lines = content[name].count(b"\n") + 1 if name in content else 0
+            if name in content and line <= lines:
+                return f"{origin / name}:{line}" if line else str(origin / name)
+            line -= lines
+        return f"{name}:{line}" if line else str(name)
+
+
+def take_snapshot(layout: Layout) -> Snapshot:
+    """Read every input of ``layout``'s build.
+
+    Raises:
+        GraftError: a folder, the pin, a patch or the compiler is missing or unusable.
+    """
+    files: dict[str, bytes] = {}
+    for number, origin in enumerate(layout.natives):
+        files |= {f"native/{number}/{name.as_posix()}": content for name, content in _contents(load_native(origin))}
+    pin = load_pin(layout.patches)
+    for name in pin_files(layout.patches):
+        path = Path(os.path.normpath(layout.patches / name))
+        files[f"patches/{path.relative_to(layout.patches.parent).as_posix()}"] = path.read_bytes()
+    toolchain = find_toolchain(pin)
+    if layout.is_sanitized:
+        toolchain = toolchain.sanitized()
+    libraries = tuple(f"{name} {version(name)}" for name in _LIBRARIES)
+    return Snapshot(
+        folder=layout.snapshot,
+        files=files,
+        origins=layout.natives,
+        pin=pin,
+        toolchain=toolchain,
+        settings=(platform.python_implementation(), platform.python_version(), *libraries),
+    )
+
+
+def _contents(native: NativeFolder) -> Iterator[tuple[Path, bytes]]:
+    for name in native.files:
+        yield name, (native.path / name).read_bytes()
+
+
+def hash_of_builder() -> str:
+    """A hash of the builder's own files, as far as they make wheels."""
+    digest = hashlib.sha256()
+    scripts = REPOSITORY / "scripts"
+    for stage in _STAGES:
+        top = scripts / stage
+        names = [Path(stage) / name for name in files_below(top)] if top.is_dir() else [Path(stage)]
+        for name in names:
+            if "__pycache__" not in name.parts:
+                digest.update(f"{name.as_posix()}\0".encode())
+                digest.update((scripts / name).read_bytes())
+    return digest.hexdigest()
+
+
+def merge_folders(folders: list[dict[Path, bytes]]) -> dict[Path, bytes]:
+    """The files of one native folder that holds all of ``folders``.
+
+    YAML lists and Python texts follow each other. ``make check`` refuses two files of one name where that means
+    nothing: kernels, headers, docstrings.
+    """
+    merged: dict[Path, bytes] = {}
+    for name in sorted({name for folder in folders for name in folder}):
+        texts = [folder[name] for folder in folders if name in folder]
+        if name == AUTOCAST:
+            merged[name] = _merge_policies(texts)
+        elif name == SAMPLES:
+            merged |= _samples_modules(texts)
+        elif name in YAML or name.parts[0] == PYTHON.name:
+            # Each text ends with a line of its own, so that lines can be told apart again.
+            merged[name] = b"\n".join(texts)
+        else:
+            merged[name] = texts[0]
+    merged.setdefault(FUNCTIONS, b"")
+    return merged
+
+
+def _merge_policies(texts: list[bytes]) -> bytes:
+    policies: dict[str, list[str]] = {}
+    for text in texts:
+        for policy, names in (yaml.safe_load(text) or {}).items():
+            policies.setdefault(policy, []).extend(names)
+    return yaml.safe_dump(policies).encode()
+
+
+def _samples_modules(texts: list[bytes]) -> dict[Path, bytes]:
+    """``samples.py`` of several folders: a module for each, and one that has the names of all."""
+    package = Path("torch/testing/_internal")
+    modules = {PYTHON / package.relative_to("torch") / f"added_samples_{n}.py": text for n, text in enumerate(texts)}
+    lines = ["OPINFO, SURFACES = {}, {}"]
+    for number in range(len(texts)):
+        module = f"added_samples_{number}"
+        lines += [
+            f"from torch.testing._internal import {module}",
+            f"globals().update({{k: v for k, v in vars({module}).items() if k[0] != '_' and not k.isupper()}})",
+            f"OPINFO |= getattr({module}, 'OPINFO', {{}})",
+            f"SURFACES |= getattr({module}, 'SURFACES', {{}})",
+        ]
+    return {**modules, SAMPLES: "\n".join([*lines, ""]).encode()}
