@@ -13,9 +13,9 @@ from pathlib import Path
 from .check.cuda import check_cuda
 from .common.errors import GraftError, UsageError
 from .common.files import write_atomically
-from .common.layout import REPOSITORY, Layout
+from .common.layout import REPOSITORY, Layout, native_folders
+from .deliver.built import GRAFT, SOURCE
 from .graft import build, check
-from .inputs.stamp import GRAFT, SOURCE
 from .measure.bench.environment import bench
 from .measure.builds import bench_build
 from .scaffold.new_op import new_op
@@ -121,7 +121,7 @@ def _new_op(options: argparse.Namespace) -> None:
 
 def _apply(options: argparse.Namespace) -> None:
     layout = _layout(options)
-    apply(fetched(layout, options.source), layout.patches, layout.native)
+    apply(fetched(layout, options.source), layout)
 
 
 def _export(options: argparse.Namespace) -> None:
@@ -149,13 +149,15 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
 
 
 def _layout(options: argparse.Namespace) -> Layout:
-    return Layout(options.pin, options.native.expanduser().resolve(), options.out.expanduser().resolve())
+    return Layout(options.pin, native_folders(options.native), options.out.expanduser().resolve())
 
 
 def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--pin", default="2.13.0", help="a folder of patches/ (default: %(default)s)")
-    common.add_argument("--native", type=Path, default=REPOSITORY / "native", help="the folder of operators")
+    common.add_argument(
+        "--native", default=str(REPOSITORY / "native"), help="folders of operators, with spaces between"
+    )
     common.add_argument("--out", type=Path, default=REPOSITORY / "dist", help="where the wheel goes")
     common.add_argument("--wheel", type=Path, help="the base wheel as a file, instead of asking pip")
     common.add_argument("--jobs", type=_positive, default=os.cpu_count() or 1, help="compilers at once (%(default)s)")

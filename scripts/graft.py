@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,7 +17,7 @@ from .check.run import check_native
 from .common.console import StepLine, Steps, say
 from .common.errors import OperatorError, run_all
 from .common.files import sha256_of_file, write_atomically
-from .common.layout import REPOSITORY, Layout
+from .common.layout import Layout
 from .common.lock import build_lock
 from .compile import blame
 from .compile.link import Linker, products
@@ -29,6 +28,7 @@ from .compose.wheel_files import compose, installed_headers
 from .deliver.built import Built, load_built, save_built
 from .deliver.platform_tag import platform_tag
 from .deliver.wheel import pack
+from .generate import DESCRIPTION, SOURCES_ARE_THERE
 from .generate.merge import MergedFile, merge
 from .inputs.native import NativeFolder, report_left_out
 from .inputs.patches import load_series, patched
@@ -102,7 +102,7 @@ class Graft:
             libraries = Linker(layout, base, self._snapshot.toolchain, self._names).link(products(units))
         with self._steps.step("compose"):
             generated = layout.generated / "wheel"
-            description = load_description(layout.generated / "operators.json")
+            description = load_description(layout.generated / DESCRIPTION)
             files = compose(base.tree, self._native, patched_files, generated, description, version)
             files |= {name: path.read_bytes() for name, path in libraries.items()}
         with self._steps.step("pack"):
@@ -161,7 +161,7 @@ class Generator:
             OperatorError: with torchgen's message, naming the native folder's file and line.
         """
         generated = self._layout.generated
-        stamp = self._snapshot.stamp_of_generated(self._base.wheel.name)
+        stamp = self._snapshot.stamp_of_generated
         self._done = generated / "complete"
         if self._done.is_file() and self._done.read_text(encoding="utf-8") == stamp:
             return
@@ -208,9 +208,6 @@ class Generator:
             with suppress(OSError):
                 self._process.communicate()
             self._process = None
-
-
-SOURCES_ARE_THERE = "sources are there"
 
 
 def get_base(snapshot: Snapshot, layout: Layout, base_wheel: Path | None, steps: Steps) -> tuple[Path, Base]:

@@ -11,10 +11,22 @@ from ..common.layout import REPOSITORY
 from ..common.process import run
 
 
+def torchgen_command(tree: Path, module: str, *arguments: str | Path) -> tuple[list[str | Path], dict[str, str]]:
+    """The command of ``python -m module arguments``, and the variables that it needs.
+
+    Args:
+        tree: the folder that holds ``torchgen``.
+        module: such as ``scripts.generate``.
+        arguments: of the module.
+    """
+    env = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(tree)]), "PYTHONUTF8": "1"}
+    return [sys.executable, "-m", module, *arguments], env
+
+
 def run_with_torchgen(
     tree: Path, module: str, *arguments: str | Path, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m module arguments``; return what it printed, whatever its exit code.
+    """Run that command; return what it printed, whatever its exit code.
 
     Args:
         tree: the folder that holds ``torchgen``.
@@ -22,5 +34,5 @@ def run_with_torchgen(
         arguments: of the module.
         cwd: the folder to run in. Python looks for modules there first, so it must not hold another torchgen.
     """
-    env = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(tree)]), "PYTHONUTF8": "1"}
-    return run([sys.executable, "-m", module, *arguments], cwd=cwd, env=env, check=False)
+    command, env = torchgen_command(tree, module, *arguments)
+    return run(command, cwd=cwd, env=env, check=False)

@@ -10,19 +10,21 @@ from ..base.torchgen import run_with_torchgen
 from ..base.tree import is_needed_to_compile, lay_out
 from ..common.console import StepLine, Steps, say
 from ..common.errors import OperatorError, PinError
-from ..common.files import copy_tree_if_changed
-from ..common.layout import REPOSITORY, Layout
+from ..common.layout import Layout
 from ..common.lock import build_lock
 from ..compile import blame
-from ..compile.units import Unit, compile_units
-from ..compose.overlay import Overlay
+from ..compile.ninja import BASE_INCLUDES, Names, compile_units
+from ..compile.units import Unit, lay_out_sources
+from ..generate.merge import merge
 from ..inputs.cuda_toolkit import Nvcc, lay_out_toolkit
-from ..inputs.merge import merge
-from ..inputs.native import NativeFolder, load_native
+from ..inputs.native import NativeFolder
 from ..inputs.pin import Pin, load_pin
-from ..inputs.toolchain import find_toolchain
+from ..inputs.snapshot import Snapshot, take_snapshot
 
 _SOURCE_SUFFIXES = (".cu", ".cpp")
+
+# Unlike a build, this compiles everything with the headers of the wheel that would be.
+_INCLUDES = ("src", "generated/include", "generated/wheel/torch/include", *BASE_INCLUDES)
 
 
 def check_cuda(layout: Layout, *, base_wheel: Path | None, jobs: int, architectures: Sequence[str]) -> None:
@@ -37,10 +39,11 @@ def check_cuda(layout: Layout, *, base_wheel: Path | None, jobs: int, architectu
     Raises:
         GraftError: with the compiler's messages, which name the native folder's own files.
     """
-    native = load_native(layout.native)
     pin = load_cuda_pin(layout.patches)
-    host = find_toolchain(pin)
-    with build_lock(REPOSITORY / "build"):
+    snapshot = take_snapshot(layout)
+    host = snapshot.toolchain
+    with build_lock(layout.work):
+        native = snapshot.lay_out()
         steps = Steps(total=5)
         with steps.step("fetch the CUDA wheel"):
             wheel = fetch(pin, layout.base, base_wheel)
@@ -51,11 +54,13 @@ def check_cuda(layout: Layout, *, base_wheel: Path | None, jobs: int, architectu
         nvcc = Nvcc(toolkit, host, tuple(name.removeprefix("sm_") for name in architectures) or pin.architectures)
         nvcc.require_known_architectures()
         with steps.step("generate") as line:
-            generate(layout, native, Overlay(layout.overlay, base.tree), line)
+            lay_out_sources(layout, native)
+            generate(layout, snapshot, native, base.tree, line)
         with steps.step("compile") as line:
-            compile_units(layout, units(layout, native), nvcc, jobs, line)
+            names = Names(native.path, snapshot.translate)
+            compile_units(layout, units(layout, native), nvcc, jobs, line, names, includes=_INCLUDES)
     targets = ", ".join(f"sm_{name}" for name in nvcc.architectures)
-    say(f"{layout.native}: {len(native.cuda)} files of CUDA compile for {targets} with PyTorch {pin.version}")
+    say(f"{layout.title}: {len(native.cuda)} files of CUDA compile for {targets} with PyTorch {pin.version}")
 
 
 def load_cuda_pin(folder: Path) -> Pin:
@@ -76,21 +81,18 @@ def load_cuda_pin(folder: Path) -> Pin:
     return pin
 
 
-def generate(layout: Layout, native: NativeFolder, overlay: Overlay, line: StepLine) -> None:
-    """Lay out the sources, and generate headers and the registrations for CUDA with the wheel's own torchgen.
+def generate(layout: Layout, snapshot: Snapshot, native: NativeFolder, tree: Path, line: StepLine) -> None:
+    """Generate headers and the registrations for CUDA with the wheel's own torchgen.
 
     Raises:
         OperatorError: with torchgen's message, naming the native folder's file and line.
     """
-    merged = merge(native, overlay)
-    copy_tree_if_changed(native.path, layout.sources, sorted({*native.files, *native.cuda}))
-    folders: list[str | Path] = ["--base", overlay.base, "--overlay", overlay.folder, "--native", native.path]
-    done = run_with_torchgen(overlay.base, "scripts.generate", *folders, "--only-cuda", layout.generated)
+    merged = merge(native, tree, layout.generated / "wheel")
+    arguments: list[str | Path] = ["--base", tree, "--native", native.path, "--out", layout.generated, "--part", "cuda"]
+    done = run_with_torchgen(tree, "scripts.generate", *arguments)
     if done.returncode != 0:
-        raise OperatorError(blame.of_torchgen(done.stdout, merged, overlay.folder).strip())
-    overlay.keep((layout.generated / "overlay.txt").read_text().splitlines())
-    overlay.prune()
-    line.note = f"{len(overlay.names)} files that differ from the wheel's"
+        raise OperatorError(snapshot.translate(blame.of_torchgen(done.stdout.strip(), merged)))
+    line.note = f"{len(list((layout.generated / 'ATen').glob('*.cpp')))} sources"
 
 
 def units(layout: Layout, native: NativeFolder) -> list[Unit]:

@@ -7,16 +7,17 @@ from pathlib import Path
 from ..base.torchgen import run_with_torchgen
 from ..common.console import say
 from ..common.errors import OperatorError
+from ..inputs.snapshot import Snapshot
 
 
-def check_native(native: Path, base_tree: Path) -> None:
-    """Check ``native`` against the base; print warnings.
+def check_native(snapshot: Snapshot, base_tree: Path) -> None:
+    """Check the native folders of ``snapshot`` against the base; print warnings.
 
     Raises:
         OperatorError: naming every mistake, each as ``file:line: what is wrong; what to write instead``.
     """
-    done = run_with_torchgen(base_tree, "scripts.check", "--base", base_tree, "--native", native)
-    output = done.stdout.strip()
+    done = run_with_torchgen(base_tree, "scripts.check", "--base", base_tree, "--native", *snapshot.natives)
+    output = snapshot.translate(done.stdout.strip())
     if done.returncode != 0:
         raise OperatorError(output)
     if output:

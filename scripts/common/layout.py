@@ -11,7 +11,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 # The interpreter that a build runs on and builds for: bases, objects and wheels of different ones are kept apart.
-INTERPRETER = f"{'cp' if sys.implementation.name == 'cpython' else sys.implementation.name}{sys.version_info[0]}{sys.version_info[1]}"
+_PREFIX = "cp" if sys.implementation.name == "cpython" else sys.implementation.name
+INTERPRETER = f"{_PREFIX}{sys.version_info[0]}{sys.version_info[1]}"
 
 
 def native_folders(text: str) -> tuple[Path, ...]:

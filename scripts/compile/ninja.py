@@ -27,11 +27,12 @@ from .units import Unit
 _ERROR = re.compile(r"([^\s:(]+(?::\d+:\d+|\(\d+\))): (?:fatal )?error\b")
 
 # Headers: the folder's own, those of the new operators, the base's.
-_BASE = "../base/tree/torch/include"
-_INCLUDES = ("src", "generated/include", "operators", _BASE, f"{_BASE}/torch/csrc/api/include")
+BASE_INCLUDES = ("../base/tree/torch/include", "../base/tree/torch/include/torch/csrc/api/include")
+_INCLUDES = ("src", "generated/include", "operators", *BASE_INCLUDES)
 
 # Variables that change what a compiler reads or makes; a build depends on none of them.
 _DROPPED = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
+
 
 class Compiler(Protocol):
     """What compiles: g++ and nvcc take the same arguments for what is written into the ninja file."""
@@ -50,7 +51,7 @@ class Compiler(Protocol):
 
 
 def launcher() -> str:
-    """What is put before each compiler: ``LAUNCHER``, or ccache where it is installed; ``LAUNCHER=none`` for nothing."""
+    """What is put before each compiler: ``LAUNCHER``, or ccache where it is installed; nothing if it is ``none``."""
     wanted = os.environ.get("LAUNCHER", "").strip()
     if wanted == "none":
         return ""

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..base.tree import Base
 from ..common.files import lay_out_files
 from ..common.layout import Layout
-from ..generate.fragments import NAME as FRAGMENTS
+from ..generate import FRAGMENTS
 from ..inputs.native import NativeFolder
 from ..inputs.toolchain import CPU_CAPABILITIES, Toolchain
 from .views import Views, text_with_headers

@@ -1,7 +1,7 @@
 """Text that goes behind that of torch's own Python files, and files beside them.
 
-In this order: docstrings and public names; the native folder's ``python/``, which mirrors the ``torch`` package, so that
-a file that torch has not is new and one that torch has gains its text; ``samples.py``; and last what every wheel gets, in
+In this order: docstrings and public names; the native folder's ``python/``, which mirrors the ``torch`` package: a file
+that torch does not have is new, one that it has gains the text; ``samples.py``; and last what every wheel gets, in
 ``appended/``, since it looks at what is there.
 """
 

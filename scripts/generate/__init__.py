@@ -7,3 +7,10 @@ operator's registrations depend on its neighbours, and then writes
 * headers for the merged set, where they differ from the base's,
 * sources for the new operators only.
 """
+
+# What compilers, and those who write Python files, read of what is generated.
+FRAGMENTS = "fragments.json"
+DESCRIPTION = "operators.json"
+
+# Printed as soon as the sources are complete, so that compilers need not wait for the rest.
+SOURCES_ARE_THERE = "sources are there"

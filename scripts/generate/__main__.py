@@ -14,6 +14,8 @@ import yaml
 from torchgen.yaml_utils import YamlLoader
 
 from ..inputs.native import AUTOCAST
+from . import SOURCES_ARE_THERE
+from .added_operators import generate_added
 from .autocast import generate_autocast
 from .batching import generate_batching_rules
 from .bindings import generate_bindings
@@ -30,12 +32,8 @@ from .headers import (
 from .lists import Entry, Lists, extend_lists, missing_names, texts
 from .operators import Derivatives, Operators, YamlFiles
 from .parallel import alongside
-from .added_operators import generate_added
 from .sources import generate_aten_sources, generate_autograd_sources, generate_cuda_registrations, write_library
 from .writer import Output
-
-# Written to stdout as soon as the sources are complete, so that compilers need not wait for the rest.
-SOURCES_ARE_THERE = "sources are there"
 
 Part = Callable[[Path, Path, Path], None]
 
@@ -79,6 +77,7 @@ def generate(base: Path, native: Path, out: Path) -> None:
         generate_fragments(operators, generated)
         # Before compilers start, nothing of an earlier run may be left where they look.
         generated.prune(of=("units", "include"))
+        wheel.prune(of=("torch/include/ATen/ops",))
         print(SOURCES_ARE_THERE, flush=True)
         generate_description(operators, generated)
         generate_added(operators, wheel)

@@ -7,14 +7,13 @@ import json
 from torchgen.api.python import returns_structseq_pyi
 from torchgen.packaged.autograd.gen_annotated_fn_args import gen_annotated_args
 
+from . import DESCRIPTION
 from .bindings import belongs, new_names
 from .docs import bound_names, derived_body, reference, signature_lines
 from .operators import Operators
 from .places import PLACES
 from .pyi import hints, new_signature_groups
 from .writer import Output
-
-NAME = "operators.json"
 
 
 def generate_description(operators: Operators, out: Output) -> None:
@@ -41,7 +40,7 @@ def generate_description(operators: Operators, out: Output) -> None:
         "return_types": {each[0]: [each[1].rstrip()] for each in named if each},
         "annotated": _annotated(operators),
     }
-    out(out.folder / NAME, json.dumps(description, indent=1))
+    out(out.folder / DESCRIPTION, json.dumps(description, indent=1))
 
 
 def _annotated(operators: Operators) -> list[str]:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from torchgen.api.python import PythonSignatureGroup
 
+from .added_operators import names_of_base
 from .bindings import named_returns
 from .operators import Operators
 from .places import Place
 from .pyi import function_hint, new_signature_groups
-from .added_operators import names_of_base
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,9 @@ from torchgen.gen import ComputeRedispatchFunction, ComputeTensorMethod
 from torchgen.model import NativeFunction
 from torchgen.utils import Target
 
+from . import FRAGMENTS
 from .operators import Operators
 from .writer import Output
-
-NAME = "fragments.json"
 
 
 def generate_fragments(operators: Operators, out: Output) -> None:
@@ -40,4 +39,4 @@ def generate_fragments(operators: Operators, out: Output) -> None:
             "definitions": [text for f in new if (text := define(f))],
             "redispatch": [text for f in new if (text := ComputeRedispatchFunction()(f))],
         }
-    out(out.folder / NAME, json.dumps(found, indent=1, sort_keys=True))
+    out(out.folder / FRAGMENTS, json.dumps(found, indent=1, sort_keys=True))

@@ -15,7 +15,7 @@ from unittest.mock import patch
 from torchgen.api.autograd import DifferentiabilityInfo, NativeFunctionWithDifferentiabilityInfo
 from torchgen.gen import ComputeRedispatchFunction, gen_headers
 from torchgen.model import FunctionSchema, NativeFunction, NativeFunctionsGroup, dispatch_keys
-from torchgen.packaged.autograd import gen_variable_factories as gen_variable_factories_module
+from torchgen.packaged.autograd import gen_variable_factories as factories
 from torchgen.packaged.autograd.gen_autograd_functions import gen_autograd_functions_lib
 from torchgen.packaged.autograd.gen_python_functions import create_python_return_type_bindings_header
 from torchgen.packaged.autograd.gen_view_funcs import gen_view_funcs
@@ -215,9 +215,11 @@ def _gen_autograd_headers(
     templates = base.base / "torchgen/packaged/autograd/templates"
     manager = partial(SelectingFileManager, sink=sink or base, wanted=is_open_header)
     parsed = SimpleNamespace(native_functions=functions)
-    with autograd_writes_with(manager), patch.object(gen_variable_factories_module, "parse_native_yaml", lambda *_: parsed):
+    # torchgen would parse the YAML again.
+    parse = patch.object(factories, "parse_native_yaml", lambda *_: parsed)
+    with autograd_writes_with(manager), parse:
         gen_autograd_functions_lib(str(out), infos, str(templates))
-        gen_variable_factories_module.gen_variable_factories(str(out), "", "", str(templates))
+        factories.gen_variable_factories(str(out), "", "", str(templates))
         gen_view_funcs(str(out), with_infos, str(templates))
     names = {str(f.func.name) for f in functions}
     pairs = [pair for pair in signatures(operators.whole, method=False) if str(pair.function.func.name) in names]

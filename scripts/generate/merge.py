@@ -9,8 +9,8 @@ from pathlib import Path
 import yaml
 
 from ..common.errors import OperatorError
-from ..compose.overlay import Overlay
-from .native import DERIVATIVES, FUNCTIONS, NativeFolder
+from ..common.files import write_if_changed
+from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolder
 
 try:
     from yaml import CSafeLoader as Loader

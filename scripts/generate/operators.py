@@ -129,12 +129,13 @@ class Operators:
         names, units of 16, 8 and 1. One more operator at the end of the YAML is compiled alone, or with the last few.
         """
         names = self._root_groups()
-        units = []
+        units: list[list[str]] = []
+        done = 0
         for digit in range(len(names).bit_length() - 1, -1, -1):
             if len(names) >> digit & 1:
-                done = sum(map(len, units))
-                units.append(names[done : done + (1 << digit)])
-        return [[root for group in unit for root in group] for unit in units]
+                units.append([root for group in names[done : done + (1 << digit)] for root in group])
+                done += 1 << digit
+        return units
 
     def _root_groups(self) -> list[list[str]]:
         """The new root names in order; those of a view and of its copy, which are generated together, in one group."""

@@ -66,6 +66,11 @@ class Nvcc:
     architectures: tuple[str, ...]
 
     @property
+    def description(self) -> str:
+        """What it says of itself, and its host compiler."""
+        return f"{run([self.compiler, '--version']).stdout}; {self.host.description}"
+
+    @property
     def compiler(self) -> str:
         """The command."""
         return str(self.folder / "bin/nvcc")

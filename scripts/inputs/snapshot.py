@@ -6,7 +6,7 @@ import hashlib
 import os
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -17,12 +17,15 @@ import yaml
 from ..common.files import files_below, lay_out_files
 from ..common.layout import REPOSITORY, Layout
 from .native import AUTOCAST, FUNCTIONS, PYTHON, SAMPLES, YAML, NativeFolder, load_native
-from .patches import load_series, pin_files
+from .patches import pin_files
 from .pin import Pin, load_pin
 from .toolchain import Toolchain, find_toolchain
 
 # The stages that make a wheel. The other packages of scripts/ change nothing in it.
 _STAGES = ("common", "inputs", "base", "generate", "compile", "compose", "deliver", "graft.py")
+
+# Those of which torchgen's output is made.
+_GENERATING = ("inputs", "base", "generate")
 
 # Libraries that decide about a wheel's bytes: auditwheel's policies give the platform tag.
 _LIBRARIES = ("auditwheel", "pyelftools", "pyyaml", "packaging")
@@ -57,6 +60,17 @@ class Snapshot:
             digest.update(content)
         for text in (hash_of_builder(), self.toolchain.description, *self.settings):
             digest.update(f"{text}\0".encode())
+        return digest.hexdigest()
+
+    @cached_property
+    def stamp_of_generated(self) -> str:
+        """A hash of what torchgen is run on, and of the code that runs it."""
+        digest = hashlib.sha256()
+        for name, content in sorted(self.files.items()):
+            if Path(name).name in map(str, (*YAML, "pin.yaml")):
+                digest.update(f"{name}\0{len(content)}\0".encode())
+                digest.update(content)
+        digest.update(hash_of_builder(_GENERATING).encode())
         return digest.hexdigest()
 
     @property
@@ -142,11 +156,11 @@ def _contents(native: NativeFolder) -> Iterator[tuple[Path, bytes]]:
         yield name, (native.path / name).read_bytes()
 
 
-def hash_of_builder() -> str:
-    """A hash of the builder's own files, as far as they make wheels."""
+def hash_of_builder(stages: Iterable[str] = _STAGES) -> str:
+    """A hash of the builder's own files in ``stages``, by default all that make wheels."""
     digest = hashlib.sha256()
     scripts = REPOSITORY / "scripts"
-    for stage in _STAGES:
+    for stage in stages:
         top = scripts / stage
         names = [Path(stage) / name for name in files_below(top)] if top.is_dir() else [Path(stage)]
         for name in names:

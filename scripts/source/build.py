@@ -11,12 +11,12 @@ from ..common.errors import PackError
 from ..common.layout import Layout
 from ..common.lock import build_lock
 from ..common.process import run
+from ..deliver.built import SOURCE, Built, load_built, save_built, stamp_of
 from ..deliver.wheel import pack
 from ..graft import Result, report, version_file
 from ..inputs.native import NativeFolder, load_native
 from ..inputs.patches import Patch, load_series
 from ..inputs.pin import Pin, load_pin
-from ..inputs.stamp import SOURCE, Built, load_built, save_built, stamp_of
 from ..inputs.toolchain import Toolchain, find_toolchain
 from .apply import make_fork
 from .cache import Cache, cache_of

@@ -16,8 +16,8 @@ from ..common.console import say
 from ..common.errors import GraftError, UsageError
 from ..common.layout import REPOSITORY, Layout
 from ..common.process import run
+from ..deliver.built import GRAFT, SOURCE, Built, load_built
 from ..graft import build
-from ..inputs.stamp import GRAFT, SOURCE, Built, load_built
 
 TESTS = REPOSITORY / "tests"
 GRAMMAR = TESTS / "wheel/grammar"
@@ -58,7 +58,7 @@ def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequ
     variables = test_variables(layout, built.wheel)
     parts: list[tuple[str, list[Path], Mapping[str, str]]] = [("the wheel", [TESTS / "wheel/any"], {})]
     if is_shipped(layout):
-        grammar = replace(layout, native=GRAMMAR, out=REPOSITORY / "build/grammar")
+        grammar = replace(layout, natives=(GRAMMAR,), out=REPOSITORY / "build/grammar")
         wheel = build(grammar, base_wheel=base_wheel, jobs=jobs).wheel
         there = {"PYTHONPATH": str(unpacked(wheel, REPOSITORY / "build/grammar-unpacked"))}
         parts = [

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from ..common.console import say
 from ..common.layout import REPOSITORY, Layout
+from ..deliver.built import load_built, stamp_of
 from ..graft import build
 from ..inputs.native import load_native
 from ..inputs.pin import load_pin
-from ..inputs.stamp import load_built, stamp_of
 from ..inputs.toolchain import Toolchain, find_toolchain
 from .run import (
     ENVIRONMENT,
