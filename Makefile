@@ -39,7 +39,7 @@ help:
 	@echo 'make export             write the fork in SOURCE as patches for git am, into OUT (dist/fork-$(PIN))'
 	@echo 'make lint               ruff, mypy --strict and clang-format'
 	@echo 'make bench              time each operator beside what else there is: JSON, a table, a plot'
-	@echo 'make bench-build        time builds: from nothing, unchanged, a kernel edited, an operator added'
+	@echo 'make bench-build        time builds in a copy: from nothing, unchanged, after edits; ARGS=--list names them'
 	@echo 'make clean              delete build/ and dist/'
 	@echo
 	@echo 'Variables, with their values now:'

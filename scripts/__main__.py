@@ -17,7 +17,7 @@ from .common.layout import REPOSITORY, Layout, native_folders
 from .deliver.built import GRAFT, SOURCE
 from .graft import build, check
 from .measure.bench.environment import bench
-from .measure.builds import bench_build
+from .measure.builds import bench_build, list_builds
 from .scaffold.new_op import new_op
 from .source.apply import apply
 from .source.build import build_source, fetched
@@ -98,7 +98,20 @@ def _fuzz(options: argparse.Namespace) -> None:
 
 
 def _bench_build(options: argparse.Namespace) -> None:
-    bench_build(_layout(options), base_wheel=options.wheel, jobs=options.jobs, result=options.json)
+    if options.list:
+        list_builds(_layout(options))
+        return
+    bench_build(
+        _layout(options),
+        base_wheel=options.wheel,
+        jobs=options.jobs,
+        only=options.only,
+        repeat=options.repeat,
+        folder=options.copy.expanduser().resolve(),
+        keep=options.keep,
+        result=options.json,
+        markdown=options.markdown,
+    )
 
 
 def _bench(options: argparse.Namespace) -> None:
@@ -193,8 +206,16 @@ def _parser() -> argparse.ArgumentParser:
     for verb, text in (("apply", "make a checkout of PyTorch the fork"), ("export", "write that fork as patches")):
         sourcing = verbs.add_parser(verb, parents=[common], help=text)
         sourcing.add_argument("--source", help="the top folder of a checkout of PyTorch, instead of fetching one")
-    benching = verbs.add_parser("bench-build", parents=[common], help="time builds")
+    benching = verbs.add_parser("bench-build", parents=[common], help="time builds in a copy of this repository")
     benching.add_argument("--json", type=Path, default=REPOSITORY / "build/bench-build.json", help="the result's file")
+    benching.add_argument("--markdown", type=Path, help="write the table into this file, too, for a README")
+    benching.add_argument(
+        "--only", action="append", default=[], metavar="ROW", help="a row to measure; may be repeated"
+    )
+    benching.add_argument("--list", action="store_true", help="show the rows and measure nothing")
+    benching.add_argument("--repeat", type=_positive, help="times each (default: from nothing 1, the others 3)")
+    benching.add_argument("--copy", type=Path, default=REPOSITORY / "build/bench", help="where the copy is made")
+    benching.add_argument("--keep", action="store_true", help="leave the copy there")
     timing = verbs.add_parser("bench", parents=[common], help="time the operators beside what else there is")
     timing.add_argument("extra", nargs="*", help="operators and options of the benchmark, after --")
     adding = verbs.add_parser("new-op", parents=[common], help="write the first text of a new operator")

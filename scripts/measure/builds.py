@@ -1,146 +1,243 @@
-"""``make bench-build``: how long builds take, measured on a copy of this repository.
+"""``make bench-build``: how long ``make patch-and-build`` takes, measured on a copy of this repository.
 
-Of the shipped folder two operators are measured, a composed and a vectorized one, and then all, since the cost of a
-build grows with the folder.
+What is timed is the command that a user types, on the native folder as it is. Beside it stands what else compiles one
+function: ``torch.utils.cpp_extension.load_inline``, with the wheel that was built.
 """
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
+import re
 import shutil
-import subprocess
+import statistics
+import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..common.console import say
-from ..common.errors import CommandError
+from ..common.errors import CommandError, UsageError
 from ..common.files import write_atomically
-from ..common.layout import REPOSITORY, Layout
+from ..common.layout import Layout
 from ..common.process import run
-from ..compile.blame import entries
-from ..inputs.native import DERIVATIVES, FUNCTIONS
+from ..inputs.native import load_native
+from ..testing.run import is_shipped
+from .edits import ADDED, INLINE, REMOVED, Edit, add_operator, copied, edits_of, time_inline
 
-# An operator that uses what most do: a kernel, a method and a derivative formula.
-_FUNCTIONS = """
-- func: bench_scale(Tensor self, Scalar factor) -> Tensor
-  variants: function, method
-  dispatch:
-    CompositeExplicitAutograd: bench_scale
-"""
-_DERIVATIVES = """
-- name: bench_scale(Tensor self, Scalar factor) -> Tensor
-  self: grad * factor
-  result: auto_linear
-"""
-_KERNEL = """#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/bench_scale_native.h>
-
-namespace at::native {
-
-Tensor bench_scale(const Tensor& self, const Scalar& factor) {
-  return self.mul(factor);
-}
-
-} // namespace at::native
-"""
-
-
-# What is measured of the shipped folder.
-_MEASURED = ("gdh", "twice_plus", "twice_plus_", "twice_plus.out")
-_MEASURED_FILES = ("Gdh.cpp", "TwicePlus.cpp", "TwicePlus.h", "cpu/TwicePlusKernel.cpp")
+_NOTHING, _UNCHANGED = "from nothing", "unchanged"
 
 
 @dataclass(frozen=True)
-class Case:
-    """A measured build.
+class Timed:
+    """One build: the seconds that the command and each of its steps took, and the name of the wheel that it left."""
+
+    seconds: float
+    steps: dict[str, float]
+    wheel: str = ""
+
+
+@dataclass
+class Row:
+    """A row of the table.
 
     Args:
-        name: what was changed before it.
-        limit: the most it may take on two cores, in seconds; 0 for none.
-        seconds: how long the command took.
-        steps: how long each step of the build took, in seconds.
+        name: what was done before the build, or what else was built.
+        about: the file that was edited, or the like.
+        aim: the most that it should take on two cores, in seconds; None for what is not ours.
+        left_out: why it cannot be measured; empty if it can.
+        edit: what is done before each build, if anything.
+        runs: what was measured.
     """
 
     name: str
-    limit: float
-    seconds: float
-    steps: dict[str, float]
+    about: str
+    aim: float | None
+    left_out: str = ""
+    edit: Edit | None = None
+    runs: list[Timed] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> list[float]:
+        """Of each run, in their order."""
+        return [timed.seconds for timed in self.runs]
+
+    @property
+    def verdict(self) -> str:
+        """Whether the median meets the aim, and by how much."""
+        if self.aim is None or not self.runs:
+            return ""
+        left = self.aim - statistics.median(self.seconds)
+        return f"{'met' if left >= 0 else 'missed'} by {_seconds(abs(left))}"
 
 
-def bench_build(layout: Layout, *, base_wheel: Path | None, jobs: int, result: Path) -> None:
-    """Time builds of a copy of this repository; print them and write them to ``result`` as JSON.
+def rows_of(layout: Layout, only: Sequence[str]) -> list[Row]:
+    """The rows that were asked for, or else all; those that cannot be measured say why.
 
-    "From nothing" makes the builder's virtual environment and fetches the wheel too.
+    Raises:
+        UsageError: there is no such row.
     """
-    copy = REPOSITORY / "build/bench"
-    shutil.rmtree(copy, ignore_errors=True)
-    for name in run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=REPOSITORY).stdout.split():
-        (copy / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(REPOSITORY / name, copy / name)
-    is_shipped = layout.native == REPOSITORY / "native"
-    if is_shipped:
-        _take_measured(layout.native, copy / "measured")
-    else:
-        shutil.copytree(layout.native, copy / "measured", dirs_exist_ok=True)
-    variables = [f"PIN={layout.pin}", f"JOBS={jobs}", *([f"WHEEL={base_wheel.resolve()}"] if base_wheel else [])]
-
-    changes: list[tuple[str, float, Callable[[Path], None]]] = [
-        ("everything from nothing", 90, lambda _: None),
-        ("nothing changed", 1, lambda _: None),
-        ("one kernel file edited", 15, _edit_kernel),
-        ("one operator added", 30, _add_operator),
-    ]
-    cases = []
-    for name, limit, change in changes:
-        change(copy / "measured")
-        cases.append(_measure(name, limit, copy, [*variables, f"NATIVE={copy / 'measured'}"]))
-    if is_shipped:
-        cases.append(_measure("all shipped operators", 0, copy, variables))
-    report = {"processors": os.cpu_count(), "jobs": jobs, "cases": [asdict(case) for case in cases]}
-    write_atomically(result, json.dumps(report, indent=1) + "\n")
-    say(f"written to {result}")
+    edits = edits_of(load_native(layout.native))
+    rows = [Row(_NOTHING, "the builder's environment and the base wheel, too", 100), Row(_UNCHANGED, "", 0.3)]
+    rows += [Row(edit.name, edit.about, edit.aim, edit.left_out, edit) for edit in edits]
+    rows += [Row(name, about, None) for name, (_, _, about) in INLINE.items()]
+    if unknown := sorted(set(only) - {row.name for row in rows}):
+        names = ", ".join(f'"{row.name}"' for row in rows)
+        raise UsageError(f"--only {unknown[0]}: there is no such row", todo=f"take one of {names}")
+    return [row for row in rows if not only or row.name in only]
 
 
-def _measure(name: str, limit: float, copy: Path, variables: list[str]) -> Case:
-    timings = copy / "timings.json"
-    timings.unlink(missing_ok=True)
-    command = ["make", "patch-and-build", *variables, f"ARGS=--timings {timings}"]
-    start = time.perf_counter()
-    # Not this build's make: a sub-make would share its job slots.
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
-    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
-    seconds = time.perf_counter() - start
-    if done.returncode != 0:
-        raise CommandError(f"`{' '.join(command)}` failed", cause=done.stderr[-4000:])
-    case = Case(name, limit, seconds, json.loads(timings.read_text()))
-    say(f"{name:26} {seconds:6.1f} s" + (f"   (at most {limit:g} s)" if limit else ""))
-    for step, taken in case.steps.items():
-        say(f"    {step:30} {taken:6.1f} s")
-    return case
+def list_builds(layout: Layout) -> None:
+    """Print the rows, each with its aim."""
+    for row in rows_of(layout, []):
+        aim = f"{row.aim:g} s" if row.aim is not None else ""
+        print(f"{row.name:28}{aim:>7}  {f'left out: {row.left_out}' if row.left_out else row.about}".rstrip())
 
 
-def _take_measured(native: Path, folder: Path) -> None:
-    """Copy the measured operators of ``native`` into ``folder``, as a folder of their own."""
-    for name in _MEASURED_FILES:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(native / name, folder / name)
-    for file in (FUNCTIONS, DERIVATIVES):
-        chosen = [entry for entry in entries(native / file) if entry.name in _MEASURED]
-        (folder / file).write_text("".join(f"{line}\n" for entry in chosen for line in entry.text))
+def bench_build(
+    layout: Layout,
+    *,
+    base_wheel: Path | None,
+    jobs: int,
+    only: Sequence[str],
+    repeat: int | None,
+    folder: Path,
+    keep: bool,
+    result: Path,
+    markdown: Path | None,
+) -> None:
+    """Time builds of a copy of this repository; print a table, and write it down as JSON and in Markdown.
+
+    Args:
+        layout: the pin and the native folder, of which the copy has a copy.
+        base_wheel: the base as a file; None to let pip fetch it.
+        jobs: how many compilers may run at once.
+        only: the names of the rows to measure; all if there are none.
+        repeat: how often each build is timed; None for once from nothing, and three times the others.
+        folder: where the copy goes; left there if ``keep``.
+        result, markdown: the files.
+    """
+    rows = rows_of(layout, only)
+    about = conditions(layout, jobs)
+    say(about["title"])
+    if about["is_busy"]:
+        say("warning: the machine is busy; builds take longer than they would")
+    with copied(layout, folder, keep) as native:
+        builds = _Builds(folder, native, layout.pin, base_wheel, jobs)
+        for row in (row for row in rows if not row.left_out):
+            times = repeat or (1 if row.name == _NOTHING else 3)
+            builds.prepare(row, rows, times)
+            for number in range(1, times + 1):
+                row.runs.append(builds.time_row(row, number))
+                steps = ", ".join(f"{step} {taken:.1f}" for step, taken in row.runs[-1].steps.items() if taken >= 0.1)
+                say(f"{row.name} ({number}/{times}) {row.seconds[-1]:.2f} s" + (f": {steps}" if steps else ""))
+            write_atomically(result, json.dumps({**about, "rows": [_as_json(row) for row in rows]}, indent=1) + "\n")
+    text = f"{about['title']}:\n\n{table(rows)}"
+    print(f"\n{text}", end="")
+    if markdown:
+        write_atomically(markdown, text)
+    say(f"written to {result}" + (f" and {markdown}" if markdown else ""))
 
 
-def _edit_kernel(native: Path) -> None:
-    """Change the first vectorized source, which is compiled three times, or else any source."""
-    source = next(iter([*sorted(native.glob("cpu/*.cpp")), *sorted(native.glob("*.cpp"))]))
-    source.write_text(f"{source.read_text()}\n// edited\n")
+def conditions(layout: Layout, jobs: int) -> dict[str, Any]:
+    """What figures depend on: the processor and how busy it is, the date, what is built."""
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*: (.*)$", info.read_text(encoding="utf-8") if info.is_file() else "", re.M)
+    processor, cores = found[1] if found else "unknown processor", len(os.sched_getaffinity(0))
+    date, load = datetime.date.today().isoformat(), os.getloadavg()[0]
+    native = "native/" if is_shipped(layout) else str(layout.native)
+    machine = f"{cores} cores of {processor}, load average {load:.2f} at the start, {date}"
+    title = f"`make patch-and-build` of `{native}`, PyTorch {layout.pin}; {machine}"
+    described = {"processor": processor, "cores": cores, "jobs": jobs, "date": date, "load": load}
+    return {"title": title, **described, "is_busy": load > cores / 4, "pin": layout.pin, "native": native}
 
 
-def _add_operator(native: Path) -> None:
-    for name, text in (("native_functions.yaml", _FUNCTIONS), ("derivatives.yaml", _DERIVATIVES)):
-        path = native / name
-        path.write_text((path.read_text() if path.is_file() else "") + text)
-    (native / "BenchScale.cpp").write_text(_KERNEL)
+class _Builds:
+    """Builds in the copy, which find nothing that other builds left but what pip keeps."""
+
+    def __init__(self, folder: Path, native: Path, pin: str, base_wheel: Path | None, jobs: int) -> None:
+        self.folder, self.native = folder, native
+        # What this verb's make was given is in the environment, so all that the copy's make takes from there is said.
+        wheel = base_wheel.resolve() if base_wheel else ""
+        self.command = ["make", "patch-and-build", f"PYTHON={sys.executable}", f"PIN={pin}", f"JOBS={jobs}"]
+        self.command += [f"NATIVE={native.name}", "OUT=dist", f"WHEEL={wheel}", "BUILD=graft", "SOURCE="]
+        self.command.append("ARGS=--timings timings.json")
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        self.environment = {
+            "MAKEFLAGS": "",  # a sub-make would share the job slots of this verb's make
+            "CCACHE_DISABLE": "1",
+            "PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR") or str(caches / "pip"),
+            "XDG_CACHE_HOME": str(folder / "cache"),
+        }
+
+    def wheel(self) -> Path | None:
+        """The wheel that was built last."""
+        return max((self.folder / "dist").glob("*.whl"), key=lambda path: path.stat().st_mtime_ns, default=None)
+
+    def prepare(self, row: Row, rows: Sequence[Row], times: int) -> None:
+        """Bring the copy to where ``row`` can be measured ``times`` times."""
+        is_added = row.name != REMOVED or any(other.name == ADDED for other in rows)
+        for number in range(1, 1 if is_added else times + 1):
+            add_operator(self.native, number)
+        if not is_added or (row.name != _NOTHING and self.wheel() is None):
+            say(f"a build before {row.name}, which is not counted")
+            self.build()
+
+    def time_row(self, row: Row, number: int) -> Timed:
+        """Do what ``row`` says, the ``number``-th time.
+
+        Raises:
+            CommandError: the build failed, or made of another text the same wheel, or of the same text another one.
+        """
+        if row.name in INLINE:
+            wheel = self.wheel()
+            assert wheel, "prepare() builds one"
+            return Timed(time_inline(row.name, self.folder, wheel, self.environment), {})
+        if row.name == _NOTHING:
+            for name in ("build", "dist", "cache"):
+                shutil.rmtree(self.folder / name, ignore_errors=True)
+        before = self.wheel()
+        if row.edit:
+            row.edit.apply(self.native, number)
+        timed = self.build()
+        is_same = before is not None and before.name == timed.wheel
+        if (row.edit and is_same) or (row.name == _UNCHANGED and not is_same):
+            raise CommandError(f"{row.name}: the build made {timed.wheel} of what was {before}")
+        return timed
+
+    def build(self) -> Timed:
+        """Run the command."""
+        timings = self.folder / "timings.json"
+        timings.unlink(missing_ok=True)
+        start = time.perf_counter()
+        run(self.command, cwd=self.folder, env=self.environment)
+        seconds = time.perf_counter() - start
+        wheel = self.wheel()
+        assert wheel, "a build that succeeds leaves a wheel"
+        return Timed(seconds, json.loads(timings.read_text(encoding="utf-8")), wheel.name)
+
+
+def _as_json(row: Row) -> dict[str, Any]:
+    summary = {"min": min(row.seconds), "median": statistics.median(row.seconds)} if row.runs else {}
+    described = {"name": row.name, "about": row.about, "aim": row.aim, "left_out": row.left_out}
+    return {**described, **summary, "verdict": row.verdict, "runs": [asdict(timed) for timed in row.runs]}
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows that were measured as a Markdown table, and below it why others were not."""
+    lines = [("", "runs", "min", "median", "aim", ""), ("---", "--:", "--:", "--:", "--:", "---")]
+    for row in (row for row in rows if row.runs):
+        figures = (str(len(row.runs)), _seconds(min(row.seconds)), _seconds(statistics.median(row.seconds)))
+        aim = f"{row.aim:g} s" if row.aim is not None else ""
+        lines.append((f"{row.name} ({row.about})" if row.about else row.name, *figures, aim, row.verdict))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text = [f"| {' | '.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))} |" for line in lines]
+    text += [f"\nLeft out: {row.name}, since {row.left_out}." for row in rows if row.left_out]
+    return "\n".join(text) + "\n"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds:.2f} s"
