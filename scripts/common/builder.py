@@ -1,0 +1,52 @@
+"""The builder's own virtual environment, one for each Python. Only the standard library is there before it is made."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from .console import say
+from .environments import ENVIRONMENTS, Layer, held, make_virtual_environment, name_of_python
+from .errors import CommandError, GraftError, ToolchainError
+from .layout import REPOSITORY
+from .process import run
+
+_REQUIREMENTS = REPOSITORY / "scripts/requirements.txt"
+
+
+def enter(arguments: Sequence[str]) -> int:
+    """Become ``python -m scripts`` with ``arguments``; return the exit code where that cannot be."""
+    folder = ENVIRONMENTS / f"builder-{name_of_python()}"
+    content = hashlib.sha256(_REQUIREMENTS.read_bytes()).hexdigest()
+    try:
+        with held(folder, [Layer(content, _make)]) as lock:
+            python = folder / "bin/python"
+            # The lock stays with the process, which ends with the build.
+            os.set_inheritable(lock, True)
+            os.execv(python, [str(python), "-m", "scripts", *arguments])
+    except GraftError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+
+
+def _make(folder: Path) -> None:
+    start = time.perf_counter()
+    say(f"making a virtual environment for the builder, for {sys.executable}")
+    make_virtual_environment(folder)
+    pip: list[str | Path] = [folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    try:
+        # Python compiles what is imported when it is.
+        run([*pip, "--no-compile", "--prefer-binary", "--requirement", _REQUIREMENTS])
+    except CommandError as error:
+        raise ToolchainError(
+            f"the builder's packages could not be installed, those of {_REQUIREMENTS.relative_to(REPOSITORY)}",
+            cause=error.cause,
+            todo="check the network, or name an index that holds them in PIP_INDEX_URL",
+        ) from error
+    say(f"  {time.perf_counter() - start:.1f} s")
