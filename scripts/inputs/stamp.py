@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import sysconfig
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -82,7 +83,7 @@ GRAFT, SOURCE = "graft", "source"
 
 
 def load_built(layout: Layout, build: str = GRAFT) -> Built | None:
-    """What the last build of this kind made of this native folder where its wheels go now, if anything."""
+    """What the last build of this kind, by this Python, made of this native folder where its wheels go now."""
     try:
         return Built(**json.loads(_note(layout, build).read_text()))
     except (OSError, ValueError, TypeError):
@@ -96,4 +97,5 @@ def save_built(layout: Layout, built: Built, build: str = GRAFT) -> None:
 
 def _note(layout: Layout, build: str) -> Path:
     folder = hashlib.sha256(str(layout.out).encode()).hexdigest()[:8]
-    return layout.work / f"built-{build}-{folder}.json"
+    # Of each Python there may be a wheel in the same folder.
+    return layout.work / f"built-{build}-{sysconfig.get_config_var('SOABI')}-{folder}.json"
