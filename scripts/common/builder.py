@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .console import say
-from .environments import ENVIRONMENTS, Layer, held, make_virtual_environment, name_of_python
-from .errors import CommandError, GraftError, ToolchainError
+from .environments import ENVIRONMENTS, Layer, held, install, make_virtual_environment, name_of_python
+from .errors import GraftError
 from .layout import REPOSITORY
-from .process import run
 
 _REQUIREMENTS = REPOSITORY / "scripts/requirements.txt"
 
@@ -39,14 +38,5 @@ def _make(folder: Path) -> None:
     start = time.perf_counter()
     say(f"making a virtual environment for the builder, for {sys.executable}")
     make_virtual_environment(folder)
-    pip: list[str | Path] = [folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    try:
-        # Python compiles what is imported when it is.
-        run([*pip, "--no-compile", "--prefer-binary", "--requirement", _REQUIREMENTS])
-    except CommandError as error:
-        raise ToolchainError(
-            f"the builder's packages could not be installed, those of {_REQUIREMENTS.relative_to(REPOSITORY)}",
-            cause=error.cause,
-            todo="check the network, or name an index that holds them in PIP_INDEX_URL",
-        ) from error
+    install(folder, "--requirement", _REQUIREMENTS, what="the builder's packages")
     say(f"  {time.perf_counter() - start:.1f} s")

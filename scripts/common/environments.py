@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZipFile
 
-from .errors import ToolchainError
+from .errors import CommandError, ToolchainError
 from .layout import REPOSITORY
 from .lock import take
+from .process import run
 
 ENVIRONMENTS = REPOSITORY / "build/environments"
 
@@ -144,3 +145,20 @@ def _wheels_of_python() -> list[Path]:
     if not found:
         raise ImportError("ensurepip comes without pip")
     return found
+
+
+def install(environment: Path, *arguments: str | Path, what: str = "packages") -> None:
+    """Let the pip of a virtual environment install. What is imported is compiled then, and nothing else.
+
+    Raises:
+        ToolchainError: with what pip said.
+    """
+    pip: list[str | Path] = [environment / "bin/python", "-m", "pip", "install", "--quiet"]
+    try:
+        run([*pip, "--disable-pip-version-check", "--no-compile", "--prefer-binary", *arguments])
+    except CommandError as error:
+        raise ToolchainError(
+            f"{what} could not be installed: {' '.join(map(str, arguments))}",
+            cause=error.cause,
+            todo="check the network, or name an index that holds them in PIP_INDEX_URL",
+        ) from error

@@ -40,5 +40,6 @@ def take(file: IO[str], busy: str, how: int = fcntl.LOCK_EX) -> None:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:
         file.seek(0)
-        say(f"{busy} (process {file.read().strip() or 'unknown'}); waiting for it to end")
+        process = file.read().strip()
+        say(f"{busy}{f' (process {process})' if process else ''}; waiting for it to end")
         fcntl.flock(file, how)
