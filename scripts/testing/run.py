@@ -136,9 +136,19 @@ def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:
         TestsFailed: naming the parts that failed; or no part ran a test.
     """
     failed = [name for name, outcome in outcomes.items() if outcome is Outcome.FAILED]
+    without = [name for name, outcome in outcomes.items() if outcome is Outcome.NOT_CHOSEN]
     if failed:
         raise TestsFailed(f"tests failed: {', '.join(failed)}")
-    say("all tests passed")
+    if len(without) == len(outcomes):
+        raise TestsFailed(
+            f"no test ran; `{shlex.join(extra)}` chooses none" if extra else "no test ran, there is none",
+            todo="look at the names that `--collect-only -q` prints"
+            if extra
+            else "give the operators samples or tests",
+        )
+    if without:
+        say(f"no test was chosen of {', '.join(without)}")
+    say("all chosen tests passed" if extra else "all tests passed")
 
 
 @contextmanager

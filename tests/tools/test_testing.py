@@ -109,6 +109,16 @@ def test_all_tests_pass(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
     assert capfd.readouterr().err.endswith("\nall tests passed\n")
 
 
+def test_parts_that_ran_no_test_are_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path, "-k", "second")
+    assert capfd.readouterr().err.endswith("\nno test was chosen of the first\nall chosen tests passed\n")
+
+
+def test_choice_of_no_test_is_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(testing.TestsFailed, match="no test ran; `-k misspelled` chooses none"):
+        run(tmp_path, "-k", "misspelled")
+
+
 def test_part_without_tests_is_a_failure(tmp_path: Path) -> None:
     parts = parts_in(tmp_path)
     (tmp_path / "test_first.py").write_text("")
