@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .check.cuda import check_cuda
-from .common.errors import GraftError, UsageError
+from .common.errors import GraftError, RefusedError, UsageError
 from .common.files import write_atomically
 from .common.layout import REPOSITORY, Layout
 from .graft import build, check
@@ -45,8 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         if options.verbose:
             traceback.print_exc()
-        print(f"error: {error}\n  next: free some space or mend the permissions, and build again", file=sys.stderr)
-        return 11
+        refused = RefusedError.of(error)
+        print(f"error: {refused}", file=sys.stderr)
+        return refused.exit_code
     return 0
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .console import say
 from .environments import ENVIRONMENTS, Layer, held, install, make_virtual_environment, name_of_python
-from .errors import GraftError
+from .errors import GraftError, RefusedError
 from .layout import REPOSITORY
 
 _REQUIREMENTS = REPOSITORY / "scripts/requirements.txt"
@@ -27,9 +27,10 @@ def enter(arguments: Sequence[str]) -> int:
             # The lock stays with the process, which ends with the build.
             os.set_inheritable(lock, True)
             os.execv(python, [str(python), "-m", "scripts", *arguments])
-    except GraftError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
+    except (GraftError, OSError) as error:
+        expected = error if isinstance(error, GraftError) else RefusedError.of(error)
+        print(f"error: {expected}", file=sys.stderr)
+        return expected.exit_code
     except KeyboardInterrupt:
         return 130
 
