@@ -48,7 +48,7 @@ def held(folder: Path, layers: Sequence[Layer]) -> Iterator[int]:
     place. Processes that want the same content hold it together; one that wants another waits for them.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_name(f"{folder.name}.lock").open("a+") as file:
+    with folder.with_name(f"{folder.name}.lock").open("a+", encoding="utf-8") as file:
         busy = f"another process uses {folder}"
         while True:
             take(file, busy, fcntl.LOCK_SH)

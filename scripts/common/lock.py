@@ -26,7 +26,7 @@ def build_lock(folder: Path) -> Iterator[None]:
 def file_lock(path: Path, busy: str) -> Iterator[None]:
     """Hold the lock on the file ``path``, which is made. While another process holds it, say ``busy`` and wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
+    with path.open("a+", encoding="utf-8") as file:
         take(file, busy)
         file.truncate(0)
         file.write(f"{os.getpid()}\n")

@@ -48,6 +48,7 @@ def run(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            encoding="utf-8",
             errors="replace",
             check=False,
         )
@@ -73,6 +74,7 @@ def follow(command: Sequence[str | Path], read: Callable[[str], None], *, env: M
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        encoding="utf-8",
         errors="replace",
         env={**os.environ, **env},
     ) as process:
