@@ -15,9 +15,14 @@ VARIANTS ?=
 KIND ?= plain
 # A schema may hold quotes of its own, so the shell gets it as a variable.
 export SCHEMA
+# Native folders hold text in UTF-8, whatever the locale.
+export PYTHONUTF8 := 1
 
-environment := build/environment
-python := $(environment)/bin/python
+find_python = command -v '$(PYTHON)' >/dev/null || { \
+    printf '%s\n' 'error: PYTHON=$(PYTHON): there is no such program' \
+        '  next: set PYTHON to a Python 3.10 or newer, as a name or a path' >&2; exit 9; }
+# Runs the builder in its virtual environment, one for each Python.
+graft = @$(find_python); '$(PYTHON)' -m scripts.environment
 options = --pin '$(PIN)' --native '$(NATIVE)' --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 .DEFAULT_GOAL := help
@@ -57,58 +62,51 @@ help:
 	@printf '  %-22s%s\n' 'VARIANTS=$(VARIANTS)' 'for new-op: inplace, out or inplace,out'
 	@printf '  %-22s%s\n' 'ARGS=$(ARGS)' 'further arguments, for example ARGS=--help'
 
-$(environment)/ready: scripts/requirements.txt
-	@echo 'making a virtual environment for the builder in $(environment)'
-	@rm -rf $(environment)
-	@$(PYTHON) -m venv $(environment) || { echo 'error: $(PYTHON) cannot make virtual environments; install its venv module (python3-venv on Debian)' >&2; exit 9; }
-	@$(python) -m pip install --quiet --disable-pip-version-check --requirement scripts/requirements.txt
-	@touch $@
+patch-and-build:
+	$(graft) build --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(if $(filter-out 0,$(INCREMENTAL)),--incremental) $(if $(filter patch-and-build,$(MAKECMDGOALS)),$(ARGS))
 
-patch-and-build: $(environment)/ready
-	@$(python) -m scripts build --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(if $(filter-out 0,$(INCREMENTAL)),--incremental) $(if $(filter patch-and-build,$(MAKECMDGOALS)),$(ARGS))
+check:
+	$(graft) check $(options) $(ARGS)
 
-check: $(environment)/ready
-	@$(python) -m scripts check $(options) $(ARGS)
-
-check-source check-incremental: $(environment)/ready
-	@$(python) -m scripts $@ $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
+check-source check-incremental:
+	$(graft) $@ $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 
 # A pin of its own: the wheels for CPUs hold no headers of CUDA.
 check-cuda: PIN = 2.14.1
-check-cuda: $(environment)/ready
-	@$(python) -m scripts check-cuda $(options) $(ARGS)
+check-cuda:
+	$(graft) check-cuda $(options) $(ARGS)
 
 # Help needs no wheel.
-built = $(if $(filter -h --help,$(ARGS)),$(environment)/ready,patch-and-build)
+built = $(if $(filter -h --help,$(ARGS)),,patch-and-build)
 
 test: $(built)
-	@$(python) -m scripts test --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
+	$(graft) test --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 
-test-sanitize: $(environment)/ready
-	@$(python) -m scripts test-sanitize $(options) -- $(ARGS)
+test-sanitize:
+	$(graft) test-sanitize $(options) -- $(ARGS)
 
-fuzz: $(environment)/ready
-	@$(python) -m scripts fuzz $(options) -- $(ARGS)
+fuzz:
+	$(graft) fuzz $(options) -- $(ARGS)
 
-new-op: $(environment)/ready
-	@$(python) -m scripts new-op $(options) --schema="$$SCHEMA" --kind='$(KIND)' --variants='$(VARIANTS)' $(ARGS)
+new-op:
+	$(graft) new-op $(options) --schema="$$SCHEMA" --kind='$(KIND)' --variants='$(VARIANTS)' $(ARGS)
 
 # Not where wheels go. Only a line that does not begin with the name of a directive can set a target's variable.
 apply export: OUT = dist/fork-$(PIN)
-apply export: $(environment)/ready
-	@$(python) -m scripts $@ $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
+apply export:
+	$(graft) $@ $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 
-lint: $(environment)/ready
-	@$(python) -m scripts lint
+lint:
+	$(graft) lint
 
-bench-build: $(environment)/ready
-	@$(python) -m scripts bench-build $(options) $(ARGS)
+bench-build:
+	$(graft) bench-build $(options) $(ARGS)
 
 bench: patch-and-build
-	@$(python) -m scripts bench $(options) -- $(ARGS)
+	$(graft) bench $(options) -- $(ARGS)
 
 surfaces: $(built)
-	@$(python) -m scripts surfaces $(options) $(ARGS)
+	$(graft) surfaces $(options) $(ARGS)
 
 clean:
 	rm -rf build dist

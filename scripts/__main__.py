@@ -10,23 +10,12 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from .check.cuda import check_cuda
-from .common.errors import GraftError, UsageError
+from .common.errors import GraftError, RefusedError, UsageError
 from .common.files import write_atomically
 from .common.layout import REPOSITORY, Layout, native_folders
 from .deliver.built import GRAFT, SOURCE
-from .graft import build, check
-from .measure.bench.environment import bench
-from .measure.builds import bench_build, list_builds
-from .scaffold.new_op import new_op
-from .source.apply import apply
-from .source.build import build_source, fetched
-from .source.check import check_source, check_source_if_possible
-from .source.export import export
-from .source.verify import check_incremental
-from .testing.lint import lint
-from .testing.run import run_source_tests, run_tests, show_surfaces
-from .testing.sanitize import fuzz, test_sanitized
+
+# Each verb imports what it runs: starting Python is a good part of a build that has nothing to do.
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,16 +34,21 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         if options.verbose:
             traceback.print_exc()
-        print(f"error: {error}\n  next: free some space or mend the permissions, and build again", file=sys.stderr)
-        return 11
+        refused = RefusedError.of(error)
+        print(f"error: {refused}", file=sys.stderr)
+        return refused.exit_code
     return 0
 
 
 def _build(options: argparse.Namespace) -> None:
     if options.build == SOURCE:
+        from .source.build import build_source
+
         layout = _layout(options)
         result = build_source(layout, source=options.source, jobs=options.jobs, incremental=options.incremental)
     elif options.build == GRAFT:
+        from .graft import build
+
         result = build(_layout(options), base_wheel=options.wheel, jobs=options.jobs)
     else:
         raise UsageError(f"BUILD={options.build}: there is no such build", todo="set it to graft or source")
@@ -63,23 +57,34 @@ def _build(options: argparse.Namespace) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
+    from .graft import check
+
     check(_layout(options), base_wheel=options.wheel)
 
 
 def _check_source(options: argparse.Namespace) -> None:
+    from .source.check import check_source, check_source_if_possible
+
     check = check_source_if_possible if options.if_possible else check_source
     check(_layout(options), source=options.source, jobs=options.jobs)
 
 
 def _check_incremental(options: argparse.Namespace) -> None:
+    from .source.verify import check_incremental
+
     check_incremental(_layout(options), source=options.source, jobs=options.jobs, objects=options.objects)
 
 
 def _check_cuda(options: argparse.Namespace) -> None:
+    from .check.cuda import check_cuda
+
     check_cuda(_layout(options), base_wheel=options.wheel, jobs=options.jobs, architectures=options.arch)
 
 
 def _test(options: argparse.Namespace) -> None:
+    from .source.build import fetched
+    from .testing.run import run_source_tests, run_tests
+
     if options.whole and not (options.build == SOURCE and options.whole.is_file()):
         raise UsageError(f"--whole {options.whole}: no wheel to compare with", todo="give one that BUILD=source made")
     if options.build == SOURCE:
@@ -90,14 +95,20 @@ def _test(options: argparse.Namespace) -> None:
 
 
 def _test_sanitize(options: argparse.Namespace) -> None:
+    from .testing.sanitize import test_sanitized
+
     test_sanitized(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
 
 
 def _fuzz(options: argparse.Namespace) -> None:
+    from .testing.sanitize import fuzz
+
     fuzz(_layout(options), options.extra)
 
 
 def _bench_build(options: argparse.Namespace) -> None:
+    from .measure.builds import bench_build, list_builds
+
     if options.list:
         list_builds(_layout(options))
         return
@@ -115,14 +126,20 @@ def _bench_build(options: argparse.Namespace) -> None:
 
 
 def _bench(options: argparse.Namespace) -> None:
+    from .measure.bench.environment import bench
+
     bench(_layout(options), options.extra)
 
 
 def _surfaces(options: argparse.Namespace) -> None:
+    from .testing.run import show_surfaces
+
     show_surfaces(_layout(options), options.extra)
 
 
 def _new_op(options: argparse.Namespace) -> None:
+    from .scaffold.new_op import new_op
+
     new_op(
         _layout(options),
         base_wheel=options.wheel,
@@ -133,13 +150,25 @@ def _new_op(options: argparse.Namespace) -> None:
 
 
 def _apply(options: argparse.Namespace) -> None:
+    from .source.apply import apply
+    from .source.build import fetched
+
     layout = _layout(options)
     apply(fetched(layout, options.source), layout)
 
 
 def _export(options: argparse.Namespace) -> None:
+    from .source.build import fetched
+    from .source.export import export
+
     layout = _layout(options)
     export(fetched(layout, options.source), layout.out)
+
+
+def _lint(_: argparse.Namespace) -> None:
+    from .testing.lint import lint
+
+    lint()
 
 
 _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
@@ -154,7 +183,7 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "new-op": _new_op,
     "apply": _apply,
     "export": _export,
-    "lint": lambda _: lint(),
+    "lint": _lint,
     "bench-build": _bench_build,
     "bench": _bench,
     "surfaces": _surfaces,

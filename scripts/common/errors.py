@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import errno
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
+
+from .layout import REPOSITORY
+
+# Where programs put what they need for a moment.
+_TEMPORARY = Path(os.environ.get("TMPDIR", "/tmp"))
 
 
 class GraftError(Exception):
@@ -90,6 +99,45 @@ class SourceError(GraftError):
     """A source tree is not as it must be."""
 
     exit_code = 14
+
+
+class RefusedError(GraftError):
+    """The operating system refused something."""
+
+    exit_code = 11
+
+    @classmethod
+    def of(cls, error: OSError) -> RefusedError:
+        """What the system says, about which file, and what helps against it."""
+        where = f"{error.filename}: " if error.filename else ""
+        return cls(f"{where}{error.strerror or error}", todo=remedy(error))
+
+
+def remedy(error: OSError, path: Path | None = None) -> str:
+    """What helps against an error of the system.
+
+    Args:
+        error: which may name a file.
+        path: the file that it is about, if it names none.
+    """
+    file = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else path
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some space on the file system of " + _free_space([file] if file else [REPOSITORY, _TEMPORARY])
+    if error.errno in (errno.EACCES, errno.EPERM) and file:
+        return f"change the permissions of {file}, or of the folder that it is in"
+    if error.errno == errno.EROFS and file:
+        return f"choose a folder that can be written to; the file system of {file} is read-only"
+    if error.errno == errno.EFBIG:
+        return "raise the limit on the size of files (`ulimit -f`)"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "raise the limit on open files (`ulimit -n`)"
+    return (f"look at {file}; " if file else "") + "with -v (`make ... ARGS=-v`) the error says where it arose"
+
+
+def _free_space(files: Sequence[Path]) -> str:
+    """Folders that are there, with what is free in them."""
+    folders = [next(each for each in (file, *file.absolute().parents) if each.is_dir()) for file in files]
+    return " or ".join(f"{folder}, where {shutil.disk_usage(folder).free >> 20} MiB are free" for folder in folders)
 
 
 def run_all(*steps: Callable[[], Any]) -> list[Any]:

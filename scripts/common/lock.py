@@ -1,4 +1,4 @@
-"""One build at a time in one repository."""
+"""One build at a time in one repository, and other things that only one process may do at once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from .console import say
 
@@ -17,16 +18,28 @@ def build_lock(folder: Path) -> Iterator[None]:
 
     The lock goes with the process that holds it, however that ends.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "lock"
-    with path.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            say(f"another build runs here (process {file.read().strip() or 'unknown'}); waiting for it to end")
-            fcntl.flock(file, fcntl.LOCK_EX)
+    with file_lock(folder / "lock", "another build runs here"):
+        yield
+
+
+@contextmanager
+def file_lock(path: Path, busy: str) -> Iterator[None]:
+    """Hold the lock on the file ``path``, which is made. While another process holds it, say ``busy`` and wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+", encoding="utf-8") as file:
+        take(file, busy)
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
         yield
+
+
+def take(file: IO[str], busy: str, how: int = fcntl.LOCK_EX) -> None:
+    """Lock an open file. While another process holds it, say ``busy``, with its id if the file has it, and wait."""
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        process = file.read().strip()
+        say(f"{busy}{f' (process {process})' if process else ''}; waiting for it to end")
+        fcntl.flock(file, how)

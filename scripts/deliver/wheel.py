@@ -16,7 +16,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from packaging.utils import parse_wheel_filename
 
-from ..common.errors import PackError
+from ..common.errors import PackError, remedy
 
 # PKWARE APPNOTE 4.3.7: the fixed part of a local file header, with the lengths of name and extra field at its end.
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
@@ -80,7 +80,7 @@ def pack(base: Path, overlay: Mapping[str, bytes], *, version: str, platform: st
             _write(archive, base, members, partial, new_info)
         partial.replace(target)
     except OSError as error:
-        raise PackError(f"{target}: {error.strerror or error}", todo="free some space, and build again") from error
+        raise PackError(f"{target}: {error.strerror or error}", todo=remedy(error, target)) from error
     finally:
         partial.unlink(missing_ok=True)
     return target

@@ -63,7 +63,8 @@ def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str
     functions = parse_entries(entries, parse_tags_yaml(str(packaged / "tags.yaml")))
     appended = {FUNCTIONS.name: entries, DERIVATIVES.name: derivative_entry(request)}
     known = {
-        name.partition(".")[0] for name in re.findall(r"^- func: ([\w.]+)", (packaged / FUNCTIONS).read_text(), re.M)
+        name.partition(".")[0]
+        for name in re.findall(r"^- func: ([\w.]+)", (packaged / FUNCTIONS).read_text(encoding="utf-8"), re.M)
     }
     appended[SAMPLES.name] = samples_entry(request, native, known)
     created = {

@@ -135,7 +135,7 @@ def refuse_known(request: Request, ours: Path, theirs: Path) -> None:
     if not request.func.name.overload_name:
         # Beside one of PyTorch's, an operator must be an overload with a name.
         base = re.escape(str(request.func.name.name))
-        hit = re.search(rf"^- func: ({base}\.\w+)\(", theirs.read_text(), re.M)
+        hit = re.search(rf"^- func: ({base}\.\w+)\(", theirs.read_text(encoding="utf-8"), re.M)
         if hit and not faults:
             faults.append(f"PyTorch has operators of this name: {hit[1]} and maybe more")
     if faults:
@@ -146,7 +146,7 @@ def refuse_known(request: Request, ours: Path, theirs: Path) -> None:
 
 def _known(path: Path, names: Sequence[str]) -> list[tuple[str, int]]:
     found = []
-    for number, line in enumerate(path.read_text().splitlines() if path.is_file() else [], 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines() if path.is_file() else [], 1):
         entry = re.match(r"\s*- func:\s*['\"]?([^\s(]+)\(", line)
         if entry and entry[1] in names:
             found.append((entry[1], number))

@@ -115,7 +115,7 @@ def appended(path: Path, entries: str) -> str:
     Raises:
         OperatorError: it is no list that entries can be written behind.
     """
-    text = path.read_text() if path.is_file() else ""
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if text:
         text = f"{text.rstrip()}\n\n"
     try:
@@ -133,7 +133,7 @@ def appended(path: Path, entries: str) -> str:
 
 def appended_python(path: Path, text: str) -> str:
     """The text of a Python file with ``text`` behind it."""
-    before = path.read_text().rstrip() if path.is_file() else ""
+    before = path.read_text(encoding="utf-8").rstrip() if path.is_file() else ""
     return f"{before}\n\n\n{text}" if before else text
 
 

@@ -28,7 +28,7 @@ def samples_entry(request: Request, native: Path, known: set[str]) -> str:
     """
     name = str(request.func.name.name)
     path = native / SAMPLES
-    text = path.read_text() if path.is_file() else ""
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if not request.tensors or name.startswith("_") or name in known or _defines(text, name):
         return ""
     lines = [f"    yield {_given(request, shape)}\n" for shape in _SHAPES]

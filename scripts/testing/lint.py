@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import sys
 from pathlib import Path
 
 from ..common.console import say
+from ..common.environments import install
 from ..common.errors import GraftError
 from ..common.layout import REPOSITORY
+from ..common.lock import file_lock
 from ..common.process import run
 
 _TOOLS = ("ruff", "mypy", "types-PyYAML", "clang-format")
@@ -47,17 +48,16 @@ def lint() -> None:
         else:
             failed.append(name)
     if failed:
-        raise LintError(
-            f"complaints from {', '.join(failed)}", todo="mend them; `ruff format` and clang-format -i help"
-        )
+        raise LintError(f"complaints from {', '.join(failed)}", todo="fix them; `ruff format` and clang-format -i help")
 
 
 def _environment() -> Path:
     """The builder's environment with the linters beside its own packages, whose types mypy reads."""
     folder = Path(sys.prefix)
-    wanted = hashlib.sha256(" ".join(_TOOLS).encode()).hexdigest()
+    wanted = " ".join(_TOOLS)
     mark = folder / "linters"
-    if not mark.is_file() or mark.read_text() != wanted:
-        run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *_TOOLS])
-        mark.write_text(wanted)
+    with file_lock(folder / "linters.lock", "another process installs the linters"):
+        if not mark.is_file() or mark.read_text(encoding="utf-8") != wanted:
+            install(folder, *_TOOLS, what="the linters")
+            mark.write_text(wanted, encoding="utf-8")
     return folder

@@ -2,40 +2,52 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
-import shutil
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 
 from ..common.console import say
-from ..common.errors import GraftError, UsageError
+from ..common.errors import GraftError
 from ..common.layout import REPOSITORY, Layout
-from ..common.process import run
-from ..deliver.built import GRAFT, SOURCE, Built, load_built
+from ..common.lock import file_lock
 from ..graft import build
+from ..deliver.built import SOURCE
+from .environments import (
+    TEST,
+    TEST_SOURCE,
+    base_wheel_of,
+    folder_of,
+    in_test_environment,
+    run_python,
+    unpacked,
+    wheel_environment,
+    wheel_of,
+)
 
 TESTS = REPOSITORY / "tests"
 GRAMMAR = TESTS / "wheel/grammar"
-ENVIRONMENT = REPOSITORY / "build/test-environment"
-SOURCE_ENVIRONMENT = REPOSITORY / "build/test-environment-source"
-
-# The plugin that puts the kernels of native/cuda in place of those for CPUs.
-EMULATED = {
-    "PYTHONPATH": str(TESTS / "emulated"),
-    "PYTEST_ADDOPTS": "-p emulated_cuda",
-    "GRAFT_EMULATED": str(REPOSITORY / "build/emulated"),
-}
 
 # What the profiler and the compilers say to those who run them on purpose.
 QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_LOGS": "-all"}
 
 # pytest's exit code where no test ran (pytest.ExitCode.NO_TESTS_COLLECTED), as when -k chooses tests of another part.
 _NOTHING_COLLECTED = 5
+
+
+# A part of the tests: its name, where they are and the variables they run with.
+Part = tuple[str, list[Path], Mapping[str, str]]
+
+
+class Outcome(Enum):
+    """What came of a part of the tests."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_CHOSEN = "not chosen"
 
 
 class TestsFailed(GraftError):
@@ -53,28 +65,27 @@ def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequ
     Raises:
         TestsFailed: naming the parts that failed.
     """
-    built = wheel_of(layout)
-    python = make_environment(ENVIRONMENT, Path(built.wheel))
-    variables = test_variables(layout, built.wheel)
-    parts: list[tuple[str, list[Path], Mapping[str, str]]] = [("the wheel", [TESTS / "wheel/any"], {})]
-    if is_shipped(layout):
-        grammar = replace(layout, natives=(GRAMMAR,), out=REPOSITORY / "build/grammar")
-        wheel = build(grammar, base_wheel=base_wheel, jobs=jobs).wheel
-        there = {"PYTHONPATH": str(unpacked(wheel, REPOSITORY / "build/grammar-unpacked"))}
-        parts = [
-            ("the tools", [TESTS / "tools"], {}),
-            ("code generation", [TESTS / "codegen"], {"PYTHONPATH": str(layout.base / "tree")}),
-            *parts,
-            ("the shipped operators", [TESTS / "wheel/shipped"], {}),
-            ("the grammar of native_functions.yaml", [GRAMMAR / "tests"], there),
-            ("the kernels for CUDA, emulated", emulated_tests(layout.native), EMULATED),
-        ]
-    elif (layout.native / "tests").is_dir():
-        parts.append(("the folder's own tests", [layout.native / "tests"], {}))
-    failed = [name for name, paths, more in parts if not run_pytest(python, name, paths, {**variables, **more}, extra)]
-    if failed:
-        raise TestsFailed(f"tests failed: {', '.join(failed)}")
-    say("all tests passed")
+    with ExitStack() as stack:
+        stack.enter_context(one_at_a_time(layout, TEST))
+        wheel = wheel_of(layout).wheel
+        python = stack.enter_context(wheel_environment(layout, TEST, Path(wheel)))
+        variables = stack.enter_context(test_variables(layout, wheel))
+        parts: list[Part] = [("the wheel", [TESTS / "wheel/any"], {})]
+        if is_shipped(layout):
+            grammar = replace(layout, natives=(GRAMMAR,), out=REPOSITORY / "build/grammar")
+            built = build(grammar, base_wheel=base_wheel, jobs=jobs).wheel
+            there = stack.enter_context(unpacked(grammar, "grammar", built))
+            parts = [
+                ("the tools", [TESTS / "tools"], {}),
+                ("code generation", [TESTS / "codegen"], {"PYTHONPATH": str(layout.base / "tree")}),
+                *parts,
+                ("the shipped operators", [TESTS / "wheel/shipped"], {}),
+                ("the grammar of native_functions.yaml", [GRAMMAR / "tests"], {"PYTHONPATH": str(there)}),
+                ("the kernels for CUDA, emulated", emulated_tests(layout.native), emulated_variables(layout)),
+            ]
+        elif (layout.native / "tests").is_dir():
+            parts.append(("the folder's own tests", [layout.native / "tests"], {}))
+        run_parts(python, parts, variables, extra)
 
 
 def run_source_tests(layout: Layout, tree: Path, whole: Path | None, extra: Sequence[str]) -> None:
@@ -89,23 +100,72 @@ def run_source_tests(layout: Layout, tree: Path, whole: Path | None, extra: Sequ
     Raises:
         TestsFailed: naming the parts that failed.
     """
-    built = wheel_of(layout, SOURCE)
-    python = make_environment(SOURCE_ENVIRONMENT, Path(built.wheel))
-    variables = {"GRAFT_WHEEL": built.wheel, "GRAFT_NATIVE": str(layout.native), "GRAFT_TREE": str(tree)}
-    parts = [("the tools", TESTS / "tools"), ("the wheel", TESTS / "wheel/any")]
-    if is_shipped(layout):
-        parts.append(("the shipped operators", TESTS / "wheel/shipped"))
-    elif (layout.native / "tests").is_dir():
-        parts.append(("the folder's own tests", layout.native / "tests"))
-    parts.append(("PyTorch, for the folder's operators", TESTS / "wheel/upstream"))
-    if whole:
-        variables["GRAFT_WHOLE"] = str(unpacked(whole, REPOSITORY / "build/whole"))
-        parts.append(("the wheel beside that of a whole build", TESTS / "wheel/whole"))
-    say("not run: tests of the graft's code generation, and those of the grammar folder, whose wheel is a graft")
-    failed = [name for name, path in parts if not run_pytest(python, name, [path], variables, extra)]
+    with ExitStack() as stack:
+        stack.enter_context(one_at_a_time(layout, TEST_SOURCE))
+        built = wheel_of(layout, SOURCE)
+        python = stack.enter_context(wheel_environment(layout, TEST_SOURCE, Path(built.wheel)))
+        variables = {"GRAFT_WHEEL": built.wheel, "GRAFT_NATIVE": str(layout.native), "GRAFT_TREE": str(tree)}
+        parts: list[Part] = [("the tools", [TESTS / "tools"], {}), ("the wheel", [TESTS / "wheel/any"], {})]
+        if is_shipped(layout):
+            parts.append(("the shipped operators", [TESTS / "wheel/shipped"], {}))
+        elif (layout.native / "tests").is_dir():
+            parts.append(("the folder's own tests", [layout.native / "tests"], {}))
+        parts.append(("PyTorch, for the folder's operators", [TESTS / "wheel/upstream"], {}))
+        if whole:
+            variables["GRAFT_WHOLE"] = str(stack.enter_context(unpacked(layout, "whole", whole)))
+            parts.append(("the wheel beside that of a whole build", [TESTS / "wheel/whole"], {}))
+        say("not run: tests of the graft's code generation, and those of the grammar folder, whose wheel is a graft")
+        run_parts(python, parts, variables, extra)
+
+
+def run_parts(python: Path, parts: Sequence[Part], variables: Mapping[str, str], extra: Sequence[str]) -> None:
+    """Run parts of the tests, all of them even if the first fails.
+
+    Raises:
+        TestsFailed: as ``conclude``.
+    """
+    conclude(
+        {name: run_pytest(python, name, paths, {**variables, **more}, extra) for name, paths, more in parts}, extra
+    )
+
+
+def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:
+    """Say what came of the parts of the tests.
+
+    Raises:
+        TestsFailed: naming the parts that failed; or no part ran a test.
+    """
+    failed = [name for name, outcome in outcomes.items() if outcome is Outcome.FAILED]
+    without = [name for name, outcome in outcomes.items() if outcome is Outcome.NOT_CHOSEN]
     if failed:
         raise TestsFailed(f"tests failed: {', '.join(failed)}")
-    say("all tests passed")
+    if len(without) == len(outcomes):
+        raise TestsFailed(
+            f"no test ran; `{shlex.join(extra)}` chooses none" if extra else "no test ran, there is none",
+            todo="look at the names that `--collect-only -q` prints"
+            if extra
+            else "give the operators samples or tests",
+        )
+    if without:
+        say(f"no test was chosen of {', '.join(without)}")
+    say("all chosen tests passed" if extra else "all tests passed")
+
+
+@contextmanager
+def one_at_a_time(layout: Layout, purpose: str) -> Iterator[None]:
+    """Let the tests of a native folder run once at a time; others wait."""
+    folder = folder_of(purpose, layout)
+    with file_lock(folder.with_name(f"{folder.name}.running"), f"the tests of {layout.native} run already"):
+        yield
+
+
+def emulated_variables(layout: Layout) -> dict[str, str]:
+    """What makes pytest put the kernels of native/cuda in place of those for CPUs."""
+    return {
+        "PYTHONPATH": str(TESTS / "emulated"),
+        "PYTEST_ADDOPTS": "-p emulated_cuda",
+        "GRAFT_EMULATED": str(folder_of("emulated", layout)),
+    }
 
 
 def emulated_tests(native: Path) -> list[Path]:
@@ -115,65 +175,17 @@ def emulated_tests(native: Path) -> list[Path]:
     return [TESTS / f"wheel/shipped/test_{name}.py" for name in names]
 
 
-def wheel_of(layout: Layout, build: str = GRAFT) -> Built:
-    """What was built last.
-
-    Raises:
-        UsageError: nothing was.
-    """
-    built = load_built(layout, build)
-    if built is None or not built.is_there():
-        raise UsageError("there is no wheel yet", todo="run `make patch-and-build` with the same variables first")
-    return built
-
-
 def show_surfaces(layout: Layout, extra: Sequence[str]) -> None:
     """Print where ``layout``'s operators show up, beside operators of PyTorch's own.
 
     Raises:
         TestsFailed: an operator of the folder is not where they are.
     """
-    try:
-        in_test_environment(layout, ["-m", "scripts.measure.surfaces", *extra], QUIET)
-    except subprocess.CalledProcessError as error:
+    if in_test_environment(layout, ["-m", "scripts.measure.surfaces", *extra], QUIET) != 0:
         raise TestsFailed(
             "an operator differs from PyTorch's own",
-            todo="mend what the table names, or give the reason in samples.py: `SURFACES = {(title, name): reason}`",
-        ) from error
-
-
-def in_test_environment(layout: Layout, command: Sequence[str | Path], variables: Mapping[str, str] = {}) -> None:
-    """Run a Python program with ``layout``'s wheel, what it prints going to the terminal."""
-    python = make_environment(ENVIRONMENT, Path(wheel_of(layout).wheel))
-    env = {**os.environ, **variables}
-    subprocess.run([python, *command], cwd=REPOSITORY, env=env, stdin=subprocess.DEVNULL, check=True)
-
-
-def make_environment(folder: Path, wheel: Path, requirements: Path = TESTS / "requirements.txt") -> Path:
-    """Make a virtual environment that holds ``wheel`` and what is required; return its Python."""
-    python = folder / "bin/python"
-    mark = folder / "ready"
-    wanted = f"{wheel.name} {wheel.stat().st_mtime_ns} {hashlib.sha256(requirements.read_bytes()).hexdigest()}"
-    if mark.is_file() and mark.read_text() == wanted:
-        return python
-    say(f"making a fresh environment in {folder}")
-    shutil.rmtree(folder, ignore_errors=True)
-    run([sys.executable, "-m", "venv", folder])
-    run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel, "-r", requirements])
-    mark.write_text(wanted)
-    return python
-
-
-def unpacked(wheel: Path, folder: Path) -> Path:
-    """Install ``wheel`` alone into ``folder``, for tests that look at another torch than the environment's."""
-    mark = folder / "ready"
-    wanted = f"{wheel.name} {wheel.stat().st_mtime_ns}"
-    if not (mark.is_file() and mark.read_text() == wanted):
-        shutil.rmtree(folder, ignore_errors=True)
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        run([*command, "--no-compile", "--target", folder, wheel])
-        mark.write_text(wanted)
-    return folder
+            todo="fix what the table names, or give the reason in samples.py: `SURFACES = {(title, name): reason}`",
+        )
 
 
 def is_shipped(layout: Layout) -> bool:
@@ -181,21 +193,24 @@ def is_shipped(layout: Layout) -> bool:
     return layout.native == REPOSITORY / "native"
 
 
-def test_variables(layout: Layout, wheel: str) -> dict[str, str]:
+@contextmanager
+def test_variables(layout: Layout, wheel: str) -> Iterator[dict[str, str]]:
     """What the tests are told of the build."""
-    stock = unpacked(next(iter(layout.base.glob("*.whl"))), REPOSITORY / "build/stock")
-    return {
-        "GRAFT_WHEEL": wheel,
-        "GRAFT_BASE": str(layout.base),
-        "GRAFT_STOCK": str(stock),
-        "GRAFT_NATIVE": str(layout.native),
-    }
+    with unpacked(layout, "stock", base_wheel_of(layout)) as stock:
+        yield {
+            "GRAFT_WHEEL": wheel,
+            "GRAFT_BASE": str(layout.base),
+            "GRAFT_STOCK": str(stock),
+            "GRAFT_NATIVE": str(layout.native),
+        }
 
 
-def run_pytest(python: Path, name: str, paths: Sequence[Path], more: Mapping[str, str], extra: Sequence[str]) -> bool:
+def run_pytest(
+    python: Path, name: str, paths: Sequence[Path], more: Mapping[str, str], extra: Sequence[str]
+) -> Outcome:
     """Run the tests in ``paths``; return whether they passed, or ``extra`` chose none of them."""
     say(f"\n== tests of {name}")
-    command: list[str | Path] = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *extra, *paths]
-    done = subprocess.run(command, cwd=REPOSITORY, env={**os.environ, **more}, stdin=subprocess.DEVNULL, check=False)
-    nothing_chosen = bool(extra) and done.returncode == _NOTHING_COLLECTED
-    return done.returncode == 0 or nothing_chosen
+    code = run_python(python, ["-m", "pytest", "-q", "-p", "no:cacheprovider", *extra, *paths], more)
+    if extra and code == _NOTHING_COLLECTED:
+        return Outcome.NOT_CHOSEN
+    return Outcome.PASSED if code == 0 else Outcome.FAILED

@@ -8,27 +8,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..common.console import say
-from ..common.layout import REPOSITORY, Layout
-from ..deliver.built import load_built, stamp_of
+from ..common.layout import Layout
 from ..graft import build
-from ..inputs.native import load_native
 from ..inputs.pin import load_pin
+from ..deliver.built import load_built
+from ..inputs.snapshot import take_snapshot
 from ..inputs.toolchain import Toolchain, find_toolchain
-from .run import (
-    ENVIRONMENT,
-    TESTS,
-    TestsFailed,
-    is_shipped,
-    make_environment,
-    run_pytest,
-    test_variables,
-    wheel_of,
-)
+from .environments import SANITIZED, folder_of, in_test_environment, run_python, wheel_environment
+from .run import TESTS, TestsFailed, conclude, is_shipped, one_at_a_time, run_pytest, test_variables
 
 # Leaks are not looked for: an interpreter that ends leaves most of its memory to the system. A size that no machine has
 # makes malloc return null, as it does without the sanitizer, and PyTorch an error of it.
@@ -49,25 +40,24 @@ def test_sanitized(layout: Layout, *, base_wheel: Path | None, jobs: int, extra:
     """
     sanitized = layout.sanitized()
     wheel = build(sanitized, base_wheel=base_wheel, jobs=jobs).wheel
-    python = make_environment(sanitized.out / "environment", wheel)
     own = TESTS / "wheel/shipped" if is_shipped(layout) else layout.native / "tests"
     paths = [TESTS / "wheel/any/families", *([own] if own.is_dir() else [])]
-    findings = sanitized.out / "findings"
-    shutil.rmtree(findings, ignore_errors=True)
-    findings.mkdir(parents=True)
-    variables = {
-        **test_variables(layout, str(wheel)),
-        **sanitizer_variables(find_toolchain(load_pin(layout.patches)), log=findings / "of"),
-    }
-    passed = run_pytest(
-        python, "the sanitized operators", paths, variables, ["-m", "not unsanitized and not slow", *extra]
-    )
-    found = [path.read_text(errors="replace") for path in sorted(findings.iterdir())]
+    chosen = ["-m", "not unsanitized and not slow", *extra]
+    findings = folder_of("sanitized-findings", layout)
+    preloaded = sanitizer_variables(find_toolchain(load_pin(layout.patches)), log=findings / "of")
+    with (
+        one_at_a_time(sanitized, SANITIZED),
+        wheel_environment(sanitized, SANITIZED, wheel) as python,
+        test_variables(layout, str(wheel)) as variables,
+    ):
+        shutil.rmtree(findings, ignore_errors=True)
+        findings.mkdir(parents=True)
+        outcome = run_pytest(python, "the sanitized operators", paths, {**variables, **preloaded}, chosen)
+        found = [path.read_text(encoding="utf-8", errors="replace") for path in sorted(findings.iterdir())]
     if found:
         raise TestsFailed(f"the sanitizers found something, in full in {findings}:\n\n" + "\n".join(found)[:20_000])
-    if not passed:
-        raise TestsFailed("tests failed on the sanitized wheel")
-    say("all tests passed, and the sanitizers found nothing")
+    conclude({"the sanitized operators": outcome}, extra)
+    say("the sanitizers found nothing")
 
 
 def fuzz(layout: Layout, extra: Sequence[str]) -> None:
@@ -77,22 +67,17 @@ def fuzz(layout: Layout, extra: Sequence[str]) -> None:
         TestsFailed: a call ended in what no call may end in.
     """
     sanitized = layout.sanitized()
-    toolchain = find_toolchain(load_pin(layout.patches)).sanitized()
+    snapshot = take_snapshot(sanitized)
     built = load_built(sanitized)
     command: list[str | Path] = ["-m", "scripts.measure.fuzz", *extra]
-    variables: dict[str, str] = {}
-    if built and built.is_there() and built.stamp == stamp_of(layout, load_native(layout.native), toolchain):
-        python = make_environment(sanitized.out / "environment", Path(built.wheel))
-        command.append("--sanitized")
-        variables = sanitizer_variables(toolchain)
+    if built and built.is_there() and built.stamp == snapshot.stamp:
+        with wheel_environment(sanitized, SANITIZED, Path(built.wheel)) as python:
+            code = run_python(python, [*command, "--sanitized"], sanitizer_variables(snapshot.toolchain))
     else:
         say("without sanitizers, since `make test-sanitize` has not built these sources; a crash is found all the same")
-        python = make_environment(ENVIRONMENT, Path(wheel_of(layout).wheel))
-    done = subprocess.run(
-        [python, *command], cwd=REPOSITORY, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, check=False
-    )
-    if done.returncode != 0:
-        raise TestsFailed("calls ended in what no call may end in", todo="mend what is named above")
+        code = in_test_environment(layout, command)
+    if code != 0:
+        raise TestsFailed("calls ended in what no call may end in", todo="fix what is named above, and call again")
 
 
 def sanitizer_variables(toolchain: Toolchain, *, log: Path | None = None) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """What stock torchgen says of the corpus of broken folders: writes ``broken/README.md``.
 
-    PYTHONPATH=.:build/2.13.0/base/tree build/environment/bin/python tests/codegen/stock_torchgen.py
+    PYTHONPATH=.:build/2.13.0/base/tree build/environments/builder-*/bin/python tests/codegen/stock_torchgen.py
 
 Each folder's YAML is put behind PyTorch's own and taken through torchgen's steps: parse, group, match the derivatives,
 generate registrations, functionalization and autograd for what is new. The lists that upstream keeps in Python are left

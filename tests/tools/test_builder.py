@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from scripts.common.files import copy_tree_if_changed, write_if_changed
 from scripts.common.layout import REPOSITORY, Layout
 from scripts.inputs.native import load_native
 from scripts.inputs.pin import load_pin
-from scripts.inputs.stamp import stamp_of
+from scripts.deliver.built import SOURCE, Built, load_built, save_built, stamp_of
 from scripts.inputs.toolchain import Toolchain, find_toolchain
 
 
@@ -147,6 +149,24 @@ def test_stamp_depends_on_content_and_not_on_place(tmp_path: Path) -> None:
     (there / "A.cpp").write_text("// A.cpp\n")
     (there / "A.h").rename(there / "B.h")
     assert stamp(here) != stamp(there)
+
+
+def test_wheel_of_another_python_is_not_taken_for_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build deletes the wheel that the last one left; that of another Python is to stay."""
+    monkeypatch.setattr(Layout, "work", tmp_path / "work")
+    layout = Layout("2.13.0", tmp_path, tmp_path / "dist")
+    wheels = {tag: tmp_path / f"torch-{tag}.whl" for tag in ("cpython-311", "cpython-312")}
+    for tag, wheel in wheels.items():
+        monkeypatch.setattr(sysconfig, "get_config_var", {"SOABI": f"{tag}-x86_64-linux-gnu"}.__getitem__)
+        assert load_built(layout) is None
+        wheel.touch()
+        save_built(layout, Built.of("a stamp", wheel))
+    for tag, wheel in wheels.items():
+        monkeypatch.setattr(sysconfig, "get_config_var", {"SOABI": f"{tag}-x86_64-linux-gnu"}.__getitem__)
+        built = load_built(layout)
+        assert built and built.wheel == str(wheel) and built.is_there()
+        assert load_built(layout, SOURCE) is None
+        assert load_built(replace(layout, out=tmp_path / "elsewhere")) is None
 
 
 def test_unchanged_file_keeps_its_time(tmp_path: Path) -> None:

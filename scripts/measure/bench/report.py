@@ -25,14 +25,14 @@ def write_json(results: Sequence[Measured], path: Path) -> None:
         "capability": torch.backends.cpu.get_cpu_capability(),
         "cases": [{**asdict(result), "ratio": result.ratio} for result in results],
     }
-    path.write_text(json.dumps(about, indent=1) + "\n")
+    path.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
 
 def write_table(results: Sequence[Measured], path: Path) -> None:
     """A Markdown table; what misses its aim is in bold."""
     lines = [_HEAD, "|" + "---|" * 9]
     lines += [_row(result) for result in results]
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def write_summary(results: Sequence[Measured], path: Path) -> None:
@@ -49,7 +49,7 @@ def write_summary(results: Sequence[Measured], path: Path) -> None:
         cells = [f"`{operator}`" + (f", {group}" if group else ""), f"`{peer}`" if set(peer) & set(".([") else peer]
         cells += [_range([r for r in row if (r.step, r.threads) == column]) for column in columns]
         lines.append(f"| {' | '.join(cells)} |")
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _range(results: Sequence[Measured]) -> str:

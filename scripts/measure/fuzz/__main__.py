@@ -87,6 +87,7 @@ def worker(first: int, sanitized: bool) -> Iterator[tuple[subprocess.Popen[str],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
+            encoding="utf-8",
             # Warnings would hide what the end of a process is told with.
             env={**os.environ, "TORCH_CPP_LOG_LEVEL": "ERROR"},
         ) as process,

@@ -53,7 +53,7 @@ def say(*values: object) -> None:
 
 def limit_memory(more: int) -> None:
     """Let allocations fail that take more than what is in use and ``more``."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
     limit = pages * os.sysconf("SC_PAGE_SIZE") + more
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 

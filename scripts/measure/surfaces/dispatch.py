@@ -228,7 +228,7 @@ def autocast_policy(subject: Subject) -> None:
 
 def header(name: str) -> str:
     """A header of the wheel."""
-    return (Path(torch.__file__).parent / "include" / name).read_text()
+    return (Path(torch.__file__).parent / "include" / name).read_text(encoding="utf-8")
 
 
 @SURFACES("C++: at::op")

@@ -75,7 +75,7 @@ def in_place_docstring(subject: Subject) -> None:
 
 @cache
 def _stub(file: str) -> dict[str, ast.FunctionDef]:
-    text = (Path(torch.__file__).parent / file).read_text()
+    text = (Path(torch.__file__).parent / file).read_text(encoding="utf-8")
     return {node.name: node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)}
 
 

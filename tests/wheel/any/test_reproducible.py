@@ -1,4 +1,4 @@
-"""The same input gives the same bytes: in another folder, after being killed and after running out of space."""
+"""The same input gives the same bytes: in another folder, after being killed and where files cannot grow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def run_out_of_space(command: list[str | Path], cwd: Path) -> str:
+def run_out_of_room(command: list[str | Path], cwd: Path) -> str:
     """Run ``command`` where files cannot grow beyond ``FULL``; return what it says when it fails."""
     limit = (FULL, FULL)
     done = subprocess.run(
@@ -47,7 +47,7 @@ def test_interrupted_build_in_another_folder_gives_the_same_wheel(tmp_path: Path
     (base_wheel,) = base.parent.glob("*.whl")
     out = tmp_path / "out"
     command = [sys.executable, "-m", "scripts", "build", "--native", native, "--out", out, "--wheel", base_wheel]
-    assert "free some space" in run_out_of_space(command, copy)
+    assert "raise the limit on the size of files" in run_out_of_room(command, copy)
     for seconds in MOMENTS:
         with subprocess.Popen(command, cwd=copy, stderr=subprocess.PIPE, start_new_session=True) as process:
             try:
@@ -56,7 +56,7 @@ def test_interrupted_build_in_another_folder_gives_the_same_wheel(tmp_path: Path
                 os.killpg(process.pid, signal.SIGKILL)
         assert process.returncode == -signal.SIGKILL, "the build ended before it could be killed"
         assert not list(out.glob("*.whl"))
-    assert "free some space" in run_out_of_space(command, copy)
+    assert "raise the limit on the size of files" in run_out_of_room(command, copy)
     assert not list(out.glob("*"))
     subprocess.run(command, cwd=copy, check=True, capture_output=True)
     (built,) = out.iterdir()

@@ -1,0 +1,43 @@
+"""The builder's own virtual environment, one for each Python. Only the standard library is there before it is made."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from .console import say
+from .environments import ENVIRONMENTS, Layer, held, install, make_virtual_environment, name_of_python
+from .errors import GraftError, RefusedError
+from .layout import REPOSITORY
+
+_REQUIREMENTS = REPOSITORY / "scripts/requirements.txt"
+
+
+def enter(arguments: Sequence[str]) -> int:
+    """Become ``python -m scripts`` with ``arguments``; return the exit code where that cannot be."""
+    folder = ENVIRONMENTS / f"builder-{name_of_python()}"
+    content = hashlib.sha256(_REQUIREMENTS.read_bytes()).hexdigest()
+    try:
+        with held(folder, [Layer(content, _make)]) as lock:
+            python = folder / "bin/python"
+            # The lock stays with the process, which ends with the build.
+            os.set_inheritable(lock, True)
+            os.execv(python, [str(python), "-m", "scripts", *arguments])
+    except (GraftError, OSError) as error:
+        expected = error if isinstance(error, GraftError) else RefusedError.of(error)
+        print(f"error: {expected}", file=sys.stderr)
+        return expected.exit_code
+    except KeyboardInterrupt:
+        return 130
+
+
+def _make(folder: Path) -> None:
+    start = time.perf_counter()
+    say(f"making a virtual environment for the builder, for {sys.executable}")
+    make_virtual_environment(folder)
+    install(folder, "--requirement", _REQUIREMENTS, what="the builder's packages")
+    say(f"  {time.perf_counter() - start:.1f} s")

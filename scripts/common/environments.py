@@ -1,0 +1,164 @@
+"""Folders that are costly to make, such as virtual environments: whole or not there, and kept while they are used."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import ZipFile
+
+from .errors import CommandError, ToolchainError
+from .layout import REPOSITORY
+from .lock import take
+from .process import run
+
+ENVIRONMENTS = REPOSITORY / "build/environments"
+
+# The file in such a folder that says what it holds.
+_HOLDS = "holds.json"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A part of a folder's content.
+
+    Args:
+        content: says what it is; another text means other content.
+        add: puts it into the folder, over an older one of the same layer, too.
+    """
+
+    content: str
+    add: Callable[[Path], None]
+
+
+@contextmanager
+def held(folder: Path, layers: Sequence[Layer]) -> Iterator[int]:
+    """Bring ``folder`` up to date, and keep it as it is while the body runs; yields the descriptor of the lock.
+
+    It is made in a folder beside and renamed. Where only later layers than the first differ, they are added again in
+    place. Processes that want the same content hold it together; one that wants another waits for them.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("a+", encoding="utf-8") as file:
+        busy = f"another process uses {folder}"
+        while True:
+            take(file, busy, fcntl.LOCK_SH)
+            if _held(folder) == [layer.content for layer in layers]:
+                break
+            # This lets go of the shared lock first, so that another process may be before us.
+            take(file, busy, fcntl.LOCK_EX)
+            _bring_up_to_date(folder, layers)
+        yield file.fileno()
+
+
+def _bring_up_to_date(folder: Path, layers: Sequence[Layer]) -> None:
+    wanted, there = [layer.content for layer in layers], _held(folder)
+    if there == wanted:
+        return
+    if there[:1] == wanted[:1]:
+        (folder / _HOLDS).unlink()  # killed in between, it is made anew
+        for layer, old in zip(layers[1:], there[1:], strict=True):
+            if layer.content != old:
+                layer.add(folder)
+        (folder / _HOLDS).write_text(json.dumps(wanted), encoding="utf-8")
+        return
+    partial, old_folder = (folder.parent / kind / folder.name for kind in ("partial", "old"))
+    for each in (partial, old_folder):
+        shutil.rmtree(each, ignore_errors=True)
+        each.parent.mkdir(exist_ok=True)
+    for layer in layers:
+        layer.add(partial)
+    _name_programs(partial, folder)
+    (partial / _HOLDS).write_text(json.dumps(wanted), encoding="utf-8")
+    if folder.exists():
+        folder.rename(old_folder)
+    partial.rename(folder)
+    shutil.rmtree(old_folder, ignore_errors=True)
+
+
+def _held(folder: Path) -> list[str]:
+    try:
+        return list(json.loads((folder / _HOLDS).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return []
+
+
+def _name_programs(environment: Path, target: Path) -> None:
+    """Make the programs of a virtual environment name the Python in ``target``, where it is renamed to."""
+    for path in environment.glob("bin/*"):
+        if path.is_file() and not path.is_symlink():
+            content = path.read_bytes()
+            if os.fsencode(environment) in content:
+                path.write_bytes(content.replace(os.fsencode(environment), os.fsencode(target)))
+
+
+def name_of_python() -> str:
+    """What tells this Python from others: the same in it and in the virtual environments made by it."""
+    itself = f"{sys.base_prefix} {sys.abiflags}"
+    return f"{sys.implementation.cache_tag}-{hashlib.sha256(itself.encode()).hexdigest()[:8]}"
+
+
+def make_virtual_environment(folder: Path) -> None:
+    """Make a virtual environment with pip, as ``python -m venv`` does in a hundredth of the time.
+
+    Python comes with wheels of pip and, before 3.12, of setuptools. They are unpacked; venv runs pip to install them.
+
+    Raises:
+        ToolchainError: this Python lacks a module for it, which distributions have in a package of its own.
+    """
+    try:
+        import venv
+
+        wheels = _wheels_of_python()
+    except ImportError as error:
+        raise ToolchainError(
+            f"{sys.executable} cannot make virtual environments",
+            cause=str(error),
+            todo="install its venv module (python3-venv on Debian), or set PYTHON to another Python",
+        ) from error
+    venv.EnvBuilder(symlinks=True).create(folder)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    for wheel in wheels:
+        with ZipFile(wheel) as archive:
+            archive.extractall(packages)
+
+
+def _wheels_of_python() -> list[Path]:
+    """The newest wheels of pip and setuptools that this Python comes with; those of Debian lie elsewhere."""
+    bundled = importlib.util.find_spec("ensurepip")
+    if bundled is None or bundled.origin is None:
+        raise ImportError("No module named 'ensurepip'")
+    folders = [sysconfig.get_config_var("WHEEL_PKG_DIR"), Path(bundled.origin).parent / "_bundled"]
+    found = []
+    for name in ("pip", "setuptools"):
+        wheels = [path for folder in folders if folder for path in sorted(Path(folder).glob(f"{name}-*.whl"))]
+        found += wheels[-1:]
+    if not found:
+        raise ImportError("ensurepip comes without pip")
+    return found
+
+
+def install(environment: Path, *arguments: str | Path, what: str = "packages") -> None:
+    """Let the pip of a virtual environment install. What is imported is compiled then, and nothing else.
+
+    Raises:
+        ToolchainError: with what pip said.
+    """
+    pip: list[str | Path] = [environment / "bin/python", "-m", "pip", "install", "--quiet"]
+    try:
+        run([*pip, "--disable-pip-version-check", "--no-compile", "--prefer-binary", *arguments])
+    except CommandError as error:
+        raise ToolchainError(
+            f"{what} could not be installed: {' '.join(map(str, arguments))}",
+            cause=error.cause,
+            todo="check the network, or name an index that holds them in PIP_INDEX_URL",
+        ) from error

@@ -1,0 +1,38 @@
+"""Text files are UTF-8, whatever the locale of who runs the builder: each call that reads or writes text says so."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from scripts.common.layout import REPOSITORY
+
+TEXT = {"read_text", "write_text", "open", "run", "Popen"}
+FOLDERS = ("common", "testing", "scaffold", "measure")
+FILES = [path for folder in FOLDERS for path in sorted((REPOSITORY / "scripts" / folder).rglob("*.py"))]
+
+
+def reads_or_writes_text(call: ast.Call) -> bool:
+    """Whether a call is one that decodes or encodes text."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if name not in TEXT:
+        return False
+    if name in ("run", "Popen"):
+        return any(keyword.arg in ("text", "universal_newlines") for keyword in call.keywords)
+    modes = [word.value for word in [*call.args, *(k.value for k in call.keywords)] if isinstance(word, ast.Constant)]
+    return name != "open" or not any("b" in mode for mode in modes if isinstance(mode, str) and len(mode) < 4)
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.name != "builds.py"], ids=lambda path: str(path.relative_to(REPOSITORY))
+)
+def test_text_says_its_encoding(path: Path) -> None:
+    calls = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Call)]
+    without = [
+        f"{path}:{call.lineno}"
+        for call in calls
+        if reads_or_writes_text(call) and not any(keyword.arg == "encoding" for keyword in call.keywords)
+    ]
+    assert not without

@@ -1,0 +1,118 @@
+"""Folders that are made once and held: two processes at once, one that is killed, content that changes."""
+
+from __future__ import annotations
+
+import ast
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.common.environments import Layer, held, make_virtual_environment
+from scripts.common.layout import REPOSITORY
+
+# Adds two layers to a folder, each a line in its log; then says so, waits for a line of input and says that it ends.
+HOLD = """
+import os, sys, time
+from pathlib import Path
+from scripts.common.environments import Layer, held
+folder = Path(sys.argv[1])
+def add(word):
+    def fill(folder):
+        folder.mkdir(exist_ok=True, parents=True)
+        with (folder / "log").open("a") as log:
+            log.write(f"{word}\\n")
+        if word == "killed":
+            os.kill(os.getpid(), 9)
+        time.sleep(0.2)
+    return fill
+with held(folder, [Layer(word, add(word)) for word in sys.argv[2:]]):
+    print("held", flush=True)
+    input()
+    print((folder / "log").read_text().split(), flush=True)
+"""
+
+
+def holding(folder: Path, *words: str) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", HOLD, str(folder), *words]
+    return subprocess.Popen(command, cwd=REPOSITORY, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def log_of(process: subprocess.Popen[str]) -> list[str]:
+    """Let the process end; return the log of its folder as it saw it."""
+    out, errors = process.communicate("\n")
+    assert process.returncode == 0, errors
+    return list(ast.literal_eval(out.splitlines()[-1]))
+
+
+def killed(folder: Path, *words: str) -> None:
+    process = holding(folder, *words)
+    process.communicate("\n")
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_two_at_once_make_it_once_and_hold_it_together(tmp_path: Path) -> None:
+    processes = [holding(tmp_path / "it", "a", "b") for _ in range(2)]
+    for process in processes:
+        assert process.stdout and process.stdout.readline() == "held\n"
+    assert [log_of(process) for process in processes] == [["a", "b"]] * 2
+
+
+def test_other_content_waits_for_those_who_use_it(tmp_path: Path) -> None:
+    user = holding(tmp_path / "it", "a", "b")
+    assert user.stdout and user.stdout.readline() == "held\n"
+    other = holding(tmp_path / "it", "other", "b")
+    assert other.stderr and f"another process uses {tmp_path / 'it'}" in other.stderr.readline()
+    assert log_of(user) == ["a", "b"]
+    assert log_of(other) == ["other", "b"]
+
+
+def test_only_the_layer_that_differs_is_added_again(tmp_path: Path) -> None:
+    assert log_of(holding(tmp_path / "it", "a", "b")) == ["a", "b"]
+    assert log_of(holding(tmp_path / "it", "a", "c")) == ["a", "b", "c"]
+    assert log_of(holding(tmp_path / "it", "d", "c")) == ["d", "c"]
+
+
+@pytest.mark.parametrize("words", [("killed", "b"), ("a", "killed"), ("killed",)])
+def test_one_that_is_killed_leaves_nothing_half_made(tmp_path: Path, words: tuple[str, ...]) -> None:
+    killed(tmp_path / "it", *words)
+    assert not (tmp_path / "it").exists()
+    assert log_of(holding(tmp_path / "it", "a", "b")) == ["a", "b"]
+
+
+def test_one_that_is_killed_while_it_changes_a_layer_is_made_anew(tmp_path: Path) -> None:
+    assert log_of(holding(tmp_path / "it", "a", "b")) == ["a", "b"]
+    killed(tmp_path / "it", "a", "killed")
+    assert log_of(holding(tmp_path / "it", "a", "b")) == ["a", "b"]
+
+
+def test_what_fails_leaves_the_old_one_as_it_was(tmp_path: Path) -> None:
+    def fail(folder: Path) -> None:
+        raise ValueError(folder)
+
+    assert log_of(holding(tmp_path / "it", "a")) == ["a"]
+    with pytest.raises(ValueError), held(tmp_path / "it", [Layer("other", fail)]):
+        pass
+    assert log_of(holding(tmp_path / "it", "a")) == ["a"]
+
+
+def test_virtual_environment_has_pip_and_its_programs_name_its_python(tmp_path: Path) -> None:
+    """pip writes into programs the path at which it installs them, which is not where they end up."""
+    folder = tmp_path / "environment"
+
+    def make(target: Path) -> None:
+        make_virtual_environment(target)
+        script = target / "bin/program"
+        script.write_text(f"#!{target}/bin/python\nimport sys; print(sys.prefix)\n")
+        script.chmod(0o755)
+
+    with held(folder, [Layer("", make)]):
+        done = subprocess.run([folder / "bin/program"], capture_output=True, text=True, check=True)
+        assert Path(done.stdout.strip()) == folder
+        command = [folder / "bin/python", "-m", "pip", "--version"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": ""})
+        assert str(folder) in done.stdout

@@ -1,0 +1,143 @@
+"""The Makefile: each Python has an environment of its own for the builder, and the wrong Python is an error."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.common.layout import REPOSITORY
+
+# In place of the builder: says by which Python it runs, in which environment, and how that reads text.
+SAY = "import sys; print('ran', *sys.version_info[:2], sys.prefix, sys.flags.utf8_mode)\n"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with the real Makefile, a builder that needs no packages and does nothing."""
+    folder = tmp_path / "a repository"
+    shutil.copytree(REPOSITORY / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copyfile(REPOSITORY / "Makefile", folder / "Makefile")
+    (folder / "scripts/__main__.py").write_text(SAY)
+    (folder / "scripts/requirements.txt").write_text("# nothing\n")
+    return folder
+
+
+def make(folder: Path, python: str | Path, *arguments: str) -> subprocess.Popen[str]:
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "PYTHON"))}
+    command = ["make", "check", f"PYTHON={python}", *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, env=variables, stdout=pipe, stderr=pipe, text=True)
+
+
+def ran(process: subprocess.Popen[str]) -> list[str]:
+    """What the builder said: the version of its Python, its environment, its UTF-8 mode."""
+    out, errors = process.communicate()
+    assert process.returncode == 0, errors
+    (line,) = (line for line in out.splitlines() if line.startswith("ran "))
+    major, minor, rest = line.removeprefix("ran ").split(" ", 2)
+    return [f"{major}.{minor}", *rest.rsplit(" ", 1)]
+
+
+def refused(process: subprocess.Popen[str]) -> str:
+    """The error of a ``make`` that must not build."""
+    out, errors = process.communicate()
+    assert process.returncode != 0 and "ran " not in out
+    return errors
+
+
+def other_python() -> str:
+    """A Python of another version than this one, with a venv module."""
+    probe = "import sys, venv, ensurepip; print(*sys.version_info[:2], sep='.')"
+    own = ".".join(map(str, sys.version_info[:2]))
+    known = (Path.home() / ".pyenv/versions").glob("3.*/bin/python3")
+    for python in [f"python3.{minor}" for minor in range(10, 20)] + sorted(map(str, known)):
+        if shutil.which(python):
+            done = subprocess.run([python, "-c", probe], capture_output=True, text=True, check=False)
+            version = done.stdout.strip()
+            if done.returncode == 0 and version != own and int(version.split(".")[1]) >= 10:
+                return python
+    pytest.skip("there is no second Python here")
+
+
+def test_the_builder_runs_in_an_environment_of_the_python_that_is_asked_for(repository: Path) -> None:
+    other = other_python()
+    first, second, again = (ran(make(repository, python)) for python in (sys.executable, other, sys.executable))
+    assert first[0] == "{}.{}".format(*sys.version_info)
+    assert second[0] != first[0]
+    assert second[1] != first[1]
+    assert again == first
+    assert all(Path(each[1]).is_relative_to(repository / "build") for each in (first, second))
+
+
+def test_text_is_utf_8_whatever_the_locale(repository: Path) -> None:
+    assert ran(make(repository, sys.executable))[2] == "1"
+
+
+def test_two_first_runs_at_once_both_work(repository: Path) -> None:
+    first, second = make(repository, sys.executable), make(repository, sys.executable)
+    assert ran(first) == ran(second)
+
+
+def test_environment_follows_the_requirements(repository: Path) -> None:
+    prefix = Path(ran(make(repository, sys.executable))[1])
+    (prefix / "old").touch()
+    assert ran(make(repository, sys.executable))[1] == str(prefix)
+    assert (prefix / "old").exists()
+    with (repository / "scripts/requirements.txt").open("a") as file:
+        file.write("# something else\n")
+    assert ran(make(repository, sys.executable))[1] == str(prefix)
+    assert not (prefix / "old").exists()
+
+
+def test_programs_of_the_environment_name_its_python(repository: Path) -> None:
+    """pip writes into them the path at which it installs, which is not where they end up."""
+    prefix = Path(ran(make(repository, sys.executable))[1])
+    found = [path for path in (prefix / "bin").iterdir() if path.is_file() and not path.is_symlink()]
+    assert found
+    for path in found:
+        assert b"/partial/" not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize("python", ["no-such-python", "/no/such/python"])
+def test_python_that_is_not_there(repository: Path, python: str) -> None:
+    assert f"error: PYTHON={python}: there is no such program\n  next: set PYTHON" in refused(make(repository, python))
+
+
+def old_python(folder: Path, body: str) -> Path:
+    """A Python that runs ``body`` before it imports anything."""
+    path = folder / "python"
+    path.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} -c "{body}" "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+RUN = "import runpy, sys; {}; runpy.run_module('scripts.environment', run_name='__main__')"
+
+
+def test_python_that_is_too_old(repository: Path, tmp_path: Path) -> None:
+    errors = refused(make(repository, old_python(tmp_path, RUN.format("sys.version_info = (3, 9, 1)"))))
+    assert "this is Python 3.9, too old to build with" in errors
+    assert "next: set PYTHON to Python 3.10 or newer" in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("module", ["venv", "ensurepip"])
+def test_python_without_virtual_environments(repository: Path, tmp_path: Path, module: str) -> None:
+    errors = refused(make(repository, old_python(tmp_path, RUN.format(f"sys.modules['{module}'] = None"))))
+    assert "cannot make virtual environments" in errors
+    assert "next: install its venv module (python3-venv on Debian)" in errors
+    assert "Traceback" not in errors
+
+
+def test_package_that_cannot_be_had(repository: Path) -> None:
+    (repository / "scripts/requirements.txt").write_text("graft-has-no-such-package @ file:///no/such/file.whl\n")
+    errors = refused(make(repository, sys.executable))
+    assert "error: the builder's packages could not be installed" in errors
+    assert "next: " in errors and "Traceback" not in errors
+    (repository / "scripts/requirements.txt").write_text("")
+    ran(make(repository, sys.executable))

@@ -1,0 +1,79 @@
+"""What the system refuses is said as it is, each with what helps against it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from scripts import __main__ as command_line
+from scripts.common.errors import PackError
+from scripts.common.layout import REPOSITORY
+from scripts.deliver import wheel as deliver
+
+
+def failing(code: int, path: str | None) -> OSError:
+    return OSError(code, os.strerror(code), path) if path else OSError(code, os.strerror(code))
+
+
+def said(code: int, path: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    def fail(_: object) -> None:
+        raise failing(code, path)
+
+    monkeypatch.setitem(command_line._VERBS, "lint", fail)
+    assert command_line.main(["lint"]) == 11
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_full_file_system(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = said(code, f"{tmp_path}/a/file", monkeypatch, capsys)
+    assert error.startswith(f"error: {tmp_path}/a/file: {os.strerror(code)}\n")
+    assert f"next: free some space on the file system of {tmp_path}, " in error
+
+
+def test_full_file_system_without_a_path(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """So says Python where a file that is open cannot grow."""
+    error = said(errno.ENOSPC, None, monkeypatch, capsys)
+    assert error.startswith("error: No space left on device\n")
+    assert f"next: free some space on the file system of {REPOSITORY}, where " in error and " or " in error
+
+
+@pytest.mark.parametrize(
+    ("code", "path", "remedy"),
+    [
+        (errno.EACCES, "/a/file", "next: change the permissions of /a/file, or of the folder that it is in"),
+        (errno.EPERM, "/a/file", "next: change the permissions of /a/file, or of the folder that it is in"),
+        (
+            errno.EROFS,
+            "/a/file",
+            "next: choose a folder that can be written to; the file system of /a/file is read-only",
+        ),
+        (errno.EFBIG, "/a/file", "next: raise the limit on the size of files (`ulimit -f`)"),
+        (errno.EMFILE, "/a/file", "next: raise the limit on open files (`ulimit -n`)"),
+        (errno.ENOTDIR, "/a/file", "next: look at /a/file; with -v (`make ... ARGS=-v`) the error says where it arose"),
+        (errno.EIO, None, "next: with -v (`make ... ARGS=-v`) the error says where it arose"),
+    ],
+)
+def test_what_else_the_system_refuses(
+    code: int, path: str | None, remedy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = f"{path}: " if path else ""
+    error = said(code, path, monkeypatch, capsys)
+    assert error == f"error: {where}{os.strerror(code)}\n  {remedy}\n"
+    assert "space" not in error.replace(os.strerror(code), "")
+
+
+@pytest.mark.parametrize(("code", "remedy"), [(errno.ENOSPC, "free some space"), (errno.EACCES, "permissions of")])
+def test_wheel_that_cannot_be_written(code: int, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise failing(code, None)
+
+    monkeypatch.setattr(deliver, "ZipFile", fail)
+    base = tmp_path / "torch-2.0-cp311-cp311-linux_x86_64.whl"
+    with pytest.raises(PackError, match=f"(?s)torch-2.0.*: {os.strerror(code)}.*{remedy}.*{tmp_path / 'out'}"):
+        deliver.pack(base, {}, version="2.0+graft", platform="linux_x86_64", out=tmp_path / "out")

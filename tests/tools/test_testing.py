@@ -1,0 +1,142 @@
+"""What `make test` does around pytest: the environments of several folders at once, and what it says in the end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from scripts.common.layout import Layout
+from scripts.testing import environments
+from scripts.testing import run as testing
+from scripts.testing.environments import TEST, folder_of, unpacked, wheel_environment
+from scripts.testing.run import Part, one_at_a_time, run_parts
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The environments of these tests are not those of this repository."""
+    monkeypatch.setattr(environments, "ENVIRONMENTS", tmp_path / "environments")
+    yield
+
+
+def fake_wheel(folder: Path, version: str, text: str = "") -> Path:
+    """A wheel of a torch that says its version, and ``text``."""
+    path = folder / f"torch-{version}-py3-none-any.whl"
+    folder.mkdir(parents=True, exist_ok=True)
+    info = f"torch-{version}.dist-info"
+    with ZipFile(path, "w") as archive:
+        archive.writestr("torch/__init__.py", f"print({f'{version} {text}'.strip()!r})\n")
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", f"torch/__init__.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+    return path
+
+
+def torch_of(python: Path) -> str:
+    return subprocess.run([python, "-c", "import torch"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def requirements(tmp_path: Path) -> Path:
+    path = tmp_path / "requirements.txt"
+    path.write_text("# nothing\n")
+    return path
+
+
+def test_folders_that_are_tested_at_once_have_environments_of_their_own(tmp_path: Path) -> None:
+    needed = requirements(tmp_path)
+    layouts = [Layout(pin, tmp_path / name, tmp_path / "out") for pin, name in (("1", "a"), ("1", "b"), ("2", "a"))]
+    for purpose in (TEST, "stock"):
+        assert len({folder_of(purpose, layout) for layout in layouts}) == len(layouts)
+    wheels = [fake_wheel(tmp_path / name, f"1+graft.{name}") for name in ("a", "b")]
+    with (
+        wheel_environment(layouts[0], TEST, wheels[0], needed) as first,
+        wheel_environment(layouts[1], TEST, wheels[1], needed) as second,
+        unpacked(layouts[0], "stock", wheels[0]) as stock,
+    ):
+        assert [torch_of(python) for python in (first, second)] == ["1+graft.a", "1+graft.b"]
+        assert (stock / "torch/__init__.py").is_file()
+
+
+def test_environment_belongs_to_one_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = Layout("1", tmp_path, tmp_path)
+    ours = folder_of(TEST, layout)
+    monkeypatch.setattr(sys, "base_prefix", "/another")
+    assert folder_of(TEST, layout) != ours
+
+
+def test_new_wheel_is_installed_over_the_old_one(tmp_path: Path) -> None:
+    layout, needed = Layout("1", tmp_path, tmp_path), requirements(tmp_path)
+    said = []
+    for number, (version, text) in enumerate([("1+graft.a", "one"), ("1+graft.b", "two"), ("1+graft.b", "three")]):
+        wheel = fake_wheel(tmp_path / str(number), version, text)
+        with wheel_environment(layout, TEST, wheel, needed) as python:
+            if number == 0:
+                (python.parent.parent / "kept").touch()
+            said.append(torch_of(python))
+            assert (python.parent.parent / "kept").exists()
+    assert said == ["1+graft.a one", "1+graft.b two", "1+graft.b three"]
+
+
+def test_other_requirements_make_the_environment_anew(tmp_path: Path) -> None:
+    layout, needed = Layout("1", tmp_path, tmp_path), requirements(tmp_path)
+    wheel = fake_wheel(tmp_path, "1+graft")
+    with wheel_environment(layout, TEST, wheel, needed) as python:
+        (python.parent.parent / "old").touch()
+    needed.write_text("# nothing, again\n")
+    with wheel_environment(layout, TEST, wheel, needed) as python:
+        assert not (python.parent.parent / "old").exists()
+        assert torch_of(python) == "1+graft"
+
+
+def parts_in(folder: Path) -> list[Part]:
+    """Two parts, of a test each."""
+    for name in ("first", "second"):
+        (folder / f"test_{name}.py").write_text(f"def test_{name}(): pass\n")
+    return [(f"the {name}", [folder / f"test_{name}.py"], {}) for name in ("first", "second")]
+
+
+def run(folder: Path, *extra: str) -> None:
+    run_parts(Path(sys.executable), parts_in(folder), {}, extra)
+
+
+def test_all_tests_pass(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path)
+    assert capfd.readouterr().err.endswith("\nall tests passed\n")
+
+
+def test_parts_that_ran_no_test_are_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path, "-k", "second")
+    assert capfd.readouterr().err.endswith("\nno test was chosen of the first\nall chosen tests passed\n")
+
+
+def test_choice_of_no_test_is_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(testing.TestsFailed, match="no test ran; `-k misspelled` chooses none"):
+        run(tmp_path, "-k", "misspelled")
+
+
+def test_part_without_tests_is_a_failure(tmp_path: Path) -> None:
+    parts = parts_in(tmp_path)
+    (tmp_path / "test_first.py").write_text("")
+    with pytest.raises(testing.TestsFailed, match="tests failed: the first"):
+        run_parts(Path(sys.executable), parts, {}, [])
+
+
+def test_tests_of_one_folder_wait_for_each_other(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from scripts.common.layout import Layout\n"
+        "from scripts.testing import environments; from scripts.testing.run import one_at_a_time\n"
+        "environments.ENVIRONMENTS = Path(sys.argv[1]) / 'environments'\n"
+        "with one_at_a_time(Layout('1', Path(sys.argv[1]), Path()), 'test'): print('runs', flush=True)\n"
+    )
+    with one_at_a_time(Layout("1", tmp_path, tmp_path), TEST):
+        pipe = subprocess.PIPE
+        other = subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=pipe, stderr=pipe, text=True)
+        assert other.stderr and f"the tests of {tmp_path} run already" in other.stderr.readline()
+        assert other.poll() is None
+    out, _ = other.communicate()
+    assert (other.returncode, out) == (0, "runs\n")
