@@ -24,7 +24,7 @@ from ..inputs.snapshot import Snapshot, take_snapshot
 _SOURCE_SUFFIXES = (".cu", ".cpp")
 
 # Unlike a build, this compiles everything with the headers of the wheel that would be.
-_INCLUDES = ("src", "generated/include", "generated/wheel/torch/include", *BASE_INCLUDES)
+_INCLUDES = ("src", "generated/include", "generated/wheel/torch/include", "fixed", *BASE_INCLUDES)
 
 
 def check_cuda(layout: Layout, *, base_wheel: Path | None, jobs: int, architectures: Sequence[str]) -> None:

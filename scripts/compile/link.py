@@ -42,6 +42,7 @@ class Product:
         units: what is in it.
         bound: libraries of the base whose functions it calls, exported or not.
         linked: further libraries that are loaded with it.
+        provided: what is in another product that this one calls.
         search: where it looks for libraries at run time.
         is_python_extension: whether Python loads it.
     """
@@ -52,6 +53,7 @@ class Product:
     linked: Sequence[str]
     search: str
     is_python_extension: bool
+    provided: Sequence[Unit] = ()
 
 
 def products(units: Units) -> list[Product]:
@@ -70,6 +72,7 @@ def products(units: Units) -> list[Product]:
             ("libtorch.so",),
             "$ORIGIN:$ORIGIN/lib",
             True,
+            units.library,
         ),
     ]
 
@@ -161,7 +164,8 @@ class Linker:
         """
         files = {unit: ElfFile(self._layout.work / unit.target) for unit in product.units}
         needed = {name for file in files.values() for name in file.undefined()} - _DEFINED_LATER
-        needed.difference_update(*(file.defined() for file in files.values()))
+        others = [ElfFile(self._layout.work / unit.target) for unit in product.provided]
+        needed.difference_update(*(file.defined() for file in [*files.values(), *others]))
         libraries = [self._index(name) for name in product.bound]
         for library in libraries:
             needed -= library.exported_among(needed)
@@ -169,8 +173,8 @@ class Linker:
         for path in visible:
             needed -= ElfFile(path).exported()
         bound = bind_hidden(needed, libraries)
-        missing = needed.difference(symbol.name for library in bound for symbol in library.symbols)
-        if missing:
+        needed = needed.difference(symbol.name for library in bound for symbol in library.symbols)
+        if missing := needed - self._toolchain.linked_in:
             lines = [
                 f"{unit.source}: undefined reference to `{name}'"
                 for unit, file in files.items()

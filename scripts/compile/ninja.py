@@ -21,14 +21,14 @@ from ..common.files import write_if_changed
 from ..common.layout import Layout
 from ..common.process import UNTRANSLATED, follow
 from . import blame
-from .units import Unit
+from .units import NARROW_HEADERS, Unit
 
 # The place of an error, as g++ and nvcc write it.
 _ERROR = re.compile(r"([^\s:(]+(?::\d+:\d+|\(\d+\))): (?:fatal )?error\b")
 
-# Headers: the folder's own, those of the new operators, the base's.
+# Headers: the folder's own, those of the new operators, those that wheels lack, the base's.
 BASE_INCLUDES = ("../base/tree/torch/include", "../base/tree/torch/include/torch/csrc/api/include")
-_INCLUDES = ("src", "generated/include", "operators", *BASE_INCLUDES)
+_INCLUDES = ("src", "generated/include", "operators", "fixed", *BASE_INCLUDES)
 
 # Variables that change what a compiler reads or makes; a build depends on none of them.
 _DROPPED = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
@@ -110,7 +110,9 @@ def ninja_file(units: Sequence[Unit], compiler: Compiler, includes: Sequence[str
     for unit in units:
         variables = {"more": " ".join(unit.flags), "narrow": " ".join(f"-I{folder}" for folder in unit.narrow)}
         rule = "narrow" if unit.narrow else "cxx"
-        writer.build([str(unit.target)], rule, [str(unit.source)], implicit=["compiler.txt"], variables=variables)
+        # A source that was compiled without the narrow headers may be compiled with others.
+        implicit = ["compiler.txt", *(str(folder / name) for folder in unit.narrow for name in NARROW_HEADERS)]
+        writer.build([str(unit.target)], rule, [str(unit.source)], implicit=implicit, variables=variables)
     return text.getvalue()
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..base.tree import Base
-from ..common.files import lay_out_files
+from ..common.files import files_below, lay_out_files
 from ..common.layout import Layout
 from ..generate import FRAGMENTS
 from ..inputs.native import NativeFolder
@@ -16,6 +16,11 @@ from .views import Views, text_with_headers
 
 # Nobody reads the compiler's messages about macros in generated sources; not keeping track of them saves time.
 _GENERATED = ("-ftrack-macro-expansion=0",)
+
+# What narrow folders hold.
+NARROW_HEADERS = tuple(
+    f"ATen/{name}.h" for name in ("Functions", "NativeFunctions", "Operators", "RedispatchFunctions")
+)
 
 _TEMPLATES = Path(__file__).with_name("templates")
 
@@ -79,7 +84,8 @@ class Planner:
         """The units of ``native`` and of what is generated for it."""
         units = self._layout.generated / "units"
         folders = sorted(path.parent for path in units.glob("*/library.cpp"))
-        lay_out_files(self._layout.work / "fixed", {path.name: path.read_bytes() for path in _TEMPLATES.iterdir()})
+        fixed_files = {name.as_posix(): (_TEMPLATES / name).read_bytes() for name in files_below(_TEMPLATES)}
+        lay_out_files(self._layout.work / "fixed", fixed_files)
         native_folder = self._layout.sources
         own = [self._unit(native_folder / name, f"native/{name.with_suffix('')}") for name in native.sources]
         fixed = {
@@ -114,7 +120,7 @@ class Planner:
         parts = ("ATen", "autograd") if kind == "library" else ("python",)
         sources = [folder / f"{kind}.cpp", *(path for part in parts for path in sorted((folder / part).glob("*.cpp")))]
         view = self._views.of("\n".join(path.read_text(encoding="utf-8") for path in sources))
-        includes = [self._relative(folder / "own"), *([self._relative(view)] if view else []), Path("fixed")]
+        includes = [self._relative(folder / "own"), *([self._relative(view)] if view else [])]
         python = (self._python_include,) if kind == "bindings" else ()
         return Unit(
             self._relative(sources[0]),

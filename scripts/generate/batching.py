@@ -30,15 +30,13 @@ TORCH_LIBRARY_IMPL(aten, FuncTorchBatchedDecomposition, m) {{
 
 
 def generate_batching_rules(operators: Operators, out: Output) -> None:
-    """Generate the rules, and the header that a folder's own rules cannot be compiled without."""
+    """Generate the rules."""
     _generate_decompositions(operators, out)
     pointwise = [f for f in operators.new_functions if is_batched_pointwise(f)]
     if pointwise:
         names = [f'{{"{f.func.name.name}", "{f.func.name.overload_name}"}},' for f in pointwise]
         manager = SelectingFileManager(out.folder / "ATen", TEMPLATES, sink=out, wanted=lambda _: True)
         manager.write("RegisterBatchingRules.cpp", lambda: {"pointwise": names})
-    header = "nlohmann/json.hpp"
-    out(out.folder / "include" / header, (TEMPLATES / header).read_text())
 
 
 def is_batched_pointwise(f: NativeFunction) -> bool:

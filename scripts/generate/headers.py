@@ -236,6 +236,8 @@ def narrow_headers(operators: Operators, text: str, templates: Path, out: Output
         out: takes the headers, below ``narrow``.
     """
     roots = operators.whole.roots_by_name
+    # Functions written by hand stand in the template.
+    text += (templates / "Functions.h").read_text(encoding="utf-8")
     named = sorted({roots[word] for word in set(re.findall(r"[A-Za-z_]\w*", text)) if word in roots})
     own = [f for f in operators.functions if f.root_name in operators.new_root_names]
     redispatch = [ComputeRedispatchFunction()(f) for f in own]

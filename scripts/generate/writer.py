@@ -24,9 +24,6 @@ from ..common.files import remove_others
 T = TypeVar("T")
 Env = Callable[[], str | dict[str, Any]]
 
-# Names the one file that stands for torchgen's shards, and the functions that it defines.
-SHARD_ID = "_graft"
-
 # Environment keys that are there whether or not a file has anything to say.
 _ALWAYS_THERE = {"generated_comment", "ops_headers", "op_headers", "operator_headers", "shard_id", "file_stem"}
 
@@ -70,6 +67,7 @@ class SelectingFileManager(FileManager):
         wanted: given a file's name, whether to generate it; torchgen computes nothing for the others.
         own_templates: templates that differ from torchgen's on purpose.
         keep_line: given an entry of a sharded list, whether it stays.
+        shard: names the one file that stands for torchgen's shards, and the functions that it defines.
     """
 
     def __init__(
@@ -82,6 +80,7 @@ class SelectingFileManager(FileManager):
         wanted: Callable[[str], bool],
         own_templates: Path | None = None,
         keep_line: Callable[[str], bool] = lambda _: True,
+        shard: str = "graft",
     ) -> None:
         super().__init__(install_dir, template_dir, dry_run)
         self.template_dir: Path
@@ -89,6 +88,7 @@ class SelectingFileManager(FileManager):
         self._sink = sink
         self._own_templates = own_templates
         self._keep_line = keep_line
+        self._shard = shard
 
     def substitute_with_template(self, template_fn: str | Path, env_callable: Env) -> str:
         def named_as_upstream() -> str | dict[str, Any]:
@@ -136,7 +136,7 @@ class SelectingFileManager(FileManager):
         if not self._wanted(str(filename)):
             return
         stem = Path(filename).stem
-        env: dict[str, Any] = {**(base_env or {}), "shard_id": SHARD_ID, "file_stem": stem.lower()}
+        env: dict[str, Any] = {**(base_env or {}), "shard_id": f"_{self._shard}", "file_stem": stem.lower()}
         own = {key: list(env.get(key, [])) for key in sharded_keys}
         for item in items:
             for key, value in env_callable(item).items():

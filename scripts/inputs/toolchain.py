@@ -64,7 +64,10 @@ SANITIZERS = (
 )
 _SANITIZER_LIBRARIES = ("libasan.so", "libubsan.so")
 
-_SYSTEM_LIBRARIES = ("libstdc++.so.6", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libgomp.so.1")
+_SYSTEM_LIBRARIES = (
+    *("libstdc++.so.6", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libgomp.so.1"),
+    "ld-linux-x86-64.so.2",  # thread-local variables
+)
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,13 @@ class Toolchain:
     def system_libraries(self) -> list[Path]:
         """The C and C++ libraries that programs are linked with."""
         return self._libraries(_SYSTEM_LIBRARIES + (_SANITIZER_LIBRARIES if self.sanitizers else ()))
+
+    @cached_property
+    def linked_in(self) -> frozenset[str]:
+        """What the compiler links into each library from its own: support for processors' features and the like."""
+        archive = run([self.compiler, "-print-libgcc-file-name"]).stdout.strip()
+        lines = run(["nm", "--defined-only", "--format=posix", archive], check=False).stdout.splitlines()
+        return frozenset(line.split()[0] for line in lines if len(line.split()) > 2)
 
     def preloaded(self) -> list[Path]:
         """What a program that is not sanitized itself has to load first: the sanitizers, and what they hook into.

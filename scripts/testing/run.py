@@ -14,8 +14,8 @@ from ..common.console import say
 from ..common.errors import GraftError
 from ..common.layout import REPOSITORY, Layout
 from ..common.lock import file_lock
-from ..graft import build
 from ..deliver.built import SOURCE
+from ..graft import build
 from .environments import (
     TEST,
     TEST_SOURCE,

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from ..common.console import say
 from ..common.layout import Layout
+from ..deliver.built import load_built
 from ..graft import build
 from ..inputs.pin import load_pin
-from ..deliver.built import load_built
 from ..inputs.snapshot import take_snapshot
 from ..inputs.toolchain import Toolchain, find_toolchain
 from .environments import SANITIZED, folder_of, in_test_environment, run_python, wheel_environment
