@@ -132,7 +132,7 @@ def check_all(layout: Layout, series: list[Patch], base: Base) -> dict[str, byte
         GraftError: naming every mistake.
     """
     _, files = run_all(
-        lambda: check_native(layout.native, base.tree),
+        lambda: check_native([layout.native], base.tree),
         lambda: patched(series, base.tree, layout.pin_build),
     )
     return dict(files)

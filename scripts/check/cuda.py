@@ -92,7 +92,7 @@ def generate(layout: Layout, native: NativeFolder, overlay: Overlay, line: StepL
     done = run(command, env={"PYTHONPATH": paths}, check=False)
     if done.returncode != 0:
         raise OperatorError(blame.of_torchgen(done.stdout, merged, overlay.folder).strip())
-    overlay.keep((layout.generated / "overlay.txt").read_text().splitlines())
+    overlay.keep((layout.generated / "overlay.txt").read_text(encoding="utf-8").splitlines())
     overlay.prune()
     line.note = f"{len(overlay.names)} files that differ from the wheel's"
 
