@@ -1,4 +1,4 @@
-"""Find the mistakes of a native folder before a compiler runs, all of them in one run, each with its place.
+"""Find the mistakes of native folders before a compiler runs, all of them in one run, each with its place.
 
 torchgen judges what is valid wherever it can; this package gives its judgement a place in the user's file and a remedy,
 and adds what torchgen does not look at. Read ``entries`` (YAML with positions), then ``functions``, ``derivatives`` and

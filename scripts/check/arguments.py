@@ -6,10 +6,11 @@ import keyword
 import re
 
 from torchgen.api.cpp import JIT_TO_CPP_DEFAULT
-from torchgen.model import Argument, BaseTy, BaseType, ListType, OperatorName, OptionalType, SchemaKind, Type
+from torchgen.model import BaseTy, BaseType, ListType, OperatorName, OptionalType, SchemaKind, Type
 
+from .entries import Place
 from .finding import Findings, nearest
-from .functions import Function
+from .schemas import Function
 
 _NUMBER = r"-?(\d+(\.\d*)?(e-?\d+)?|inf)"
 _TEXT = r"\"([^\"\\]|\\.)*\"|'([^'\\]|\\.)*'"
@@ -43,7 +44,7 @@ def check_arguments(functions: list[Function], findings: Findings) -> set[Operat
     for function in functions:
         seen: set[str] = set()
         for argument in function.schema.arguments.flat_all:
-            place = function.entry.value("func", _offset_of(argument, function, is_second=argument.name in seen))
+            place = place_of(argument.name, function, is_second=argument.name in seen)
             if argument.name in seen:
                 what = f"two arguments are named `{argument.name}`"
                 findings.add(place, what, "give one of them another name")
@@ -69,11 +70,11 @@ def _has_no_binding(function: Function) -> bool:
     return re.search(r"_(backward|forward|jvp)$", str(function.schema.name.name)) is not None
 
 
-def _offset_of(argument: Argument, function: Function, *, is_second: bool) -> int:
-    """How far into the schema ``argument`` begins."""
+def place_of(name: str, function: Function, *, is_second: bool = False) -> Place:
+    """Where in the schema the argument ``name`` begins, or the schema."""
     text = str(function.entry.fields["func"])
-    places = [m.start(1) for m in re.finditer(rf"[(,]\s*([^(),]*? {re.escape(argument.name)})(?=[=,)])", text)]
-    return places[min(int(is_second), len(places) - 1)] if places else 0
+    places = [m.start(1) for m in re.finditer(rf"[(,]\s*([^(),]*? {re.escape(name)})(?=[=,)])", text)]
+    return function.entry.value("func", places[min(int(is_second), len(places) - 1)] if places else 0)
 
 
 def _fits(default: str, kind: Type) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import yaml
@@ -11,23 +11,21 @@ from torchgen.model import SchemaKind
 from ..generate.autocast import POLICIES
 from ..inputs.native import AUTOCAST
 from .entries import compose, text_of
-from .finding import Findings, nearest
-from .functions import Function
+from .finding import Findings, line_of, nearest
+from .schemas import Function
 
 
-def check_autocast(native: Path, functions: Iterable[Function], unknown: set[str], findings: Findings) -> None:
-    """Check that each policy is one of PyTorch's, and that each operator is one of the folder's and is named once.
+def check_autocast(
+    natives: Sequence[Path], functions: Iterable[Function], unknown: set[str], findings: Findings
+) -> None:
+    """Check that each policy is one of PyTorch's, and that each operator is one of the folders' and is named once.
 
     Not those of ``unknown``, whose entries are not understood.
     """
-    path = native / AUTOCAST
-    tree = compose(path, findings) if path.is_file() else None
-    if tree is None:
-        return
     schemas = {str(f.schema.name): f.schema for f in functions}
     castable = [name for name, schema in schemas.items() if schema.kind() == SchemaKind.functional]
-    seen: set[str] = set()
-    for policy, node in _listed(path, tree, findings):
+    seen: dict[str, tuple[Path, int, int]] = {}
+    for path, policy, node in _listed(natives, findings):
         name, place = str(node.value), _place(path, node)
         if name in unknown:
             continue
@@ -36,12 +34,20 @@ def check_autocast(native: Path, functions: Iterable[Function], unknown: set[str
         elif name not in castable:
             findings.add(place, f"{name} writes to an argument, which autocast cannot cast", "leave it out")
         elif name in seen:
-            findings.add(place, f"{name} has a policy already, and {policy} is another", "leave one out")
-        seen.add(name)
+            where = line_of(*seen[name][:2], seen_from=path)
+            findings.add(place, f"{name} has a policy already, in {where}, and {policy} is another", "leave one out")
+        seen.setdefault(name, place)
 
 
-def _listed(path: Path, tree: yaml.Node, findings: Findings) -> Iterator[tuple[str, yaml.ScalarNode]]:
-    """The operators' names, each with its policy; what is no list of names under a policy is a finding."""
+def _listed(natives: Sequence[Path], findings: Findings) -> Iterator[tuple[Path, str, yaml.ScalarNode]]:
+    """The operators' names, each with its file and policy; what is no list of names under a policy is a finding."""
+    for path in (native / AUTOCAST for native in natives):
+        tree = compose(path, findings)
+        if tree is not None:
+            yield from ((path, policy, node) for policy, node in _policies(path, tree, findings))
+
+
+def _policies(path: Path, tree: yaml.Node, findings: Findings) -> Iterator[tuple[str, yaml.ScalarNode]]:
     form = "write policies with lists of operators: `fp32: [my_loss]`"
     if not isinstance(tree, yaml.MappingNode):
         findings.add(_place(path, tree), "no policies", form)

@@ -11,7 +11,8 @@ from torchgen.gen import parse_tags_yaml
 from torchgen.model import BackendMetadata, DispatchKey, FunctionSchema, Location, NativeFunction, OperatorName
 from torchgen.yaml_utils import YamlLoader
 
-from .cplusplus import read_text
+from .cplusplus import Definition, read_text
+from .files import CPLUSPLUS
 from .signatures import Signature
 
 Kernels = dict[DispatchKey, dict[OperatorName, BackendMetadata]]
@@ -28,15 +29,15 @@ class BaseOperators:
 
     def __init__(self, tree: Path) -> None:
         self.tree = tree
-        functions = (tree / _PACKAGED / "ATen/native/native_functions.yaml").read_text()
+        functions = (tree / _PACKAGED / "ATen/native/native_functions.yaml").read_text(encoding="utf-8")
         self._functions = functions
         schemas = re.findall(r"^- func: (.+?)\s*$", functions, re.M)
         self.schemas: dict[str, str] = {schema.partition("(")[0]: schema for schema in schemas}
         self.base_names = {name.partition(".")[0] for name in self.schemas}
         self.tags: set[str] = parse_tags_yaml(str(tree / _PACKAGED / "ATen/native/tags.yaml"))
-        derivatives = (tree / _PACKAGED / "autograd/derivatives.yaml").read_text()
+        derivatives = (tree / _PACKAGED / "autograd/derivatives.yaml").read_text(encoding="utf-8")
         self.derivatives = set(re.findall(r"^- name: (\w+(?:\.\w+)?)\(", derivatives, re.M))
-        self._formulas = derivatives
+        self._autograd = tree / "torch/include/torch/csrc/autograd"
 
     def schemas_like(self, base_name: str) -> list[FunctionSchema]:
         """The schemas of ``base_name``: all its overloads, in-place variants included."""
@@ -55,13 +56,34 @@ class BaseOperators:
 
     @cached_property
     def formula_words(self) -> set[str]:
-        """Every identifier that PyTorch's own formulas, and what they are compiled with, know of."""
-        include = self.tree / "torch/include"
-        headers = ("FunctionsManual.h", "VariableTypeUtils.h", "saved_variable.h")
-        texts = [self._formulas, *((include / "torch/csrc/autograd" / name).read_text() for name in headers)]
-        texts += [(include / f"ATen/core/{name}").read_text() for name in ("TensorBody.h", "TensorBase.h")]
+        """Every identifier of the headers that formulas are compiled with, as far as they matter."""
+        core = [self.tree / f"torch/include/ATen/core/{name}" for name in ("TensorBody.h", "TensorBase.h")]
+        autograd = [self._autograd / name for name in ("FunctionsManual.h", "VariableTypeUtils.h", "saved_variable.h")]
+        texts = [path.read_text(encoding="utf-8") for path in (*core, *autograd)]
         functions = self.base_names | {f"{name}_symint" for name in self.base_names}
         return functions.union(*(re.findall(r"[A-Za-z_]\w*", text) for text in texts))
+
+    @cached_property
+    def formula_functions(self) -> list[Definition]:
+        """The functions that PyTorch has for formulas, besides its operators."""
+        path = self._autograd / "FunctionsManual.h"
+        return read_text(path, path.read_text(encoding="utf-8")).declarations
+
+    def says(self, word: str) -> bool:
+        """Whether any of PyTorch's headers names ``word``, or makes it of two parts with a macro."""
+        pasted = (prefix for prefix in self._pasting if word.startswith(prefix) and word != prefix)
+        names = [word, *(word.removeprefix(prefix) for prefix in pasted)]
+        return any(re.search(rb"\b%s\b" % name.encode(), self._headers) for name in names)
+
+    @cached_property
+    def _headers(self) -> bytes:
+        headers = (path for path in (self.tree / "torch/include").rglob("*") if path.suffix in CPLUSPLUS)
+        return b"\n".join(path.read_bytes() for path in headers)
+
+    @cached_property
+    def _pasting(self) -> set[str]:
+        """What stands before `##` in a macro, such as the `to` of `to##name`, which makes `toFloat`."""
+        return {prefix.decode() for prefix in re.findall(rb"\b(\w+)##", self._headers)}
 
     @cached_property
     def torch_names(self) -> set[str]:
@@ -69,16 +91,16 @@ class BaseOperators:
         torch = self.tree / "torch"
         names = {path.name for path in torch.iterdir() if (path / "__init__.py").is_file()}
         names |= {path.stem for path in torch.glob("*.py")}
-        listed = re.search(r"^__all__ = \[(.*?)^\]", (torch / "__init__.py").read_text(), re.M | re.S)
+        listed = re.search(r"^__all__ = \[(.*?)^\]", (torch / "__init__.py").read_text(encoding="utf-8"), re.M | re.S)
         names |= set(re.findall(r'"(\w+)"', listed[1])) if listed else set()
         return names - self.base_names
 
     @cached_property
     def tensor_names(self) -> set[str]:
         """The attributes of ``torch.Tensor`` that no operator of ATen stands behind."""
-        text = (self.tree / "torch/_tensor.py").read_text()
+        text = (self.tree / "torch/_tensor.py").read_text(encoding="utf-8")
         names = set(re.findall(r"^    (?:def )?([a-z_]\w*)(?:\(| =)", text, re.M))
-        stub = (self.tree / "torch/_C/__init__.pyi").read_text()
+        stub = (self.tree / "torch/_C/__init__.pyi").read_text(encoding="utf-8")
         body = re.search(r"^class TensorBase.*?:\n(.*?)(?=^\S)", stub, re.M | re.S)
         if body:
             names |= set(re.findall(r"^    (?:def )?(\w+)(?:\(|:)", body[1], re.M))
@@ -87,13 +109,15 @@ class BaseOperators:
     def kernels_named(self, name: str) -> list[Signature]:
         """The signatures of at::native's functions called ``name``, as PyTorch's headers declare them."""
         declared = self._declarations.get(name, [])
-        found = [read_text(Path(f"{name}.h"), f"{line} {{}}").definitions for line in declared]
-        return [Signature(str(d), d.returns, d.parameters) for definitions in found for d in definitions]
+        found = [d for line in declared for d in read_text(Path(f"{name}.h"), line).declarations]
+        return [Signature(str(d), d.returns, d.parameters) for d in found]
 
     @cached_property
     def _declarations(self) -> dict[str, list[str]]:
         headers = (self.tree / "torch/include/ATen/ops").glob("*_native.h")
         found: dict[str, list[str]] = {}
-        for line, name in re.findall(r"^(TORCH_API .*?(\w+)\(.*\));$", "".join(h.read_text() for h in headers), re.M):
+        for line, name in re.findall(
+            r"^(TORCH_API .*?(\w+)\(.*\);)$", "".join(h.read_text(encoding="utf-8") for h in headers), re.M
+        ):
             found.setdefault(name, []).append(line)
         return found

@@ -7,25 +7,28 @@ before a compiler has read a single header.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import tree_sitter_cpp
-from tree_sitter import Language, Node, Parser
+from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
-SUFFIXES = (".cpp", ".h", ".hpp", ".cu", ".cuh")
+from ..inputs.native import CUDA_SUFFIXES
+from .files import CPLUSPLUS, own_files
 
 # Macros and words before a declaration, which the grammar would take for its type.
 _DECORATION = re.compile(r"\b(TORCH_\w*API|C10_\w*(?:API|EXPORT|INLINE|UNUSED|DEVICE)\w*|__(?:host|device|global)__)\b")
 
-_PARSER = Parser(Language(tree_sitter_cpp.language()))
+_LANGUAGE = Language(tree_sitter_cpp.language())
+_PARSER = Parser(_LANGUAGE)
+_COMMENTS_AND_MACROS = Query(_LANGUAGE, "(comment) @comment (preproc_function_def value: (_) @macro)")
 
 
 @dataclass(frozen=True)
 class Definition:
-    """A function with a body.
+    """A function with a body, or one that is declared.
 
     Args:
         file: where it is.
@@ -35,6 +38,7 @@ class Definition:
         macro: ``TORCH_IMPL_FUNC`` and the like; empty for a plain function.
         returns: the type, as written.
         parameters: their types, as written.
+        defaults: the numbers of those that have a default.
         is_local: whether no other file can call it: static, in an anonymous namespace, or a template.
     """
 
@@ -45,6 +49,7 @@ class Definition:
     macro: str
     returns: str
     parameters: tuple[str, ...]
+    defaults: tuple[int, ...]
     is_local: bool
 
     def __str__(self) -> str:
@@ -71,17 +76,25 @@ class StubMacro:
 
 @dataclass
 class Source:
-    """One file."""
+    """One file.
+
+    Args:
+        path: where it is.
+        name: its path in the folder.
+        text: what it says.
+        code: that without comments, line breaks kept.
+        pastes_names: whether a macro makes names of parts, so that the text does not tell what is defined.
+        definitions: the functions with a body.
+        declarations: those without one.
+    """
 
     path: Path
+    name: Path
     text: str
+    code: str
+    pastes_names: bool
     definitions: list[Definition] = field(default_factory=list)
-
-    @cached_property
-    def code(self) -> str:
-        """The text without comments, line breaks kept."""
-        pattern = r'//[^\n]*|/\*.*?\*/|("(?:[^"\\\n]|\\.)*")'
-        return re.sub(pattern, lambda m: m[1] or "\n" * m[0].count("\n"), self.text, flags=re.S)
+    declarations: list[Definition] = field(default_factory=list)
 
     @cached_property
     def words(self) -> set[str]:
@@ -95,27 +108,61 @@ class Source:
         return [StubMacro(self.path, _line_of(self.code, use), use[1], _stub_of(use[1], use[2])) for use in uses]
 
     @property
-    def pastes_names(self) -> bool:
-        """Whether a macro of it makes names of parts, so that the text does not tell what is defined."""
-        return re.search(r"^\s*#\s*define\b[^\n]*(?:\\\n[^\n]*)*##", self.text, re.M) is not None
+    def folder(self) -> Path:
+        """The native folder."""
+        return self.path.parents[len(self.name.parts) - 1]
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether a wheel for CPUs is built without it."""
+        return self.name.parts[0] == "cuda" or self.name.suffix in CUDA_SUFFIXES
 
 
-def read_sources(folder: Path) -> list[Source]:
-    """The C++ of ``folder``, its tests left out."""
-    files = [path for path in sorted(folder.rglob("*")) if path.suffix in SUFFIXES]
-    own = [path for path in files if path.relative_to(folder).parts[0] != "tests"]
-    return [read_text(path, path.read_text(errors="replace")) for path in own]
+def read_sources(folders: Iterable[Path]) -> list[Source]:
+    """The C++ of ``folders``, tests left out; a file that several folders have in common is read once."""
+    names = [(folder, name) for folder in folders for name in own_files(folder) if name.suffix in CPLUSPLUS]
+    texts = {folder / name: (folder / name).read_text(encoding="utf-8", errors="replace") for folder, name in names}
+    once = {(name, texts[folder / name]): folder / name for folder, name in reversed(names)}
+    return [read_text(path, text, name) for (name, text), path in sorted(once.items(), key=lambda item: item[1])]
 
 
-def read_text(path: Path, text: str) -> Source:
-    """What ``text``, which is or shall be the file ``path``, defines."""
-    source = Source(path, text)
-    tree = _PARSER.parse(_DECORATION.sub(lambda word: " " * len(word[0]), text).encode())
-    for node, namespace, is_local in _outside_functions(tree.root_node, "", False):
+def read_text(path: Path, text: str, name: Path | None = None) -> Source:
+    """What ``text``, which is or shall be the file ``path``, defines and declares."""
+    root = parse(text)
+    found = QueryCursor(_COMMENTS_AND_MACROS).captures(root)
+    is_pasting = any(b"##" in (node.text or b"") for node in found.get("macro", ()))
+    source = Source(path, name or path, text, _without(found.get("comment", ()), text.encode()), is_pasting)
+    for node, namespace, is_local in _outside_functions(root, "", False):
         definition = _definition(path, node, namespace, is_local)
         if definition:
-            source.definitions.append(definition)
+            (source.definitions if node.type == "function_definition" else source.declarations).append(definition)
     return source
+
+
+def parse(text: str) -> Node:
+    """The syntax tree of ``text``."""
+    return _PARSER.parse(_DECORATION.sub(lambda word: " " * len(word[0]), text).encode()).root_node
+
+
+def identifiers(node: Node) -> Iterator[Node]:
+    """The names within ``node``, in their order."""
+    if node.type.endswith("identifier") and not node.named_children:
+        yield node
+    for child in node.named_children:
+        yield from identifiers(child)
+
+
+def text_of(node: Node | None) -> str:
+    """What the source says there."""
+    return (node.text or b"").decode(errors="replace") if node is not None else ""
+
+
+def _without(nodes: Iterable[Node], text: bytes) -> str:
+    """``text`` with blanks for ``nodes``."""
+    code = bytearray(text)
+    for node in nodes:
+        code[node.start_byte : node.end_byte] = re.sub(rb"[^\n]", b" ", code[node.start_byte : node.end_byte])
+    return code.decode()
 
 
 def _line_of(text: str, match: re.Match[str]) -> int:
@@ -129,15 +176,15 @@ def _stub_of(macro: str, arguments: str) -> str:
 
 
 def _outside_functions(node: Node, namespace: str, is_local: bool) -> Iterator[tuple[Node, str, bool]]:
-    """The definitions at namespace level, each with its namespace and whether it is hidden there."""
+    """The functions at namespace level, each with its namespace and whether it is hidden there."""
     if node.type == "namespace_definition":
         name = node.child_by_field_name("name")
         is_local = is_local or name is None
-        namespace = "::".join(filter(None, (namespace, _text(name))))
+        namespace = "::".join(filter(None, (namespace, text_of(name))))
     for child in node.named_children:
-        if child.type == "function_definition":
+        if child.type in ("function_definition", "declaration"):
             yield child, namespace, is_local
-        elif child.type not in ("class_specifier", "struct_specifier", "declaration"):
+        elif child.type not in ("class_specifier", "struct_specifier"):
             yield from _outside_functions(child, namespace, is_local or child.type == "template_declaration")
 
 
@@ -154,34 +201,36 @@ def _definition(path: Path, node: Node, namespace: str, is_local: bool) -> Defin
         return None
     line = node.start_point[0] + 1
     if inner.type == "function_declarator":  # TORCH_IMPL_FUNC(name)(parameters)
-        macro = _text(inner.child_by_field_name("declarator"))
-        name = _text(inner.child_by_field_name("parameters"))[1:-1].strip()
-        return Definition(path, line, namespace, name, macro, "", _parameters(listed), is_local)
-    scope, _, name = _text(inner).rpartition("::")
+        macro = text_of(inner.child_by_field_name("declarator"))
+        name = text_of(inner.child_by_field_name("parameters"))[1:-1].strip()
+        return Definition(path, line, namespace, name, macro, "", *_parameters(listed), is_local)
+    scope, _, name = text_of(inner).rpartition("::")
     before = [child for child in node.children if child.start_byte < declared.start_byte]
-    is_static = any(child.type == "storage_class_specifier" and _text(child) == "static" for child in before)
+    is_static = any(child.type == "storage_class_specifier" and text_of(child) == "static" for child in before)
     # A macro before the type, such as C10_EXPORT, is taken for the type, and the type for an error behind it.
-    qualifier = "const " if any(_text(child) == "const" for child in before) else ""
+    qualifier = "const " if any(text_of(child) == "const" for child in before) else ""
     types = [
-        _text(c)
+        text_of(c)
         for c in before
         if c.type.endswith(("type", "identifier", "specifier", "ERROR")) and c.type != "storage_class_specifier"
     ]
     returns = qualifier + types[-1] if types else ""
     if (trailing := next((c for c in declarator.named_children if c.type == "trailing_return_type"), None)) is not None:
-        returns = _text(trailing).removeprefix("->").strip()
+        returns = text_of(trailing).removeprefix("->").strip()
     namespace = "::".join(filter(None, (namespace, scope)))
-    return Definition(path, line, namespace, name, "", returns + mark, _parameters(listed), is_local or is_static)
+    return Definition(path, line, namespace, name, "", returns + mark, *_parameters(listed), is_local or is_static)
 
 
-def _parameters(listed: Node) -> tuple[str, ...]:
-    """The types of a parameter list."""
-    found = []
+def _parameters(listed: Node) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The types of a parameter list, and the numbers of those with a default."""
+    found: list[str] = []
+    defaults = []
     for child in listed.named_children:
         if child.type in ("parameter_declaration", "optional_parameter_declaration"):
             default = child.child_by_field_name("default_value")
             text = child.text or b""
             if default is not None:
+                defaults.append(len(found))
                 text = text[: default.start_byte - child.start_byte].rstrip().removesuffix(b"=")
             name = _name_of(child.child_by_field_name("declarator"))
             if name is not None:
@@ -189,8 +238,8 @@ def _parameters(listed: Node) -> tuple[str, ...]:
                 text = text[:start] + text[end:]
             found.append(" ".join(text.decode(errors="replace").split()))
         elif child.type != "comment":
-            found.append(_text(child))
-    return () if found == ["void"] else tuple(found)
+            found.append(text_of(child))
+    return () if found == ["void"] else tuple(found), tuple(defaults)
 
 
 def _name_of(declarator: Node | None) -> Node | None:
@@ -198,7 +247,3 @@ def _name_of(declarator: Node | None) -> Node | None:
     while declarator is not None and declarator.type != "identifier":
         declarator = next((child for child in reversed(declarator.named_children)), None)
     return declarator
-
-
-def _text(node: Node | None) -> str:
-    return (node.text or b"").decode(errors="replace") if node is not None else ""

@@ -2,56 +2,45 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Container
 
-from torchgen.model import Argument, DispatchKey, FunctionSchema, NativeFunction, SchemaKind
-from torchgen.packaged.autograd.load_derivatives import create_differentiability_info
+from torchgen.model import Argument, DispatchKey, FunctionSchema, SchemaKind
 
 from .base import BaseOperators
-from .entries import Entry, Place
-from .finding import Findings, nearest
-from .functions import Function
+from .cplusplus import Source
+from .entries import Entry
+from .finding import Findings, line_of, nearest
+from .formulas import Surroundings, check_formulas, formulas
+from .generated import check_generated
+from .schemas import Function
 
 # The keys of an entry that are no argument's or return's name (the head of PyTorch's derivatives.yaml explains them).
 _OTHER_KEYS = frozenset({"name", "dispatch", "output_differentiability", "result"})
-_SPECIAL = ("auto_linear", "auto_element_wise", "non_differentiable", "not_implemented")
-
-# What a formula may say besides the names that PyTorch or the folder knows.
-_LANGUAGE = frozenset(
-    re.findall(
-        r"\w+",
-        """alignas auto bool break case char class const constexpr continue decltype default do double else enum
-        explicit false float for if int int64_t long namespace new nullptr operator return short signed sizeof static
-        std struct switch template this throw true typename union unsigned using void while size_t uint8_t nullopt
-        vector string tuple array optional move forward get make_tuple any all begin end size""",
-    )
-)
 
 
 def check_derivatives(
     entries: list[Entry],
     functions: list[Function],
     unknown: set[str],
+    sources: list[Source],
     base: BaseOperators,
-    words: set[str],
     findings: Findings,
 ) -> None:
     """Check each entry against the function it is for.
 
     Args:
-        entries: of the folder's derivatives.yaml.
-        functions: of the folder.
+        entries: of the folders' derivatives.yaml.
+        functions: of the folders.
         unknown: the names of functions whose entries are not understood; what is said of them is not judged.
+        sources: the folders' C++.
         base: what PyTorch has.
-        words: identifiers that the folder's own headers and sources know.
         findings: takes what is wrong.
     """
     own = {str(f.schema.name): f for f in functions}
     generated = {str(made) for f in functions for made in f.native.autogen}
-    seen: dict[str, int] = {}
+    around = Surroundings(base, functions, sources)
+    seen: dict[str, Entry] = {}
+    sound: list[Entry] = []
     for entry in entries:
         if "name" not in entry.fields:
             what = "an entry needs the key `name`"
@@ -62,9 +51,10 @@ def check_derivatives(
         if name in generated | unknown:
             continue  # torchgen makes the generated ones, and judges their entries; of the unknown nothing is known
         if name in seen:
-            findings.add(place, f"{name} has an entry in line {seen[name]} already", "make one of the two")
+            other = line_of(seen[name].file, seen[name].line, entry.file)
+            findings.add(place, f"{name} has an entry in {other} already", "make one of the two")
             continue
-        seen[name] = entry.line
+        seen[name] = entry
         if name in base.derivatives:
             findings.add(place, f"PyTorch has a derivative formula of {name} already", "leave this entry out")
             continue
@@ -75,12 +65,13 @@ def check_derivatives(
             what = f"{name} is CompositeImplicitAutograd: it is differentiated through what it calls"
             findings.add(place, what, "leave this entry out, or give the operator a `dispatch:` of its own")
             continue
-        before = len(findings.found)
+        before = len(findings.errors)
         _check_keys(entry, schema, findings)
-        _check_formulas(entry, schema, base.formula_words | words, findings)
+        check_formulas(entry, schema, around, findings)
         _check_outputs(entry, schema, findings)
-        if len(findings.found) == before and name in own:
-            _ask_torchgen(entry, name, functions, findings)
+        if len(findings.errors) == before and name in own:
+            sound.append(entry)
+    check_generated(sound, functions, findings)
     _say_what_is_not_differentiable(functions, seen, findings)
 
 
@@ -146,81 +137,15 @@ def _check_outputs(entry: Entry, schema: FunctionSchema, findings: Findings) -> 
     if isinstance(given, list) and len(given) != len(schema.returns):
         what = f"{len(given)} values for {len(schema.returns)} returns of {schema.name}"
         findings.add(entry.place("output_differentiability"), what, "write a value for each return")
+    elif isinstance(given, list) and not any(given):
+        useless = [key for key, formula, _ in formulas(entry) if formula.strip() != "non_differentiable"]
+        if useless:
+            what = f"no output of {schema.name} has a gradient, but there is a formula for {', '.join(useless)}"
+            todo = "leave the formula out, or write True for an output that has a gradient"
+            findings.add(entry.place("output_differentiability"), what, todo)
 
 
-def _formulas(entry: Entry) -> Iterator[tuple[str, str, Place]]:
-    for key, value in entry.fields.items():
-        if isinstance(value, str) and key not in ("name", "output_differentiability"):
-            yield key, value, entry.value(key)
-    dispatch = entry.fields.get("dispatch")
-    if isinstance(dispatch, dict):
-        for formulas in dispatch.values():
-            for key, value in formulas.items() if isinstance(formulas, dict) else []:
-                if isinstance(value, str):
-                    yield str(key), value, entry.place("dispatch")
-
-
-def _check_formulas(entry: Entry, schema: FunctionSchema, words: set[str], findings: Findings) -> None:
-    arguments = [a.name for a in schema.arguments.flat_all]
-    returns = [r.name for r in schema.returns if r.name]
-    results = [f"result{i}" for i in range(len(schema.returns))] if len(schema.returns) > 1 else []
-    always = {*arguments, *returns, *results, "result", "grad_input_mask", "retain_variables", "wrap_opt_if"}
-    gradients = {"grad", "grads", *(f"grad_{name}" for name in returns)}
-    duals = {f"{name}_{kind}" for name in (*arguments, *returns, *results, "result") for kind in ("t", "p")}
-    for key, formula, place in _formulas(entry):
-        is_forward = {part.strip() for part in key.split(",")} <= {"result", *returns, *results}
-        values = always | (duals if is_forward else gradients)
-        known = (words | _LANGUAGE) - (gradients if is_forward else duals) | values
-        code = re.sub(r'"(?:[^"\\]|\\.)*"', '""', formula)
-        word = code.strip()
-        if re.fullmatch(r"\w+", word) and word not in {*values, *_SPECIAL} and not word.isdigit():
-            findings.add(place, f"`{word}` is no formula", nearest(word, [*_SPECIAL, *values]))
-            continue
-        if word in _SPECIAL:
-            continue
-        declared = set(re.findall(r"\b(?:auto|const|int64_t|Tensor|bool|double)\s*&?\s*(\w+)", code))
-        for word in dict.fromkeys(re.findall(r"(?<![\w.])(?<!->)(?<!::)[A-Za-z_]\w*", code)):
-            is_output_that_is_not = re.fullmatch(r"result\d+", word) and word not in values
-            if word not in known | declared or is_output_that_is_not:
-                what = f"the formula names `{word}`, which nobody defines"
-                todo = nearest(word, values, otherwise="name an argument, an output, or a function of ATen's")
-                if word in gradients | duals:
-                    there, here = ("backward", "`self_t`") if is_forward else ("forward", "`grad`")
-                    what = f"the formula of `{key}` names `{word}`, which only formulas of the {there} pass have"
-                    todo = f"write it with {here} and the like"
-                findings.add(place, what, todo, is_warning=True)
-        if not is_forward and not _uses_gradient(code):
-            what = f"the gradient of `{key}` does not use `grad`"
-            todo = 'multiply by `grad`, or write `non_differentiable` or `not_implemented("...")`'
-            findings.add(place, what, todo, is_warning=True)
-
-
-def _uses_gradient(code: str) -> bool:
-    says_none = r"\bgrads?\b|\bgrad_\w+|not_implemented|non_differentiable|zeros_like|undefined|Tensor\(\)|zeros"
-    return re.search(says_none, code) is not None
-
-
-def _ask_torchgen(entry: Entry, name: str, functions: list[Function], findings: Findings) -> None:
-    """Let torchgen judge the entry, with the functions of the same name."""
-    root = name.partition(".")[0].rstrip("_")
-    natives = [f.native for f in functions if f.schema.name.name.base == root]
-    by_signature: dict[FunctionSchema, list[NativeFunction]] = defaultdict(list)
-    for native in natives:
-        by_signature[native.func.signature()].append(native)
-    fields: dict[str, Any] = dict(entry.fields)
-    if "dispatch" not in fields:  # as load_derivatives does it
-        about_all: dict[str, Any] = {
-            key: fields.pop(key) for key in ("name", "output_differentiability") if key in fields
-        }
-        fields = {**about_all, "dispatch": {"Default": fields}}
-    try:
-        create_differentiability_info(fields, by_signature, {str(f.func): f for f in natives}, Counter(), set())
-    except Exception as error:
-        what = str(error) or f"torchgen cannot make sense of this entry ({type(error).__name__})"
-        findings.add(entry.value("name"), what, "compare it with an entry of PyTorch's own derivatives.yaml")
-
-
-def _say_what_is_not_differentiable(functions: list[Function], seen: dict[str, int], findings: Findings) -> None:
+def _say_what_is_not_differentiable(functions: list[Function], seen: Container[str], findings: Findings) -> None:
     """An operator without a formula raises in backward: that should be a decision, not an oversight."""
     for function in functions:
         schema = function.schema

@@ -21,9 +21,10 @@ _BY_CAPABILITY = frozenset(
 )
 
 
-def check_stubs(folder: Path, sources: list[Source], findings: Findings) -> None:
+def check_stubs(sources: list[Source], findings: Findings) -> None:
     """Check that each stub is declared, defined once, and filled for every capability."""
     macros = [macro for source in sources for macro in source.stub_macros]
+    names = {source.path: source.name for source in sources}
     defined = {macro.stub: macro for macro in macros if macro.macro == "DEFINE_DISPATCH"}
     filled = {macro.stub for macro in macros if "REGISTER" in macro.macro}
     for macro in macros:
@@ -36,13 +37,12 @@ def check_stubs(folder: Path, sources: list[Source], findings: Findings) -> None
             todo = f"write `ALSO_REGISTER_AVX512_DISPATCH({macro.stub}, &kernel)` in a file below cpu/"
             findings.add(place, what, todo, is_warning=True)
         if macro.macro in _BY_CAPABILITY:
-            _check_registration(folder, macro, findings)
+            _check_registration(names[macro.file], macro, findings)
 
 
-def _check_registration(folder: Path, macro: StubMacro, findings: Findings) -> None:
+def _check_registration(name: Path, macro: StubMacro, findings: Findings) -> None:
     place = (macro.file, macro.line, 0)
-    parent = macro.file.relative_to(folder).parent
-    if macro.file.suffix == ".cpp" and parent not in (Path("cpu"), Path("quantized/cpu/kernels")):
+    if macro.file.suffix == ".cpp" and name.parent not in (Path("cpu"), Path("quantized/cpu/kernels")):
         what = f"{macro.macro} in a file that is not compiled for CPU capabilities"
         todo = f"move the kernel into cpu/{macro.file.name}, or write `REGISTER_ALL_CPU_DISPATCH`"
         findings.add(place, what, todo)

@@ -50,16 +50,16 @@ class Entry:
 
 
 def compose(path: Path, findings: Findings) -> yaml.Node | None:
-    """The tree of a YAML file; what is no YAML is a finding."""
+    """The tree of a YAML file, if there is one; what is no YAML is a finding."""
+    if not path.is_file() or path in findings.unreadable:
+        return None
     try:
         return yaml.compose(path.read_text(encoding="utf-8"), YamlLoader)
-    except UnicodeDecodeError as error:
-        findings.add((path, 1, 0), f"not YAML: {error}", "save it as UTF-8 text")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = (path, mark.line + 1, mark.column + 1) if mark else (path, 1, 0)
-        has_tab = re.match(r" *\t", [*path.read_text().splitlines(), ""][place[1] - 1])
-        todo = "indent with spaces" if has_tab else "quote the text, or mend the indentation"
+        has_tab = re.match(r" *\t", [*path.read_text(encoding="utf-8").splitlines(), ""][place[1] - 1])
+        todo = "indent with spaces" if has_tab else "quote the text, or fix the indentation"
         findings.add(place, f"not YAML: {error.problem}", todo)
     except yaml.YAMLError as error:
         findings.add((path, 1, 0), f"not YAML: {error}", "take that character out")
@@ -68,7 +68,7 @@ def compose(path: Path, findings: Findings) -> yaml.Node | None:
 
 def read_entries(path: Path, findings: Findings) -> list[Entry]:
     """Read a YAML list of mappings; what is no such thing is a finding."""
-    tree = compose(path, findings) if path.is_file() else None
+    tree = compose(path, findings)
     if tree is None:
         return []
     if not isinstance(tree, yaml.SequenceNode):

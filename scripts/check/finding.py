@@ -36,13 +36,20 @@ class Finding:
 
 @dataclass
 class Findings:
-    """What was found so far."""
+    """What was found so far.
+
+    Args:
+        found: each once.
+        unreadable: files of which nothing more is said.
+    """
 
     found: set[Finding] = field(default_factory=set)
+    unreadable: set[Path] = field(default_factory=set)
 
     def add(self, place: tuple[Path, int, int], what: str, todo: str, *, is_warning: bool = False) -> None:
         """Note a mistake at ``place`` (file, line, column). Each is noted once."""
-        self.found.add(Finding(*place, " ".join(what.split()), todo, is_warning))
+        if place[0] not in self.unreadable:
+            self.found.add(Finding(*place, " ".join(what.split()), todo, is_warning))
 
     @property
     def errors(self) -> list[Finding]:
@@ -52,6 +59,11 @@ class Findings:
     def lines(self) -> list[str]:
         """Every finding, in the order of the files."""
         return [str(finding) for finding in sorted(self.found)]
+
+
+def line_of(file: Path, line: int, seen_from: Path) -> str:
+    """How a message about ``seen_from`` names a place."""
+    return f"line {line}" if file == seen_from else f"{file}:{line}"
 
 
 def nearest(word: str, known: Iterable[str], otherwise: str = "") -> str:

@@ -2,64 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import keyword
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from torchgen.model import (
-    Argument,
-    BackendMetadata,
-    BaseOperatorName,
-    DispatchKey,
-    FunctionSchema,
-    Location,
-    NativeFunction,
-    OperatorName,
-    Return,
-    SchemaKind,
-    Variant,
-    dispatch_keys,
-)
+from torchgen.model import BaseOperatorName, SchemaKind, Variant
 
 from .base import BaseOperators
-from .entries import Entry, Place
-from .finding import Findings, nearest
-
-# torchgen takes the keys out of an entry one by one; there is no list of them but its code.
-KEYS = frozenset(re.findall(r"""e\.pop\(\s*["'](\w+)["']""", inspect.getsource(NativeFunction.from_yaml))) - {
-    "__line__"  # torchgen's loader adds it
-}
+from .entries import Entry
+from .finding import Findings, line_of, nearest
+from .schemas import Function, has_known_keys, parse_entry
 
 # The modules that torchgen's own generator of bindings takes functions for.
 PYTHON_MODULES = frozenset({"nn", "fft", "linalg", "nested", "sparse", "special"})
-
-# Remedies for torchgen's complaints, by a part of the message.
-_REMEDIES = (
-    (r"alias keys?\b", "keep one of the Composite keys"),
-    (r"manual_kernel_registration", "leave `dispatch` or `manual_kernel_registration` out"),
-    (r"autogen", "write that line, or write the variants out"),
-    (r"new operator that aliases its inputs", "add that entry, with the tag `view_copy`"),
-    (r"could not find any other variants", "add the functional form: the same schema without `out`"),
-    (r"mutable", "mark each argument that is written to with `(a!)`, and return it as the in-place and out forms do"),
-    (r"structured", "put `structured: True` on the out variant, and `structured_delegate: <name>.out` on the others"),
-    (r"\bout\b", "write the out arguments behind the `*`, each as `Tensor(a!) out`, and return them in that order"),
-)
-
-
-@dataclass(frozen=True)
-class Function:
-    """An entry that torchgen understands."""
-
-    entry: Entry
-    native: NativeFunction
-    kernels: dict[DispatchKey, dict[OperatorName, BackendMetadata]]
-
-    @property
-    def schema(self) -> FunctionSchema:
-        """Its schema."""
-        return self.native.func
 
 
 def check_functions(entries: list[Entry], base: BaseOperators, findings: Findings) -> list[Function]:
@@ -67,12 +21,13 @@ def check_functions(entries: list[Entry], base: BaseOperators, findings: Finding
     functions = []
     seen: dict[str, Entry] = {}
     for entry in entries:
-        if _has_known_keys(entry, findings):
-            function = _parse(entry, base, findings)
+        if has_known_keys(entry, findings):
+            function = parse_entry(entry, base, findings)
             name = entry.operator
             if name in seen:
                 place = entry.value("func")
-                findings.add(place, f"{name} is defined in line {seen[name].line} too", "give it an overload name")
+                other = line_of(seen[name].file, seen[name].line, entry.file)
+                findings.add(place, f"{name} is defined in {other} too", "give it an overload name")
             elif name in base.schemas:
                 what = f"PyTorch has {base.schemas[name]} already"
                 findings.add(entry.value("func"), what, "give yours another name, or another overload name")
@@ -100,119 +55,6 @@ def root_of(operator: str) -> str:
         return BaseOperatorName.parse(name).base.removesuffix("_copy")
     except Exception:  # not a name: found elsewhere
         return name
-
-
-def _has_known_keys(entry: Entry, findings: Findings) -> bool:
-    for key in entry.fields:
-        if key not in KEYS:
-            findings.add(entry.place(key), f"torchgen knows no key `{key}`", nearest(key, KEYS))
-    if "func" not in entry.fields:
-        place = (entry.file, entry.line, 0)
-        findings.add(place, "an entry needs the key `func`", "write `- func: name(Tensor self) -> Tensor`")
-    return all(key in KEYS for key in entry.fields) and "func" in entry.fields
-
-
-def _parse(entry: Entry, base: BaseOperators, findings: Findings) -> Function | None:
-    text = entry.fields["func"]
-    try:
-        FunctionSchema.parse(text)
-    except Exception as error:  # torchgen raises whatever assert, ValueError or RuntimeError fits
-        offset, what = _fault_in_schema(str(text), error)
-        findings.add(entry.value("func", offset), what, remedy(what, "compare it with a schema of PyTorch's own file"))
-        return None
-    if not _dispatch_is_known(entry, findings) or not _tags_are_known(entry, base, findings):
-        return None
-    try:
-        native, kernels = NativeFunction.from_yaml(
-            dict(entry.fields), Location(str(entry.file), entry.line), base.tags, set()
-        )
-    except Exception as error:
-        what = str(error) or type(error).__name__
-        findings.add(_place_of(entry, what), what, remedy(what, "compare it with an entry of PyTorch's own file"))
-        return None
-    return Function(entry, native, kernels)
-
-
-def _fault_in_schema(text: str, error: Exception) -> tuple[int, str]:
-    """Where in ``text`` the first part is that torchgen cannot parse, and what it says about it."""
-    what = str(error) or f"not a schema: {text}"
-    match = re.fullmatch(r"([^(]*)\((.*)\) -> (.*)", text)
-    if not match:
-        lacks = "a schema is `name(arguments) -> returns`"
-        arrow = text.find("->")
-        return max(arrow, 0), f"not a schema: {lacks}"
-    for start, part in _parts(match[2], match.start(2)):
-        if part in ("*", ""):
-            continue
-        try:
-            Argument.parse(part)
-        except Exception as fault:
-            return start, f"torchgen cannot parse the argument `{part}`: {fault or type(fault).__name__}"
-    returns = match[3]
-    inner = returns[1:-1] if returns.startswith("(") and returns.endswith(")") else returns
-    for start, part in _parts(inner, match.start(3) + (inner != returns)):
-        try:
-            Return.parse(part)
-        except Exception as fault:
-            return start, f"torchgen cannot parse the return `{part}`: {fault or type(fault).__name__}"
-    return 0, what
-
-
-def _parts(text: str, start: int) -> list[tuple[int, str]]:
-    """The parts of a list between commas, as torchgen splits it, each with its place."""
-    parts: list[tuple[int, str]] = []
-    for part in re.split(r", (?![^\[(]*[\])])", text) if text else []:
-        parts.append((text.find(part, parts[-1][0] - start + 1 if parts else 0) + start, part))
-    return parts
-
-
-def remedy(what: str, otherwise: str) -> str:
-    """What to do about torchgen's complaint ``what``."""
-    return next((todo for pattern, todo in _REMEDIES if re.search(pattern, what)), otherwise)
-
-
-def _place_of(entry: Entry, what: str) -> Place:
-    """The key that torchgen's message speaks of by its name or its value, or else the schema."""
-    named = [key for key in entry.fields if key != "func" and key.removesuffix("s") in what]
-    quoted = [
-        key for key, value in entry.fields.items() if re.search(rf"\bnot an? \w+: {re.escape(str(value))}$", what)
-    ]
-    keys = [*quoted, *named]
-    return entry.place(keys[0]) if keys else entry.value("func")
-
-
-def _dispatch_is_known(entry: Entry, findings: Findings) -> bool:
-    dispatch = entry.fields.get("dispatch")
-    if dispatch is None:
-        return True
-    if not isinstance(dispatch, dict):
-        findings.add(entry.place("dispatch"), "`dispatch` is no mapping", "write `Key: kernel` below it, a key a line")
-        return False
-    known = True
-    names = {str(key) for key in dispatch_keys}
-    seen: set[str] = set()
-    for key in dispatch:
-        for part in str(key).split(","):
-            if part.strip() in seen:
-                known = False
-                what = f"the dispatch key `{part.strip()}` is there twice"
-                findings.add(entry.place("dispatch"), what, "leave one out")
-            seen.add(part.strip())
-            if part.strip() not in names:
-                known = False
-                findings.add(
-                    entry.place("dispatch"), f"there is no dispatch key `{part.strip()}`", nearest(part.strip(), names)
-                )
-    return known
-
-
-def _tags_are_known(entry: Entry, base: BaseOperators, findings: Findings) -> bool:
-    tags = entry.fields.get("tags", [])
-    listed = tags if isinstance(tags, list) else [tags] if isinstance(tags, str) else []  # torchgen judges the rest
-    unknown = [str(tag) for tag in listed if str(tag) not in base.tags]
-    for tag in unknown:
-        findings.add(entry.place("tags"), f"there is no tag `{tag}`", nearest(tag, base.tags))
-    return not unknown
 
 
 Check = Callable[[Function, list[Function], BaseOperators, Findings], None]
@@ -255,7 +97,8 @@ def _delegate_exists(function: Function, functions: list[Function], base: BaseOp
         findings.add(place, f"structured_delegate: there is no operator {delegate} in this folder", todo)
     elif not target.native.structured:
         what = f"structured_delegate: {delegate} is not structured"
-        findings.add(place, what, f"add `structured: True` to its entry, in line {target.entry.line}")
+        where = line_of(target.entry.file, target.entry.line, function.entry.file)
+        findings.add(place, what, f"add `structured: True` to its entry, in {where}")
 
 
 def _pointwise_is_said(function: Function, functions: list[Function], base: BaseOperators, findings: Findings) -> None:

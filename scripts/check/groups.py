@@ -20,7 +20,8 @@ from ..generate.lists import extended_lists
 from .base import BaseOperators
 from .entries import Entry
 from .finding import Findings
-from .functions import Function, remedy, root_of
+from .functions import root_of
+from .schemas import Function, remedy
 
 
 def check_groups(entries: list[Entry], functions: list[Function], base: BaseOperators, findings: Findings) -> None:

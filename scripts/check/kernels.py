@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from torchgen.model import NativeFunctionsGroup, OperatorName
 
@@ -12,7 +13,7 @@ from .base import BaseOperators
 from .cplusplus import Definition, Source
 from .entries import Entry, Place
 from .finding import Findings
-from .functions import Function
+from .schemas import Function
 from .signatures import (
     Signature,
     group_of,
@@ -34,6 +35,7 @@ class Kernel:
     Args:
         namespace: such as ``at::native``.
         name: its own.
+        root: that of the operator, which the generated headers are named by.
         signature: that torchgen declares it with.
         purpose: for messages, such as ``the kernel of foo.out for CPU``.
         place: of the entry.
@@ -42,18 +44,20 @@ class Kernel:
 
     namespace: str
     name: str
+    root: str
     signature: Signature
     purpose: str
     place: Place
     is_structured: bool
 
 
-def wanted_kernels(functions: list[Function], unwritable: set[OperatorName], *, with_cuda: bool) -> list[Kernel]:
-    """The kernels that the entries ask for, those for CUDA if the folder has sources of CUDA.
+def wanted_kernels(
+    functions: list[Function], unwritable: set[OperatorName], *, with_cuda: Container[Path]
+) -> list[Kernel]:
+    """The kernels that the entries ask for, those for CUDA if the folder is one ``with_cuda``.
 
     Not those of ``unwritable`` whose declarations torchgen fails to write.
     """
-    absent = _OTHER_DEVICES if with_cuda else (*_OTHER_DEVICES, "CUDA")
     natives = [f.native for f in functions]
     found: list[Kernel] = []
     for function in functions:
@@ -61,6 +65,7 @@ def wanted_kernels(functions: list[Function], unwritable: set[OperatorName], *, 
         if "ufunc_inner_loop" in function.entry.fields or "view_copy" in function.native.tags:
             continue  # torchgen makes these
         try:
+            absent = _OTHER_DEVICES if function.entry.file.parent in with_cuda else (*_OTHER_DEVICES, "CUDA")
             found += _registered(function, group, absent)
         except ValueError:
             if function.schema.name not in unwritable:
@@ -69,12 +74,17 @@ def wanted_kernels(functions: list[Function], unwritable: set[OperatorName], *, 
         if group:
             purpose = f"the meta function of {function.schema.name}"
             place = function.entry.place("structured")
-            found.append(Kernel("at::meta", meta_name(group), meta_signature(group), purpose, place, True))
+            found.append(
+                Kernel(
+                    "at::meta", meta_name(group), function.native.root_name, meta_signature(group), purpose, place, True
+                )
+            )
     return found
 
 
 def _registered(function: Function, group: NativeFunctionsGroup | None, absent: tuple[str, ...]) -> Iterator[Kernel]:
     seen = set()
+    root = function.native.root_name
     place = function.entry.place("dispatch" if "dispatch" in function.entry.fields else "func")
     for key, index in function.kernels.items():
         metadata = index.get(function.schema.name)
@@ -84,10 +94,10 @@ def _registered(function: Function, group: NativeFunctionsGroup | None, absent: 
         purpose = f"the kernel of {function.schema.name} for {key}"
         if not metadata.structured:
             native = kernel_signature(function.native, metadata.kernel, symint=metadata.supports_symint())
-            yield Kernel(metadata.cpp_namespace, metadata.kernel, native, purpose, place, False)
+            yield Kernel(metadata.cpp_namespace, metadata.kernel, root, native, purpose, place, False)
         elif group:
             signature = impl_signature(group, metadata.kernel)
-            yield Kernel(metadata.cpp_namespace, metadata.kernel, signature, purpose, place, True)
+            yield Kernel(metadata.cpp_namespace, metadata.kernel, root, signature, purpose, place, True)
 
 
 def check_kernels(
@@ -116,7 +126,9 @@ def check_kernels(
 def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[Source], findings: Findings) -> None:
     named = [d for d in definitions if _plain_name(d) == kernel.name and _is_of_the_kind(d, kernel)]
     reachable = [d for d in named if d.namespace == kernel.namespace and not d.is_local]
-    if any(kernel.signature.is_met_by(d.returns, d.parameters) for d in reachable):
+    met = [d for d in reachable if kernel.signature.is_met_by(d.returns, d.parameters)]
+    if met:
+        _no_default_is_repeated(kernel, met[0], sources, findings)
         return
     # What a macro makes, the text does not tell: there the linker has the last word.
     are_made = any(source.pastes_names for source in sources)
@@ -144,6 +156,16 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
     else:
         what = f"{kernel.name}, {kernel.purpose}, is hidden in its file: static, a template or in a nameless namespace"
         findings.add(place, what, "take it out of there: the registration is in another file")
+
+
+def _no_default_is_repeated(kernel: Kernel, definition: Definition, sources: list[Source], findings: Findings) -> None:
+    """C++ takes a default argument once, and the generated header has it, if the file includes that."""
+    if set(definition.defaults) & set(kernel.signature.defaults):
+        code = next(source.code for source in sources if source.path == definition.file)
+        is_included = re.search(rf"#\s*include\s*<ATen/(NativeFunctions|ops/{kernel.root}_native)\.h>", code)
+        what = f"`{definition.name}` has a default argument, which the generated header has already"
+        todo = f"write `{kernel.signature.declaration}`"
+        findings.add((definition.file, definition.line, 0), what, todo, is_warning=not is_included)
 
 
 def _is_of_the_kind(definition: Definition, kernel: Kernel) -> bool:

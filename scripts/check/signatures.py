@@ -44,11 +44,13 @@ class Signature:
         declaration: how it is written.
         returns: the type.
         parameters: their types.
+        defaults: the numbers of those that the generated header gives a default.
     """
 
     declaration: str
     returns: str
     parameters: tuple[str, ...]
+    defaults: tuple[int, ...] = ()
 
     def is_met_by(self, returns: str, parameters: tuple[str, ...]) -> bool:
         """Whether a function with these types, as written, is the kernel that is asked for."""
@@ -60,8 +62,10 @@ def kernel_signature(function: NativeFunction, kernel: str, *, symint: bool) -> 
     """The signature of a plain kernel."""
     with native_function_manager(function):
         native = NativeSignature(function.func, symint=symint)
-        parameters = tuple(binding.type for binding in native.arguments())
-        return Signature(native.decl(name=kernel), native.returns_type().cpp_type(), parameters)
+        bindings = native.arguments()
+        defaults = tuple(number for number, binding in enumerate(bindings) if binding.default is not None)
+        types = tuple(binding.type for binding in bindings)
+        return Signature(native.defn(name=kernel), native.returns_type().cpp_type(), types, defaults)
 
 
 def impl_signature(group: NativeFunctionsGroup, kernel: str) -> Signature:
@@ -87,7 +91,7 @@ def meta_name(group: NativeFunctionsGroup) -> str:
 
 
 def _of_macro(macro: str, name: str, bindings: list[Binding]) -> Signature:
-    parameters = ", ".join(binding.decl() for binding in bindings)
+    parameters = ", ".join(binding.defn() for binding in bindings)
     return Signature(f"{macro}({name})({parameters})", "", tuple(binding.type for binding in bindings))
 
 
@@ -105,6 +109,14 @@ def has_known_types(*cpp_types: str) -> bool:
     """Whether the types are made of those that everybody knows, so that they are what they seem."""
     words = {word for cpp_type in cpp_types for word in re.findall(r"[A-Za-z_]\w*", canonical(cpp_type))}
     return words <= _KNOWN
+
+
+def values_of(returns: str) -> int | None:
+    """How many values a function gives that returns a ``std::tuple``, or one; None if that cannot be told."""
+    kept = canonical(returns)
+    if not kept or not has_known_types(returns) or kept.startswith(("array<", "void")):
+        return None
+    return len(re.findall(r",(?![^<]*>.)", kept)) + 1 if kept.startswith("tuple<") else 1
 
 
 def canonical(cpp_type: str) -> str:

@@ -65,7 +65,7 @@ def row(case: dict[str, str], known: BaseOperators) -> tuple[str, str, str, str]
         for name in case.keys() - {"mistake", "expect"}:
             (native / name).parent.mkdir(exist_ok=True)
             (native / name).write_text(case[name])
-        (line,) = (line.removeprefix(f"{native}/") for line in check(native, known).lines())
+        (line,) = (line.removeprefix(f"{native}/") for line in check([native], known).lines())
         # In a process of its own: torchgen keeps what it has parsed.
         with get_context("fork").Pool(1) as pool:
             message = pool.apply(torchgen_says, (native,))

@@ -70,7 +70,7 @@ def test_mutated_yaml_gives_clean_findings_or_is_valid(data: st.DataObject, know
         native = Path(place)
         for file, text in texts.items():
             (native / file).write_bytes(text.encode())
-        findings = check(native, known)
+        findings = check([native], known)
         for finding in findings.found:
             note(str(finding))
             assert finding.file.parent == native

@@ -17,7 +17,7 @@ def lines(folder: Path, files: dict[str, str], base: Path) -> list[str]:
     for name, text in {"native_functions.yaml": FUNCTION, "A.cpp": KERNEL, **files}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    return [line.removeprefix(f"{folder}/") for line in check(folder, BaseOperators(base)).lines()]
+    return [line.removeprefix(f"{folder}/") for line in check([folder], BaseOperators(base)).lines()]
 
 
 def test_files_that_are_right_have_no_mistake(base: Path, tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_a_new_operator_passes_the_check(base: Path, tmp_path: Path, kind: str, 
     for name, text in {**files["appended"], **files["created"]}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert check(tmp_path, BaseOperators(base)).lines() == []
+    assert check([tmp_path], BaseOperators(base)).lines() == []
 
 
 @pytest.mark.parametrize(

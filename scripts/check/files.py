@@ -1,0 +1,77 @@
+"""What can be wrong with the files of native folders: their encoding, their names, and one file in two folders."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..inputs.native import AUTOCAST, DERIVATIVES, DOCS, DOCS_SUFFIX, FUNCTIONS, PYTHON, PYTHON_SUFFIXES, SAMPLES
+from .finding import Findings
+
+CPLUSPLUS = (".cpp", ".h", ".hpp", ".inl", ".inc", ".cu", ".cuh")
+
+# What others call C++ sources; PyTorch's CMake files glob *.cpp.
+_OTHER_CPLUSPLUS = (".cc", ".cxx", ".c++", ".C", ".c")
+_YAML = (FUNCTIONS, DERIVATIVES, AUTOCAST)
+_TEXT = (*CPLUSPLUS, *PYTHON_SUFFIXES, DOCS_SUFFIX, ".yaml")
+
+
+def own_files(folder: Path) -> list[Path]:
+    """The files of ``folder`` as sorted relative paths, without its tests, those of tools and of Python's cache."""
+    names = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
+    return [name for name in names if name.parts[0] != "tests" and not _is_of_a_tool(name)]
+
+
+def _is_of_a_tool(name: Path) -> bool:
+    return any(part.startswith(".") or part == "__pycache__" for part in name.parts)
+
+
+def check_files(natives: Sequence[Path], findings: Findings) -> None:
+    """Check each file by itself, and that no two folders have different ones of the same name."""
+    first: dict[Path, Path] = {}
+    for native in natives:
+        for name in own_files(native):
+            path = native / name
+            if name.suffix in _TEXT:
+                _check_encoding(path, findings)
+            if name.parts[0] != PYTHON.name:
+                _check_name(path, name, findings)
+            if name.suffix not in CPLUSPLUS and name.parent != DOCS:
+                continue  # the texts of the others follow each other
+            other = first.setdefault(name, path)
+            if other != path and other.read_bytes() != path.read_bytes():
+                what = f"{other} is another file of the same name"
+                findings.add((path, 1, 0), what, "give one of them another name")
+
+
+def _check_encoding(path: Path, findings: Findings) -> None:
+    """A text that is not UTF-8 is not judged any further."""
+    data = path.read_bytes()
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode()
+        column = len(before) - before.rfind("\n")
+        what = f"not UTF-8: no character begins or goes on with the byte 0x{data[error.start]:02x} here"
+        findings.add((path, before.count("\n") + 1, column), what, "save the file as UTF-8")
+        findings.unreadable.add(path)
+
+
+def _check_name(path: Path, name: Path, findings: Findings) -> None:
+    """Files that look as if they were part of the folder, and that no build reads."""
+    place = (path, 1, 0)
+    if path.suffix in _OTHER_CPLUSPLUS:
+        findings.add(place, f"PyTorch's build compiles no {path.suffix} files", f"name it {path.stem}.cpp")
+    elif path.suffix in (".yaml", ".yml") and name not in _YAML:
+        what = f"nothing reads this file: the folder's YAML files are {', '.join(map(str, _YAML))}"
+        findings.add(place, what, _named_for(path))
+    elif name.parent == Path() and path.suffix == ".py" and name != SAMPLES:
+        what = f"nothing reads this file: Python files lie below {PYTHON}/ and tests/, except {SAMPLES}"
+        findings.add(place, what, "move it there, or delete it", is_warning=True)
+
+
+def _named_for(path: Path) -> str:
+    """What to do with a YAML file of another name."""
+    close = difflib.get_close_matches(path.stem, [name.stem for name in _YAML], n=1, cutoff=0.5)
+    return f"name it {close[0]}.yaml" if close else "move what it says there, or delete it"

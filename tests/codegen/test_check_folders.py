@@ -1,0 +1,159 @@
+"""``make check`` on several native folders that are built together, and on files that are no text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.check.__main__ import check
+from scripts.check.base import BaseOperators
+
+Files = dict[str, str | bytes]
+
+ONE: Files = {
+    "native_functions.yaml": "- func: graft_one(Tensor self) -> Tensor\n  dispatch:\n    CPU: graft_one\n",
+    "One.cpp": "namespace at::native {\nTensor graft_one(const Tensor& self) { return self; }\n}\n",
+    "derivatives.yaml": "- name: graft_two(Tensor self) -> Tensor\n  self: graft_one(grad)\n",
+}
+TWO: Files = {
+    "native_functions.yaml": "- func: graft_two(Tensor self) -> Tensor\n  dispatch:\n    CPU: graft_two\n",
+    "Two.cpp": "namespace at::native {\nTensor graft_two(const Tensor& self) { return self; }\n}\n",
+    "derivatives.yaml": "- name: graft_one(Tensor self) -> Tensor\n  self: graft_two(grad)\n",
+}
+
+
+@pytest.fixture(scope="module")
+def known(base: Path) -> BaseOperators:
+    return BaseOperators(base)
+
+
+def lines(folder: Path, known: BaseOperators, **folders: Files) -> list[str]:
+    for name, files in folders.items():
+        for file, text in files.items():
+            path = folder / name / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text.encode() if isinstance(text, str) else text)
+    found = check([folder / name for name in folders], known).lines()
+    return [line.replace(f"{folder}/", "") for line in found]
+
+
+def test_entries_of_all_folders_are_judged_together(known: BaseOperators, tmp_path: Path) -> None:
+    shared: Files = {
+        "Shared.h": "#pragma once\n",
+        "python/nn/functional.pyi": "",
+        "python/nn/functional.py": "graft_probe = torch.graft_one\n",
+        "python/graft_package/module.py": "",
+        "docs/graft_one.rst": "One.\n",
+    }
+    one: Files = {**ONE, **shared, "python/graft_package/__init__.py": "", "samples.py": "def graft_two(make): ...\n"}
+    two: Files = {**TWO, **shared, "samples.py": "def graft_one(make): ...\n", "autocast.yaml": "fp32: [graft_one]\n"}
+    assert lines(tmp_path, known, one=one, two=two) == []
+
+
+def test_one_folder_alone_lacks_what_the_other_has(known: BaseOperators, tmp_path: Path) -> None:
+    found = lines(tmp_path, known, one=ONE)
+    assert any(line.startswith("one/derivatives.yaml:1:9: no function is named graft_two") for line in found)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "expected"),
+    [
+        (
+            {},
+            {"native_functions.yaml": str(TWO["native_functions.yaml"]) + str(ONE["native_functions.yaml"])},
+            "two/native_functions.yaml:4:9: graft_one is defined in one/native_functions.yaml:1 too; give it",
+        ),
+        (
+            {},
+            {"derivatives.yaml": f"{TWO['derivatives.yaml']}{ONE['derivatives.yaml']}"},
+            "two/derivatives.yaml:3:9: graft_two has an entry in one/derivatives.yaml:1 already; make one of the two",
+        ),
+        (
+            {"cpu/Shared.h": "#pragma once\n"},
+            {"cpu/Shared.h": "// Another.\n"},
+            "two/cpu/Shared.h:1: one/cpu/Shared.h is another file of the same name; give one of them another name",
+        ),
+        (
+            {"Three.cpp": "// One.\n"},
+            {"Three.cpp": "// Two.\n"},
+            "two/Three.cpp:1: one/Three.cpp is another file of the same name; give one of them another name",
+        ),
+        (
+            {"docs/graft_one.rst": "One.\n"},
+            {"docs/graft_one.rst": "Two.\n"},
+            "two/docs/graft_one.rst:1: one/docs/graft_one.rst is another file of the same name",
+        ),
+        (
+            {"samples.py": "def graft_one(make): ...\n"},
+            {"samples.py": "\ndef graft_one(make): ...\n"},
+            "two/samples.py:2:5: one/samples.py has samples of graft_one already; leave one out",
+        ),
+        (
+            {"autocast.yaml": "fp32: [graft_one]\n"},
+            {"autocast.yaml": "lower_precision_fp: [graft_one]\n"},
+            "two/autocast.yaml:1:22: graft_one has a policy already, in one/autocast.yaml:1, and lower_precision_fp",
+        ),
+        (
+            {"python/graft_probe.py": "x = 1\n"},
+            {"python/graft_probe.py": "from __future__ import annotations\n"},
+            "two/python/graft_probe.py:1:1: cannot stand behind another folder's graft_probe.py: from __future__",
+        ),
+    ],
+)
+def test_clash_names_both_places(one: Files, two: Files, expected: str, known: BaseOperators, tmp_path: Path) -> None:
+    (line,) = lines(tmp_path, known, one={**ONE, **one}, two={**TWO, **two})
+    assert line.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    "name", ["native_functions.yaml", "autocast.yaml", "One.h", "One.inl", "One.inc", "cuda/One.cu", "cuda/One.cpp"]
+)
+def test_text_that_is_not_utf_8_is_found_by_its_byte(name: str, known: BaseOperators, tmp_path: Path) -> None:
+    text = b"# \xc3\xa9t\xc3\xa9\n#  \xe9 { ] nonsense\n"
+    found = lines(tmp_path, known, one={**ONE, **TWO, "derivatives.yaml": "", name: text})
+    about = [line for line in found if line.startswith(f"one/{name}:")]
+    assert about == [
+        f"one/{name}:2:4: not UTF-8: no character begins or goes on with the byte 0xe9 here; save the file as UTF-8"
+    ]
+
+
+@pytest.mark.parametrize("name", ["python/nn/probe.py", "python/nn/probe.pyi", "samples.py", "docs/graft_one.rst"])
+def test_python_that_is_not_utf_8_is_not_judged(name: str, known: BaseOperators, tmp_path: Path) -> None:
+    files: Files = {**ONE, "derivatives.yaml": str(TWO["derivatives.yaml"]).replace("graft_two(grad)", "grad")}
+    assert lines(tmp_path, known, one=files) == []
+    (line,) = lines(tmp_path, known, one={**files, name: b"def f(:  # \xff"})
+    assert line.startswith(f"one/{name}:1:12: not UTF-8: ")
+
+
+def test_kernel_in_a_file_that_is_not_utf_8_is_there(known: BaseOperators, tmp_path: Path) -> None:
+    files: Files = {**ONE, "derivatives.yaml": "", "One.cpp": str(ONE["One.cpp"]).encode() + b"// \xe9\n"}
+    found = [line for line in lines(tmp_path, known, one=files) if "warning" not in line]
+    assert [line.partition(" ")[0] for line in found] == ["one/One.cpp:4:4:"]
+
+
+@pytest.mark.parametrize("name", ["One.inl", "One.inc", "cpu/One.inl", "cuda/One.inl"])
+def test_included_sources_are_read(name: str, known: BaseOperators, tmp_path: Path) -> None:
+    files: Files = {**ONE, "derivatives.yaml": str(TWO["derivatives.yaml"]).replace("graft_two(grad)", "helper(grad)")}
+    files[name] = "Tensor helper(const Tensor& grad);\n"
+    assert lines(tmp_path, known, one=files) == []
+
+
+def test_kernels_of_cuda_are_wanted_of_the_folder_that_has_some(known: BaseOperators, tmp_path: Path) -> None:
+    wanted = "no file of the folder defines at::native::graft_one_cuda"
+    one: Files = {**ONE, "native_functions.yaml": str(ONE["native_functions.yaml"]) + "    CUDA: graft_one_cuda\n"}
+    two: Files = {**TWO, "cuda/Two.cu": "// Nothing.\n"}
+    assert lines(tmp_path, known, one=one, two=two) == []
+    (line,) = lines(tmp_path, known, one={**one, "cuda/One.cu": "// Nothing.\n"}, two=two)
+    assert wanted in line
+
+
+def test_c_plus_plus_of_cuda_makes_the_kernels_of_cuda_wanted(known: BaseOperators, tmp_path: Path) -> None:
+    files: Files = {**ONE, "derivatives.yaml": str(TWO["derivatives.yaml"]).replace("graft_two(grad)", "grad")}
+    files["native_functions.yaml"] = str(files["native_functions.yaml"]) + "    CUDA: graft_one_cuda\n"
+    assert lines(tmp_path, known, one=files) == []
+    files["cuda/One.cpp"] = "namespace at::native {\nTensor graft_one_cuda(Tensor self) { return self; }\n}\n"
+    (line,) = lines(tmp_path, known, one=files)
+    assert line.startswith(
+        "one/cuda/One.cpp:2: `Tensor graft_one_cuda(Tensor)` is not the kernel of graft_one for CUDA"
+    )
