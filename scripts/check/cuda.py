@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..base.fetch import fetch
+from ..base.torchgen import run_with_torchgen
 from ..base.tree import is_needed_to_compile, lay_out
 from ..common.console import StepLine, Steps, say
 from ..common.errors import OperatorError, PinError
 from ..common.files import copy_tree_if_changed
 from ..common.layout import REPOSITORY, Layout
 from ..common.lock import build_lock
-from ..common.process import run
 from ..compile import blame
 from ..compile.units import Unit, compile_units
 from ..compose.overlay import Overlay
@@ -87,9 +85,7 @@ def generate(layout: Layout, native: NativeFolder, overlay: Overlay, line: StepL
     merged = merge(native, overlay)
     copy_tree_if_changed(native.path, layout.sources, sorted({*native.files, *native.cuda}))
     folders: list[str | Path] = ["--base", overlay.base, "--overlay", overlay.folder, "--native", native.path]
-    command: list[str | Path] = [sys.executable, "-m", "scripts.generate", *folders, "--only-cuda", layout.generated]
-    paths = os.pathsep.join([str(REPOSITORY), str(overlay.base)])
-    done = run(command, env={"PYTHONPATH": paths}, check=False)
+    done = run_with_torchgen(overlay.base, "scripts.generate", *folders, "--only-cuda", layout.generated)
     if done.returncode != 0:
         raise OperatorError(blame.of_torchgen(done.stdout, merged, overlay.folder).strip())
     overlay.keep((layout.generated / "overlay.txt").read_text().splitlines())

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 
+from ..base.torchgen import run_with_torchgen
 from ..common.console import say
 from ..common.errors import OperatorError
-from ..common.layout import REPOSITORY
-from ..common.process import run
 
 
 def check_native(native: Path, base_tree: Path) -> None:
@@ -18,9 +15,7 @@ def check_native(native: Path, base_tree: Path) -> None:
     Raises:
         OperatorError: naming every mistake, each as ``file:line: what is wrong; what to write instead``.
     """
-    command: list[str | Path] = [sys.executable, "-m", "scripts.check", "--base", base_tree, "--native", native]
-    paths = os.pathsep.join([str(REPOSITORY), str(base_tree)])
-    done = run(command, env={"PYTHONPATH": paths}, check=False)
+    done = run_with_torchgen(base_tree, "scripts.check", "--base", base_tree, "--native", native)
     output = done.stdout.strip()
     if done.returncode != 0:
         raise OperatorError(output)

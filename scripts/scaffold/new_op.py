@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
 
 from ..base.fetch import fetch
+from ..base.torchgen import run_with_torchgen
 from ..base.tree import Base, lay_out
 from ..common.console import StepLine, say
 from ..common.errors import CommandError, OperatorError, UsageError
 from ..common.files import write_atomically
 from ..common.layout import REPOSITORY, Layout
 from ..common.lock import build_lock
-from ..common.process import run
 from ..inputs.pin import load_pin
 
 KINDS = ("plain", "pointwise", "composite")
@@ -84,11 +82,9 @@ def _scaffold(base: Base, native: Path, schema: str, kind: str, variants: list[s
         OperatorError: as that process has it.
         CommandError: it failed in another way.
     """
-    command: list[str | Path] = [sys.executable, "-m", "scripts.scaffold", "--base", base.tree, "--native", native]
     # One word each, so that a schema may begin with a dash.
-    command += [f"--schema={schema}", f"--kind={kind}", f"--variants={','.join(variants)}"]
-    paths = os.pathsep.join([str(REPOSITORY), str(base.tree)])
-    done = run(command, env={"PYTHONPATH": paths}, check=False)
+    wanted = [f"--schema={schema}", f"--kind={kind}", f"--variants={','.join(variants)}"]
+    done = run_with_torchgen(base.tree, "scripts.scaffold", "--base", base.tree, "--native", native, *wanted)
     if done.returncode not in (0, OperatorError.exit_code):
         raise CommandError("the scaffold could not be made", cause=done.stdout.strip()[-4000:])
     answer = json.loads(done.stdout.splitlines()[-1])

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..base.torchgen import run_with_torchgen
 from ..common.errors import OperatorError
 from ..common.files import write_if_changed
-from ..common.layout import REPOSITORY
-from ..common.process import run
 from ..compile import blame
 from ..compose.overlay import Overlay
 from ..compose.python_files import additions, behind_upstream
@@ -64,15 +61,10 @@ def generate_added(native: NativeFolder, merged: Sequence[MergedFile], overlay: 
     Raises:
         OperatorError: with torchgen's message, naming the native folder's file and line.
     """
-    paths = os.pathsep.join([str(REPOSITORY), str(overlay.base)])
     folders: list[str | Path] = ["--base", overlay.base, "--overlay", overlay.folder, "--native", native.path]
     # Run elsewhere, so that Python imports no torchgen of the current folder.
-    done = run(
-        [sys.executable, "-m", "scripts.generate", *folders, "--only-python", overlay.folder],
-        cwd=overlay.folder,
-        env={"PYTHONPATH": paths},
-        check=False,
-    )
+    arguments = [*folders, "--only-python", overlay.folder]
+    done = run_with_torchgen(overlay.base, "scripts.generate", *arguments, cwd=overlay.folder)
     if done.returncode != 0 or not (overlay.folder / ADDED).is_file():
         raise OperatorError(blame.of_torchgen(done.stdout, merged, overlay.folder).strip())
     return overlay.folder

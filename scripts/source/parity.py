@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import tempfile
@@ -10,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..base.torchgen import run_with_torchgen
 from ..common.errors import CommandError, OperatorError, SourceError
 from ..common.files import files_below
-from ..common.layout import REPOSITORY
 from ..common.process import run
 from ..compose.overlay import Overlay
 from ..inputs.native import NativeFolder
@@ -134,9 +133,8 @@ def generate_as_graft(stack: Stack, native: NativeFolder, folder: Path) -> tuple
     merge_yaml(native, overlay)
     generated = folder / "generated"
     folders: list[str | Path] = ["--base", overlay.base, "--overlay", overlay.folder, "--native", native.path]
-    env = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(overlay.base)])}
-    command = [sys.executable, "-m", "scripts.generate", *folders, "--only-cpp", generated]
-    done = run(command, cwd=overlay.folder, env=env, check=False)
+    arguments = [*folders, "--only-cpp", generated]
+    done = run_with_torchgen(overlay.base, "scripts.generate", *arguments, cwd=overlay.folder)
     if done.returncode != 0:
         raise OperatorError(done.stdout.strip())
     places = {name: place_in_tree(name) for name in files_below(overlay.folder)}

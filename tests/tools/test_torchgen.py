@@ -1,0 +1,39 @@
+"""The process that imports a tree's torchgen and the builder's modules together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.base.torchgen import run_with_torchgen
+from scripts.common.layout import REPOSITORY
+
+SHOW = """
+import os, sys
+import scripts, torchgen
+print(scripts.__file__, torchgen.__file__, os.getcwd(), sys.flags.utf8_mode, "\u00e9", *sys.argv[1:], sep="\\n")
+sys.exit(3)
+"""
+
+
+def test_module_imports_the_tree_s_torchgen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree, elsewhere = tmp_path / "tree", tmp_path / "elsewhere"
+    for folder in (tree, elsewhere):
+        (folder / "torchgen").mkdir(parents=True)
+        (folder / "torchgen/__init__.py").touch()
+    (tree / "torchgen/show.py").write_text(SHOW, encoding="utf-8")
+    # What the user's own environment says must not count.
+    monkeypatch.setenv("PYTHONPATH", str(elsewhere))
+    monkeypatch.setenv("PYTHONUTF8", "0")
+    done = run_with_torchgen(tree, "torchgen.show", "--base", tree, cwd=tmp_path)
+    assert done.returncode == 3
+    assert done.stdout.splitlines() == [
+        str(REPOSITORY / "scripts/__init__.py"),
+        str(tree / "torchgen/__init__.py"),
+        str(tmp_path),
+        "1",
+        "\u00e9",
+        "--base",
+        str(tree),
+    ]
