@@ -20,7 +20,7 @@ from .measure.bench.environment import bench
 from .measure.builds import bench_build
 from .scaffold.new_op import new_op
 from .source.apply import apply
-from .source.build import build_source, fetched
+from .source.build import build_source, fetched, tree_of_build
 from .source.check import check_source, check_source_if_possible
 from .source.export import export
 from .source.verify import check_incremental
@@ -84,7 +84,7 @@ def _test(options: argparse.Namespace) -> None:
         raise UsageError(f"--whole {options.whole}: no wheel to compare with", todo="give one that BUILD=source made")
     if options.build == SOURCE:
         layout = _layout(options)
-        run_source_tests(layout, fetched(layout, options.source), options.whole, options.extra)
+        run_source_tests(layout, tree_of_build(layout, options.source), options.whole, options.extra)
     else:
         run_tests(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
 

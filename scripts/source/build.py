@@ -22,12 +22,12 @@ from .apply import make_fork
 from .cache import Cache, cache_of
 from .configure import Configured, configure
 from .debian import refuse_missing_packages
-from .fetch import fetch_tree
+from .fetch import checkout_of, fetch_to_build, fetch_tree
 from .incremental import forget, generate_incrementally
 from .ninja import GENERATORS, ninja
 from .orphans import remove_orphans
 from .settings import affordable, make_environment, variables
-from .tree import FUNCTIONS_YAML, Tree, count, open_tree
+from .tree import Tree, count, open_tree
 
 # Where CMake installs what it built, for setup.py to take from there.
 _INSTALLED = ("torch/bin", "torch/include", "torch/lib", "torch/share")
@@ -100,7 +100,7 @@ def fetched(layout: Layout, source: str | None) -> Path:
     Raises:
         GraftError: it is not there and cannot be fetched.
     """
-    if source and (checkout := Path(source).expanduser().resolve()) and (checkout / FUNCTIONS_YAML).is_file():
+    if checkout := checkout_of(source):
         return checkout
     pin = load_pin(layout.patches)
     cache = cache_of(pin)
@@ -108,14 +108,20 @@ def fetched(layout: Layout, source: str | None) -> Path:
         return fetch_tree(pin, cache, source, line)
 
 
+def tree_of_build(layout: Layout, source: str | None) -> Path:
+    """The tree that BUILD=source builds in, as the last build left it."""
+    cache, checkout = cache_of(load_pin(layout.patches)), checkout_of(source)
+    return cache.copy_of(checkout) if checkout else cache.tree
+
+
 def prepare(given: Input, source: str | None, jobs: int, steps: Steps) -> Configured:
-    """Fetch the tree, make it the fork, and configure its build.
+    """Fetch the tree, make it the fork, and configure its build. A user's checkout is only read.
 
     Raises:
         GraftError: as the steps do.
     """
     with steps.step("fetch the sources") as line:
-        tree = fetch_tree(given.pin, given.cache, source, line)
+        tree = fetch_to_build(given.pin, given.cache, source, line)
     with steps.step("apply patches and operators") as line:
         fork = make_fork(tree, given.pin, given.series, given.native)
         line.note = f"{count(len(given.series), 'patch', 'patches')}, {count(fork.written, 'file')} written"
