@@ -23,7 +23,7 @@ from .cache import Cache, cache_of
 from .configure import Configured, configure
 from .debian import refuse_missing_packages
 from .fetch import checkout_of, fetch_to_build, fetch_tree
-from .incremental import forget, generate_incrementally
+from .incremental import forget, generate_incrementally, left_as_they_were
 from .ninja import GENERATORS, ninja
 from .orphans import remove_orphans
 from .settings import affordable, make_environment, variables
@@ -31,6 +31,9 @@ from .tree import Tree, count, open_tree
 
 # Where CMake installs what it built, for setup.py to take from there.
 _INSTALLED = ("torch/bin", "torch/include", "torch/lib", "torch/share")
+
+# Behind the stamp of a wheel with objects that incremental builds left alone.
+_LEFT_ALONE = "-incremental"
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,8 @@ def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: 
         layout: the pin, the native folder and where the wheel goes.
         source: a checkout, or where to fetch from; None for what the pin says.
         jobs: how many compilers may run at once, if the memory is enough.
-        incremental: leave alone what was compiled with headers that only gain declarations.
+        incremental: leave alone what was compiled with headers that only gain declarations; else compile also what
+            earlier builds left alone.
 
     Raises:
         GraftError: what was compiled so far is kept.
@@ -73,7 +77,8 @@ def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: 
     with build_lock(given.cache.folder):
         stamp = stamp_of(layout, given.native, given.toolchain)
         built = load_built(layout, SOURCE)
-        if built and built.stamp == stamp and built.is_there():
+        stamps = [stamp, stamp + _LEFT_ALONE] if incremental else [stamp]
+        if built and built.stamp in stamps and built.is_there():
             say(f"nothing changed: {built.wheel}")
             return Result(Path(built.wheel), {})
         jobs = affordable(jobs)
@@ -87,7 +92,8 @@ def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: 
             version = f"{given.pin.version}+source.{stamp[:10]}"
             remove_installed(open_tree(configured.tree, given.pin))
             wheel = pack_wheel(configured, given.cache.folder / "wheel", version, layout.out)
-        save_built(layout, Built.of(stamp, wheel), SOURCE)
+        made = stamp + _LEFT_ALONE if left_as_they_were(configured.tree) else stamp
+        save_built(layout, Built.of(made, wheel), SOURCE)
     if built and built.wheel != str(wheel):
         Path(built.wheel).unlink(missing_ok=True)
     report(wheel, steps)

@@ -204,3 +204,23 @@ def test_submodule_that_is_missing_is_named(layout: Layout, pytorch: PyTorchsBui
     git(inner, "fetch", "--quiet", str(with_submodules / ".git/modules/third_party/outer/modules/third_party/inner"))
     build(layout, with_submodules)
     assert (pytorch.tree / "third_party/outer/third_party/inner/inner.h").read_text() == "// inner\n"
+
+
+def test_whole_build_is_made_where_an_incremental_one_left_objects_alone(
+    layout: Layout, pytorch: PyTorchsBuild, tree: Path
+) -> None:
+    def built(*, incremental: bool) -> bool:
+        pytorch.ran = False
+        build(layout, tree, incremental=incremental)
+        return pytorch.ran
+
+    assert built(incremental=True)
+    assert not built(incremental=False)  # everything was compiled
+    write(layout.native, {"native_functions.yaml": NATIVE["native_functions.yaml"] + "- func: more() -> ()\n"})
+    assert built(incremental=True)
+    assert not pytorch.compiled
+    assert not built(incremental=True)
+    assert built(incremental=False)
+    assert pytorch.compiled
+    assert not built(incremental=False)
+    assert not built(incremental=True)
