@@ -179,7 +179,7 @@ def pack_wheel(configured: Configured, folder: Path, version: str, out: Path) ->
     if len(wheels) != 1:
         raise PackError(f"{folder}: one wheel was expected from setup.py, but there are {len(wheels)}")
     platform = wheels[0].stem.rpartition("-")[2]
-    text = version_file((configured.tree / "torch/version.py").read_text(), version)
+    text = version_file((configured.tree / "torch/version.py").read_text(encoding="utf-8"), version)
     target = pack(wheels[0], {"torch/version.py": text.encode()}, version=version, platform=platform, out=out)
     shutil.rmtree(folder)
     return target

@@ -208,7 +208,7 @@ def refuse_other_version(folder: Path, pin: Pin) -> None:
         SourceError: its version.txt says something else, or is missing.
     """
     version = folder / "version.txt"
-    refuse_version(folder, version.read_text().strip() if version.is_file() else "", pin)
+    refuse_version(folder, version.read_text(encoding="utf-8").strip() if version.is_file() else "", pin)
 
 
 def refuse_version(path: Path, version: str, pin: Pin) -> None:
