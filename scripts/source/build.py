@@ -152,7 +152,7 @@ def generate(configured: Configured, jobs: int, line: StepLine, *, incremental: 
         return str(generate_incrementally(tree, run_generators))
     again = forget(tree)
     run_generators()
-    return f"{count(again, 'header')} of incremental builds made good" if again else ""
+    return f"what includes {count(again, 'header')} is compiled again" if again else ""
 
 
 def remove_installed(tree: Tree) -> None:

@@ -60,7 +60,9 @@ def configure(tree: Path, pin: Pin, environment: Path, variables: Mapping[str, s
         for schema in pin.settings.flatbuffers:
             make_flatbuffers_header(tree, schema)
     except CommandError as error:
-        raise SourceError(f"{tree}: {error.what}", cause=error.cause, todo="mend it and run the same again") from error
+        raise SourceError(
+            f"{tree}: {error.what}", cause=error.cause, todo="fix it and run the same command again"
+        ) from error
     return not is_done
 
 

@@ -90,7 +90,7 @@ def compare_with_graft(tree: Tree, native: NativeFolder) -> Parity:
         raise SourceError(
             "\n".join(faults),
             cause="a graft does not generate what PyTorch's own build does",
-            todo="mend scripts/generate, or add the difference to ON_PURPOSE with its reason",
+            todo="fix scripts/generate, or add the difference to ON_PURPOSE with its reason",
         )
     return Parity(alike + len(ours & theirs), changed)
 
