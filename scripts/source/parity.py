@@ -182,7 +182,7 @@ def generated_sources(tree: Path) -> list[Path]:
     A build for CPUs generates sources for CUDA, too, and compiles none of them.
     """
     paths = [path for folder in _SOURCES for path in sorted((tree / folder).glob("*.cpp"))]
-    return [path for path in paths if not path.stem.endswith(("Everything", "CUDA"))]
+    return [path for path in paths if not re.search(r"(Everything|CUDA(_\d+)?)$", path.stem)]
 
 
 def changed_sources(tree: Path, upstream: Path) -> list[str]:

@@ -112,6 +112,7 @@ def test_headers_that_differ_or_are_missing_are_named() -> None:
 def test_sources_that_upstream_gives_as_well_are_left_out(tmp_path: Path) -> None:
     folder = "build/aten/src/ATen"
     files = {"Operators_0.cpp": "old", "Operators_1.cpp": "new", "OperatorsEverything.cpp": "new", "Mine.cpp": "new"}
+    files |= {"RegisterCUDA.cpp": "new", "RegisterCUDA_0.cpp": "new"}
     for tree, texts in {"tree": files, "upstream": {"Operators_0.cpp": "old", "Operators_1.cpp": "old"}}.items():
         (tmp_path / tree / folder).mkdir(parents=True)
         for name, text in texts.items():
