@@ -82,14 +82,14 @@ def _check_cuda(options: argparse.Namespace) -> None:
 
 
 def _test(options: argparse.Namespace) -> None:
-    from .source.build import fetched
+    from .source.build import tree_of_build
     from .testing.run import run_source_tests, run_tests
 
     if options.whole and not (options.build == SOURCE and options.whole.is_file()):
         raise UsageError(f"--whole {options.whole}: no wheel to compare with", todo="give one that BUILD=source made")
     if options.build == SOURCE:
         layout = _layout(options)
-        run_source_tests(layout, fetched(layout, options.source), options.whole, options.extra)
+        run_source_tests(layout, tree_of_build(layout, options.source), options.whole, options.extra)
     else:
         run_tests(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
 

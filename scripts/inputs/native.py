@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..common.console import say
@@ -38,6 +38,7 @@ class NativeFolder:
         python: Python files below ``python/``, which mirrors the ``torch`` package.
         docs: docstrings below ``docs/``, each named as its operator.
         samples: ``samples.py``, the inputs that tests call operators with, if there is one.
+        unread: files that no build reads, of which ``make check`` says so.
     """
 
     path: Path
@@ -49,6 +50,7 @@ class NativeFolder:
     python: tuple[Path, ...]
     docs: tuple[Path, ...]
     samples: Path | None
+    unread: tuple[Path, ...]
 
     @property
     def cplusplus(self) -> list[Path]:
@@ -82,7 +84,7 @@ def load_native(path: Path) -> NativeFolder:
     docs = tuple(file for file in everything if file.parent == DOCS and file.suffix == DOCS_SUFFIX)
     files = [file for file in everything if file not in cuda]
     vectorized = tuple(file for file in files if file.suffix in _SOURCE_SUFFIXES and _is_vectorized(file))
-    return NativeFolder(
+    found = NativeFolder(
         path=path,
         yaml=tuple(file for file in YAML if file in files),
         sources=tuple(file for file in files if file.suffix in _SOURCE_SUFFIXES and file not in vectorized),
@@ -92,7 +94,9 @@ def load_native(path: Path) -> NativeFolder:
         python=python,
         docs=docs,
         samples=SAMPLES if SAMPLES in files else None,
+        unread=(),
     )
+    return replace(found, unread=tuple(file for file in everything if file not in found.files))
 
 
 def _belongs(folder: Path, file: Path) -> bool:

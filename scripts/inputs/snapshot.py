@@ -6,7 +6,7 @@ import hashlib
 import os
 import platform
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -38,6 +38,7 @@ class Snapshot:
     Args:
         folder: where they are laid out once ``lay_out`` was called.
         files: their contents, by path below ``folder``: ``native/0/Gdh.cpp``, ``patches/2.13.0/pin.yaml``.
+        unread: files of the native folders that no build reads. Their names are checked; the stamp leaves them out.
         origins: the user's folder of each folder below ``native/``.
         pin: the pin file, read.
         toolchain: the compiler.
@@ -46,6 +47,7 @@ class Snapshot:
 
     folder: Path
     files: Mapping[str, bytes]
+    unread: tuple[str, ...]
     origins: tuple[Path, ...]
     pin: Pin
     toolchain: Toolchain
@@ -90,7 +92,7 @@ class Snapshot:
 
     def lay_out(self) -> NativeFolder:
         """Write the inputs below ``folder``; what did not change keeps its time. Returns the merged native folder."""
-        files = dict(self.files)
+        files = {**dict.fromkeys(self.unread, b""), **self.files}
         if len(self.origins) > 1:
             files |= {f"native/merged/{name}": text for name, text in merge_folders(self.natives_content()).items()}
         lay_out_files(self.folder, files)
@@ -131,8 +133,11 @@ def take_snapshot(layout: Layout) -> Snapshot:
         GraftError: a folder, the pin, a patch or the compiler is missing or unusable.
     """
     files: dict[str, bytes] = {}
+    unread: list[str] = []
     for number, origin in enumerate(layout.natives):
-        files |= {f"native/{number}/{name.as_posix()}": content for name, content in _contents(load_native(origin))}
+        native = load_native(origin)
+        files |= {f"native/{number}/{name.as_posix()}": (origin / name).read_bytes() for name in native.files}
+        unread += [f"native/{number}/{name.as_posix()}" for name in native.unread]
     pin = load_pin(layout.patches)
     for name in pin_files(layout.patches):
         path = Path(os.path.normpath(layout.patches / name))
@@ -144,16 +149,12 @@ def take_snapshot(layout: Layout) -> Snapshot:
     return Snapshot(
         folder=layout.snapshot,
         files=files,
+        unread=tuple(unread),
         origins=layout.natives,
         pin=pin,
         toolchain=toolchain,
         settings=(platform.python_implementation(), platform.python_version(), *libraries),
     )
-
-
-def _contents(native: NativeFolder) -> Iterator[tuple[Path, bytes]]:
-    for name in native.files:
-        yield name, (native.path / name).read_bytes()
 
 
 def hash_of_builder(stages: Iterable[str] = _STAGES) -> str:

@@ -87,7 +87,7 @@ def python_files(native: NativeFolder, generated: Path, stack: Stack, scratch: P
         target = scratch / "python" / name
         if there:
             stack.lay_out({}, {there[0]: target})
-        text = behind_upstream(target.read_text() if there else None, addition)
+        text = behind_upstream(target.read_text(encoding="utf-8") if there else None, addition)
         write_if_changed(target, text)
         written[there[0] if there else name] = target
     return written

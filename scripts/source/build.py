@@ -22,15 +22,18 @@ from .apply import make_fork
 from .cache import Cache, cache_of
 from .configure import Configured, configure
 from .debian import refuse_missing_packages
-from .fetch import fetch_tree
-from .incremental import forget, generate_incrementally
+from .fetch import checkout_of, fetch_to_build, fetch_tree
+from .incremental import forget, generate_incrementally, left_as_they_were
 from .ninja import GENERATORS, ninja
 from .orphans import remove_orphans
 from .settings import affordable, make_environment, variables
-from .tree import FUNCTIONS_YAML, Tree, count, open_tree
+from .tree import Tree, count, open_tree
 
 # Where CMake installs what it built, for setup.py to take from there.
 _INSTALLED = ("torch/bin", "torch/include", "torch/lib", "torch/share")
+
+# Behind the stamp of a wheel with objects that incremental builds left alone.
+_LEFT_ALONE = "-incremental"
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,8 @@ def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: 
         layout: the pin, the native folder and where the wheel goes.
         source: a checkout, or where to fetch from; None for what the pin says.
         jobs: how many compilers may run at once, if the memory is enough.
-        incremental: leave alone what was compiled with headers that only gain declarations.
+        incremental: leave alone what was compiled with headers that only gain declarations; else compile also what
+            earlier builds left alone.
 
     Raises:
         GraftError: what was compiled so far is kept.
@@ -73,7 +77,8 @@ def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: 
     with build_lock(given.cache.folder):
         stamp = stamp_of(layout, given.native, given.toolchain)
         built = load_built(layout, SOURCE)
-        if built and built.stamp == stamp and built.is_there():
+        stamps = [stamp, stamp + _LEFT_ALONE] if incremental else [stamp]
+        if built and built.stamp in stamps and built.is_there():
             say(f"nothing changed: {built.wheel}")
             return Result(Path(built.wheel), {})
         jobs = affordable(jobs)
@@ -87,7 +92,8 @@ def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: 
             version = f"{given.pin.version}+source.{stamp[:10]}"
             remove_installed(open_tree(configured.tree, given.pin))
             wheel = pack_wheel(configured, given.cache.folder / "wheel", version, layout.out)
-        save_built(layout, Built.of(stamp, wheel), SOURCE)
+        made = stamp + _LEFT_ALONE if left_as_they_were(configured.tree) else stamp
+        save_built(layout, Built.of(made, wheel), SOURCE)
     if built and built.wheel != str(wheel):
         Path(built.wheel).unlink(missing_ok=True)
     report(wheel, steps)
@@ -100,7 +106,7 @@ def fetched(layout: Layout, source: str | None) -> Path:
     Raises:
         GraftError: it is not there and cannot be fetched.
     """
-    if source and (checkout := Path(source).expanduser().resolve()) and (checkout / FUNCTIONS_YAML).is_file():
+    if checkout := checkout_of(source):
         return checkout
     pin = load_pin(layout.patches)
     cache = cache_of(pin)
@@ -108,14 +114,20 @@ def fetched(layout: Layout, source: str | None) -> Path:
         return fetch_tree(pin, cache, source, line)
 
 
+def tree_of_build(layout: Layout, source: str | None) -> Path:
+    """The tree that BUILD=source builds in, as the last build left it."""
+    cache, checkout = cache_of(load_pin(layout.patches)), checkout_of(source)
+    return cache.copy_of(checkout) if checkout else cache.tree
+
+
 def prepare(given: Input, source: str | None, jobs: int, steps: Steps) -> Configured:
-    """Fetch the tree, make it the fork, and configure its build.
+    """Fetch the tree, make it the fork, and configure its build. A user's checkout is only read.
 
     Raises:
         GraftError: as the steps do.
     """
     with steps.step("fetch the sources") as line:
-        tree = fetch_tree(given.pin, given.cache, source, line)
+        tree = fetch_to_build(given.pin, given.cache, source, line)
     with steps.step("apply patches and operators") as line:
         fork = make_fork(tree, given.pin, given.series, given.native)
         line.note = f"{count(len(given.series), 'patch', 'patches')}, {count(fork.written, 'file')} written"
@@ -140,7 +152,7 @@ def generate(configured: Configured, jobs: int, line: StepLine, *, incremental: 
         return str(generate_incrementally(tree, run_generators))
     again = forget(tree)
     run_generators()
-    return f"{count(again, 'header')} of incremental builds made good" if again else ""
+    return f"what includes {count(again, 'header')} is compiled again" if again else ""
 
 
 def remove_installed(tree: Tree) -> None:
@@ -167,7 +179,7 @@ def pack_wheel(configured: Configured, folder: Path, version: str, out: Path) ->
     if len(wheels) != 1:
         raise PackError(f"{folder}: one wheel was expected from setup.py, but there are {len(wheels)}")
     platform = wheels[0].stem.rpartition("-")[2]
-    text = version_file((configured.tree / "torch/version.py").read_text(), version)
+    text = version_file((configured.tree / "torch/version.py").read_text(encoding="utf-8"), version)
     target = pack(wheels[0], {"torch/version.py": text.encode()}, version=version, platform=platform, out=out)
     shutil.rmtree(folder)
     return target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sysconfig
 from dataclasses import dataclass
@@ -29,6 +30,10 @@ class Cache:
     def tree(self) -> Path:
         """The source tree."""
         return self.folder / "pytorch"
+
+    def copy_of(self, checkout: Path) -> Path:
+        """The copy of a user's checkout that is built."""
+        return self.folder / f"pytorch-{hashlib.sha256(str(checkout).encode()).hexdigest()[:12]}"
 
     @property
     def environment(self) -> Path:

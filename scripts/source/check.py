@@ -72,7 +72,7 @@ def concerned(configured: Configured, generated: Sequence[str]) -> list[str]:
     """
     build = configured.tree / "build"
     own, found = [], []
-    for entry in json.loads((build / "compile_commands.json").read_text()):
+    for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
         name = Path(entry["file"]).relative_to(configured.tree).as_posix()
         # A vectorized source is copied for each CPU capability: build/aten/[...]/cpu/Kernel.cpp.AVX2.cpp.
         if re.sub(r"\.cpp\.\w+\.cpp$", ".cpp", name.removeprefix("build/")) in configured.sources:

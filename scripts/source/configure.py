@@ -50,24 +50,26 @@ def configure(tree: Path, pin: Pin, environment: Path, variables: Mapping[str, s
     build = tree / "build"
     mark = build / "graft-configured"
     wanted = stamp(tree, environment, variables, sources)
-    is_done = (build / "build.ninja").is_file() and mark.is_file() and mark.read_text() == wanted
+    is_done = (build / "build.ninja").is_file() and mark.is_file() and mark.read_text(encoding="utf-8") == wanted
     try:
         if not is_done:
             again = ["--cmake"] if (build / "CMakeCache.txt").is_file() else []
             mark.unlink(missing_ok=True)
             run(["python", "setup.py", "build", "--cmake-only", *again], cwd=tree, env=variables)
-            mark.write_text(wanted)
+            mark.write_text(wanted, encoding="utf-8")
         for schema in pin.settings.flatbuffers:
             make_flatbuffers_header(tree, schema)
     except CommandError as error:
-        raise SourceError(f"{tree}: {error.what}", cause=error.cause, todo="mend it and run the same again") from error
+        raise SourceError(
+            f"{tree}: {error.what}", cause=error.cause, todo="fix it and run the same command again"
+        ) from error
     return not is_done
 
 
 def stamp(tree: Path, environment: Path, variables: Mapping[str, str], sources: Sequence[str]) -> str:
     """A hash of what CMake's result depends on."""
     chosen = {name: value for name, value in variables.items() if name not in _NO_MATTER}
-    python = (environment / "ready").read_text()
+    python = (environment / "ready").read_text(encoding="utf-8")
     cmake_files = run(["git", "ls-files", "-s", "*.cmake", "*CMakeLists.txt", "*.in"], cwd=tree).stdout
     parts = [json.dumps(chosen, sort_keys=True), python, cmake_files, *sorted(sources)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -5,12 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_TOKEN = re.compile(
-    r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*|[{};()]|[^"{};()/#]+|.', re.S | re.M
-)
-_SCOPE = re.compile(r"(inline )?namespace\b|TORCH_LIBRARY")
-# What ends with a semicolon behind its closing brace.
-_CLASS_OR_VALUE = re.compile(r"(struct|class|static|union|enum|const|using|constexpr)?\b[^()]*$")
+from .declarations import Declarations
 
 _TAGS = re.compile(r"const std::vector<at::Tag> (tags_\d+) = (\{.*\});")
 _ENTRY = re.compile(r'\{"\w+", [^{}]*\}')
@@ -35,28 +30,17 @@ def definitions(text: str) -> set[str]:
 
 def _statements(text: str) -> Iterator[str]:
     """Statements outside functions, each in one line; those of a TORCH_LIBRARY block begin with its head."""
-    scopes: list[str] = []
-    current, braces, parentheses = "", 0, 0
-    for token in (match[0] for match in _TOKEN.finditer(text)):
-        if token.startswith(("//", "/*")) or token.lstrip().startswith("#"):
+    source = Declarations(text, members=False)
+    for each in source:
+        node = each.node
+        if node.type.startswith("preproc") or node.type == "#endif":
             continue
-        if token == "{" and not braces and not parentheses and _SCOPE.match(current.lstrip()):
-            # A graft's schemas are a fragment of the library that the base defines.
-            head = " ".join(current.split()).replace("_FRAGMENT", "")
-            scopes.append(head if head.startswith("TORCH") else "")
-            current = ""
+        body = node.child_by_field_name("body")
+        if body is None or not each.text.startswith("TORCH_LIBRARY"):
+            yield each.text
             continue
-        if token == "}" and not braces:
-            scopes.pop()
-            current = ""
-            continue
-        current += token
-        braces += (token == "{") - (token == "}")
-        parentheses += (token == "(") - (token == ")")
-        if braces or parentheses:
-            continue
-        if token == ";" or (token == "}" and not _CLASS_OR_VALUE.match(current.split("{")[0].strip())):
-            statement = " ".join(current.split())
-            if statement != ";":
-                yield f"{next(filter(None, reversed(scopes)), '')} {statement}".strip()
-            current = ""
+        # A graft's schemas are a fragment of the library that the base defines.
+        head = source.text(node, node.start_byte, body.start_byte).replace("_FRAGMENT", "")
+        for statement in body.named_children:
+            if statement.type != "comment" and statement.text != b";":
+                yield f"{head} {source.text(statement, statement.start_byte, statement.end_byte)}"

@@ -11,6 +11,7 @@ from ..common.files import free_bytes
 from ..common.process import run
 from ..inputs.pin import GitSource, Pin
 from .cache import Cache
+from .copies import bring_copy
 from .debian import fetch_package
 from .tree import FUNCTIONS_YAML
 
@@ -30,16 +31,11 @@ def fetch_tree(pin: Pin, cache: Cache, given: str | None, line: StepLine) -> Pat
     Raises:
         FetchError: it cannot be had, is another than the pinned one, or there is no space for it.
     """
-    checkout = Path(given).expanduser().resolve() if given else cache.tree
+    checkout = checkout_of(given) or cache.tree
     if (checkout / FUNCTIONS_YAML).is_file():
         line.note = f"{checkout} is there already"
         return checkout
-    cache.folder.mkdir(parents=True, exist_ok=True)
-    if free_bytes(cache.folder) < _NEEDED_BYTES:
-        raise FetchError(
-            f"{cache.folder}: less than {_NEEDED_BYTES >> 30} GiB are free",
-            todo="free some space, or set XDG_CACHE_HOME to a folder on another disk",
-        )
+    require_space(cache)
     # What an interrupted fetch left: git goes on there, and an unpacking starts again.
     partial = cache.tree.with_name(f"{cache.tree.name}.partial")
     if isinstance(pin.source, GitSource):
@@ -49,6 +45,44 @@ def fetch_tree(pin: Pin, cache: Cache, given: str | None, line: StepLine) -> Pat
         fetch_package(pin.source, cache.downloads, partial, given)
     partial.rename(cache.tree)
     return cache.tree
+
+
+def checkout_of(given: str | None) -> Path | None:
+    """The checkout that ``given`` is, if it is one and no place to fetch from."""
+    folder = Path(given).expanduser().resolve() if given else None
+    return folder if folder and (folder / FUNCTIONS_YAML).is_file() else None
+
+
+def fetch_to_build(pin: Pin, cache: Cache, given: str | None, line: StepLine) -> Path:
+    """Return a tree below ``cache`` to build in, as ``fetch_tree`` does: of a user's checkout that is a copy.
+
+    Raises:
+        SourceError: the checkout is another release, or there are changes that no commit holds.
+        FetchError: the tree cannot be had, or there is no space for it.
+    """
+    tree = fetch_tree(pin, cache, given, line)
+    if tree == cache.tree:
+        return tree
+    copy = cache.copy_of(tree)
+    if not copy.is_dir():
+        require_space(cache)
+    bring_copy(tree, pin, copy)
+    line.note = f"{copy} is a copy of {tree}"
+    return copy
+
+
+def require_space(cache: Cache) -> None:
+    """Check that there is room for a tree and what is built in it.
+
+    Raises:
+        FetchError: there is not.
+    """
+    cache.folder.mkdir(parents=True, exist_ok=True)
+    if free_bytes(cache.folder) < _NEEDED_BYTES:
+        raise FetchError(
+            f"{cache.folder}: less than {_NEEDED_BYTES >> 30} GiB are free",
+            todo="free some space, or set XDG_CACHE_HOME to a folder on another disk",
+        )
 
 
 def clone(source: GitSource, folder: Path, repository: str) -> None:

@@ -3,83 +3,71 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-_TOKEN = re.compile(
-    r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*|[{};()]|[^"{};()/#]+|.', re.S | re.M
+from tree_sitter import Node
+
+from .declarations import Declaration, Declarations
+
+# What a namespace may gain.
+_HARMLESS = frozenset(
+    {
+        "alias_declaration",
+        "class_specifier",
+        "declaration",
+        "enum_specifier",
+        "function_definition",
+        "struct_specifier",
+        "template_declaration",
+    }
 )
-_NAMESPACE = re.compile(r"(inline )?namespace\b|extern \"C\"$")
-_CLASS = re.compile(r"(template ?<.*> ?)?(class|struct)\b[^()=]*$")
-_ACCESS = re.compile(r"\b((?:public|protected|private) ?:)(?!:)")
-# Classes of autograd have a head for Windows and one for others, but one end.
-_WINDOWS = re.compile(r"^#ifdef _WIN32\n(?:(?!#).*\n)*#else\n((?:(?!#).*\n)*)#endif\n", re.M)
-_LAYOUT = re.compile(r"\bvirtual\b|\boverride\b|= 0;$")
+_LAYOUT = re.compile(r"\bvirtual\b|\boverride\b|\bfinal\b|= 0;$")
+_INDIRECT = ("reference_declarator", "pointer_declarator")
 
 
 def only_gains(old: str, new: str) -> bool:
     """Whether ``new`` is ``old`` with declarations added that change no layout, number or macro of what was there.
 
     That is: includes, functions, classes and variables of a namespace, and functions of a class that are not virtual.
+    What the grammar does not understand is no gain.
     """
-    before = list(entries(old))
-    classes = {f"{scope} {text[:-2]}".strip() for scope, text in before if text.endswith(" {")}
+    before = [(each.scope, each.text) for each in Declarations(old, members=True)]
+    classes = {(*scope, text) for scope, text in before}
     at = 0
-    for entry in entries(new):
-        if at < len(before) and entry == before[at]:
+    for each in Declarations(new, members=True):
+        if at < len(before) and (each.scope, each.text) == before[at]:
             at += 1
-        elif not is_harmless(*entry, classes):
+        elif not is_harmless(each, in_old_class=each.is_member and each.scope in classes):
             return False
     return at == len(before)
 
 
-def is_harmless(scope: str, text: str, classes: set[str]) -> bool:
-    """Whether an entry may be added: ``text`` in the class ``scope``, which is new unless it is one of ``classes``."""
-    if text.startswith("#"):
-        return text.startswith("#include")
-    if not scope or scope not in classes:
-        return True
-    is_function = "(" in text and ("=" not in text.partition("(")[0] or "operator" in text)
-    return text.startswith("using ") or (is_function and not _LAYOUT.search(text))
+def is_harmless(added: Declaration, *, in_old_class: bool) -> bool:
+    """Whether this declaration may be added; a class that was there before may gain less than others."""
+    node = added.node
+    if node.type.startswith("preproc") or node.type == "#endif":
+        return node.type == "preproc_include"
+    if in_old_class:
+        return declares_function(node) and not _LAYOUT.search(added.text)
+    return added.is_member or node.type in _HARMLESS
 
 
-def entries(text: str) -> Iterator[tuple[str, str]]:
-    """The entries of a header in their order: preprocessor lines, and what namespaces and classes hold.
+def declares_function(node: Node) -> bool:
+    """Whether a member is a function or a template of one.
 
-    Each comes with the head of the class that it is in, and in one line; comments and namespaces are left out.
+    A destructor is none that may be added: it changes how objects are passed.
     """
-    scopes: list[str] = []
-    current, braces, parentheses = "", 0, 0
-    for token in (match[0] for match in _TOKEN.finditer(_WINDOWS.sub(r"\1", text))):
-        if token.startswith(("//", "/*")):
-            continue
-        scope = next(filter(None, reversed(scopes)), "")
-        if token.lstrip().startswith("#"):
-            yield scope, " ".join(token.split())
-            continue
-        if token == "{" and not braces and not parentheses:
-            *access, head = (part.strip() for part in _ACCESS.split(" ".join(current.split())))
-            if _NAMESPACE.match(head) or _CLASS.match(head):
-                is_class = not _NAMESPACE.match(head)
-                if is_class:
-                    yield from ((scope, part) for part in access if part)
-                    yield scope, f"{head} {{"
-                scopes.append(f"{scope} {head}".strip() if is_class else "")
-                current = ""
-                continue
-        if token == "}" and not braces and scopes:
-            if current.strip():
-                yield scope, " ".join(current.split())
-            # What follows a class, an object's name perhaps, is an entry of its own.
-            scopes.pop()
-            current = ""
-            continue
-        current += token
-        braces += (token == "{") - (token == "}")
-        parentheses += (token == "(") - (token == ")")
-        if not braces and not parentheses and (token == ";" or (token == "}" and "(" in current)):
-            for part in _ACCESS.split(" ".join(current.split())):
-                if part.strip() not in ("", ";"):
-                    yield scope, part.strip()
-            current = ""
-    if current.strip():
-        yield "", " ".join(current.split())
+    if node.type == "template_declaration":
+        return declares_function(node.named_children[-1])
+    if node.type not in ("declaration", "field_declaration", "function_definition"):
+        return False
+    declared = node.children_by_field_name("declarator")
+    return bool(declared) and all(map(_is_function, declared))
+
+
+def _is_function(declarator: Node) -> bool:
+    while declarator.type in _INDIRECT:
+        declarator = declarator.named_children[-1]
+    name = declarator.child_by_field_name("declarator")
+    # Of a pointer to a function the name is in parentheses.
+    is_plain = name is not None and name.type not in ("parenthesized_declarator", "destructor_name")
+    return declarator.type == "operator_cast" or (declarator.type == "function_declarator" and is_plain)

@@ -87,7 +87,7 @@ def put_back(old: Path, tree: Path, name: str, changes: Changes) -> None:
     if name in KEPT:
         shutil.copyfile(old, new)
         changes.kept.append(name)
-    elif only_gains(old.read_text(), new.read_text()):
+    elif only_gains(old.read_text(encoding="utf-8"), new.read_text(encoding="utf-8")):
         changes.gained.append(name)
     else:
         changes.changed.append(name)
@@ -112,7 +112,7 @@ def forget(tree: Path) -> int:
 def left_as_they_were(tree: Path) -> list[str]:
     """The headers whose users incremental builds left alone, by name in the tree."""
     note = tree / _NOTE
-    return list(json.loads(note.read_text())) if note.is_file() else []
+    return list(json.loads(note.read_text(encoding="utf-8"))) if note.is_file() else []
 
 
 def generated_headers(tree: Path) -> list[str]:

@@ -54,7 +54,7 @@ def ninja(configured: Configured, jobs: int, line: StepLine, targets: Sequence[s
     if follow(command, read, env={**configured.variables, "NINJA_STATUS": _STATUS}) != 0:
         raise CompileError(
             messages(output, configured) or "ninja failed and printed nothing",
-            todo="mend the source named above and build again; what did compile is kept",
+            todo="fix the source named above and build again; what did compile is kept",
         )
     return finished
 

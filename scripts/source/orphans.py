@@ -15,7 +15,7 @@ def remove_orphans(tree: Path) -> int:
     the dispatch keys include each header below ``ops/``.
     """
     folder = tree / _GENERATED
-    texts = (path.read_text() for path in folder.glob("*.h"))
+    texts = (path.read_text(encoding="utf-8") for path in folder.glob("*.h"))
     included = {name for text in texts for name in re.findall(r"#include <ATen/ops/(\w+\.h)>", text)}
     orphans = [path for path in folder.glob("ops/*.h") if path.name not in included]
     for path in orphans:

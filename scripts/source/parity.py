@@ -90,7 +90,7 @@ def compare_with_graft(tree: Tree, native: NativeFolder) -> Parity:
         raise SourceError(
             "\n".join(faults),
             cause="a graft does not generate what PyTorch's own build does",
-            todo="mend scripts/generate, or add the difference to ON_PURPOSE with its reason",
+            todo="fix scripts/generate, or add the difference to ON_PURPOSE with its reason",
         )
     return Parity(alike + len(ours & theirs), changed)
 
@@ -138,7 +138,7 @@ def generate_as_graft(stack: Stack, native: NativeFolder, folder: Path) -> tuple
     if done.returncode != 0:
         raise OperatorError(done.stdout.strip())
     places = {name: place_in_tree(name) for name in files_below(overlay.folder)}
-    headers = {place: (overlay.folder / name).read_text() for name, place in places.items() if place}
+    headers = {place: (overlay.folder / name).read_text(encoding="utf-8") for name, place in places.items() if place}
     sources = [generated / name for name in files_below(generated) if name.suffix == ".cpp"]
     return headers, [path for path in sources if path.parent.name != "templates"]
 
@@ -154,7 +154,7 @@ def place_in_tree(name: Path) -> str | None:
 def headers_of_tree(tree: Path) -> dict[str, str]:
     """The headers that the tree's build generated, by their names in the tree."""
     paths = [path for folder in _HEADERS.values() for path in sorted((tree / folder).rglob("*.h"))]
-    return {path.relative_to(tree).as_posix(): path.read_text() for path in paths}
+    return {path.relative_to(tree).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
 def compare_headers(
@@ -182,19 +182,19 @@ def generated_sources(tree: Path) -> list[Path]:
     A build for CPUs generates sources for CUDA, too, and compiles none of them.
     """
     paths = [path for folder in _SOURCES for path in sorted((tree / folder).glob("*.cpp"))]
-    return [path for path in paths if not path.stem.endswith(("Everything", "CUDA"))]
+    return [path for path in paths if not re.search(r"(Everything|CUDA(_\d+)?)$", path.stem)]
 
 
 def changed_sources(tree: Path, upstream: Path) -> list[str]:
     """The generated sources of ``tree`` that are not as those of ``upstream``, by their names in the tree."""
     names = [path.relative_to(tree) for path in generated_sources(tree)]
-    theirs = {name: (upstream / name).read_text() for name in names if (upstream / name).is_file()}
-    return [name.as_posix() for name in names if theirs.get(name) != (tree / name).read_text()]
+    theirs = {name: (upstream / name).read_text(encoding="utf-8") for name in names if (upstream / name).is_file()}
+    return [name.as_posix() for name in names if theirs.get(name) != (tree / name).read_text(encoding="utf-8")]
 
 
 def definitions_of(sources: Iterable[Path]) -> set[str]:
     """The definitions of all ``sources``."""
-    return set().union(*(definitions(path.read_text()) for path in sources))
+    return set().union(*(definitions(path.read_text(encoding="utf-8")) for path in sources))
 
 
 def on_purpose(text: str) -> bool:

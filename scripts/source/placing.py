@@ -49,7 +49,7 @@ def compiled_patterns(tree: Path) -> list[tuple[str, bool]]:
     """
     found = []
     for name in CMAKE_FILES:
-        text = (tree / name).read_text() if (tree / name).is_file() else ""
+        text = (tree / name).read_text(encoding="utf-8") if (tree / name).is_file() else ""
         for command, arguments in re.findall(r"^\s*file\s*\(\s*(GLOB(?:_RECURSE)?)\s([^)]*)\)", text, re.M):
             for pattern in re.findall(r'"(?:[^"]*aten/src/ATen/)?(native/[^"]*)"', arguments):
                 found.append((pattern, command == "GLOB_RECURSE"))

@@ -49,11 +49,11 @@ def affordable(jobs: int) -> int:
 
 def free_memory() -> int:
     """Memory that could be used now, in bytes; what a control group allows, if that is less."""
-    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines())
     free = int(fields["MemAvailable"].split()[0]) * 1024
     limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
-    if limit.is_file() and used.is_file() and (allowed := limit.read_text().strip()).isdigit():
-        free = min(free, int(allowed) - int(used.read_text()))
+    if limit.is_file() and used.is_file() and (allowed := limit.read_text(encoding="utf-8").strip()).isdigit():
+        free = min(free, int(allowed) - int(used.read_text(encoding="utf-8")))
     return free
 
 
@@ -61,7 +61,7 @@ def make_environment(pin: Pin, cache: Cache) -> None:
     """Make the virtual environment that holds what PyTorch's build takes from pip."""
     mark = cache.environment / "ready"
     wanted = f"{sys.version}\n{pin.settings.python}\n"
-    if mark.is_file() and mark.read_text() == wanted:
+    if mark.is_file() and mark.read_text(encoding="utf-8") == wanted:
         return
     shutil.rmtree(cache.environment, ignore_errors=True)
     run([sys.executable, "-m", "venv", cache.environment])
@@ -74,4 +74,4 @@ def make_environment(pin: Pin, cache: Cache) -> None:
         "--disable-pip-version-check",
     ]
     run([*pip, *pin.settings.python])
-    mark.write_text(wanted)
+    mark.write_text(wanted, encoding="utf-8")

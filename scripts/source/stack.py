@@ -56,7 +56,7 @@ class Stack:
         """
         message = self.apply(patch.path)
         if message is None:
-            self.commit(commit_message(patch.path.read_text()))
+            self.commit(commit_message(patch.path.read_text(encoding="utf-8")))
             return
         aside = shlex.quote(f"{self.tree.path}-{patch.path.stem}")
         git = f"git -C {shlex.quote(str(self.tree.path))} worktree add --detach {aside} {self.tip}"
@@ -96,7 +96,7 @@ def failing_hunks(path: Path, message: str) -> list[str]:
     """The places in a patch file of the hunks that git's ``message`` says failed."""
     failed = set(re.findall(r"patch failed: (.+):(\d+)$", message, re.M))
     found, target, number = [], "", 0
-    for at, line in enumerate(path.read_text().splitlines(), 1):
+    for at, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if line.startswith("--- a/"):
             target, number = line[6:].split("\t")[0], 0
         elif hunk := re.match(r"@@ -(\d+)", line):

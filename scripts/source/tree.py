@@ -117,8 +117,9 @@ class Tree:
 
 
 def isolated() -> dict[str, str]:
-    """Variables that keep a user's and a machine's settings of git out."""
-    return {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C.UTF-8"}
+    """Variables that keep a user's and a machine's settings of git out, and git from writing where it only looks."""
+    settings = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C.UTF-8"}
+    return {**settings, "GIT_OPTIONAL_LOCKS": "0"}
 
 
 def find_tree(path: Path) -> Tree | None:
@@ -148,15 +149,29 @@ def open_tree(path: Path, pin: Pin) -> Tree:
     tree = find_tree(path)
     if tree and tree.has_commit():
         return tree
-    version = path / "version.txt"
-    refuse_version(path, version.read_text().strip() if version.is_file() else "", pin)
+    refuse_other_version(path, pin)
     if tree is None:
         tree = Tree(path, path / ".git")
         tree.git("init", "--quiet", "--initial-branch=upstream")
-    tree.git("-c", "advice.addEmbeddedRepo=false", "add", "--all")
-    commit = tree.commit_tree(tree.ask("write-tree"), None, f"PyTorch {pin.version}, as it came\n")
-    tree.git("update-ref", "HEAD", commit)
+    tree.git("update-ref", "HEAD", commit_folder(tree, pin))
     return tree
+
+
+def commit_folder(tree: Tree, pin: Pin, env: Mapping[str, str] | None = None) -> str:
+    """Make a commit of the files as they came, which no branch holds yet.
+
+    Args:
+        tree: the files, and the repository that the commit goes into.
+        pin: the release that they are.
+        env: git's variables.
+    """
+    add = ["-c", "advice.addEmbeddedRepo=false", "add", "--all"]
+    tree.git(*add, env=env)
+    # What the projects there ignore is none of PyTorch's own build's, and came with the sources.
+    if (tree.path / "third_party").is_dir():
+        tree.git(*add, "--force", "--", "third_party", env=env)
+    content = tree.git("write-tree", env=env).stdout.strip()
+    return tree.commit_tree(content, None, f"PyTorch {pin.version}, as it came\n")
 
 
 def pinned_base(tree: Tree, pin: Pin) -> str:
@@ -184,6 +199,16 @@ def pinned_base(tree: Tree, pin: Pin) -> str:
             todo=f"git -C {tree.path} checkout --detach {wanted}, after fetching it if need be",
         )
     return base
+
+
+def refuse_other_version(folder: Path, pin: Pin) -> None:
+    """Refuse a folder without a history that is not the pinned release.
+
+    Raises:
+        SourceError: its version.txt says something else, or is missing.
+    """
+    version = folder / "version.txt"
+    refuse_version(folder, version.read_text(encoding="utf-8").strip() if version.is_file() else "", pin)
 
 
 def refuse_version(path: Path, version: str, pin: Pin) -> None:

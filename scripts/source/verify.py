@@ -59,7 +59,7 @@ def check_incremental(layout: Layout, *, source: str | None, jobs: int, objects:
 
 def shuffled_objects(configured: Configured) -> list[str]:
     """The objects of the build by their names in build.ninja, in an order by chance."""
-    entries = json.loads((configured.tree / "build/compile_commands.json").read_text())
+    entries = json.loads((configured.tree / "build/compile_commands.json").read_text(encoding="utf-8"))
     names = [str(entry["output"]) for entry in entries]
     random.shuffle(names)
     return names

@@ -10,8 +10,8 @@ import pytest
 from scripts.common.layout import REPOSITORY
 
 TEXT = {"read_text", "write_text", "open", "run", "Popen"}
-FOLDERS = ("common", "testing", "scaffold", "measure")
-FILES = [path for folder in FOLDERS for path in sorted((REPOSITORY / "scripts" / folder).rglob("*.py"))]
+SCRIPTS = REPOSITORY / "scripts"
+FILES = sorted(path for path in SCRIPTS.rglob("*.py") if "appended" not in path.parts)
 
 
 def reads_or_writes_text(call: ast.Call) -> bool:
@@ -25,9 +25,7 @@ def reads_or_writes_text(call: ast.Call) -> bool:
     return name != "open" or not any("b" in mode for mode in modes if isinstance(mode, str) and len(mode) < 4)
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in FILES if path.name != "builds.py"], ids=lambda path: str(path.relative_to(REPOSITORY))
-)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SCRIPTS)))
 def test_text_says_its_encoding(path: Path) -> None:
     calls = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Call)]
     without = [

@@ -48,6 +48,7 @@ inline at::Tensor Tensor::add(const at::Tensor& other) const {
         ("  int count", "  static at::Tensor mine() { return {}; }\n"),
         ("  at::Tensor add(", "  Tensor& operator=(int) &&;\n"),
         ("  void hidden", "  void other();\n"),
+        ("  void hidden", "  template <class T> T* other();\n  operator bool() const;\n"),
         ("  Tensor() =", "  explicit Tensor(int);\n"),
         ("#define", "#include <ATen/ops/mine.h>\n"),
         ("inline", "inline at::Tensor mine() {\n  return {};\n}\n"),
@@ -82,6 +83,12 @@ def test_added_declarations_are_told(before: str, added: str) -> None:
         ("other);\n}", "other, 1);\n}"),
         ("add(const at::Tensor& other) const;", "add(const at::Tensor& other, int n=1) const;"),
         (" public:", " private:"),
+        ("  int count = 0;", "  int (*function)(int);\n  int count = 0;"),
+        ("  int count = 0;", "  ~Tensor();\n  int count = 0;"),
+        ("  int count = 0;", "  friend int f();\n  int count = 0;"),
+        ("TORCH_API Tensor", "Tensor"),
+        ("namespace at", "namespace c10"),
+        ("struct Base;", "using namespace c10;\nstruct Base;"),
     ],
 )
 def test_other_changes_are_told(old: str, new: str) -> None:
@@ -94,6 +101,7 @@ def test_class_whose_head_is_there_twice_ends_once() -> None:
     text = f"{windows}struct TORCH_API Node : Base {{\n#endif\n  int x;\n}};\nint f();\n"
     assert only_gains(text, text + text.replace("Node", "Mine").replace("int f();", ""))
     assert not only_gains(text, text.replace("int x;", "int x; int y;"))
+    assert not only_gains(text, text.replace("struct Node : Base", "struct Node : Other"))
 
 
 def test_members_that_change_places_are_told() -> None:

@@ -48,6 +48,32 @@ def test_definitions_are_told_apart_without_their_layout() -> None:
     }
 
 
+def test_macros_without_a_semicolon_end_where_they_end() -> None:
+    text = """TORCH_LIBRARY_IMPL(aten, Autocast, m) {
+  KERNEL_CPU(mine, fp32)
+  KERNEL_CPU(other, fp32)
+}
+static PyObject* f(PyObject* self) {
+  if (self) {
+    HANDLE_TH_ERRORS
+    return nullptr;
+    END_HANDLE_TH_ERRORS
+  }
+  return self;
+}
+static int g() {
+  return 1;
+}
+"""
+    assert definitions(text) == {
+        "TORCH_LIBRARY_IMPL(aten, Autocast, m) KERNEL_CPU(mine, fp32)",
+        "TORCH_LIBRARY_IMPL(aten, Autocast, m) KERNEL_CPU(other, fp32)",
+        "static PyObject* f(PyObject* self) { if (self) { HANDLE_TH_ERRORS return nullptr; END_HANDLE_TH_ERRORS } "
+        "return self; }",
+        "static int g() { return 1; }",
+    }
+
+
 def test_schemas_are_the_same_whatever_the_numbers_of_their_tags() -> None:
     tags = "const std::vector<at::Tag> tags_{} = {{at::Tag::core}};"
     schema = 'm.def("mine(Tensor self) -> Tensor", tags_{});'
@@ -86,6 +112,7 @@ def test_headers_that_differ_or_are_missing_are_named() -> None:
 def test_sources_that_upstream_gives_as_well_are_left_out(tmp_path: Path) -> None:
     folder = "build/aten/src/ATen"
     files = {"Operators_0.cpp": "old", "Operators_1.cpp": "new", "OperatorsEverything.cpp": "new", "Mine.cpp": "new"}
+    files |= {"RegisterCUDA.cpp": "new", "RegisterCUDA_0.cpp": "new"}
     for tree, texts in {"tree": files, "upstream": {"Operators_0.cpp": "old", "Operators_1.cpp": "old"}}.items():
         (tmp_path / tree / folder).mkdir(parents=True)
         for name, text in texts.items():
