@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.autograd.forward_ad as fwAD
 from torch import Tensor, _added_operators
-from torch.testing._internal.added_opinfos import NoSamples, _make, samples
+from torch.testing._internal.added_sample_inputs import NoSamples, make_of, samples
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -105,7 +105,7 @@ def _record(found: dict[str, list[Call]], overload: torch._ops.OpOverload, dtype
     """Call ``overload`` with its samples and differentiate what comes, twice, and in forward mode."""
 
     def make(*shape: Any) -> Tensor:
-        return _make(*shape, dtype=dtype, device="cpu", requires_grad=True)
+        return make_of(*shape, dtype=dtype, device="cpu", requires_grad=True)
 
     for sample in samples(overload._schema.name.removeprefix("aten::"), make):
         with _Recorder(found):

@@ -38,10 +38,7 @@ def main() -> int:
         lines = [row(cells, surface.title, names, width), *reasons(cells, surface.title, compared)]
         print("\n".join(lines), flush=True)
     accepted = accepted_differences() if not (options.only or options.operators) else {}
-    found = differences(cells, compared, accepted)
-    found += [
-        f"{name}: there are no samples; write `def {name.rpartition('.')[2]}(make)` into samples.py" for name in without
-    ]
+    found = [*differences(cells, compared, accepted), *without]
     print(f"{len(surfaces)} surfaces, {len(names)} operators, {len(found)} differences from PyTorch's own")
     print("\n".join(found))
     return 1 if found else 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.testing._internal.added_opinfos import functional_overload
+from torch.testing._internal.added_sample_inputs import functional_overload
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils import _pytree as pytree
@@ -128,8 +128,16 @@ def first_result(result: Any) -> Any:
 
 
 def subjects(names: list[str]) -> tuple[list[Subject], list[str]]:
-    """The operators with these names below ``torch``, and the names for which there is no OpInfo."""
+    """The operators with these names below ``torch``, and of those that have no OpInfo, or no samples, why not."""
     infos: dict[str, OpInfo] = {}
     for info in op_db:
         infos.setdefault(info.name, info)
-    return [Subject(name, infos[name]) for name in names if name in infos], [n for n in names if n not in infos]
+    without = {name: left_out(name, infos.get(name)) for name in names}
+    return [Subject(name, infos[name]) for name in names if not without[name]], [why for why in without.values() if why]
+
+
+def left_out(name: str, info: OpInfo | None) -> str:
+    """Why an operator cannot be called; empty where it can."""
+    if info is None:
+        return f"{name}: there are no samples; write `def {name.rpartition('.')[2]}(make)` into samples.py"
+    return str(getattr(info, "left_out", ""))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.testing._internal.added_opinfos import functional_overload
+from torch.testing._internal.added_sample_inputs import functional_overload
 from type_checkers import CHECKERS, complaints, marked_lines
 
 # Values for arguments without a default, by the schema's type.

@@ -1,16 +1,11 @@
 """OpInfos of the operators that were added to this torch.
 
-Their samples come from the native folder's ``samples.py``, or from their schemas. What else an OpInfo says, such as the
-dtypes, is found out by calling the operator on them, or given by ``samples.py``::
-
-    def my_op(make):  # a function for each operator; make(*shape) makes a tensor of the wanted dtype
-        yield make(3, 4), make(4)  # positional arguments
-        yield make(3), make(3), {"alpha": 2}  # the last may be keyword arguments
-
-    OPINFO = {"my_op": {"dtypes": floating_types()}}  # further arguments of OpInfo
+What an OpInfo says, such as the dtypes, is found out by calling the operator on its samples, or given by ``OPINFO`` in
+``samples.py``. That is done when a test first asks: to import this module calls no operator, and no samples.
 """
 
 import inspect
+import unittest
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,27 +14,42 @@ from typing import Any
 import torch
 import torch.autograd.forward_ad as fwAD
 from torch import _added_operators
-from torch.testing import make_tensor
+from torch.testing._internal.added_sample_inputs import (
+    NoSamples,
+    WrongSamples,
+    added_samples,
+    described,
+    functional_overload,
+    given,
+    make_of,
+    require_samples,
+    samples,
+)
 from torch.testing._internal.common_dtype import _dispatch_dtypes, all_types_and_complex_and
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils import _pytree as pytree
 
 
-try:
-    from torch.testing._internal import added_samples
-except ImportError:
-    added_samples = None  # type: ignore[assignment]
-
-_SHAPES: tuple[tuple[int, ...], ...] = ((3, 4), (), (2, 0))
 _DTYPES = all_types_and_complex_and(torch.bool, torch.half, torch.bfloat16)
 
 
-class NoSamples(Exception):
-    """No arguments follow from a schema, or an OpInfo cannot describe the operator."""
+class _AddedOpInfo(OpInfo):
+    """An OpInfo that knows its name, and becomes an ordinary one when it is asked for more."""
 
+    def __init__(self, public: str, name: str) -> None:
+        self.__dict__.update(name=public, aten_name=name)
 
-class WrongSamples(NoSamples):
-    """``samples.py`` has samples, but the operator takes them of no dtype."""
+    def __getattribute__(self, attribute: str) -> Any:
+        known = object.__getattribute__(self, "__dict__")
+        if attribute in known or attribute.startswith("__"):
+            return object.__getattribute__(self, attribute)
+        public, name = known["name"], known["aten_name"]
+        self.__class__ = OpInfo
+        try:
+            _describe(self, public, name)
+        except (NoSamples, WrongSamples) as reason:
+            _leave_out(self, public, name, str(reason))
+        return getattr(self, attribute)
 
 
 def op_infos(known: set[str]) -> list[OpInfo]:
@@ -48,89 +58,18 @@ def op_infos(known: set[str]) -> list[OpInfo]:
     Args:
         known: names that have one already.
     """
-    found = []
+    found: list[OpInfo] = []
     for public, function in _added_operators.PUBLIC.items():
         if public not in known:
-            # What operators warn of, they warn of in tests again.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                try:
-                    found.append(op_info(public, function.rpartition(".")[2]))
-                except NoSamples:
-                    continue  # samples.py is asked for where the samples are needed
+            name = function.rpartition(".")[2]
+            try:
+                _require_describable(name)
+            except NoSamples:
+                continue  # samples.py is asked for where the samples are needed
+            except WrongSamples:
+                pass  # so say its tests
+            found.append(_AddedOpInfo(public, name))
     return found
-
-
-def functional_overload(name: str) -> torch._ops.OpOverload:
-    """The first overload of an operator that writes to no argument."""
-    packet = getattr(torch.ops.aten, name)
-    overloads = [getattr(packet, overload) for overload in packet.overloads()]
-    return next((op for op in overloads if not op._schema.is_mutable), overloads[0])
-
-
-def samples(name: str, make: Callable[..., torch.Tensor]) -> Iterator[SampleInput]:
-    """The samples of an operator.
-
-    Args:
-        name: as in native_functions.yaml, without an overload.
-        make: makes a tensor of a shape.
-
-    Raises:
-        NoSamples: ``samples.py`` has none, and none follow from the schema.
-    """
-    overload = functional_overload(name)
-    given = getattr(added_samples, name, None) or partial(_from_schema, overload)
-    for each in given(make):
-        # A view that was made of a tensor is a leaf, too.
-        each = pytree.tree_map_only(torch.Tensor, lambda t: t.detach().requires_grad_(t.requires_grad), each)
-        values = list(each) if isinstance(each, tuple) else [each]
-        keywords = values.pop() if isinstance(values[-1], dict) else {}
-        sample = SampleInput(values[0], args=tuple(values[1:]), kwargs=keywords)
-        # Tests of in-place forms leave such samples out.
-        is_in_place = torch.Tag.pointwise not in overload.tags or _fits_into_its_input(overload, sample)
-        yield sample.with_metadata(broadcasts_input=not is_in_place)
-
-
-def _fits_into_its_input(overload: torch._ops.OpOverload, sample: SampleInput) -> bool:
-    try:
-        with torch.no_grad():
-            result = overload(sample.input, *sample.args, **sample.kwargs)
-    except (RuntimeError, TypeError, ValueError, IndexError):
-        return True  # a test of the operator tells more
-    if not isinstance(result, torch.Tensor):
-        return True  # then there is no in-place form
-    return result.shape == sample.input.shape and torch.can_cast(result.dtype, sample.input.dtype)
-
-
-def _from_schema(overload: torch._ops.OpOverload, make: Callable[..., torch.Tensor]) -> Iterator[tuple[Any, ...]]:
-    schema = overload._schema
-    for shape in _SHAPES if torch.Tag.pointwise in overload.tags else _SHAPES[:1]:
-        values: list[Any] = []
-        keywords = {}
-        for argument in schema.arguments:
-            if not argument.has_default_value():
-                value = _value(schema, argument, partial(make, *shape))
-                if argument.kwarg_only:
-                    keywords[argument.name] = value
-                else:
-                    values.append(value)
-        if not values:
-            raise NoSamples(f"{schema.name} takes no tensor")
-        yield *values, keywords
-
-
-def _value(schema: torch._C.FunctionSchema, argument: Any, tensor: Callable[[], torch.Tensor]) -> Any:
-    kind = str(argument.type)
-    if kind == "Tensor":
-        return tensor()
-    if kind == "List[Tensor]":
-        return [tensor(), tensor()]
-    if kind.startswith("Optional["):
-        return None
-    values = {"int": 1, "float": 0.5, "number": 2, "bool": True, "List[int]": [1]}
-    if kind not in values:
-        raise NoSamples(f"{schema.name}: no value follows for {kind} {argument.name}")
-    return values[kind]
 
 
 def op_info(public: str, name: str) -> OpInfo:
@@ -144,18 +83,61 @@ def op_info(public: str, name: str) -> OpInfo:
         NoSamples: there are none, or an OpInfo cannot describe the operator.
         WrongSamples: those of ``samples.py`` are wrong, or the operator is; from the error of one dtype.
     """
-    more = dict(getattr(added_samples, "OPINFO", {}).get(name, {}))
-    overload = functional_overload(name)
-    _require_describable(overload, has_more=bool(more))
-    op = _added_operators.resolve(_added_operators.PUBLIC[public])
+    info = OpInfo.__new__(OpInfo)
+    _describe(info, public, name)
+    return info
+
+
+def _describe(info: OpInfo, public: str, name: str) -> None:
+    """Find out what ``info`` says; as ``op_info``."""
+    # What operators warn of, they warn of in tests again.
+    with warnings.catch_warnings(), torch.enable_grad():
+        warnings.simplefilter("ignore")
+        try:
+            OpInfo.__init__(info, public, **_arguments(public, name))
+        except (NoSamples, WrongSamples):
+            raise
+        except Exception as error:
+            raise WrongSamples(f"{name}: {described(error, name)}") from error
+
+
+def _leave_out(info: OpInfo, public: str, name: str, reason: str) -> None:
+    """Make ``info`` one whose tests are skipped for a reason; what asks it for samples has the reason as an error."""
+
+    def no_samples(*_: Any, **__: Any) -> Iterator[SampleInput]:
+        raise NoSamples(reason)
+
+    OpInfo.__init__(
+        info,
+        public,
+        op=_function(public),
+        aten_name=name,
+        dtypes=_dispatch_dtypes((torch.float,)),
+        supports_out=False,
+        supports_autograd=False,
+        sample_inputs_func=no_samples,
+        decorators=(unittest.skip(reason),),
+    )
+    info.left_out = reason
+
+
+def _function(public: str) -> Callable[..., Any]:
+    return _added_operators.resolve(_added_operators.PUBLIC[public])
+
+
+def _arguments(public: str, name: str) -> dict[str, Any]:
+    """The arguments of an operator's OpInfo; as ``op_info``."""
+    _require_describable(name)
+    more = _more(name)
+    op = _function(public)
     if "dtypes" not in more:
         errors = {dtype: _error_of(op, name, dtype) for dtype in _DTYPES}
         more["dtypes"] = _dispatch_dtypes(dtype for dtype, error in errors.items() if error is None)
         if not more["dtypes"]:
-            kind = WrongSamples if hasattr(added_samples, name) else NoSamples
-            raise kind(
-                f"{name} takes its samples of no dtype, samples.py can give others: {errors[torch.float]}"
-            ) from errors[torch.float]
+            error = errors[torch.float]
+            kind = WrongSamples if given(name) else NoSamples
+            text = described(error, name)
+            raise kind(f"{name} takes its samples of no dtype, samples.py can give others: {text}") from error
     is_differentiable = torch.double in more["dtypes"] and _is_differentiable(op, name)
     has_forward = is_differentiable and _has_forward_derivative(op, name)
     derived: dict[str, Any] = {
@@ -167,31 +149,41 @@ def op_info(public: str, name: str) -> OpInfo:
         "supports_forward_ad": has_forward,
         "supports_fwgrad_bwgrad": has_forward,
     }
-    if _has_lists(overload):
+    if _has_lists(functional_overload(name)):
         # For lists of tensors gradcheck's vmap has neither a rule nor a loop.
         derived |= dict.fromkeys(("check_batched_grad", "check_batched_gradgrad", "check_batched_forward_grad"), False)
-    return OpInfo(public, **{**derived, **more})
+    return {**derived, **more}
 
 
-def _require_describable(overload: torch._ops.OpOverload, has_more: bool) -> None:
-    """Check that what OpInfos are for can be asked of an operator.
+def _more(name: str) -> dict[str, Any]:
+    """What ``OPINFO`` in ``samples.py`` gives for an operator.
 
-    Args:
-        overload: its functional form, if it has one.
-        has_more: whether ``samples.py`` has arguments of OpInfo for it.
+    Raises:
+        WrongSamples: it is no dictionary.
+    """
+    try:
+        return dict(getattr(added_samples, "OPINFO", {}).get(name, {}))
+    except Exception as error:
+        raise WrongSamples(f"samples.py: OPINFO is to give a dictionary for {name}: {error}") from error
+
+
+def _require_describable(name: str) -> None:
+    """Check, without calling it, that what OpInfos are for can be asked of an operator.
 
     Raises:
         NoSamples: it cannot.
+        WrongSamples: ``samples.py`` is wrong.
     """
-    schema = overload._schema
+    schema = functional_overload(name)._schema
     if schema.is_mutable:
         raise NoSamples(f"{schema.name} has no form that leaves its arguments as they are")
     if not any("Tensor" in str(each.type) for each in schema.returns):
         raise NoSamples(f"{schema.name} returns no tensor")
     if not any("Tensor" in str(each.type) for each in schema.arguments):
         raise NoSamples(f"{schema.name} takes no tensor")
-    if torch.Tag.nondeterministic_seeded in overload.tags and not has_more:
+    if torch.Tag.nondeterministic_seeded in functional_overload(name).tags and not _more(name):
         raise NoSamples(f"{schema.name} is random; OPINFO in samples.py can say what is to be skipped")
+    require_samples(name)
 
 
 def _has_lists(overload: torch._ops.OpOverload) -> bool:
@@ -209,18 +201,12 @@ def _parameters(public: str) -> set[str]:
 def _sample_inputs(
     name: str, _: OpInfo, device: Any, dtype: torch.dtype, requires_grad: bool, **kwargs: Any
 ) -> Iterator[SampleInput]:
-    return samples(name, partial(_make, device=device, dtype=dtype, requires_grad=requires_grad))
-
-
-def _make(*shape: Any, dtype: torch.dtype, requires_grad: bool = False, **options: Any) -> torch.Tensor:
-    """``make_tensor`` whose results need a gradient only where they can have one."""
-    is_differentiable = dtype.is_floating_point or dtype.is_complex
-    return make_tensor(*shape, dtype=dtype, requires_grad=requires_grad and is_differentiable, **options)
+    return samples(name, partial(make_of, device=device, dtype=dtype, requires_grad=requires_grad))
 
 
 def _on_cpu(name: str, dtype: torch.dtype, requires_grad: bool = False) -> list[SampleInput]:
     with torch.random.fork_rng(devices=[]):
-        found = list(samples(name, partial(_make, device="cpu", dtype=dtype, requires_grad=requires_grad)))
+        found = list(samples(name, partial(make_of, device="cpu", dtype=dtype, requires_grad=requires_grad)))
     if not found:
         raise NoSamples(f"samples.py yields nothing for {name}")
     return found
@@ -228,7 +214,11 @@ def _on_cpu(name: str, dtype: torch.dtype, requires_grad: bool = False) -> list[
 
 def _error_of(op: Callable[..., Any], name: str, dtype: torch.dtype) -> Exception | None:
     """What the samples of a dtype end in, if not in results."""
-    for sample in _on_cpu(name, dtype):
+    try:
+        found = _on_cpu(name, dtype)
+    except Exception as error:
+        return error
+    for sample in found:
         try:
             op(sample.input, *sample.args, **sample.kwargs)
         except (RuntimeError, TypeError, ValueError, IndexError) as error:

@@ -1,0 +1,162 @@
+"""Arguments that tests call the operators with that were added to this torch.
+
+They come from the native folder's ``samples.py``, or from the operators' schemas::
+
+    def my_op(make):  # a function for each operator; make(*shape) makes a tensor of the wanted dtype
+        yield make(3, 4), make(4)  # positional arguments
+        yield make(3), make(3), {"alpha": 2}  # the last may be keyword arguments
+
+    OPINFO = {"my_op": {"dtypes": floating_types()}}  # further arguments of OpInfo
+"""
+
+import importlib.util
+import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.testing import make_tensor
+from torch.testing._internal.opinfo.core import SampleInput
+from torch.utils import _pytree as pytree
+
+
+_SHAPES: tuple[tuple[int, ...], ...] = ((3, 4), (), (2, 0))
+
+# What samples.py is in a wheel.
+_MODULE = "torch.testing._internal.added_samples"
+
+samples_error: Exception | None = None
+added_samples: Any = None
+if importlib.util.find_spec(_MODULE) is not None:
+    try:
+        added_samples = importlib.import_module(_MODULE)
+    except Exception as error:
+        samples_error = error  # said where samples are needed; to import this module is no test
+
+
+class NoSamples(Exception):
+    """No arguments follow from a schema, or an OpInfo cannot describe the operator."""
+
+
+class WrongSamples(Exception):
+    """``samples.py`` is wrong, or the operator is, which takes its samples of no dtype."""
+
+
+def described(error: BaseException, name: str) -> str:
+    """An error in one line, with its place in ``samples.py``: where it was raised, or else the samples of ``name``."""
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).stem == _MODULE.rpartition(".")[2]
+    ]
+    if isinstance(error, SyntaxError):
+        lines.append(error.lineno)
+    if not lines and (code := getattr(given(name), "__code__", None)):
+        lines.append(code.co_firstlineno)
+    text = (str(error).splitlines() or [""])[0]
+    return f"{f'samples.py:{lines[-1]}: ' if lines else ''}{type(error).__name__}: {text}"
+
+
+def given(name: str) -> Callable[..., Iterator[Any]] | None:
+    """The function for an operator in ``samples.py``."""
+    return getattr(added_samples, name, None)
+
+
+def functional_overload(name: str) -> torch._ops.OpOverload:
+    """The first overload of an operator that writes to no argument."""
+    packet = getattr(torch.ops.aten, name)
+    overloads = [getattr(packet, overload) for overload in packet.overloads()]
+    return next((op for op in overloads if not op._schema.is_mutable), overloads[0])
+
+
+def samples(name: str, make: Callable[..., torch.Tensor]) -> Iterator[SampleInput]:
+    """The samples of an operator.
+
+    Args:
+        name: as in native_functions.yaml, without an overload.
+        make: makes a tensor of a shape.
+
+    Raises:
+        NoSamples: ``samples.py`` has none, and none follow from the schema.
+        WrongSamples: ``samples.py`` cannot be imported.
+    """
+    overload = functional_overload(name)
+    for each in _raw(overload, name)(make):
+        # A view that was made of a tensor is a leaf, too.
+        each = pytree.tree_map_only(torch.Tensor, lambda t: t.detach().requires_grad_(t.requires_grad), each)
+        values = list(each) if isinstance(each, tuple) else [each]
+        keywords = values.pop() if isinstance(values[-1], dict) else {}
+        sample = SampleInput(values[0], args=tuple(values[1:]), kwargs=keywords)
+        # Tests of in-place forms leave such samples out.
+        is_in_place = torch.Tag.pointwise not in overload.tags or _fits_into_its_input(overload, sample)
+        yield sample.with_metadata(broadcasts_input=not is_in_place)
+
+
+def _raw(overload: torch._ops.OpOverload, name: str) -> Callable[..., Iterator[Any]]:
+    if samples_error is not None:
+        raise WrongSamples(described(samples_error, name)) from samples_error
+    return given(name) or partial(_from_schema, overload)
+
+
+def require_samples(name: str) -> None:
+    """Check that there are samples, without making one.
+
+    Raises:
+        NoSamples: ``samples.py`` has none, and none follow from the schema.
+        WrongSamples: ``samples.py`` cannot be imported.
+    """
+    overload = functional_overload(name)
+    _raw(overload, name)
+    if given(name) is None:
+        # Whether there is a value for each argument does not depend on what a tensor is.
+        list(_from_schema(overload, lambda *shape: None))
+
+
+def _fits_into_its_input(overload: torch._ops.OpOverload, sample: SampleInput) -> bool:
+    try:
+        with torch.no_grad():
+            result = overload(sample.input, *sample.args, **sample.kwargs)
+    except (RuntimeError, TypeError, ValueError, IndexError):
+        return True  # a test of the operator tells more
+    if not isinstance(result, torch.Tensor):
+        return True  # then there is no in-place form
+    return result.shape == sample.input.shape and torch.can_cast(result.dtype, sample.input.dtype)
+
+
+def _from_schema(overload: torch._ops.OpOverload, make: Callable[..., torch.Tensor]) -> Iterator[tuple[Any, ...]]:
+    schema = overload._schema
+    for shape in _SHAPES if torch.Tag.pointwise in overload.tags else _SHAPES[:1]:
+        values: list[Any] = []
+        keywords = {}
+        for argument in schema.arguments:
+            if not argument.has_default_value():
+                value = _value(schema, argument, partial(make, *shape))
+                if argument.kwarg_only:
+                    keywords[argument.name] = value
+                else:
+                    values.append(value)
+        if not values:
+            raise NoSamples(f"{schema.name} takes no tensor")
+        yield *values, keywords
+
+
+def _value(schema: torch._C.FunctionSchema, argument: Any, tensor: Callable[[], torch.Tensor]) -> Any:
+    kind = str(argument.type)
+    if kind == "Tensor":
+        return tensor()
+    if kind == "List[Tensor]":
+        return [tensor(), tensor()]
+    if kind.startswith("Optional["):
+        return None
+    values = {"int": 1, "float": 0.5, "number": 2, "bool": True, "List[int]": [1]}
+    if kind not in values:
+        raise NoSamples(f"{schema.name}: no value follows for {kind} {argument.name}")
+    return values[kind]
+
+
+def make_of(*shape: Any, dtype: torch.dtype, requires_grad: bool = False, **options: Any) -> torch.Tensor:
+    """``make_tensor`` whose results need a gradient only where they can have one."""
+    is_differentiable = dtype.is_floating_point or dtype.is_complex
+    return make_tensor(*shape, dtype=dtype, requires_grad=requires_grad and is_differentiable, **options)
