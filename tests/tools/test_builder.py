@@ -15,9 +15,9 @@ import pytest
 from scripts.common.errors import ToolchainError, UsageError
 from scripts.common.files import copy_tree_if_changed, write_if_changed
 from scripts.common.layout import REPOSITORY, Layout
+from scripts.deliver.built import SOURCE, Built, load_built, save_built, stamp_of
 from scripts.inputs.native import load_native
 from scripts.inputs.pin import load_pin
-from scripts.deliver.built import SOURCE, Built, load_built, save_built, stamp_of
 from scripts.inputs.toolchain import Toolchain, find_toolchain
 
 
