@@ -50,7 +50,7 @@ def generate_autocast(operators: Operators, declarations: Path, out: Output) -> 
 
 def read_policies(path: Path) -> dict[str, str]:
     """The policy of each operator that ``path`` names, overload included."""
-    lists = yaml.load(path.read_text(), YamlLoader) if path.is_file() else None
+    lists = yaml.load(path.read_text(encoding="utf-8"), YamlLoader) if path.is_file() else None
     return {name: policy for policy, names in (lists or {}).items() for name in names}
 
 
