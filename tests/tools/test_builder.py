@@ -13,7 +13,7 @@ import pytest
 from scripts.common import layout as layout_module
 from scripts.common.errors import ToolchainError, UsageError
 from scripts.common.files import files_below, lay_out_files, write_if_changed
-from scripts.common.layout import REPOSITORY, Layout
+from scripts.common.layout import REPOSITORY, Layout, native_folders
 from scripts.deliver.built import SOURCE, Built, load_built, save_built
 from scripts.inputs.native import load_native
 from scripts.inputs.pin import load_pin
@@ -37,6 +37,7 @@ def test_help_names_the_verbs() -> None:
     ("arguments", "code", "message"),
     [
         (["build", "--native", "/nowhere"], 2, "error: /nowhere: no such folder\n  next: set NATIVE"),
+        (["build", "--native", "~nobody it's"], 2, "/~nobody it's: no such folder\n  next: set NATIVE"),
         (["build", "--pin", "0.0.0"], 3, "no such pin\n  next: set PIN to one of: "),
         (
             ["build", "--build", "sources"],
@@ -127,6 +128,29 @@ def test_files_of_a_native_folder_are_told_apart(tmp_path: Path) -> None:
     assert native.vectorized == (Path("cpu/AKernel.cpp"), Path("quantized/cpu/kernels/Q.cpp"))
     assert native.headers == (Path("A.h"),)
     assert native.cuda == (Path("cuda/A.cu"), Path("cuda/Helper.cpp"))
+
+
+def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("a", "b", "with space", "home/x", "it's"):
+        (tmp_path / name).mkdir(parents=True)
+
+    def names(text: str) -> list[str]:
+        folders = native_folders(text)
+        assert all(folder.is_absolute() for folder in folders)
+        return [str(folder.relative_to(tmp_path)) for folder in folders]
+
+    assert names("a") == ["a"]
+    assert names("a b") == ["a", "b"]
+    assert names("with space") == ["with space"]
+    assert names("'with space' ~/x ./b/../a") == ["with space", "home/x", "a"]
+    assert names("with\\ space a") == ["with space", "a"]
+    assert names("it's") == ["it's"]
+    # What is no folder is named as it was written.
+    assert names("'with space' ~x") == ["with space", "~x"]
+    assert names("it's here") == ["it's here"]
+    assert names("") == ["."]
 
 
 def test_folder_without_functions_is_refused(tmp_path: Path) -> None:
