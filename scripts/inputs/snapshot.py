@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
+from textwrap import dedent
 
 import yaml
 
@@ -197,8 +198,10 @@ def merge_folders(folders: list[dict[Path, bytes]]) -> dict[Path, bytes]:
         elif name == SAMPLES:
             merged |= _samples_modules(texts)
         elif name in YAML or name.parts[0] == PYTHON.name:
+            # Lists of two folders may be indented differently. Whether texts are UTF-8 is checked later.
+            parts = [dedent(text.decode("latin-1")).encode("latin-1") if name in YAML else text for text in texts]
             # Each text ends with a line of its own, so that lines can be told apart again.
-            merged[name] = b"\n".join(texts)
+            merged[name] = b"\n".join(parts)
         else:
             merged[name] = texts[0]
     merged.setdefault(FUNCTIONS, b"")
@@ -207,9 +210,12 @@ def merge_folders(folders: list[dict[Path, bytes]]) -> dict[Path, bytes]:
 
 def _merge_policies(texts: list[bytes]) -> bytes:
     policies: dict[str, list[str]] = {}
-    for text in texts:
-        for policy, names in (yaml.safe_load(text) or {}).items():
-            policies.setdefault(policy, []).extend(names)
+    try:
+        for text in texts:
+            for policy, names in (yaml.safe_load(text) or {}).items():
+                policies.setdefault(policy, []).extend(names)
+    except (yaml.YAMLError, AttributeError, TypeError):
+        return b"\n".join(texts)  # the check names the mistake
     return yaml.safe_dump(policies).encode()
 
 
