@@ -1,0 +1,170 @@
+"""What ninja is given: when it compiles a source again, and with which headers. The compiler is a stand-in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from scripts.common.console import StepLine
+from scripts.common.errors import CompileError
+from scripts.common.layout import Layout
+from scripts.compile import ninja
+from scripts.compile.ninja import Names, compile_units, launcher, ninja_file
+from scripts.compile.units import NARROW_HEADERS, Unit
+
+# Notes how it is called; refuses a source that holds `wide` where headers are narrow, and one that holds `wrong`.
+COMPILER = r"""#!/bin/sh
+for word; do
+    case "$before" in -c) source=$word;; -o) object=$word;; -MF) depfile=$word;; esac
+    before=$word
+done
+echo "$*" >> calls
+case "$*" in *-Inarrow*) grep -q wide "$source" && { echo "$source:1:1: error: too narrow" >&2; exit 1; };; esac
+grep -q wrong "$source" && { echo "$source:1:2: error: wrong" >&2; exit 1; }
+mkdir -p "$(dirname "$object")"
+echo "$object: $source header.h" > "$depfile"
+cp "$source" "$object"
+"""
+
+
+@dataclass
+class Compiler:
+    """A compiler; what it says of itself may change."""
+
+    compiler: str
+    description: str = "version 1"
+    flags: tuple[str, ...] = ("-O2",)
+
+
+@dataclass
+class Build:
+    """A build with three sources, of which one is compiled with narrow headers first."""
+
+    layout: Layout
+    compiler: Compiler
+    units: list[Unit]
+    names: Names
+
+    def run(self) -> set[str]:
+        """Run the compilers; return the sources that they were called with."""
+        calls = self.layout.work / "calls"
+        calls.unlink(missing_ok=True)
+        line = StepLine("compile")
+        compile_units(self.layout, self.units, self.compiler, 2, line, self.names, includes=["src", "."])
+        found = {re.search(r"-c (\S+)", call)[1] for call in self.calls()}  # type: ignore[index]
+        assert line.note == f"{len(found)} of {len(self.units)} sources"
+        return found
+
+    def calls(self) -> list[str]:
+        """How the compiler was called the last time."""
+        calls = self.layout.work / "calls"
+        return calls.read_text().splitlines() if calls.is_file() else []
+
+    def write(self, name: str, text: str) -> None:
+        (self.layout.work / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.layout.work / name).write_text(text)
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+    monkeypatch.setattr(Layout, "work", tmp_path / "work")
+    monkeypatch.setenv("LAUNCHER", "none")
+    program = tmp_path / "a compiler"
+    program.write_text(COMPILER)
+    program.chmod(0o755)
+    units = [
+        Unit(Path("src/ATen/native/A.cpp"), Path("objects/A.o")),
+        Unit(Path("src/ATen/native/B.cpp"), Path("objects/B.o"), ("-O3",)),
+        Unit(Path("generated/library.cpp"), Path("objects/library.o"), (), (Path("narrow"),)),
+    ]
+    layout = Layout("1.0", (Path("/mine"), Path("/more")), tmp_path / "out")
+    names = Names(Path("/copy"), lambda text: text.replace("/copy/", "/mine/"))
+    made = Build(layout, Compiler(str(program)), units, names)
+    for name in (*(f"narrow/{header}" for header in NARROW_HEADERS), "header.h", *(str(unit.source) for unit in units)):
+        made.write(name, f"// {name}\n")
+    return made
+
+
+ALL = {"src/ATen/native/A.cpp", "src/ATen/native/B.cpp", "generated/library.cpp"}
+
+
+def test_only_what_changed_is_compiled(build: Build) -> None:
+    assert build.run() == ALL
+    assert build.run() == set()
+    build.write("src/ATen/native/A.cpp", "// another\n")
+    assert build.run() == {"src/ATen/native/A.cpp"}
+    build.write("header.h", "// another\n")
+    assert build.run() == ALL
+
+
+def test_another_compiler_compiles_everything(build: Build) -> None:
+    """By its command it cannot be told: a package with a newer one has put it where the old one was."""
+    build.run()
+    build.compiler.description = "version 2"
+    assert build.run() == ALL
+    assert (build.layout.work / "compiler.txt").read_text() == "version 2"
+    assert build.run() == set()
+
+
+def test_other_flags_compile_what_they_are_for(build: Build) -> None:
+    build.run()
+    build.units[1] = Unit(build.units[1].source, build.units[1].target, ("-O1",))
+    assert build.run() == {"src/ATen/native/B.cpp"}
+    assert build.calls()[0].startswith("-O2 -O1 -Isrc -I. -MD -MF objects/B.o.d ")
+    build.compiler.flags = ("-O2", "-g")
+    assert build.run() == ALL
+
+
+def test_source_that_needs_more_than_narrow_headers_gets_the_base_s(build: Build) -> None:
+    build.run()
+    (call,) = (call for call in build.calls() if "library" in call)
+    assert call.startswith("-Inarrow -O2 ")
+    build.write("generated/library.cpp", "wide\n")
+    assert build.run() == {"generated/library.cpp"}
+    assert [call.startswith("-Inarrow") for call in build.calls()] == [True, False]
+    # With other narrow headers it may be compiled at once, so it is tried again.
+    build.write(f"narrow/{NARROW_HEADERS[0]}", "// another\n")
+    assert build.run() == {"generated/library.cpp"}
+
+
+def test_errors_name_the_user_s_file_and_the_rest_is_compiled(build: Build) -> None:
+    build.write("src/ATen/native/A.cpp", "wrong\n")
+    with pytest.raises(CompileError) as caught:
+        build.run()
+    assert caught.value.what == "/mine/A.cpp:1:2: error: wrong"
+    assert caught.value.todo == "fix /mine/A.cpp and build again; what did compile is kept"
+    assert {unit.target for unit in build.units if (build.layout.work / unit.target).is_file()} == {
+        Path("objects/B.o"),
+        Path("objects/library.o"),
+    }
+
+
+def test_what_narrow_headers_lack_is_not_told(build: Build) -> None:
+    build.write("generated/library.cpp", "wide and wrong\n")
+    with pytest.raises(CompileError) as caught:
+        build.run()
+    assert caught.value.what == "generated/library.cpp:1:2: error: wrong"
+
+
+def test_launcher_is_what_the_user_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ninja.shutil, "which", {"ccache": "/usr/bin/ccache"}.get)
+    for wanted, expected in {"": "/usr/bin/ccache", "  ": "/usr/bin/ccache", "none": "", "sccache": "sccache"}.items():
+        monkeypatch.setenv("LAUNCHER", wanted)
+        assert launcher() == expected
+    monkeypatch.delenv("LAUNCHER")
+    assert launcher() == "/usr/bin/ccache"
+    monkeypatch.setattr(ninja.shutil, "which", lambda _: None)
+    assert launcher() == ""
+
+
+def test_launcher_is_put_before_the_compiler(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    def command() -> str:
+        text = re.sub(r" \$\n +", " ", ninja_file(build.units, build.compiler, []))
+        return next(line for line in text.splitlines() if line.startswith("cxx"))
+
+    assert command() == f"cxx = '{build.compiler.compiler}'"
+    monkeypatch.setenv("LAUNCHER", "distcc -j")
+    assert command() == f"cxx = distcc -j '{build.compiler.compiler}'"
