@@ -15,9 +15,10 @@ from ..base.elf import ElfFile
 from ..base.symbol_index import SymbolIndex, symbol_index
 from ..base.tree import Base
 from ..common.errors import LinkError
-from ..common.files import write_atomically, write_if_changed
+from ..common.files import write_atomically
 from ..common.layout import Layout
 from ..common.process import UNTRANSLATED, run
+from ..inputs.snapshot import hash_of_builder
 from ..inputs.toolchain import Toolchain
 from . import blame
 from .ninja import Names
@@ -25,6 +26,9 @@ from .trampolines import BoundLibrary, bind_hidden, trampoline_table
 from .units import Unit, Units
 
 _FLAGS = ("-shared", "-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections")
+
+# The stages of the builder that decide about what is bound, and how.
+_BINDING = ("base", "compile")
 
 # Symbols that the linker itself defines, and those of the generated table of trampolines.
 _DEFINED_LATER = frozenset(
@@ -127,7 +131,7 @@ class Linker:
         for path in objects:
             digest.update(hashlib.sha256(path.read_bytes()).digest())
         parts = [*map(str, self._command(product, Path("out"), [])), self._toolchain.description]
-        parts += [self._index(name).build_id for name in product.bound]
+        parts += [*(self._index(name).build_id for name in product.bound), hash_of_builder(_BINDING)]
         digest.update("\0".join(parts).encode())
         return digest.hexdigest()
 
@@ -150,10 +154,9 @@ class Linker:
         bound = self.hidden_functions(product)
         stem = Path(product.name).name.split(".")[0]
         source, target = (self._layout.objects / f"trampolines/{stem}{suffix}" for suffix in (".cpp", ".o"))
-        text = trampoline_table(bound, is_python_extension=product.is_python_extension)
-        if write_if_changed(source, text) or not target.is_file():
-            command = [self._toolchain.compiler, *self._toolchain.flags, f"-I{self._layout.work / 'fixed'}"]
-            run([*command, "-c", source, "-o", target])
+        write_atomically(source, trampoline_table(bound, is_python_extension=product.is_python_extension))
+        command = [self._toolchain.compiler, *self._toolchain.flags, f"-I{self._layout.work / 'fixed'}"]
+        run([*command, "-c", source, "-o", target])
         return target
 
     def hidden_functions(self, product: Product) -> list[BoundLibrary]:
