@@ -29,6 +29,7 @@ _SYMBOL = np.dtype(
 _WEAK = 2
 _LOCAL = 0
 _OBJECT, _FUNCTION, _IFUNC = 1, 2, 10
+_INTERNAL, _HIDDEN = 1, 2
 _UNDEFINED, _ABSOLUTE = 0, 0xFFF1
 
 
@@ -95,11 +96,17 @@ class ElfFile:
         rows = table.symbols[table.symbols["section"] != _UNDEFINED]
         return frozenset(table.name(row) for row in rows["name"])
 
-    def defined(self, *, weak: bool = True) -> frozenset[str]:
-        """Global names that an object file defines; ``weak`` ones are those of inline functions, too."""
+    def defined(self, *, weak: bool = True, hidden: bool = True) -> frozenset[str]:
+        """Global names that an object file defines.
+
+        Args:
+            weak: those of inline functions, too.
+            hidden: those, too, that no other library will see.
+        """
         symbols = self._static.symbols
         bindings = symbols["info"] >> 4
         is_meant = (bindings != _LOCAL) & (weak | (bindings != _WEAK))
+        is_meant &= hidden | ~np.isin(symbols["other"] & 3, (_INTERNAL, _HIDDEN))
         rows = symbols[(symbols["section"] != _UNDEFINED) & is_meant]
         return frozenset(self._static.name(row) for row in rows["name"])
 

@@ -145,9 +145,9 @@ class Linker:
         command += ["-Wl,--as-needed", f"-Wl,-rpath-link,{libraries}"]
         return command
 
-    def _refuse(self, output: str) -> NoReturn:
+    def _refuse(self, output: str, cause: str = "") -> NoReturn:
         message = self._names.translate(blame.of_linker(output, self._names.native))
-        raise LinkError(message, todo="fix what is named above and build again; what is compiled is kept")
+        raise LinkError(message, cause=cause, todo="fix what is named above and build again; what is compiled is kept")
 
     def _trampolines(self, product: Product) -> Path:
         """Compile the table that binds what ``product`` needs and its base libraries hide."""
@@ -168,7 +168,8 @@ class Linker:
         files = {unit: ElfFile(self._layout.work / unit.target) for unit in product.units}
         needed = {name for file in files.values() for name in file.undefined()} - _DEFINED_LATER
         others = [ElfFile(self._layout.work / unit.target) for unit in product.provided]
-        needed.difference_update(*(file.defined() for file in [*files.values(), *others]))
+        needed.difference_update(*(file.defined() for file in files.values()))
+        needed.difference_update(*(file.defined(hidden=False) for file in others))
         libraries = [self._index(name) for name in product.bound]
         for library in libraries:
             needed -= library.exported_among(needed)
@@ -184,7 +185,9 @@ class Linker:
                 for name in sorted(file.undefined() & missing)
             ]
             text = run(["c++filt"], stdin="\n".join(lines), env=UNTRANSLATED).stdout
-            self._refuse(text.replace("src/ATen/native/", f"{self._names.native}/"))
+            hides = [library.path.name for library in libraries if library.find_defined(missing)]
+            cause = f"{' and '.join(hides)} hides variables, which only its own code can reach" if hides else ""
+            self._refuse(text.replace("src/ATen/native/", f"{self._names.native}/"), cause)
         return bound
 
     def _index(self, name: str) -> SymbolIndex:

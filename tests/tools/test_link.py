@@ -1,0 +1,153 @@
+"""What is linked: each symbol that a library needs is somewhere, or the build ends; no wheel fails at import."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from scripts.base.tree import Base
+from scripts.common.errors import LinkError
+from scripts.common.layout import Layout
+from scripts.compile import link
+from scripts.compile.link import Linker, Product
+from scripts.compile.ninja import Names
+from scripts.compile.units import Unit
+from scripts.inputs.toolchain import Toolchain
+
+# Each library of the base exports a function and hides another, and a variable.
+LIBRARY = """
+#define HIDDEN __attribute__((visibility("hidden")))
+namespace {name} {{
+HIDDEN int variable = 7;
+HIDDEN int hidden() {{ return variable; }}
+int exported() {{ return hidden(); }}
+}}
+"""
+BOUND = ("libtorch_python.so", "libtorch_cpu.so")
+
+
+@dataclass
+class Build:
+    """A build in which objects are compiled already."""
+
+    layout: Layout
+    linker: Linker
+
+    def unit(self, name: str, source: str) -> Unit:
+        """Compile ``source``, a file of the native folder."""
+        unit = Unit(Path(f"src/ATen/native/{name}.cpp"), Path(f"objects/{name}.o"))
+        for path in (unit.source, unit.target):
+            (self.layout.work / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.layout.work / unit.source).write_text(source)
+        command = ["g++", "-c", "-O1", "-fPIC", "-fvisibility=hidden", str(unit.source), "-o", str(unit.target)]
+        subprocess.run(command, cwd=self.layout.work, check=True)
+        return unit
+
+    def bound(self, *units: Unit, provided: tuple[Unit, ...] = ()) -> dict[str, list[str]]:
+        """The functions of each library that are bound for ``units`` as torch._C."""
+        product = Product("torch/_C.so", units, BOUND, (), "$ORIGIN", True, provided)
+        found = self.linker.hidden_functions(product)
+        return {library.name: [symbol.name for symbol in library.symbols] for library in found}
+
+    def refused(self, *units: Unit, provided: tuple[Unit, ...] = ()) -> LinkError:
+        """The error that ends the build."""
+        with pytest.raises(LinkError) as caught:
+            self.bound(*units, provided=provided)
+        return caught.value
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+    monkeypatch.setattr(Layout, "pin_build", tmp_path / "made")
+    libraries = tmp_path / "tree/torch/lib"
+    libraries.mkdir(parents=True)
+    for name in BOUND:
+        source = libraries / f"{name}.cpp"
+        source.write_text(LIBRARY.format(name=name.removesuffix(".so")))
+        command = ["g++", "-shared", "-fPIC", "-O1", "-Wl,--build-id=sha1", str(source), "-o", str(libraries / name)]
+        subprocess.run(command, check=True)
+    (tmp_path / "mine").mkdir()
+    layout = Layout("1.0", (tmp_path / "mine",), tmp_path / "out")
+    names = Names(Path("/copy"), lambda text: text.replace("/copy/", "/mine/"))
+    toolchain = Toolchain("g++", "a compiler", "c++20")
+    return Build(layout, Linker(layout, Base(tmp_path / "torch.whl", tmp_path / "tree"), toolchain, names))
+
+
+def test_hidden_functions_are_bound_and_exported_ones_are_not(build: Build) -> None:
+    mine = """namespace libtorch_cpu { int exported(); int hidden(); }
+namespace libtorch_python { int exported(); int hidden(); }
+int f() { return libtorch_cpu::exported() + libtorch_cpu::hidden() + libtorch_python::exported(); }
+"""
+    unit = build.unit("Mine", mine)
+    assert build.bound(unit) == {"libtorch_python.so": [], "libtorch_cpu.so": ["_ZN12libtorch_cpu6hiddenEv"]}
+
+
+def test_hidden_variable_ends_the_build(build: Build) -> None:
+    """The linker would let it pass, since torch._C may find symbols that are missing in the interpreter."""
+    declared = "namespace libtorch_python { extern int variable; int hidden(); }\n"
+    unit = build.unit("Mine", f"{declared}int f() {{ return libtorch_python::variable + libtorch_python::hidden(); }}")
+    error = build.refused(unit)
+    assert error.what == "/mine/Mine.cpp: calls libtorch_python::variable, which no file defines"
+    assert error.cause == "libtorch_python.so hides variables, which only its own code can reach"
+
+
+def test_symbol_that_is_nowhere_ends_the_build(build: Build) -> None:
+    unit = build.unit("Mine", "int nowhere(long); int f() { return nowhere(1); }")
+    error = build.refused(unit)
+    assert error.what == "/mine/Mine.cpp: calls nowhere(long), which no file defines"
+    assert error.cause == ""
+
+
+def test_what_the_other_library_hides_is_not_there(build: Build) -> None:
+    """torch._C is linked beside libtorch.so, and sees of its objects only what it exports."""
+    shown = '__attribute__((visibility("default"))) int shown() { return 1; }\n'
+    library = build.unit("Library", f"{shown}int unseen() {{ return 2; }}")
+    calls_shown = build.unit("CallsShown", "int shown(); int f() { return shown(); }")
+    calls_unseen = build.unit("CallsUnseen", "int unseen(); int f() { return unseen(); }")
+    assert not any(build.bound(calls_shown, provided=(library,)).values())
+    assert build.refused(calls_unseen, provided=(library,)).what.startswith("/mine/CallsUnseen.cpp: calls unseen()")
+    # Within one library it is.
+    assert not any(build.bound(calls_unseen, library).values())
+
+
+def test_python_s_and_the_compiler_s_own_functions_are_there(build: Build) -> None:
+    source = """#include <Python.h>
+#include <stdexcept>
+#include <string>
+thread_local std::string text;
+void f(PyObject* o) { try { PyObject_Repr(o); text += "x"; } catch (const std::exception&) { throw; } }
+int g() { return __builtin_cpu_supports("avx2"); }
+"""
+    include = Toolchain("g++", "", "c++20").python_include
+    unit = build.unit("Mine", source.replace("<Python.h>", f'"{include}/Python.h"'))
+    assert not any(build.bound(unit).values())
+
+
+def test_library_is_linked_again_only_for_a_reason(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[str] = []
+
+    def run(command: list[str | Path], **options: object) -> subprocess.CompletedProcess[str]:
+        words = list(map(str, command))
+        commands.append("compile" if "-c" in words else "link")
+        Path(words[words.index("-o") + 1]).parent.mkdir(parents=True, exist_ok=True)
+        Path(words[words.index("-o") + 1]).touch()
+        return subprocess.CompletedProcess(words, 0, "", "")
+
+    def linked(unit: Unit) -> list[str]:
+        commands.clear()
+        with monkeypatch.context() as here:
+            here.setattr(link, "run", run)
+            build.linker.link([Product("torch/lib/libtorch.so", [unit], BOUND, (), "$ORIGIN", False)])
+        return list(commands)
+
+    unit = build.unit("Mine", "int f() { return 1; }")
+    assert linked(unit) == ["compile", "link"]
+    assert linked(unit) == []
+    with monkeypatch.context() as other:
+        other.setattr(link, "hash_of_builder", lambda _: "another builder")
+        assert linked(unit) == ["compile", "link"]
+    assert linked(unit) == ["compile", "link"]
+    assert linked(build.unit("Mine", "int f() { return 2; }")) == ["compile", "link"]
