@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torchgen.api.types import NativeSignature
 from torchgen.context import native_function_manager
 from torchgen.model import BaseTy, BaseType, DispatchKey, NativeFunction, OptionalType, SchemaKind, Type
 
+from .derived import registrations
 from .operators import Operators
 from .sources import TEMPLATES
 from .writer import Output, SelectingFileManager
 
 _TENSOR = BaseType(BaseTy.Tensor)
 
-# In a source tree this comes, as upstream's own, before LegacyBatchingRegistrations.cpp in the order of linking:
-# PyTorch 2.6 looks past decompositions registered behind the fallback (getRuntimeDispatchKeySet lacks their key).
-_DECOMPOSITIONS_FILE = "BatchRulesOfAddedComposites.cpp"
+# Rules are registered as decompositions: what a folder registers for FuncTorchBatched takes precedence, whichever is
+# registered first. In a source tree their files come, as upstream's own, before LegacyBatchingRegistrations.cpp in the
+# order of linking: PyTorch 2.6 looks past decompositions registered behind the fallback (getRuntimeDispatchKeySet
+# lacks their key).
+_KEY = "FuncTorchBatchedDecomposition"
+_COMPOSITES = "BatchRulesOfAddedComposites.cpp"
+_POINTWISE = "BatchRulesOfAddedPointwise.cpp"
 
-_DECOMPOSITIONS = """\
+_COMPOSITES_TEXT = """\
 // Under vmap an operator that is composed of others is decomposed; upstream registers each by hand
 // (aten/src/ATen/functorch/BatchRulesDecompositions.cpp).
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 {headers}
 namespace at {{
-TORCH_LIBRARY_IMPL(aten, FuncTorchBatchedDecomposition, m) {{
+
 {registrations}
-}}
+
 }} // namespace at
 """
 
@@ -33,12 +41,9 @@ def generate_batching_rules(operators: Operators, out: Output) -> None:
     """Generate the rules, and the header that a folder's own rules cannot be compiled without."""
     _generate_decompositions(operators, out)
     pointwise = [f for f in operators.new_functions if is_batched_pointwise(f)]
-    if pointwise:
-        names = [f'{{"{f.func.name.name}", "{f.func.name.overload_name}"}},' for f in pointwise]
-        manager = SelectingFileManager(out.folder / "ATen", TEMPLATES, sink=out, wanted=lambda _: True)
-        manager.write("RegisterBatchingRules.cpp", lambda: {"pointwise": names})
+    _generate_boxed(_POINTWISE, "pointwise_batching_rule", pointwise, out)
     header = "nlohmann/json.hpp"
-    out(out.folder / "include" / header, (TEMPLATES / header).read_text())
+    out(out.folder / "include" / header, (TEMPLATES / header).read_text(encoding="utf-8"))
 
 
 def is_batched_pointwise(f: NativeFunction) -> bool:
@@ -56,9 +61,18 @@ def _is_tensor(type: Type) -> bool:
     return type == _TENSOR or (isinstance(type, OptionalType) and type.elem == _TENSOR)
 
 
+def _generate_boxed(file: str, rule: str, functions: Sequence[NativeFunction], out: Output) -> None:
+    """Generate ``file`` of its template, with the registrations of ``rule`` for ``functions``."""
+    if functions:
+        statement = 'm.impl("{}", torch::CppFunction::makeFromBoxedFunction<&{}>());'
+        text = _registrations([(f, statement.format(f.func.name, rule)) for f in functions])
+        manager = SelectingFileManager(out.folder / "ATen", TEMPLATES, sink=out, wanted=lambda _: True)
+        manager.write(file, lambda: {"registrations": text})
+
+
 def _generate_decompositions(operators: Operators, out: Output) -> None:
     kernels = operators.backend_indices[DispatchKey.CompositeImplicitAutograd]
-    headers, registrations = set(), []
+    headers, statements = set(), []
     for f in operators.new_functions:
         kernel = kernels.get_kernel(f)
         if kernel is None or f.namespace != "aten" or f.manual_kernel_registration:
@@ -67,7 +81,11 @@ def _generate_decompositions(operators: Operators, out: Output) -> None:
             pointer = NativeSignature(f.func, symint=kernel.supports_symint()).ptr_type()
         headers.add(f"#include <ATen/ops/{f.root_name}_native.h>\n")
         function = f"{kernel.cpp_namespace}::{kernel.kernel}"
-        registrations.append(f'  m.impl("{f.func.name}", static_cast<{pointer}>(::{function}));')
-    if registrations:
-        text = _DECOMPOSITIONS.format(headers="".join(sorted(headers)), registrations="\n".join(registrations))
-        out(out.folder / "ATen" / _DECOMPOSITIONS_FILE, text)
+        statements.append((f, f'm.impl("{f.func.name}", static_cast<{pointer}>(::{function}));'))
+    if statements:
+        text = _COMPOSITES_TEXT.format(headers="".join(sorted(headers)), registrations=_registrations(statements))
+        out(out.folder / "ATen" / _COMPOSITES, text)
+
+
+def _registrations(statements: Sequence[tuple[NativeFunction, str]]) -> str:
+    return registrations(_KEY, statements, or_key="FuncTorchBatched")

@@ -51,3 +51,23 @@ def test_vmap_takes_the_folder_s_own_rules() -> None:
     torch.testing.assert_close(torch.vmap(lambda x: torch.gr_row_sum(x, 0, True), 1)(x), x.sum(0)[:, None])
     torch.testing.assert_close(torch.vmap(aten.gr_cube, 1, 1)(x), x**3)
     assert re.search(r"FuncTorchBatched: .*GrammarBatching\.cpp", torch._C._dispatch_dump("aten::gr_mix"))
+
+
+def test_vmap_prefers_the_folder_s_own_kernels() -> None:
+    x = torch.zeros(2, 3)
+    for own in (
+        torch.gr_own_pointwise,
+        torch.gr_own_composite,
+        torch.gr_own_explicit,
+        lambda x: torch.gr_own_composite(x, 0),
+    ):
+        assert torch.equal(torch.vmap(own)(x), x + 100)
+        assert own(x).max() < 2
+
+
+def test_autocast_prefers_the_folder_s_own_kernel() -> None:
+    x = torch.zeros(3, dtype=torch.bfloat16)
+    with torch.autocast("cpu"):
+        result = torch.gr_own_cast(x)
+    assert torch.equal(result, x + 100)
+    assert torch.equal(torch.gr_own_cast(x), x + 1)
