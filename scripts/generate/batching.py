@@ -22,6 +22,7 @@ _TENSOR = BaseType(BaseTy.Tensor)
 _KEY = "FuncTorchBatchedDecomposition"
 _COMPOSITES = "BatchRulesOfAddedComposites.cpp"
 _POINTWISE = "BatchRulesOfAddedPointwise.cpp"
+_EXPLICIT = "BatchRulesOfAddedExplicit.cpp"
 
 _COMPOSITES_TEXT = """\
 // Under vmap an operator that is composed of others is decomposed; upstream registers each by hand
@@ -36,12 +37,17 @@ namespace at {{
 }} // namespace at
 """
 
+# Under vmap a kernel has no values to look at, and each sample has random numbers of its own.
+_TAGS_THAT_LOOP = {"nondeterministic_seeded", "data_dependent_output", "dynamic_output_shape"}
+
 
 def generate_batching_rules(operators: Operators, out: Output) -> None:
     """Generate the rules, and the header that a folder's own rules cannot be compiled without."""
     _generate_decompositions(operators, out)
     pointwise = [f for f in operators.new_functions if is_batched_pointwise(f)]
+    explicit = [f for f in operators.new_functions if is_batched_by_its_kernel(f, operators)]
     _generate_boxed(_POINTWISE, "pointwise_batching_rule", pointwise, out)
+    _generate_boxed(_EXPLICIT, "explicit_batching_rule", explicit, out)
     header = "nlohmann/json.hpp"
     out(out.folder / "include" / header, (TEMPLATES / header).read_text(encoding="utf-8"))
 
@@ -55,6 +61,27 @@ def is_batched_pointwise(f: NativeFunction) -> bool:
     is_written = not f.has_composite_implicit_autograd_kernel and f.namespace == "aten"
     is_random = "nondeterministic_seeded" in f.tags
     return "pointwise" in f.tags and takes and returns and is_of_kind and is_written and not is_random
+
+
+def is_batched_by_its_kernel(f: NativeFunction, operators: Operators) -> bool:
+    """Whether ``f`` has one kernel for every backend, which may only call other operators, and writes to no argument.
+
+    Meta kernels compute nothing, so that one beside it makes no difference.
+    """
+    keys = {key for key, index in operators.backend_indices.items() if index.has_kernel(f)} - {DispatchKey.Meta}
+    arguments = f.func.arguments.flat_all
+    takes = any(a.type.is_tensor_like() for a in arguments)
+    writes = any(a.annotation is not None and a.annotation.is_write for a in arguments)
+    is_random = any(a.type.is_base_ty_like(BaseTy.Generator) for a in arguments)
+    return (
+        keys == {DispatchKey.CompositeExplicitAutograd}
+        and f.namespace == "aten"
+        and takes
+        and not writes
+        and not is_random
+        and not f.tags & _TAGS_THAT_LOOP
+        and not is_batched_pointwise(f)
+    )
 
 
 def _is_tensor(type: Type) -> bool:
