@@ -37,7 +37,7 @@ def fetch(pin: Pin, folder: Path, given: Path | None) -> Path:
     verified = folder / "verified.sha256"
     if given is not None:
         check_wheel(given, pin, sha256)
-    if kept.is_file() and verified.is_file() and verified.read_text() == fingerprint(kept, sha256):
+    if kept.is_file() and verified.is_file() and verified.read_text(encoding="utf-8") == fingerprint(kept, sha256):
         return kept
     if free_bytes(folder if folder.is_dir() else folder.parent.parent) < _NEEDED_BYTES:
         raise FetchError(
@@ -55,7 +55,7 @@ def fetch(pin: Pin, folder: Path, given: Path | None) -> Path:
     elif not kept.is_file() or sha256_of_file(kept) != sha256:
         kept.unlink(missing_ok=True)
         _download(pin, sha256, kept)
-    verified.write_text(fingerprint(kept, sha256))
+    verified.write_text(fingerprint(kept, sha256), encoding="utf-8")
     return kept
 
 

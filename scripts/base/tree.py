@@ -69,7 +69,7 @@ def lay_out(wheel: Path, tree: Path, line: StepLine, wanted: Callable[[str], boo
     """
     done = tree / ".complete"
     mark = f"{wheel.name} {wheel.stat().st_size} {wheel.stat().st_mtime_ns}\n"
-    if done.is_file() and done.read_text() == mark:
+    if done.is_file() and done.read_text(encoding="utf-8") == mark:
         line.note = "there already"
         return Base(wheel, tree)
     partial = tree.with_name(tree.name + ".partial")

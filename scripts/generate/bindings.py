@@ -159,7 +159,7 @@ def named_returns(f: NativeFunction) -> bool:
 
 def operator_slots(templates: Path, names: frozenset[BaseOperatorName]) -> list[str]:
     """Entries such as ``__add__`` that upstream's template binds by hand to a function that is made anew."""
-    text = (templates / "python_variable_methods.cpp").read_text()
+    text = (templates / "python_variable_methods.cpp").read_text(encoding="utf-8")
     entry = re.compile(r"^\s*(\{\"__\w+__\", .*TypeError_to_NotImplemented_<THPVariable_(\w+)>\).*\}),\s*$", re.M)
     wanted = {str(name) for name in names}
     return [f"{match[1]}," for match in entry.finditer(text) if match[2] in wanted]

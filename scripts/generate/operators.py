@@ -54,12 +54,9 @@ class YamlFiles:
         )
 
 
-# Devices of which no official wheel for Linux on x86-64 holds the library.
-ABSENT_DEVICES = ("MPS", "XPU", "MTIA")
-
-# Their keys, as far as torchgen's own command line leaves them out (torchgen/gen.py, main).
+# The keys of absent devices, as far as torchgen's own command line leaves them out (torchgen/gen.py, main).
 ABSENT_BACKENDS = frozenset(
-    {DispatchKey[name] for name in ABSENT_DEVICES} | {DispatchKey.SparseMPS, DispatchKey.SparseCsrMPS}
+    {DispatchKey.MPS, DispatchKey.SparseMPS, DispatchKey.SparseCsrMPS, DispatchKey.XPU, DispatchKey.MTIA}
 )
 
 

@@ -109,9 +109,9 @@ def lay_out_toolkit(base: Base, folder: Path, line: StepLine) -> Path:
         FetchError: the wheel asks for no toolkit, pip could not fetch it, or there is no space.
     """
     (metadata,) = base.tree.glob("torch-*.dist-info/METADATA")
-    requirement = toolkit_requirement(metadata.read_text().splitlines())
+    requirement = toolkit_requirement(metadata.read_text(encoding="utf-8").splitlines())
     done = folder / ".complete"
-    if done.is_file() and done.read_text() == requirement:
+    if done.is_file() and done.read_text(encoding="utf-8") == requirement:
         line.note = "there already"
         return _top(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)

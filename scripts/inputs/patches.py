@@ -38,7 +38,7 @@ def load_series(folder: Path) -> list[Patch]:
     faults: list[str] = []
     patches: list[Patch] = []
     seen: dict[str, int] = {}
-    for number, line in enumerate(series.read_text().splitlines(), 1):
+    for number, line in enumerate(series.read_text(encoding="utf-8").splitlines(), 1):
         name = line.split("#", 1)[0].strip()
         if not name:
             continue
@@ -48,7 +48,7 @@ def load_series(folder: Path) -> list[Patch]:
         elif not (folder / name).is_file():
             faults.append(f"{where}: {name} is named, but there is no such file")
         else:
-            text = (folder / name).read_text()
+            text = (folder / name).read_text(encoding="utf-8")
             targets = tuple(dict.fromkeys(re.findall(r"^\+\+\+ b/(\S+)", text, re.M)))
             if not text.startswith("Subject: "):
                 faults.append(f"{folder / name}:1: no header; the first line must be `Subject: what it does`")
@@ -128,5 +128,5 @@ def _apply(patch: Patch, folder: Path) -> list[str]:
 
 def _line_of(patch: Patch, pattern: str) -> int:
     """The first line of ``patch`` that starts with ``pattern``."""
-    lines = patch.path.read_text().splitlines()
+    lines = patch.path.read_text(encoding="utf-8").splitlines()
     return next((number for number, line in enumerate(lines, 1) if re.match(pattern, line)), 1)

@@ -127,7 +127,7 @@ def load_pin(folder: Path) -> Pin:
         pins = sorted(entry.parent.name for entry in folder.parent.glob("*/pin.yaml"))
         raise PinError(f"{path}: no such pin", todo=f"set PIN to one of: {', '.join(pins) or '(there is none)'}")
     try:
-        fields: dict[str, Any] = yaml.safe_load(path.read_text())
+        fields: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
         wheel = fields.get("wheel") or {}
         return Pin(
             path=path,
