@@ -14,9 +14,8 @@ LAUNCHER ?=
 SCHEMA ?=
 VARIANTS ?=
 KIND ?= plain
-# A schema may hold quotes of its own, so the shell gets it as a variable.
-export SCHEMA
-export LAUNCHER
+# These may hold quotes of their own, so the shell gets them as variables.
+export SCHEMA NATIVE LAUNCHER
 # Native folders hold text in UTF-8, whatever the locale.
 export PYTHONUTF8 := 1
 
@@ -25,7 +24,7 @@ find_python = command -v '$(PYTHON)' >/dev/null || { \
         '  next: set PYTHON to a Python 3.10 or newer, as a name or a path' >&2; exit 9; }
 # Runs the builder in its virtual environment, one for each Python.
 graft = @$(find_python); '$(PYTHON)' -m scripts.environment
-options = --pin '$(PIN)' --native '$(NATIVE)' --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
+options = --pin '$(PIN)' --native "$$NATIVE" --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 .DEFAULT_GOAL := help
 .PHONY: help patch-and-build check check-source check-incremental check-cuda test test-sanitize fuzz surfaces new-op \
@@ -51,7 +50,7 @@ help:
 	@echo
 	@echo 'Variables, with their values now:'
 	@printf '  %-22s%s\n' 'PIN=$(PIN)' 'the pinned PyTorch, a folder of patches/'
-	@printf '  %-22s%s\n' 'NATIVE=$(NATIVE)' 'folders of operators, each laid out as native/, separated by spaces'
+	@printf '  %-22s%s\n' "NATIVE=$$NATIVE" 'the folder of operators, or several with spaces between: each laid out as native/'
 	@printf '  %-22s%s\n' 'OUT=$(OUT)' 'where the wheel goes, or the patches'
 	@printf '  %-22s%s\n' 'JOBS=$(JOBS)' 'compilers at once'
 	@printf '  %-22s%s\n' 'LAUNCHER=$(LAUNCHER)' 'put before each compiler: ccache (by default where installed), sccache, distcc; none'

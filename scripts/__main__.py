@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .common.errors import GraftError, RefusedError, UsageError
 from .common.files import write_atomically
-from .common.layout import REPOSITORY, Layout, native_folders
+from .common.layout import REPOSITORY, Layout, expanded, native_folders
 from .deliver.built import GRAFT, SOURCE
 
 # Each verb imports what it runs: starting Python is a good part of a build that has nothing to do.
@@ -118,7 +118,7 @@ def _bench_build(options: argparse.Namespace) -> None:
         jobs=options.jobs,
         only=options.only,
         repeat=options.repeat,
-        folder=options.copy.expanduser().resolve(),
+        folder=expanded(options.copy),
         keep=options.keep,
         result=options.json,
         markdown=options.markdown,
@@ -191,7 +191,7 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
 
 
 def _layout(options: argparse.Namespace) -> Layout:
-    return Layout(options.pin, native_folders(options.native), options.out.expanduser().resolve())
+    return Layout(options.pin, native_folders(options.native), expanded(options.out))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -17,9 +17,19 @@ INTERPRETER = f"{_PREFIX}{sys.version_info[0]}{sys.version_info[1]}"
 
 def native_folders(text: str) -> tuple[Path, ...]:
     """The folders that ``NATIVE`` names, separated by spaces; one whose own name holds a space may be quoted."""
-    whole = Path(text).expanduser()
-    words = [text] if whole.is_dir() else shlex.split(text)
-    return tuple(Path(word).expanduser().resolve() for word in words)
+    try:
+        words = [] if expanded(text).is_dir() else shlex.split(text)
+    except ValueError:  # a quote without its end
+        words = []
+    return tuple(expanded(word) for word in words or [text])
+
+
+def expanded(text: str | Path) -> Path:
+    """The absolute path that a user means, who may write ``~`` for a home; the ``~name`` of nobody stays as it is."""
+    try:
+        return Path(text).expanduser().resolve()
+    except RuntimeError:
+        return Path(text).resolve()
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def load_series(folder: Path) -> list[Patch]:
         f"{path}: it is not named in {series}" for path in sorted(folder.glob("*.patch")) if path.name not in seen
     ]
     if faults:
-        raise PinError("\n".join(faults), todo="mend the series or the patches")
+        raise PinError("\n".join(faults), todo="fix the series or the patches")
     return patches
 
 

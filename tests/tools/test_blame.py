@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts.compile.blame import of_compiler, of_linker, of_torchgen
-from scripts.inputs.merge import MergedFile
+from scripts.generate.merge import MergedFile
 
 FUNCTIONS = """\
 # a comment
@@ -86,16 +86,12 @@ def test_other_complaints_of_the_linker_are_passed_on(native: Path) -> None:
 
 
 def test_torchgen_s_places_are_the_folder_s(native: Path) -> None:
-    file = MergedFile("torchgen/native_functions.yaml", native / "native_functions.yaml", 100)
-    overlay = native / "overlay"
-    message = (
-        f"in {overlay}/torchgen/native_functions.yaml:102: wrong; in {overlay}/torchgen/native_functions.yaml:7: old"
-    )
-    assert of_torchgen(message, [file], overlay) == (
-        f"in {native}/native_functions.yaml:2: wrong; in {overlay}/torchgen/native_functions.yaml:7: old"
-    )
+    path = native / "wheel/torchgen/native_functions.yaml"
+    file = MergedFile(path, native / "native_functions.yaml", 100)
+    message = f"in {path}:102: wrong; in {path}:7: old"
+    assert of_torchgen(message, [file]) == f"in {native}/native_functions.yaml:2: wrong; in {path}:7: old"
     quoted = "cannot group soft_sum(Tensor self) -> Tensor"
-    assert of_torchgen(quoted, [file], overlay).splitlines() == [
+    assert of_torchgen(quoted, [file]).splitlines() == [
         f"{native}/native_functions.yaml:12: soft_sum(Tensor self) -> Tensor",
         quoted,
     ]

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import sysconfig
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from scripts.common import layout as layout_module
 from scripts.common.errors import ToolchainError, UsageError
-from scripts.common.files import copy_tree_if_changed, write_if_changed
-from scripts.common.layout import REPOSITORY, Layout
-from scripts.deliver.built import SOURCE, Built, load_built, save_built, stamp_of
+from scripts.common.files import files_below, lay_out_files, write_if_changed
+from scripts.common.layout import REPOSITORY, Layout, native_folders
+from scripts.deliver.built import SOURCE, Built, load_built, save_built
 from scripts.inputs.native import load_native
 from scripts.inputs.pin import load_pin
-from scripts.inputs.toolchain import Toolchain, find_toolchain
+from scripts.inputs.toolchain import find_toolchain
 
 
 def graft(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -38,6 +37,7 @@ def test_help_names_the_verbs() -> None:
     ("arguments", "code", "message"),
     [
         (["build", "--native", "/nowhere"], 2, "error: /nowhere: no such folder\n  next: set NATIVE"),
+        (["build", "--native", "~nobody it's"], 2, "/~nobody it's: no such folder\n  next: set NATIVE"),
         (["build", "--pin", "0.0.0"], 3, "no such pin\n  next: set PIN to one of: "),
         (
             ["build", "--build", "sources"],
@@ -130,39 +130,46 @@ def test_files_of_a_native_folder_are_told_apart(tmp_path: Path) -> None:
     assert native.cuda == (Path("cuda/A.cu"), Path("cuda/Helper.cpp"))
 
 
+def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("a", "b", "with space", "home/x", "it's"):
+        (tmp_path / name).mkdir(parents=True)
+
+    def names(text: str) -> list[str]:
+        folders = native_folders(text)
+        assert all(folder.is_absolute() for folder in folders)
+        return [str(folder.relative_to(tmp_path)) for folder in folders]
+
+    assert names("a") == ["a"]
+    assert names("a b") == ["a", "b"]
+    assert names("with space") == ["with space"]
+    assert names("'with space' ~/x ./b/../a") == ["with space", "home/x", "a"]
+    assert names("with\\ space a") == ["with space", "a"]
+    assert names("it's") == ["it's"]
+    # What is no folder is named as it was written.
+    assert names("'with space' ~x") == ["with space", "~x"]
+    assert names("it's here") == ["it's here"]
+    assert names("") == ["."]
+
+
 def test_folder_without_functions_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"there is no native_functions\.yaml in it"):
         load_native(tmp_path)
 
 
-def test_stamp_depends_on_content_and_not_on_place(tmp_path: Path) -> None:
-    toolchain = Toolchain("g++", "g++ 12", "c++20")
-
-    def stamp(folder: Path) -> str:
-        return stamp_of(Layout("2.13.0", folder, tmp_path), load_native(folder), toolchain)
-
-    here = native_folder(tmp_path / "here")
-    there = Path(shutil.copytree(here, tmp_path / "there"))
-    assert stamp(here) == stamp(there)
-    (there / "A.cpp").write_text("// other\n")
-    assert stamp(here) != stamp(there)
-    (there / "A.cpp").write_text("// A.cpp\n")
-    (there / "A.h").rename(there / "B.h")
-    assert stamp(here) != stamp(there)
-
-
 def test_wheel_of_another_python_is_not_taken_for_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A build deletes the wheel that the last one left; that of another Python is to stay."""
-    monkeypatch.setattr(Layout, "work", tmp_path / "work")
-    layout = Layout("2.13.0", tmp_path, tmp_path / "dist")
-    wheels = {tag: tmp_path / f"torch-{tag}.whl" for tag in ("cpython-311", "cpython-312")}
+    monkeypatch.setattr(layout_module, "REPOSITORY", tmp_path)
+    layout = Layout("2.13.0", (tmp_path,), tmp_path / "dist")
+    wheels = {tag: tmp_path / f"torch-{tag}.whl" for tag in ("cp311", "cp312")}
     for tag, wheel in wheels.items():
-        monkeypatch.setattr(sysconfig, "get_config_var", {"SOABI": f"{tag}-x86_64-linux-gnu"}.__getitem__)
+        monkeypatch.setattr(layout_module, "INTERPRETER", tag)
         assert load_built(layout) is None
         wheel.touch()
         save_built(layout, Built.of("a stamp", wheel))
     for tag, wheel in wheels.items():
-        monkeypatch.setattr(sysconfig, "get_config_var", {"SOABI": f"{tag}-x86_64-linux-gnu"}.__getitem__)
+        monkeypatch.setattr(layout_module, "INTERPRETER", tag)
         built = load_built(layout)
         assert built and built.wheel == str(wheel) and built.is_there()
         assert load_built(layout, SOURCE) is None
@@ -179,8 +186,12 @@ def test_unchanged_file_keeps_its_time(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_copy_of_a_tree_drops_what_is_gone(tmp_path: Path) -> None:
-    source = native_folder(tmp_path / "source")
-    copy_tree_if_changed(source, tmp_path / "copy", [Path("A.cpp"), Path("A.h")])
-    copy_tree_if_changed(source, tmp_path / "copy", [Path("A.cpp")])
-    assert [path.name for path in (tmp_path / "copy").iterdir()] == ["A.cpp"]
+def test_folder_that_is_laid_out_holds_nothing_else_and_keeps_times(tmp_path: Path) -> None:
+    lay_out_files(tmp_path, {"A.cpp": b"a", "A.h": b"h", "cpu/B.cpp": b"b"})
+    for name in ("A.cpp", "cpu/B.cpp"):
+        os.utime(tmp_path / name, ns=(1, 1))
+    lay_out_files(tmp_path, {"A.cpp": b"a", "cpu/B.cpp": b"other"})
+    assert files_below(tmp_path) == [Path("A.cpp"), Path("cpu/B.cpp")]
+    assert (tmp_path / "A.cpp").stat().st_mtime_ns == 1
+    assert (tmp_path / "cpu/B.cpp").read_bytes() == b"other"
+    assert (tmp_path / "cpu/B.cpp").stat().st_mtime_ns > 1

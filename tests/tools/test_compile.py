@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.common.layout import Layout
-from scripts.compile.units import faulty, first_error, without_repetition
+from scripts.compile.ninja import faulty, first_error, without_repetition
 
-LAYOUT = Layout("2.13.0", Path("/my_ops"), Path("/out"))
+NATIVES = (Path("/my_ops"), Path("/more"))
 
 
 def failed(source: str, capability: str, *said: str) -> list[str]:
@@ -42,16 +41,16 @@ def test_what_names_no_place_is_told_each_time() -> None:
     assert without_repetition(output) == output
 
 
-def test_files_to_mend_are_named_once_each() -> None:
+def test_files_to_fix_are_named_once_each() -> None:
     blamed = """\
 /my_ops/derivatives.yaml:4: a formula of f is not valid C++; the compiler says:
 /my_ops/cpu/K.cpp:3:5: error: no f
 /my_ops/cpu/K.cpp:9:1: fatal error: no such file
-/my_ops/cuda/K.cu:12: error #20013-D: not on the device
+/more/cuda/K.cu:12: error #20013-D: not on the device
 /my_ops/B.h:1:2: warning: #warning error: none
 base/include/ATen/Tensor.h:7:1: error: no member g
 """
-    assert faulty(blamed, LAYOUT) == ["/my_ops/derivatives.yaml", "/my_ops/cpu/K.cpp", "/my_ops/cuda/K.cu"]
+    assert faulty(blamed, NATIVES) == ["/my_ops/derivatives.yaml", "/my_ops/cpu/K.cpp", "/more/cuda/K.cu"]
 
 
 def test_first_error_is_told_again_where_it_is_out_of_sight() -> None:

@@ -12,7 +12,7 @@ from scripts.check.cuda import load_cuda_pin, units
 from scripts.common.console import StepLine
 from scripts.common.errors import FetchError, PinError, UsageError
 from scripts.common.layout import REPOSITORY, Layout
-from scripts.compile.units import relevant
+from scripts.compile.ninja import relevant
 from scripts.inputs import cuda_toolkit as toolkit
 from scripts.inputs.cuda_toolkit import Nvcc, lay_out_toolkit, toolkit_requirement
 from scripts.inputs.native import load_native, report_left_out
@@ -88,7 +88,7 @@ def native_folder(folder: Path) -> Path:
 
 def test_sources_of_cuda_and_registrations_are_compiled(tmp_path: Path) -> None:
     native = load_native(native_folder(tmp_path))
-    layout = Layout("0.0.0-no-such-pin", tmp_path, tmp_path)
+    layout = Layout("0.0.0-no-such-pin", (tmp_path,), tmp_path)
     assert [unit.source.as_posix() for unit in units(layout, native)] == [
         "src/ATen/native/cuda/A.cu",
         "src/ATen/native/cuda/B.cpp",
@@ -102,13 +102,12 @@ def test_build_says_what_it_leaves_out(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_messages_of_nvcc_name_the_folder_s_own_files() -> None:
-    layout = Layout("2.14.1", Path("/my_ops"), Path("/out"))
     output = [
         "FAILED: [code=1] objects/native/cuda/A.cu.o\n",
         'src/ATen/native/cuda/A.cu(12): error: identifier "threadIx" is undefined\n',
         "          detected during instantiation at line 3 of src/ATen/native/cuda/A.cuh\n",
     ]
-    assert relevant(output, layout) == [
+    assert relevant(output, Path("/my_ops")) == [
         '/my_ops/cuda/A.cu:12: error: identifier "threadIx" is undefined\n',
         "          detected during instantiation at line 3 of /my_ops/cuda/A.cuh\n",
     ]

@@ -16,8 +16,9 @@ FILES = sorted(path for path in SCRIPTS.rglob("*.py") if "appended" not in path.
 
 def reads_or_writes_text(call: ast.Call) -> bool:
     """Whether a call is one that decodes or encodes text."""
+    is_method = isinstance(call.func, ast.Attribute)
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    if name not in TEXT:
+    if name not in TEXT or (name in ("read_text", "write_text") and not is_method):
         return False
     if name in ("run", "Popen"):
         return any(keyword.arg in ("text", "universal_newlines") for keyword in call.keywords)

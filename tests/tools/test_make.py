@@ -141,3 +141,11 @@ def test_package_that_cannot_be_had(repository: Path) -> None:
     assert "next: " in errors and "Traceback" not in errors
     (repository / "scripts/requirements.txt").write_text("")
     ran(make(repository, sys.executable))
+
+
+def test_native_folders_may_be_quoted(repository: Path) -> None:
+    (repository / "scripts/__main__.py").write_text(f"{SAY}print('given', *sys.argv[1:], sep='|')\n")
+    process = make(repository, sys.executable, "NATIVE='with space' other's \"third one\"")
+    out, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert "|--native|'with space' other's \"third one\"|" in out

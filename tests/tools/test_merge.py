@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scripts.common.errors import OperatorError
-from scripts.compose.overlay import Overlay
-from scripts.inputs.merge import entries_text, merge
+from scripts.generate.merge import entries_text, merge
 from scripts.inputs.native import load_native
 
 
@@ -67,9 +66,9 @@ def test_merged_file_is_the_base_s_entries_and_then_ours(
     native.mkdir()
     text = yaml.safe_dump(ours) if ours else ""
     written(native, "".join(f"{indent}{line}\n" for line in text.splitlines()))
-    merged = merge(load_native(native), Overlay(folder / "overlay", folder / "base"))
-    result = (folder / "overlay" / merged[0].name).read_text()
-    assert yaml.safe_load(result) == base + ours
+    functions, _ = merge(load_native(native), folder / "base", folder / "wheel")
+    assert functions.path == folder / "wheel/torchgen/packaged/ATen/native/native_functions.yaml"
+    assert yaml.safe_load(functions.path.read_text()) == base + ours
 
 
 def test_offset_leads_from_a_merged_line_to_the_native_folder_s(tmp_path: Path) -> None:
@@ -78,6 +77,9 @@ def test_offset_leads_from_a_merged_line_to_the_native_folder_s(tmp_path: Path) 
         (tmp_path / "base/torchgen/packaged" / name).write_text("- func: a\n- func: b\n")
     (tmp_path / "native").mkdir()
     written(tmp_path / "native", "# comment\n- func: wanted\n")
-    functions, _ = merge(load_native(tmp_path / "native"), Overlay(tmp_path / "overlay", tmp_path / "base"))
-    lines = (tmp_path / "overlay" / functions.name).read_text().splitlines()
+    functions, derivatives = merge(load_native(tmp_path / "native"), tmp_path / "base", tmp_path / "wheel")
+    lines = functions.path.read_text().splitlines()
+    assert functions.source == tmp_path / "native/native_functions.yaml"
+    # There is no derivatives.yaml: the base's is taken as it is.
+    assert derivatives.path.read_text() == "- func: a\n- func: b\n"
     assert lines.index("- func: wanted") + 1 - functions.offset == 2

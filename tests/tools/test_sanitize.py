@@ -9,15 +9,15 @@ from scripts.inputs.toolchain import CPU_CAPABILITIES, Toolchain
 
 
 def test_sanitized_build_has_folders_of_its_own() -> None:
-    layout = Layout("2.13.0", Path("/operators"), Path("/out"))
+    layout = Layout("2.13.0", (Path("/operators"),), Path("/out"))
     sanitized = layout.sanitized()
     assert sanitized.base == layout.base
-    for name in ("out", "work", "overlay", "sources", "generated", "objects"):
+    for name in ("out", "work", "snapshot", "sources", "generated", "objects"):
         ours, theirs = getattr(sanitized, name), getattr(layout, name)
         assert ours != theirs and theirs not in ours.parents and ours not in theirs.parents
     # Compilers write relative paths into what they make.
     assert len(sanitized.work.parts) == len(layout.work.parts)
-    assert sanitized.out != Layout("2.13.0", Path("/others"), Path("/out")).sanitized().out
+    assert sanitized.out != Layout("2.13.0", (Path("/others"),), Path("/out")).sanitized().out
 
 
 def test_sanitizers_have_the_last_word_on_optimization() -> None:

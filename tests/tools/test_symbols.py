@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from scripts.base.elf import ElfFile
+from scripts.base.symbol_index import SymbolIndex, symbol_index
 from scripts.common.errors import LinkError
-from scripts.compile.trampolines import bind_hidden, trampoline_source
+from scripts.compile import units
+from scripts.compile.trampolines import bind_hidden, trampoline_table
 from scripts.deliver.platform_tag import newer_symbols
 
 HIDDEN = """
@@ -58,14 +60,52 @@ def test_undefined_symbols_are_those_nm_lists(caller: Path) -> None:
     assert ElfFile(caller).undefined() == expected
 
 
+def index_of(library: Path, cache: Path | None = None) -> SymbolIndex:
+    return symbol_index(library, cache or library.parent / "symbols")
+
+
 def test_hidden_symbols_are_found_where_nm_says(library: Path) -> None:
     places = {line.split()[2]: int(line.split()[0], 16) for line in nm(library) if len(line.split()) == 3}
     # `answer` is the tail of `hidden_answer`: linkers store both in one string.
-    found = ElfFile(library).find_defined(["hidden_answer", "answer", "hidden_data", "nowhere"])
+    found = index_of(library).find_defined(["hidden_answer", "answer", "hidden_data", "nowhere"])
     assert {name: symbols[0].value for name, symbols in found.items()} == {
         name: places[name] for name in ("hidden_answer", "answer", "hidden_data")
     }
     assert [found[name][0].is_function for name in ("answer", "hidden_data")] == [True, False]
+    assert index_of(library).exported_among(["hidden_answer", "exported", "nowhere"]) == {"exported"}
+
+
+def test_thread_local_variables_are_exported_too(tmp_path: Path) -> None:
+    """They have no address that a trampoline could jump to."""
+    source = "thread_local int counter = 1; extern const int exported_data = 2;"
+    index = index_of(compile_cpp(source, tmp_path / "libdata.so", "-shared", "-Wl,--build-id=sha1"))
+    assert index.exported_among(["counter", "exported_data"]) == {"counter", "exported_data"}
+    assert set(index.find_defined(["counter", "exported_data"])) == {"exported_data"}
+
+
+def test_symbols_are_kept_for_the_next_time(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [name.decode() for name, _, _ in ElfFile(library).definitions()]
+    assert "hidden_answer" in names
+    first = index_of(library, tmp_path)
+    (kept,) = tmp_path.iterdir()
+    assert ElfFile(library).build_id in kept.name
+    monkeypatch.delattr(ElfFile, "definitions")  # nothing is read again
+    again = index_of(library, tmp_path)
+    assert (again.path, again.build_id) == (first.path, first.build_id)
+    assert again.find_defined(names) == first.find_defined(names)
+    assert again.exported_among(names) == first.exported_among(names)
+
+
+def test_symbols_of_another_build_are_read_anew(library: Path, tmp_path: Path) -> None:
+    index_of(library, tmp_path / "cache")
+    other = compile_cpp(HIDDEN + "int more;", tmp_path / library.name, "-shared", "-Wl,--build-id=sha1")
+    assert index_of(other, tmp_path / "cache").exported_among(["more"]) == {"more"}
+
+
+def test_symbols_of_a_library_that_cannot_be_recognized_are_not_kept(tmp_path: Path) -> None:
+    bare = compile_cpp(HIDDEN, tmp_path / "libbare.so", "-shared", "-Wl,--build-id=none")
+    assert index_of(bare, tmp_path / "cache").exported_among(["exported"]) == {"exported"}
+    assert not (tmp_path / "cache").exists()
 
 
 def test_build_id_is_what_readelf_says(library: Path) -> None:
@@ -77,21 +117,45 @@ def test_build_id_is_what_readelf_says(library: Path) -> None:
 def test_library_without_build_id_is_refused(library: Path) -> None:
     bare = compile_cpp(HIDDEN, library.parent / "libbare.so", "-shared", "-Wl,--build-id=none")
     with pytest.raises(LinkError, match="no build-id"):
-        bind_hidden(["hidden_answer"], [ElfFile(bare)])
+        bind_hidden(["hidden_answer"], [index_of(bare)])
+
+
+def test_name_that_stands_for_two_functions_is_refused(tmp_path: Path) -> None:
+    for number in (1, 2):
+        source = f"static int twice() {{ return {number}; }} int f{number}() {{ return twice(); }}"
+        compile_cpp(source, tmp_path / f"{number}.o", "-c", "-O0")
+    target = tmp_path / "libtwice.so"
+    command = ["g++", "-shared", "-Wl,--build-id=sha1", *map(str, tmp_path.glob("*.o")), "-o", str(target)]
+    subprocess.run(command, check=True)
+    with pytest.raises(LinkError, match="has 2 hidden functions named _ZL5twicev"):
+        bind_hidden(["_ZL5twicev"], [index_of(target)])
 
 
 def bound_caller(library: Path, caller: Path, name: str, **options: bool) -> Path:
-    bound = bind_hidden(ElfFile(caller).undefined(), [ElfFile(library)])
-    source = trampoline_source(bound, version="1.0", is_python_extension=options.get("is_python_extension", False))
-    glue = compile_cpp(source, library.parent / f"glue_{name}.o", "-c", "-std=c++20")
+    bound = bind_hidden(ElfFile(caller).undefined(), [index_of(library)])
+    table = trampoline_table(bound, is_python_extension=options.get("is_python_extension", False))
+    templates = Path(units.__file__).with_name("templates")
+    binding = (templates / "trampolines.cpp").read_text()
+    flags = ("-c", "-std=c++20", f"-I{templates}")
+    sources = {"table": table, "binding": binding}
+    glue = [compile_cpp(text, library.parent / f"{each}_{name}.o", *flags) for each, text in sources.items()]
     target = library.parent / f"lib{name}.so"
     link = ["-shared", "-Wl,--no-undefined", "-Wl,--no-as-needed", str(library), "-Wl,-rpath,$ORIGIN"]
-    subprocess.run(["g++", str(caller), str(glue), "-o", str(target), *link], check=True)
+    subprocess.run(["g++", str(caller), *map(str, glue), "-o", str(target), *link], check=True)
     return target
 
 
 def test_trampolines_call_the_hidden_functions(library: Path, caller: Path) -> None:
     assert ctypes.CDLL(str(bound_caller(library, caller, "bound"))).call(1) == 43 + 2 * 43
+
+
+def test_library_that_needs_no_hidden_function_is_checked_all_the_same(library: Path) -> None:
+    """Members of classes may lie elsewhere in another build, too."""
+    (bound,) = bind_hidden([], [index_of(library)])
+    table = trampoline_table([bound], is_python_extension=False)
+    assert f'{{"{library.name}", "{ElfFile(library).build_id}", nullptr, 0}}' in table
+    free = compile_cpp('extern "C" int call(int x) { return x; }', library.parent / "free.o", "-c")
+    assert ctypes.CDLL(str(bound_caller(library, free, "free"))).call(1) == 1
 
 
 PROGRAM = 'extern "C" int call(int); int main() { return call(1) == 129 ? 0 : 2; }'

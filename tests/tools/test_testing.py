@@ -49,7 +49,7 @@ def requirements(tmp_path: Path) -> Path:
 
 def test_folders_that_are_tested_at_once_have_environments_of_their_own(tmp_path: Path) -> None:
     needed = requirements(tmp_path)
-    layouts = [Layout(pin, tmp_path / name, tmp_path / "out") for pin, name in (("1", "a"), ("1", "b"), ("2", "a"))]
+    layouts = [Layout(pin, (tmp_path / name,), tmp_path / "out") for pin, name in (("1", "a"), ("1", "b"), ("2", "a"))]
     for purpose in (TEST, "stock"):
         assert len({folder_of(purpose, layout) for layout in layouts}) == len(layouts)
     wheels = [fake_wheel(tmp_path / name, f"1+graft.{name}") for name in ("a", "b")]
@@ -63,14 +63,14 @@ def test_folders_that_are_tested_at_once_have_environments_of_their_own(tmp_path
 
 
 def test_environment_belongs_to_one_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    layout = Layout("1", tmp_path, tmp_path)
+    layout = Layout("1", (tmp_path,), tmp_path)
     ours = folder_of(TEST, layout)
     monkeypatch.setattr(sys, "base_prefix", "/another")
     assert folder_of(TEST, layout) != ours
 
 
 def test_new_wheel_is_installed_over_the_old_one(tmp_path: Path) -> None:
-    layout, needed = Layout("1", tmp_path, tmp_path), requirements(tmp_path)
+    layout, needed = Layout("1", (tmp_path,), tmp_path), requirements(tmp_path)
     said = []
     for number, (version, text) in enumerate([("1+graft.a", "one"), ("1+graft.b", "two"), ("1+graft.b", "three")]):
         wheel = fake_wheel(tmp_path / str(number), version, text)
@@ -83,7 +83,7 @@ def test_new_wheel_is_installed_over_the_old_one(tmp_path: Path) -> None:
 
 
 def test_other_requirements_make_the_environment_anew(tmp_path: Path) -> None:
-    layout, needed = Layout("1", tmp_path, tmp_path), requirements(tmp_path)
+    layout, needed = Layout("1", (tmp_path,), tmp_path), requirements(tmp_path)
     wheel = fake_wheel(tmp_path, "1+graft")
     with wheel_environment(layout, TEST, wheel, needed) as python:
         (python.parent.parent / "old").touch()
@@ -131,9 +131,9 @@ def test_tests_of_one_folder_wait_for_each_other(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from scripts.common.layout import Layout\n"
         "from scripts.testing import environments; from scripts.testing.run import one_at_a_time\n"
         "environments.ENVIRONMENTS = Path(sys.argv[1]) / 'environments'\n"
-        "with one_at_a_time(Layout('1', Path(sys.argv[1]), Path()), 'test'): print('runs', flush=True)\n"
+        "with one_at_a_time(Layout('1', (Path(sys.argv[1]),), Path()), 'test'): print('runs', flush=True)\n"
     )
-    with one_at_a_time(Layout("1", tmp_path, tmp_path), TEST):
+    with one_at_a_time(Layout("1", (tmp_path,), tmp_path), TEST):
         pipe = subprocess.PIPE
         other = subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=pipe, stderr=pipe, text=True)
         assert other.stderr and f"the tests of {tmp_path} run already" in other.stderr.readline()

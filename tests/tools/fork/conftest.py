@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from small_tree import FILES, NATIVE, PATCHES, git, write
 
-from scripts.compose.overlay import Overlay
-from scripts.inputs.merge import MergedFile
+from scripts.common.layout import Layout
+from scripts.generate.merge import MergedFile
 from scripts.inputs.native import NativeFolder
 from scripts.source import apply as apply_module
+
+_NAMES = {"place": "torch", "name": "mine", "public": "mine"}
+_BOUND = {**_NAMES, "signatures": "mine(input)", "reference": "", "derived": ""}
+DESCRIPTION = {"bound": [_BOUND], "hints": {}, "return_types": {}, "annotated": []}
 
 
 @pytest.fixture(autouse=True)
 def generator(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tree has no torchgen to run: stand in for it with a file that says what it would have been given."""
 
-    def generate_added(native: NativeFolder, merged: list[MergedFile], overlay: Overlay) -> Path:
-        assert (overlay.base / "torchgen/gen.py").is_file()
-        assert (overlay.base / "torchgen/packaged/ATen/templates/Functions.h").is_file()
-        assert (overlay.base / "torchgen/packaged/ATen/native/tags.yaml").is_file()
-        text = repr([(overlay.folder / file.name).read_text() for file in merged])
-        return write(overlay.folder, {"torch/_added_operators.py": text, "behind/torch/text.py": "derived = 1\n"})
+    def generate_added(native: NativeFolder, merged: Sequence[MergedFile], base: Path, out: Path) -> None:
+        assert (base / "torchgen/gen.py").is_file()
+        assert (base / "torchgen/packaged/ATen/templates/Functions.h").is_file()
+        assert (base / "torchgen/packaged/ATen/native/tags.yaml").is_file()
+        texts = {
+            "wheel/torch/_added_operators.py": repr([file.path.read_text() for file in merged]),
+            "appended/torchgen/gen.py": "derived = 1\n",
+            "appended/torchgen/packaged/autograd/lists.py": "derived = 2\n",
+            "operators.json": json.dumps(DESCRIPTION),
+        }
+        write(out, texts)
 
     monkeypatch.setattr(apply_module, "generate_added", generate_added)
 
@@ -50,3 +61,11 @@ compiler: {{gxx: 11, standard: c++20}}
 @pytest.fixture
 def native(tmp_path: Path) -> Path:
     return write(tmp_path / "native", NATIVE)
+
+
+@pytest.fixture
+def layout(tmp_path: Path, native: Path, patches: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+    monkeypatch.setattr(Layout, "patches", patches)
+    monkeypatch.setattr(Layout, "pin_build", tmp_path / "made")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return Layout("1.2.0", (native,), tmp_path / "out")

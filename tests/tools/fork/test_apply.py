@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from small_tree import FILES, NATIVE, TEXT, contents, git, log, times, write
 
 from scripts.common.errors import SourceError
-from scripts.common.layout import REPOSITORY
+from scripts.common.layout import REPOSITORY, Layout
 from scripts.source.apply import apply
 from scripts.source.moving import MOVING_REF
 from scripts.source.tree import Tree
@@ -20,9 +21,9 @@ from scripts.source.tree import Tree
 INSTALLED = REPOSITORY / "scripts/compose/appended"
 
 
-def test_fork_is_commits_on_the_base(tree: Path, patches: Path, native: Path) -> None:
+def test_fork_is_commits_on_the_base(tree: Path, layout: Layout) -> None:
     base = git(tree, "rev-parse", "HEAD")
-    fork = apply(tree, patches, native)
+    fork = apply(tree, layout)
     assert fork.base == base == git(tree, "rev-parse", "refs/graft/base") == git(tree, "rev-parse", "main")
     assert fork.tip == git(tree, "rev-parse", "HEAD")
     assert log(tree, fork, "%s") == [
@@ -39,14 +40,17 @@ def test_fork_is_commits_on_the_base(tree: Path, patches: Path, native: Path) ->
     assert git(tree, "status", "--porcelain") == ""
 
 
-def test_files_are_where_pytorch_looks_for_them(tree: Path, patches: Path, native: Path) -> None:
-    apply(tree, patches, native)
+def test_files_are_where_pytorch_looks_for_them(tree: Path, layout: Layout) -> None:
+    apply(tree, layout)
     expected = {name: text.encode() for name, text in FILES.items()}
     expected["torch/text.py"] = TEXT.replace("line 2\n", "line two\n").replace("line 30", "line thirty").encode()
     mark = b"\n# Added by Graft, from the native folder that this torch is built with.\n"
-    expected["torch/text.py"] += mark + b"derived = 1\n\nadded = 2\n"
+    expected["torch/text.py"] += mark + b"added = 2\n"
+    expected["torchgen/gen.py"] += mark + b"derived = 1\n"
+    expected["tools/autograd/lists.py"] += mark + b"derived = 2\n"
     expected["torch/stub.pyi.in"] += mark + b"x: int\n"
     expected["torch/nn/mine.py"] = b"mine = 3\n"
+    expected["torch/_torch_docs.py"] = b'add_docstr(torch.mine, r"""\nmine(input)\n\nWhat it does.\n""")\n\nadded = 3\n'
     expected["torch/second.py"] = b"second = 2  \n"
     for path in INSTALLED.rglob("*.py"):
         expected[f"torch/{path.relative_to(INSTALLED).as_posix()}"] = path.read_bytes()
@@ -62,73 +66,75 @@ def test_files_are_where_pytorch_looks_for_them(tree: Path, patches: Path, nativ
     assert contents(tree) == expected
 
 
-def test_applied_twice_is_the_same_commit_and_no_file_is_touched(tree: Path, patches: Path, native: Path) -> None:
-    fork, before = apply(tree, patches, native), times(tree)
-    assert apply(tree, patches, native) == fork
+def test_applied_twice_is_the_same_commit_and_no_file_is_touched(tree: Path, layout: Layout) -> None:
+    fork, before = apply(tree, layout), times(tree)
+    assert apply(tree, layout) == fork
     assert times(tree) == before
 
 
 def test_commit_ids_depend_on_nothing_but_the_input(
-    tree: Path, patches: Path, native: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tree: Path, layout: Layout, native: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clone, elsewhere = tmp_path / "clone", tmp_path / "elsewhere/native"
     git(tmp_path, "clone", "--quiet", str(tree), str(clone))
     shutil.copytree(native, elsewhere)
-    fork = apply(tree, patches, native)
+    fork = apply(tree, layout)
     git(clone, "config", "apply.whitespace", "fix")
     settings = write(tmp_path / "home", {".gitconfig": "[core]\nautocrlf = true\n"})
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings / ".gitconfig"))
     monkeypatch.setenv("GIT_AUTHOR_NAME", "Someone")
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "no-index"))
-    assert apply(clone, patches, elsewhere) == fork
+    assert apply(clone, replace(layout, natives=(elsewhere,))) == fork
     assert contents(clone) == contents(tree)
 
 
-def test_changed_folder_starts_again_from_the_base(tree: Path, patches: Path, native: Path) -> None:
-    first, before = apply(tree, patches, native), times(tree)
+def test_changed_folder_starts_again_from_the_base(tree: Path, layout: Layout, native: Path) -> None:
+    first, before = apply(tree, layout), times(tree)
     (native / "Mine.cpp").write_text("// another\n")
-    second = apply(tree, patches, native)
+    second = apply(tree, layout)
     assert second.base == first.base
     assert second.tip != first.tip
     assert len(log(tree, second, "%s")) == 5
     assert (tree / "aten/src/ATen/native/Mine.cpp").read_text() == "// another\n"
     assert {name for name, time in times(tree).items() if time != before[name]} == {"aten/src/ATen/native/Mine.cpp"}
     write(native, {"Mine.cpp": NATIVE["Mine.cpp"]})
-    assert apply(tree, patches, native) == first
+    assert apply(tree, layout) == first
 
 
-def test_removed_operator_is_gone(tree: Path, patches: Path, native: Path) -> None:
-    apply(tree, patches, native)
+def test_removed_operator_is_gone(tree: Path, layout: Layout, native: Path) -> None:
+    apply(tree, layout)
     for name in ("Mine.cpp", "Mine.h", "cpu/MineKernel.cpp", "derivatives.yaml"):
         (native / name).unlink()
     (native / "native_functions.yaml").write_text("- func: other(Tensor self) -> Tensor\n")
-    apply(tree, patches, native)
+    apply(tree, layout)
     assert not list(tree.rglob("Mine*.cpp"))
     assert "mine" not in (tree / "aten/src/ATen/native/native_functions.yaml").read_text()
     assert (tree / "tools/autograd/derivatives.yaml").read_text() == FILES["tools/autograd/derivatives.yaml"]
     assert git(tree, "status", "--porcelain") == ""
 
 
-def test_plain_folder_becomes_a_repository(tmp_path: Path, tree: Path, patches: Path, native: Path) -> None:
+def test_plain_folder_becomes_a_repository(tmp_path: Path, tree: Path, layout: Layout) -> None:
     folder = write(tmp_path / "plain", {**FILES, "build/made.o": "not a source"})
     before = times(folder)
-    fork = apply(folder, patches, native)
+    fork = apply(folder, layout)
     assert git(folder, "log", "-1", "--format=%s", fork.base) == "PyTorch 1.2.0, as it came"
     assert "build/made.o" not in git(folder, "ls-files")
     now = times(folder)
     assert {name for name in before if now[name] != before[name]} == {
         "torch/text.py",
         "torch/stub.pyi.in",
+        "torchgen/gen.py",
+        "tools/autograd/lists.py",
         "aten/src/ATen/native/native_functions.yaml",
         "tools/autograd/derivatives.yaml",
     }
-    assert apply(folder, patches, native) == fork
-    assert apply(write(tmp_path / "second", FILES), patches, native) == fork
+    assert apply(folder, layout) == fork
+    assert apply(write(tmp_path / "second", FILES), layout) == fork
 
 
 @pytest.mark.parametrize("last", [("read-tree", "-m"), ("update-ref", "HEAD"), ("update-ref", "-d")])
 def test_checkout_that_was_interrupted_is_done_again(
-    tree: Path, patches: Path, native: Path, monkeypatch: pytest.MonkeyPatch, last: tuple[str, str]
+    tree: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch, last: tuple[str, str]
 ) -> None:
     """Interrupted before files are written, before HEAD is set, and before the mark is taken away."""
     with monkeypatch.context() as patched:
@@ -141,24 +147,24 @@ def test_checkout_that_was_interrupted_is_done_again(
 
         patched.setattr(Tree, "git", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            apply(tree, patches, native)
+            apply(tree, layout)
     assert git(tree, "for-each-ref", MOVING_REF)
-    fork = apply(tree, patches, native)
+    fork = apply(tree, layout)
     assert git(tree, "rev-parse", "HEAD") == fork.tip
     assert git(tree, "status", "--porcelain") == ""
     assert not git(tree, "for-each-ref", MOVING_REF)
 
 
-def test_checkout_that_was_killed_half_way_is_taken_back(tree: Path, patches: Path, native: Path) -> None:
-    fork = apply(tree, patches, native)
+def test_checkout_that_was_killed_half_way_is_taken_back(tree: Path, layout: Layout) -> None:
+    fork = apply(tree, layout)
     git(tree, "checkout", "--quiet", "--detach", fork.base)
     git(tree, "update-ref", MOVING_REF, fork.tip)
     (tree / ".git/index.lock").touch()
     write(tree, {"torch/second.py": "sec", "torch/text.py": "line"})
     write(tree, {"torch/untouched.py": "mine\n"})
     with pytest.raises(SourceError, match=r"M torch/untouched\.py"):
-        apply(tree, patches, native)
+        apply(tree, layout)
     assert (tree / "torch/untouched.py").read_text() == "mine\n"
     write(tree, {"torch/untouched.py": FILES["torch/untouched.py"]})
-    assert apply(tree, patches, native) == fork
+    assert apply(tree, layout) == fork
     assert git(tree, "status", "--porcelain") == ""

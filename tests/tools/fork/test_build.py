@@ -11,14 +11,9 @@ from small_tree import FILES, NATIVE, contents, git, write
 from scripts.common.console import StepLine
 from scripts.common.errors import FetchError, SourceError
 from scripts.common.layout import Layout
-from scripts.inputs.native import load_native
-from scripts.inputs.patches import load_series
-from scripts.inputs.pin import load_pin
-from scripts.inputs.toolchain import Toolchain
 from scripts.source import build as build_module
 from scripts.source.apply import apply
-from scripts.source.build import Input, build_source
-from scripts.source.cache import Cache
+from scripts.source.build import build_source
 from scripts.source.configure import Configured
 
 # What a user may have below a checkout: files that no commit holds, and a develop install.
@@ -71,20 +66,6 @@ class PyTorchsBuild:
 @pytest.fixture
 def pytorch(monkeypatch: pytest.MonkeyPatch) -> PyTorchsBuild:
     return PyTorchsBuild(monkeypatch)
-
-
-@pytest.fixture
-def layout(tmp_path: Path, native: Path, patches: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
-    cache = Cache(tmp_path / "cache/1.2.0")
-    monkeypatch.setattr(Layout, "patches", patches)
-    monkeypatch.setattr(Layout, "pin_build", tmp_path / "made")
-
-    def load_input(layout: Layout) -> Input:
-        toolchain = Toolchain("g++", "a compiler", "c++20")
-        return Input(layout, load_native(native), load_pin(patches), load_series(patches), toolchain, cache)
-
-    monkeypatch.setattr(build_module, "load_input", load_input)
-    return Layout("1.2.0", native, tmp_path / "out")
 
 
 def build(layout: Layout, source: Path, *, incremental: bool = True) -> Path:
@@ -144,11 +125,9 @@ def test_tree_stays_as_it_was_built(layout: Layout, pytorch: PyTorchsBuild, tree
     assert not pytorch.compiled
 
 
-def test_applied_fork_is_built_from_its_base(
-    layout: Layout, pytorch: PyTorchsBuild, tree: Path, patches: Path, native: Path
-) -> None:
+def test_applied_fork_is_built_from_its_base(layout: Layout, pytorch: PyTorchsBuild, tree: Path, native: Path) -> None:
     write(native, {"Mine.cpp": "// another\n"})
-    apply(tree, patches, native)
+    apply(tree, layout)
     write(native, {"Mine.cpp": NATIVE["Mine.cpp"]})
     before = everything(tree)
     build(layout, tree)

@@ -9,15 +9,14 @@ import pytest
 from small_tree import PATCHES, contents, git, times, write
 
 from scripts.common.errors import SourceError
+from scripts.common.layout import Layout
 from scripts.source.apply import apply
 from scripts.source.export import export
 from scripts.source.stack import commit_message
 
 
-def test_export_is_what_git_am_makes_the_same_commits_of(
-    tree: Path, patches: Path, native: Path, tmp_path: Path
-) -> None:
-    fork = apply(tree, patches, native)
+def test_export_is_what_git_am_makes_the_same_commits_of(tree: Path, layout: Layout, tmp_path: Path) -> None:
+    fork = apply(tree, layout)
     mails = export(tree, tmp_path / "out")
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "--quiet", str(tree), str(clone))
@@ -28,10 +27,10 @@ def test_export_is_what_git_am_makes_the_same_commits_of(
 
 
 def test_export_is_the_same_bytes_and_drops_what_is_no_longer(
-    tree: Path, patches: Path, native: Path, tmp_path: Path
+    tree: Path, layout: Layout, patches: Path, tmp_path: Path
 ) -> None:
     out = write(tmp_path / "out", {"0009-theirs.patch": "From: Someone\n"})
-    apply(tree, patches, native)
+    apply(tree, layout)
     export(tree, out)
     git(tree, "config", "diff.noprefix", "true")
     git(tree, "config", "format.signature", "a signature")
@@ -40,7 +39,7 @@ def test_export_is_the_same_bytes_and_drops_what_is_no_longer(
     assert (contents(out), times(out)) == (first, before)
     (patches / "new_file.patch").unlink()
     (patches / "series").write_text("say_two.patch\n")
-    apply(tree, patches, native)
+    apply(tree, layout)
     mails = export(tree, out)
     assert {path.name for path in out.iterdir()} == {"0009-theirs.patch", *(mail.name for mail in mails)}
     assert len(mails) == 4

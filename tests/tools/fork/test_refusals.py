@@ -9,25 +9,24 @@ import pytest
 from small_tree import FILES, PATCHES, contents, git, state, write
 
 from scripts.common.errors import OperatorError, PinError, SourceError, UsageError
+from scripts.common.layout import Layout
 from scripts.source.apply import apply
 from scripts.source.export import export
 
 
-def test_folder_of_another_version_is_refused_and_stays_a_folder(
-    tmp_path: Path, tree: Path, patches: Path, native: Path
-) -> None:
+def test_folder_of_another_version_is_refused_and_stays_a_folder(tmp_path: Path, tree: Path, layout: Layout) -> None:
     folder = write(tmp_path / "plain", {**FILES, "version.txt": "1.2.01\n"})
     with pytest.raises(SourceError, match=r"version\.txt:1: this is PyTorch 1\.2\.01, but the pin is 1\.2\.0"):
-        apply(folder, patches, native)
+        apply(folder, layout)
     assert not (folder / ".git").exists()
 
 
-def test_patch_that_does_not_apply_is_named_with_its_hunk(tree: Path, patches: Path, native: Path) -> None:
+def test_patch_that_does_not_apply_is_named_with_its_hunk(tree: Path, layout: Layout, patches: Path) -> None:
     broken = PATCHES["say_two"].replace(" line 31", " line thirty-one")
     write(patches, {"say_two.patch": PATCHES["new_file"], "new_file.patch": broken})
     before, files = state(tree), contents(tree)
     with pytest.raises(PinError) as caught:
-        apply(tree, patches, native)
+        apply(tree, layout)
     path = patches / "new_file.patch"
     number = broken.splitlines().index("@@ -29,3 +29,3 @@") + 1
     assert caught.value.what.splitlines() == [
@@ -44,60 +43,60 @@ def test_patch_that_does_not_apply_is_named_with_its_hunk(tree: Path, patches: P
     assert "line thirty-one" in (aside / "torch/text.py.rej").read_text()
 
 
-def test_changed_tree_is_refused(tree: Path, patches: Path, native: Path) -> None:
-    apply(tree, patches, native)
+def test_changed_tree_is_refused(tree: Path, layout: Layout, native: Path) -> None:
+    apply(tree, layout)
     (native / "Mine.cpp").write_text("// another\n")
     (tree / "torch/untouched.py").write_text("mine\n")
     before, files = git(tree, "rev-parse", "HEAD"), contents(tree)
     with pytest.raises(SourceError, match=r"1 file changed:\n +M torch/untouched\.py"):
-        apply(tree, patches, native)
+        apply(tree, layout)
     assert (git(tree, "rev-parse", "HEAD"), contents(tree)) == (before, files)
 
 
-def test_untracked_file_in_the_way_is_refused(tree: Path, patches: Path, native: Path) -> None:
+def test_untracked_file_in_the_way_is_refused(tree: Path, layout: Layout) -> None:
     write(tree, {"torch/second.py": "mine\n", "notes.txt": "not in the way\n"})
     before, files = state(tree), contents(tree)
     with pytest.raises(SourceError, match=r"in the way:\n    torch/second\.py\n  next"):
-        apply(tree, patches, native)
+        apply(tree, layout)
     assert (state(tree), contents(tree)) == (before, files)
     (tree / "torch/second.py").unlink()
-    apply(tree, patches, native)
+    apply(tree, layout)
     assert (tree / "notes.txt").read_text() == "not in the way\n"
 
 
-def test_another_commit_than_the_pin_s_is_refused(tree: Path, patches: Path, native: Path) -> None:
+def test_another_commit_than_the_pin_s_is_refused(tree: Path, layout: Layout) -> None:
     write(tree, {"torch/untouched.py": "mine\n"})
     git(tree, "commit", "--quiet", "--all", "--message=mine")
     before = state(tree)
     with pytest.raises(SourceError, match="but the pin is") as caught:
-        apply(tree, patches, native)
+        apply(tree, layout)
     assert "on top that are not Graft's" in caught.value.cause
     assert state(tree) == before
 
 
-def test_commit_on_top_of_the_fork_is_not_thrown_away(tree: Path, patches: Path, native: Path) -> None:
-    apply(tree, patches, native)
+def test_commit_on_top_of_the_fork_is_not_thrown_away(tree: Path, layout: Layout) -> None:
+    apply(tree, layout)
     write(tree, {"torch/untouched.py": "mine\n"})
     git(tree, "commit", "--quiet", "--all", "--message=mine")
-    for command in (lambda: apply(tree, patches, native), lambda: export(tree, tree.parent / "out")):
+    for command in (lambda: apply(tree, layout), lambda: export(tree, tree.parent / "out")):
         with pytest.raises(SourceError):
             command()
     assert git(tree, "log", "-1", "--format=%s") == "mine"
 
 
-def test_native_file_that_upstream_has_is_refused(tree: Path, patches: Path, native: Path) -> None:
+def test_native_file_that_upstream_has_is_refused(tree: Path, layout: Layout, native: Path) -> None:
     write(native, {"Add.cpp": "// mine\n"})
     before = state(tree)
     with pytest.raises(UsageError, match=r"native/Add\.cpp: PyTorch has this file, aten/src/ATen/native/Add\.cpp"):
-        apply(tree, patches, native)
+        apply(tree, layout)
     assert state(tree) == before
     assert (tree / "aten/src/ATen/native/Add.cpp").read_text() == "// add\n"
 
 
-def test_source_in_a_folder_that_is_not_compiled_is_refused(tree: Path, patches: Path, native: Path) -> None:
+def test_source_in_a_folder_that_is_not_compiled_is_refused(tree: Path, layout: Layout, native: Path) -> None:
     write(native, {"deep/er/Mine.cpp": "", "deep/Header.h": "", "x/Fine.cpp": "", "cuda/Mine.cpp": ""})
     with pytest.raises(OperatorError) as caught:
-        apply(tree, patches, native)
+        apply(tree, layout)
     assert caught.value.what.splitlines() == [
         f"{native}/cuda/Mine.cpp: PyTorch's build compiles no .cpp file in native/cuda",
         f"{native}/deep/er/Mine.cpp: PyTorch's build compiles no .cpp file in native/deep/er",
@@ -105,7 +104,7 @@ def test_source_in_a_folder_that_is_not_compiled_is_refused(tree: Path, patches:
     assert "native, native/cpu, native/cuda, native/x" in caught.value.cause
 
 
-def test_patch_may_have_another_folder_compiled(tree: Path, patches: Path, native: Path) -> None:
+def test_patch_may_have_another_folder_compiled(tree: Path, layout: Layout, patches: Path, native: Path) -> None:
     write(native, {"deep/Mine.cpp": ""})
     more = """Subject: cmake: compile native/deep
 
@@ -118,15 +117,15 @@ def test_patch_may_have_another_folder_compiled(tree: Path, patches: Path, nativ
  file(GLOB_RECURSE base_cpp "core/*.cpp")
 """
     write(patches, {"more.patch": more, "series": "more.patch\nsay_two.patch\nnew_file.patch\n"})
-    apply(tree, patches, native)
+    apply(tree, layout)
     assert (tree / "aten/src/ATen/native/deep/Mine.cpp").is_file()
     # Without the patch it is refused, although the files checked out still have it.
     (patches / "more.patch").unlink()
     write(patches, {"series": "say_two.patch\nnew_file.patch\n"})
     with pytest.raises(OperatorError, match=r"no \.cpp file in native/deep"):
-        apply(tree, patches, native)
+        apply(tree, layout)
 
 
-def test_folder_that_is_no_pytorch_is_refused(tmp_path: Path, patches: Path, native: Path) -> None:
+def test_folder_that_is_no_pytorch_is_refused(layout: Layout, tmp_path: Path, native: Path) -> None:
     with pytest.raises(UsageError, match="no PyTorch source tree"):
-        apply(native, patches, native)
+        apply(native, layout)
