@@ -61,7 +61,7 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
     """
     snapshot = take_snapshot(layout)
     snapshot.pin.require_wheel_for_cpus()
-    with build_lock(layout.work):
+    with build_lock(layout.work), snapshot.translated():
         built = load_built(layout)
         if built and built.stamp == snapshot.stamp and built.is_there():
             say(f"nothing changed: {built.wheel}")
@@ -226,7 +226,7 @@ def check(layout: Layout, *, base_wheel: Path | None) -> None:
         GraftError: naming every mistake. Without a sound pin there is no PyTorch to compare the rest with.
     """
     snapshot = take_snapshot(layout)
-    with build_lock(layout.work):
+    with build_lock(layout.work), snapshot.translated():
         native = snapshot.lay_out()
         _, base = get_base(snapshot, layout, base_wheel, Steps(total=2))
         series = load_series(snapshot.patches)

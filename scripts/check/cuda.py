@@ -42,7 +42,7 @@ def check_cuda(layout: Layout, *, base_wheel: Path | None, jobs: int, architectu
     pin = load_cuda_pin(layout.patches)
     snapshot = take_snapshot(layout)
     host = snapshot.toolchain
-    with build_lock(layout.work):
+    with build_lock(layout.work), snapshot.translated():
         native = snapshot.lay_out()
         steps = Steps(total=5)
         with steps.step("fetch the CUDA wheel"):

@@ -21,7 +21,7 @@ from .stubs import insert_classes, insert_functions, with_docstring
 
 _ANNOTATED = "torch/testing/_internal/generated/annotated_fn_args.py"
 _RETURN_TYPES = "torch/return_types.pyi"
-_VERSION = "torch/version.py"
+VERSION = "torch/version.py"
 
 
 class Composition:
@@ -98,10 +98,13 @@ def compose(
     composition = Composition(tree, patched, generated)
     composition.insert(native, description)
     composition.append(appended_texts(native, description))
-    version_text = re.sub(
-        r"^__version__ = .*$", f"__version__ = '{version}'", composition.text(_VERSION) or "", count=1, flags=re.M
-    )
-    return {**composition.files, **installed_headers(tree, native), _VERSION: version_text.encode("utf-8")}
+    version_text = with_version(composition.text(VERSION) or "", version)
+    return {**composition.files, **installed_headers(tree, native), VERSION: version_text.encode("utf-8")}
+
+
+def with_version(text: str, version: str) -> str:
+    """The text of ``torch/version.py`` with another ``__version__``."""
+    return re.sub(r"^__version__ = .*$", f"__version__ = '{version}'", text, count=1, flags=re.M)
 
 
 def installed_headers(tree: Path, native: NativeFolder) -> dict[str, bytes]:

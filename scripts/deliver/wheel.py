@@ -1,4 +1,4 @@
-"""Write the new wheel: the base's members as they are, the overlay's compressed, RECORD and metadata rewritten."""
+"""Write the new wheel: the base's members as they are, the new ones compressed, RECORD and metadata rewritten."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class Record:
         return out.getvalue().encode()
 
 
-def pack(base: Path, overlay: Mapping[str, bytes], *, version: str, platform: str, out: Path) -> Path:
+def pack(base: Path, files: Mapping[str, bytes], *, version: str, platform: str, out: Path) -> Path:
     """Write the wheel into ``out``; return its path.
 
     Args:
         base: the base wheel.
-        overlay: content of the members that are new or differ, by path in the wheel.
+        files: content of the members that are new or differ, by path in the wheel.
         version: the new wheel's version.
         platform: its platform tag.
         out: an existing or new folder.
 
     Raises:
-        PackError: the wheel cannot be written, or an overlay file would replace metadata.
+        PackError: the wheel cannot be written, or one of ``files`` would replace metadata.
     """
     _, base_version, _, tags = parse_wheel_filename(base.name)
     old_info, new_info = f"torch-{base_version}.dist-info/", f"torch-{version}.dist-info/"
@@ -76,7 +76,7 @@ def pack(base: Path, overlay: Mapping[str, bytes], *, version: str, platform: st
                 f"{old_info}METADATA": _metadata(archive.read(f"{old_info}METADATA").decode(), version),
                 f"{old_info}WHEEL": _wheel_file(archive.read(f"{old_info}WHEEL").decode(), tag),
             }
-            members = _members(archive, {**overlay, **renamed}, old_info, new_info)
+            members = _members(archive, {**files, **renamed}, old_info, new_info)
             _write(archive, base, members, partial, new_info)
         partial.replace(target)
     except OSError as error:

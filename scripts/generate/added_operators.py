@@ -36,7 +36,7 @@ def resolve(name):
 '''
 
 
-def generate_added(operators: Operators, overlay: Output) -> None:
+def generate_added(operators: Operators, wheel: Output) -> None:
     """Write the module that the patches of torch's own Python files take the new operators from."""
     functions, public, factories = [], [], []
     for place in PLACES:
@@ -61,7 +61,7 @@ def generate_added(operators: Operators, overlay: Output) -> None:
     body += f"OPERATORS = [\n{''.join(every)}]\n\n"
     body += f"OVERLOADS = {{\n{''.join(overloads)}}}\n\n" if overloads else "OVERLOADS = set()\n\n"
     body += f"FACTORIES = [\n{''.join(factories)}]\n\nPOINTWISE = [\n{''.join(pointwise)}]\n"
-    overlay(overlay.folder / _ADDED, _HEADER + body)
+    wheel(wheel.folder / _ADDED, _HEADER + body)
 
 
 def names_of_base(operators: Operators, place: Place) -> frozenset[str]:

@@ -51,23 +51,23 @@ GUARD_CLOSE = (
 
 @dataclass(frozen=True)
 class HeaderSink:
-    """Stores a generated header in the overlay unless the base holds the same one.
+    """Stores a generated header of the wheel unless the base holds the same one.
 
     Args:
         base: the base wheel's tree.
-        overlay: the new wheel's additions to it.
+        wheel: the new wheel's additions to it.
     """
 
     base: Path
-    overlay: Output
+    wheel: Output
 
     @property
     def include(self) -> Path:
-        """Where the overlay's headers go."""
-        return self.overlay.folder / "torch/include"
+        """Where the new wheel's headers go."""
+        return self.wheel.folder / "torch/include"
 
     def __call__(self, path: Path, text: str) -> None:
-        name = path.relative_to(self.overlay.folder)
+        name = path.relative_to(self.wheel.folder)
         if self._base_is_guarded():
             text = f"{GUARD_OPEN}{text}{GUARD_CLOSE}"
         base = self.base / name
@@ -76,7 +76,7 @@ class HeaderSink:
             if base_text == text:
                 return
             require_additions_only(name, base_text, text)
-        self.overlay(path, text)
+        self.wheel(path, text)
 
     def _base_is_guarded(self) -> bool:
         with (self.base / "torch/include/ATen/Functions.h").open(encoding="utf-8") as file:

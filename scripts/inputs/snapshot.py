@@ -6,7 +6,8 @@ import hashlib
 import os
 import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import yaml
 
+from ..common.errors import GraftError
 from ..common.files import files_below, lay_out_files
 from ..common.layout import REPOSITORY, Layout
 from .native import AUTOCAST, FUNCTIONS, PYTHON, SAMPLES, YAML, NativeFolder, load_native
@@ -109,12 +111,22 @@ class Snapshot:
 
     def translate(self, text: str) -> str:
         """``text`` with places in the snapshot replaced by those in the user's folders."""
-        for copy, origin in zip(self.natives, self.origins, strict=True):
-            text = text.replace(f"{copy}/", f"{origin}/").replace(str(copy), str(origin))
+        pins = (self.patches.parent, self.pin.path.parent.parent)
+        for copy, origin in (*zip(self.natives, self.origins, strict=True), pins):
+            text = re.sub(rf"{re.escape(str(copy))}(?!\w)", str(origin).replace("\\", r"\\"), text)
         if len(self.origins) > 1:
             place = re.compile(rf"{re.escape(str(self.merged))}/([\w./+-]+?)(?::(\d+))?(?=[:\s,`'\")]|$)", re.M)
             text = place.sub(lambda match: self.place(Path(match[1]), int(match[2] or 0)), text)
         return text
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Let the errors of the body name the user's files."""
+        try:
+            yield
+        except GraftError as error:
+            error.what, error.cause, error.todo = map(self.translate, (error.what, error.cause, error.todo))
+            raise
 
     def place(self, name: Path, line: int) -> str:
         """The user's file, and its line, of a line of a file of the merged folder."""

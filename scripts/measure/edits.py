@@ -20,7 +20,8 @@ from ..common.layout import REPOSITORY, Layout
 from ..common.process import run
 from ..compile.blame import entries
 from ..inputs.native import DERIVATIVES, FUNCTIONS, SAMPLES, NativeFolder
-from ..testing.run import is_shipped, make_environment
+from ..testing.environments import environment_in
+from ..testing.run import is_shipped
 
 _MARK = "made-by-make-bench-build"
 
@@ -226,15 +227,15 @@ def time_inline(name: str, folder: Path, wheel: Path, environment: Mapping[str, 
     """The seconds that ``INLINE[name]`` takes where ``wheel`` is installed, without those of importing torch."""
     requirements, extensions = folder / "inline-requirements.txt", folder / "extensions"
     requirements.write_text("ninja\n", encoding="utf-8")
-    python = make_environment(folder / "inline-environment", wheel, requirements)
     shutil.rmtree(extensions, ignore_errors=True)
     source, arguments, _ = INLINE[name]
-    path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
-    done = run(
-        [python, "-c", _INLINE_PROGRAM, json.dumps([source, arguments])],
-        cwd=folder,
-        env={**environment, "PATH": path, "TORCH_EXTENSIONS_DIR": str(extensions)},
-    )
+    with environment_in(folder / "inline-environment", wheel, requirements) as python:
+        path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+        done = run(
+            [python, "-c", _INLINE_PROGRAM, json.dumps([source, arguments])],
+            cwd=folder,
+            env={**environment, "PATH": path, "TORCH_EXTENSIONS_DIR": str(extensions)},
+        )
     return float(done.stdout.split()[-1])
 
 

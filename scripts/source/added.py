@@ -7,11 +7,12 @@ from pathlib import Path
 
 from ..base.torchgen import run_with_torchgen
 from ..common.errors import OperatorError
-from ..common.files import write_if_changed
+from ..common.files import files_below, write_if_changed
 from ..compile import blame
-from ..compose.overlay import Overlay
-from ..compose.python_files import additions, behind_upstream
-from ..inputs.merge import PACKAGED, MergedFile, merge
+from ..compose.appended_texts import appended_texts, behind
+from ..compose.description import load_description
+from ..generate import DESCRIPTION
+from ..generate.merge import PACKAGED, MergedFile, merge
 from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolder
 from .stack import Stack
 from .tree import FUNCTIONS_YAML
@@ -20,9 +21,8 @@ ADDED = "torch/_added_operators.py"
 YAML = {FUNCTIONS: FUNCTIONS_YAML, DERIVATIVES: "tools/autograd/derivatives.yaml"}
 
 
-def lay_out_torchgen(stack: Stack, scratch: Path) -> Overlay:
+def lay_out_torchgen(stack: Stack, base: Path) -> None:
     """Lay out the tip's torchgen as a wheel holds it, with what upstream's setup.py copies below torchgen/packaged."""
-    base = scratch / "base"
     packaged = base / "torchgen/packaged"
     folders = {
         "torchgen": base / "torchgen",
@@ -34,60 +34,74 @@ def lay_out_torchgen(stack: Stack, scratch: Path) -> Overlay:
         for name in ("native_functions.yaml", "tags.yaml")
     }
     stack.lay_out(folders, files)
-    return Overlay(scratch / "overlay", base)
 
 
-def merge_yaml(native: NativeFolder, overlay: Overlay) -> tuple[list[MergedFile], dict[str, Path]]:
-    """Merge the YAML in ``overlay``; return the merged files, and their places by their names in the tree.
+def merge_yaml(native: NativeFolder, base: Path, out: Path) -> tuple[list[MergedFile], dict[str, Path]]:
+    """Merge the YAML for ``generate_part``; return the merged files, and their places by their names in the tree.
+
+    Args:
+        native: the native folder.
+        base: the tree's torchgen.
+        out: the folder that is generated into.
 
     Raises:
         OperatorError: a file of the native folder is not a YAML list of entries.
     """
-    merged = merge(native, overlay)
-    return merged, {target: overlay.folder / PACKAGED[file] / file for file, target in YAML.items()}
+    wheel = out / "wheel"
+    merged = merge(native, base, wheel)
+    return merged, {target: wheel / PACKAGED[file] / file for file, target in YAML.items()}
 
 
-def generate_added(native: NativeFolder, merged: Sequence[MergedFile], overlay: Overlay) -> Path:
-    """Write the Python file that names the added operators, and what goes behind torch's own files beside it.
+def generate_part(part: str, native: NativeFolder, merged: Sequence[MergedFile], base: Path, out: Path) -> None:
+    """Run the graft's generator on the tree's torchgen.
 
     Args:
+        part: what to generate.
         native: the native folder.
-        merged: its YAML in the overlay.
-        overlay: with the tree's torchgen as its base.
-
-    Returns:
-        the folder that both are in.
+        merged: its YAML, merged in ``out``.
+        base: the tree's torchgen.
+        out: a folder.
 
     Raises:
         OperatorError: with torchgen's message, naming the native folder's file and line.
     """
-    folders: list[str | Path] = ["--base", overlay.base, "--overlay", overlay.folder, "--native", native.path]
+    arguments: list[str | Path] = ["--base", base, "--native", native.path, "--out", out, "--part", part]
     # Run elsewhere, so that Python imports no torchgen of the current folder.
-    arguments = [*folders, "--only-python", overlay.folder]
-    done = run_with_torchgen(overlay.base, "scripts.generate", *arguments, cwd=overlay.folder)
-    if done.returncode != 0 or not (overlay.folder / ADDED).is_file():
-        raise OperatorError(blame.of_torchgen(done.stdout, merged, overlay.folder).strip())
-    return overlay.folder
+    done = run_with_torchgen(base, "scripts.generate", *arguments, cwd=out)
+    if done.returncode != 0:
+        raise OperatorError(blame.of_torchgen(done.stdout, merged).strip())
+
+
+def generate_added(native: NativeFolder, merged: Sequence[MergedFile], base: Path, out: Path) -> None:
+    """Write the Python file that names the added operators, what goes behind other files, and what describes them.
+
+    Raises:
+        OperatorError: as ``generate_part``.
+    """
+    generate_part("python", native, merged, base, out)
 
 
 def python_files(native: NativeFolder, generated: Path, stack: Stack, scratch: Path) -> dict[str, Path]:
-    """The Python files of the tree that gain something, written below ``scratch``, by their names in the tree.
+    """The files of the tree that gain something, written below ``scratch``, by their names in the tree.
 
     Args:
         native: the native folder.
-        generated: what ``generate_added`` returned.
+        generated: the folder that ``generate_added`` wrote into.
         stack: whose tip holds upstream's files.
         scratch: a folder for what is made on the way.
     """
-    written = {ADDED: generated / ADDED}
-    for in_wheel, addition in additions(native, generated).items():
+    written = {ADDED: generated / "wheel" / ADDED}
+    appended = generated / "appended"
+    texts = {name.as_posix(): (appended / name).read_text(encoding="utf-8") for name in files_below(appended)}
+    texts |= appended_texts(native, load_description(generated / DESCRIPTION))
+    for in_wheel, text in texts.items():
         name = in_wheel.replace("torchgen/packaged/autograd/", "tools/autograd/")
         # The build makes some stubs from a file beside them: torch/nn/functional.pyi of functional.pyi.in.
         there = stack.holds([name, f"{name}.in"])
         target = scratch / "python" / name
         if there:
             stack.lay_out({}, {there[0]: target})
-        text = behind_upstream(target.read_text(encoding="utf-8") if there else None, addition)
-        write_if_changed(target, text)
+        upstream = target.read_text(encoding="utf-8") if there else None
+        write_if_changed(target, behind(upstream, text))
         written[there[0] if there else name] = target
     return written

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..common.console import Steps, say
 from ..common.errors import UsageError
+from ..common.layout import Layout
 from ..common.lock import build_lock
-from ..inputs.native import NativeFolder, load_native
+from ..inputs.native import NativeFolder
 from ..inputs.patches import Patch, load_series
-from ..inputs.pin import Pin, load_pin
+from ..inputs.pin import Pin
+from ..inputs.snapshot import take_snapshot
 from .added import ADDED, generate_added, lay_out_torchgen, merge_yaml, python_files
 from .moving import go_back, move_to
 from .placing import CMAKE_FILES, placed
@@ -48,20 +50,24 @@ class Fork:
     written: int = field(compare=False)
 
 
-def apply(source: Path, patches: Path, native: Path) -> Fork:
+def apply(source: Path, layout: Layout) -> Fork:
     """Check out in ``source`` the fork of its base, and say so.
 
     Args:
         source: a checkout of PyTorch, or its sources as a plain folder, which becomes a repository.
-        patches: the pin's folder.
-        native: the native folder.
+        layout: the pin and the native folders.
 
     Raises:
         GraftError: and what was checked out still is.
     """
-    folder, pin, series = load_native(native), load_pin(patches), load_series(patches)
-    with Steps(total=1).step("apply patches and operators") as line:
-        fork = make_fork(source, pin, series, folder)
+    with (
+        tempfile.TemporaryDirectory(prefix="graft-") as scratch,
+        Steps(total=1).step("apply patches and operators") as line,
+    ):
+        snapshot = replace(take_snapshot(layout), folder=Path(scratch))
+        with snapshot.translated():
+            native, series = snapshot.lay_out(), load_series(snapshot.patches)
+            fork = make_fork(source, snapshot.pin, series, native)
         line.note = f"{count(len(series), 'patch', 'patches')}, {count(fork.written, 'file')} written"
     say(f"{source} is at {fork.tip}\n  `git -C {source} log {BASE_REF}..` shows the fork")
     return fork
@@ -105,10 +111,12 @@ def make_commits(stack: Stack, series: list[Patch], native: NativeFolder, scratc
         )
     stack.add(files)
     stack.commit(_KERNELS)
-    overlay = lay_out_torchgen(stack, scratch)
-    merged, yaml = merge_yaml(native, overlay)
+    base, generated = scratch / "base", scratch / "generated"
+    lay_out_torchgen(stack, base)
+    merged, yaml = merge_yaml(native, base, generated)
     stack.add(yaml)
     stack.commit(_YAML)
-    stack.add(python_files(native, generate_added(native, merged, overlay), stack, scratch))
+    generate_added(native, merged, base, generated)
+    stack.add(python_files(native, generated, stack, scratch))
     stack.commit(_ADDED)
     return stack.tip

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..common.console import StepLine, Steps, say
@@ -11,13 +12,13 @@ from ..common.errors import PackError
 from ..common.layout import Layout
 from ..common.lock import build_lock
 from ..common.process import run
-from ..deliver.built import SOURCE, Built, load_built, save_built, stamp_of
+from ..compose.wheel_files import VERSION, with_version
+from ..deliver.built import SOURCE, Built, load_built, save_built
 from ..deliver.wheel import pack
-from ..graft import Result, report, version_file
-from ..inputs.native import NativeFolder, load_native
-from ..inputs.patches import Patch, load_series
+from ..graft import Result, report
+from ..inputs.patches import load_series
 from ..inputs.pin import Pin, load_pin
-from ..inputs.toolchain import Toolchain, find_toolchain
+from ..inputs.snapshot import Snapshot, hash_of_builder, take_snapshot
 from .apply import make_fork
 from .cache import Cache, cache_of
 from .configure import Configured, configure
@@ -40,31 +41,37 @@ _LEFT_ALONE = "-incremental"
 class Input:
     """What a source build is made of, checked as far as it can be without the tree."""
 
-    layout: Layout
-    native: NativeFolder
-    pin: Pin
-    series: list[Patch]
-    toolchain: Toolchain
+    snapshot: Snapshot
     cache: Cache
+
+    @property
+    def pin(self) -> Pin:
+        """The pin file, read."""
+        return self.snapshot.pin
+
+    @property
+    def stamp(self) -> str:
+        """A hash of all that the wheel depends on."""
+        return hashlib.sha256(f"{self.snapshot.stamp} {hash_of_builder(['source'])}".encode()).hexdigest()
 
 
 def load_input(layout: Layout) -> Input:
-    """Read the pin and the native folder, and look for the compiler and the system's packages.
+    """Read the pin and the native folders, and look for the compiler and the system's packages.
 
     Raises:
         GraftError: naming what is wrong or missing.
     """
-    native, pin, series = load_native(layout.native), load_pin(layout.patches), load_series(layout.patches)
-    toolchain = find_toolchain(pin)
-    refuse_missing_packages(pin.settings.packages)
-    return Input(layout, native, pin, series, toolchain, cache_of(pin))
+    snapshot = take_snapshot(layout)
+    refuse_missing_packages(snapshot.pin.settings.packages)
+    cache = cache_of(snapshot.pin)
+    return Input(replace(snapshot, folder=cache.snapshot), cache)
 
 
 def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: bool) -> Result:
     """Bring the wheel of a whole build up to date.
 
     Args:
-        layout: the pin, the native folder and where the wheel goes.
+        layout: the pin, the native folders and where the wheel goes.
         source: a checkout, or where to fetch from; None for what the pin says.
         jobs: how many compilers may run at once, if the memory is enough.
         incremental: leave alone what was compiled with headers that only gain declarations; else compile also what
@@ -74,8 +81,8 @@ def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: 
         GraftError: what was compiled so far is kept.
     """
     given = load_input(layout)
-    with build_lock(given.cache.folder):
-        stamp = stamp_of(layout, given.native, given.toolchain)
+    with build_lock(given.cache.folder), given.snapshot.translated():
+        stamp = given.stamp
         built = load_built(layout, SOURCE)
         stamps = [stamp, stamp + _LEFT_ALONE] if incremental else [stamp]
         if built and built.stamp in stamps and built.is_there():
@@ -129,15 +136,16 @@ def prepare(given: Input, source: str | None, jobs: int, steps: Steps) -> Config
     with steps.step("fetch the sources") as line:
         tree = fetch_to_build(given.pin, given.cache, source, line)
     with steps.step("apply patches and operators") as line:
-        fork = make_fork(tree, given.pin, given.series, given.native)
-        line.note = f"{count(len(given.series), 'patch', 'patches')}, {count(fork.written, 'file')} written"
+        native, series = given.snapshot.lay_out(), load_series(given.snapshot.patches)
+        fork = make_fork(tree, given.pin, series, native)
+        line.note = f"{count(len(series), 'patch', 'patches')}, {count(fork.written, 'file')} written"
     with steps.step("configure") as line:
         make_environment(given.pin, given.cache)
-        found = variables(given.pin, given.cache, tree, given.toolchain, jobs)
+        found = variables(given.pin, given.cache, tree, given.snapshot.toolchain, jobs)
         names = open_tree(tree, given.pin).differing(fork.base, fork.tip)
         if not configure(tree, given.pin, given.cache.environment, found, names):
             line.note = "done already"
-    return Configured(tree, found, names, given.native.path)
+    return Configured(tree, found, names, native.path)
 
 
 def generate(configured: Configured, jobs: int, line: StepLine, *, incremental: bool) -> str:
@@ -179,7 +187,7 @@ def pack_wheel(configured: Configured, folder: Path, version: str, out: Path) ->
     if len(wheels) != 1:
         raise PackError(f"{folder}: one wheel was expected from setup.py, but there are {len(wheels)}")
     platform = wheels[0].stem.rpartition("-")[2]
-    text = version_file((configured.tree / "torch/version.py").read_text(encoding="utf-8"), version)
-    target = pack(wheels[0], {"torch/version.py": text.encode()}, version=version, platform=platform, out=out)
+    text = with_version((configured.tree / VERSION).read_text(encoding="utf-8"), version)
+    target = pack(wheels[0], {VERSION: text.encode()}, version=version, platform=platform, out=out)
     shutil.rmtree(folder)
     return target

@@ -36,6 +36,11 @@ class Cache:
         return self.folder / f"pytorch-{hashlib.sha256(str(checkout).encode()).hexdigest()[:12]}"
 
     @property
+    def snapshot(self) -> Path:
+        """The inputs of the build that runs, as they were read when it began."""
+        return self.folder / "snapshot"
+
+    @property
     def environment(self) -> Path:
         """The virtual environment that the tree is built in."""
         return self.folder / f"environment-{sysconfig.get_config_var('SOABI')}"

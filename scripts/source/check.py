@@ -11,6 +11,7 @@ from ..common.console import Steps, say
 from ..common.errors import FetchError, SourceError, ToolchainError
 from ..common.layout import Layout
 from ..common.lock import build_lock
+from ..inputs.native import load_native
 from .build import generate, load_input, prepare
 from .configure import Configured
 from .ninja import ninja
@@ -28,14 +29,14 @@ def check_source_if_possible(layout: Layout, *, source: str | None, jobs: int) -
     try:
         check_source(layout, source=source, jobs=jobs)
     except (ToolchainError, FetchError) as error:
-        say(f"NOT CHECKED: whether {layout.native} compiles in the source tree of {layout.pin}, since\n{error}")
+        say(f"NOT CHECKED: whether {layout.title} compiles in the source tree of {layout.pin}, since\n{error}")
 
 
 def check_source(layout: Layout, *, source: str | None, jobs: int) -> None:
     """Generate with the tree's own build, and compile with its own commands what holds the added operators.
 
     Args:
-        layout: the pin and the native folder.
+        layout: the pin and the native folders.
         source: a checkout, or where to fetch from; None for what the pin says.
         jobs: how many compilers may run at once, if the memory is enough.
 
@@ -43,7 +44,7 @@ def check_source(layout: Layout, *, source: str | None, jobs: int) -> None:
         GraftError: as the steps do. What was compiled so far is kept, also for a whole build.
     """
     given = load_input(layout)
-    with build_lock(given.cache.folder):
+    with build_lock(given.cache.folder), given.snapshot.translated():
         jobs = affordable(jobs)
         steps = Steps(total=6)
         configured = prepare(given, source, jobs, steps)
@@ -51,13 +52,13 @@ def check_source(layout: Layout, *, source: str | None, jobs: int) -> None:
             line.note = generate(configured, jobs, line, incremental=True)
         with steps.step("compare with a graft") as line:
             tree = open_tree(configured.tree, given.pin)
-            parity = compare_with_graft(tree, given.native)
+            parity = compare_with_graft(tree, load_native(configured.native))
             line.note = f"{parity.alike} headers and definitions alike"
         objects = concerned(configured, parity.changed)
         with steps.step("compile") as line:
             ran = ninja(configured, jobs, line, objects)
             line.note = f"{count(len(objects), 'object')} that hold the operators, {count(ran, 'command')}"
-    say(f"{layout.native}: compiles in PyTorch {given.pin.version}; {sum(steps.seconds.values()):.0f} s in all")
+    say(f"{layout.title}: compiles in PyTorch {given.pin.version}; {sum(steps.seconds.values()):.0f} s in all")
 
 
 def concerned(configured: Configured, generated: Sequence[str]) -> list[str]:

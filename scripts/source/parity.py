@@ -9,33 +9,32 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..base.torchgen import run_with_torchgen
 from ..common.errors import CommandError, OperatorError, SourceError
 from ..common.files import files_below
 from ..common.process import run
-from ..compose.overlay import Overlay
 from ..inputs.native import NativeFolder
-from .added import lay_out_torchgen, merge_yaml
+from .added import generate_part, lay_out_torchgen, merge_yaml
 from .definitions import definitions
 from .stack import Stack
 from .tree import BASE_REF, Tree
 
-_BINDS = "a graft's torch._C binds the new operators beside those of the base"
+_BINDS = "a graft's torch._C adds to what the base binds, where a build binds everything"
 
 # Where the two differ on purpose: what a definition begins with or a header is called, and why.
 ON_PURPOSE = {
     r"bool is_custom_op\(": "the list of all operators is in the base's library, which a graft leaves as it is",
     r"using namespace register\w+;": "a graft's sources are compiled together, the dispatch keys in namespaces",
-    r"void initReturnTypes\(|void add_bindings\(": "a graft adds types to the base's module, a build makes one",
-    r"extern \"C\"|template <PyObject\*|void add_\w+\(|PyObject\* (autograd_init\b|init_autograd)": _BINDS,
-    r"\[\[maybe_unused\]\]|PyMethodDef autograd_init|\{\"_autograd_init|static PyMethodDef definitions": _BINDS,
+    r"void initReturnTypes\(": "a graft adds types to the base's module, a build makes one",
+    r"void (bind|register_nodes)\(|const graft::Bindings |template <PyObject\*|\[\[maybe_unused\]\]": _BINDS,
+    r"ViewMetaClasses\.h$": "a graft's sources share a unit, which includes it more than once",
     r"aten_interned_strings\.h$": "it numbers all names, and the base's libraries were compiled with its numbers",
 }
 
-# Generated headers: where they lie in a wheel, and in a tree.
+# Generated headers: where a graft has them, some of them for compilers only, and where a tree.
 _HEADERS = {
-    "torch/include/ATen": "build/aten/src/ATen",
-    "torch/include/torch/csrc/autograd/generated": "torch/csrc/autograd/generated",
+    "include/ATen": "build/aten/src/ATen",
+    "wheel/torch/include/ATen": "build/aten/src/ATen",
+    "wheel/torch/include/torch/csrc/autograd/generated": "torch/csrc/autograd/generated",
 }
 _SOURCES = ("build/aten/src/ATen", "build/aten/src/ATen/core", "torch/csrc/autograd/generated")
 
@@ -125,35 +124,32 @@ def generate_as_graft(stack: Stack, native: NativeFolder, folder: Path) -> tuple
     Raises:
         OperatorError: torchgen's message.
     """
+    base, generated = folder / "base", folder / "generated"
     folder.mkdir()
-    overlay: Overlay = lay_out_torchgen(stack, folder)
+    lay_out_torchgen(stack, base)
     # There is no wheel whose headers these could be compared with: then every header is written.
-    (overlay.base / "torch/include/ATen").mkdir(parents=True)
-    (overlay.base / "torch/include/ATen/Functions.h").touch()
-    merge_yaml(native, overlay)
-    generated = folder / "generated"
-    folders: list[str | Path] = ["--base", overlay.base, "--overlay", overlay.folder, "--native", native.path]
-    arguments = [*folders, "--only-cpp", generated]
-    done = run_with_torchgen(overlay.base, "scripts.generate", *arguments, cwd=overlay.folder)
-    if done.returncode != 0:
-        raise OperatorError(done.stdout.strip())
-    places = {name: place_in_tree(name) for name in files_below(overlay.folder)}
-    headers = {place: (overlay.folder / name).read_text(encoding="utf-8") for name, place in places.items() if place}
+    (base / "torch/include/ATen").mkdir(parents=True)
+    (base / "torch/include/ATen/Functions.h").touch()
+    merged, _ = merge_yaml(native, base, generated)
+    generate_part("cpp", native, merged, base, generated)
+    places = {name: place_in_tree(name) for name in files_below(generated)}
+    headers = {place: (generated / name).read_text(encoding="utf-8") for name, place in places.items() if place}
     sources = [generated / name for name in files_below(generated) if name.suffix == ".cpp"]
+    # torchgen leaves a template of its own making there.
     return headers, [path for path in sources if path.parent.name != "templates"]
 
 
 def place_in_tree(name: Path) -> str | None:
-    """Where the tree has a header of the wheel; None for another file."""
-    for wheel, tree in reversed(_HEADERS.items()):
-        if name.suffix == ".h" and name.is_relative_to(wheel):
-            return f"{tree}/{name.relative_to(wheel).as_posix()}"
+    """Where the tree has a header that a graft generates; None for another file."""
+    for graft, tree in _HEADERS.items():
+        if name.suffix == ".h" and name.is_relative_to(graft):
+            return f"{tree}/{name.relative_to(graft).as_posix()}"
     return None
 
 
 def headers_of_tree(tree: Path) -> dict[str, str]:
     """The headers that the tree's build generated, by their names in the tree."""
-    paths = [path for folder in _HEADERS.values() for path in sorted((tree / folder).rglob("*.h"))]
+    paths = [path for folder in sorted({*_HEADERS.values()}) for path in sorted((tree / folder).rglob("*.h"))]
     return {path.relative_to(tree).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 

@@ -25,7 +25,7 @@ def check_incremental(layout: Layout, *, source: str | None, jobs: int, objects:
     """Compile objects again that incremental builds left alone, chosen by chance, and compare them byte for byte.
 
     Args:
-        layout: the pin and the native folder, as they were built.
+        layout: the pin and the native folders, as they were built.
         source: a checkout, or where to fetch from; None for what the pin says.
         jobs: part of the settings that the tree was configured with.
         objects: how many; all of them if there are no more.
@@ -35,7 +35,7 @@ def check_incremental(layout: Layout, *, source: str | None, jobs: int, objects:
         SourceError: an object differs, so that a header did more than to gain declarations.
     """
     given = load_input(layout)
-    with build_lock(given.cache.folder):
+    with build_lock(given.cache.folder), given.snapshot.translated():
         steps = Steps(total=4)
         configured = prepare(given, source, jobs, steps)
         with steps.step("compile again") as line, tempfile.TemporaryDirectory(dir=configured.tree / "build") as folder:

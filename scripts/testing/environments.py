@@ -43,7 +43,13 @@ def folder_of(purpose: str, layout: Layout) -> Path:
 @contextmanager
 def wheel_environment(layout: Layout, purpose: str, wheel: Path, requirements: Path = REQUIREMENTS) -> Iterator[Path]:
     """Hold a virtual environment with ``wheel`` and what is required while the body runs; yields its Python."""
-    folder = folder_of(purpose, layout)
+    with environment_in(folder_of(purpose, layout), wheel, requirements) as python:
+        yield python
+
+
+@contextmanager
+def environment_in(folder: Path, wheel: Path, requirements: Path) -> Iterator[Path]:
+    """The same in a folder that is given."""
 
     def make(target: Path) -> None:
         say(f"making a fresh environment in {folder}")
