@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from scripts.common.layout import REPOSITORY
+from scripts.compile.views import Views
 from scripts.compose.stubs import insert_functions
-from scripts.generate import SOURCES_ARE_THERE, headers, pyi
+from scripts.generate import FRAGMENTS, SOURCES_ARE_THERE, headers, pyi
 from scripts.generate.__main__ import generate
 from scripts.generate.added_operators import stand_in
 from scripts.generate.lists import is_composite_implicit
@@ -161,6 +164,56 @@ def test_what_is_of_an_operator_that_is_gone_is_deleted(base: Path, generated: P
     # With no operators at all the wheel gains nothing but what says so.
     assert files_below(folder / "units") == set()
     assert files_below(wheel) == {wheel / name for name in (FUNCTIONS, DERIVATIVES, "torch/_added_operators.py")}
+
+
+@pytest.fixture(scope="module")
+def fragments(generated: Path) -> dict[str, Any]:
+    return dict(json.loads((generated / FRAGMENTS).read_text()))
+
+
+def test_fragments_name_what_code_calls_an_operator_by(fragments: dict[str, Any]) -> None:
+    assert set(fragments) == {"graft_probe", "add"}
+    variants = ("", "_out", "_outf", "_symint", "_symint_out", "_symint_outf")
+    assert set(fragments["graft_probe"]["names"]) == {f"graft_probe{variant}" for variant in variants}
+    # Of a name that the base has too: the overloads of both.
+    assert {"add", "add_outf", "add_probe", "add_Tensor", "add_Scalar_out"} <= set(fragments["add"]["names"])
+
+
+def test_fragments_are_what_the_wheel_s_headers_gain(fragments: dict[str, Any], generated: Path, base: Path) -> None:
+    for header, kinds in (
+        ("ATen/core/TensorBody.h", ("declarations", "definitions")),
+        ("ATen/RedispatchFunctions.h", ("redispatch",)),
+    ):
+        before, after = (
+            Counter(map(str.strip, (tree / "torch/include" / header).read_text().splitlines()))
+            for tree in (base, generated / "wheel")
+        )
+        parts = [text for each in fragments.values() for kind in kinds for text in each[kind]]
+        expected = Counter(line.strip() for text in parts for line in text.splitlines())
+        del expected[""], before[""], after[""]
+        assert expected
+        assert after - before == expected, header
+    # Only methods are declared, and an out variant is none.
+    assert [len(fragments[root]["declarations"]) for root in ("graft_probe", "add")] == [1, 1]
+    assert [len(fragments[root]["redispatch"]) for root in ("graft_probe", "add")] == [2, 1]
+
+
+def test_view_of_all_operators_is_the_wheel_s_header(generated: Path, base: Path, tmp_path: Path) -> None:
+    views = Views(base, generated / FRAGMENTS, tmp_path)
+    assert views.of("at::digamma(self)") is None
+    view = views.of("at::add(self, other); self.graft_probe(2)")
+    assert view is not None
+    name = "ATen/core/TensorBody.h"
+    theirs = (generated / "wheel/torch/include" / name).read_text()
+    assert sorted((view / name).read_text().split()) == sorted(theirs.split())
+    for header in ("Functions", "NativeFunctions", "Operators", "MethodOperators"):
+        gained = set((generated / f"wheel/torch/include/ATen/{header}.h").read_text().splitlines())
+        gained -= set((base / f"torch/include/ATen/{header}.h").read_text().splitlines())
+        assert gained
+        assert gained <= set((view / f"ATen/{header}.h").read_text().splitlines())
+    only_add = views.of("at::add(self, other)")
+    assert only_add is not None
+    assert "graft_probe" not in "".join(path.read_text() for path in only_add.rglob("*.h"))
 
 
 def test_operator_methods_of_an_overloaded_name_are_bound_again(generated: Path) -> None:
