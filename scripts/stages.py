@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -76,8 +77,8 @@ class Graft:
             GraftError: naming every mistake.
         """
         self._generator = Generator(self._layout, self._snapshot, self._native, base)
-        try:
-            with ThreadPoolExecutor(1) as pool:
+        with ThreadPoolExecutor(1) as pool:
+            try:
                 generated = pool.submit(self._generator.start)
                 _, files, _ = run_all(
                     lambda: check_native(self._snapshot, base.tree),
@@ -85,9 +86,9 @@ class Graft:
                     lambda: installed_headers(base.tree, self._native),
                 )
                 generated.result()
-        except BaseException:
-            self._generator.stop()
-            raise
+            except BaseException:
+                self._generator.stop()
+                raise
         return dict(files)
 
     def _compile(self, base: Base, line: StepLine) -> Units:
@@ -95,7 +96,11 @@ class Graft:
             lay_out_sources(self._layout, self._native)
             units = Planner(self._layout, base, self._snapshot.toolchain).plan(self._native)
             compile_units(self._layout, units.ordered, self._snapshot.toolchain, self._jobs, line, self._names)
+        except KeyboardInterrupt:
+            self._generator.stop()
+            raise
         finally:
+            # Also where a source does not compile: then the next build need not generate again.
             self._generator.finish()
         return units
 
@@ -136,6 +141,7 @@ class Generator:
             stderr=subprocess.STDOUT,
             encoding="utf-8",
             errors="replace",
+            start_new_session=True,  # it has a child of its own; `stop` ends both
         )
         assert self._process.stdout is not None
         for text in self._process.stdout:
@@ -161,11 +167,11 @@ class Generator:
 
     def stop(self) -> None:
         """End the process, whatever it does."""
-        if self._process is not None:
-            self._process.kill()
-            with suppress(OSError):
-                self._process.communicate()
-            self._process = None
+        process, self._process = self._process, None
+        if process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def get_base(snapshot: Snapshot, layout: Layout, base_wheel: Path | None, steps: Steps) -> tuple[Path, Base]:
