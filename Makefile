@@ -10,11 +10,12 @@ BUILD ?= graft
 INCREMENTAL ?= 1
 SOURCE ?=
 ARGS ?=
+LAUNCHER ?=
 SCHEMA ?=
 VARIANTS ?=
 KIND ?= plain
 # These may hold quotes of their own, so the shell gets them as variables.
-export SCHEMA NATIVE
+export SCHEMA NATIVE LAUNCHER
 # Native folders hold text in UTF-8, whatever the locale.
 export PYTHONUTF8 := 1
 
@@ -49,9 +50,10 @@ help:
 	@echo
 	@echo 'Variables, with their values now:'
 	@printf '  %-22s%s\n' 'PIN=$(PIN)' 'the pinned PyTorch, a folder of patches/'
-	@printf '  %-22s%s\n' "NATIVE=$$NATIVE" 'the folder of operators, or several: any folders laid out as native/'
+	@printf '  %-22s%s\n' "NATIVE=$$NATIVE" 'the folder of operators, or several with spaces between: each laid out as native/'
 	@printf '  %-22s%s\n' 'OUT=$(OUT)' 'where the wheel goes, or the patches'
 	@printf '  %-22s%s\n' 'JOBS=$(JOBS)' 'compilers at once'
+	@printf '  %-22s%s\n' 'LAUNCHER=$(LAUNCHER)' 'put before each compiler: ccache (by default where installed), sccache, distcc; none'
 	@printf '  %-22s%s\n' 'WHEEL=$(WHEEL)' 'the base wheel as a file; without it, pip fetches it'
 	@printf '  %-22s%s\n' 'BUILD=$(BUILD)' 'graft: onto the official wheel; source: all of PyTorch, from its sources'
 	@printf '  %-22s%s\n' 'SOURCE=$(SOURCE)' 'a checkout of PyTorch; for BUILD=source and check-source also a mirror to fetch from'

@@ -1,16 +1,17 @@
 """Graft: build native ATen operators into an official PyTorch wheel.
 
-Read the modules in the order in which data flows through them::
+The packages are the stages of a build, in the order in which data flows through them::
 
-    pin, native      what goes in: the pinned PyTorch and the folder of operators
-    fetch, base      the official wheel, checked and laid out
-    patches, merge   upstream files with our edits, YAML with the new entries
-    codegen          the wheel's own torchgen, run on the merged YAML
-    additions        text behind that of torch's Python files: the folder's own and what is generated
-    compile, link    the new sources only, against the wheel's own libraries
-    pack             base wheel + changed files = new wheel
+    inputs     the pin and its patches, native folders, the compiler: read once, into a snapshot whose hash is the stamp
+    base       the official wheel: fetched, verified, laid out; its symbols, indexed; its torchgen, run
+    generate   what torchgen makes of the merged YAML: sources in units, headers, a description of the operators
+    compile    units and kernels to objects, objects to libraries
+    compose    each file of the wheel that differs from the base's, from its layers, in one pass
+    deliver    the wheel, and a note of what was built
 
-``graft`` runs them in that order; ``__main__`` is the command line. ``check`` looks for mistakes before all that,
-``new_op`` and ``scaffold`` write the first text of an operator, ``source`` puts the same patches and the same
-folder into a whole PyTorch checkout, and ``cuda`` compiles what the folder has for CUDA.
+``graft`` is the build, ``stages`` runs the stages, ``common`` is what all of them use. Nothing after ``inputs`` reads
+the user's files. Beside the build stand ``check`` (mistakes of a native folder), ``scaffold`` (the first text of an
+operator), ``source`` (the same folder in a PyTorch checkout), ``testing`` (make test and its relatives) and ``measure``
+(benchmarks, surfaces, random calls). ``__main__`` is the command line, ``environment`` makes the virtual environment
+that it runs in.
 """

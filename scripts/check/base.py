@@ -48,10 +48,12 @@ class BaseOperators:
 
     def functions_like(self, base_name: str) -> list[tuple[NativeFunction, Kernels]]:
         """The functions of ``base_name``, as torchgen reads them."""
+        if base_name not in self.base_names:
+            return []
         entries = re.findall(
             rf"^- func: {re.escape(base_name)}(?:_copy)?_?[.(].*\n(?:[ #].*\n|\n)*", self._functions, re.M
         )
-        fields = [yaml.load(entry, YamlLoader)[0] for entry in entries if base_name in self.base_names]
+        fields = [yaml.load(entry, YamlLoader)[0] for entry in entries]
         return [NativeFunction.from_yaml(f, Location("native_functions.yaml", 0), self.tags, set()) for f in fields]
 
     @cached_property

@@ -7,13 +7,11 @@ from collections.abc import Callable
 
 from torchgen.model import BaseOperatorName, SchemaKind, Variant
 
+from ..generate.places import PYTHON_MODULES
 from .base import BaseOperators
 from .entries import Entry
 from .finding import Findings, line_of, nearest
 from .schemas import Function, has_known_keys, parse_entry
-
-# The modules that torchgen's own generator of bindings takes functions for.
-PYTHON_MODULES = frozenset({"nn", "fft", "linalg", "nested", "sparse", "special"})
 
 
 def check_functions(entries: list[Entry], base: BaseOperators, findings: Findings) -> list[Function]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from torchgen.model import NativeFunctionsGroup, OperatorName
 
+from ..generate.places import ABSENT_DEVICES
 from .base import BaseOperators
 from .cplusplus import Definition, Source
 from .entries import Entry, Place
@@ -23,9 +24,6 @@ from .signatures import (
     meta_name,
     meta_signature,
 )
-
-# A wheel for CPUs has no registration for these, so nobody asks for the kernel.
-_OTHER_DEVICES = ("MPS", "XPU", "HPU", "MTIA")
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def wanted_kernels(
         if "ufunc_inner_loop" in function.entry.fields or "view_copy" in function.native.tags:
             continue  # torchgen makes these
         try:
-            absent = _OTHER_DEVICES if function.entry.file.parent in with_cuda else (*_OTHER_DEVICES, "CUDA")
+            absent = ABSENT_DEVICES if function.entry.file.parent in with_cuda else (*ABSENT_DEVICES, "CUDA")
             found += _registered(function, group, absent)
         except ValueError:
             if function.schema.name not in unwritable:

@@ -34,6 +34,10 @@ _INCLUDES = ("src", "generated/include", "operators", "fixed", *BASE_INCLUDES)
 _DROPPED = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 
 
+# What the ninja file calls the launcher of compilers.
+_LAUNCHER = "GRAFT_LAUNCHER"
+
+
 class Compiler(Protocol):
     """What compiles: g++ and nvcc take the same arguments for what is written into the ninja file."""
 
@@ -95,7 +99,8 @@ def ninja_file(units: Sequence[Unit], compiler: Compiler, includes: Sequence[str
     """The text of the ninja file."""
     text = io.StringIO()
     writer = Writer(text)  # type: ignore[arg-type]  # its annotation says str, its code wants a file
-    writer.variable("cxx", " ".join(filter(None, [launcher(), shlex.quote(compiler.compiler)])))
+    # The shell puts the launcher in, so that another one compiles nothing again.
+    writer.variable("cxx", f"$${_LAUNCHER} {shlex.quote(compiler.compiler)}")
     writer.variable("flags", " ".join([*compiler.flags]))
     writer.variable("includes", " ".join(f"-I{folder}" for folder in includes))
     compiling = "$flags $more $includes -MD -MF $out.d -c $in -o $out"
@@ -130,7 +135,7 @@ def _run_ninja(layout: Layout, jobs: int, line: StepLine, names: Names) -> int:
         else:
             output.append(text)
 
-    env = {**UNTRANSLATED, **dict.fromkeys(_DROPPED, ""), "NINJA_STATUS": "[%f/%t] "}
+    env = {**UNTRANSLATED, **dict.fromkeys(_DROPPED, ""), _LAUNCHER: launcher(), "NINJA_STATUS": "[%f/%t] "}
     if follow(command, read, env=env) != 0:
         said = "".join(relevant(without_repetition(output), names.native)).strip()
         blamed = names.translate(blame.of_compiler(said, names.native)) or "ninja failed silently"

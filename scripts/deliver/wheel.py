@@ -123,7 +123,8 @@ def _write(archive: ZipFile, base: Path, members: Iterable[Member], target: Path
         for member in members:
             if member.copied is not None:
                 copy_member(source, member.copied, wheel, member.name)
-                record.rows.append((member.name, *old_rows[member.copied.filename]))
+                if not member.copied.is_dir():  # RECORD lists files
+                    record.rows.append((member.name, *old_rows[member.copied.filename]))
             elif member.content is not None:
                 _add(wheel, member, date)
                 record.add(member.name, member.content)

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import yaml
 from torchgen.yaml_utils import YamlLoader
 
+from ..common.lock import build_lock
 from ..inputs.native import AUTOCAST
 from . import SOURCES_ARE_THERE
 from .added_operators import generate_added
@@ -48,7 +49,9 @@ def main() -> int:
     options = parser.parse_args()
     gc.disable()  # everything lives until the end, which comes soon
     try:
-        _PARTS[options.part](options.base, options.native, options.out)
+        # What a killed build left running must end first; its child, too, has the lock.
+        with build_lock(options.out):
+            _PARTS[options.part](options.base, options.native, options.out)
     except Exception as error:  # torchgen raises whatever assert, ValueError or KeyError fits
         if options.verbose:
             traceback.print_exc()

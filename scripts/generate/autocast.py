@@ -15,6 +15,7 @@ import yaml
 from torchgen.model import NativeFunction
 from torchgen.yaml_utils import YamlLoader
 
+from .derived import registrations
 from .operators import Operators
 from .writer import Output
 
@@ -27,10 +28,13 @@ _KEYS = {"AutocastCPU": "KERNEL_CPU", "Autocast": "KERNEL_CUDA"}
 _SOURCE = """\
 // Upstream's own policies are listed in ATen/autocast_mode.h and registered in ATen/autocast_mode.cpp.
 #include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 namespace at::autocast {{
 namespace {{
+
 {registrations}
+
 }} // namespace
 }} // namespace at::autocast
 """
@@ -41,11 +45,11 @@ def generate_autocast(operators: Operators, declarations: Path, out: Output) -> 
     policies = read_policies(declarations)
     listed = [(f, policies[str(f.func.name)]) for f in operators.new_functions if str(f.func.name) in policies]
     if listed:
-        blocks = []
-        for key, macro in _KEYS.items():
-            kernels = "\n".join(f"  {macro}({_macro_name(f)}, {policy})" for f, policy in listed)
-            blocks.append(f"\nTORCH_LIBRARY_IMPL(aten, {key}, m) {{\n{kernels}\n}}\n")
-        out(out.folder / "ATen/RegisterAutocast.cpp", _SOURCE.format(registrations="".join(blocks)))
+        blocks = [
+            registrations(key, [(f, f"{macro}({_macro_name(f)}, {policy})") for f, policy in listed])
+            for key, macro in _KEYS.items()
+        ]
+        out(out.folder / "ATen/RegisterAutocast.cpp", _SOURCE.format(registrations="\n\n".join(blocks)))
 
 
 def read_policies(path: Path) -> dict[str, str]:

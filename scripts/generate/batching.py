@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torchgen.api.types import NativeSignature
 from torchgen.context import native_function_manager
 from torchgen.model import BaseTy, BaseType, DispatchKey, NativeFunction, OptionalType, SchemaKind, Type
 
+from .derived import registrations
 from .operators import Operators
 from .sources import TEMPLATES
 from .writer import Output, SelectingFileManager
 
 _TENSOR = BaseType(BaseTy.Tensor)
 
-# In a source tree this comes, as upstream's own, before LegacyBatchingRegistrations.cpp in the order of linking:
-# PyTorch 2.6 looks past decompositions registered behind the fallback (getRuntimeDispatchKeySet lacks their key).
-_DECOMPOSITIONS_FILE = "BatchRulesOfAddedComposites.cpp"
+# Rules are registered as decompositions: what a folder registers for FuncTorchBatched takes precedence, whichever is
+# registered first. In a source tree their files come, as upstream's own, before LegacyBatchingRegistrations.cpp in the
+# order of linking: PyTorch 2.6 looks past decompositions registered behind the fallback (getRuntimeDispatchKeySet
+# lacks their key).
+_KEY = "FuncTorchBatchedDecomposition"
+_COMPOSITES = "BatchRulesOfAddedComposites.cpp"
+_POINTWISE = "BatchRulesOfAddedPointwise.cpp"
+_EXPLICIT = "BatchRulesOfAddedExplicit.cpp"
 
-_DECOMPOSITIONS = """\
+_COMPOSITES_TEXT = """\
 // Under vmap an operator that is composed of others is decomposed; upstream registers each by hand
 // (aten/src/ATen/functorch/BatchRulesDecompositions.cpp).
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 {headers}
 namespace at {{
-TORCH_LIBRARY_IMPL(aten, FuncTorchBatchedDecomposition, m) {{
+
 {registrations}
-}}
+
 }} // namespace at
 """
+
+# Under vmap a kernel has no values to look at, and each sample has random numbers of its own.
+_TAGS_THAT_LOOP = {"nondeterministic_seeded", "data_dependent_output", "dynamic_output_shape"}
 
 
 def generate_batching_rules(operators: Operators, out: Output) -> None:
     """Generate the rules."""
     _generate_decompositions(operators, out)
     pointwise = [f for f in operators.new_functions if is_batched_pointwise(f)]
-    if pointwise:
-        names = [f'{{"{f.func.name.name}", "{f.func.name.overload_name}"}},' for f in pointwise]
-        manager = SelectingFileManager(out.folder / "ATen", TEMPLATES, sink=out, wanted=lambda _: True)
-        manager.write("RegisterBatchingRules.cpp", lambda: {"pointwise": names})
+    explicit = [f for f in operators.new_functions if is_batched_by_its_kernel(f, operators)]
+    _generate_boxed(_POINTWISE, "pointwise_batching_rule", pointwise, out)
+    _generate_boxed(_EXPLICIT, "explicit_batching_rule", explicit, out)
 
 
 def is_batched_pointwise(f: NativeFunction) -> bool:
@@ -50,13 +61,43 @@ def is_batched_pointwise(f: NativeFunction) -> bool:
     return "pointwise" in f.tags and takes and returns and is_of_kind and is_written and not is_random
 
 
+def is_batched_by_its_kernel(f: NativeFunction, operators: Operators) -> bool:
+    """Whether ``f`` has one kernel for every backend, which may only call other operators, and writes to no argument.
+
+    Meta kernels compute nothing, so that one beside it makes no difference.
+    """
+    keys = {key for key, index in operators.backend_indices.items() if index.has_kernel(f)} - {DispatchKey.Meta}
+    arguments = f.func.arguments.flat_all
+    takes = any(a.type.is_tensor_like() for a in arguments)
+    writes = any(a.annotation is not None and a.annotation.is_write for a in arguments)
+    is_random = any(a.type.is_base_ty_like(BaseTy.Generator) for a in arguments)
+    return (
+        keys == {DispatchKey.CompositeExplicitAutograd}
+        and f.namespace == "aten"
+        and takes
+        and not writes
+        and not is_random
+        and not f.tags & _TAGS_THAT_LOOP
+        and not is_batched_pointwise(f)
+    )
+
+
 def _is_tensor(type: Type) -> bool:
     return type == _TENSOR or (isinstance(type, OptionalType) and type.elem == _TENSOR)
 
 
+def _generate_boxed(file: str, rule: str, functions: Sequence[NativeFunction], out: Output) -> None:
+    """Generate ``file`` of its template, with the registrations of ``rule`` for ``functions``."""
+    if functions:
+        statement = 'm.impl("{}", torch::CppFunction::makeFromBoxedFunction<&{}>());'
+        text = _registrations([(f, statement.format(f.func.name, rule)) for f in functions])
+        manager = SelectingFileManager(out.folder / "ATen", TEMPLATES, sink=out, wanted=lambda _: True)
+        manager.write(file, lambda: {"registrations": text})
+
+
 def _generate_decompositions(operators: Operators, out: Output) -> None:
     kernels = operators.backend_indices[DispatchKey.CompositeImplicitAutograd]
-    headers, registrations = set(), []
+    headers, statements = set(), []
     for f in operators.new_functions:
         kernel = kernels.get_kernel(f)
         if kernel is None or f.namespace != "aten" or f.manual_kernel_registration:
@@ -65,7 +106,11 @@ def _generate_decompositions(operators: Operators, out: Output) -> None:
             pointer = NativeSignature(f.func, symint=kernel.supports_symint()).ptr_type()
         headers.add(f"#include <ATen/ops/{f.root_name}_native.h>\n")
         function = f"{kernel.cpp_namespace}::{kernel.kernel}"
-        registrations.append(f'  m.impl("{f.func.name}", static_cast<{pointer}>(::{function}));')
-    if registrations:
-        text = _DECOMPOSITIONS.format(headers="".join(sorted(headers)), registrations="\n".join(registrations))
-        out(out.folder / "ATen" / _DECOMPOSITIONS_FILE, text)
+        statements.append((f, f'm.impl("{f.func.name}", static_cast<{pointer}>(::{function}));'))
+    if statements:
+        text = _COMPOSITES_TEXT.format(headers="".join(sorted(headers)), registrations=_registrations(statements))
+        out(out.folder / "ATen" / _COMPOSITES, text)
+
+
+def _registrations(statements: Sequence[tuple[NativeFunction, str]]) -> str:
+    return registrations(_KEY, statements, or_key="FuncTorchBatched")

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import TypeAlias
 from unittest.mock import patch
 
+from torchgen import gen
 from torchgen.api.autograd import DifferentiabilityInfo, NativeFunctionWithDifferentiabilityInfo
 from torchgen.gen import ComputeRedispatchFunction, gen_headers
 from torchgen.model import FunctionSchema, NativeFunction, NativeFunctionsGroup, dispatch_keys
@@ -116,7 +117,9 @@ def generate_operator_headers(operators: Operators, sink: HeaderSink, internal: 
 
 def generate_aten_headers(operators: Operators, sink: HeaderSink) -> None:
     """Generate the headers that list operators: ``ATen/Functions.h``, ``ATen/core/TensorBody.h`` and their like."""
-    _gen_headers(operators, operators.functions, operators.grouped, sink, wanted=is_open_header)
+    # torchgen would compute declarations for headers of single operators, which nobody wants here.
+    with patch.object(gen, "get_native_function_declarations", lambda **_: []):
+        _gen_headers(operators, operators.functions, operators.grouped, sink, wanted=is_open_header)
 
 
 def _root_of(grouped: Grouped) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import TypeAlias
 
@@ -54,12 +55,9 @@ class YamlFiles:
         )
 
 
-# Devices of which no official wheel for Linux on x86-64 holds the library.
-ABSENT_DEVICES = ("MPS", "XPU", "MTIA")
-
-# Their keys, as far as torchgen's own command line leaves them out (torchgen/gen.py, main).
+# The keys of absent devices, as far as torchgen's own command line leaves them out (torchgen/gen.py, main).
 ABSENT_BACKENDS = frozenset(
-    {DispatchKey[name] for name in ABSENT_DEVICES} | {DispatchKey.SparseMPS, DispatchKey.SparseCsrMPS}
+    {DispatchKey.MPS, DispatchKey.SparseMPS, DispatchKey.SparseCsrMPS, DispatchKey.XPU, DispatchKey.MTIA}
 )
 
 
@@ -150,11 +148,10 @@ class Operators:
         """The root name of each name that C++ code calls an operator by."""
         names = {}
         for f in self.functions:
-            function, operator = cpp.name(f.func), f.func.name.unambiguous_name()
-            for name in (function, f"{function}_symint", operator):
+            names[f.func.name.unambiguous_name()] = f.root_name
+            for is_faithful, is_symbolic in product((False, True), repeat=2):
+                name = cpp.name(f.func, faithful_name_for_out_overloads=is_faithful, symint_overload=is_symbolic)
                 names[name] = f.root_name
-            if f.func.is_out_fn():
-                names |= {f"{function}f": f.root_name, f"{function}_symint_outf": f.root_name}
         return names
 
     def refuse_unsupported(self) -> None:

@@ -1,4 +1,4 @@
-"""The classes and modules of ``torch._C`` that operators are bound in: what each is called, and where."""
+"""Where operators go: the classes and modules of ``torch._C``, what each is called, and the devices of a wheel."""
 
 from __future__ import annotations
 
@@ -77,6 +77,9 @@ PLACES = (
     _module("sparse", "Sparse", annotated=False),
     _module("special", "Special"),
 )
+
+# Devices of which no official wheel for Linux on x86-64 holds the library: what is registered for them is left out.
+ABSENT_DEVICES = ("MPS", "XPU", "HPU", "MTIA")
 
 # What `python_module` of an entry may name.
 PYTHON_MODULES = frozenset(place.name for place in PLACES) - {"methods", "torch"}

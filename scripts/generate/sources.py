@@ -16,7 +16,8 @@ from torchgen.packaged.autograd.gen_variable_type import gen_variable_type
 from torchgen.packaged.autograd.gen_view_funcs import gen_view_funcs
 from torchgen.selective_build.selector import SelectiveBuilder
 
-from .operators import ABSENT_DEVICES, FUNCTIONS_KEYS, Derivatives, Grouped, Operators, is_of, structured
+from .operators import FUNCTIONS_KEYS, Derivatives, Grouped, Operators, is_of, structured
+from .places import ABSENT_DEVICES
 from .writer import Output, SelectingFileManager, autograd_writes_with
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -30,7 +31,7 @@ SEPARATE = "UfuncCPU_"
 _IN_THE_BASE = frozenset({"Functions.cpp", "TensorMethods.cpp", "ATenOpList.cpp"})
 
 # A registration for a device whose library the wheel does not hold has nothing to call.
-CPU_WHEEL_KEYS = [key for key in dispatch_keys if not is_of(key, (*ABSENT_DEVICES, "CUDA", "HPU"))]
+CPU_WHEEL_KEYS = [key for key in dispatch_keys if not is_of(key, (*ABSENT_DEVICES, "CUDA"))]
 
 # The keys of CUDA, dense and otherwise.
 CUDA_KEYS = [key for key in dispatch_keys if is_of(key, ("CUDA",))]

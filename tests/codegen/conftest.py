@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from scripts.generate.operators import Operators, YamlFiles
 
 
 @pytest.fixture(scope="session")
@@ -15,11 +18,27 @@ def base() -> Path:
     return Path(os.environ["GRAFT_BASE"]) / "tree"
 
 
+@pytest.fixture(scope="session")
+def everything(base: Path) -> Operators:
+    """The base's operators, all taken for new ones."""
+    return Operators(YamlFiles.below(base / "torchgen/packaged"), base_lines=0)
+
+
+@pytest.fixture(scope="session")
+def base_yaml_in(base: Path) -> Callable[[Path], Path]:
+    """Copies the base's YAML to its place in a folder of a wheel, and returns that."""
+
+    def copy_into(wheel: Path) -> Path:
+        for name in ("ATen/native/native_functions.yaml", "autograd/derivatives.yaml"):
+            target = wheel / "torchgen/packaged" / name
+            target.parent.mkdir(parents=True)
+            shutil.copyfile(base / "torchgen/packaged" / name, target)
+        return wheel
+
+    return copy_into
+
+
 @pytest.fixture
-def merged(base: Path, tmp_path: Path) -> Path:
-    """An overlay that holds the base's YAML, to which a test appends."""
-    for name in ("ATen/native/native_functions.yaml", "autograd/derivatives.yaml"):
-        target = tmp_path / "overlay/torchgen/packaged" / name
-        target.parent.mkdir(parents=True)
-        shutil.copyfile(base / "torchgen/packaged" / name, target)
-    return tmp_path / "overlay"
+def merged(base_yaml_in: Callable[[Path], Path], tmp_path: Path) -> Path:
+    """The wheel's folder below what is generated. It holds the base's YAML, to which a test appends."""
+    return base_yaml_in(tmp_path / "generated/wheel")

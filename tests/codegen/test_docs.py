@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import ast
-import os
 from pathlib import Path
 
 import pytest
 
-from scripts.compose.python_files import GENERATED
-from scripts.generate.__main__ import generate
-from scripts.generate.bindings import PLACES
+from scripts.compose.appended_texts import appended_texts
+from scripts.compose.description import Description, load_description
+from scripts.compose.docs import docstring, docstring_texts
+from scripts.compose.wheel_files import Composition
+from scripts.generate import DESCRIPTION
+from scripts.generate.__main__ import load_operators
+from scripts.generate.description import generate_description
 from scripts.generate.docs import bound_names, signature_line
-from scripts.generate.operators import Operators, YamlFiles
+from scripts.generate.operators import Operators
+from scripts.generate.places import PLACES
+from scripts.generate.writer import Output
+from scripts.inputs.native import DOCS, NativeFolder, load_native
 
 FUNCTIONS = "torchgen/packaged/ATen/native/native_functions.yaml"
 
@@ -30,13 +36,6 @@ PROBES = """
   variants: method
 - func: lerp.graft_word(Tensor self, str word) -> Tensor
 """
-
-
-@pytest.fixture(scope="module")
-def everything() -> Operators:
-    """The base's operators, all taken for new ones."""
-    packaged = Path(os.environ["GRAFT_BASE"]) / "tree/torchgen/packaged"
-    return Operators(YamlFiles.below(packaged), base_lines=0)
 
 
 def upstream_lines(stub: Path) -> dict[str, set[str]]:
@@ -64,29 +63,40 @@ def test_signature_lines_are_those_upstream_writes(everything: Operators, base: 
 
 
 @pytest.fixture
-def behind(base: Path, merged: Path, tmp_path: Path) -> Path:
-    """What is generated for ``PROBES``."""
+def native(tmp_path: Path) -> NativeFolder:
+    """A folder with docstrings for two of ``PROBES``."""
+    folder = tmp_path / "native"
+    (folder / DOCS).mkdir(parents=True)
+    (folder / "native_functions.yaml").write_text(PROBES)
+    (folder / DOCS / "graft_probe.rst").write_text('Says "it" \\with a backslash\\.\n')
+    (folder / DOCS / "fft_graft_probe.rst").write_text('Holds """quotes""".\n')
+    return load_native(folder)
+
+
+@pytest.fixture
+def description(base: Path, merged: Path) -> Description:
+    """What the generator says of ``PROBES``."""
     with (merged / FUNCTIONS).open("a") as file:
         file.write(PROBES)
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "graft_probe.rst").write_text('Says "it" \\with a backslash\\.\n')
-    (docs / "fft_graft_probe.rst").write_text('Holds """quotes""".\n')
-    generate(base, merged, tmp_path / "generated", tmp_path)
-    return tmp_path / "generated" / GENERATED
+    generate_description(load_operators(base, merged), Output(merged.parent))
+    return load_description(merged.parent / DESCRIPTION)
 
 
-def literals(path: Path) -> dict[str, str]:
+def literals(text: str) -> dict[str, str]:
     """The docstrings that calls in a file give, by the text of what they are given to."""
-    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     return {ast.unparse(call.args[0]): ast.literal_eval(call.args[1]).strip() for call in calls}
 
 
-def test_docstrings_go_behind_the_files_that_upstream_has_them_in(behind: Path) -> None:
-    names = {path.relative_to(behind).as_posix() for path in behind.rglob("*") if path.is_file()}
+def test_docstrings_go_behind_the_files_that_upstream_has_them_in(
+    native: NativeFolder, description: Description
+) -> None:
+    behind = docstring_texts({bound: docstring(bound, native.path / DOCS) for bound in description.bound})
     modules = {"torch/fft/__init__.py", "torch/nn/functional.py", "torch/nn/functional.pyi"}
-    assert names == {"torch/_torch_docs.py", "torch/_tensor_docs.py", *modules}
-    functions, methods = literals(behind / "torch/_torch_docs.py"), literals(behind / "torch/_tensor_docs.py")
+    assert set(behind) == {"torch/_torch_docs.py", "torch/_tensor_docs.py", *modules}
+    appended = appended_texts(native, description)
+    assert all(appended[name].startswith(text) for name, text in behind.items())
+    functions, methods = literals(behind["torch/_torch_docs.py"]), literals(behind["torch/_tensor_docs.py"])
     assert functions == {
         "torch.graft_probe": "graft_probe(input, factor=2, *, dtype=None) -> Tensor\n"
         'graft_probe(input, word) -> (Tensor low, Tensor high)\n\nSays "it" \\with a backslash\\.',
@@ -99,20 +109,22 @@ def test_docstrings_go_behind_the_files_that_upstream_has_them_in(behind: Path) 
         == "graft_probe_(factor=2) -> Tensor\n\nIn-place version of :meth:`~Tensor.graft_probe`"
     )
     assert methods["'graft_method'"].startswith("graft_method() -> Tensor\n\nAn operator that was added")
-    fft = (behind / "torch/fft/__init__.py").read_text()
-    assert literals(behind / "torch/fft/__init__.py") == {
+    fft = behind["torch/fft/__init__.py"]
+    assert literals(behind["torch/fft/__init__.py"]) == {
         "_fft.fft_graft_probe": 'graft_probe(input, n) -> Tensor\n\nHolds """quotes""".'
     }
     assert "graft_probe = _add_docstr(" in fft
     assert '__all__ += ["graft_probe"]' in fft
-    gate = literals(behind / "torch/nn/functional.py")["_nn.graft_gate"]
+    gate = literals(behind["torch/nn/functional.py"])["_nn.graft_gate"]
     assert gate.startswith("graft_gate(input) -> Tensor\n\nAn operator that was added")
     assert gate.endswith("Args:\n    input (Tensor)")
-    assert "from torch._C._nn import graft_gate as graft_gate" in (behind / "torch/nn/functional.pyi").read_text()
+    assert "from torch._C._nn import graft_gate as graft_gate" in behind["torch/nn/functional.pyi"]
 
 
-def test_stubs_hold_the_docstrings(behind: Path, merged: Path) -> None:
-    stub = ast.parse((merged / "torch/_C/_VariableFunctions.pyi").read_text())
+def test_stubs_hold_the_docstrings(base: Path, merged: Path, native: NativeFolder, description: Description) -> None:
+    composition = Composition(base, {}, merged)
+    composition.insert(native, description)
+    stub = ast.parse(composition.text("torch/_C/_VariableFunctions.pyi") or "")
     (first, second) = (n for n in stub.body if isinstance(n, ast.FunctionDef) and n.name == "graft_probe")
     assert "Says" in (ast.get_docstring(first) or "")
     assert ast.get_docstring(first) == ast.get_docstring(second)

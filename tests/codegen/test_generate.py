@@ -3,69 +3,58 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 from scripts.common.layout import REPOSITORY
-from scripts.generate import headers, pyi
+from scripts.compile.views import Views
+from scripts.compose.stubs import insert_functions
+from scripts.generate import FRAGMENTS, SOURCES_ARE_THERE, headers, pyi
 from scripts.generate.__main__ import generate
-from scripts.generate.bindings import PLACES, Place
+from scripts.generate.added_operators import stand_in
 from scripts.generate.lists import is_composite_implicit
-from scripts.generate.operators import Derivatives, Operators, YamlFiles
-from scripts.generate.python_lists import stand_in
+from scripts.generate.operators import Derivatives, Operators
+from scripts.generate.places import PLACES, Place
 from scripts.generate.writer import Output
 
 FUNCTIONS = "torchgen/packaged/ATen/native/native_functions.yaml"
 DERIVATIVES = "torchgen/packaged/autograd/derivatives.yaml"
 
 
-@pytest.fixture(scope="module")
-def everything() -> Operators:
-    """The base's operators, all taken for new ones."""
-    packaged = Path(os.environ["GRAFT_BASE"]) / "tree/torchgen/packaged"
-    return Operators(YamlFiles.below(packaged), base_lines=0)
+class Watched(headers.HeaderSink):
+    """Notes what is generated before it is compared with the base's."""
 
+    seen: ClassVar[set[str]] = set()
 
-def append(overlay: Path, name: str, text: str) -> None:
-    with (overlay / name).open("a") as file:
-        file.write(text)
-
-
-def generated(base: Path, overlay: Path) -> Path:
-    target = overlay.parent / "generated"
-    generate(base, overlay, target, overlay.parent)
-    return target
-
-
-def generate_headers(operators: Operators, sink: headers.HeaderSink, folder: Path) -> None:
-    headers.generate_aten_headers(operators, sink, Output(folder / "generated"))
-    headers.generate_autograd_headers(operators, Derivatives(operators), sink)
+    def __call__(self, path: Path, text: str) -> None:
+        self.seen.add(path.name)
+        super().__call__(path, text)
 
 
 def test_every_header_of_the_base_is_reproduced(everything: Operators, base: Path, tmp_path: Path) -> None:
-    """Generated from the base's YAML, each header equals the wheel's: so the overlay holds none."""
-    overlay = Output(tmp_path / "overlay")
-    generate_headers(everything, headers.HeaderSink(base, overlay), tmp_path)
-    assert overlay.names == set()
-
-
-def test_headers_were_compared_at_all(
-    everything: Operators, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The oracle of the test above: count what is generated where nothing is left out as equal."""
-    seen: list[str] = []
-    monkeypatch.setattr(headers.HeaderSink, "__call__", lambda self, path, text: seen.append(path.name))
-    generate_headers(everything, headers.HeaderSink(base, Output(tmp_path / "overlay")), tmp_path)
+    """Generated from the base's YAML, each header equals the wheel's: so the new wheel gets none."""
+    wheel = Output(tmp_path / "wheel")
+    sink = Watched(base, wheel)
+    headers.generate_operator_headers(everything, sink, Output(tmp_path))
+    headers.generate_aten_headers(everything, sink)
+    headers.generate_autograd_headers(everything, Derivatives(everything), sink)
+    assert wheel.names == set()
+    # The oracle of this: what was compared at all.
     in_wheel = {path.name for path in (base / "torch/include/ATen/ops").glob("*.h")}
-    assert in_wheel - set(seen) == {"from_blob.h", "tensor.h"}  # written by hand upstream
-    assert {"TensorBody.h", "Functions.h", "RedispatchFunctions.h", "ViewFuncs.h", "variable_factories.h"} <= set(seen)
-    assert "aten_interned_strings.h" not in seen
-    assert "enum_tag.h" not in seen
+    assert in_wheel - sink.seen == {"from_blob.h", "tensor.h"}  # written by hand upstream
+    assert {"TensorBody.h", "Functions.h", "RedispatchFunctions.h", "ViewFuncs.h", "variable_factories.h"} <= sink.seen
+    assert "aten_interned_strings.h" not in sink.seen
+    assert "enum_tag.h" not in sink.seen
 
 
 def parsed_functions(path: Path, class_name: str | None) -> dict[str, list[str]]:
@@ -86,8 +75,7 @@ def parsed_functions(path: Path, class_name: str | None) -> dict[str, list[str]]
 )
 def test_stubs_are_those_upstream_generates(everything: Operators, base: Path, place: Place) -> None:
     """Hints for every operator of the base, against the wheel's stub files."""
-    file, class_name = pyi._STUBS[place.name]
-    theirs = parsed_functions(base / file, class_name)
+    theirs = parsed_functions(base / place.stub, place.stub_class)
     ours = pyi.hints(pyi.new_signature_groups(everything, place))
     compared = differing = 0
     for name, texts in ours.items():
@@ -103,7 +91,7 @@ def test_stubs_are_those_upstream_generates(everything: Operators, base: Path, p
 
 def test_stub_insertion_keeps_names_sorted_and_overloads_together() -> None:
     text = '__all__ = [\n    "a",\n    "c",\n]\n\ndef a() -> int: ...\ndef c(x: int) -> int:\n    """doc"""\n    ...\n'
-    result = pyi.insert_functions(text, None, {"b": ["def b() -> int: ..."], "c": ["def c(x: str) -> int: ..."]})
+    result = insert_functions(text, None, {"b": ["def b() -> int: ..."], "c": ["def c(x: str) -> int: ..."]})
     assert result == (
         '__all__ = [\n    "a",\n    "b",\n    "c",\n]\n\ndef a() -> int: ...\ndef b() -> int: ...\n'
         '@overload\ndef c(x: int) -> int:\n    """doc"""\n    ...\n@overload\ndef c(x: str) -> int: ...\n'
@@ -116,57 +104,121 @@ def test_header_that_loses_a_line_is_refused() -> None:
         headers.require_additions_only(Path("a.h"), "one\ntwo\n", "two\none\n")
 
 
-ONE = """
+PROBES = """
 - func: graft_probe(Tensor self, Scalar factor) -> Tensor
   variants: function, method
   dispatch:
     CompositeExplicitAutograd: graft_probe
   autogen: graft_probe.out
+
+- func: add.probe(Tensor self, str other) -> Tensor
+  variants: function, method
+"""
+FORMULA = """
+- name: graft_probe(Tensor self, Scalar factor) -> Tensor
+  self: grad * factor
 """
 
 
-def test_only_the_new_operators_get_sources(base: Path, merged: Path) -> None:
-    append(merged, FUNCTIONS, ONE)
-    append(merged, DERIVATIVES, "\n- name: graft_probe(Tensor self, Scalar factor) -> Tensor\n  self: grad * factor\n")
-    folder = generated(base, merged)
-    registered = {
-        name for path in folder.rglob("*.cpp") for name in re.findall(r'm\.(?:impl|def)\("([\w.]+)', path.read_text())
-    }
-    assert registered == {"graft_probe", "graft_probe.out"}
-    assert "GraftProbeBackward0" in (folder / "autograd/Functions.cpp").read_text()
+@pytest.fixture(scope="module")
+def generated(base: Path, base_yaml_in: Callable[[Path], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is generated for ``PROBES``."""
+    folder = tmp_path_factory.mktemp("probes")
+    wheel = base_yaml_in(folder / "wheel")
+    for name, text in ((FUNCTIONS, PROBES), (DERIVATIVES, FORMULA)):
+        with (wheel / name).open("a") as file:
+            file.write(text)
+    generate(base, folder, folder)
+    return folder
 
 
-def test_second_run_rewrites_nothing(base: Path, merged: Path) -> None:
-    append(merged, FUNCTIONS, ONE)
-    folder = generated(base, merged)
-    times = {path: path.stat().st_mtime_ns for root in (folder, merged) for path in root.rglob("*") if path.is_file()}
-    generate(base, merged, folder, merged.parent / "docs")
-    assert times == {path: path.stat().st_mtime_ns for path in times}
+def files_below(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file()}
 
 
-def test_sources_of_an_operator_that_is_gone_are_deleted(base: Path, merged: Path) -> None:
-    before = (merged / FUNCTIONS).read_text()
-    append(merged, FUNCTIONS, ONE)
-    folder = generated(base, merged)
-    assert (folder / "ATen/RegisterCompositeExplicitAutograd.cpp").exists()
-    (merged / FUNCTIONS).write_text(before)
-    # In a process of its own: torchgen parses a path once a process.
-    command = [sys.executable, "-m", "scripts.generate", "--base", base, "--overlay", merged, "--generated", folder]
-    command += ["--native", merged.parent]
-    subprocess.run(command, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{base}"}, check=True)
-    assert not (folder / "ATen/RegisterCompositeExplicitAutograd.cpp").exists()
+def test_only_the_new_operators_get_sources(generated: Path) -> None:
+    sources = [path.read_text() for path in generated.rglob("*.cpp")]
+    registered = {name for text in sources for name in re.findall(r'm\.(?:impl|def)\("([\w.]+)', text)}
+    assert registered == {"graft_probe", "graft_probe.out", "add.probe"}
+    assert "GraftProbeBackward0" in (generated / "units/graft_probe/autograd/Functions.cpp").read_text()
 
 
-def test_no_operators_at_all_is_a_wheel_without_additions(base: Path, merged: Path) -> None:
-    folder = generated(base, merged)
-    assert not list((folder / "ATen").glob("Register*.cpp"))
-    assert not list((merged / "torch/include").rglob("*.h"))
+def test_second_run_rewrites_nothing(base: Path, generated: Path) -> None:
+    times = {path: path.stat().st_mtime_ns for path in files_below(generated)}
+    assert len(times) > 30
+    generate(base, generated, generated)
+    assert times == {path: path.stat().st_mtime_ns for path in files_below(generated)}
 
 
-def test_operator_methods_of_an_overloaded_name_are_bound_again(base: Path, merged: Path) -> None:
+def test_what_is_of_an_operator_that_is_gone_is_deleted(base: Path, generated: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(generated, tmp_path / "generated"))
+    wheel = folder / "wheel"
+    assert (folder / "units/graft_probe/ATen/RegisterCompositeExplicitAutograd.cpp").exists()
+    assert (wheel / "torch/include/ATen/ops/graft_probe.h").exists()
+    for name in (FUNCTIONS, DERIVATIVES):
+        shutil.copyfile(base / name, wheel / name)
+    command = [sys.executable, "-m", "scripts.generate", "--base", base, "--native", folder, "--out", folder]
+    env = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{base}"}
+    done = subprocess.run(command, cwd=REPOSITORY, env=env, check=True, capture_output=True, text=True)
+    assert done.stdout == f"{SOURCES_ARE_THERE}\n"
+    # With no operators at all the wheel gains nothing but what says so.
+    assert files_below(folder / "units") == set()
+    assert files_below(wheel) == {wheel / name for name in (FUNCTIONS, DERIVATIVES, "torch/_added_operators.py")}
+
+
+@pytest.fixture(scope="module")
+def fragments(generated: Path) -> dict[str, Any]:
+    return dict(json.loads((generated / FRAGMENTS).read_text()))
+
+
+def test_fragments_name_what_code_calls_an_operator_by(fragments: dict[str, Any]) -> None:
+    assert set(fragments) == {"graft_probe", "add"}
+    variants = ("", "_out", "_outf", "_symint", "_symint_out", "_symint_outf")
+    assert set(fragments["graft_probe"]["names"]) == {f"graft_probe{variant}" for variant in variants}
+    # Of a name that the base has too: the overloads of both.
+    assert {"add", "add_outf", "add_probe", "add_Tensor", "add_Scalar_out"} <= set(fragments["add"]["names"])
+
+
+def test_fragments_are_what_the_wheel_s_headers_gain(fragments: dict[str, Any], generated: Path, base: Path) -> None:
+    for header, kinds in (
+        ("ATen/core/TensorBody.h", ("declarations", "definitions")),
+        ("ATen/RedispatchFunctions.h", ("redispatch",)),
+    ):
+        before, after = (
+            Counter(map(str.strip, (tree / "torch/include" / header).read_text().splitlines()))
+            for tree in (base, generated / "wheel")
+        )
+        parts = [text for each in fragments.values() for kind in kinds for text in each[kind]]
+        expected = Counter(line.strip() for text in parts for line in text.splitlines())
+        del expected[""], before[""], after[""]
+        assert expected
+        assert after - before == expected, header
+    # Only methods are declared, and an out variant is none.
+    assert [len(fragments[root]["declarations"]) for root in ("graft_probe", "add")] == [1, 1]
+    assert [len(fragments[root]["redispatch"]) for root in ("graft_probe", "add")] == [2, 1]
+
+
+def test_view_of_all_operators_is_the_wheel_s_header(generated: Path, base: Path, tmp_path: Path) -> None:
+    views = Views(base, generated / FRAGMENTS, tmp_path)
+    assert views.of("at::digamma(self)") is None
+    view = views.of("at::add(self, other); self.graft_probe(2)")
+    assert view is not None
+    name = "ATen/core/TensorBody.h"
+    theirs = (generated / "wheel/torch/include" / name).read_text()
+    assert sorted((view / name).read_text().split()) == sorted(theirs.split())
+    for header in ("Functions", "NativeFunctions", "Operators", "MethodOperators"):
+        gained = set((generated / f"wheel/torch/include/ATen/{header}.h").read_text().splitlines())
+        gained -= set((base / f"torch/include/ATen/{header}.h").read_text().splitlines())
+        assert gained
+        assert gained <= set((view / f"ATen/{header}.h").read_text().splitlines())
+    only_add = views.of("at::add(self, other)")
+    assert only_add is not None
+    assert "graft_probe" not in "".join(path.read_text() for path in only_add.rglob("*.h"))
+
+
+def test_operator_methods_of_an_overloaded_name_are_bound_again(generated: Path) -> None:
     """``+`` is bound to the C function of ``add``; where that is made anew, so are ``__add__`` and ``__radd__``."""
-    append(merged, FUNCTIONS, "\n- func: add.probe(Tensor self, str other) -> Tensor\n  variants: function, method\n")
-    bindings = (generated(base, merged) / "python/python_bindings.cpp").read_text()
+    bindings = (generated / "units/graft_probe/bindings.cpp").read_text()
     for name in ("__add__", "__radd__"):
         assert f'{{"{name}", ' in bindings
     assert '{"__mul__", ' not in bindings

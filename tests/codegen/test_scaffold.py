@@ -54,18 +54,18 @@ def made(base: Path, folder: Path, schema: str, kind: str = "plain", variants: s
 
 @pytest.fixture(scope="module")
 def signatures(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], Path]:
-    """Every scaffold of ``SCHEMAS``, and the overlay that the code generator makes of them."""
+    """Every scaffold of ``SCHEMAS``, and the headers that the code generator makes of them."""
     folder = tmp_path_factory.mktemp("scaffold")
     texts: dict[str, str] = {}
     for name, place in ((FUNCTIONS, "ATen/native"), (DERIVATIVES, "autograd")):
-        target = folder / "overlay/torchgen/packaged" / place / name
+        target = folder / "generated/wheel/torchgen/packaged" / place / name
         target.parent.mkdir(parents=True)
         entries = [made(base, folder, s, kind, variants)["appended"].get(name, "") for kind, variants, s in SCHEMAS]
         target.write_text((base / "torchgen/packaged" / place / name).read_text() + "\n" + "\n".join(entries))
     for kind, variants, schema in SCHEMAS:
         texts |= made(base, folder, schema, kind, variants)["created"]
-    generate(base, folder / "overlay", folder / "generated", folder)
-    return texts, folder / "overlay/torch/include/ATen/ops"
+    generate(base, folder, folder / "generated")
+    return texts, folder / "generated/wheel/torch/include/ATen/ops"
 
 
 def squeezed(text: str) -> str:

@@ -6,17 +6,17 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from scripts.common.errors import OperatorError
-from scripts.common.layout import REPOSITORY
-from scripts.compose.overlay import Overlay
+from scripts.common.layout import REPOSITORY, Layout
 from scripts.generate.__main__ import load_operators
-from scripts.generate.python_lists import generate_added
+from scripts.generate.added_operators import generate_added
+from scripts.generate.merge import merge
 from scripts.generate.writer import Output
-from scripts.inputs.merge import merge
 from scripts.inputs.native import load_native
 from scripts.source.apply import apply
 from scripts.source.tree import isolated
@@ -42,24 +42,26 @@ def tree(base: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def patches(tmp_path: Path) -> Path:
-    folder = tmp_path / "patches"
-    folder.mkdir()
+def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+    """A pin without patches, and a native folder yet to be made."""
+    folder = tmp_path / "patches/1.0"
+    folder.mkdir(parents=True)
     (folder / "series").touch()
     (folder / "pin.yaml").write_text(
         "version: 1.0\nsource: {git: {repository: none, tag: none, commit: none}}\n"
         "wheel: {requirement: torch==1.0, sha256: {}}\ncompiler: {gxx: 11, standard: c++20}\n"
     )
-    return folder
+    monkeypatch.setattr(Layout, "patches", folder)
+    return Layout("1.0", (tmp_path / "native",), tmp_path / "out")
 
 
-def test_it_is_the_graft_s(base: Path, tree: Path, patches: Path, tmp_path: Path) -> None:
-    native = REPOSITORY / "native"
-    apply(tree, patches, native)
-    overlay = Overlay(tmp_path / "overlay", base)
-    merge(load_native(native), overlay)
-    generate_added(load_operators(base, overlay.folder), Output(overlay.folder))
-    expected = (overlay.folder / "torch/_added_operators.py").read_text()
+def test_it_is_the_graft_s(base: Path, tree: Path, layout: Layout, tmp_path: Path) -> None:
+    native = load_native(REPOSITORY / "native")
+    apply(tree, replace(layout, natives=(native.path,)))
+    wheel = tmp_path / "wheel"
+    merge(native, base, wheel)
+    generate_added(load_operators(base, wheel), Output(wheel))
+    expected = (wheel / "torch/_added_operators.py").read_text()
     assert '"torch.twice_plus": lambda' in expected
     assert (tree / "torch/_added_operators.py").read_text() == expected
     assert "add_docstr(torch.twice_plus, " in (tree / "torch/_torch_docs.py").read_text()
@@ -91,13 +93,13 @@ print("st_view" in GRADIENT_IMPLEMENTED_FOR_COMPLEX, "st_count" in GRADIENT_IMPL
 """
 
 
-def test_torchgen_s_own_lists_know_the_operators(tree: Path, patches: Path, tmp_path: Path) -> None:
+def test_torchgen_s_own_lists_know_the_operators(tree: Path, layout: Layout) -> None:
     """The tree's build generates in a process of its own, whose lists Graft cannot extend."""
-    native = tmp_path / "native"
+    native = layout.native
     native.mkdir()
     (native / "native_functions.yaml").write_text(LISTED)
     (native / "derivatives.yaml").write_text("- name: st_view(Tensor(a) self) -> Tensor(a)\n  self: grad\n")
-    apply(tree, patches, native)
+    apply(tree, layout)
     env = {**os.environ, "PYTHONPATH": str(tree)}
     done = subprocess.run(
         [sys.executable, "-c", PRINT_LISTS], cwd=tree, env=env, stdout=subprocess.PIPE, text=True, check=True
@@ -105,10 +107,10 @@ def test_torchgen_s_own_lists_know_the_operators(tree: Path, patches: Path, tmp_
     assert done.stdout.splitlines() == ["True", "self True self", "True False"]
 
 
-def test_fault_is_named_with_its_place_in_the_native_folder(tree: Path, patches: Path, tmp_path: Path) -> None:
-    native = tmp_path / "native"
+def test_fault_is_named_with_its_place_in_the_native_folder(tree: Path, layout: Layout) -> None:
+    native = layout.native
     native.mkdir()
     (native / "native_functions.yaml").write_text("# mine\n- func: mine(Tensr self) -> Tensor\n")
     with pytest.raises(OperatorError, match=rf"Tensr\n.*{native}/native_functions\.yaml:2:"):
-        apply(tree, patches, native)
+        apply(tree, layout)
     assert not (tree / "torch/_added_operators.py").exists()

@@ -1,4 +1,5 @@
 #include <ATen/functorch/BatchRulesHelper.h>
+#include <ATen/NativeFunctions.h>
 
 // Batching rules of a folder's own, written as PyTorch's are (aten/src/ATen/functorch/BatchRules*.cpp).
 
@@ -23,3 +24,47 @@ TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {
 }
 
 } // namespace at::functorch
+
+// Kernels in the place of those that are derived. These add 100, so that it shows which one runs.
+
+namespace at::native {
+
+Tensor gr_own(const Tensor& self) {
+  return self + 1;
+}
+
+Tensor gr_own_composite(const Tensor& self) {
+  return self + 1;
+}
+
+Tensor gr_own_composite(const Tensor& self, int64_t step) {
+  return self + step;
+}
+
+namespace {
+
+Tensor gr_own_rule(const Tensor& self) {
+  return self + 100;
+}
+
+Tensor gr_own_step_rule(const Tensor& self, int64_t step) {
+  return self + (100 + step);
+}
+
+} // namespace
+
+TORCH_LIBRARY_IMPL(aten, FuncTorchBatchedDecomposition, m) {
+  m.impl("gr_own_pointwise", gr_own_rule);
+  m.impl("gr_own_composite", gr_own_rule);
+  m.impl("gr_own_explicit", gr_own_rule);
+}
+
+TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {
+  m.impl("gr_own_composite.batched", gr_own_step_rule);
+}
+
+TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) {
+  m.impl("gr_own_cast", gr_own_rule);
+}
+
+} // namespace at::native

@@ -2,13 +2,54 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
 from support import aten
+from torch import Tensor
+
+DROP = "performance drop"
+DIMS: tuple[int | None, ...] = (None, 0, 1, -1)
+SIZE = 3
+
+
+def batched(tensor: Tensor, dim: int | None) -> Tensor:
+    """Other values for each of ``SIZE`` samples, along ``dim``; the same for all of them where that is None."""
+    return tensor if dim is None else torch.stack([tensor, tensor.flip(0) - 1, 2 * tensor], dim)
+
+
+def looped(function: Callable[..., Any], tensors: tuple[Tensor, ...], dims: tuple[int | None, ...]) -> Any:
+    """What ``vmap`` is to give: the function called on every sample by itself."""
+    results = [
+        function(*(t if dim is None else t.select(dim, i) for t, dim in zip(tensors, dims, strict=True)))
+        for i in range(SIZE)
+    ]
+    if isinstance(results[0], Tensor):
+        return torch.stack(results)
+    return [torch.stack(each) for each in zip(*results, strict=True)]
+
+
+def check_every_batch(function: Callable[..., Any], *tensors: Tensor) -> None:
+    """Compare ``vmap`` with a loop wherever the batch is, and two nested ones with two loops."""
+    for dims in itertools.product(DIMS, repeat=len(tensors)):
+        if any(dim is not None for dim in dims):
+            batches = tuple(map(batched, tensors, dims))
+            result = torch.vmap(function, dims)(*batches)
+            torch.testing.assert_close(as_list(result), as_list(looped(function, batches, dims)))
+    inner, outer = (-1,) * len(tensors), (None, *(0,) * (len(tensors) - 1)) if len(tensors) > 1 else (0,)
+    batches = tuple(map(batched, map(batched, tensors, inner), outer))
+    nested = torch.vmap(torch.vmap(function, inner), outer)(*batches)
+    twice = looped(lambda *slices: looped(function, slices, inner), batches, outer)
+    torch.testing.assert_close(as_list(nested), as_list(twice))
+
+
+def as_list(result: Any) -> list[Tensor]:
+    return [result] if isinstance(result, Tensor) else list(result)
 
 
 def test_vmap_decomposes_what_is_composite() -> None:
@@ -17,11 +58,12 @@ def test_vmap_decomposes_what_is_composite() -> None:
     torch.testing.assert_close(torch.vmap(torch._gr_secret)(x), x + 42)
 
 
-def test_vmap_falls_back_to_a_loop() -> None:
-    x = torch.randn(2, 3, 3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.testing.assert_close(torch.vmap(torch.gr_square)(x), x * x)
+@pytest.fixture
+def always_warns() -> Iterator[None]:
+    """Each time, and not only the first time."""
+    torch.set_warn_always(True)
+    yield
+    torch.set_warn_always(False)
 
 
 @pytest.fixture
@@ -51,3 +93,226 @@ def test_vmap_takes_the_folder_s_own_rules() -> None:
     torch.testing.assert_close(torch.vmap(lambda x: torch.gr_row_sum(x, 0, True), 1)(x), x.sum(0)[:, None])
     torch.testing.assert_close(torch.vmap(aten.gr_cube, 1, 1)(x), x**3)
     assert re.search(r"FuncTorchBatched: .*GrammarBatching\.cpp", torch._C._dispatch_dump("aten::gr_mix"))
+
+
+def test_vmap_prefers_the_folder_s_own_kernels() -> None:
+    x = torch.zeros(2, 3)
+    for own in (
+        torch.gr_own_pointwise,
+        torch.gr_own_composite,
+        torch.gr_own_explicit,
+        lambda x: torch.gr_own_composite(x, 0),
+    ):
+        assert torch.equal(torch.vmap(own)(x), x + 100)
+        assert own(x).max() < 2
+
+
+def test_autocast_prefers_the_folder_s_own_kernel() -> None:
+    x = torch.zeros(3, dtype=torch.bfloat16)
+    with torch.autocast("cpu"):
+        result = torch.gr_own_cast(x)
+    assert torch.equal(result, x + 100)
+    assert torch.equal(torch.gr_own_cast(x), x + 1)
+
+
+X, Y, W, B = torch.arange(20.0).view(4, 5).sin(), torch.arange(20.0).view(4, 5).cos(), torch.eye(3, 5), torch.ones(3)
+
+
+@pytest.mark.usefixtures("no_loop")
+@pytest.mark.parametrize(
+    ("function", "tensors"),
+    [
+        (torch.gr_chain, (X, Y)),
+        (lambda x, y: torch.gr_chain(x, y, alpha=3), (X, Y[0])),
+        (torch.gr_normalize, (X,)),
+        (lambda x: x.gr_normalize(0, 0.5), (X,)),
+        (torch.gr_project, (X, W)),
+        (torch.gr_signs, (X,)),
+        (torch.gr_places, (X,)),
+        (torch.gr_square, (X,)),
+        (torch.gr_round_through, (X,)),
+        (torch.gr_cast_product, (X, X.T)),
+        (lambda x, y: torch.gr_sum_list([x, y, x], scale=2), (X, Y)),
+        (lambda x, y: aten.gr_sum_some(x, [None, y]), (X, Y)),
+        (lambda x: torch.gr_pieces(x, 2), (X,)),
+        (lambda x: x.gr_diag(1), (X,)),
+        (lambda x: torch.gr_halves(x, 1)[1], (X,)),
+    ],
+)
+def test_vmap_calls_a_kernel_of_operators_once(function: Callable[..., Any], tensors: tuple[Tensor, ...]) -> None:
+    check_every_batch(function, *tensors)
+
+
+@pytest.mark.usefixtures("no_loop")
+def test_vmap_calls_a_kernel_with_an_optional_tensor_once() -> None:
+    for dims in [(0, None, 0), (0, 0, None), (1, -1, -1), (None, 0, 0)]:
+        batches = tuple(map(batched, (X, W, B), dims))
+        result = torch.vmap(torch.gr_project, dims)(*batches)
+        torch.testing.assert_close(result, looped(torch.gr_project, batches, dims))
+
+
+def test_vmap_takes_an_empty_batch_without_a_loop() -> None:
+    assert torch.vmap(torch.gr_normalize)(torch.empty(0, 3)).shape == (0, 3)
+    assert torch.vmap(torch.gr_places)(torch.empty(0, 3)).shape == (0, 3)
+
+
+@pytest.mark.usefixtures("always_warns")
+@pytest.mark.parametrize(
+    ("function", "tensors"),
+    [
+        (torch.gr_by_value, (X,)),
+        (torch.gr_by_pointer, (X, Y)),
+        (torch.gr_by_iterator, (X,)),
+        (torch.gr_by_copy, (X,)),
+        (torch.gr_by_shape, (X + 9,)),
+        (torch.gr_on_cpu, (X,)),
+        (torch.gr_square_, (X,)),
+    ],
+)
+def test_vmap_loops_over_other_kernels(function: Callable[..., Any], tensors: tuple[Tensor, ...]) -> None:
+    batches = tuple(batched(tensor, 0) for tensor in tensors)
+    expected = looped(function, tuple(batch.clone() for batch in batches), (0,) * len(batches))
+    with pytest.warns(UserWarning, match=DROP):
+        result = torch.vmap(function)(*(batch.clone() for batch in batches))
+    torch.testing.assert_close(result, expected)
+    if function is not torch.gr_square_:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=f".*{DROP}")
+            check_every_batch(function, *tensors)
+
+
+@pytest.mark.usefixtures("no_loop")
+def test_vmap_looks_at_the_arguments_of_each_call() -> None:
+    """What the kernel does with a tensor that is the same for all samples is no concern of vmap's."""
+    batch = batched(Y, 0)
+    torch.testing.assert_close(torch.vmap(torch.gr_by_pointer, (None, 0))(X, batch), 2 * X + batch)
+
+
+def test_vmap_gives_results_that_can_be_written_to() -> None:
+    x = batched(X, 0)
+    result = torch.vmap(lambda x: torch.gr_places(x).add_(x.round().long()))(x)
+    assert torch.equal(result, torch.arange(20).view(4, 5) + x.round().long())
+    view = torch.vmap(lambda x: x.gr_diag().zero_())(x)
+    assert torch.equal(view, torch.zeros(SIZE, 4))
+    assert torch.equal(x.diagonal(0, 1, 2), view)
+
+
+def test_vmap_reports_what_a_sample_would() -> None:
+    with pytest.raises(RuntimeError, match=r"^The size of tensor a \(5\) must match the size of tensor b \(3\)"):
+        torch.vmap(torch.gr_chain)(torch.ones(2, 4, 5), torch.ones(2, 3))
+    with pytest.raises(RuntimeError, match=r"^gr_project\(\): expected 3 columns, got 5"):
+        torch.vmap(torch.gr_project)(torch.ones(2, 4, 5), torch.ones(2, 4, 3))
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        torch.vmap(lambda x: torch.gr_normalize(x, 4))(torch.ones(2, 3))
+    # A loop takes no lists.
+    with pytest.raises(RuntimeError, match=r"(?s)^The size of tensor a \(5\).*could not generate a fallback"):
+        torch.vmap(lambda x, y: torch.gr_sum_list([x, y]))(torch.ones(2, 5), torch.ones(2, 3))
+
+
+@pytest.mark.usefixtures("always_warns")
+def test_vmap_is_random_as_it_is_told() -> None:
+    x = torch.zeros(SIZE, 8)
+    with pytest.warns(UserWarning, match=DROP):
+        looped_over = torch.vmap(torch.gr_jitter)(x)
+    assert not torch.equal(looped_over[0], looped_over[1])
+    different = torch.vmap(torch.gr_jitter, randomness="different")(x)
+    assert not torch.equal(different[0], different[1])
+    same = torch.vmap(torch.gr_jitter, randomness="same")(x)
+    assert torch.equal(same[0], same[1])
+    assert same.min() >= 0
+    assert same.unique().numel() > 1
+    for randomness in ("error", "same", "different"):
+        with pytest.warns(UserWarning, match=DROP):
+            shaken = torch.vmap(torch.gr_shaken, randomness=randomness)(x)
+        assert not torch.equal(shaken[0], shaken[1])
+
+
+def chain(x: Tensor) -> Tensor:
+    return torch.gr_chain(x, Y.double(), alpha=3)
+
+
+def tanh(x: Tensor) -> Tensor:
+    return torch.tanh(3 * x + Y.double())
+
+
+def softplus(x: Tensor) -> Tensor:
+    return x.cosh().log()
+
+
+@pytest.mark.filterwarnings(f"ignore:.*{DROP}")
+@pytest.mark.parametrize(("ours", "theirs"), [(chain, tanh), (torch.gr_smooth, softplus)])
+def test_vmap_and_derivatives_compose(ours: Callable[..., Tensor], theirs: Callable[..., Tensor]) -> None:
+    x = batched(X, 0).double()
+
+    def jvp(f: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        return lambda x: torch.func.jvp(f, (x,), (torch.ones_like(x),))[1]
+
+    def summed(f: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        return lambda x: (f(x) ** 2).sum()
+
+    for transform in (torch.func.grad, torch.func.hessian):
+        torch.testing.assert_close(torch.vmap(transform(summed(ours)))(x), torch.vmap(transform(summed(theirs)))(x))
+    for transform in (torch.func.jacrev, torch.func.jacfwd, jvp):
+        torch.testing.assert_close(torch.vmap(transform(ours))(x), torch.vmap(transform(theirs))(x))
+        torch.testing.assert_close(transform(ours)(x[0]), transform(theirs)(x[0]))
+
+
+@pytest.mark.usefixtures("no_loop")
+def test_vmap_of_derivatives_needs_no_loop() -> None:
+    x = batched(X, 0).double()
+    expected = 3 * (1 - tanh(x) ** 2)
+    torch.testing.assert_close(torch.vmap(torch.func.grad(lambda x: chain(x).sum()))(x), expected)
+    per_sample = torch.vmap(lambda x: torch.func.jvp(chain, (x,), (torch.ones_like(x),))[1])(x)
+    torch.testing.assert_close(per_sample, expected)
+    # gr_smooth_backward has a kernel of operators, too.
+    torch.testing.assert_close(torch.func.jacrev(torch.gr_smooth)(x[0, 0]), x[0, 0].tanh().diag())
+
+
+@pytest.mark.filterwarnings(f"ignore:.*{DROP}")
+def test_derivatives_of_vmap_are_those_of_the_formulas() -> None:
+    """Those of the operators in the kernel would be zero: it rounds."""
+    x = batched(X, 0)
+    through = torch.vmap(torch.gr_round_through)
+    expected = torch.full_like(x, 3)
+    torch.testing.assert_close(torch.func.grad(lambda x: through(x).sum())(x), expected)
+    torch.testing.assert_close(torch.func.jvp(through, (x,), (torch.ones_like(x),))[1], expected)
+    leaf = x.clone().requires_grad_()
+    through(leaf).sum().backward()
+    torch.testing.assert_close(leaf.grad, expected)
+    with torch.autograd.forward_ad.dual_level():
+        dual = through(torch.autograd.forward_ad.make_dual(x, torch.ones_like(x)))
+        torch.testing.assert_close(torch.autograd.forward_ad.unpack_dual(dual).tangent, expected)
+    nested = torch.vmap(torch.func.grad(lambda x: through(x).sum()))(torch.stack([x, x]))
+    torch.testing.assert_close(nested, torch.stack([expected] * 2))
+
+
+@pytest.mark.usefixtures("no_loop")
+def test_vmap_without_gradients_needs_no_loop() -> None:
+    leaf = batched(X, 0).requires_grad_()
+    with torch.no_grad():
+        torch.testing.assert_close(torch.vmap(torch.gr_round_through)(leaf), leaf.round())
+
+
+@pytest.mark.filterwarnings(f"ignore:.*{DROP}")
+def test_autocast_casts_under_vmap() -> None:
+    x = batched(X, 0).bfloat16()
+    with torch.autocast("cpu"):
+        result = torch.vmap(torch.gr_cast_product, (0, None))(x, X.T)
+    assert result.dtype == torch.float
+    torch.testing.assert_close(result, x.float() @ X.T)
+
+
+@pytest.mark.usefixtures("always_warns")
+def test_vmap_takes_kernels_that_are_registered_later() -> None:
+    x = torch.zeros(2, 3)
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        library.impl("gr_own_cast", lambda x: x + 7, "CPU")
+        with pytest.warns(UserWarning, match=DROP):
+            assert torch.equal(torch.vmap(torch.gr_own_cast)(x), x + 7)
+    assert torch.equal(torch.vmap(torch.gr_own_cast)(x), x + 1)
+
+
+def test_vmap_is_compiled() -> None:
+    x = batched(X, 0)
+    compiled = torch.compile(torch.vmap(torch.gr_normalize), backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), torch.vmap(torch.gr_normalize)(x))

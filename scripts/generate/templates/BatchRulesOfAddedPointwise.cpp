@@ -113,21 +113,8 @@ void pointwise_batching_rule(const c10::OperatorHandle& op, torch::jit::Stack* s
   }
 }
 
-constexpr const char* kPointwise[][2] = {
-    ${pointwise}
-};
-
-// A rule of the native folder's own, which is registered before, takes precedence.
-TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {
-  for (const auto& [name, overload] : kPointwise) {
-    const auto op = c10::Dispatcher::singleton().findOp({std::string("aten::") + name, overload});
-    if (!op || !op->hasKernelForDispatchKey(DispatchKey::FuncTorchBatched)) {
-      const auto full = *overload ? std::string(name) + "." + overload : std::string(name);
-      m.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&pointwise_batching_rule>());
-    }
-  }
-}
-
 } // namespace
+
+${registrations}
 
 } // namespace at::functorch

@@ -1,0 +1,183 @@
+"""The stages of a graft, in their order. Each takes what those before it made."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from .base.fetch import fetch
+from .base.torchgen import torchgen_command
+from .base.tree import Base, lay_out
+from .check.run import check_native
+from .common.console import StepLine, Steps
+from .common.errors import OperatorError, run_all
+from .common.files import write_atomically
+from .common.layout import Layout
+from .common.lock import build_lock
+from .compile import blame
+from .compile.link import Linker, products
+from .compile.ninja import Names, compile_units
+from .compile.units import Planner, Units, lay_out_sources
+from .compose.description import load_description
+from .compose.wheel_files import compose, installed_headers
+from .deliver.platform_tag import platform_tag
+from .deliver.wheel import pack
+from .generate import DESCRIPTION, SOURCES_ARE_THERE
+from .generate.merge import MergedFile, merge
+from .inputs.native import NativeFolder, report_left_out
+from .inputs.patches import load_series, patched
+from .inputs.snapshot import Snapshot
+
+
+class Graft:
+    """One build of one snapshot."""
+
+    def __init__(self, layout: Layout, snapshot: Snapshot, jobs: int, steps: Steps) -> None:
+        self._layout = layout
+        self._snapshot = snapshot
+        self._jobs = jobs
+        self._steps = steps
+        self._native = snapshot.lay_out()
+        self._names = Names(self._native.path, snapshot.translate)
+
+    def wheel(self, base_wheel: Path | None) -> Path:
+        """Run all stages; return the wheel."""
+        pin, layout = self._snapshot.pin, self._layout
+        version = f"{pin.wheel_version}{'.' if '+' in pin.wheel_version else '+'}graft.{self._snapshot.stamp[:10]}"
+        wheel, base = get_base(self._snapshot, layout, base_wheel, self._steps)
+        patches = load_series(self._snapshot.patches)
+        with self._steps.step("check and generate") as line:
+            patched_files = self._check_and_generate(base, patches_of=lambda: patched(patches, base.tree, layout.work))
+            line.note = f"{len(patches)} patches"
+        report_left_out(self._native)
+        with self._steps.step("compile") as line:
+            units = self._compile(base, line)
+        with self._steps.step("link"):
+            libraries = Linker(layout, base, self._snapshot.toolchain, self._names).link(products(units))
+        with self._steps.step("compose"):
+            generated = layout.generated / "wheel"
+            description = load_description(layout.generated / DESCRIPTION)
+            files = compose(base.tree, self._native, patched_files, generated, description, version)
+            files |= {name: path.read_bytes() for name, path in libraries.items()}
+        with self._steps.step("pack"):
+            platform = platform_tag(wheel, libraries.values())
+            return pack(wheel, files, version=version, platform=platform, out=layout.out)
+
+    def _check_and_generate(self, base: Base, patches_of: Callable[[], dict[str, bytes]]) -> dict[str, bytes]:
+        """Generate sources while the folder is checked; return the patched files.
+
+        What the checks find is reported first: it says what torchgen says, and more.
+
+        Raises:
+            GraftError: naming every mistake.
+        """
+        self._generator = Generator(self._layout, self._snapshot, self._native, base)
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                generated = pool.submit(self._generator.start)
+                _, files, _ = run_all(
+                    lambda: check_native(self._snapshot, base.tree),
+                    patches_of,
+                    lambda: installed_headers(base.tree, self._native),
+                )
+                generated.result()
+            except BaseException:
+                self._generator.stop()
+                raise
+        return dict(files)
+
+    def _compile(self, base: Base, line: StepLine) -> Units:
+        try:
+            lay_out_sources(self._layout, self._native)
+            units = Planner(self._layout, base, self._snapshot.toolchain).plan(self._native)
+            compile_units(self._layout, units.ordered, self._snapshot.toolchain, self._jobs, line, self._names)
+        except KeyboardInterrupt:
+            self._generator.stop()
+            raise
+        finally:
+            # Also where a source does not compile: then the next build need not generate again.
+            self._generator.finish()
+        return units
+
+
+class Generator:
+    """The process that runs torchgen. Compilers start when its sources are there, before it has written everything."""
+
+    def __init__(self, layout: Layout, snapshot: Snapshot, native: NativeFolder, base: Base) -> None:
+        self._layout = layout
+        self._snapshot = snapshot
+        self._native = native
+        self._base = base
+        self._merged: Sequence[MergedFile] = ()
+        self._process: subprocess.Popen[str] | None = None
+        self._output: list[str] = []
+
+    def start(self) -> None:
+        """Run torchgen on the merged YAML, unless that was done for the same input; return when sources are there.
+
+        Raises:
+            OperatorError: with torchgen's message, naming the native folder's file and line.
+        """
+        generated = self._layout.generated
+        stamp = self._snapshot.stamp_of_generated
+        self._done = generated / "complete"
+        if self._done.is_file() and self._done.read_text(encoding="utf-8") == stamp:
+            return
+        self._stamp = stamp
+        self._done.unlink(missing_ok=True)
+        self._merged = merge(self._native, self._base.tree, generated / "wheel")
+        arguments: list[str | Path] = ["--base", self._base.tree, "--native", self._native.path, "--out", generated]
+        command, env = torchgen_command(self._base.tree, "scripts.generate", *arguments)
+        self._process = subprocess.Popen(
+            command,
+            env={**os.environ, **env},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,  # it has a child of its own; `stop` ends both
+        )
+        assert self._process.stdout is not None
+        for text in self._process.stdout:
+            if text.strip() == SOURCES_ARE_THERE:
+                return
+            self._output.append(text)
+        self.finish()
+
+    def finish(self) -> None:
+        """Wait for the rest.
+
+        Raises:
+            OperatorError: as ``start``.
+        """
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        output, _ = process.communicate()
+        message = "".join([*self._output, output or ""]).strip()
+        if process.returncode != 0:
+            raise OperatorError(self._snapshot.translate(blame.of_torchgen(message, self._merged)))
+        write_atomically(self._done, self._stamp)
+
+    def stop(self) -> None:
+        """End the process, whatever it does."""
+        process, self._process = self._process, None
+        if process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def get_base(snapshot: Snapshot, layout: Layout, base_wheel: Path | None, steps: Steps) -> tuple[Path, Base]:
+    """Fetch the base wheel and lay it out, if that was not done; one build at a time."""
+    with build_lock(layout.base):
+        with steps.step("fetch the base wheel"):
+            wheel = fetch(snapshot.pin, layout.base, base_wheel)
+        with steps.step("lay it out") as line:
+            return wheel, lay_out(wheel, layout.base / "tree", line)

@@ -1,0 +1,50 @@
+"""Which batching rules follow from an operator's entry."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from scripts.generate.__main__ import load_operators
+from scripts.generate.batching import generate_batching_rules
+from scripts.generate.writer import Output
+
+UNARY = "(Tensor self) -> Tensor"
+EXPLICIT = "  dispatch:\n    CompositeExplicitAutograd: kernel\n"
+
+# Schema, the rest of the entry, and the file that the rule is in.
+ENTRIES: dict[str, tuple[str, str, str | None]] = {
+    "graft_unary": (UNARY, EXPLICIT, "Explicit"),
+    "graft_meta": (UNARY, EXPLICIT + "    Meta: meta\n", "Explicit"),
+    "graft_reduction": (UNARY, EXPLICIT + "  tags: reduction\n", "Explicit"),
+    "graft_overload.one": (UNARY, EXPLICIT + "  autogen: graft_overload.one_out\n", "Explicit"),
+    "graft_lists": ("(Tensor[] tensors, Tensor? weight=None) -> (Tensor, Tensor[])", EXPLICIT, "Explicit"),
+    "graft_number": ("(Tensor self) -> int", EXPLICIT, "Explicit"),
+    "graft_pointwise": (UNARY, EXPLICIT + "  tags: pointwise\n", "Pointwise"),
+    "graft_composite": (UNARY, "", "Composites"),
+    # One backend's kernel, or one that no backend has to itself.
+    "graft_cpu": (UNARY, "  dispatch:\n    CPU: kernel\n", None),
+    "graft_cpu_too": (UNARY, EXPLICIT + "    CPU: kernel_cpu\n", None),
+    "graft_sparse_too": (UNARY, EXPLICIT + "    SparseCPU: kernel_sparse\n", None),
+    "graft_functional": (UNARY, EXPLICIT.replace("Autograd", "AutogradNonFunctional"), None),
+    # What vmap cannot show.
+    "graft_seeded": (UNARY, EXPLICIT + "  tags: nondeterministic_seeded\n", None),
+    "graft_values": (UNARY, EXPLICIT + "  tags: data_dependent_output\n", None),
+    "graft_shape": (UNARY, EXPLICIT + "  tags: dynamic_output_shape\n", None),
+    "graft_writes": ("(Tensor self, Tensor(a!) total) -> Tensor", EXPLICIT, None),
+    "graft_no_tensor": ("(int size) -> Tensor", EXPLICIT, None),
+}
+
+
+def test_rule_of_each_entry(merged: Path, base: Path, tmp_path: Path) -> None:
+    text = "".join(f"\n- func: {name}{schema}\n{rest}" for name, (schema, rest, _) in ENTRIES.items())
+    with (merged / "torchgen/packaged/ATen/native/native_functions.yaml").open("a", encoding="utf-8") as file:
+        file.write(text)
+    out = Output(tmp_path / "generated")
+    generate_batching_rules(load_operators(base, merged), out)
+    found = {
+        name: file.stem.removeprefix("BatchRulesOfAdded")
+        for file in (out.folder / name for name in out.names if name.suffix == ".cpp")
+        for name in re.findall(r'm\.impl\("([^"]+)"', file.read_text(encoding="utf-8"))
+    }
+    assert found == {name: file for name, (_, _, file) in ENTRIES.items() if file}

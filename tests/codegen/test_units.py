@@ -1,0 +1,187 @@
+"""How new operators are divided among units of compilation, and that each unit is what it is alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from scripts.generate.__main__ import generate_sources, load_operators
+from scripts.generate.operators import Derivatives, Operators, YamlFiles
+from scripts.generate.writer import Output
+
+FUNCTIONS = "torchgen/packaged/ATen/native/native_functions.yaml"
+DERIVATIVES = "torchgen/packaged/autograd/derivatives.yaml"
+
+EXPLICIT = "  dispatch:\n    CompositeExplicitAutograd: {name}\n"
+
+
+def entry(name: str, schema: str = "(Tensor self) -> Tensor", more: str = EXPLICIT) -> str:
+    return f"\n- func: {name}{schema}\n{more.format(name=name)}"
+
+
+def formula(name: str, text: str, schema: str = "(Tensor self) -> Tensor") -> str:
+    return f"\n- name: {name}{schema}\n  self: {text}\n"
+
+
+VIEW = entry("u_view", "(Tensor(a) self) -> Tensor(a)")
+VIEW_COPY = entry(
+    "u_view_copy",
+    more="  dispatch:\n    CompositeExplicitAutogradNonFunctional: {name}\n  tags: view_copy\n  autogen: {name}.out\n",
+)
+
+
+def parsed(base: Path, folder: Path, text: str) -> Operators:
+    """The operators of a YAML that has none of PyTorch's."""
+    path = folder / "native_functions.yaml"
+    path.write_text(text)
+    files = YamlFiles.below(base / "torchgen/packaged")
+    return Operators(YamlFiles(path, files.tags, files.derivatives, files.deprecated), base_lines=0)
+
+
+@pytest.mark.parametrize("count", range(1, 10))
+def test_sizes_are_the_binary_digits(base: Path, tmp_path: Path, count: int) -> None:
+    names = [f"u_{number}" for number in range(count)]
+    units = parsed(base, tmp_path, "".join(map(entry, reversed(names)))).units()
+    sizes = [len(unit) for unit in units]
+    assert sum(sizes) == count
+    assert all(size & (size - 1) == 0 for size in sizes)
+    assert all(larger > smaller for larger, smaller in pairwise(sizes))
+    assert [name for unit in units for name in unit] == names[::-1]
+
+
+def test_each_function_is_in_one_unit(base: Path, tmp_path: Path) -> None:
+    texts = [
+        entry("u_a", more=EXPLICIT + "  autogen: u_a.out\n"),
+        entry("u_b"),
+        entry("u_a.overload", "(Tensor self, int n) -> Tensor"),
+        entry("u_b_", "(Tensor(a!) self) -> Tensor(a!)"),
+        VIEW,
+        entry("u_c"),
+        VIEW_COPY,
+    ]
+    operators = parsed(base, tmp_path, "".join(texts))
+    units = operators.units()
+    # A view and its copy count as one: four groups.
+    assert units == [["u_a", "u_b", "u_view", "u_view_copy", "u_c"]]
+    parts = [operators.part(unit) for unit in units]
+    divided = [str(f.func.name) for part in parts for f in part.new_functions]
+    assert sorted(divided) == sorted(str(f.func.name) for f in operators.new_functions)
+    assert {"u_a", "u_a.out", "u_a.overload", "u_b", "u_b_", "u_view", "u_view_copy.out"} <= set(divided)
+
+
+@pytest.mark.parametrize("between", range(4))
+def test_views_and_their_copies_stay_together(base: Path, tmp_path: Path, between: int) -> None:
+    others = [entry(f"u_{number}") for number in range(between)]
+    units = parsed(base, tmp_path, "".join([entry("u_first"), VIEW, *others, VIEW_COPY])).units()
+    assert [unit for unit in units if "u_view" in unit] == [unit for unit in units if "u_view_copy" in unit]
+
+
+Texts = dict[str, dict[str, str]]
+Generate = Callable[..., Texts]
+
+
+@pytest.fixture(scope="module")
+def units_of(base: Path, base_yaml_in: Callable[[Path], Path], tmp_path_factory: pytest.TempPathFactory) -> Generate:
+    """Generates for entries and formulas behind PyTorch's own; returns the texts of each unit, by its name."""
+
+    def generate(functions: list[str], derivatives: list[str], autocast: str = "") -> Texts:
+        folder = tmp_path_factory.mktemp("units")
+        wheel = base_yaml_in(folder / "wheel")
+        for name, texts in ((FUNCTIONS, functions), (DERIVATIVES, derivatives)):
+            with (wheel / name).open("a") as file:
+                file.write("".join(texts))
+        (folder / "autocast.yaml").write_text(autocast)
+        operators = load_operators(base, wheel)
+        generate_sources(operators, Derivatives(operators), base, folder, Output(folder), Output(wheel))
+        return {
+            unit.name: {
+                path.relative_to(unit).as_posix(): path.read_text() for path in unit.rglob("*") if path.is_file()
+            }
+            for unit in (folder / "units").iterdir()
+        }
+
+    return generate
+
+
+# The unit of two: a method with an autograd node, a structured kernel, a composite one.
+FIRST = [
+    entry("u_first", more=EXPLICIT + "  variants: function, method\n  autogen: u_first.out\n"),
+    entry("u_plus", more="  structured_delegate: u_plus.out\n"),
+    entry(
+        "u_plus.out",
+        "(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "  structured: True\n  structured_inherits: TensorIteratorBase\n  dispatch:\n    CPU: {name}\n",
+    ).replace("CPU: u_plus.out", "CPU: u_plus_out"),
+]
+LAST = entry("u_last", "(Tensor self) -> (Tensor low, Tensor high)", "  variants: function, method\n")
+FORMULAS = [formula("u_first", "grad * self.digamma()"), formula("u_plus", "grad.nextafter(self)")]
+
+
+@pytest.fixture(scope="module")
+def two_and_one(units_of: Generate) -> Texts:
+    return units_of([*FIRST, LAST], FORMULAS, "fp32: [u_first, u_last]\n")
+
+
+@pytest.fixture(scope="module")
+def two(units_of: Generate) -> Texts:
+    return units_of(FIRST, FORMULAS, "fp32: [u_first]\n")
+
+
+def test_operator_at_the_end_leaves_the_other_units_as_they_were(two: Texts, two_and_one: Texts) -> None:
+    assert set(two) == {"u_first"}
+    assert set(two_and_one) == {"u_first", "u_last"}
+    assert two["u_first"] == two_and_one["u_first"]
+    assert {"library.cpp", "bindings.cpp", "ATen/RegisterCPU.cpp", "autograd/Functions.cpp"} <= set(two["u_first"])
+
+
+def test_unit_does_not_depend_on_the_others(units_of: Generate, two_and_one: Texts) -> None:
+    alone = units_of([LAST], [], "fp32: [u_last]\n")
+    assert alone == {"u_last": two_and_one["u_last"]}
+    # Nor do units of the same names hold what is another's.
+    assert not any("u_last" in text for text in two_and_one["u_first"].values())
+    assert not any("u_first" in text or "u_plus" in text for text in two_and_one["u_last"].values())
+
+
+def test_each_operator_is_registered_in_one_unit(two_and_one: Texts) -> None:
+    defined = {
+        unit: set(re.findall(r'm\.def\("([\w.]+)\(', "".join(texts.values()))) for unit, texts in two_and_one.items()
+    }
+    assert defined == {"u_first": {"u_first", "u_first.out", "u_plus", "u_plus.out"}, "u_last": {"u_last"}}
+
+
+def included(text: str) -> set[str]:
+    return set(re.findall(r"#include <ATen/ops/(\w+)\.h>", text))
+
+
+def test_narrow_headers_include_what_the_unit_names(two: Texts, two_and_one: Texts, base: Path) -> None:
+    narrow = {name: text for name, text in two["u_first"].items() if name.startswith("narrow/")}
+    assert set(narrow) == {
+        f"narrow/ATen/{name}.h" for name in ("Functions", "NativeFunctions", "Operators", "RedispatchFunctions")
+    }
+    for name, suffix in (("Functions", ""), ("NativeFunctions", "_native"), ("Operators", "_ops")):
+        whole = included((base / f"torch/include/ATen/{name}.h").read_text())
+        ours = included(narrow[f"narrow/ATen/{name}.h"])
+        assert {f"u_first{suffix}", f"u_plus{suffix}"} <= ours - whole
+        # The formulas' operators, and what the header's handwritten functions call; not the many others.
+        assert {f"digamma{suffix}", f"nextafter{suffix}", f"std{suffix}"} <= ours & whole
+        assert len(ours) < len(whole) / 10
+        of_last = included(two_and_one["u_last"][f"narrow/ATen/{name}.h"])
+        assert {f"u_last{suffix}", f"std{suffix}"} <= of_last
+        assert of_last.isdisjoint({f"digamma{suffix}", f"nextafter{suffix}", f"u_first{suffix}"})
+    redispatch = narrow["narrow/ATen/RedispatchFunctions.h"]
+    assert set(re.findall(r"at::_ops::(\w+)::redispatch", redispatch)) == {
+        *("u_first", "u_first_out", "u_plus", "u_plus_out")
+    }
+
+
+def test_headers_of_autograd_declare_just_the_unit_s_nodes(two: Texts, two_and_one: Texts) -> None:
+    def nodes(texts: dict[str, str]) -> set[str]:
+        header = texts.get("own/torch/csrc/autograd/generated/Functions.h", "")
+        return set(re.findall(r"struct (?:TORCH_API )?(\w+Backward\d+)\b", header))
+
+    assert nodes(two["u_first"]) == {"UFirstBackward0", "UPlusBackward0"}
+    assert nodes(two_and_one["u_last"]) == set()
