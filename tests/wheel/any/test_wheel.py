@@ -60,7 +60,7 @@ def test_record_is_complete_and_right(archive: ZipFile) -> None:
 
 
 def test_unchanged_members_are_the_base_s_bytes(archive: ZipFile, base_archive: ZipFile, base: Path) -> None:
-    pin = base.parents[1].name
+    pin = base.parents[2].name
     ours = {info.filename: info for info in archive.infolist()}
     changed = set()
     for info in base_archive.infolist():
