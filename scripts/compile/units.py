@@ -22,6 +22,9 @@ NARROW_HEADERS = tuple(
     f"ATen/{name}.h" for name in ("Functions", "NativeFunctions", "Operators", "RedispatchFunctions")
 )
 
+# One declares a function of the C++ library with another visibility.
+_FIXED = ("-Wno-attributes",)
+
 _TEMPLATES = Path(__file__).with_name("templates")
 
 # Sources that are the same for every native folder, by the library they go into.
@@ -89,7 +92,7 @@ class Planner:
         native_folder = self._layout.sources
         own = [self._unit(native_folder / name, f"native/{name.with_suffix('')}") for name in native.sources]
         fixed = {
-            name: Unit(Path("fixed", name), self._object(f"fixed/{Path(name).stem}"), (self._python_include,))
+            name: Unit(Path("fixed", name), self._object(f"fixed/{Path(name).stem}"), (*_FIXED, self._python_include))
             for name in (*_OF_LIBTORCH, *_OF_EXTENSION)
         }
         # Registrations run in the order of linking, and those that are derived look at what the folder registers.

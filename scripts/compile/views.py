@@ -19,6 +19,12 @@ from ..common.files import write_if_changed
 # Headers that are made of includes of one header for each operator, and how its name ends.
 _OF_INCLUDES = {"Functions": "", "NativeFunctions": "_native", "Operators": "_ops"}
 
+# Headers of functions, their namespace, and the fragments that go there.
+_OF_FUNCTIONS = (
+    ("RedispatchFunctions", "at::redispatch", "redispatch"),
+    ("VmapGeneratedPlumbing", "at::functorch", "plumbing"),
+)
+
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _INCLUDE = re.compile(r'^\s*#\s*include\s*["<](?:ATen/native/)?([^">]+)[">]', re.M)
 
@@ -55,10 +61,9 @@ class Views:
             f"ATen/{name}.h": self._behind(name, "".join(f"#include <ATen/ops/{root}{suffix}.h>\n" for root in roots))
             for name, suffix in _OF_INCLUDES.items()
         }
-        redispatch = "\n".join(text for each in chosen for text in each["redispatch"])
-        files["ATen/RedispatchFunctions.h"] = self._behind(
-            "RedispatchFunctions", f"namespace at::redispatch {{\n{redispatch}\n}}\n"
-        )
+        for name, namespace, kind in _OF_FUNCTIONS:
+            functions = "\n".join(text for each in chosen for text in each[kind])
+            files[f"ATen/{name}.h"] = self._behind(name, f"namespace {namespace} {{\n{functions}\n}}\n")
         if any(each["declarations"] for each in chosen):
             methods = [root for root, each in zip(roots, chosen, strict=True) if each["declarations"]]
             includes = "".join(f"#include <ATen/ops/{root}_ops.h>\n" for root in methods)

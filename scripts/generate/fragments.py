@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from torchgen.gen import ComputeRedispatchFunction, ComputeTensorMethod
+from torchgen.gen_vmap_plumbing import ComputeBatchRulePlumbing
 from torchgen.model import NativeFunction
 from torchgen.utils import Target
 
@@ -22,7 +23,7 @@ def generate_fragments(operators: Operators, out: Output) -> None:
     """Write ``fragments.json``: for each new root name what C++ code calls it by, and its parts of headers.
 
     ``names`` are the identifiers, ``declarations`` and ``definitions`` those of methods in TensorBody.h, and
-    ``redispatch`` the functions in RedispatchFunctions.h.
+    ``plumbing`` and ``redispatch`` the functions in VmapGeneratedPlumbing.h and RedispatchFunctions.h.
     """
     found: dict[str, dict[str, Any]] = {}
     by_root: dict[str, list[NativeFunction]] = {}
@@ -37,6 +38,7 @@ def generate_fragments(operators: Operators, out: Output) -> None:
             "names": sorted(name for name, of in operators.roots_by_name.items() if of == root),
             "declarations": [text for f in new if (text := declare(f))],
             "definitions": [text for f in new if (text := define(f))],
+            "plumbing": [text for f in new if (text := ComputeBatchRulePlumbing()(f))],
             "redispatch": [text for f in new if (text := ComputeRedispatchFunction()(f))],
         }
     out(out.folder / FRAGMENTS, json.dumps(found, indent=1, sort_keys=True))

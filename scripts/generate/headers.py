@@ -200,9 +200,10 @@ def generate_unit_headers(operators: Operators, derivatives: Derivatives, tree: 
     folder = out.folder / "own/torch/csrc/autograd/generated"
     templates = HeaderSink(tree, out)
     functions = [f for f in operators.functions if f.root_name in operators.new_root_names]
-    _gen_autograd_headers(
-        operators, derivatives.new_infos, derivatives.new_functions, functions, folder, templates, sink=out
-    )
+    # An operator on lists of tensors may have the nodes of the one on tensors, which another unit may hold.
+    used = [info for each in derivatives.new_functions for info in (each.info or {}).values()]
+    infos = {**{info.func.func: {"Default": info} for info in used}, **derivatives.new_infos}
+    _gen_autograd_headers(operators, infos, derivatives.new_functions, functions, folder, templates, sink=out)
 
 
 def _gen_autograd_headers(
