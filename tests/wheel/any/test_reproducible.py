@@ -48,18 +48,8 @@ def test_interrupted_build_in_another_folder_gives_the_same_wheel(tmp_path: Path
     copies = [str(shutil.copytree(each, tmp_path / f"operators-{number}")) for number, each in enumerate(folders)]
     (base_wheel,) = base.parent.glob("*.whl")
     out = tmp_path / "out"
-    command = [
-        sys.executable,
-        "-m",
-        "scripts",
-        "build",
-        "--native",
-        shlex.join(copies),
-        "--out",
-        out,
-        "--wheel",
-        base_wheel,
-    ]
+    given = ["--native", shlex.join(copies), "--out", out, "--wheel", base_wheel]
+    command = [sys.executable, "-m", "scripts", "build", *given]
     assert "raise the limit on the size of files" in run_out_of_room(command, copy)
     for seconds in MOMENTS:
         with subprocess.Popen(command, cwd=copy, stderr=subprocess.PIPE, start_new_session=True) as process:
