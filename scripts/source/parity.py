@@ -104,15 +104,24 @@ def generate_upstream(stack: Stack, folder: Path) -> Path:
     folders = {name: folder / name for name in ("torchgen", "tools", "aten/src/ATen/templates")}
     (folder / native).mkdir(parents=True)
     stack.lay_out(folders, {f"{native}/{name}.yaml": folder / native / f"{name}.yaml" for name in _YAML})
+    run_generators(folder)
+    return folder
+
+
+def run_generators(folder: Path) -> None:
+    """Run the generators of the tree in ``folder`` as its build does.
+
+    Raises:
+        OperatorError: they fail.
+    """
     aten = [sys.executable, "-m", "torchgen.gen", *_GENERATE_ATEN, "--install_dir", _SOURCES[0]]
     for name in (f"{_SOURCES[0]}/core", _SOURCES[2]):
-        (folder / name).mkdir(parents=True)
+        (folder / name).mkdir(parents=True, exist_ok=True)
     try:
         run(aten, cwd=folder)
         run([sys.executable, "-c", _GENERATE_AUTOGRAD], cwd=folder, env={"PYTHONPATH": str(folder)})
     except CommandError as error:
-        raise OperatorError("the tree's generators fail on upstream's own files", cause=error.cause) from error
-    return folder
+        raise OperatorError(f"{folder}: the tree's generators fail", cause=error.cause) from error
 
 
 def generate_as_graft(stack: Stack, native: NativeFolder, folder: Path) -> tuple[dict[str, str], list[Path]]:

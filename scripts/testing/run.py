@@ -29,6 +29,7 @@ from .environments import (
 )
 
 TESTS = REPOSITORY / "tests"
+SHIPPED = REPOSITORY / "native"
 GRAMMAR = TESTS / "wheel/grammar"
 
 # What the profiler and the compilers say to those who run them on purpose.
@@ -59,8 +60,8 @@ class TestsFailed(GraftError):
 def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequence[str]) -> None:
     """Run every test that applies to ``layout``'s wheel, which is built already.
 
-    The tools and the shipped operators have tests of their own, which run for the shipped folder only; another native
-    folder may bring a ``tests`` folder, which runs too.
+    The tools have tests of their own, which run for the shipped folder alone; another native folder may bring a
+    ``tests`` folder, which runs too.
 
     Raises:
         TestsFailed: naming the parts that failed.
@@ -79,12 +80,12 @@ def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequ
                 ("the tools", [TESTS / "tools"], {}),
                 ("code generation", [TESTS / "codegen"], {"PYTHONPATH": str(layout.base / "tree")}),
                 *parts,
-                ("the shipped operators", [TESTS / "wheel/shipped"], {}),
+                *own_tests(layout),
                 ("the grammar of native_functions.yaml", [GRAMMAR / "tests"], {"PYTHONPATH": str(there)}),
                 ("the kernels for CUDA, emulated", emulated_tests(layout.native), emulated_variables(layout)),
             ]
-        elif (layout.native / "tests").is_dir():
-            parts.append(("the folder's own tests", [layout.native / "tests"], {}))
+        else:
+            parts += own_tests(layout)
         run_parts(python, parts, variables, extra)
 
 
@@ -104,12 +105,9 @@ def run_source_tests(layout: Layout, tree: Path, whole: Path | None, extra: Sequ
         stack.enter_context(one_at_a_time(layout, TEST_SOURCE))
         built = wheel_of(layout, SOURCE)
         python = stack.enter_context(wheel_environment(layout, TEST_SOURCE, Path(built.wheel)))
-        variables = {"GRAFT_WHEEL": built.wheel, "GRAFT_NATIVE": str(layout.native), "GRAFT_TREE": str(tree)}
+        variables = {"GRAFT_WHEEL": built.wheel, "GRAFT_NATIVE": named(layout), "GRAFT_TREE": str(tree)}
         parts: list[Part] = [("the tools", [TESTS / "tools"], {}), ("the wheel", [TESTS / "wheel/any"], {})]
-        if is_shipped(layout):
-            parts.append(("the shipped operators", [TESTS / "wheel/shipped"], {}))
-        elif (layout.native / "tests").is_dir():
-            parts.append(("the folder's own tests", [layout.native / "tests"], {}))
+        parts += own_tests(layout)
         parts.append(("PyTorch, for the folder's operators", [TESTS / "wheel/upstream"], {}))
         if whole:
             variables["GRAFT_WHOLE"] = str(stack.enter_context(unpacked(layout, "whole", whole)))
@@ -155,7 +153,7 @@ def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:
 def one_at_a_time(layout: Layout, purpose: str) -> Iterator[None]:
     """Let the tests of a native folder run once at a time; others wait."""
     folder = folder_of(purpose, layout)
-    with file_lock(folder.with_name(f"{folder.name}.running"), f"the tests of {layout.native} run already"):
+    with file_lock(folder.with_name(f"{folder.name}.running"), f"the tests of {layout.title} run already"):
         yield
 
 
@@ -189,8 +187,24 @@ def show_surfaces(layout: Layout, extra: Sequence[str]) -> None:
 
 
 def is_shipped(layout: Layout) -> bool:
-    """Whether the native folder is the one of this repository."""
-    return layout.native == REPOSITORY / "native"
+    """Whether the native folder is the one of this repository, and the only one."""
+    return layout.natives == (SHIPPED,)
+
+
+def own_tests(layout: Layout) -> list[Part]:
+    """The tests that native folders bring for their operators."""
+    parts: list[Part] = []
+    for native in layout.natives:
+        if native == SHIPPED:
+            parts.append(("the shipped operators", [TESTS / "wheel/shipped"], {}))
+        elif (native / "tests").is_dir():
+            parts.append((f"the operators of {native}", [native / "tests"], {}))
+    return parts
+
+
+def named(layout: Layout) -> str:
+    """The native folders, as ``native_folders`` reads them."""
+    return shlex.join(map(str, layout.natives))
 
 
 @contextmanager
@@ -201,7 +215,7 @@ def test_variables(layout: Layout, wheel: str) -> Iterator[dict[str, str]]:
             "GRAFT_WHEEL": wheel,
             "GRAFT_BASE": str(layout.base),
             "GRAFT_STOCK": str(stock),
-            "GRAFT_NATIVE": str(layout.native),
+            "GRAFT_NATIVE": named(layout),
         }
 
 

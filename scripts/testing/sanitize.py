@@ -19,7 +19,7 @@ from ..inputs.pin import load_pin
 from ..inputs.snapshot import take_snapshot
 from ..inputs.toolchain import Toolchain, find_toolchain
 from .environments import SANITIZED, folder_of, in_test_environment, run_python, wheel_environment
-from .run import TESTS, TestsFailed, conclude, is_shipped, one_at_a_time, run_pytest, test_variables
+from .run import TESTS, TestsFailed, conclude, one_at_a_time, own_tests, run_pytest, test_variables
 
 # Leaks are not looked for: an interpreter that ends leaves most of its memory to the system. A size that no machine has
 # makes malloc return null, as it does without the sanitizer, and PyTorch an error of it.
@@ -40,8 +40,7 @@ def test_sanitized(layout: Layout, *, base_wheel: Path | None, jobs: int, extra:
     """
     sanitized = layout.sanitized()
     wheel = build(sanitized, base_wheel=base_wheel, jobs=jobs).wheel
-    own = TESTS / "wheel/shipped" if is_shipped(layout) else layout.native / "tests"
-    paths = [TESTS / "wheel/any/families", *([own] if own.is_dir() else [])]
+    paths = [TESTS / "wheel/any/families", *(path for _, paths, _ in own_tests(layout) for path in paths)]
     chosen = ["-m", "not unsanitized and not slow", *extra]
     findings = folder_of("sanitized-findings", layout)
     preloaded = sanitizer_variables(find_toolchain(load_pin(layout.patches)), log=findings / "of")

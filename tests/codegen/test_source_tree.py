@@ -18,8 +18,10 @@ from scripts.generate.added_operators import generate_added
 from scripts.generate.merge import merge
 from scripts.generate.writer import Output
 from scripts.inputs.native import load_native
+from scripts.inputs.pin import load_pin
+from scripts.source import parity
 from scripts.source.apply import apply
-from scripts.source.tree import isolated
+from scripts.source.tree import isolated, open_tree
 
 
 @pytest.fixture
@@ -114,3 +116,48 @@ def test_fault_is_named_with_its_place_in_the_native_folder(tree: Path, layout: 
     with pytest.raises(OperatorError, match=rf"Tensr\n.*{native}/native_functions\.yaml:2:"):
         apply(tree, layout)
     assert not (tree / "torch/_added_operators.py").exists()
+
+
+COMPARED = """
+- func: st_plus(Tensor self, Tensor other) -> Tensor
+  variants: function, method
+  structured_delegate: st_plus.out
+  tags: pointwise
+
+- func: st_plus_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+  variants: method
+  structured_delegate: st_plus.out
+  tags: pointwise
+
+- func: st_plus.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)
+  structured: True
+  structured_inherits: TensorIteratorBase
+  dispatch:
+    CPU: st_plus_out
+  tags: pointwise
+
+- func: st_pair(Tensor self) -> (Tensor first, Tensor second)
+  python_module: linalg
+  variants: function
+  dispatch:
+    CPU: st_pair
+"""
+FORMULA = """
+- name: st_plus(Tensor self, Tensor other) -> Tensor
+  self: grad
+  other: grad
+  result: self_t + other_t
+"""
+
+
+@pytest.mark.slow
+def test_tree_s_own_generators_make_what_a_graft_does(tree: Path, layout: Layout) -> None:
+    """Without PyTorch's sources: a wheel holds all that generates."""
+    layout.native.mkdir()
+    (layout.native / "native_functions.yaml").write_text(f"{COMPARED}{LISTED}")
+    (layout.native / "derivatives.yaml").write_text(FORMULA)
+    apply(tree, layout)
+    parity.run_generators(tree)
+    found = parity.compare_with_graft(open_tree(tree, load_pin(layout.patches)), load_native(layout.native))
+    assert found.alike > 50
+    assert "torch/csrc/autograd/generated/python_linalg_functions.cpp" in found.changed

@@ -227,7 +227,7 @@ def test_small_folder_is_really_built(tmp_path: Path, small: Path) -> None:
     (wheel,) = base.glob("*.whl")
     watched = [small, *(REPOSITORY / name for name in ("native", "patches", "scripts", "dist"))]
     before = [times(folder) for folder in watched]
-    arguments = ["--native", small, "--wheel", wheel, "--pin", base.parent.name, "--repeat", "1"]
+    arguments = ["--native", small, "--wheel", wheel, "--pin", base.parents[1].name, "--repeat", "1"]
     done = bench_build(tmp_path, *arguments, *only("from nothing", "unchanged", "kernel edited"))
     assert done.returncode == 0, done.stderr
     measured = rows(tmp_path)

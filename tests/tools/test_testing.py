@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from scripts.common.layout import Layout
+from scripts.common.layout import Layout, native_folders
 from scripts.testing import environments
 from scripts.testing import run as testing
 from scripts.testing.environments import TEST, folder_of, unpacked, wheel_environment
@@ -140,3 +140,17 @@ def test_tests_of_one_folder_wait_for_each_other(tmp_path: Path) -> None:
         assert other.poll() is None
     out, _ = other.communicate()
     assert (other.returncode, out) == (0, "runs\n")
+
+
+def test_each_folder_s_own_tests_are_run(tmp_path: Path) -> None:
+    (tmp_path / "mine/tests").mkdir(parents=True)
+    (tmp_path / "bare").mkdir()
+    layout = Layout("1", (testing.SHIPPED, tmp_path / "bare", tmp_path / "mine"), tmp_path)
+    assert [paths for _, paths, _ in testing.own_tests(layout)] == [
+        [testing.TESTS / "wheel/shipped"],
+        [tmp_path / "mine/tests"],
+    ]
+    assert not testing.is_shipped(layout)
+    assert testing.is_shipped(Layout("1", (testing.SHIPPED,), tmp_path))
+    spaced = Layout("1", (tmp_path / "with space", tmp_path / "b"), tmp_path)
+    assert native_folders(testing.named(spaced)) == spaced.natives

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,9 +12,11 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils import _pytree as pytree
 
-FILE = Path(os.environ["GRAFT_NATIVE"]) / "autocast.yaml"
-LISTS: dict[str, list[str]] = (yaml.safe_load(FILE.read_text()) if FILE.is_file() else None) or {}
-POLICIES = {name: policy for policy, names in LISTS.items() for name in names}
+from scripts.common.layout import native_folders
+
+FILES = [folder / "autocast.yaml" for folder in native_folders(os.environ["GRAFT_NATIVE"])]
+LISTS: list[dict[str, list[str]]] = [yaml.safe_load(file.read_text()) or {} for file in FILES if file.is_file()]
+POLICIES = {name: policy for lists in LISTS for policy, names in lists.items() for name in names}
 INFOS = {info.aten_name: info for info in op_db if info.name in torch._added_operators.PUBLIC}
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+from scripts.common.layout import REPOSITORY, native_folders
 
 # Seconds after which builds are killed: while the base is laid out, while code is generated, while it is compiled.
 MOMENTS = (2, 8, 20)
@@ -43,10 +44,12 @@ def test_interrupted_build_in_another_folder_gives_the_same_wheel(tmp_path: Path
     copy = tmp_path / "another/folder"
     for part in ("patches", "scripts"):
         shutil.copytree(REPOSITORY / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
-    native = Path(shutil.copytree(os.environ["GRAFT_NATIVE"], tmp_path / "operators"))
+    folders = native_folders(os.environ["GRAFT_NATIVE"])
+    copies = [str(shutil.copytree(each, tmp_path / f"operators-{number}")) for number, each in enumerate(folders)]
     (base_wheel,) = base.parent.glob("*.whl")
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "scripts", "build", "--native", native, "--out", out, "--wheel", base_wheel]
+    given = ["--native", shlex.join(copies), "--out", out, "--wheel", base_wheel]
+    command = [sys.executable, "-m", "scripts", "build", *given]
     assert "raise the limit on the size of files" in run_out_of_room(command, copy)
     for seconds in MOMENTS:
         with subprocess.Popen(command, cwd=copy, stderr=subprocess.PIPE, start_new_session=True) as process:
