@@ -15,9 +15,10 @@ from ..base.elf import ElfFile
 from ..base.symbol_index import SymbolIndex, symbol_index
 from ..base.tree import Base
 from ..common.errors import LinkError
-from ..common.files import write_atomically, write_if_changed
+from ..common.files import write_atomically
 from ..common.layout import Layout
 from ..common.process import UNTRANSLATED, run
+from ..inputs.snapshot import hash_of_builder
 from ..inputs.toolchain import Toolchain
 from . import blame
 from .ninja import Names
@@ -25,6 +26,9 @@ from .trampolines import BoundLibrary, bind_hidden, trampoline_table
 from .units import Unit, Units
 
 _FLAGS = ("-shared", "-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections")
+
+# The parts of the builder that decide what is bound, and how.
+_BINDING = ("base", "compile")
 
 # Symbols that the linker itself defines, and those of the generated table of trampolines.
 _DEFINED_LATER = frozenset(
@@ -128,6 +132,7 @@ class Linker:
             digest.update(hashlib.sha256(path.read_bytes()).digest())
         parts = [*map(str, self._command(product, Path("out"), [])), self._toolchain.description]
         parts += [self._index(name).build_id for name in product.bound]
+        parts.append(hash_of_builder(_BINDING))
         digest.update("\0".join(parts).encode())
         return digest.hexdigest()
 
@@ -150,10 +155,17 @@ class Linker:
         bound = self.hidden_functions(product)
         stem = Path(product.name).name.split(".")[0]
         source, target = (self._layout.objects / f"trampolines/{stem}{suffix}" for suffix in (".cpp", ".o"))
-        text = trampoline_table(bound, is_python_extension=product.is_python_extension)
-        if write_if_changed(source, text) or not target.is_file():
-            command = [self._toolchain.compiler, *self._toolchain.flags, f"-I{self._layout.work / 'fixed'}"]
-            run([*command, "-c", source, "-o", target])
+        flags = self._toolchain.flags
+        compiled_with = "\0".join([self._toolchain.description, *flags, hash_of_builder(_BINDING)])
+        digest = hashlib.sha256(compiled_with.encode()).hexdigest()
+        text = f"// {digest}\n{trampoline_table(bound, is_python_extension=product.is_python_extension)}"
+        if not target.is_file() or not source.is_file() or source.read_text(encoding="utf-8") != text:
+            # An object that is there was made of the source beside it, also after an interruption.
+            target.unlink(missing_ok=True)
+            write_atomically(source, text)
+            partial = target.with_name(f"{target.name}.partial")
+            run([self._toolchain.compiler, *flags, f"-I{self._layout.work / 'fixed'}", "-c", source, "-o", partial])
+            partial.replace(target)
         return target
 
     def hidden_functions(self, product: Product) -> list[BoundLibrary]:
