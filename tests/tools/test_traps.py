@@ -142,7 +142,7 @@ class Outcome:
         code: its exit code.
         said: what it printed.
         compiled: the names of the sources that it compiled.
-        wheel: the name of the wheel that lies there afterwards.
+        wheel: the name of the wheel that lies there afterwards; empty if there is none.
         sha256: of that wheel.
     """
 
@@ -206,8 +206,10 @@ class Place:
     def outcome(self, code: int, said: str) -> Outcome:
         log = self._compiler / "compiled"
         compiled = frozenset(log.read_text().split()) if log.is_file() else frozenset()
-        (wheel,) = (self.folder / "dist").glob("*.whl")
-        return Outcome(code, said, compiled, wheel.name, hashlib.sha256(wheel.read_bytes()).hexdigest())
+        wheels = list((self.folder / "dist").glob("*.whl"))
+        names = " ".join(wheel.name for wheel in wheels)
+        sha256 = " ".join(hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in wheels)
+        return Outcome(code, said, compiled, names, sha256)
 
     def use_compiler(self, version: str) -> None:
         (self._compiler / "version").write_text(version)
