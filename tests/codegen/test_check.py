@@ -16,7 +16,7 @@ from scripts.check.finding import Findings
 from scripts.check.functions import PYTHON_MODULES, check_functions
 from scripts.check.groups import check_groups
 from scripts.common.layout import REPOSITORY
-from scripts.generate.bindings import PLACES
+from scripts.generate.places import PLACES
 
 # Native folders with one mistake each, written out: a key for each file, and the beginning of the line to print.
 BROKEN: list[dict[str, str]] = [

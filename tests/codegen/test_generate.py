@@ -157,7 +157,17 @@ def test_what_is_of_an_operator_that_is_gone_is_deleted(base: Path, generated: P
     assert (wheel / "torch/include/ATen/ops/graft_probe.h").exists()
     for name in (FUNCTIONS, DERIVATIVES):
         shutil.copyfile(base / name, wheel / name)
-    command = [sys.executable, "-m", "scripts.generate", "--base", base, "--native", folder, "--out", folder]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "scripts.generate",
+        "--base",
+        base,
+        "--native",
+        folder,
+        "--out",
+        folder,
+    ]
     env = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{base}"}
     done = subprocess.run(command, cwd=REPOSITORY, env=env, check=True, capture_output=True, text=True)
     assert done.stdout == f"{SOURCES_ARE_THERE}\n"
