@@ -12,7 +12,7 @@ from scripts.common.console import StepLine
 from scripts.common.errors import CompileError
 from scripts.common.layout import Layout
 from scripts.compile import ninja
-from scripts.compile.ninja import Names, compile_units, launcher, ninja_file
+from scripts.compile.ninja import Names, compile_units, launcher
 from scripts.compile.units import NARROW_HEADERS, Unit
 
 # Notes how it is called; refuses a source that holds `wide` where headers are narrow, and one that holds `wrong`.
@@ -160,11 +160,16 @@ def test_launcher_is_what_the_user_names(monkeypatch: pytest.MonkeyPatch) -> Non
     assert launcher() == ""
 
 
-def test_launcher_is_put_before_the_compiler(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    def command() -> str:
-        text = re.sub(r" \$\n +", " ", ninja_file(build.units, build.compiler, []))
-        return next(line for line in text.splitlines() if line.startswith("cxx"))
-
-    assert command() == f"cxx = '{build.compiler.compiler}'"
-    monkeypatch.setenv("LAUNCHER", "distcc -j")
-    assert command() == f"cxx = distcc -j '{build.compiler.compiler}'"
+def test_launcher_is_put_before_the_compiler(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "launch"
+    program.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/launched\nshift\nexec "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("LAUNCHER", f"{program} --quietly")
+    assert build.run() == ALL
+    assert (tmp_path / "launched").read_text().split() == ["--quietly"] * len(ALL)
+    # It makes no other objects, so without it nothing is compiled again.
+    monkeypatch.setenv("LAUNCHER", "none")
+    assert build.run() == set()
+    build.write("header.h", "// another\n")
+    assert build.run() == ALL
+    assert (tmp_path / "launched").read_text().split() == ["--quietly"] * len(ALL)
