@@ -33,12 +33,14 @@ FRAGMENTS = {
         "names": ["gdh", "gdh_out", "gdh_"],
         "declarations": ["at::Tensor gdh() const;", "at::Tensor & gdh_() const;"],
         "definitions": ["inline at::Tensor Tensor::gdh() const { return at::_ops::gdh::call(*this); }"],
+        "plumbing": [],
         "redispatch": ["inline at::Tensor gdh(c10::DispatchKeySet set, const at::Tensor & self) {}"],
     },
     "roi": {
         "names": ["roi"],
         "declarations": [],
         "definitions": [],
+        "plumbing": [],
         "redispatch": ["inline at::Tensor roi(c10::DispatchKeySet set) {}"],
     },
 }
