@@ -61,5 +61,5 @@ def test_library_with_another_build_id_is_refused(mixed: Path, name: str) -> Non
     assert done.returncode == 1
     assert f"this torch was grafted onto a {name} with build-id" in done.stderr
     assert str(path) in done.stderr
-    assert f"install the wheel of version {torch.__version__} again" in done.stderr
+    assert "install the wheel again" in done.stderr
     assert ("ImportError" in done.stderr) == (name == "libtorch_python.so")
