@@ -8,6 +8,7 @@ import sysconfig
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -103,6 +104,10 @@ class Linker:
         Raises:
             LinkError: a symbol is nowhere to be found.
         """
+        # Before there are threads: an index is made once, and numpy reads its header with Python's parser, which two
+        # threads at once make fail in Python 3.11 ("AST constructor recursion depth mismatch").
+        for name in {name for product in products for name in product.bound}:
+            self._index(name)
         # None waits for another: the extension is linked to the base's libtorch.so, which has the new one's name.
         with ThreadPoolExecutor(len(products)) as pool:
             return dict(zip((each.name for each in products), pool.map(self._link, products), strict=True))
@@ -190,6 +195,7 @@ class Linker:
             self._refuse(text.replace("src/ATen/native/", f"{self._names.native}/"), cause)
         return bound
 
+    @cache  # noqa: B019  # one linker a build
     def _index(self, name: str) -> SymbolIndex:
         return symbol_index(self._base.libraries / name, self._layout.base / "symbols")
 
