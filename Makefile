@@ -1,7 +1,7 @@
 # Thin verbs; the work is done by the Python package in scripts/.
 
 PYTHON ?= python3
-PIN ?= 2.13.0
+PIN ?= 2.13.0+cpu
 NATIVE ?= native
 OUT ?= dist
 JOBS ?= $(shell nproc)

@@ -76,9 +76,9 @@ def _check_incremental(options: argparse.Namespace) -> None:
 
 
 def _check_cuda(options: argparse.Namespace) -> None:
-    from .check.cuda import check_cuda
+    from .graft import check_cuda
 
-    check_cuda(_layout(options), base_wheel=options.wheel, jobs=options.jobs, architectures=options.arch)
+    check_cuda(_layout(options), base_wheel=options.wheel, jobs=options.jobs)
 
 
 def _test(options: argparse.Namespace) -> None:
@@ -196,7 +196,7 @@ def _layout(options: argparse.Namespace) -> Layout:
 
 def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--pin", default="2.13.0", help="a folder of patches/ (default: %(default)s)")
+    common.add_argument("--pin", default="2.13.0+cpu", help="a torch that patches/ knows (default: %(default)s)")
     common.add_argument(
         "--native", default=str(REPOSITORY / "native"), help="folders of operators, with spaces between"
     )
@@ -215,10 +215,7 @@ def _parser() -> argparse.ArgumentParser:
     building.add_argument("--incremental", action="store_true", help="source: leave alone what a change cannot reach")
     building.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
     verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
-    compiling = verbs.add_parser("check-cuda", parents=[common], help="compile the CUDA sources of the native folder")
-    compiling.add_argument(
-        "--arch", nargs="+", default=[], help="of GPUs, such as 90a, instead of all that the pin has"
-    )
+    verbs.add_parser("check-cuda", parents=[common], help="compile the CUDA sources of the native folder")
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")
     testing.add_argument("--whole", type=Path, help="source: the wheel of a whole build, to compare with")
     for parser_of_build in (building, testing):

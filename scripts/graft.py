@@ -11,6 +11,7 @@ from .common.files import sha256_of_file
 from .common.layout import Layout
 from .common.lock import build_lock
 from .deliver.built import Built, load_built, save_built
+from .inputs.cuda_toolkit import request
 from .inputs.snapshot import take_snapshot
 
 
@@ -39,17 +40,18 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
         GraftError: and nothing that was there before is changed.
     """
     snapshot = take_snapshot(layout)
-    snapshot.pin.require_wheel_for_cpus()
+    wanted = request()
     with build_lock(layout.work), snapshot.translated():
         built = load_built(layout)
-        if built and built.stamp == snapshot.stamp and built.is_there():
+        if built and built.stamp == snapshot.stamp and built.cuda in ("", wanted) and built.is_there():
             say(f"nothing changed: {built.wheel}")
             return Result(Path(built.wheel), {})
         from .stages import Graft  # takes as long to import as all that came before
 
         steps = Steps(total=7)
-        target = Graft(layout, snapshot, jobs, steps).wheel(base_wheel)
-        save_built(layout, Built.of(snapshot.stamp, target))
+        graft = Graft(layout, snapshot, jobs, steps)
+        target = graft.wheel(base_wheel)
+        save_built(layout, Built.of(snapshot.stamp, target, graft.cuda.request))
     if built and built.wheel != str(target):
         Path(built.wheel).unlink(missing_ok=True)
     report(target, steps)
@@ -78,6 +80,21 @@ def check(layout: Layout, *, base_wheel: Path | None) -> None:
             lambda: installed_headers(base.tree, native),
         )
     say(f"{layout.title}: no mistakes found; {len(series)} patches")
+
+
+def check_cuda(layout: Layout, *, base_wheel: Path | None, jobs: int) -> None:
+    """Compile what a build compiles for CUDA; nothing is linked.
+
+    Raises:
+        GraftError: with the compiler's messages, which name the native folder's own files.
+    """
+    from .stages import Graft
+
+    snapshot = take_snapshot(layout)
+    with build_lock(layout.work), snapshot.translated():
+        nvcc = Graft(layout, snapshot, jobs, Steps(total=4)).check_cuda(base_wheel)
+    targets = ", ".join(f"sm_{name}" for name in nvcc.architectures)
+    say(f"{layout.title}: what it has for CUDA compiles for {targets} with PyTorch {snapshot.pin.version}")
 
 
 def report(wheel: Path, steps: Steps) -> None:

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+from .base.base import Base
 from .base.fetch import fetch
 from .base.torchgen import torchgen_command
-from .base.tree import Base, lay_out
+from .base.tree import lay_out
 from .check.run import check_native
-from .common.console import StepLine, Steps
-from .common.errors import OperatorError, run_all
+from .common.console import StepLine, Steps, say
+from .common.errors import GraftError, OperatorError, PinError, run_all
 from .common.files import write_atomically
 from .common.layout import Layout
 from .common.lock import build_lock
 from .compile import blame
 from .compile.link import Linker, products
-from .compile.ninja import Names, compile_units
-from .compile.units import Planner, Units, lay_out_sources
+from .compile.ninja import Compiler, Names, compile_units
+from .compile.units import CXX, NVCC, Planner, Unit, Units, lay_out_sources
 from .compose.description import load_description
 from .compose.wheel_files import compose, installed_headers
 from .deliver.platform_tag import platform_tag
 from .deliver.wheel import pack
-from .generate import DESCRIPTION, SOURCES_ARE_THERE
+from .generate import DESCRIPTION, KERNELS, MISSING, NO_CUDA, SOURCES_ARE_THERE
 from .generate.merge import MergedFile, merge
-from .inputs.native import NativeFolder, report_left_out
+from .inputs.cuda_toolkit import NONE, NoToolkitError, Nvcc, find_nvcc, request, wanted_architectures
+from .inputs.native import NativeFolder, kernels_for_cuda
 from .inputs.patches import load_series, patched
 from .inputs.snapshot import Snapshot
 
@@ -43,30 +47,54 @@ class Graft:
         self._jobs = jobs
         self._steps = steps
         self._native = snapshot.lay_out()
+        self.cuda = Cuda()
         self._names = Names(self._native.path, snapshot.translate)
 
     def wheel(self, base_wheel: Path | None) -> Path:
         """Run all stages; return the wheel."""
-        pin, layout = self._snapshot.pin, self._layout
-        version = f"{pin.wheel_version}{'.' if '+' in pin.wheel_version else '+'}graft.{self._snapshot.stamp[:10]}"
+        layout = self._layout
         wheel, base = get_base(self._snapshot, layout, base_wheel, self._steps)
+        self.cuda = plan_cuda(self._snapshot, base, self._native)
         patches = load_series(self._snapshot.patches)
         with self._steps.step("check and generate") as line:
             patched_files = self._check_and_generate(base, patches_of=lambda: patched(patches, base.tree, layout.work))
-            line.note = f"{len(patches)} patches"
-        report_left_out(self._native)
+            line.note = f"{len(patches)} patches" if patches else ""
         with self._steps.step("compile") as line:
             units = self._compile(base, line)
         with self._steps.step("link"):
-            libraries = Linker(layout, base, self._snapshot.toolchain, self._names).link(products(units))
+            linker = Linker(layout, base, self._snapshot.toolchain, self._names)
+            libraries = linker.link(products(units, base, self.cuda.nvcc))
+        hash_ = hashlib.sha256(f"{self._snapshot.stamp}{self.cuda.description}".encode()).hexdigest()[:10]
         with self._steps.step("compose"):
             generated = layout.generated / "wheel"
             description = load_description(layout.generated / DESCRIPTION)
+            version = with_graft(base.version, hash_)
             files = compose(base.tree, self._native, patched_files, generated, description, version)
             files |= {name: path.read_bytes() for name, path in libraries.items()}
         with self._steps.step("pack"):
             platform = platform_tag(wheel, libraries.values())
+            version = with_graft(self._snapshot.pin.wheel_version, hash_)
             return pack(wheel, files, version=version, platform=platform, out=layout.out)
+
+    def check_cuda(self, base_wheel: Path | None) -> Nvcc:
+        """Compile what a build compiles for CUDA, and nothing else; return what compiled it.
+
+        Raises:
+            GraftError: also if the base is one for CPUs, or there is no toolkit.
+        """
+        _, base = get_base(self._snapshot, self._layout, base_wheel, self._steps)
+        if not base.cuda:
+            raise PinError(
+                f"{self._snapshot.pin.path}: torch {base.version} is for CPUs, and has no headers of CUDA",
+                todo="set PIN to a torch for CUDA",
+            )
+        self.cuda = plan_cuda(self._snapshot, base, self._native, is_required=True)
+        with self._steps.step("check and generate"):
+            self._check_and_generate(base, patches_of=dict)
+        with self._steps.step("compile") as line:
+            self._compile(base, line, is_meant=lambda units: units.cuda)
+        assert self.cuda.nvcc is not None
+        return self.cuda.nvcc
 
     def _check_and_generate(self, base: Base, patches_of: Callable[[], dict[str, bytes]]) -> dict[str, bytes]:
         """Generate sources while the folder is checked; return the patched files.
@@ -76,7 +104,7 @@ class Graft:
         Raises:
             GraftError: naming every mistake.
         """
-        self._generator = Generator(self._layout, self._snapshot, self._native, base)
+        self._generator = Generator(self._layout, self._snapshot, self._native, base, self.cuda.how)
         with ThreadPoolExecutor(1) as pool:
             try:
                 generated = pool.submit(self._generator.start)
@@ -91,11 +119,15 @@ class Graft:
                 raise
         return dict(files)
 
-    def _compile(self, base: Base, line: StepLine) -> Units:
+    def _compile(
+        self, base: Base, line: StepLine, is_meant: Callable[[Units], list[Unit]] = lambda units: units.ordered
+    ) -> Units:
+        host, nvcc = self._snapshot.toolchain, self.cuda.nvcc
+        compilers: dict[str, Compiler] = {CXX: host} | ({NVCC: nvcc} if nvcc else {})
         try:
             lay_out_sources(self._layout, self._native)
-            units = Planner(self._layout, base, self._snapshot.toolchain).plan(self._native)
-            compile_units(self._layout, units.ordered, self._snapshot.toolchain, self._jobs, line, self._names)
+            units = Planner(self._layout, base, host, nvcc).plan(self._native)
+            compile_units(self._layout, is_meant(units), compilers, self._jobs, line, self._names)
         except KeyboardInterrupt:
             self._generator.stop()
             raise
@@ -108,11 +140,12 @@ class Graft:
 class Generator:
     """The process that runs torchgen. Compilers start when its sources are there, before it has written everything."""
 
-    def __init__(self, layout: Layout, snapshot: Snapshot, native: NativeFolder, base: Base) -> None:
+    def __init__(self, layout: Layout, snapshot: Snapshot, native: NativeFolder, base: Base, cuda: str) -> None:
         self._layout = layout
         self._snapshot = snapshot
         self._native = native
         self._base = base
+        self._cuda = cuda
         self._merged: Sequence[MergedFile] = ()
         self._process: subprocess.Popen[str] | None = None
         self._output: list[str] = []
@@ -124,7 +157,7 @@ class Generator:
             OperatorError: with torchgen's message, naming the native folder's file and line.
         """
         generated = self._layout.generated
-        stamp = self._snapshot.stamp_of_generated
+        stamp = f"{self._snapshot.stamp_of_generated} {self._cuda}"
         self._done = generated / "complete"
         if self._done.is_file() and self._done.read_text(encoding="utf-8") == stamp:
             return
@@ -132,6 +165,7 @@ class Generator:
         self._done.unlink(missing_ok=True)
         self._merged = merge(self._native, self._base.tree, generated / "wheel")
         arguments: list[str | Path] = ["--base", self._base.tree, "--native", self._native.path, "--out", generated]
+        arguments += ["--cuda", self._cuda]
         command, env = torchgen_command(self._base.tree, "scripts.generate", *arguments)
         self._process = subprocess.Popen(
             command,
@@ -172,6 +206,64 @@ class Generator:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """What a build does about CUDA.
+
+    Args:
+        how: what the generator is asked for.
+        nvcc: what compiles; None if nothing is compiled for CUDA.
+    """
+
+    how: str = NO_CUDA
+    nvcc: Nvcc | None = None
+
+    @property
+    def description(self) -> str:
+        """What tells one result from another; empty where CUDA has no part in it."""
+        return "" if self.how == NO_CUDA else f"{self.how} {self.nvcc.description if self.nvcc else ''}"
+
+    @property
+    def request(self) -> str:
+        """What must be asked for again for the same result; empty where CUDA has no part in it."""
+        if self.how == NO_CUDA:
+            return ""
+        # Where the toolkit is missing, each build looks for it again.
+        return request() if self.nvcc or wanted_architectures() == (NONE,) else MISSING
+
+
+def plan_cuda(snapshot: Snapshot, base: Base, native: NativeFolder, steps: Steps, *, is_required: bool = False) -> Cuda:
+    """Find what compiles the folder's kernels for CUDA; where there is none, say so and go on without, unless required.
+
+    Raises:
+        GraftError: what there is cannot be used, or nothing is there and it ``is_required``.
+    """
+    found = kernels_for_cuda(native)
+    if not found or not base.cuda:
+        if found:
+            say(f"      left out, since torch {base.version} has no CUDA: {', '.join(found)}")
+        return Cuda()
+    if wanted_architectures() == (NONE,) and not is_required:
+        say(f"      left out, as CUDA_ARCHS={NONE} says: {', '.join(found)}")
+        return Cuda(MISSING)
+    line = StepLine(f"      toolkit of CUDA {base.cuda}:")
+    try:
+        nvcc = find_nvcc(snapshot.pin, base, snapshot.toolchain, line)
+    except GraftError as error:
+        line.end("none")
+        if is_required or not isinstance(error, NoToolkitError):
+            raise
+        say(f"      no kernels for CUDA are built: {error.what}; {error.todo}")
+        return Cuda(MISSING)
+    line.end(f"{line.note}, for {' '.join(f'sm_{name}' for name in nvcc.architectures)}")
+    return Cuda(KERNELS, nvcc)
+
+
+def with_graft(version: str, hash_: str) -> str:
+    """The version of a new wheel: the base's with a local part (PEP 440), or with more of it."""
+    return f"{version}{'.' if '+' in version else '+'}graft.{hash_}"
 
 
 def get_base(snapshot: Snapshot, layout: Layout, base_wheel: Path | None, steps: Steps) -> tuple[Path, Base]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
 from elftools.elf.sections import NoteSection, Section
@@ -31,6 +32,9 @@ _LOCAL = 0
 _OBJECT, _FUNCTION, _IFUNC = 1, 2, 10
 _INTERNAL, _HIDDEN = 1, 2
 _UNDEFINED, _ABSOLUTE = 0, 0xFFF1
+
+# What pyelftools calls the texts of the dynamic section.
+_DYNAMIC_TEXTS = {"DT_NEEDED": "needed", "DT_SONAME": "soname", "DT_RPATH": "rpath", "DT_RUNPATH": "runpath"}
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,21 @@ class ElfFile:
                 if note["n_type"] == "NT_GNU_BUILD_ID":
                     return str(note["n_desc"])
         return ""
+
+    @property
+    def has_symbol_table(self) -> bool:
+        """Whether it tells of its hidden symbols, too: it is not stripped."""
+        return self._section(".symtab") is not None
+
+    def dynamic(self) -> dict[str, list[str]]:
+        """The texts of the dynamic section by their tags: ``{"DT_NEEDED": ["libc.so.6", ...], "DT_RPATH": [...]}``."""
+        section = self._section(".dynamic")
+        found: dict[str, list[str]] = {}
+        for tag in section.iter_tags() if isinstance(section, DynamicSection) else ():
+            for kind, attribute in _DYNAMIC_TEXTS.items():
+                if tag.entry.d_tag == kind:
+                    found.setdefault(kind, []).append(getattr(tag, attribute))
+        return found
 
     @cached_property
     def _static(self) -> _SymbolTable:

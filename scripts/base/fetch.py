@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from zipfile import BadZipFile, ZipFile
 
 from packaging.tags import sys_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -15,6 +16,7 @@ from ..common.errors import FetchError, GraftError
 from ..common.files import free_bytes, sha256_of_file
 from ..common.process import run
 from ..inputs.pin import Pin
+from .base import refuse_unusable
 
 # The wheel, its laid-out tree, objects and the new wheel, with room to spare.
 _NEEDED_BYTES = 3 * 1024**3
@@ -68,8 +70,14 @@ def pinned_tag(pin: Pin, supported: Iterable[str]) -> tuple[str, str]:
     raise FetchError(
         f"the pin of torch {pin.version} knows no wheel for this Python ({sys.executable}, {tags[0]})",
         cause=f"it knows {', '.join(pin.sha256)}",
-        todo="set PYTHON to a Python of that kind, or add the tag and the sha256 of another official wheel to pin.yaml",
+        todo=f"set PYTHON to a Python of that kind{_other_wheels(pin, tags)}, or add the wheel that you mean with "
+        "`make pin`",
     )
+
+
+def _other_wheels(pin: Pin, tags: list[str]) -> str:
+    others = [version for version, wheels in pin.wheels.items() if not wheels.keys().isdisjoint(tags)]
+    return f", or PIN to {' or '.join(others)}, which there is for this one" if others else ""
 
 
 def fingerprint(path: Path, sha256: str) -> str:
@@ -83,6 +91,7 @@ def check_wheel(path: Path, pin: Pin, sha256: str) -> None:
 
     Raises:
         FetchError: it is missing, of another version, or has another hash.
+        UnusableBaseError: it is of a kind that cannot be built upon.
     """
     if not path.is_file():
         raise FetchError(f"{path}: no such file", todo="set WHEEL to a wheel file, or leave it out to let pip fetch it")
@@ -90,6 +99,11 @@ def check_wheel(path: Path, pin: Pin, sha256: str) -> None:
         _, version, _, _ = parse_wheel_filename(path.name)
     except InvalidWheelFilename as error:
         raise FetchError(f"{path}: not a wheel's file name", cause=str(error)) from error
+    try:
+        with ZipFile(path) as archive:
+            refuse_unusable(path, archive.namelist())
+    except BadZipFile:
+        pass  # the hash tells
     if str(version) != pin.wheel_version:
         raise FetchError(
             f"{path}: this is torch {version}, but the pin is {pin.wheel_version}",
@@ -109,7 +123,7 @@ def _download(pin: Pin, sha256: str, target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="download-", dir=target.parent) as folder:
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
         try:
-            run([*command, "--dest", folder, str(pin.requirement)], env={"PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+            run([*command, "--dest", folder, pin.requirement], env={"PIP_DISABLE_PIP_VERSION_CHECK": "1"})
         except GraftError as error:
             raise FetchError(
                 f"pip could not download {pin.requirement}",

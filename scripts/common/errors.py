@@ -59,6 +59,12 @@ class FetchError(GraftError):
     exit_code = 4
 
 
+class UnusableBaseError(GraftError):
+    """The base is of a kind that cannot be built upon."""
+
+    exit_code = 15
+
+
 class OperatorError(GraftError):
     """native_functions.yaml or derivatives.yaml cannot be turned into code."""
 

@@ -37,7 +37,7 @@ class Layout:
     """The folders of one build.
 
     Args:
-        pin: the pinned PyTorch, a folder of ``patches/``.
+        pin: the pinned PyTorch, as the version of its wheel, such as ``2.13.0+cpu``.
         natives: the native folders.
         out: where the wheel goes.
         is_sanitized: whether the operators are built with sanitizers.
@@ -70,7 +70,7 @@ class Layout:
     @property
     def patches(self) -> Path:
         """The pin file, the series and the patches."""
-        return REPOSITORY / "patches" / self.pin
+        return REPOSITORY / "patches" / self.pin.partition("+")[0]
 
     @property
     def pin_build(self) -> Path:

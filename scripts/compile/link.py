@@ -12,13 +12,14 @@ from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
+from ..base.base import Base
 from ..base.elf import ElfFile
 from ..base.symbol_index import SymbolIndex, symbol_index
-from ..base.tree import Base
 from ..common.errors import LinkError
 from ..common.files import write_atomically
 from ..common.layout import Layout
 from ..common.process import UNTRANSLATED, run
+from ..inputs.cuda_toolkit import Nvcc
 from ..inputs.snapshot import hash_of_builder
 from ..inputs.toolchain import Toolchain
 from . import blame
@@ -46,40 +47,59 @@ class Product:
         name: its path in the wheel.
         units: what is in it.
         bound: libraries of the base whose functions it calls, exported or not.
-        linked: further libraries that are loaded with it.
+        like: the library of the base, by its path below ``torch``, that tells where this one looks for libraries.
+        linked: further libraries of the base that are loaded with it.
+        loaded: libraries of other products that are loaded with it.
+        offered: libraries that are loaded with it if it calls them.
         provided: what is in another product that this one calls.
-        search: where it looks for libraries at run time.
         is_python_extension: whether Python loads it.
     """
 
     name: str
     units: Sequence[Unit]
     bound: Sequence[str]
-    linked: Sequence[str]
-    search: str
-    is_python_extension: bool
+    like: str
+    linked: Sequence[str] = ()
+    loaded: Sequence[str] = ()
+    offered: Sequence[Path] = ()
     provided: Sequence[Unit] = ()
+    is_python_extension: bool = False
 
 
-def products(units: Units) -> list[Product]:
+_TORCH, _C10, _CUDA = "libtorch_cpu.so", "libc10.so", "libtorch_cuda.so"
+
+# Loaded by libtorch.so. It names libtorch.so nowhere, since libraries that load each other have no order: what it calls
+# there is found in the process.
+_OPERATORS_FOR_CUDA = "libtorch_operators_cuda.so"
+
+
+def products(units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product]:
     """The libraries of the wheel.
 
     ``libtorch.so`` is in the official wheel an empty umbrella that everything loads. Here it holds the operators, so
     that every process has them, and every C++ program that links to it can call them.
     """
-    of_torch = ("libtorch_cpu.so", "libc10.so")
-    return [
-        Product("torch/lib/libtorch.so", units.library, of_torch, (), "$ORIGIN", False),
-        Product(
-            f"torch/_C{sysconfig.get_config_var('EXT_SUFFIX')}",
-            units.extension,
-            ("libtorch_python.so", *of_torch),
-            ("libtorch.so",),
-            "$ORIGIN:$ORIGIN/lib",
-            True,
-            units.library,
-        ),
-    ]
+    umbrella = base.library("lib/libtorch.so")
+    of_torch = (_TORCH, _C10)
+    cuda = []
+    if nvcc is not None and units.cuda:
+        toolkit = nvcc.libraries(base.library(f"lib/{_CUDA}").needed)
+        bound = (_CUDA, "libc10_cuda.so", *of_torch)
+        name, like = f"torch/lib/{_OPERATORS_FOR_CUDA}", f"lib/{_CUDA}"
+        cuda = [Product(name, units.cuda, bound, like, offered=toolkit, provided=units.library)]
+    more = [name for name in umbrella.needed if name not in of_torch and (base.libraries / name).is_file()]
+    library = Product(
+        *("torch/lib/libtorch.so", units.library, of_torch, "lib/libtorch.so"),
+        linked=more,
+        loaded=[each.name for each in cuda],
+    )
+    extension = Product(
+        *(f"torch/{base.extension}", units.extension, ("libtorch_python.so", *of_torch), base.extension),
+        linked=["libtorch.so"],
+        provided=units.library,
+        is_python_extension=True,
+    )
+    return [*cuda, library, extension]
 
 
 class Linker:
@@ -108,12 +128,15 @@ class Linker:
         # threads at once make fail in Python 3.11 ("AST constructor recursion depth mismatch").
         for name in {name for product in products for name in product.bound}:
             self._index(name)
-        # None waits for another: the extension is linked to the base's libtorch.so, which has the new one's name.
+        # Only who loads a new library waits for it; the extension is linked to the base's libtorch.so, which has the
+        # new one's name.
         with ThreadPoolExecutor(len(products)) as pool:
-            return dict(zip((each.name for each in products), pool.map(self._link, products), strict=True))
+            first = [product for product in products if not product.loaded]
+            linked = dict(zip((each.name for each in first), pool.map(self._link, first), strict=True))
+        return {each.name: linked.get(each.name) or self._link(each) for each in products}
 
     def _link(self, product: Product) -> Path:
-        target = self._layout.objects / "linked" / product.name
+        target = self._linked(product.name)
         objects = [self._layout.work / unit.target for unit in product.units]
         stamp = self._stamp(product, objects)
         mark = target.with_name(f"{target.name}.stamp")
@@ -130,10 +153,13 @@ class Linker:
         write_atomically(mark, stamp)
         return target
 
+    def _linked(self, name: str) -> Path:
+        return self._layout.objects / "linked" / name
+
     def _stamp(self, product: Product, objects: Sequence[Path]) -> str:
         """A hash of all that is linked, and how."""
         digest = hashlib.sha256()
-        for path in objects:
+        for path in (*objects, *map(self._linked, product.loaded)):
             digest.update(hashlib.sha256(path.read_bytes()).digest())
         parts = [*map(str, self._command(product, Path("out"), [])), self._toolchain.description]
         parts += [*(self._index(name).build_id for name in product.bound), hash_of_builder(_BINDING)]
@@ -145,9 +171,12 @@ class Linker:
         # What a sanitizer finds is reported with function and line, so there nothing is stripped.
         flags = [*_FLAGS, *(self._toolchain.sanitizers or ["-s"])]
         command: list[str | Path] = [self._toolchain.compiler, *flags, "-o", target, *objects]
-        command += [f"-Wl,-soname,{Path(product.name).name}", f"-Wl,-rpath,{product.search}"]
-        command += ["-Wl,--no-as-needed", *(libraries / name for name in (*product.bound, *product.linked))]
-        command += ["-Wl,--as-needed", f"-Wl,-rpath-link,{libraries}"]
+        like = self._base.library(product.like)
+        command += [f"-Wl,-soname,{Path(product.name).name}"]
+        command += [f"-Wl,-rpath,{like.rpath}", f"-Wl,{like.search}"] if like.rpath else []
+        loaded = [*(libraries / name for name in (*product.bound, *product.linked)), *map(self._linked, product.loaded)]
+        command += ["-Wl,--no-as-needed", *loaded, "-Wl,--as-needed", *product.offered]
+        command += [f"-Wl,-rpath-link,{libraries}"]
         return command
 
     def _refuse(self, output: str, cause: str = "") -> NoReturn:
@@ -179,8 +208,8 @@ class Linker:
         for library in libraries:
             needed -= library.exported_among(needed)
         visible = [*self._toolchain.system_libraries, *([_python_library()] if product.is_python_extension else [])]
-        for path in visible:
-            needed -= ElfFile(path).exported()
+        for path in (*visible, *product.offered):
+            needed -= ElfFile(path).exported() if needed else set()
         bound = bind_hidden(needed, libraries)
         needed = needed.difference(symbol.name for library in bound for symbol in library.symbols)
         if missing := needed - self._toolchain.linked_in:

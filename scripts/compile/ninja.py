@@ -7,8 +7,9 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -21,14 +22,16 @@ from ..common.files import write_if_changed
 from ..common.layout import Layout
 from ..common.process import UNTRANSLATED, follow
 from . import blame
-from .units import NARROW_HEADERS, Unit
+from .units import CXX, NARROW_HEADERS, Unit
 
 # The place of an error, as g++ and nvcc write it.
 _ERROR = re.compile(r"([^\s:(]+(?::\d+:\d+|\(\d+\))): (?:fatal )?error\b")
 
 # Headers: the folder's own, those of the new operators, those that wheels lack, the base's.
-BASE_INCLUDES = ("../base/tree/torch/include", "../base/tree/torch/include/torch/csrc/api/include")
-_INCLUDES = ("src", "generated/include", "operators", "fixed", *BASE_INCLUDES)
+_INCLUDES = (
+    *("src", "generated/include", "operators", "fixed"),
+    *("../base/tree/torch/include", "../base/tree/torch/include/torch/csrc/api/include"),
+)
 
 # Variables that change what a compiler reads or makes; a build depends on none of them.
 _DROPPED = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
@@ -78,45 +81,51 @@ class Names:
 def compile_units(
     layout: Layout,
     units: Sequence[Unit],
-    compiler: Compiler,
+    compilers: Mapping[str, Compiler],
     jobs: int,
     line: StepLine,
     names: Names,
-    *,
-    includes: Sequence[str] = _INCLUDES,
 ) -> None:
     """Bring the object files of ``units`` up to date, in their order as far as ``jobs`` at once allow it.
+
+    Args:
+        layout: the folders of the build.
+        units: what to compile.
+        compilers: those that the units name.
+        jobs: how many may run at once.
+        line: shows the progress.
+        names: for messages.
 
     Raises:
         CompileError: with the compiler's messages, which name the native folder's own files.
     """
-    write_if_changed(layout.work / "build.ninja", ninja_file(units, compiler, includes))
-    write_if_changed(layout.work / "compiler.txt", compiler.description)
+    write_if_changed(layout.work / "build.ninja", ninja_file(units, compilers))
+    for name, compiler in compilers.items():
+        write_if_changed(layout.work / f"{name}.txt", compiler.description)
     line.note = f"{_run_ninja(layout, jobs, line, names)} of {len(units)} sources"
 
 
-def ninja_file(units: Sequence[Unit], compiler: Compiler, includes: Sequence[str]) -> str:
+def ninja_file(units: Sequence[Unit], compilers: Mapping[str, Compiler]) -> str:
     """The text of the ninja file."""
     text = io.StringIO()
     writer = Writer(text)  # type: ignore[arg-type]  # its annotation says str, its code wants a file
-    # The shell puts the launcher in, so that another one compiles nothing again.
-    writer.variable("cxx", f"$${_LAUNCHER} {shlex.quote(compiler.compiler)}")
-    writer.variable("flags", " ".join([*compiler.flags]))
-    writer.variable("includes", " ".join(f"-I{folder}" for folder in includes))
-    compiling = "$flags $more $includes -MD -MF $out.d -c $in -o $out"
-    writer.rule("cxx", command=f"$cxx {compiling}", description="$in", depfile="$out.d", deps="gcc")
-    writer.rule(
-        "narrow",
-        command=f"$cxx $narrow {compiling} 2>$out.narrow || $cxx {compiling}",
-        description="$in",
-        depfile="$out.d",
-        deps="gcc",
-    )
+    writer.variable("includes", " ".join(f"-I{folder}" for folder in _INCLUDES))
+    compiling = "$more $includes -MD -MF $out.d -c $in -o $out"
+    write_rule = partial(writer.rule, description="$in", depfile="$out.d", deps="gcc")
+    for name, compiler in compilers.items():
+        # The shell puts the launcher in, so that another one compiles nothing again.
+        command = f"$${_LAUNCHER} {shlex.quote(compiler.compiler)}"
+        flags = " ".join(compiler.flags)
+        write_rule(name, command=f"{command} {flags} {compiling}")
+        if name == CXX:
+            narrow = f"{command} $narrow {flags} {compiling} 2>$out.narrow || {command} {flags} {compiling}"
+            write_rule("narrow", command=narrow)
     for unit in units:
         variables = {"more": " ".join(unit.flags), "narrow": " ".join(f"-I{folder}" for folder in unit.narrow)}
-        rule = "narrow" if unit.narrow else "cxx"
+        rule = "narrow" if unit.narrow else unit.compiler
         # A source that was compiled without the narrow headers may be compiled with others.
-        implicit = ["compiler.txt", *(str(folder / name) for folder in unit.narrow for name in NARROW_HEADERS)]
+        headers = [str(folder / name) for folder in unit.narrow for name in NARROW_HEADERS]
+        implicit = [f"{unit.compiler}.txt", *headers]
         writer.build([str(unit.target)], rule, [str(unit.source)], implicit=implicit, variables=variables)
     return text.getvalue()
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..base.tree import Base
+from ..base.base import Base
 from ..common.files import files_below, lay_out_files
 from ..common.layout import Layout
 from ..generate import FRAGMENTS
+from ..inputs.cuda_toolkit import DEFINITIONS, Nvcc
 from ..inputs.native import NativeFolder
 from ..inputs.toolchain import CPU_CAPABILITIES, Toolchain
 from .views import Views, text_with_headers
@@ -25,11 +26,18 @@ NARROW_HEADERS = tuple(
 # One declares a function of the C++ library with another visibility.
 _FIXED = ("-Wno-attributes",)
 
+# The folders of a unit's generated sources, by the source that includes them.
+_PARTS = {"library": ("ATen", "autograd"), "bindings": ("python",), "cuda": ("cuda",)}
+
+# The compilers, as the ninja file calls them.
+CXX, NVCC = "cxx", "nvcc"
+
 _TEMPLATES = Path(__file__).with_name("templates")
 
 # Sources that are the same for every native folder, by the library they go into.
 _OF_LIBTORCH = ("compatibility.cpp", "trampolines.cpp")
 _OF_EXTENSION = ("compatibility.cpp", "trampolines.cpp", "module.cpp")
+_OF_CUDA = ("compatibility.cpp", "trampolines.cpp")
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,7 @@ class Unit:
         source: relative to the work folder.
         target: the object file, relative to the work folder.
         flags: beyond those that every source has.
+        compiler: the name of what compiles it, ``cxx`` or ``nvcc``.
         narrow: folders of headers that declare less than the base's, relative to the work folder. They are much
             faster to read. A source that needs more is compiled without them.
     """
@@ -48,6 +57,7 @@ class Unit:
     target: Path
     flags: tuple[str, ...] = ()
     narrow: tuple[Path, ...] = ()
+    compiler: str = CXX
 
 
 @dataclass(frozen=True)
@@ -57,16 +67,20 @@ class Units:
     Args:
         library: of ``libtorch.so``.
         extension: of ``torch._C``.
+        cuda: of the library of kernels for CUDA; none if they are not built.
     """
 
     library: list[Unit]
     extension: list[Unit]
+    cuda: list[Unit]
 
     @property
     def ordered(self) -> list[Unit]:
         """Each unit once, in the order to compile them in: the slow ones first, so that none is left for the end."""
-        generated = [unit for unit in [*self.extension, *self.library] if unit.narrow]
-        return list(dict.fromkeys([*generated, *self.library, *self.extension]))
+        every = [*self.extension, *self.library, *self.cuda]
+        kernels = [unit for unit in every if unit.compiler == NVCC]
+        generated = [unit for unit in every if unit.narrow]
+        return list(dict.fromkeys([*kernels, *generated, *self.library, *every]))
 
 
 class Planner:
@@ -76,11 +90,13 @@ class Planner:
         layout: its folders; sources are laid out already.
         base: the laid-out base.
         toolchain: the compiler.
+        nvcc: the compiler of CUDA; None if no kernels for CUDA are built.
     """
 
-    def __init__(self, layout: Layout, base: Base, toolchain: Toolchain) -> None:
+    def __init__(self, layout: Layout, base: Base, toolchain: Toolchain, nvcc: Nvcc | None = None) -> None:
         self._layout = layout
         self._toolchain = toolchain
+        self._nvcc = nvcc
         self._views = Views(base.tree, layout.generated / FRAGMENTS, layout.work / "views")
 
     def plan(self, native: NativeFolder) -> Units:
@@ -111,16 +127,30 @@ class Planner:
         return Units(
             library=[*(fixed[name] for name in _OF_LIBTORCH), *library],
             extension=[*(fixed[name] for name in _OF_EXTENSION), *extension],
+            cuda=[*(fixed[name] for name in _OF_CUDA), *cuda] if (cuda := self._cuda(native, folders)) else [],
         )
 
-    def _unit(self, source: Path, name: str, flags: Iterable[str] = ()) -> Unit:
+    def _cuda(self, native: NativeFolder, folders: list[Path]) -> list[Unit]:
+        """The units of the kernels for CUDA; their registrations behind what they call, as in ``library``."""
+        if self._nvcc is None:
+            return []
+        flags = (*(f"-D{name}" for name in DEFINITIONS), f"-I{self._nvcc.include}")
+        own = [
+            self._unit(self._layout.sources / name, f"native/{name}", flags if name.suffix == ".cpp" else (), compiler)
+            for name in native.cuda
+            if (compiler := {".cu": NVCC, ".cpp": CXX}.get(name.suffix))
+        ]
+        registered = [folder for folder in folders if (folder / "cuda.cpp").is_file()]
+        return [*own, *(self._generated(folder, "cuda", flags) for folder in registered)]
+
+    def _unit(self, source: Path, name: str, flags: Iterable[str] = (), compiler: str = CXX) -> Unit:
         view = self._views.of(text_with_headers(source, self._layout.sources))
         include = (f"-I{self._relative(view)}",) if view else ()
-        return Unit(self._relative(source), self._object(name), (*flags, *include))
+        return Unit(self._relative(source), self._object(name), (*flags, *include), compiler=compiler)
 
-    def _generated(self, folder: Path, kind: str) -> Unit:
-        """The unit of generated sources ``kind`` (library or bindings) in ``folder``."""
-        parts = ("ATen", "autograd") if kind == "library" else ("python",)
+    def _generated(self, folder: Path, kind: str, flags: Iterable[str] = ()) -> Unit:
+        """The unit of generated sources ``kind`` in ``folder``, a key of ``_PARTS``."""
+        parts = _PARTS[kind]
         sources = [folder / f"{kind}.cpp", *(path for part in parts for path in sorted((folder / part).glob("*.cpp")))]
         view = self._views.of("\n".join(path.read_text(encoding="utf-8") for path in sources))
         includes = [self._relative(folder / "own"), *([self._relative(view)] if view else [])]
@@ -128,7 +158,7 @@ class Planner:
         return Unit(
             self._relative(sources[0]),
             self._object(f"generated/{folder.name}.{kind}"),
-            (*_GENERATED, *python, *(f"-I{path}" for path in includes)),
+            (*_GENERATED, *flags, *python, *(f"-I{path}" for path in includes)),
             (self._relative(folder / "narrow"),),
         )
 

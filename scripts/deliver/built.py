@@ -19,12 +19,13 @@ class Built:
     wheel: str
     size: int
     time: int
+    cuda: str = ""
 
     @classmethod
-    def of(cls, stamp: str, wheel: Path) -> Built:
-        """Note the wheel that ``stamp`` gave."""
+    def of(cls, stamp: str, wheel: Path, cuda: str = "") -> Built:
+        """Note the wheel that ``stamp`` gave, and what was asked for about CUDA if that has a part in it."""
         status = wheel.stat()
-        return cls(stamp, str(wheel), status.st_size, status.st_mtime_ns)
+        return cls(stamp, str(wheel), status.st_size, status.st_mtime_ns, cuda)
 
     def is_there(self) -> bool:
         """Whether the wheel is still there, as it was written."""

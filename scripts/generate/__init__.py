@@ -14,3 +14,7 @@ DESCRIPTION = "operators.json"
 
 # Printed as soon as the sources are complete, so that compilers need not wait for the rest.
 SOURCES_ARE_THERE = "sources are there"
+
+# What the generator does about CUDA: a folder's kernels are registered, or an error in place of each where they are not
+# compiled; on a base for CPUs there is nothing to register.
+KERNELS, MISSING, NO_CUDA = "kernels", "missing", "no"

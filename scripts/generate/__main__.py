@@ -7,6 +7,7 @@ import gc
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,11 +16,12 @@ from torchgen.yaml_utils import YamlLoader
 
 from ..common.lock import build_lock
 from ..inputs.native import AUTOCAST
-from . import SOURCES_ARE_THERE
+from . import KERNELS, MISSING, NO_CUDA, SOURCES_ARE_THERE
 from .added_operators import generate_added
 from .autocast import generate_autocast
 from .batching import generate_batching_rules
 from .bindings import generate_bindings
+from .cuda import generate_cuda
 from .description import generate_description
 from .fragments import generate_fragments
 from .headers import (
@@ -33,7 +35,7 @@ from .headers import (
 from .lists import Entry, Lists, extend_lists, missing_names, texts
 from .operators import Derivatives, Operators, YamlFiles
 from .parallel import alongside
-from .sources import generate_aten_sources, generate_autograd_sources, generate_cuda_registrations, write_library
+from .sources import generate_aten_sources, generate_autograd_sources, write_library
 from .writer import Output
 
 Part = Callable[[Path, Path, Path], None]
@@ -44,14 +46,18 @@ def main() -> int:
     parser.add_argument("--base", type=Path, required=True, help="the laid-out base")
     parser.add_argument("--native", type=Path, required=True, help="the native folder")
     parser.add_argument("--out", type=Path, required=True, help="holds the merged YAML below wheel/; gets the rest")
-    parser.add_argument("--part", choices=_PARTS, default="all", help="what to generate (default: %(default)s)")
+    parser.add_argument(
+        "--part", choices=("all", *_PARTS), default="all", help="what to generate (default: %(default)s)"
+    )
+    parser.add_argument("--cuda", choices=(KERNELS, MISSING, NO_CUDA), default=NO_CUDA, help="what is said of CUDA")
     parser.add_argument("--verbose", action="store_true", help="show a traceback when it fails")
     options = parser.parse_args()
     gc.disable()  # everything lives until the end, which comes soon
     try:
         # What a killed build left running must end first; its child, too, has the lock.
         with build_lock(options.out):
-            _PARTS[options.part](options.base, options.native, options.out)
+            part = _PARTS.get(options.part) or partial(generate, cuda=options.cuda)
+            part(options.base, options.native, options.out)
     except Exception as error:  # torchgen raises whatever assert, ValueError or KeyError fits
         if options.verbose:
             traceback.print_exc()
@@ -60,7 +66,7 @@ def main() -> int:
     return 0
 
 
-def generate(base: Path, native: Path, out: Path) -> None:
+def generate(base: Path, native: Path, out: Path, *, cuda: str = NO_CUDA) -> None:
     """Generate all that a wheel needs, below ``out``:
 
     ``units/``, ``include/`` and ``fragments.json`` are for compilers, ``wheel/`` holds files of the wheel,
@@ -76,7 +82,7 @@ def generate(base: Path, native: Path, out: Path) -> None:
         generate_autograd_headers(operators, derivatives, sink)
 
     with alongside(headers_of_the_wheel, wheel):
-        generate_sources(operators, derivatives, base, native, generated, wheel)
+        generate_sources(operators, derivatives, native, generated, HeaderSink(base, wheel), cuda)
         generate_fragments(operators, generated)
         # Before compilers start, nothing of an earlier run may be left where they look.
         generated.prune(of=("units", "include"))
@@ -89,17 +95,18 @@ def generate(base: Path, native: Path, out: Path) -> None:
 
 
 def generate_sources(
-    operators: Operators, derivatives: Derivatives, base: Path, native: Path, generated: Output, wheel: Output
+    operators: Operators, derivatives: Derivatives, native: Path, generated: Output, sink: HeaderSink, cuda: str
 ) -> None:
     """Generate what is compiled: the sources of each unit below ``units``, and the headers of the new operators."""
-    packaged = base / "torchgen/packaged"
-    generate_operator_headers(operators, HeaderSink(base, wheel), generated)
+    packaged = sink.base / "torchgen/packaged"
+    generate_operator_headers(operators, sink, generated)
     for roots in operators.units():
         part, of_part = operators.part(roots), derivatives.part(operators.part(roots))
         unit = Output(generated.folder / "units" / roots[0])
         generate_aten_sources(part, packaged=packaged, out=unit)
         generate_batching_rules(part, unit)
         generate_autocast(part, native / AUTOCAST, unit)
+        generate_cuda(part, cuda, packaged=packaged, out=unit)
         generate_autograd_sources(part, of_part, packaged=packaged, output=unit)
         text = write_library(unit)
         if generate_bindings(part, of_part, packaged=packaged, out=unit):
@@ -108,7 +115,7 @@ def generate_sources(
                 for name in unit.names
                 if name.name == "bindings.cpp" or name.parent.name == "python"
             )
-        generate_unit_headers(part, of_part, base, unit)
+        generate_unit_headers(part, of_part, sink.base, unit)
         narrow_headers(part, text, packaged / "ATen/templates", unit)
         generated.names |= {unit.folder.relative_to(generated.folder) / name for name in unit.names}
 
@@ -125,17 +132,6 @@ def generate_cpp(base: Path, native: Path, out: Path) -> None:
     generate_aten_sources(operators, packaged=base / "torchgen/packaged", out=generated)
     generate_autograd_sources(operators, derivatives, packaged=base / "torchgen/packaged", output=generated)
     generate_bindings(operators, derivatives, packaged=base / "torchgen/packaged", out=generated)
-
-
-def generate_cuda(base: Path, native: Path, out: Path) -> None:
-    """Generate ATen's headers and the registrations for CUDA."""
-    generated, wheel = Output(out), Output(out / "wheel")
-    operators = load_operators(base, out / "wheel")
-    sink = HeaderSink(base, wheel)
-    generate_operator_headers(operators, sink, generated)
-    generate_aten_headers(operators, sink)
-    generate_cuda_registrations(operators, packaged=base / "torchgen/packaged", out=generated)
-    generated.prune(of=("ATen", "include"))
 
 
 def generate_python(base: Path, native: Path, out: Path) -> None:
@@ -157,9 +153,7 @@ def generate_python(base: Path, native: Path, out: Path) -> None:
 
 
 _PARTS: dict[str, Part] = {
-    "all": generate,
     "cpp": generate_cpp,
-    "cuda": generate_cuda,
     "python": generate_python,
 }
 

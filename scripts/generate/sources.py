@@ -75,28 +75,6 @@ def generate_aten_sources(operators: Operators, *, packaged: Path, out: Output) 
     )
 
 
-def generate_cuda_registrations(operators: Operators, *, packaged: Path, out: Output) -> None:
-    """Generate the registrations of the new operators for CUDA below ``out``."""
-    names = {f"Register{key}.cpp" for key in CUDA_KEYS}
-    manager = SelectingFileManager(
-        out.folder / "ATen",
-        packaged / "ATen/templates",
-        sink=out,
-        wanted=names.__contains__,
-        own_templates=TEMPLATES,
-    )
-    run_gen_source_files(
-        operators,
-        manager,
-        manager,
-        functions=operators.new_functions,
-        grouped=operators.new_grouped(),
-        view_groups=operators.new_view_groups(),
-        selector=operators.selector(),
-        dispatch_keys=CUDA_KEYS,
-    )
-
-
 def _is_aten_source(filename: str) -> bool:
     return filename.endswith(".cpp") and filename not in _IN_THE_BASE | FUNCTIONALIZATION
 

@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..common.console import say
 from ..common.errors import UsageError
 
 FUNCTIONS = Path("native_functions.yaml")
@@ -111,10 +110,9 @@ def _is_vectorized(file: Path) -> bool:
     return file.parent in (Path("cpu"), Path("quantized/cpu/kernels"))
 
 
-def report_left_out(native: NativeFolder) -> None:
-    """Say what a wheel for CPUs leaves out."""
-    functions = (native.path / FUNCTIONS).read_text(encoding="utf-8")
+def kernels_for_cuda(native: NativeFolder) -> list[str]:
+    """What the folder has for CUDA, as a message lists it: how many kernels its entries name, and the files."""
+    functions = (native.path / FUNCTIONS).read_text(encoding="utf-8", errors="replace")
     keys = re.findall(r"^ +(?:\w+, *)*\w*CUDA(?:, *\w+)*:", functions, re.M)
     registrations = [f"{len(keys)} kernels for CUDA"] if keys else []
-    if names := [*registrations, *map(str, native.cuda)]:
-        say(f"      left out, since the base wheel has no CUDA: {', '.join(names)}")
+    return [*registrations, *map(str, native.cuda)]

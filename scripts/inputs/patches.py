@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..common.errors import PinError
 from ..common.process import UNTRANSLATED, run
+from .pin import TOOLKITS
 
 SERIES = "series"
 
@@ -65,13 +66,14 @@ def load_series(folder: Path) -> list[Patch]:
 
 
 def pin_files(folder: Path) -> list[Path]:
-    """The pin file, the series and its patches, relative to ``folder``: all that a pin says.
+    """The pin file, the series and its patches, and the toolkits of CUDA, relative to ``folder``: all that a pin says.
 
     Raises:
         PinError: something is wrong with the series.
     """
     patches = [Path(os.path.relpath(patch.path, folder)) for patch in load_series(folder)]
-    return [Path("pin.yaml"), Path(SERIES), *patches]
+    toolkits = [Path("..", TOOLKITS)] if (folder.parent / TOOLKITS).is_file() else []
+    return [Path("pin.yaml"), Path(SERIES), *toolkits, *patches]
 
 
 def patched(patches: list[Patch], base: Path, scratch: Path) -> dict[str, bytes]:

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from packaging.requirements import InvalidRequirement, Requirement
 
 from ..common.errors import PinError
+
+UPSTREAM = "https://github.com/pytorch/pytorch.git"
+
+# Beside the folders of the pins, several of which have the same version of CUDA.
+TOOLKITS = "cuda-toolkits.yaml"
 
 
 @dataclass(frozen=True)
@@ -18,14 +22,14 @@ class GitSource:
     """A commit of a git repository.
 
     Args:
-        repository: where it is cloned from.
         tag: the name under which a server hands the commit out.
         commit: what the tag must stand for.
+        repository: where it is cloned from.
     """
 
-    repository: str
     tag: str
     commit: str
+    repository: str = UPSTREAM
 
 
 @dataclass(frozen=True)
@@ -69,22 +73,22 @@ class Pin:
         version: as PyTorch names the release.
         source: where the source tree comes from.
         settings: how that is built.
-        requirement: what pip is asked for, and pins one version; None if there is no wheel to graft upon.
-        sha256: compatibility tag of each known wheel, and its hash.
+        wheels: the known wheels of the release by their version, such as ``2.13.0+cpu``: compatibility tag and sha256.
+        chosen: the version of the wheel that is grafted upon; empty if there is none.
+        toolkits: what compiles CUDA sources, by version of CUDA: pip's requirements, each with the sha256 of its file.
         gxx: the oldest major version of g++ that will do.
         standard: the C++ standard.
-        architectures: of GPUs, for which CUDA sources are compiled against the wheel; none if it is one for CPUs.
     """
 
     path: Path
     version: str
     source: GitSource | DebianSource
     settings: Settings
-    requirement: Requirement | None
-    sha256: dict[str, str]
+    wheels: Mapping[str, Mapping[str, str]]
+    chosen: str
+    toolkits: Mapping[str, Mapping[str, str]]
     gxx: int
     standard: str
-    architectures: tuple[str, ...] = ()
 
     @property
     def wheel_version(self) -> str:
@@ -93,63 +97,81 @@ class Pin:
         Raises:
             PinError: the pin is of a source tree only.
         """
-        if self.requirement is None:
+        if not self.chosen:
             raise PinError(
                 f"{self.path}: this pin names no wheel",
                 cause="it pins a source tree, which can only be built whole",
                 todo="set BUILD=source, or PIN to a pin with a wheel",
             )
-        (specifier,) = self.requirement.specifier
-        return specifier.version
+        return self.chosen
 
-    def require_wheel_for_cpus(self) -> None:
-        """Check that this pin can be grafted upon.
+    @property
+    def sha256(self) -> Mapping[str, str]:
+        """Compatibility tag of each known wheel of the chosen version, and its hash."""
+        return self.wheels[self.wheel_version]
 
-        Raises:
-            PinError: its wheel is one for CUDA.
-        """
-        if self.architectures:
-            raise PinError(
-                f"{self.path}: this pin's wheel is for CUDA, and only wheels for CPUs are grafted upon",
-                cause="it is there to compile CUDA sources against: `make check-cuda`",
-                todo="set PIN to a pin without `cuda:`",
-            )
+    @property
+    def requirement(self) -> str:
+        """What pip is asked for. ``===`` takes no other local version: ``2.13.0`` is not ``2.13.0+cpu``."""
+        return f"torch==={self.wheel_version}"
 
 
-def load_pin(folder: Path) -> Pin:
+def load_pin(folder: Path, wheel_version: str = "") -> Pin:
     """Read ``folder/pin.yaml``.
 
+    Args:
+        folder: of ``patches/``.
+        wheel_version: chooses one of the pin's wheels; empty for the first.
+
     Raises:
-        PinError: there is none, or a field is missing or of the wrong kind.
+        PinError: there is none, it knows no such wheel, or a field is missing or of the wrong kind.
     """
     path = folder / "pin.yaml"
     if not path.is_file():
-        pins = sorted(entry.parent.name for entry in folder.parent.glob("*/pin.yaml"))
-        raise PinError(f"{path}: no such pin", todo=f"set PIN to one of: {', '.join(pins) or '(there is none)'}")
+        raise PinError(f"{path}: no such pin", todo=f"set PIN to one of: {', '.join(known_pins(folder.parent))}")
     try:
         fields: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-        wheel = fields.get("wheel") or {}
-        return Pin(
+        version = str(fields["version"])
+        wheels = {str(name): dict(tags) for name, tags in (fields.get("wheels") or {}).items()}
+        pin = Pin(
             path=path,
-            version=str(fields["version"]),
-            source=_source(fields["source"]),
+            version=version,
+            source=_source(fields["source"], version),
             settings=_settings(fields.get("build") or {}),
-            requirement=Requirement(wheel["requirement"]) if wheel else None,
-            sha256=dict(wheel["sha256"]) if wheel else {},
+            wheels=wheels,
+            chosen=(wheel_version or next(iter(wheels))) if wheels else "",
+            toolkits=_toolkits(folder.parent / TOOLKITS),
             gxx=int(fields["compiler"]["gxx"]),
             standard=fields["compiler"]["standard"],
-            architectures=tuple(map(str, (fields.get("cuda") or {}).get("architectures") or ())),
         )
     except KeyError as error:
         raise PinError(f"{path}: the key {error} is missing", todo="compare it with another pin's file") from error
-    except (TypeError, ValueError, AttributeError, InvalidRequirement, yaml.YAMLError) as error:
+    except (TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
         raise PinError(f"{path}: {error}", todo="compare it with another pin's file") from error
+    if pin.chosen and pin.chosen not in wheels:
+        raise PinError(
+            f"{path}: it knows no wheel of version {pin.chosen}",
+            cause=f"it knows {', '.join(wheels)}",
+            todo=f"set PIN to one of these, or add that wheel with `make pin TORCH={pin.chosen}`",
+        )
+    return pin
 
 
-def _source(fields: Mapping[str, Any]) -> GitSource | DebianSource:
+def known_pins(patches: Path) -> list[str]:
+    """What PIN can be: the versions of all known wheels, and of the source trees that no wheel is known of."""
+    pins = [load_pin(path.parent) for path in sorted(patches.glob("*/pin.yaml"))]
+    return [name for pin in pins for name in (pin.wheels or [pin.version])]
+
+
+def _toolkits(path: Path) -> dict[str, dict[str, str]]:
+    texts = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return {str(version): dict(files) for version, files in texts.items()}
+
+
+def _source(fields: Mapping[str, Any], version: str) -> GitSource | DebianSource:
     (kind,) = fields
     if kind == "git":
-        return GitSource(**fields["git"])
+        return GitSource(**{"tag": f"v{version}", **fields["git"]})
     debian = dict(fields["debian"])
     return DebianSource(**{**debian, "version": str(debian["version"]), "sha256": dict(debian["sha256"])})
 

@@ -151,7 +151,7 @@ def take_snapshot(layout: Layout) -> Snapshot:
         native = load_native(origin)
         files |= {f"native/{number}/{name.as_posix()}": (origin / name).read_bytes() for name in native.files}
         unread += [f"native/{number}/{name.as_posix()}" for name in native.unread]
-    pin = load_pin(layout.patches)
+    pin = load_pin(layout.patches, layout.pin)
     for name in pin_files(layout.patches):
         path = Path(os.path.normpath(layout.patches / name))
         files[f"patches/{path.relative_to(layout.patches.parent).as_posix()}"] = path.read_bytes()
@@ -166,7 +166,7 @@ def take_snapshot(layout: Layout) -> Snapshot:
         origins=layout.natives,
         pin=pin,
         toolchain=toolchain,
-        settings=(platform.python_implementation(), platform.python_version(), *libraries),
+        settings=(layout.pin, platform.python_implementation(), platform.python_version(), *libraries),
     )
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import yaml
 
+from ..base.base import Base
 from ..base.fetch import fetch
 from ..base.torchgen import run_with_torchgen
-from ..base.tree import Base, lay_out
+from ..base.tree import lay_out
 from ..common.console import StepLine, say
 from ..common.errors import CommandError, OperatorError, UsageError
 from ..common.files import write_atomically
@@ -36,7 +37,7 @@ def new_op(layout: Layout, *, base_wheel: Path | None, schema: str, kind: str, v
         GraftError: and nothing is written.
     """
     wanted = check_usage(schema, kind, variants)
-    pin = load_pin(layout.patches)
+    pin = load_pin(layout.patches, layout.pin)
     with build_lock(REPOSITORY / "build"):
         wheel = fetch(pin, layout.base, base_wheel)
         line = StepLine("lay out the base wheel")

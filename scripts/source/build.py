@@ -115,7 +115,7 @@ def fetched(layout: Layout, source: str | None) -> Path:
     """
     if checkout := checkout_of(source):
         return checkout
-    pin = load_pin(layout.patches)
+    pin = load_pin(layout.patches, layout.pin)
     cache = cache_of(pin)
     with build_lock(cache.folder), Steps(total=1).step("fetch the sources") as line:
         return fetch_tree(pin, cache, source, line)
@@ -123,7 +123,7 @@ def fetched(layout: Layout, source: str | None) -> Path:
 
 def tree_of_build(layout: Layout, source: str | None) -> Path:
     """The tree that BUILD=source builds in, as the last build left it."""
-    cache, checkout = cache_of(load_pin(layout.patches)), checkout_of(source)
+    cache, checkout = cache_of(load_pin(layout.patches, layout.pin)), checkout_of(source)
     return cache.copy_of(checkout) if checkout else cache.tree
 
 

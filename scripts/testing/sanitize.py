@@ -43,7 +43,7 @@ def test_sanitized(layout: Layout, *, base_wheel: Path | None, jobs: int, extra:
     paths = [TESTS / "wheel/any/families", *(path for _, paths, _ in own_tests(layout) for path in paths)]
     chosen = ["-m", "not unsanitized and not slow", *extra]
     findings = folder_of("sanitized-findings", layout)
-    preloaded = sanitizer_variables(find_toolchain(load_pin(layout.patches)), log=findings / "of")
+    preloaded = sanitizer_variables(find_toolchain(load_pin(layout.patches, layout.pin)), log=findings / "of")
     with (
         one_at_a_time(sanitized, SANITIZED),
         wheel_environment(sanitized, SANITIZED, wheel) as python,

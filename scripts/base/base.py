@@ -1,0 +1,144 @@
+"""The PyTorch that is built upon, as it is found: nothing that a wheel tells of itself is written down elsewhere."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from ..common.errors import UnusableBaseError
+from .elf import ElfFile
+
+_X86_64 = "x86_64"
+
+# What the names of libraries tell of devices that are not built for.
+_OTHER_DEVICES = {"libtorch_hip.so": "ROCm", "libtorch_xpu.so": "XPU"}
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library of the base.
+
+    Args:
+        path: the file.
+        build_id: empty if it has none.
+        needed: the libraries that it loads.
+        rpath: where it looks for them; empty if it says nothing.
+        search: the flag of the linker that makes such an entry: those of DT_RPATH count for what they load, too.
+    """
+
+    path: Path
+    build_id: str
+    needed: tuple[str, ...]
+    rpath: str
+    search: str
+
+
+@dataclass(frozen=True)
+class Base:
+    """A PyTorch that is laid out, and what is found in it.
+
+    Args:
+        wheel: the file that it comes from.
+        tree: what is laid out of it.
+    """
+
+    wheel: Path
+    tree: Path
+
+    @property
+    def include(self) -> Path:
+        """PyTorch's headers."""
+        return self.tree / "torch/include"
+
+    @property
+    def libraries(self) -> Path:
+        """PyTorch's libraries."""
+        return self.tree / "torch/lib"
+
+    @property
+    def torchgen(self) -> Path:
+        """torchgen's YAML files and templates."""
+        return self.tree / "torchgen/packaged"
+
+    def library(self, name: str) -> Library:
+        """What the library with this path below ``torch`` says of itself."""
+        path = self.tree / "torch" / name
+        file = ElfFile(path)
+        entries = file.dynamic()
+        rpath, runpath = entries.get("DT_RPATH", [""])[0], entries.get("DT_RUNPATH", [""])[0]
+        kind = "--disable-new-dtags" if rpath else "--enable-new-dtags"
+        return Library(path, file.build_id, tuple(entries.get("DT_NEEDED", [])), runpath or rpath, kind)
+
+    @property
+    def extension(self) -> str:
+        """The path of ``torch._C`` below ``torch``."""
+        (path,) = (self.tree / "torch").glob("_C.*.so")
+        return path.name
+
+    @cached_property
+    def version(self) -> str:
+        """``__version__``, which names the variant also where the version of the wheel does not: ``2.14.1+cu130``."""
+        return self._of_version_file("__version__")
+
+    @cached_property
+    def commit(self) -> str:
+        """The commit that it was built from."""
+        return self._of_version_file("git_version")
+
+    @cached_property
+    def cuda(self) -> str:
+        """The version of CUDA, such as ``13.0``; empty if this PyTorch is one for CPUs."""
+        return self._of_version_file("cuda")
+
+    @cached_property
+    def architectures(self) -> tuple[str, ...]:
+        """The GPU architectures that its kernels are compiled for, such as ``90`` (``torch.cuda.get_arch_list``)."""
+        flags = re.compile(rb"\0((?:(?:sm|compute)_\d+[af]? ?)+)\0")
+        found = flags.search((self.libraries / "libtorch_python.so").read_bytes()) if self.cuda else None
+        return tuple(re.findall(r"sm_(\w+)", found[1].decode())) if found else ()
+
+    def _of_version_file(self, name: str) -> str:
+        text = (self.tree / "torch/version.py").read_text(encoding="utf-8")
+        found = re.search(rf"^{name}\b[^=\n]*= '(.*)'$", text, re.M)
+        return found[1] if found else ""
+
+    def require_usable(self) -> None:
+        """Check that what is linked can be bound to this base.
+
+        Raises:
+            UnusableBaseError: saying why not.
+        """
+        for name in ("libtorch_cpu.so", "libtorch_python.so", "libc10.so"):
+            file = ElfFile(self.libraries / name)
+            if not file.build_id:
+                raise unusable(self.wheel, f"its {name} has no build-id, by which hidden functions are bound safely")
+            if not file.has_symbol_table:
+                raise unusable(self.wheel, f"its {name} is stripped, so that hidden functions cannot be found")
+
+
+def refuse_unusable(wheel: Path, names: list[str]) -> None:
+    """Check that a wheel is of a kind that can be built upon, by its name and the names of its members.
+
+    Raises:
+        UnusableBaseError: saying why not.
+    """
+    *_, abi, platform = wheel.stem.split("-")
+    if "linux" not in platform:
+        raise unusable(wheel, f"it is for {platform}, and only Linux is built for")
+    if not platform.endswith(_X86_64):
+        raise unusable(wheel, f"it is for {platform}, and only {_X86_64} is built for")
+    if abi.endswith("t"):
+        raise unusable(wheel, f"{abi} is a Python without the GIL, on which added operators were never tested")
+    members = {Path(name).name for name in names if name.startswith("torch/lib/")}
+    for library, device in _OTHER_DEVICES.items():
+        if library in members:
+            raise unusable(wheel, f"it is for {device}, and only CPUs and CUDA are built for")
+    if "libtorch_cpu.so" not in members:
+        raise unusable(wheel, "it holds no torch/lib/libtorch_cpu.so")
+
+
+def unusable(wheel: Path, why: str) -> UnusableBaseError:
+    """The error that refuses ``wheel``."""
+    return UnusableBaseError(f"{wheel.name} cannot be built upon: {why}", todo="use an official wheel for CPUs or CUDA")
