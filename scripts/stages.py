@@ -234,7 +234,7 @@ class Cuda:
         return request() if self.nvcc or wanted_architectures() == (NONE,) else MISSING
 
 
-def plan_cuda(snapshot: Snapshot, base: Base, native: NativeFolder, steps: Steps, *, is_required: bool = False) -> Cuda:
+def plan_cuda(snapshot: Snapshot, base: Base, native: NativeFolder, *, is_required: bool = False) -> Cuda:
     """Find what compiles the folder's kernels for CUDA; where there is none, say so and go on without, unless required.
 
     Raises:
