@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -142,9 +142,12 @@ class Linker:
         mark = target.with_name(f"{target.name}.stamp")
         if target.is_file() and mark.is_file() and mark.read_text(encoding="utf-8") == stamp:
             return target
-        table = self._trampolines(product)
+        unresolved = self.unresolved(product)
+        offered = {path: ElfFile(path).exported() & unresolved for path in product.offered if unresolved}
+        called = [path for path, names in offered.items() if names]
+        table = self._trampolines(product, unresolved.difference(*offered.values()))
         target.parent.mkdir(parents=True, exist_ok=True)
-        command = self._command(product, target.with_name(f"{target.name}.partial"), [table, *objects])
+        command = self._command(product, target.with_name(f"{target.name}.partial"), [table, *objects, *called])
         done = run(command, env=UNTRANSLATED, check=False)
         if done.returncode != 0:
             self._refuse(done.stdout)
@@ -162,7 +165,8 @@ class Linker:
         for path in (*objects, *map(self._linked, product.loaded)):
             digest.update(hashlib.sha256(path.read_bytes()).digest())
         parts = [*map(str, self._command(product, Path("out"), [])), self._toolchain.description]
-        parts += [*(self._index(name).build_id for name in product.bound), hash_of_builder(_BINDING)]
+        parts += [*(self._index(name).build_id for name in product.bound), *map(str, product.offered)]
+        parts.append(hash_of_builder(_BINDING))
         digest.update("\0".join(parts).encode())
         return digest.hexdigest()
 
@@ -175,17 +179,16 @@ class Linker:
         command += [f"-Wl,-soname,{Path(product.name).name}"]
         command += [f"-Wl,-rpath,{like.rpath}", f"-Wl,{like.search}"] if like.rpath else []
         loaded = [*(libraries / name for name in (*product.bound, *product.linked)), *map(self._linked, product.loaded)]
-        command += ["-Wl,--no-as-needed", *loaded, "-Wl,--as-needed", *product.offered]
-        command += [f"-Wl,-rpath-link,{libraries}"]
+        command += ["-Wl,--no-as-needed", *loaded, "-Wl,--as-needed", f"-Wl,-rpath-link,{libraries}"]
         return command
 
     def _refuse(self, output: str, cause: str = "") -> NoReturn:
         message = self._names.translate(blame.of_linker(output, self._names.native))
         raise LinkError(message, cause=cause, todo="fix what is named above and build again; what is compiled is kept")
 
-    def _trampolines(self, product: Product) -> Path:
+    def _trampolines(self, product: Product, unresolved: Iterable[str]) -> Path:
         """Compile the table that binds what ``product`` needs and its base libraries hide."""
-        bound = self.hidden_functions(product)
+        bound = self.hidden_functions(product, unresolved)
         stem = Path(product.name).name.split(".")[0]
         source, target = (self._layout.objects / f"trampolines/{stem}{suffix}" for suffix in (".cpp", ".o"))
         write_atomically(source, trampoline_table(bound, is_python_extension=product.is_python_extension))
@@ -193,30 +196,34 @@ class Linker:
         run([*command, "-c", source, "-o", target])
         return target
 
-    def hidden_functions(self, product: Product) -> list[BoundLibrary]:
-        """The functions that ``product`` calls and only the full symbol tables of the base's libraries tell of.
+    def unresolved(self, product: Product) -> set[str]:
+        """What ``product`` needs and neither it nor a library that is surely loaded has for all to see."""
+        files = [ElfFile(self._layout.work / unit.target) for unit in product.units]
+        needed = {name for file in files for name in file.undefined()} - _DEFINED_LATER
+        others = [ElfFile(self._layout.work / unit.target) for unit in product.provided]
+        needed.difference_update(*(file.defined() for file in files))
+        needed.difference_update(*(file.defined(hidden=False) for file in others))
+        for name in product.bound:
+            needed -= self._index(name).exported_among(needed)
+        visible = [*self._toolchain.system_libraries, *([_python_library()] if product.is_python_extension else [])]
+        for path in visible:
+            needed -= ElfFile(path).exported()
+        return needed - self._toolchain.linked_in
+
+    def hidden_functions(self, product: Product, unresolved: Iterable[str]) -> list[BoundLibrary]:
+        """Those of ``unresolved`` that only the full symbol tables of the base's libraries tell of.
 
         Raises:
             LinkError: a symbol is nowhere. The linker cannot tell: the interpreter's are missing, too, until it runs.
         """
-        files = {unit: ElfFile(self._layout.work / unit.target) for unit in product.units}
-        needed = {name for file in files.values() for name in file.undefined()} - _DEFINED_LATER
-        others = [ElfFile(self._layout.work / unit.target) for unit in product.provided]
-        needed.difference_update(*(file.defined() for file in files.values()))
-        needed.difference_update(*(file.defined(hidden=False) for file in others))
         libraries = [self._index(name) for name in product.bound]
-        for library in libraries:
-            needed -= library.exported_among(needed)
-        visible = [*self._toolchain.system_libraries, *([_python_library()] if product.is_python_extension else [])]
-        for path in (*visible, *product.offered):
-            needed -= ElfFile(path).exported() if needed else set()
-        bound = bind_hidden(needed, libraries)
-        needed = needed.difference(symbol.name for library in bound for symbol in library.symbols)
-        if missing := needed - self._toolchain.linked_in:
+        bound = bind_hidden(unresolved, libraries)
+        missing = set(unresolved).difference(symbol.name for library in bound for symbol in library.symbols)
+        if missing:
             lines = [
                 f"{unit.source}: undefined reference to `{name}'"
-                for unit, file in files.items()
-                for name in sorted(file.undefined() & missing)
+                for unit in product.units
+                for name in sorted(ElfFile(self._layout.work / unit.target).undefined() & missing)
             ]
             text = run(["c++filt"], stdin="\n".join(lines), env=UNTRANSLATED).stdout
             hides = [library.path.name for library in libraries if library.find_defined(missing)]

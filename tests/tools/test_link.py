@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from scripts.base.tree import Base
+from scripts.base.base import Base
+from scripts.base.elf import ElfFile
 from scripts.common.errors import LinkError
 from scripts.common.layout import Layout
 from scripts.compile import link
@@ -27,6 +29,10 @@ int exported() {{ return hidden(); }}
 }}
 """
 BOUND = ("libtorch_python.so", "libtorch_cpu.so")
+
+# As the official wheels for CUDA have it, which counts for what is loaded, too.
+RPATH = ("-Wl,-rpath,$ORIGIN/../../nvidia/cu13/lib:$ORIGIN", "-Wl,--disable-new-dtags")
+TEMPLATES = Path(link.__file__).with_name("templates")
 
 
 @dataclass
@@ -48,8 +54,10 @@ class Build:
 
     def bound(self, *units: Unit, provided: tuple[Unit, ...] = ()) -> dict[str, list[str]]:
         """The functions of each library that are bound for ``units`` as torch._C."""
-        product = Product("torch/_C.so", units, BOUND, (), "$ORIGIN", True, provided)
-        found = self.linker.hidden_functions(product)
+        product = Product(
+            "torch/_C.so", units, BOUND, "lib/libtorch_cpu.so", provided=provided, is_python_extension=True
+        )
+        found = self.linker.hidden_functions(product, self.linker.unresolved(product))
         return {library.name: [symbol.name for symbol in library.symbols] for library in found}
 
     def refused(self, *units: Unit, provided: tuple[Unit, ...] = ()) -> LinkError:
@@ -68,7 +76,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
         source = libraries / f"{name}.cpp"
         source.write_text(LIBRARY.format(name=name.removesuffix(".so")))
         command = ["g++", "-shared", "-fPIC", "-O1", "-Wl,--build-id=sha1", str(source), "-o", str(libraries / name)]
-        subprocess.run(command, check=True)
+        subprocess.run([*command, f"-Wl,-soname,{name}", *RPATH], check=True)
     (tmp_path / "mine").mkdir()
     layout = Layout("1.0", (tmp_path / "mine",), tmp_path / "out")
     names = Names(Path("/copy"), lambda text: text.replace("/copy/", "/mine/"))
@@ -140,7 +148,7 @@ def test_library_is_linked_again_only_for_a_reason(build: Build, monkeypatch: py
         commands.clear()
         with monkeypatch.context() as here:
             here.setattr(link, "run", run)
-            build.linker.link([Product("torch/lib/libtorch.so", [unit], BOUND, (), "$ORIGIN", False)])
+            build.linker.link([Product("torch/lib/libtorch.so", [unit], BOUND, "lib/libtorch_cpu.so")])
         return list(commands)
 
     unit = build.unit("Mine", "int f() { return 1; }")
@@ -151,3 +159,26 @@ def test_library_is_linked_again_only_for_a_reason(build: Build, monkeypatch: py
         assert linked(unit) == ["compile", "link"]
     assert linked(unit) == ["compile", "link"]
     assert linked(build.unit("Mine", "int f() { return 2; }")) == ["compile", "link"]
+
+
+def test_library_for_cuda_loads_what_it_calls_and_libtorch_loads_it(build: Build, tmp_path: Path) -> None:
+    shutil.copytree(TEMPLATES, build.layout.work / "fixed")
+    toolkit = []
+    for name in ("cudart", "cublas"):
+        source, library = tmp_path / f"{name}.cpp", tmp_path / f"lib{name}.so.13"
+        source.write_text(f"int {name}() {{ return 1; }}")
+        soname = f"-Wl,-soname,{library.name}"
+        subprocess.run(["g++", "-shared", "-fPIC", soname, str(source), "-o", str(library)], check=True)
+        toolkit.append(library)
+    shown = '__attribute__((visibility("default"))) int shown() { return 1; }'
+    fixed = build.unit("Trampolines", f'#include "{TEMPLATES}/trampolines.cpp"')
+    units = [build.unit("Library", shown), fixed]
+    kernels = [build.unit("Kernels", "int shown(); int cudart(); int f() { return shown() + cudart(); }"), fixed]
+    like = "lib/libtorch_cpu.so"
+    cuda = Product("torch/lib/libcuda.so", kernels, BOUND, like, offered=toolkit, provided=units)
+    umbrella = Product("torch/lib/libtorch.so", units, BOUND, like, loaded=[cuda.name])
+    linked = build.linker.link([cuda, umbrella])
+    of_cuda, of_umbrella = (ElfFile(linked[each.name]).dynamic() for each in (cuda, umbrella))
+    assert [name for name in of_cuda["DT_NEEDED"] if "cu" in name] == ["libcudart.so.13"]
+    assert of_umbrella["DT_NEEDED"][:3] == [*BOUND, "libcuda.so"]
+    assert of_cuda["DT_RPATH"] == of_umbrella["DT_RPATH"] == ["$ORIGIN/../../nvidia/cu13/lib:$ORIGIN"]
