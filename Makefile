@@ -11,11 +11,12 @@ INCREMENTAL ?= 1
 SOURCE ?=
 ARGS ?=
 LAUNCHER ?=
+CUDA_ARCHS ?=
 SCHEMA ?=
 VARIANTS ?=
 KIND ?= plain
 # These may hold quotes of their own, so the shell gets them as variables.
-export SCHEMA NATIVE LAUNCHER
+export SCHEMA NATIVE LAUNCHER CUDA_ARCHS
 # Native folders hold text in UTF-8, whatever the locale.
 export PYTHONUTF8 := 1
 
@@ -49,11 +50,12 @@ help:
 	@echo 'make clean              delete build/ and dist/'
 	@echo
 	@echo 'Variables, with their values now:'
-	@printf '  %-22s%s\n' 'PIN=$(PIN)' 'the pinned PyTorch, a folder of patches/'
+	@printf '  %-22s%s\n' 'PIN=$(PIN)' 'the PyTorch to build upon; `ls patches` shows the releases'
 	@printf '  %-22s%s\n' "NATIVE=$$NATIVE" 'the folder of operators, or several with spaces between: each laid out as native/'
 	@printf '  %-22s%s\n' 'OUT=$(OUT)' 'where the wheel goes, or the patches'
 	@printf '  %-22s%s\n' 'JOBS=$(JOBS)' 'compilers at once'
 	@printf '  %-22s%s\n' 'LAUNCHER=$(LAUNCHER)' 'put before each compiler: ccache (by default where installed), sccache, distcc; none'
+	@printf '  %-22s%s\n' 'CUDA_ARCHS=$(CUDA_ARCHS)' 'GPU architectures, such as "80 90a", instead of all that the base has; none: no CUDA kernels'
 	@printf '  %-22s%s\n' 'WHEEL=$(WHEEL)' 'the base wheel as a file; without it, pip fetches it'
 	@printf '  %-22s%s\n' 'BUILD=$(BUILD)' 'graft: onto the official wheel; source: all of PyTorch, from its sources'
 	@printf '  %-22s%s\n' 'SOURCE=$(SOURCE)' 'a checkout of PyTorch; for BUILD=source and check-source also a mirror to fetch from'
@@ -73,7 +75,7 @@ check:
 check-source check-incremental:
 	$(graft) $@ $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 
-# A pin of its own: the wheels for CPUs hold no headers of CUDA.
+# The default is for CPUs.
 check-cuda: PIN = 2.14.1
 check-cuda:
 	$(graft) check-cuda $(options) $(ARGS)
@@ -94,7 +96,7 @@ new-op:
 	$(graft) new-op $(options) --schema="$$SCHEMA" --kind='$(KIND)' --variants='$(VARIANTS)' $(ARGS)
 
 # Not where wheels go. Only a line that does not begin with the name of a directive can set a target's variable.
-apply export: OUT = dist/fork-$(PIN)
+apply export: OUT = dist/fork-$(firstword $(subst +, ,$(PIN)))
 apply export:
 	$(graft) $@ $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 

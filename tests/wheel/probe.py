@@ -50,6 +50,7 @@ def main() -> None:
     json.dump(
         {
             "version": torch.__version__,
+            "CUDA": {"version": torch.version.cuda, "GPU": torch.cuda.is_available(), "of": torch.cuda.get_arch_list()},
             "schemas": {f"{name}.{overload}": text for (name, overload), text in sorted(schemas.items())},
             "tags": {name: sorted(map(str, operator(name).tags)) for name in names if operator(name)},
             # Kernels in Python are told by the file that registered them.

@@ -20,6 +20,7 @@ import yaml
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 from packaging.utils import parse_wheel_filename
+from packaging.version import Version
 from torchgen.model import BaseOperatorName
 
 from scripts.common.layout import REPOSITORY
@@ -42,7 +43,10 @@ def base_archive(base: Path) -> Iterator[ZipFile]:
 def test_versions_agree(wheel: Path, archive: ZipFile) -> None:
     _, version, _, _ = parse_wheel_filename(wheel.name)
     (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-    assert str(version) == torch.__version__ == importlib.metadata.version("torch")
+    assert str(version) == importlib.metadata.version("torch")
+    # PyTorch's wheels on the package index name their variant (+cu130) only in torch.__version__.
+    found = Version(torch.__version__)
+    assert (found.public, str(found.local).split(".")[-2:]) == (version.public, str(version.local).split(".")[-2:])
     assert f"\nVersion: {version}\n" in archive.read(metadata).decode()
     assert metadata == f"torch-{version}.dist-info/METADATA"
 
@@ -50,8 +54,9 @@ def test_versions_agree(wheel: Path, archive: ZipFile) -> None:
 def test_record_is_complete_and_right(archive: ZipFile) -> None:
     (record,) = (name for name in archive.namelist() if name.endswith(".dist-info/RECORD"))
     rows = {row[0]: row[1:] for row in csv.reader(io.StringIO(archive.read(record).decode()))}
-    assert sorted(rows) == sorted(archive.namelist())
-    assert len(rows) == len(set(archive.namelist()))
+    files = [info.filename for info in archive.infolist() if not info.is_dir()]
+    assert sorted(rows) == sorted(files)
+    assert len(rows) == len(set(files))
     assert rows.pop(record) == ["", ""]
     for name, (digest, size) in rows.items():
         content = archive.read(name)
@@ -60,7 +65,7 @@ def test_record_is_complete_and_right(archive: ZipFile) -> None:
 
 
 def test_unchanged_members_are_the_base_s_bytes(archive: ZipFile, base_archive: ZipFile, base: Path) -> None:
-    pin = base.parents[2].name
+    pin = base.parents[2].name.partition("+")[0]
     ours = {info.filename: info for info in archive.infolist()}
     changed = set()
     for info in base_archive.infolist():
@@ -132,7 +137,8 @@ def test_headers_of_new_operators_are_installed(archive: ZipFile, base_archive: 
 
 LIBRARIES = [
     Path(torch._C.__file__),
-    Path(torch.__file__).parent / "lib/libtorch.so",
+    *Path(torch.__file__).parent.glob("lib/libtorch.so"),
+    *Path(torch.__file__).parent.glob("lib/libtorch_operators_cuda.so"),
 ]
 # glibc's versions by platform tag are in the tag itself; GLIBCXX 3.4.24 is GCC 8's (PEP 600: manylinux_2_28).
 NEWEST_LIBSTDCXX = {"manylinux_2_28_x86_64": (3, 4, 25)}

@@ -1,0 +1,97 @@
+"""Other bases than the one that every test runs on: a wheel for CUDA, another Python.
+
+The wheels are built and read, not imported: that would take their 2.5 GB of NVIDIA's packages. `make test-matrix` does.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from fatbin import architectures
+
+from scripts.base.elf import ElfFile
+from scripts.common.layout import REPOSITORY
+from scripts.matrix.pythons import find_python
+
+MY_OPS = Path(__file__).with_name("my_ops")
+KERNELS = "torch/lib/libtorch_operators_cuda.so"
+
+
+def build(out: Path, pin: str, python: str, archs: str) -> Path:
+    """The wheel that `make patch-and-build` makes."""
+    variables = [f"PIN={pin}", f"PYTHON={python}", f"NATIVE={MY_OPS}", f"OUT={out}", f"CUDA_ARCHS={archs}"]
+    subprocess.run(["make", "patch-and-build", *variables], cwd=REPOSITORY, check=True)
+    (wheel,) = out.glob("*.whl")
+    return wheel
+
+
+def read(wheel: Path, folder: Path) -> dict[str, ElfFile]:
+    """The new libraries of the wheel, and the base's umbrella."""
+    (base,) = (REPOSITORY / "build").glob(f"{wheel.name.split('-')[1].split('+')[0]}/{wheel.name.split('-')[2]}/base")
+    with ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if re.fullmatch(r"torch/(_C\..*|lib/libtorch)\.so", name)]
+        names += [name for name in archive.namelist() if name == KERNELS]
+        for name in names:
+            archive.extract(name, folder)
+    found = {Path(name).name.split(".")[0]: ElfFile(folder / name) for name in names}
+    return {**found, "base": ElfFile(base / "tree/torch/lib/libtorch.so")}
+
+
+@pytest.fixture(scope="module")
+def wheel_for_cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("cuda"), "2.14.1", sys.executable, "80 90a")
+
+
+@pytest.fixture(scope="module")
+def libraries(wheel_for_cuda: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, ElfFile]:
+    return read(wheel_for_cuda, tmp_path_factory.mktemp("libraries"))
+
+
+def test_umbrella_loads_what_the_base_s_loads_and_the_kernels(libraries: dict[str, ElfFile]) -> None:
+    ours, theirs = libraries["libtorch"].dynamic(), libraries["base"].dynamic()
+    assert {name for name in theirs["DT_NEEDED"] if "torch" in name} <= set(ours["DT_NEEDED"])
+    assert Path(KERNELS).name in ours["DT_NEEDED"]
+    assert ours["DT_RPATH"] == theirs["DT_RPATH"]
+
+
+def test_kernels_are_compiled_for_each_architecture(libraries: dict[str, ElfFile]) -> None:
+    assert architectures(libraries["libtorch_operators_cuda"].path) == {"80", "90a"}
+
+
+def test_dispatch_table_gets_the_kernel(libraries: dict[str, ElfFile]) -> None:
+    """The library registers it where it is loaded, under the name of the source that does."""
+    kernels = libraries["libtorch_operators_cuda"]
+    content = kernels.path.read_bytes()
+    assert b"generated/units/scaled_shift/cuda/RegisterCUDA.cpp" in content
+    assert "_ZN2at4cuda12scaled_shiftERKNS_6TensorERKN3c106ScalarES7_" in kernels.exported()
+    assert kernels.dynamic()["DT_NEEDED"][0] == "libtorch_cuda.so"
+    assert "libcudart.so.13" in kernels.dynamic()["DT_NEEDED"]
+    assert b"scaled_shift" in content
+
+
+def test_kernels_call_what_the_folder_has_for_all_devices(libraries: dict[str, ElfFile]) -> None:
+    check = "_ZN2at6native18check_scaled_shiftERKNS_6TensorE"
+    assert check in libraries["libtorch"].exported()
+    assert check not in libraries["libtorch_operators_cuda"].exported()
+
+
+def test_wheel_for_another_python(tmp_path: Path) -> None:
+    """Of 2.13.0, without kernels for CUDA, of which a message says so in their place."""
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    others = (find_python(version) for version in ("3.12", "3.13", "3.10", "3.11") if version != here)
+    python = next((path for path in others if path), None)
+    if python is None:
+        pytest.skip("there is no other Python from 3.10 to 3.13")
+    wheel = build(tmp_path / "dist", "2.13.0", str(python), "none")
+    version = subprocess.run([python, "-c", "import sys; print(sys.version_info.minor)"], capture_output=True, text=True)
+    tag = f"cp3{version.stdout.strip()}"
+    assert f"-{tag}-{tag}-manylinux_2_28_x86_64" in wheel.name
+    found = read(wheel, tmp_path / "libraries")
+    assert f"cpython-3{version.stdout.strip()}" in found["_C"].path.name
+    assert "libtorch_operators_cuda" not in found
+    assert b"its kernel for CUDA is not in this torch" in found["libtorch"].path.read_bytes()
