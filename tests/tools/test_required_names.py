@@ -1,0 +1,81 @@
+"""What goes behind PyTorch's modules takes names from them; a PyTorch without such a name is refused by the build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.common.errors import PinError
+from scripts.compose.appended_texts import our_files
+from scripts.compose.required_names import require_names
+
+
+@pytest.fixture
+def require(tmp_path: Path):  # type: ignore[no-untyped-def]
+    """Check one text behind one module; return the names that are missing."""
+
+    def missing(text: str, upstream: str | None) -> list[str]:
+        tree, path = tmp_path / "tree", tmp_path / "text.py"
+        (tree / "torch").mkdir(parents=True)
+        if upstream is not None:
+            (tree / "torch/module.py").write_text(upstream)
+        path.write_text(text)
+        try:
+            require_names(tree, {"torch/module.py": path})
+        except PinError as error:
+            assert "not supported yet" in error.cause
+            return [line.partition("`")[2].partition("`")[0] for line in error.what.splitlines()]
+        return []
+
+    return missing
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        pytest.param("listed.update(x=1)", ["listed"], id="used at import"),
+        pytest.param("def f():\n    return listed[0]", ["listed"], id="used in a function"),
+        pytest.param("def wrap(f):\n    return lambda: f()\nlisted = wrap(listed)", ["listed"], id="replaced"),
+        pytest.param("listed += [1]", ["listed"], id="extended in place"),
+        pytest.param("@cached\ndef f(x: Kind = default) -> Kind: ...", ["Kind", "cached", "default"], id="decorated"),
+        pytest.param("all = [x for x in listed]", ["listed"], id="gone through"),
+        pytest.param("class A(Base):\n    x = listed", ["Base", "listed"], id="in a class"),
+        pytest.param("def f():\n    global listed\n    old, listed = listed, 1", ["listed"], id="global"),
+        pytest.param("for x in [1]:\n    y = x\nz = y", [], id="bound by a loop"),
+        pytest.param("try:\n    import a.b as c\nexcept OSError as e:\n    print(e, c)", [], id="bound otherwise"),
+        pytest.param("def f(a, *b, **c):\n    return g(a, b, c)\ndef g(*x): return len(x)", [], id="defined later"),
+        pytest.param("if (n := len([1])) and n: print(n, __name__)", [], id="built in"),
+    ],
+)
+def test_each_name_that_upstream_lacks_is_found(require, text: str, names: list[str]) -> None:  # type: ignore[no-untyped-def]
+    assert require(text, "other = 1\n") == names
+
+
+@pytest.mark.parametrize(
+    "upstream",
+    [
+        "listed = {}",
+        "def listed(): ...",
+        "from a import b as listed",
+        "if True:\n    listed: dict = {}\nelse:\n    listed = 2",
+        "try:\n    from a import listed\nexcept ImportError:\n    pass",
+    ],
+)
+def test_what_upstream_defines_is_no_fault(require, upstream: str) -> None:  # type: ignore[no-untyped-def]
+    assert require("listed.update(x=1)", upstream) == []
+
+
+@pytest.mark.parametrize("upstream", ["def f():\n    listed = 1", "print(listed)", None])
+def test_what_upstream_does_not_bind_at_its_top_is_missing(require, upstream: str | None) -> None:  # type: ignore[no-untyped-def]
+    assert require("listed.update(x=1)", upstream) == ["listed"]
+
+
+def test_every_module_and_name_is_reported_with_the_text(tmp_path: Path) -> None:
+    with pytest.raises(PinError) as caught:
+        require_names(tmp_path)
+    lines = caught.value.what.splitlines()
+    files = our_files()
+    path = files["torch/overrides.py"]
+    assert f"torch/overrides.py: it has no `get_testing_overrides`, which {path} extends or uses" in lines
+    assert {line.partition(":")[0] for line in lines} == {name for name in files if "/added_" not in name}
