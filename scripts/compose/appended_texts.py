@@ -18,7 +18,7 @@ from .docs import docstring, docstring_texts
 
 _OURS = Path(__file__).resolve().parent / "appended"
 # Of those, what the native folder's text for the same file needs.
-_BEFORE_THE_FOLDER_S = (Path("_decomp/decompositions.py"),)
+_BEFORE_THE_FOLDER_S = ("torch/_decomp/decompositions.py",)
 _SAMPLES = "testing/_internal/added_samples.py"
 
 
@@ -33,20 +33,19 @@ def appended_texts(native: NativeFolder, description: Description) -> dict[str, 
 
 
 def our_files() -> dict[str, Path]:
-    """What every wheel gets, by its path in the wheel; what goes before the native folder's text is first."""
-    files = [file for file in files_below(_OURS) if file.suffix == ".py"]
-    files.sort(key=lambda file: file not in _BEFORE_THE_FOLDER_S)
-    return {f"torch/{file.as_posix()}": _OURS / file for file in files}
+    """The texts that every wheel gets, by the path of their file in the wheel."""
+    return {f"torch/{file.as_posix()}": _OURS / file for file in files_below(_OURS) if file.suffix == ".py"}
 
 
 def _files(native: NativeFolder) -> Iterator[tuple[str, Path]]:
-    ours = list(our_files().items())
-    yield from ours[: len(_BEFORE_THE_FOLDER_S)]
+    ours = our_files()
+    for name in _BEFORE_THE_FOLDER_S:
+        yield name, ours.pop(name)
     for file in native.python:
         yield f"torch/{file.relative_to(PYTHON).as_posix()}", native.path / file
     if native.samples:
         yield f"torch/{_SAMPLES}", native.path / native.samples
-    yield from ours[len(_BEFORE_THE_FOLDER_S) :]
+    yield from ours.items()
 
 
 def behind(upstream: str | None, text: str) -> str:
