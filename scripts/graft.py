@@ -65,6 +65,7 @@ def check(layout: Layout, *, base_wheel: Path | None) -> None:
         GraftError: naming every mistake. Without a sound pin there is no PyTorch to compare the rest with.
     """
     from .check.run import check_native
+    from .compose.required_names import require_names
     from .compose.wheel_files import installed_headers
     from .inputs.patches import load_series, patched
     from .stages import get_base
@@ -78,6 +79,7 @@ def check(layout: Layout, *, base_wheel: Path | None) -> None:
             lambda: check_native(snapshot, base.tree),
             lambda: patched(series, base.tree, layout.work),
             lambda: installed_headers(base.tree, native),
+            lambda: require_names(base.tree),
         )
     say(f"{layout.title}: no mistakes found; {len(series)} patches")
 

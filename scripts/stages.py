@@ -27,6 +27,7 @@ from .compile.link import Linker, products
 from .compile.ninja import Compiler, Names, compile_units
 from .compile.units import CXX, NVCC, Planner, Unit, Units, lay_out_sources
 from .compose.description import load_description
+from .compose.required_names import require_names
 from .compose.wheel_files import compose, installed_headers
 from .deliver.platform_tag import platform_tag
 from .deliver.wheel import pack
@@ -108,10 +109,11 @@ class Graft:
         with ThreadPoolExecutor(1) as pool:
             try:
                 generated = pool.submit(self._generator.start)
-                _, files, _ = run_all(
+                _, files, *_ = run_all(
                     lambda: check_native(self._snapshot, base.tree),
                     patches_of,
                     lambda: installed_headers(base.tree, self._native),
+                    lambda: require_names(base.tree),
                 )
                 generated.result()
             except BaseException:

@@ -2,7 +2,7 @@
 
 In this order: docstrings and public names; the native folder's ``python/``, which mirrors the ``torch`` package: a file
 that torch does not have is new, one that it has gains the text; ``samples.py``; and last what every wheel gets, in
-``appended/``, since it looks at what is there.
+``appended/``, since it looks at what is there. What the folder's own text needs goes before that.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from .description import Description
 from .docs import docstring, docstring_texts
 
 _OURS = Path(__file__).resolve().parent / "appended"
+# Of those, what the native folder's text for the same file needs.
+_BEFORE_THE_FOLDER_S = ("torch/_decomp/decompositions.py",)
 _SAMPLES = "testing/_internal/added_samples.py"
 
 
@@ -30,14 +32,20 @@ def appended_texts(native: NativeFolder, description: Description) -> dict[str, 
     return texts
 
 
+def our_files() -> dict[str, Path]:
+    """The texts that every wheel gets, by the path of their file in the wheel."""
+    return {f"torch/{file.as_posix()}": _OURS / file for file in files_below(_OURS) if file.suffix == ".py"}
+
+
 def _files(native: NativeFolder) -> Iterator[tuple[str, Path]]:
+    ours = our_files()
+    for name in _BEFORE_THE_FOLDER_S:
+        yield name, ours.pop(name)
     for file in native.python:
         yield f"torch/{file.relative_to(PYTHON).as_posix()}", native.path / file
     if native.samples:
         yield f"torch/{_SAMPLES}", native.path / native.samples
-    for file in files_below(_OURS):
-        if file.suffix == ".py":
-            yield f"torch/{file.as_posix()}", _OURS / file
+    yield from ours.items()
 
 
 def behind(upstream: str | None, text: str) -> str:

@@ -37,7 +37,7 @@ def resolve(name):
 
 
 def generate_added(operators: Operators, wheel: Output) -> None:
-    """Write the module that the patches of torch's own Python files take the new operators from."""
+    """Write the module that texts behind torch's own Python files take the new operators from."""
     functions, public, factories = [], [], []
     for place in PLACES:
         owner = place.owner

@@ -10,6 +10,7 @@ import pytest
 import torch
 from support import aten, real
 from torch import Tensor
+from torch._decomp import core_aten_decompositions, global_decomposition_table
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.library import opcheck
 
@@ -169,6 +170,34 @@ def test_inductor() -> None:
     found.sum().backward()
     (wanted,) = torch.autograd.grad(expected.sum(), x)
     torch.testing.assert_close(x.grad, wanted)
+
+
+def test_what_pytorch_registers_for_a_name_leaves_added_overloads_alone() -> None:
+    from torch._inductor.lowering import lowerings
+
+    added = {aten.lerp.gr_mode, aten.add.gr_word, aten.add_.gr_word, aten.special_entr.gr_times, aten.zeros.gr_word}
+    for table in (*global_decomposition_table.values(), lowerings):
+        assert added.isdisjoint(table)
+        assert not table or not {aten.lerp.Scalar, aten.add.Tensor}.isdisjoint(table)
+    assert torch._C.DispatchKey.Meta not in aten.zeros.gr_word.py_kernels
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+def test_an_added_overload_has_its_own_decomposition() -> None:
+    assert global_decomposition_table["post_autograd"][aten.gelu.default].__name__ == "gelu"
+    assert global_decomposition_table["post_autograd"][aten.gelu.gr_times].__name__ == "gelu_gr_times"
+    assert core_aten_decompositions()[aten.gelu.gr_times].__name__ == "gelu_gr_times"
+    torch._dynamo.reset()
+    x = torch.randn(3)
+    compiled = torch.compile(torch.nn.functional.gelu, fullgraph=True)
+    torch.testing.assert_close(compiled(x, 3), 3 * torch.nn.functional.gelu(x))
+
+
+def test_a_meta_function_goes_before_a_decomposition() -> None:
+    assert global_decomposition_table["post_autograd"][aten.gr_negate.default].__name__ == "gr_negate"
+    assert aten.gr_negate.default.py_kernels[torch._C.DispatchKey.Meta].__name__ == "meta_gr_negate"
+    meta = aten.gelu.gr_times.py_kernels[torch._C.DispatchKey.Meta]
+    assert meta.__name__ == "gelu_gr_times"  # there is no other
 
 
 def test_a_view_meta_is_known_to_python() -> None:

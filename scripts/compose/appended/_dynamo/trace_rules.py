@@ -1,0 +1,7 @@
+# Dynamo knows the functions that it may put into a graph from a list kept by hand. Methods need no rule.
+from torch import _added_operators
+
+
+torch_c_binding_in_graph_functions.update(
+    (name, TorchInGraphFunctionVariable) for name in _added_operators.FUNCTIONS if not name.startswith("torch.Tensor.")
+)

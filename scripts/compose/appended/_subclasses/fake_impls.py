@@ -1,0 +1,44 @@
+# Pointwise operators that were added to this torch: their meta kernels in C++ infer shapes with TensorIterator, which
+# takes no symbolic ones. Where a meta function in Python can call the kernel that it replaces, there is one in
+# torch/_meta_registrations.py. Older releases, which cannot, get one for fake tensors.
+from torch import _added_operators
+
+
+def _fast_added_pointwise(op):
+    # The kernel checks the other arguments and promotes types alike for every shape.
+    def of_size_one(tensor):
+        return torch.empty([1] * tensor.dim(), dtype=tensor.dtype, device="meta")
+
+    def fast_added_pointwise(mode, *args, **kwargs):
+        from torch._prims_common import compute_elementwise_output_strides
+        from torch._refs import _broadcast_shapes
+        from torch._subclasses.fake_tensor import FakeTensor
+        from torch.utils._pytree import tree_leaves, tree_map_only
+
+        leaves = tree_leaves((args, kwargs))
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        small_args, small_kwargs = tree_map_only(torch.Tensor, of_size_one, (args, kwargs))
+        dtype = op(*small_args, **small_kwargs).dtype
+        with mode:
+            shape = _broadcast_shapes(*(tensor.shape for tensor in tensors))
+            strides = compute_elementwise_output_strides(*(tensor.expand(shape) for tensor in tensors))
+            device, _ = FakeTensor._find_common_device(op, leaves)
+            return torch.empty_strided(shape, strides, dtype=dtype, device=device)
+
+    return fast_added_pointwise
+
+
+def _with_added_operators(upstreams):
+    """Make ``get_fast_op_impls`` one that knows the operators that were added to this torch."""
+
+    @functools.lru_cache(None)
+    @functools.wraps(upstreams)
+    def get_fast_op_impls():
+        added = [] if hasattr(torch.library, "get_kernel") else _added_operators.POINTWISE
+        ops = [torch._library.utils.lookup_op(name) for name in added]
+        return {**upstreams(), **{op: _fast_added_pointwise(op) for op in ops if op not in torch._decomp.meta_table}}
+
+    return get_fast_op_impls
+
+
+get_fast_op_impls = _with_added_operators(get_fast_op_impls)

@@ -1,0 +1,96 @@
+"""Whether PyTorch's modules have the names that the texts of ``appended/`` take from them.
+
+Those texts extend upstream's functions and lists by their names. Where a release no longer has one, the build says so
+instead of a user's ``import torch``.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import symtable
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..common.errors import PinError
+from .appended_texts import our_files
+
+_GIVEN = {*dir(builtins), "__name__", "__file__"}
+
+
+def require_names(tree: Path, texts: Mapping[str, Path] | None = None) -> None:
+    """Check that the base has each name that a text uses and does not define.
+
+    Args:
+        tree: the laid-out base.
+        texts: by the name of the file they go behind; None for those that every wheel gets.
+
+    Raises:
+        PinError: naming every module and name.
+    """
+    faults: list[str] = []
+    for name, path in (our_files() if texts is None else texts).items():
+        upstream = (tree / name).read_text(encoding="utf-8") if (tree / name).is_file() else ""
+        missing = _required(path.read_text(encoding="utf-8")) - _defined(symtable.symtable(upstream, name, "exec"))
+        faults += [f"{name}: it has no `{each}`, which {path} extends or uses" for each in sorted(missing)]
+    if faults:
+        raise PinError(
+            "\n".join(faults),
+            cause="this PyTorch differs from those that Graft was made for, and is not supported yet",
+            todo="change the text so that it does with what this PyTorch has, or pin another",
+        )
+
+
+def _defined(scope: symtable.SymbolTable) -> set[str]:
+    """The names that a module binds at its top level."""
+    return {each.get_name() for each in scope.get_symbols() if each.is_assigned() or each.is_imported()}
+
+
+def _required(text: str) -> set[str]:
+    """The names that a text takes from the module that it goes behind."""
+    reader = _Reader()
+    reader.visit(ast.parse(text))
+    return (reader.required | _globals_of(symtable.symtable(text, "text", "exec")) - reader.bound) - _GIVEN
+
+
+class _Reader(ast.NodeVisitor):
+    """Goes through what runs when a module is imported; a name that is used before the text binds it is upstream's."""
+
+    def __init__(self) -> None:
+        self.bound: set[str] = set()
+        self.required: set[str] = set()
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Store):
+            self.bound.add(node.id)
+        elif node.id not in self.bound:
+            self.required.add(node.id)
+
+    def visit_alias(self, node: ast.alias) -> None:
+        self.bound.add(node.asname or node.name.partition(".")[0])
+
+    def generic_visit(self, node: ast.AST) -> None:
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            self.visit_Name(ast.Name(node.target.id, ast.Load()))
+        if isinstance(name := getattr(node, "name", None), str):
+            self.bound.add(name)  # of a function, a class or a caught error
+        # The body of a function runs when all names are there, and has names of its own, as that of a class has.
+        has_scope = isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Lambda))
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            self.visit(node.generators[0].iter)
+            return
+        # What is assigned or gone through is evaluated first.
+        for field in sorted(node._fields, key=lambda field: field not in ("value", "iter")):
+            value = getattr(node, field, None)
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST) and not (has_scope and field == "body"):
+                    self.visit(child)
+
+
+def _globals_of(scope: symtable.SymbolTable) -> set[str]:
+    """The global names that the functions and classes within a scope use."""
+    found: set[str] = set()
+    for child in scope.get_children():
+        found |= {each.get_name() for each in child.get_symbols() if each.is_global() and each.is_referenced()}
+        found |= _globals_of(child)
+    return found

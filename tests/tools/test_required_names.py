@@ -1,0 +1,120 @@
+"""What goes behind PyTorch's modules takes names from them; a PyTorch without such a name is refused by the build."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from scripts import graft, stages
+from scripts.check import run
+from scripts.common.errors import PinError
+from scripts.compose import wheel_files
+from scripts.compose.appended_texts import our_files
+from scripts.compose.required_names import require_names
+
+Require = Callable[[str, str | None], list[str]]
+
+
+@pytest.fixture
+def require(tmp_path: Path) -> Require:
+    """Check one text behind one module; return the names that are missing."""
+
+    def missing(text: str, upstream: str | None) -> list[str]:
+        tree, path = tmp_path / "tree", tmp_path / "text.py"
+        (tree / "torch").mkdir(parents=True)
+        if upstream is not None:
+            (tree / "torch/module.py").write_text(upstream)
+        path.write_text(text)
+        try:
+            require_names(tree, {"torch/module.py": path})
+        except PinError as error:
+            assert "not supported yet" in error.cause
+            return [line.partition("`")[2].partition("`")[0] for line in error.what.splitlines()]
+        return []
+
+    return missing
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        pytest.param("listed.update(x=1)", ["listed"], id="used at import"),
+        pytest.param("def f():\n    return listed[0]", ["listed"], id="used in a function"),
+        pytest.param("def wrap(f):\n    return lambda: f()\nlisted = wrap(listed)", ["listed"], id="replaced"),
+        pytest.param("listed += [1]", ["listed"], id="extended in place"),
+        pytest.param("@cached\ndef f(x: Kind = default) -> Kind: ...", ["Kind", "cached", "default"], id="decorated"),
+        pytest.param("all = [x for x in listed]", ["listed"], id="gone through"),
+        pytest.param("class A(Base):\n    x = listed", ["Base", "listed"], id="in a class"),
+        pytest.param("def f():\n    global listed\n    old, listed = listed, 1", ["listed"], id="global"),
+        pytest.param("for x in [1]:\n    y = x\nz = y", [], id="bound by a loop"),
+        pytest.param("try:\n    import a.b as c\nexcept OSError as e:\n    print(e, c)", [], id="bound otherwise"),
+        pytest.param("def f(a, *b, **c):\n    return g(a, b, c)\ndef g(*x): return len(x)", [], id="defined later"),
+        pytest.param("if (n := len([1])) and n: print(n, __name__)", [], id="built in"),
+    ],
+)
+def test_each_name_that_upstream_lacks_is_found(require: Require, text: str, names: list[str]) -> None:
+    assert require(text, "other = 1\n") == names
+
+
+@pytest.mark.parametrize(
+    "upstream",
+    [
+        "listed = {}",
+        "def listed(): ...",
+        "from a import b as listed",
+        "if True:\n    listed: dict = {}\nelse:\n    listed = 2",
+        "try:\n    from a import listed\nexcept ImportError:\n    pass",
+    ],
+)
+def test_what_upstream_defines_is_no_fault(require: Require, upstream: str) -> None:
+    assert require("listed.update(x=1)", upstream) == []
+
+
+@pytest.mark.parametrize("upstream", ["def f():\n    listed = 1", "print(listed)", None])
+def test_what_upstream_does_not_bind_at_its_top_is_missing(require: Require, upstream: str | None) -> None:
+    assert require("listed.update(x=1)", upstream) == ["listed"]
+
+
+def test_every_module_and_name_is_reported_with_the_text(tmp_path: Path) -> None:
+    with pytest.raises(PinError) as caught:
+        require_names(tmp_path)
+    lines = caught.value.what.splitlines()
+    files = our_files()
+    path = files["torch/overrides.py"]
+    assert f"torch/overrides.py: it has no `get_testing_overrides`, which {path} extends or uses" in lines
+    assert {line.partition(":")[0] for line in lines} == {name for name in files if "/added_" not in name}
+
+
+@pytest.fixture
+def without_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
+    """A snapshot in which nothing else is wrong, and a base that holds no module."""
+    nothing = lambda *_: None  # noqa: E731
+    base = SimpleNamespace(tree=tmp_path)
+    for module in (stages, run, wheel_files):
+        monkeypatch.setattr(module, "check_native", nothing, raising=False)
+        monkeypatch.setattr(module, "installed_headers", nothing, raising=False)
+    monkeypatch.setattr(stages, "Generator", lambda *_: SimpleNamespace(start=nothing, stop=nothing))
+    monkeypatch.setattr(stages, "get_base", lambda *_: (None, base))
+    (tmp_path / "series").touch()
+    snapshot = SimpleNamespace(patches=tmp_path, lay_out=nothing, translated=nullcontext, translate=str)
+    return snapshot, base
+
+
+def test_build_refuses_such_a_pytorch(without_modules: tuple[Any, Any]) -> None:
+    snapshot, base = without_modules
+    snapshot.lay_out = lambda: SimpleNamespace(path=base.tree)
+    build = stages.Graft(SimpleNamespace(), snapshot, 1, None)  # type: ignore[arg-type]
+    with pytest.raises(PinError, match="get_testing_overrides"):
+        build._check_and_generate(base, patches_of=dict)
+
+
+def test_check_refuses_such_a_pytorch(without_modules: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graft, "take_snapshot", lambda _: without_modules[0])
+    layout = SimpleNamespace(work=without_modules[1].tree / "work", title="")
+    with pytest.raises(PinError, match="get_testing_overrides"):
+        graft.check(layout, base_wheel=None)  # type: ignore[arg-type]
