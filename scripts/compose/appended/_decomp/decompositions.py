@@ -17,7 +17,7 @@ def _leave_added_overloads(upstreams):
     return _add_op_to_registry
 
 
-# torch._decomp imports this module, and has registered nothing before.
+# torch._decomp imports this module first: all that is registered so far is upstream's.
 _decomp._add_op_to_registry = _leave_added_overloads(_decomp._add_op_to_registry)
 for _registry in _decomp.global_decomposition_table.values():
     for _name in _added_operators.OVERLOADS:
