@@ -9,21 +9,20 @@ from pathlib import Path
 import pytest
 import torch
 
-# What older releases of PyTorch say of themselves, and newer ones do not.
-OF_OLDER_RELEASES = {
-    "2.7": [
-        "ignore:Please use `torch.vmap` instead of `torch._vmap_internals.vmap`:FutureWarning",
-        "ignore:Skipping serialization of skipfiles_inline_module_allowlist:UserWarning",
-    ],
-}
+# What some releases of PyTorch say of themselves, and others do not.
+OF_RELEASES = (
+    "ignore:Please use `torch.vmap` instead of `torch._vmap_internals.vmap`:FutureWarning",
+    "ignore:Skipping serialization of skipfiles_inline_module_allowlist:UserWarning",
+    # opcheck itself looks at it.
+    "ignore:The .grad attribute of a Tensor that is not a leaf Tensor is being accessed:UserWarning",
+    "ignore:`torch.jit.[a-z_]+` is (deprecated|not supported)",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Leave warnings alone that are the release's own."""
-    for release, filters in OF_OLDER_RELEASES.items():
-        if torch.__version__ < release:
-            for each in filters:
-                config.addinivalue_line("filterwarnings", each)
+    for each in OF_RELEASES:
+        config.addinivalue_line("filterwarnings", each)
 
 
 def pytest_sessionstart() -> None:
