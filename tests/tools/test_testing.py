@@ -97,7 +97,7 @@ def parts_in(folder: Path) -> list[Part]:
     """Two parts, of a test each."""
     for name in ("first", "second"):
         (folder / f"test_{name}.py").write_text(f"def test_{name}(): pass\n")
-    return [(f"the {name}", [folder / f"test_{name}.py"], {}) for name in ("first", "second")]
+    return [Part("wheel", f"the {name}", [folder / f"test_{name}.py"]) for name in ("first", "second")]
 
 
 def run(folder: Path, *extra: str) -> None:
@@ -146,7 +146,7 @@ def test_each_folder_s_own_tests_are_run(tmp_path: Path) -> None:
     (tmp_path / "mine/tests").mkdir(parents=True)
     (tmp_path / "bare").mkdir()
     layout = Layout("1", (testing.SHIPPED, tmp_path / "bare", tmp_path / "mine"), tmp_path)
-    assert [paths for _, paths, _ in testing.own_tests(layout)] == [
+    assert [part.paths for part in testing.own_tests(layout)] == [
         [testing.TESTS / "wheel/shipped"],
         [tmp_path / "mine/tests"],
     ]
