@@ -10,6 +10,10 @@ BUILD ?= graft
 INCREMENTAL ?= 1
 SOURCE ?=
 ARGS ?=
+PINS ?=
+PYTHONS ?=
+AT_ONCE ?=
+KEEP ?=
 LAUNCHER ?=
 CUDA_ARCHS ?=
 SCHEMA ?=
@@ -25,11 +29,14 @@ find_python = command -v '$(PYTHON)' >/dev/null || { \
         '  next: set PYTHON to a Python 3.10 or newer, as a name or a path' >&2; exit 9; }
 # Runs the builder in its virtual environment, one for each Python.
 graft = @$(find_python); '$(PYTHON)' -m scripts.environment
+# Paths of Pythons may be quoted.
+export PYTHONS
+several = $(if $(PINS),--pins '$(PINS)') --pythons "$$PYTHONS"
 options = --pin '$(PIN)' --native "$$NATIVE" --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build check check-source check-incremental check-cuda test test-sanitize fuzz surfaces new-op \
-    apply export lint bench bench-build clean
+.PHONY: help patch-and-build check check-source check-incremental check-cuda test test-sanitize wheels test-matrix \
+    fuzz surfaces new-op apply export lint bench bench-build clean
 
 help:
 	@echo 'make patch-and-build    build the torch wheel with the operators of NATIVE into OUT'
@@ -39,6 +46,8 @@ help:
 	@echo 'make check-cuda         compile the CUDA sources of NATIVE against a CUDA wheel; no GPU is needed'
 	@echo 'make test               build it if need be, install it in a fresh environment, run the tests'
 	@echo 'make test-sanitize      build the operators with address and undefined sanitizers, run their tests on that'
+	@echo 'make wheels             build the wheels for each pin of PINS on each Python of PYTHONS, one after another'
+	@echo 'make test-matrix        build and test those, AT_ONCE rows at once, and write a table; KEEP=1 keeps environments'
 	@echo 'make fuzz               call the operators at random; ARGS="--minutes 10", ARGS="--seed N" for one call again'
 	@echo 'make surfaces           compare the operators of NATIVE with two of PyTorch, surface by surface'
 	@echo 'make new-op             write the first text of the operator SCHEMA into NATIVE: YAML, kernel, tests'
@@ -61,6 +70,8 @@ help:
 	@printf '  %-22s%s\n' 'SOURCE=$(SOURCE)' 'a checkout of PyTorch; for BUILD=source and check-source also a mirror to fetch from'
 	@printf '  %-22s%s\n' 'INCREMENTAL=$(INCREMENTAL)' '0: BUILD=source compiles all again whose headers changed, also if they only gained declarations'
 	@printf '  %-22s%s\n' 'PYTHON=$(PYTHON)' 'the Python to build for'
+	@printf '  %-22s%s\n' 'PINS=$(PINS)' 'for wheels and test-matrix: "2.14.1 2.15.0"; all that a wheel is known of for the Python'
+	@printf '  %-22s%s\n' "PYTHONS=$$PYTHONS" 'for these: "3.11 3.12", names or paths; by default PYTHON, in test-matrix the table'"'"'s own'
 	@printf '  %-22s%s\n' 'SCHEMA=' 'for new-op, such as SCHEMA="my_op(Tensor self, *, float alpha=1.0) -> Tensor"'
 	@printf '  %-22s%s\n' 'KIND=$(KIND)' 'for new-op: plain, pointwise or composite'
 	@printf '  %-22s%s\n' 'VARIANTS=$(VARIANTS)' 'for new-op: inplace, out or inplace,out'
@@ -88,6 +99,13 @@ test: $(built)
 
 test-sanitize:
 	$(graft) test-sanitize $(options) -- $(ARGS)
+
+wheels:
+	$(graft) wheels $(options) $(several) $(ARGS)
+
+test-matrix:
+	$(graft) test-matrix $(options) $(several) $(if $(AT_ONCE),--at-once '$(AT_ONCE)') \
+	    $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
 
 fuzz:
 	$(graft) fuzz $(options) -- $(ARGS)

@@ -52,6 +52,8 @@ def _build(options: argparse.Namespace) -> None:
         result = build(_layout(options), base_wheel=options.wheel, jobs=options.jobs)
     else:
         raise UsageError(f"BUILD={options.build}: there is no such build", todo="set it to graft or source")
+    if options.report:
+        write_atomically(options.report, json.dumps({"wheel": str(result.wheel), "seconds": result.seconds}))
     if options.timings:
         write_atomically(options.timings, json.dumps(result.seconds))
 
@@ -83,21 +85,63 @@ def _check_cuda(options: argparse.Namespace) -> None:
 
 def _test(options: argparse.Namespace) -> None:
     from .source.build import tree_of_build
-    from .testing.run import run_source_tests, run_tests
+    from .testing.run import PARTS, run_source_tests, run_tests
 
     if options.whole and not (options.build == SOURCE and options.whole.is_file()):
         raise UsageError(f"--whole {options.whole}: no wheel to compare with", todo="give one that BUILD=source made")
     if options.build == SOURCE:
+        if options.parts or options.junit or options.discard:
+            raise UsageError("--parts, --junit and --discard are of a graft's tests", todo="leave them out")
         layout = _layout(options)
         run_source_tests(layout, tree_of_build(layout, options.source), options.whole, options.extra)
     else:
-        run_tests(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
+        run_tests(
+            _layout(options),
+            base_wheel=options.wheel,
+            jobs=options.jobs,
+            extra=options.extra,
+            chosen=options.parts or PARTS,
+            junit=options.junit and expanded(options.junit),
+            is_discarding=options.discard,
+        )
 
 
 def _test_sanitize(options: argparse.Namespace) -> None:
     from .testing.sanitize import test_sanitized
 
     test_sanitized(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
+
+
+def _wheels(options: argparse.Namespace) -> None:
+    from .matrix.wheels import build_wheels
+
+    _refuse_one_base(options)
+    build_wheels(_layout(options), options.pins, options.pythons, jobs=options.jobs)
+
+
+def _test_matrix(options: argparse.Namespace) -> None:
+    from .matrix.run import test_matrix
+
+    _refuse_one_base(options)
+    test_matrix(
+        _layout(options),
+        options.pins,
+        options.pythons,
+        jobs=options.jobs,
+        at_once=options.at_once,
+        extra=options.extra,
+        is_anew=options.again,
+        is_kept=options.keep,
+        markdown_file=options.markdown,
+    )
+
+
+def _refuse_one_base(options: argparse.Namespace) -> None:
+    if options.wheel:
+        raise UsageError(
+            f"WHEEL={options.wheel}: each pin and Python has a base of its own",
+            todo="leave it out, and pip fetches them",
+        )
 
 
 def _fuzz(options: argparse.Namespace) -> None:
@@ -179,6 +223,8 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "check-cuda": _check_cuda,
     "test": _test,
     "test-sanitize": _test_sanitize,
+    "wheels": _wheels,
+    "test-matrix": _test_matrix,
     "fuzz": _fuzz,
     "new-op": _new_op,
     "apply": _apply,
@@ -214,16 +260,31 @@ def _parser() -> argparse.ArgumentParser:
     comparing.add_argument("--objects", type=_positive, default=20, help="how many, by chance (default: %(default)s)")
     building.add_argument("--incremental", action="store_true", help="source: leave alone what a change cannot reach")
     building.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
+    building.add_argument(
+        "--report", type=Path, help="write the wheel's path and these seconds into this file, as JSON"
+    )
     verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
     verbs.add_parser("check-cuda", parents=[common], help="compile the CUDA sources of the native folder")
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")
     testing.add_argument("--whole", type=Path, help="source: the wheel of a whole build, to compare with")
+    testing.add_argument("--parts", nargs="+", help="of a graft's tests: tools, codegen, wheel, operators, ...")
+    testing.add_argument("--junit", type=Path, metavar="FOLDER", help="write the results of each part there, as XML")
+    testing.add_argument("--discard", action="store_true", help="delete the environments of the tests afterwards")
+    several = verbs.add_parser("wheels", parents=[common], help="build wheels for several pins and Pythons")
+    table = verbs.add_parser("test-matrix", parents=[common], help="build and test those, and write a table")
+    for parser_of_rows in (several, table):
+        parser_of_rows.add_argument("--pins", default="", help="with spaces between (default: all with a wheel)")
+        parser_of_rows.add_argument("--pythons", default="", help="versions, names or paths, with spaces between")
+    table.add_argument("--at-once", type=_positive, default=1, help="rows at once (default: %(default)s)")
+    table.add_argument("--again", action="store_true", help="also test wheels that passed already")
+    table.add_argument("--keep", action="store_true", help="leave each row's test environments there, up to 7 GB")
+    table.add_argument("--markdown", type=Path, help="write the table into this file, too, for a README")
     for parser_of_build in (building, testing):
         parser_of_build.add_argument("--build", default=GRAFT, help=f"{GRAFT} or {SOURCE} (default: %(default)s)")
     for parser_of_tree in (building, checking, comparing, testing):
         parser_of_tree.add_argument("--source", help="a checkout of PyTorch, or where its sources are fetched from")
     watching = verbs.add_parser("test-sanitize", parents=[common], help="build with sanitizers and test that wheel")
-    for parser_of_tests in (testing, watching):
+    for parser_of_tests in (testing, watching, table):
         parser_of_tests.add_argument("extra", nargs="*", help="further arguments for pytest, after --")
     calling = verbs.add_parser("fuzz", parents=[common], help="call the operators at random")
     calling.add_argument("extra", nargs="*", help="after --: --minutes, or --seed to make one call again")

@@ -6,8 +6,10 @@ installed over the old one; anything else that changes makes the environment ane
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +27,7 @@ from ..common.environments import (
 )
 from ..common.errors import UsageError
 from ..common.layout import REPOSITORY, Layout
+from ..common.lock import take
 from ..common.process import run
 from ..deliver.built import GRAFT, Built, load_built
 
@@ -78,6 +81,22 @@ def unpacked(layout: Layout, purpose: str, wheel: Path) -> Iterator[Path]:
     folder = folder_of(purpose, layout)
     with held(folder, [Layer(_identity(wheel), add)]):
         yield folder
+
+
+def discard(layout: Layout, purposes: Sequence[str]) -> None:
+    """Delete what lies there for these purposes, once nobody uses it; one of a CUDA wheel takes 5 GB.
+
+    The file of the lock stays: who waits for it would hold another than who makes a new one.
+    """
+    for folder in (folder_of(purpose, layout) for purpose in purposes):
+        if folder.is_dir():
+            with folder.with_name(f"{folder.name}.lock").open("a+", encoding="utf-8") as file:
+                take(file, f"another process uses {folder}", fcntl.LOCK_EX)
+                old = folder.parent / "old" / folder.name  # half deleted where it was, it would look whole
+                shutil.rmtree(old, ignore_errors=True)
+                old.parent.mkdir(exist_ok=True)
+                folder.rename(old)
+                shutil.rmtree(old)
 
 
 def _identity(wheel: Path) -> str:

@@ -6,12 +6,12 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
 from ..common.console import say
-from ..common.errors import GraftError
+from ..common.errors import GraftError, UsageError
 from ..common.layout import REPOSITORY, Layout
 from ..common.lock import file_lock
 from ..deliver.built import SOURCE
@@ -20,6 +20,7 @@ from .environments import (
     TEST,
     TEST_SOURCE,
     base_wheel_of,
+    discard,
     folder_of,
     in_test_environment,
     run_python,
@@ -39,8 +40,25 @@ QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_LOGS": "-all"}
 _NOTHING_COLLECTED = 5
 
 
-# A part of the tests: its name, where they are and the variables they run with.
-Part = tuple[str, list[Path], Mapping[str, str]]
+# What ``--parts`` chooses from.
+PARTS = ("tools", "codegen", "wheel", "operators", "grammar", "emulated")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the tests.
+
+    Args:
+        kind: what ``--parts`` calls it; that of several native folders is the same.
+        name: as messages have it.
+        paths: where the tests are.
+        variables: what they run with, beyond what all parts do.
+    """
+
+    kind: str
+    name: str
+    paths: list[Path]
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 class Outcome(Enum):
@@ -57,36 +75,84 @@ class TestsFailed(GraftError):
     exit_code = 12
 
 
-def run_tests(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequence[str]) -> None:
+def run_tests(
+    layout: Layout,
+    *,
+    base_wheel: Path | None,
+    jobs: int,
+    extra: Sequence[str],
+    chosen: Sequence[str] = PARTS,
+    junit: Path | None = None,
+    is_discarding: bool = False,
+) -> None:
     """Run every test that applies to ``layout``'s wheel, which is built already.
 
     The tools have tests of their own, which run for the shipped folder alone; another native folder may bring a
     ``tests`` folder, which runs too.
 
+    Args:
+        layout: the pin and the native folders.
+        base_wheel: the base as a file; None to let pip fetch it.
+        jobs: how many compilers may run at once.
+        extra: arguments for pytest.
+        chosen: the kinds of parts to run, among ``PARTS``.
+        junit: a folder that each part's results go into, as XML; None for none.
+        is_discarding: whether the environments of the tests are deleted afterwards, however that ends.
+
     Raises:
         TestsFailed: naming the parts that failed.
+        UsageError: no part of the chosen kinds applies.
     """
+    if unknown := [kind for kind in chosen if kind not in PARTS]:
+        raise UsageError(f"--parts {' '.join(unknown)}: no such tests", todo=f"choose among {', '.join(PARTS)}")
+    with one_at_a_time(layout, TEST):
+        try:
+            _run_tests(layout, base_wheel, jobs, extra, chosen, junit)
+        finally:
+            if is_discarding:
+                discard(layout, (TEST, "stock", "emulated"))
+                discard(_grammar(layout), ("grammar",))
+
+
+def _run_tests(
+    layout: Layout,
+    base_wheel: Path | None,
+    jobs: int,
+    extra: Sequence[str],
+    chosen: Sequence[str],
+    junit: Path | None,
+) -> None:
     with ExitStack() as stack:
-        stack.enter_context(one_at_a_time(layout, TEST))
         wheel = wheel_of(layout).wheel
+        parts = [Part("wheel", "the wheel", [TESTS / "wheel/any"]), *own_tests(layout)]
+        if is_shipped(layout):
+            codegen = {"PYTHONPATH": str(layout.base / "tree")}
+            parts = [
+                Part("tools", "the tools", [TESTS / "tools"]),
+                Part("codegen", "code generation", [TESTS / "codegen"], codegen),
+                *parts,
+            ]
+            if "grammar" in chosen:
+                grammar = _grammar(layout)
+                built = build(grammar, base_wheel=base_wheel, jobs=jobs).wheel
+                there = {"PYTHONPATH": str(stack.enter_context(unpacked(grammar, "grammar", built)))}
+                parts.append(Part("grammar", "the grammar of native_functions.yaml", [GRAMMAR / "tests"], there))
+            emulated = emulated_variables(layout)
+            parts.append(Part("emulated", "the kernels for CUDA, emulated", emulated_tests(layout.native), emulated))
+        parts = [part for part in parts if part.kind in chosen]
+        if not parts:
+            raise UsageError(
+                f"--parts {' '.join(chosen)}: {layout.title} has no such tests",
+                todo="choose others: wheel runs for every folder, operators for one with tests/, all for native/",
+            )
         python = stack.enter_context(wheel_environment(layout, TEST, Path(wheel)))
         variables = stack.enter_context(test_variables(layout, wheel))
-        parts: list[Part] = [("the wheel", [TESTS / "wheel/any"], {})]
-        if is_shipped(layout):
-            grammar = replace(layout, natives=(GRAMMAR,), out=REPOSITORY / "build/grammar")
-            built = build(grammar, base_wheel=base_wheel, jobs=jobs).wheel
-            there = stack.enter_context(unpacked(grammar, "grammar", built))
-            parts = [
-                ("the tools", [TESTS / "tools"], {}),
-                ("code generation", [TESTS / "codegen"], {"PYTHONPATH": str(layout.base / "tree")}),
-                *parts,
-                *own_tests(layout),
-                ("the grammar of native_functions.yaml", [GRAMMAR / "tests"], {"PYTHONPATH": str(there)}),
-                ("the kernels for CUDA, emulated", emulated_tests(layout.native), emulated_variables(layout)),
-            ]
-        else:
-            parts += own_tests(layout)
-        run_parts(python, parts, variables, extra)
+        run_parts(python, parts, variables, extra, junit)
+
+
+def _grammar(layout: Layout) -> Layout:
+    """The folder that holds what the grammar of native_functions.yaml allows, on the same pin."""
+    return replace(layout, natives=(GRAMMAR,), out=REPOSITORY / "build/grammar")
 
 
 def run_source_tests(layout: Layout, tree: Path, whole: Path | None, extra: Sequence[str]) -> None:
@@ -106,25 +172,30 @@ def run_source_tests(layout: Layout, tree: Path, whole: Path | None, extra: Sequ
         built = wheel_of(layout, SOURCE)
         python = stack.enter_context(wheel_environment(layout, TEST_SOURCE, Path(built.wheel)))
         variables = {"GRAFT_WHEEL": built.wheel, "GRAFT_NATIVE": named(layout), "GRAFT_TREE": str(tree)}
-        parts: list[Part] = [("the tools", [TESTS / "tools"], {}), ("the wheel", [TESTS / "wheel/any"], {})]
+        parts = [Part("tools", "the tools", [TESTS / "tools"]), Part("wheel", "the wheel", [TESTS / "wheel/any"])]
         parts += own_tests(layout)
-        parts.append(("PyTorch, for the folder's operators", [TESTS / "wheel/upstream"], {}))
+        parts.append(Part("upstream", "PyTorch, for the folder's operators", [TESTS / "wheel/upstream"]))
         if whole:
             variables["GRAFT_WHOLE"] = str(stack.enter_context(unpacked(layout, "whole", whole)))
-            parts.append(("the wheel beside that of a whole build", [TESTS / "wheel/whole"], {}))
+            parts.append(Part("whole", "the wheel beside that of a whole build", [TESTS / "wheel/whole"]))
         say("not run: tests of the graft's code generation, and those of the grammar folder, whose wheel is a graft")
         run_parts(python, parts, variables, extra)
 
 
-def run_parts(python: Path, parts: Sequence[Part], variables: Mapping[str, str], extra: Sequence[str]) -> None:
-    """Run parts of the tests, all of them even if the first fails.
+def run_parts(
+    python: Path, parts: Sequence[Part], variables: Mapping[str, str], extra: Sequence[str], junit: Path | None = None
+) -> None:
+    """Run parts of the tests, all of them even if the first fails; the results of each go into the folder ``junit``.
 
     Raises:
         TestsFailed: as ``conclude``.
     """
-    conclude(
-        {name: run_pytest(python, name, paths, {**variables, **more}, extra) for name, paths, more in parts}, extra
-    )
+    outcomes = {}
+    for number, part in enumerate(parts, 1):
+        more = {**variables, **part.variables}
+        results = junit / f"{number}-{part.kind}.xml" if junit else None
+        outcomes[part.name] = run_pytest(python, part.name, part.paths, more, extra, results)
+    conclude(outcomes, extra)
 
 
 def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:
@@ -196,9 +267,9 @@ def own_tests(layout: Layout) -> list[Part]:
     parts: list[Part] = []
     for native in layout.natives:
         if native == SHIPPED:
-            parts.append(("the shipped operators", [TESTS / "wheel/shipped"], {}))
+            parts.append(Part("operators", "the shipped operators", [TESTS / "wheel/shipped"]))
         elif (native / "tests").is_dir():
-            parts.append((f"the operators of {native}", [native / "tests"], {}))
+            parts.append(Part("operators", f"the operators of {native}", [native / "tests"]))
     return parts
 
 
@@ -220,11 +291,17 @@ def test_variables(layout: Layout, wheel: str) -> Iterator[dict[str, str]]:
 
 
 def run_pytest(
-    python: Path, name: str, paths: Sequence[Path], more: Mapping[str, str], extra: Sequence[str]
+    python: Path,
+    name: str,
+    paths: Sequence[Path],
+    more: Mapping[str, str],
+    extra: Sequence[str],
+    junit: Path | None = None,
 ) -> Outcome:
     """Run the tests in ``paths``; return whether they passed, or ``extra`` chose none of them."""
     say(f"\n== tests of {name}")
-    code = run_python(python, ["-m", "pytest", "-q", "-p", "no:cacheprovider", *extra, *paths], more)
+    options = ["-q", "-p", "no:cacheprovider", *([f"--junit-xml={junit}"] if junit else []), *extra]
+    code = run_python(python, ["-m", "pytest", *options, *paths], more)
     if extra and code == _NOTHING_COLLECTED:
         return Outcome.NOT_CHOSEN
     return Outcome.PASSED if code == 0 else Outcome.FAILED

@@ -40,7 +40,7 @@ def test_sanitized(layout: Layout, *, base_wheel: Path | None, jobs: int, extra:
     """
     sanitized = layout.sanitized()
     wheel = build(sanitized, base_wheel=base_wheel, jobs=jobs).wheel
-    paths = [TESTS / "wheel/any/families", *(path for _, paths, _ in own_tests(layout) for path in paths)]
+    paths = [TESTS / "wheel/any/families", *(path for part in own_tests(layout) for path in part.paths)]
     chosen = ["-m", "not unsanitized and not slow", *extra]
     findings = folder_of("sanitized-findings", layout)
     preloaded = sanitizer_variables(find_toolchain(load_pin(layout.patches, layout.pin)), log=findings / "of")

@@ -5,12 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from threading import Thread
 from zipfile import ZipFile
 
 import pytest
 
+from scripts.common import layout as common
+from scripts.common.errors import UsageError
 from scripts.common.layout import Layout, native_folders
+from scripts.deliver.built import Built, save_built
 from scripts.testing import environments
 from scripts.testing import run as testing
 from scripts.testing.environments import TEST, folder_of, unpacked, wheel_environment
@@ -97,7 +102,7 @@ def parts_in(folder: Path) -> list[Part]:
     """Two parts, of a test each."""
     for name in ("first", "second"):
         (folder / f"test_{name}.py").write_text(f"def test_{name}(): pass\n")
-    return [(f"the {name}", [folder / f"test_{name}.py"], {}) for name in ("first", "second")]
+    return [Part("wheel", f"the {name}", [folder / f"test_{name}.py"]) for name in ("first", "second")]
 
 
 def run(folder: Path, *extra: str) -> None:
@@ -126,6 +131,71 @@ def test_part_without_tests_is_a_failure(tmp_path: Path) -> None:
         run_parts(Path(sys.executable), parts, {}, [])
 
 
+def test_results_of_each_part_are_kept_where_they_are_asked_for(tmp_path: Path) -> None:
+    run_parts(Path(sys.executable), parts_in(tmp_path), {}, [], tmp_path / "results")
+    kept = sorted((tmp_path / "results").iterdir())
+    assert [path.name for path in kept] == ["1-wheel.xml", "2-wheel.xml"]
+    assert all('tests="1"' in path.read_text() for path in kept)
+
+
+def built(tmp_path: Path) -> Layout:
+    """A folder whose wheel is built, of a base that is laid out."""
+    layout = Layout("1", (tmp_path / "mine",), tmp_path / "out")
+    layout.native.mkdir()
+    save_built(layout, Built.of("stamp", fake_wheel(tmp_path, "1+graft.a")))
+    fake_wheel(layout.base, "1")
+    return layout
+
+
+@pytest.fixture
+def chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kinds of parts that ``run_tests`` runs, which all fail, where builds lie below ``tmp_path``."""
+    monkeypatch.setattr(common, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(testing, "wheel_environment", partial(wheel_environment, requirements=requirements(tmp_path)))
+    ran: list[str] = []
+
+    def note(python: Path, parts: list[Part], *_: object) -> None:
+        assert torch_of(python) == "1+graft.a"
+        ran.extend(part.kind for part in parts)
+        raise testing.TestsFailed("tests failed")
+
+    monkeypatch.setattr(testing, "run_parts", note)
+    return ran
+
+
+def test_parts_are_chosen(tmp_path: Path, chosen: list[str]) -> None:
+    layout = built(tmp_path)
+    (layout.native / "tests").mkdir()
+    for parts in (["wheel"], ["operators", "tools"], testing.PARTS):
+        with pytest.raises(testing.TestsFailed):
+            testing.run_tests(layout, base_wheel=None, jobs=1, extra=[], chosen=parts)
+    assert chosen == ["wheel", "operators", "wheel", "operators"]
+    for parts, message in ((["tools"], "has no such tests"), (["wheel", "whale"], "--parts whale: no such tests")):
+        with pytest.raises(UsageError, match=message):
+            testing.run_tests(layout, base_wheel=None, jobs=1, extra=[], chosen=parts)
+    assert all(folder_of(purpose, layout).is_dir() for purpose in (TEST, "stock"))
+
+
+def test_environments_are_deleted_also_behind_tests_that_fail(tmp_path: Path, chosen: list[str]) -> None:
+    layout = built(tmp_path)
+    with pytest.raises(testing.TestsFailed):
+        testing.run_tests(layout, base_wheel=None, jobs=1, extra=[], is_discarding=True)
+    left = [path for path in (tmp_path / "environments").rglob("*") if path.is_file()]
+    assert left and {path.suffix for path in left} == {".lock", ".running"}
+    assert chosen == ["wheel"]
+
+
+def test_environment_that_is_used_is_not_deleted(tmp_path: Path) -> None:
+    layout = Layout("1", (tmp_path,), tmp_path)
+    with wheel_environment(layout, TEST, fake_wheel(tmp_path, "1"), requirements(tmp_path)) as python:
+        thread = Thread(target=environments.discard, args=(layout, [TEST]))
+        thread.start()
+        thread.join(0.5)
+        assert thread.is_alive() and python.is_file()
+    thread.join()
+    assert not python.is_file()
+
+
 def test_tests_of_one_folder_wait_for_each_other(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from scripts.common.layout import Layout\n"
@@ -146,7 +216,7 @@ def test_each_folder_s_own_tests_are_run(tmp_path: Path) -> None:
     (tmp_path / "mine/tests").mkdir(parents=True)
     (tmp_path / "bare").mkdir()
     layout = Layout("1", (testing.SHIPPED, tmp_path / "bare", tmp_path / "mine"), tmp_path)
-    assert [paths for _, paths, _ in testing.own_tests(layout)] == [
+    assert [part.paths for part in testing.own_tests(layout)] == [
         [testing.TESTS / "wheel/shipped"],
         [tmp_path / "mine/tests"],
     ]

@@ -1,0 +1,46 @@
+"""What is in a wheel beside its base."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import ZipFile
+
+from .fatbin import architectures
+
+_FOR_CUDA = "torch/lib/libtorch_operators_cuda.so"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What is in a wheel.
+
+    Args:
+        size: in bytes.
+        added: compressed bytes of the members that the base has not, or has otherwise; metadata left out.
+        cuda: the version of CUDA of the base; empty if it is one for CPUs.
+        architectures: what the operators' library for CUDA holds code for; empty if there is none.
+    """
+
+    size: int
+    added: int
+    cuda: str
+    architectures: tuple[str, ...]
+
+
+def contents(wheel: Path, base: Path) -> Contents:
+    """Look into a wheel and its base."""
+    with ZipFile(base) as archive:
+        old = {(info.filename, info.CRC, info.file_size) for info in archive.infolist()}
+    with ZipFile(wheel) as archive:
+        members = [info for info in archive.infolist() if ".dist-info/" not in info.filename]
+        others = [info for info in members if (info.filename, info.CRC, info.file_size) not in old]
+        version = re.search(r"^cuda\b[^=\n]*= '(.*)'$", archive.read("torch/version.py").decode(), re.M)
+        library = archive.read(_FOR_CUDA) if _FOR_CUDA in archive.namelist() else b""
+    return Contents(
+        size=wheel.stat().st_size,
+        added=sum(info.compress_size for info in others),
+        cuda=version[1] if version else "",
+        architectures=tuple(architectures(library)) if library else (),
+    )

@@ -1,0 +1,92 @@
+"""The rows: which pins on which Pythons."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from ..common.console import say
+from ..common.errors import GraftError, PinError, UsageError, run_all
+from ..common.layout import REPOSITORY
+from ..inputs.pin import load_pin
+from .pythons import Python, find_pythons
+
+# What `make test-matrix` tests if nothing is said: each pin on one Python, and one pin on others.
+_PYTHON = "3.11"
+_PIN, _OTHER_PYTHONS = "2.14.1", ("3.10", "3.12", "3.13")
+
+
+class RowsFailed(GraftError):
+    """Some rows could not be built, or their tests failed."""
+
+    exit_code = 16
+
+
+@dataclass(frozen=True)
+class Row:
+    """A pin on a Python."""
+
+    pin: str
+    python: Python
+
+    def __str__(self) -> str:
+        return f"torch {self.pin} on Python {self.python.release}"
+
+    @property
+    def base_wheel(self) -> Path:
+        """The base that the row's build fetched."""
+        folder = REPOSITORY / "build" / self.pin / self.python.interpreter / "base"
+        return next(iter(folder.glob("*.whl")))
+
+
+def chosen_rows(pins: str, pythons: str, *, default_python: str = sys.executable) -> list[Row]:
+    """Each pin that ``PINS`` names, or all, on each Python that ``PYTHONS`` names, or the default.
+
+    Args:
+        pins: with spaces between; empty for all that have wheels.
+        pythons: the same; a path that holds a space may be quoted.
+        default_python: taken if ``pythons`` is empty.
+
+    Raises:
+        GraftError: a Python is not there, or no wheel is known of a pair whose pin was named.
+    """
+    try:
+        found = find_pythons(shlex.split(pythons) or [default_python])
+    except ValueError as error:
+        raise UsageError(f"PYTHONS={pythons}: {error}", todo="end the quote") from error
+    named = list(dict.fromkeys(pins.split()))
+    known = named or pins_with_wheels()
+    tags = dict(zip(known, run_all(*(partial(_tags_of, pin) for pin in known)), strict=True))
+    rows = [Row(pin, python) for python in found for pin in known]
+    without = [row for row in rows if not any(tag.startswith(f"{row.python.tag}-") for tag in tags[row.pin])]
+    names = ", ".join(map(str, without))
+    if without and (named or len(without) == len(rows)):
+        raise PinError(f"no wheel is known of {names}", todo="leave these out, or add the wheels with `make pin`")
+    if without:
+        say(f"left out, since no wheel is known: {names}")
+    return [row for row in rows if row not in without]
+
+
+def rows_of_matrix(pins: str, pythons: str) -> list[Row]:
+    """The rows of ``make test-matrix``, the table's own if neither pins nor Pythons are named.
+
+    Raises:
+        GraftError: as ``chosen_rows``.
+    """
+    if pins or pythons:
+        return chosen_rows(pins, pythons, default_python=_PYTHON)
+    find_pythons([_PYTHON, *_OTHER_PYTHONS])  # names all that are missing
+    return [*chosen_rows("", _PYTHON), *chosen_rows(_PIN, " ".join(_OTHER_PYTHONS))]
+
+
+def pins_with_wheels() -> list[str]:
+    """What PIN can be, but for source trees that no wheel is known of."""
+    folders = sorted(path.parent for path in (REPOSITORY / "patches").glob("*/pin.yaml"))
+    return [version for folder in folders for version in load_pin(folder).wheels]
+
+
+def _tags_of(pin: str) -> list[str]:
+    return list(load_pin(REPOSITORY / "patches" / pin.partition("+")[0], pin).sha256)

@@ -1,0 +1,84 @@
+"""``make wheels``: the wheels of a native folder for several pins and Pythons."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..common.console import say
+from ..common.layout import Layout
+from ..testing.run import named
+from .processes import Processes
+from .rows import Row, RowsFailed, chosen_rows
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """What came of a build.
+
+    Args:
+        path: of the wheel; None if there is none.
+        seconds: how long the command took.
+        is_new: whether it had anything to do.
+        error: why there is no wheel.
+    """
+
+    path: Path | None
+    seconds: float
+    is_new: bool
+    error: str
+
+
+def build_wheels(layout: Layout, pins: str, pythons: str, *, jobs: int) -> None:
+    """Build the native folders of ``layout`` for each pin on each Python, one after another; print a table.
+
+    Raises:
+        GraftError: a pin or a Python is not there, and nothing was built.
+        RowsFailed: some wheels could not be built, and the others were.
+    """
+    rows = chosen_rows(pins, pythons)
+    processes, lines, failed = Processes(), [("torch", "Python", "wheel", "size", "seconds")], 0
+    for number, row in enumerate(rows, 1):
+        say(f"\n== {number}/{len(rows)}: {row}, {row.python.path}")
+        wheel = build_row(row, layout, jobs, processes, sys.stderr.write)
+        failed += wheel.path is None
+        name, size = (wheel.path.name, f"{megabytes(wheel.path.stat().st_size)} MB") if wheel.path else ("failed", "")
+        lines.append((row.pin, row.python.release, name, size, wheel.error or f"{wheel.seconds:.1f}"))
+    print(f"\n{table(lines)}")
+    if failed:
+        raise RowsFailed(
+            f"{failed} of {len(rows)} wheels could not be built", todo="read what is above; the others are there"
+        )
+
+
+def build_row(row: Row, layout: Layout, jobs: int, processes: Processes, write: Callable[[str], object]) -> Wheel:
+    """Build one wheel in a process of the row's Python."""
+    with tempfile.TemporaryDirectory(prefix="graft-") as folder:
+        report = Path(folder) / "report.json"
+        done = processes.run(row.python.path, ["build", *options(row, layout, jobs), "--report", report], write)
+        if done.error:
+            return Wheel(None, done.seconds, True, done.error)
+        made = json.loads(report.read_text(encoding="utf-8"))
+    return Wheel(Path(made["wheel"]), done.seconds, bool(made["seconds"]), "")
+
+
+def options(row: Row, layout: Layout, jobs: int) -> list[str | Path]:
+    """What the verbs of one pin are told of a row."""
+    return ["--pin", row.pin, "--native", named(layout), "--out", layout.out, "--jobs", str(jobs)]
+
+
+def megabytes(count: int) -> str:
+    """A size in the units that package indexes show."""
+    return f"{count / 1e6:.0f}" if count >= 1e7 else f"{count / 1e6:.1f}"
+
+
+def table(lines: Sequence[Sequence[str]]) -> str:
+    """Lines with their columns one below another."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )

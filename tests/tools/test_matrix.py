@@ -1,0 +1,460 @@
+"""``make wheels`` and ``make test-matrix``: which Pythons and pins, what becomes of rows, what is kept and shown.
+
+The Pythons are shell scripts, whose builds take no time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import pytest
+
+from scripts.common.errors import RefusedError, UsageError
+from scripts.common.layout import REPOSITORY, Layout
+from scripts.matrix import run as matrix_run
+from scripts.matrix.contents import contents
+from scripts.matrix.fatbin import architectures
+from scripts.matrix.processes import Done
+from scripts.matrix.pythons import find_pythons
+from scripts.matrix.results import Counts, counted
+
+# Stands for the builder: notes what it is told, writes a wheel and what pytest would write. FAKE says what fails.
+BUILDER = """
+import json, os, pathlib, sys, time, zipfile
+release, _, _, verb, *arguments = sys.argv[1:]
+folder, fake = pathlib.Path(os.environ["FAKES"]), json.loads(os.environ["FAKE"])
+def option(name):
+    return arguments[arguments.index(name) + 1]
+pin, tag = option("--pin"), "cp" + release.replace(".", "")
+with (folder / "calls").open("a") as calls:
+    calls.write(json.dumps([verb, pin, release, arguments, os.environ.get("PYTHONUTF8")]) + chr(10))
+def wheel(path, files):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in {"torch/version.py": "cuda: str | None = None", **files}.items():
+            archive.writestr(name, text)
+print(verb, "begins", flush=True)
+if fake.get("together"):
+    (folder / ("is-there-" + release)).touch()
+    while len(list(folder.glob("is-there-*"))) < 2:
+        time.sleep(0.01)
+while fake.get("hang") == verb:
+    time.sleep(0.01)
+if verb == "build":
+    if pin in fake.get("fails", []):
+        print("error: no such compiler" + chr(10) + "  next: install one")
+        sys.exit(9)
+    wheel(pathlib.Path("build", pin, tag, "base", f"torch-{pin}-{tag}.whl"), {"torch/a": "a"})
+    made = pathlib.Path(option("--out"), f"torch-{pin}+graft.{fake.get('stamp', '1')}-{tag}.whl")
+    seconds = {} if made.exists() else {"compile": 1.5}
+    wheel(made, {"torch/a": "a", "torch/b": "b" * 10_000_000})
+    pathlib.Path(option("--report")).write_text(json.dumps({"wheel": str(made), "seconds": seconds}))
+else:
+    for number, kind in enumerate(["wheel", "operators"], 1):
+        failed = int(pin in fake.get("failing tests", []))
+        pathlib.Path(option("--junit"), f"{number}-{kind}.xml").write_text(
+            f'<testsuites><testsuite errors="0" failures="{failed}" skipped="2" tests="9" time="{number}.25"/>'
+            "</testsuites>"
+        )
+    if failed:
+        sys.exit("error: tests failed: the wheel")
+"""
+
+
+def write_program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def fake_python(path: Path, version: str, flags: str = "") -> Path:
+    """A Python that says that it is of this version, and builds by what ``BUILDER`` does."""
+    words = " ".join(version.split("."))
+    release = version.rpartition(".")[0]
+    probe = f'if [ "$1" = -c ]; then echo {words} cpython flags{flags}; exit; fi\n'
+    builder = path.parent / "builder.py"
+    write_program(path, f'{probe}exec {sys.executable} {builder} {release} "$@"')
+    builder.write_text(BUILDER)
+    return path
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home in which no Python is installed, and none is on PATH but what is put into bin/."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.delenv("PYENV_ROOT", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def repository(home: Path) -> Path:
+    """A copy of this one, with the Pythons 3.10 to 3.13."""
+    folder = home / "repository"
+    for name in ("scripts", "patches"):
+        shutil.copytree(REPOSITORY / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "native").mkdir()
+    for minor in range(10, 14):
+        fake_python(home / f"bin/python3.{minor}", f"3.{minor}.1")
+    return folder
+
+
+def start(repository: Path, *arguments: str, **fake: object) -> subprocess.Popen[str]:
+    env = {**os.environ, "FAKES": str(repository), "FAKE": json.dumps(fake)}
+    command = [sys.executable, "-m", "scripts", *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=repository, env=env, stdout=pipe, stderr=pipe, text=True)
+
+
+def run(repository: Path, *arguments: str, **fake: object) -> subprocess.CompletedProcess[str]:
+    process = start(repository, *arguments, **fake)
+    out, errors = process.communicate(timeout=60)
+    return subprocess.CompletedProcess(arguments, process.returncode, out, errors)
+
+
+def calls(repository: Path) -> list[list[Any]]:
+    """What the fake builders were told since the last time."""
+    path = repository / "calls"
+    lines = path.read_text().splitlines() if path.exists() else []
+    path.unlink(missing_ok=True)
+    return [json.loads(line) for line in lines]
+
+
+def rows(repository: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(row["pin"], row["python"]): row for row in json.loads((repository / "build/test-matrix.json").read_text())}
+
+
+def command_lines() -> list[bytes]:
+    """Of each process that there is."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            lines.append(path.read_bytes())
+    return lines
+
+
+# -- Pythons
+
+
+def test_version_is_found_behind_a_shim_that_does_not_run(home: Path) -> None:
+    write_program(home / "bin/python3.12", "echo 'pyenv: python3.12: command not found' >&2; exit 127")
+    for version in ("3.12.9", "3.12.10", "3.1.2"):
+        fake_python(home / f".pyenv/versions/{version}/bin/python3.12", version)
+    (python,) = find_pythons(["3.12"])
+    assert python.path == home / ".pyenv/versions/3.12.10/bin/python3.12"
+    assert (python.release, python.tag, python.interpreter) == ("3.12", "cp312-cp312", "cp312")
+    (exact,) = find_pythons(["3.12.9"])
+    assert exact.path == home / ".pyenv/versions/3.12.9/bin/python3.12"
+
+
+def test_python_on_the_path_comes_first_and_need_not_be_in_its_first_folder(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_program(home / "bin/python3.12", "exit 127")
+    monkeypatch.setenv("PATH", f"{home / 'bin'}{os.pathsep}{home / 'other'}")
+    fake_python(home / ".pyenv/versions/3.12.9/bin/python3.12", "3.12.9")
+    second = fake_python(home / "other/python3.12", "3.12.0")
+    assert [python.path for python in find_pythons(["3.12"])] == [second]
+
+
+@pytest.mark.parametrize(
+    "place", [".local/share/uv/python/cpython-3.12.1-linux/bin", "miniforge3/bin", "miniconda3/envs/mine/bin"]
+)
+def test_pythons_of_uv_and_conda(home: Path, place: str) -> None:
+    path = fake_python(home / place / "python3.12", "3.12.1")
+    assert [python.path for python in find_pythons(["3.12"])] == [path]
+
+
+def test_python_may_be_a_name_or_a_path_and_counts_once(home: Path) -> None:
+    first = fake_python(home / "bin/python3.12", "3.12.1")
+    path = fake_python(home / "with space/python", "3.13.0")
+    threaded = fake_python(home / "bin/python3.13t", "3.13.0", "t")
+    found = find_pythons(["python3.12", "3.12", str(path), "python3.13t"])
+    assert [python.path for python in found] == [first, path, threaded]
+    assert [python.release for python in found] == ["3.12", "3.13", "3.13t"]
+    assert found[2].tag == "cp313-cp313t"
+
+
+def test_all_pythons_that_are_missing_are_named(home: Path) -> None:
+    fake_python(home / "bin/python3.12", "3.12.1")
+    write_program(home / "bin/python3.10", "exit 127")
+    with pytest.raises(UsageError, match=r"does not run: 3\.10, python9, /no/python, 3\.12\.7\n"):
+        find_pythons(["3.12", "3.10", "python9", "/no/python", "3.12.7"])
+
+
+# -- make wheels
+
+
+def test_wheels_of_each_pin_on_each_python(repository: Path, tmp_path: Path) -> None:
+    done = run(
+        repository, *("wheels", "--pins", "2.14.1 2.15.0", "--pythons", "3.11 3.12", "--out", str(tmp_path / "out"))
+    )
+    assert done.returncode == 0, done.stderr
+    made = calls(repository)
+    assert [call[:3] for call in made] == [
+        ["build", pin, python] for python in ("3.11", "3.12") for pin in ("2.14.1", "2.15.0")
+    ]
+    assert all(call[4] == "1" and str(repository / "native") in call[3] for call in made)
+    assert len(list((tmp_path / "out").glob("*.whl"))) == 4
+    assert "2.15.0  3.12    torch-2.15.0+graft.1-cp312.whl  10 MB" in done.stdout
+    assert done.stderr.count("build begins") == 4
+
+
+def test_wheel_that_fails_does_not_stop_the_others(repository: Path) -> None:
+    done = run(repository, "wheels", "--pins", "2.14.1 2.15.0", "--pythons", "3.11", fails=["2.14.1"])
+    assert done.returncode == 16
+    assert "2.14.1  3.11    failed                                 no such compiler\n" in done.stdout
+    assert "2.15.0  3.11    torch-2.15.0+graft.1-cp311.whl" in done.stdout
+    assert "error: 1 of 2 wheels could not be built" in done.stderr
+
+
+def test_default_is_every_pin_that_the_python_has_a_wheel_of(repository: Path) -> None:
+    done = run(repository, "wheels", "--pythons", "3.10")
+    assert done.returncode == 0, done.stderr
+    assert {call[1] for call in calls(repository)} >= {"2.11.0", "2.12.1", "2.13.0", "2.14.1"}
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("left out"))
+    assert "torch 2.13.0+cpu on Python 3.10" in line and "torch 2.15.0 on Python 3.10" in line and "2.6.0" not in line
+
+
+@pytest.mark.parametrize(
+    ("verb", "pins", "pythons", "code", "message"),
+    [
+        ("wheels", "2.14.1 2.13.0+cpu", "3.11 3.12", 3, "no wheel is known of torch 2.13.0+cpu on Python 3.12\n"),
+        ("wheels", "9.9.9 8.8.8", "3.11", 3, "patches/8.8.8/pin.yaml: no such pin"),
+        ("wheels", "2.6.0", "3.11", 3, "this pin names no wheel"),
+        ("wheels", "2.14.1", "3.11 3.7 3.8", 2, "does not run: 3.7, 3.8\n"),
+        ("test-matrix", "2.14.1", "3.11 3.7 3.8", 2, "does not run: 3.7, 3.8\n"),
+        ("wheels", "2.14.1", "'3.11", 2, "PYTHONS='3.11: No closing quotation"),
+    ],
+)
+def test_what_cannot_be_built_is_said_before_anything_is(
+    repository: Path, verb: str, pins: str, pythons: str, code: int, message: str
+) -> None:
+    done = run(repository, verb, "--pins", pins, "--pythons", pythons)
+    assert done.returncode == code
+    assert message in done.stderr and "Traceback" not in done.stderr
+    assert calls(repository) == []
+
+
+def test_base_of_one_wheel_is_refused(repository: Path) -> None:
+    done = run(repository, "wheels", "--wheel", "torch.whl", "--pythons", "3.11")
+    assert done.returncode == 2 and "each pin and Python has a base of its own" in done.stderr
+
+
+def test_error_of_a_command_is_its_last_one() -> None:
+    assert Done(0, 1.0, ["error: not counted\n"]).error == ""
+    assert Done(6, 1.0, ["a.cpp:1: error: x\n", "error: first\n", "error: 2 files\n", "  next: y\n"]).error == "2 files"
+    assert Done(1, 1.0, ["Traceback\n", "ValueError: x\n", "\n"]).error == "ValueError: x"
+    assert Done(-9, 1.0, []).error == "exit code -9"
+
+
+# -- make test-matrix
+
+
+def test_matrix_of_its_own(repository: Path) -> None:
+    done = run(repository, "test-matrix", "--markdown", "table.md")
+    assert done.returncode == 0, done.stderr
+    expected = {(pin, "3.11") for pin in ("2.11.0", "2.12.1", "2.13.0+cpu", "2.13.0", "2.14.1", "2.15.0")}
+    expected |= {("2.14.1", python) for python in ("3.10", "3.12", "3.13")}
+    assert set(rows(repository)) == expected
+    row = rows(repository)["2.14.1", "3.12"]
+    assert row["wheel"] == "torch-2.14.1+graft.1-cp312.whl" and row["added"] == 10_000_000 and row["build"] > 0
+    assert row["tests"]["operators"] == {"passed": 7, "skipped": 2, "failed": 0, "seconds": 2.2}
+    table = (repository / "table.md").read_text()
+    assert table == (repository / "build/test-matrix.md").read_text() and table in done.stdout
+    assert f"{row['machine']}; {row['date']}:\n\n| PyTorch " in table
+    assert table.index("| 2.14.1     | 3.13") < table.index("| 2.15.0     | 3.11")
+    assert "7 passed, 2 skipped, 2 s | 7 passed, 2 skipped, 1 s |" in table
+
+
+def test_log_of_a_row_has_what_its_commands_print_and_the_terminal_a_line(repository: Path) -> None:
+    done = run(repository, "test-matrix", "--pins", "2.14.1", "--pythons", "3.11")
+    assert (repository / "build/test-matrix/2.14.1-3.11.log").read_text() == "build begins\ntest begins\n"
+    assert "begins\ntest" not in done.stderr
+    (line,) = (line for line in done.stderr.splitlines() if ": passed" in line)
+    assert line.startswith(
+        "torch 2.14.1 on Python 3.11: passed; torch-2.14.1+graft.1-cp311.whl, 10 MB; wheel: 7 passed"
+    )
+
+
+def test_environments_are_deleted_unless_they_are_kept_and_pytest_gets_its_arguments(repository: Path) -> None:
+    run(repository, "test-matrix", "--pins", "2.14.1", "--pythons", "3.11")
+    _, (_, _, _, tested, _) = calls(repository)
+    assert "--discard" in tested and "--" not in tested
+    assert tested[tested.index("--parts") :][:3] == ["--parts", "operators", "wheel"]
+    run(repository, "test-matrix", "--pins", "2.14.1", "--pythons", "3.11", "--keep", "--", "-k", "one or two")
+    _, (_, _, _, tested, _) = calls(repository)
+    assert "--discard" not in tested and tested[-3:] == ["--", "-k", "one or two"]
+
+
+def test_row_that_passed_is_not_tested_again(repository: Path) -> None:
+    def verbs(*arguments: str, **fake: object) -> list[str]:
+        run(repository, "test-matrix", "--pins", "2.14.1 2.15.0", "--pythons", "3.11", *arguments, **fake)
+        return [f"{verb} {pin}" for verb, pin, *_ in calls(repository)]
+
+    both = ["build 2.14.1", "test 2.14.1", "build 2.15.0", "test 2.15.0"]
+    assert verbs(**{"failing tests": ["2.15.0"]}) == both
+    seconds = rows(repository)["2.15.0", "3.11"]["build"]
+    assert verbs() == ["build 2.14.1", "build 2.15.0", "test 2.15.0"]
+    assert rows(repository)["2.15.0", "3.11"]["build"] == seconds  # it was there; that took no time
+    assert verbs() == ["build 2.14.1", "build 2.15.0"]
+    assert verbs("--again") == both
+    assert verbs(stamp="2") == both
+    assert verbs("--", "-k", "x", stamp="2") == both
+    assert verbs("--native", str(repository / "patches"), stamp="2") == both
+    assert {row["native"] for row in json.loads((repository / "build/test-matrix.json").read_text())} == {
+        str(repository / name) for name in ("native", "patches")
+    }
+
+
+def test_rows_that_fail(repository: Path) -> None:
+    fake = {"fails": ["2.12.1"], "failing tests": ["2.14.1"]}
+    done = run(repository, "test-matrix", "--pins", "2.12.1 2.14.1 2.15.0", **fake)
+    assert done.returncode == 16
+    assert "error: 2 of 3 rows failed: 2.12.1 on Python 3.11, 2.14.1 on Python 3.11\n" in done.stderr
+    found = rows(repository)
+    assert found["2.12.1", "3.11"]["error"] == "no such compiler"
+    assert found["2.14.1", "3.11"]["error"] == "tests failed: the wheel"
+    assert found["2.14.1", "3.11"]["tests"]["wheel"]["failed"] == 1
+    assert found["2.15.0", "3.11"]["error"] == ""
+    assert "1 failed, 6 passed, 2 skipped, 1 s" in done.stdout
+    assert "2.12.1 on Python 3.11: no such compiler\n" in done.stdout
+
+
+def test_two_rows_at_once(repository: Path) -> None:
+    arguments = ["--pins", "2.14.1", "--pythons", "3.11 3.12", "--at-once", "2", "--jobs", "6"]
+    done = run(repository, "test-matrix", *arguments, together=True)
+    assert done.returncode == 0, done.stderr
+    assert {call[3][call[3].index("--jobs") + 1] for call in calls(repository)} == {"3"}
+
+
+def test_interrupted_matrix_ends_its_rows_and_goes_on_later(repository: Path) -> None:
+    arguments = ["test-matrix", "--pins", "2.14.1", "--pythons", "3.11 3.12"]
+    run(repository, *arguments[:3], "--pythons", "3.11")
+    process = start(repository, *arguments, hang="test")
+    log = repository / "build/test-matrix/2.14.1-3.12.log"
+    while not (log.exists() and "test begins" in log.read_text()):
+        assert process.poll() is None
+        time.sleep(0.05)
+    assert [line for line in command_lines() if os.fsencode(repository) in line]
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130 and "run the same command again to go on" in errors
+    assert not [line for line in command_lines() if os.fsencode(repository) in line]  # nor the test that never ends
+    assert set(rows(repository)) == {("2.14.1", "3.11")}
+    calls(repository)
+    assert run(repository, *arguments).returncode == 0
+    assert [(call[0], call[2]) for call in calls(repository)] == [
+        ("build", "3.11"),
+        ("build", "3.12"),
+        ("test", "3.12"),
+    ]
+
+
+def test_matrix_needs_space(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_python(home / "bin/python3.11", "3.11.1")
+    monkeypatch.setattr(matrix_run, "free_bytes", lambda _: 20 << 30)
+    monkeypatch.setattr(matrix_run, "_RESULTS", tmp_path / "results.json")
+    layout = Layout("2.14.1", (tmp_path,), tmp_path)
+    options: dict[str, Any] = {"jobs": 1, "extra": [], "is_anew": False, "is_kept": False, "markdown_file": None}
+    with pytest.raises(RefusedError, match="20 GiB are free, and a row may need 15"):
+        matrix_run.test_matrix(layout, "2.14.1", "3.11", at_once=2, **options)
+
+
+def test_counts_of_pytest(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n"
+        "def test_a(): pass\ndef test_b(): pass\ndef test_c(): assert 0\ndef test_d(): pytest.skip('x')\n"
+        "@pytest.fixture\ndef broken(): assert 0\ndef test_e(broken): pass\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "test_it.py")]
+    for name in ("1-wheel", "2-operators", "3-operators"):
+        subprocess.run([*command, f"--junit-xml={tmp_path / name}.xml"], check=False, capture_output=True, cwd=tmp_path)
+    (tmp_path / "4-grammar.xml").write_text("<testsuites><testsu")
+    found = counted(tmp_path)
+    assert set(found) == {"wheel", "operators"}
+    assert (found["wheel"].passed, found["wheel"].skipped, found["wheel"].failed) == (2, 1, 2)
+    assert (found["operators"].passed, found["operators"].skipped, found["operators"].failed) == (4, 2, 4)
+    assert str(Counts(5, 0, 1, 2.4)) == "1 failed, 5 passed, 2 s"
+    assert str(Counts(0, 0, 0, 0)) == "0 passed, 0 s"
+
+
+# -- contents
+
+
+def image(kind: int, number: int, flags: int = 0, content: bytes = b"x" * 24) -> bytes:
+    """An image of a fat binary, as nvcc 13.0 writes its header."""
+    return (
+        struct.pack("<HHIQIIIIIIQQQ", kind, 0x101, 64, len(content), 0, 0, 0x10008, number, 0, 0, flags, 0, 0) + content
+    )
+
+
+def library(folder: Path, *images: bytes) -> bytes:
+    """A shared library that holds each of ``images`` in a fat binary of its own; of none, a library for CPUs."""
+    regions = [struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(each)) + each for each in images]
+    (folder / "fat.bin").write_bytes((b"\0" * 8).join(regions))
+    section = f'.section .nv_fatbin,"a"\n.incbin "{folder / "fat.bin"}"\n' if images else ""
+    (folder / "fat.s").write_text(section)
+    command = ["/usr/bin/g++", "-shared", "-nostdlib", str(folder / "fat.s"), "-o", str(folder / "fat.so")]
+    subprocess.run(command, check=True)
+    return (folder / "fat.so").read_bytes()
+
+
+def test_architectures_that_a_library_has_code_for(tmp_path: Path) -> None:
+    code = [image(2, 120), image(2, 80) + image(2, 90), image(2, 90, 0x100011), image(2, 100, 0x1200011), image(2, 80)]
+    assert architectures(library(tmp_path, *code, image(1, 90), image(16, 70))) == [
+        *("sm_80", "sm_90", "sm_90a", "sm_100f", "sm_120", "compute_90"),
+    ]
+    assert architectures(library(tmp_path)) == []
+    with pytest.raises(ValueError, match="no fat binary"):
+        architectures(library(tmp_path, image(2, 80)).replace(struct.pack("<I", 0xBA55ED50), b"none"))
+
+
+def test_contents_of_a_wheel_beside_its_base(tmp_path: Path) -> None:
+    def wheel(name: str, version: str, cuda: str, files: dict[str, bytes]) -> Path:
+        with ZipFile(tmp_path / name, "w", ZIP_DEFLATED) as archive:
+            archive.writestr("torch/version.py", f"cuda: Optional[str] = {cuda}\nhip: Optional[str] = None\n")
+            archive.writestr(f"torch-{version}.dist-info/METADATA", f"{version}" * 1000)
+            for member, content in files.items():
+                archive.writestr(member, content)
+        return tmp_path / name
+
+    same = {"torch/same": b"s" * 5000, "torch/other": b"o" * 5000}
+    base = wheel("base.whl", "1", "'13.0'", same)
+    changed, added = os.urandom(5000), library(tmp_path, image(2, 80), image(2, 90))
+    files = {**same, "torch/other": changed, "torch/lib/libtorch_operators_cuda.so": added}
+    new = wheel("new.whl", "1+graft", "'13.0'", files)
+    found = contents(new, base)
+    assert (found.size, found.cuda, found.architectures) == (new.stat().st_size, "13.0", ("sm_80", "sm_90"))
+    with ZipFile(new) as archive:
+        sizes = [archive.getinfo(name).compress_size for name in files if name != "torch/same"]
+    assert found.added == sum(sizes) > 5000
+    cpu = contents(wheel("cpu.whl", "1", "None", {**same, "torch/other": changed}), base)
+    assert (cpu.cuda, cpu.architectures) == ("", ())
+
+
+# -- the Makefile
+
+
+@pytest.mark.parametrize("verb", ["wheels", "test-matrix"])
+def test_makefile_hands_on_what_it_is_given(tmp_path: Path, verb: str) -> None:
+    python = write_program(tmp_path / "python", 'printf "%s|" "$@"')
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "PY", "PINS"))}
+    given = ["PINS=2.14.1 2.15.0", "PYTHONS='/with space/python' 3.12", "ARGS=-v", "AT_ONCE=2", "KEEP=1"]
+    command = ["make", verb, f"PYTHON={python}", "JOBS=3", *given]
+    out = subprocess.run(command, cwd=REPOSITORY, env=variables, capture_output=True, text=True, check=True).stdout
+    assert f"|{verb}|" in out and "|--jobs|3|" in out
+    assert "|--pins|2.14.1 2.15.0|--pythons|'/with space/python' 3.12|" in out
+    assert out.endswith("|--at-once|2|--keep|-v|" if verb == "test-matrix" else "3.12|-v|")
