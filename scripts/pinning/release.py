@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
@@ -64,19 +63,16 @@ def find_release(torch: str, index: str) -> Release:
 
 
 def _of_index(version: str, index: str) -> dict[str, str]:
-    platforms = [f"--platform={name}" for name in _PLATFORMS]
-
-    def ask(python: str) -> list[Distribution] | MissingError:
+    options = ["--no-deps", *(f"--platform={name}" for name in _PLATFORMS)]
+    found: list[Distribution] = []
+    # One after the other: where an index has no metadata of its own, pip downloads each wheel to read it.
+    for python in PYTHONS:
         try:
-            return ask_pip(f"torch==={version}", index, "--no-deps", f"--python-version={python}", *platforms)
+            found += ask_pip(f"torch==={version}", index, f"--python-version={python}", *options)
         except MissingError as error:
-            return error
-
-    with ThreadPoolExecutor(len(PYTHONS)) as pool:
-        answers = list(pool.map(ask, PYTHONS))
-    found = [wheel for answer in answers if isinstance(answer, list) for wheel in answer]
+            missing = error
     if not found:
-        raise next(answer for answer in answers if isinstance(answer, MissingError))
+        raise missing
     return {_tag(wheel.file): wheel.sha256 for wheel in found}
 
 

@@ -109,7 +109,7 @@ class Place:
     ) -> Path:
         path = self.folder / f"torch-{version}-{tag}.whl"
         said = f"__version__ = '{version}'\ncuda: Optional[str] = {repr(cuda) if cuda else None}\n"
-        members = {
+        members: dict[str, str | bytes] = {
             **self.libraries,
             "torch/version.py": f"{said}git_version = '{commit}'\n",
             "torch/utils/cpp_extension.py": EXTENSIONS,
