@@ -16,6 +16,8 @@ AT_ONCE ?=
 KEEP ?=
 LAUNCHER ?=
 CUDA_ARCHS ?=
+TORCH ?=
+INDEX ?=
 SCHEMA ?=
 VARIANTS ?=
 KIND ?= plain
@@ -36,7 +38,7 @@ options = --pin '$(PIN)' --native "$$NATIVE" --out '$(OUT)' --jobs '$(JOBS)' $(i
 
 .DEFAULT_GOAL := help
 .PHONY: help patch-and-build check check-source check-incremental check-cuda test test-sanitize wheels test-matrix \
-    fuzz surfaces new-op apply export lint bench bench-build clean
+    fuzz surfaces new-op pin apply export lint bench bench-build clean
 
 help:
 	@echo 'make patch-and-build    build the torch wheel with the operators of NATIVE into OUT'
@@ -51,6 +53,7 @@ help:
 	@echo 'make fuzz               call the operators at random; ARGS="--minutes 10", ARGS="--seed N" for one call again'
 	@echo 'make surfaces           compare the operators of NATIVE with two of PyTorch, surface by surface'
 	@echo 'make new-op             write the first text of the operator SCHEMA into NATIVE: YAML, kernel, tests'
+	@echo 'make pin                write the pin of the release TORCH into patches/, and report what is new in it'
 	@echo 'make apply              make the PyTorch checkout SOURCE the fork: patches and operators as commits'
 	@echo 'make export             write the fork in SOURCE as patches for git am, into OUT (dist/fork-$(PIN))'
 	@echo 'make lint               ruff, mypy --strict and clang-format'
@@ -75,6 +78,8 @@ help:
 	@printf '  %-22s%s\n' 'SCHEMA=' 'for new-op, such as SCHEMA="my_op(Tensor self, *, float alpha=1.0) -> Tensor"'
 	@printf '  %-22s%s\n' 'KIND=$(KIND)' 'for new-op: plain, pointwise or composite'
 	@printf '  %-22s%s\n' 'VARIANTS=$(VARIANTS)' 'for new-op: inplace, out or inplace,out'
+	@printf '  %-22s%s\n' 'TORCH=$(TORCH)' 'for pin: a version of torch, such as 2.16.0 or 2.13.0+cpu, or a wheel file'
+	@printf '  %-22s%s\n' 'INDEX=$(INDEX)' 'for pin: a package index that pip asks beside its own'
 	@printf '  %-22s%s\n' 'ARGS=$(ARGS)' 'further arguments, for example ARGS=--help'
 
 patch-and-build:
@@ -112,6 +117,9 @@ fuzz:
 
 new-op:
 	$(graft) new-op $(options) --schema="$$SCHEMA" --kind='$(KIND)' --variants='$(VARIANTS)' $(ARGS)
+
+pin:
+	$(graft) pin --torch '$(TORCH)' $(if $(INDEX),--index '$(INDEX)') --jobs '$(JOBS)' $(ARGS)
 
 # Not where wheels go. Only a line that does not begin with the name of a directive can set a target's variable.
 apply export: OUT = dist/fork-$(firstword $(subst +, ,$(PIN)))

@@ -193,6 +193,12 @@ def _new_op(options: argparse.Namespace) -> None:
     )
 
 
+def _pin(options: argparse.Namespace) -> None:
+    from .pinning.pin import make_pin
+
+    make_pin(options.torch, index=options.index, jobs=options.jobs)
+
+
 def _apply(options: argparse.Namespace) -> None:
     from .source.apply import apply
     from .source.build import fetched
@@ -227,6 +233,7 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "test-matrix": _test_matrix,
     "fuzz": _fuzz,
     "new-op": _new_op,
+    "pin": _pin,
     "apply": _apply,
     "export": _export,
     "lint": _lint,
@@ -309,6 +316,9 @@ def _parser() -> argparse.ArgumentParser:
     adding.add_argument("--schema", required=True, help="of the functional form, as in native_functions.yaml")
     adding.add_argument("--kind", default="plain", help="plain, pointwise or composite (default: %(default)s)")
     adding.add_argument("--variants", default="", help="inplace, out, or both with a comma between")
+    pinning = verbs.add_parser("pin", parents=[common], help="write the pin of a release, and report what is new in it")
+    pinning.add_argument("--torch", required=True, help="a version, such as 2.13.0+cpu, or a wheel file")
+    pinning.add_argument("--index", default="", help="one that pip asks beside its own")
     verbs.add_parser("lint", help="run the linters").set_defaults(verbose=False)
     return parser
 

@@ -22,13 +22,14 @@ from .base import refuse_unusable
 _NEEDED_BYTES = 3 * 1024**3
 
 
-def fetch(pin: Pin, folder: Path, given: Path | None) -> Path:
+def fetch(pin: Pin, folder: Path, given: Path | None, index: str = "") -> Path:
     """Return the pinned wheel for this Python in ``folder``, fetching it if it is not there.
 
     Args:
         pin: what is wanted.
         folder: where the wheel is kept.
         given: a wheel file to take instead of asking pip.
+        index: one that pip asks beside those of its configuration.
 
     Raises:
         FetchError: no such wheel for this Python, no space, or another file than the pinned one.
@@ -56,7 +57,7 @@ def fetch(pin: Pin, folder: Path, given: Path | None) -> Path:
             partial.unlink(missing_ok=True)
     elif not kept.is_file() or sha256_of_file(kept) != sha256:
         kept.unlink(missing_ok=True)
-        _download(pin, sha256, kept)
+        _download(pin, sha256, kept, index)
     verified.write_text(fingerprint(kept, sha256), encoding="utf-8")
     return kept
 
@@ -118,10 +119,11 @@ def check_wheel(path: Path, pin: Pin, sha256: str) -> None:
         )
 
 
-def _download(pin: Pin, sha256: str, target: Path) -> None:
+def _download(pin: Pin, sha256: str, target: Path, index: str) -> None:
     """Let pip download into a folder beside ``target``; pip resumes and caches by its own rules."""
     with tempfile.TemporaryDirectory(prefix="download-", dir=target.parent) as folder:
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
+        command += [f"--extra-index-url={index}"] if index else []
         try:
             run([*command, "--dest", folder, pin.requirement], env={"PIP_DISABLE_PIP_VERSION_CHECK": "1"})
         except GraftError as error:

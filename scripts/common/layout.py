@@ -41,12 +41,14 @@ class Layout:
         natives: the native folders.
         out: where the wheel goes.
         is_sanitized: whether the operators are built with sanitizers.
+        pins: the folder of all pins; None for the repository's.
     """
 
     pin: str
     natives: tuple[Path, ...]
     out: Path
     is_sanitized: bool = False
+    pins: Path | None = None
 
     def sanitized(self) -> Layout:
         """The folders of the same build with sanitizers, which shares only the base with it."""
@@ -70,7 +72,7 @@ class Layout:
     @property
     def patches(self) -> Path:
         """The pin file, the series and the patches."""
-        return REPOSITORY / "patches" / self.pin.partition("+")[0]
+        return (self.pins or REPOSITORY / "patches") / self.pin.partition("+")[0]
 
     @property
     def pin_build(self) -> Path:

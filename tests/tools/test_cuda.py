@@ -1,104 +1,226 @@
-"""What `make check-cuda` does before and after the compiler."""
+"""What compiles for CUDA: the toolkit and its architectures; and what a build without them leaves out."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from subprocess import CompletedProcess
 from zipfile import ZipFile, ZipInfo
 
 import pytest
 
-from scripts.base.tree import Base
-from scripts.check.cuda import load_cuda_pin, units
+from scripts.base.base import Base
+from scripts.common import layout as layout_module
 from scripts.common.console import StepLine
-from scripts.common.errors import FetchError, PinError, UsageError
+from scripts.common.errors import FetchError, UsageError
 from scripts.common.layout import REPOSITORY, Layout
 from scripts.compile.ninja import relevant
-from scripts.inputs import cuda_toolkit as toolkit
-from scripts.inputs.cuda_toolkit import Nvcc, lay_out_toolkit, toolkit_requirement
-from scripts.inputs.native import load_native, report_left_out
+from scripts.compile.units import CXX, NVCC, Planner
+from scripts.generate import FRAGMENTS, MISSING
+from scripts.inputs import cuda_toolkit
+from scripts.inputs.cuda_toolkit import NoToolkitError, Nvcc, download, find_nvcc, wanted_architectures
+from scripts.inputs.native import NativeFolder, load_native
+from scripts.inputs.pin import load_pin
+from scripts.inputs.snapshot import Snapshot
 from scripts.inputs.toolchain import Toolchain
+from scripts.stages import Cuda, plan_cuda
 
 HOST = Toolchain("g++", "g++ 12", "c++20")
-METADATA = [
-    "Name: torch",
-    "Requires-Dist: sympy>=1.13.3",
-    'Requires-Dist: cuda-toolkit[cudart,cublas]==13.0.3; platform_system == "Linux"',
-]
+PIN = load_pin(REPOSITORY / "patches/2.14.1")
+SAYS = "#!/bin/sh\ncase $1 in --version) echo 'release 13.0, V13.0.88';; *) echo sm_80; echo sm_90;; esac\n"
 
 
-def test_toolkit_is_the_one_that_the_wheel_asks_for_with_a_compiler() -> None:
-    assert toolkit_requirement(METADATA) == "cuda-toolkit[cccl,cublas,cudart,nvcc]==13.0.3"
-    with pytest.raises(FetchError, match="does not ask for the package cuda-toolkit"):
-        toolkit_requirement(METADATA[:2])
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the one who runs the tests wants of CUDA is nothing to them."""
+    monkeypatch.delenv("CUDA_ARCHS", raising=False)
+    monkeypatch.delenv("CUDA_HOME", raising=False)
 
 
-def test_only_programs_and_headers_of_the_packages_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def download(_: str, folder: Path) -> None:
-        with ZipFile(folder / "nvidia_cuda_nvcc-13.0.88-py3-none-any.whl", "w") as wheel:
-            program = ZipInfo("nvidia/cu13/bin/nvcc")
-            program.external_attr = 0o755 << 16
-            wheel.writestr(program, "#!/bin/sh\n")
-            for name in ("include/cuda.h", "lib/libcudart.so.13", "nvvm/bin/cicc"):
-                wheel.writestr(f"nvidia/cu13/{name}", "")
-
-    tree = tmp_path / "tree"
-    (tree / "torch-2.0.dist-info").mkdir(parents=True)
-    (tree / "torch-2.0.dist-info/METADATA").write_text("\n".join(METADATA))
-    monkeypatch.setattr(toolkit, "_download", download)
-    base = Base(tmp_path / "torch.whl", tree)
-    top = lay_out_toolkit(base, tmp_path / "toolkit", StepLine("toolkit"))
-    kept = sorted(path.relative_to(top).as_posix() for path in top.rglob("*") if path.is_file())
-    assert kept == ["bin/nvcc", "include/cuda.h", "nvvm/bin/cicc"]
-    assert (top / "bin/nvcc").stat().st_mode & 0o111
-    monkeypatch.delattr(toolkit, "_download")
-    assert lay_out_toolkit(base, tmp_path / "toolkit", StepLine("toolkit")) == top
+@pytest.fixture
+def toolkit(tmp_path: Path) -> Path:
+    """A toolkit whose nvcc knows two architectures."""
+    folder = tmp_path / "toolkit"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin/nvcc").write_text(SAYS)
+    (folder / "bin/nvcc").chmod(0o755)
+    return folder
 
 
-def test_architectures_that_nvcc_does_not_know_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/nvcc").write_text("#!/bin/sh\necho sm_80; echo sm_90\n")
-    (tmp_path / "bin/nvcc").chmod(0o755)
-    known = Nvcc(tmp_path, HOST, ("80", "90a"))
-    known.require_known_architectures()
-    assert "-gencode=arch=compute_90a,code=sm_90a" in known.flags
-    with pytest.raises(UsageError, match=r"--arch 70 81: .* does not compile for that") as caught:
-        Nvcc(tmp_path, HOST, ("70", "80", "81")).require_known_architectures()
-    assert caught.value.todo == "choose among: 80, 90"
+def base_for(cuda: str, folder: Path) -> Base:
+    """A base with that version of CUDA, or with none."""
+    (folder / "torch/lib").mkdir(parents=True)
+    value = f"'{cuda}'" if cuda else "None"
+    (folder / "torch/version.py").write_text(f"__version__ = '2.14.1'\ncuda: Optional[str] = {value}\n")
+    (folder / "torch/lib/libtorch_python.so").write_bytes(b"\0sm_80 sm_90\0")
+    return Base(folder / "torch.whl", folder)
 
 
-def test_pin_of_a_wheel_for_cpus_has_nothing_to_compile_against() -> None:
-    (with_cuda,) = (path.parent for path in REPOSITORY.glob("patches/*/pin.yaml") if "\ncuda:" in path.read_text())
-    pin = load_cuda_pin(with_cuda)
-    assert pin.architectures[-1] == "90a"
-    with pytest.raises(PinError, match="only wheels for CPUs are grafted upon"):
-        pin.require_wheel_for_cpus()
-    with pytest.raises(PinError, match="this pin's wheel is for CPUs") as caught:
-        load_cuda_pin(REPOSITORY / "patches/2.13.0")
-    assert caught.value.todo == f"set PIN to one of: {with_cuda.name}"
-
-
-def native_folder(folder: Path) -> Path:
+def native_folder(folder: Path) -> NativeFolder:
     entry = "- func: a(Tensor self) -> Tensor\n  dispatch:\n    CPU: a_cpu\n    CUDA: a_cuda\n"
     texts = {"native_functions.yaml": entry, "cuda/A.cu": "", "cuda/A.cuh": "", "cuda/B.cpp": "", "C.cpp": ""}
     for name, text in texts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    return folder
+    return load_native(folder)
 
 
-def test_sources_of_cuda_and_registrations_are_compiled(tmp_path: Path) -> None:
-    native = load_native(native_folder(tmp_path))
-    layout = Layout("0.0.0-no-such-pin", (tmp_path,), tmp_path)
-    assert [unit.source.as_posix() for unit in units(layout, native)] == [
-        "src/ATen/native/cuda/A.cu",
-        "src/ATen/native/cuda/B.cpp",
-    ]
+def plan(base: Base, folder: Path) -> Cuda:
+    native = native_folder(folder)
+    return plan_cuda(Snapshot(folder, {}, (), (folder,), PIN, HOST, ()), base, native)
 
 
-def test_build_says_what_it_leaves_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report_left_out(load_native(native_folder(tmp_path)))
+def test_architectures_are_written_in_several_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert wanted_architectures() == ()
+    for text in ("80 90a", "8.0,9.0a", "sm_80, sm_90a"):
+        monkeypatch.setenv("CUDA_ARCHS", text)
+        assert wanted_architectures() == ("80", "90a")
+    monkeypatch.setenv("CUDA_ARCHS", "none")
+    assert wanted_architectures() == ("none",)
+
+
+@pytest.mark.parametrize("text", ["hopper", "80 none", "8", "90b", "1.2.3.4"])
+def test_what_is_no_architecture_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_ARCHS", text)
+    with pytest.raises(UsageError, match=f"CUDA_ARCHS={text}: .* is no architecture of a GPU"):
+        wanted_architectures()
+
+
+def test_architectures_that_nvcc_does_not_know_are_refused(toolkit: Path) -> None:
+    known = Nvcc(toolkit, HOST, ("80", "90a"))
+    known.require_known_architectures()
+    assert "-gencode=arch=compute_90a,code=sm_90a" in known.flags
+    with pytest.raises(UsageError, match=r"^CUDA_ARCHS=70 81: this nvcc does not compile for that") as caught:
+        Nvcc(toolkit, HOST, ("70", "80", "81")).require_known_architectures()
+    assert caught.value.todo == "choose among: 80, 90; or none"
+
+
+def test_cuda_home_is_taken_if_it_is_of_the_base_s_version(
+    toolkit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_HOME", str(toolkit))
+    nvcc = find_nvcc(PIN, base_for("13.0", tmp_path / "tree"), HOST, StepLine("toolkit"))
+    assert (nvcc.folder, nvcc.architectures) == (toolkit, ("80", "90"))
+    # Another version does not do, and the pins have no toolkit of 99.1.
+    with pytest.raises(NoToolkitError, match=r"cuda-toolkits\.yaml: it has no packages for CUDA 99\.1") as caught:
+        find_nvcc(PIN, base_for("99.1", tmp_path / "other"), HOST, StepLine("toolkit"))
+    assert "CUDA_HOME to a toolkit of CUDA 99.1" in caught.value.todo
+    assert "make pin TORCH=2.14.1" in caught.value.todo
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "nowhere"))
+    with pytest.raises(UsageError, match=r"CUDA_HOME=.*nowhere: its bin/nvcc does not run"):
+        find_nvcc(PIN, base_for("13.0", tmp_path / "third"), HOST, StepLine("toolkit"))
+
+
+def test_toolkit_of_the_pin_is_laid_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(packages: object, folder: Path) -> None:
+        with ZipFile(folder / "nvidia_cuda_nvcc-13.0.88-py3-none-any.whl", "w") as wheel:
+            program = ZipInfo("nvidia/cu13/bin/nvcc")
+            program.external_attr = 0o755 << 16
+            wheel.writestr(program, SAYS)
+            for name in ("include/cuda.h", "lib/libcudart.so.13", "nvvm/bin/cicc", "doc/license.txt"):
+                wheel.writestr(f"nvidia/cu13/{name}", "")
+            wheel.writestr("nvidia_cuda_nvcc-13.0.88.dist-info/METADATA", "")
+
+    monkeypatch.setattr(cuda_toolkit, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(cuda_toolkit, "download", fetch)
+    pin = replace(PIN, toolkits={"13.0": {"nvidia-cuda-nvcc==13.0.88": "0" * 64}})
+    base = base_for("13.0", tmp_path / "tree")
+    top = find_nvcc(pin, base, HOST, StepLine("toolkit")).folder
+    kept = sorted(path.relative_to(top).as_posix() for path in top.rglob("*") if path.is_file())
+    assert kept == ["bin/nvcc", "include/cuda.h", "lib/libcudart.so.13", "nvvm/bin/cicc"]
+    assert (top / "bin/nvcc").stat().st_mode & 0o111
+    monkeypatch.delattr(cuda_toolkit, "download")
+    assert find_nvcc(pin, base, HOST, StepLine("toolkit")).folder == top
+
+
+def test_packages_of_the_toolkit_are_believed_only_by_their_hashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, downloads = tmp_path / "index", tmp_path / "downloads"
+    index.mkdir()
+    downloads.mkdir()
+    wheel = index / "nvidia_cuda_nvcc-13.0.88-py3-none-any.whl"
+    with ZipFile(wheel, "w") as archive:
+        folder = "nvidia_cuda_nvcc-13.0.88.dist-info"
+        archive.writestr(f"{folder}/METADATA", "Metadata-Version: 2.1\nName: nvidia-cuda-nvcc\nVersion: 13.0.88\n")
+        archive.writestr(f"{folder}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{folder}/RECORD", "")
+    for name, value in (("NO_INDEX", "1"), ("FIND_LINKS", str(index)), ("CONFIG_FILE", "/dev/null")):
+        monkeypatch.setenv(f"PIP_{name}", value)
+    requirement = "nvidia-cuda-nvcc==13.0.88"
+    with pytest.raises(FetchError, match="pip could not fetch the CUDA toolkit") as caught:
+        download({requirement: "0" * 64}, downloads)
+    # Not to be taken for a missing network, without which a build goes on.
+    assert not isinstance(caught.value, NoToolkitError)
+    assert not list(downloads.glob("*.whl"))
+    with pytest.raises(NoToolkitError):
+        download({"nvidia-nvvm==13.0.88": "0" * 64}, downloads)
+    download({requirement: hashlib.sha256(wheel.read_bytes()).hexdigest()}, downloads)
+    assert [path.name for path in downloads.glob("*.whl")] == [wheel.name]
+
+
+def test_pip_is_asked_for_hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def run(command: Sequence[str | Path], **_: object) -> CompletedProcess[str]:
+        asked.extend(map(str, command))
+        return CompletedProcess([], 0, "")
+
+    monkeypatch.setattr(cuda_toolkit, "run", run)
+    download({"nvidia-nvvm==13.0.88": "a" * 64}, tmp_path)
+    assert {"--require-hashes", "--no-deps", "--only-binary=:all:"} <= set(asked)
+    assert (tmp_path / "requirements.txt").read_text() == f"nvidia-nvvm==13.0.88 --hash=sha256:{'a' * 64}\n"
+
+
+def test_base_for_cpus_leaves_cuda_out_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan(base_for("", tmp_path / "tree"), tmp_path / "native") == Cuda()
     said = capsys.readouterr().err
     assert said.endswith("has no CUDA: 1 kernels for CUDA, cuda/A.cu, cuda/A.cuh, cuda/B.cpp\n")
+
+
+def test_kernels_for_cuda_can_be_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUDA_ARCHS", "none")
+    cuda = plan(base_for("13.0", tmp_path / "tree"), tmp_path / "native")
+    assert cuda == Cuda(MISSING)
+    assert cuda.request == "none "
+    assert "left out, as CUDA_ARCHS=none says: 1 kernels for CUDA" in capsys.readouterr().err
+
+
+def test_build_without_a_toolkit_goes_on_but_looks_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cuda = plan(base_for("99.1", tmp_path / "tree"), tmp_path / "native")
+    assert cuda == Cuda(MISSING)
+    assert cuda.request == MISSING
+    assert "no kernels for CUDA are built: " in capsys.readouterr().err
+
+
+def test_sources_of_cuda_and_registrations_are_compiled(
+    toolkit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout_module, "REPOSITORY", tmp_path)
+    native = native_folder(tmp_path / "native")
+    layout = Layout("0.0.0", (native.path,), tmp_path)
+    work = layout.work
+    (layout.sources / "cuda").mkdir(parents=True)
+    for source in native.cplusplus:
+        (layout.sources / source).write_text("")
+    (work / "generated/units/a/cuda").mkdir(parents=True)
+    for name in ("library.cpp", "cuda.cpp", "cuda/RegisterCUDA.cpp"):
+        (work / "generated/units/a" / name).write_text("")
+    (work / "generated" / FRAGMENTS).write_text("{}")
+    units = Planner(layout, Base(tmp_path, tmp_path), HOST, Nvcc(toolkit, HOST, ("80",))).plan(native).cuda
+    assert [(unit.source.as_posix(), unit.compiler) for unit in units] == [
+        ("fixed/compatibility.cpp", CXX),
+        ("fixed/trampolines.cpp", CXX),
+        ("src/ATen/native/cuda/A.cu", NVCC),
+        ("src/ATen/native/cuda/B.cpp", CXX),
+        ("generated/units/a/cuda.cpp", CXX),
+    ]
+    assert all(f"-I{toolkit / 'include'}" in unit.flags for unit in units[3:])
+    assert Planner(layout, Base(tmp_path, tmp_path), HOST).plan(native).cuda == []
 
 
 def test_messages_of_nvcc_name_the_folder_s_own_files() -> None:

@@ -1,29 +1,62 @@
-"""Pins: what a pin file must hold, and which wheel it chooses."""
+"""Pins: what a pin file must hold, which wheel it chooses, and which wheels are refused."""
 
 from __future__ import annotations
 
 import hashlib
+import re
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
+from packaging.tags import parse_tag
+from packaging.version import Version
 
+from scripts.base.base import Base, refuse_unusable
 from scripts.base.fetch import check_wheel, fetch, pinned_tag
-from scripts.common.errors import FetchError, PinError
+from scripts.common.errors import FetchError, PinError, UnusableBaseError
 from scripts.common.layout import REPOSITORY
-from scripts.inputs.pin import DebianSource, GitSource, load_pin
+from scripts.inputs.pin import DebianSource, GitSource, known_pins, load_pin
+from scripts.pinning.toolkit import COMPILER, require_one_compiler
 
-PINS = sorted(path.parent for path in REPOSITORY.glob("patches/*/pin.yaml"))
-WITH_WHEEL = REPOSITORY / "patches/2.13.0"
-SOURCE_ONLY = REPOSITORY / "patches/2.6.0"
+PATCHES = REPOSITORY / "patches"
+PINS = sorted(path.parent for path in PATCHES.glob("*/pin.yaml"))
+WITH_WHEEL = PATCHES / "2.13.0"
+SOURCE_ONLY = PATCHES / "2.6.0"
+TOOLKITS = load_pin(WITH_WHEEL).toolkits
 
 
 @pytest.mark.parametrize("folder", PINS, ids=lambda folder: folder.name)
 def test_every_pin_of_the_repository_loads(folder: Path) -> None:
     pin = load_pin(folder)
     assert pin.version == folder.name
-    assert pin.requirement is None or pin.wheel_version.startswith(pin.version)
-    assert bool(pin.sha256) == (pin.requirement is not None)
-    assert all(len(sha256) == 64 for sha256 in pin.sha256.values())
+    assert all(Version(version).public == folder.name for version in pin.wheels)
+    assert bool(pin.wheels) == bool(pin.chosen)
+    if pin.wheels:
+        assert pin.requirement == f"torch==={next(iter(pin.wheels))}"
+    assert (pin.gxx, pin.standard) in {(9, "c++17"), (11, "c++20")}
+
+
+@pytest.mark.parametrize("version", [name for name in known_pins(PATCHES) if name != SOURCE_ONLY.name])
+def test_every_pinned_wheel_has_a_tag_and_a_hash(version: str) -> None:
+    pin = load_pin(PATCHES / Version(version).public, version)
+    assert pin.chosen == pin.wheel_version == version
+    assert pin.sha256
+    for tag, sha256 in pin.sha256.items():
+        (parsed,) = parse_tag(tag)
+        assert parsed.platform == "manylinux_2_28_x86_64"
+        assert parsed.abi == parsed.interpreter
+        assert re.fullmatch(r"[0-9a-f]{64}", sha256)
+    assert len(set(pin.sha256.values())) == len(pin.sha256)
+
+
+@pytest.mark.parametrize("cuda", TOOLKITS)
+def test_every_pinned_toolkit_is_of_one_version(cuda: str) -> None:
+    versions = dict(requirement.split("==") for requirement in TOOLKITS[cuda])
+    assert set(COMPILER) < set(versions)
+    require_one_compiler(cuda, versions)
+    assert all(re.fullmatch(r"[0-9a-f]{64}", sha256) for sha256 in TOOLKITS[cuda].values())
 
 
 @pytest.mark.parametrize("folder", PINS, ids=lambda folder: folder.name)
@@ -31,7 +64,7 @@ def test_every_pin_says_where_the_very_source_is(folder: Path) -> None:
     pin = load_pin(folder)
     if isinstance(pin.source, GitSource):
         assert pin.source.tag == f"v{pin.version}"
-        assert len(pin.source.commit) == 40
+        assert re.fullmatch(r"[0-9a-f]{40}", pin.source.commit)
     else:
         assert pin.source.version.startswith(pin.version)
         assert [name for name in pin.source.sha256 if name.endswith(".dsc")]
@@ -53,8 +86,16 @@ def test_pin_without_a_wheel_cannot_be_grafted_upon(tmp_path: Path) -> None:
 
 
 def test_unknown_pin_names_those_there_are() -> None:
-    with pytest.raises(PinError, match=PINS[0].name):
-        load_pin(REPOSITORY / "patches/0.0.0")
+    with pytest.raises(PinError, match=r"0\.0\.0/pin\.yaml: no such pin") as caught:
+        load_pin(PATCHES / "0.0.0")
+    assert caught.value.todo == f"set PIN to one of: {', '.join(known_pins(PATCHES))}"
+
+
+def test_wheel_that_a_pin_does_not_know_is_refused_with_those_that_it_knows() -> None:
+    with pytest.raises(PinError, match=r"2\.13\.0/pin\.yaml: it knows no wheel of version 2\.13\.0\+cu130") as caught:
+        load_pin(WITH_WHEEL, "2.13.0+cu130")
+    assert caught.value.cause == "it knows 2.13.0+cpu, 2.13.0"
+    assert "make pin TORCH=2.13.0+cu130" in caught.value.todo
 
 
 def test_missing_key_is_named(tmp_path: Path) -> None:
@@ -64,8 +105,16 @@ def test_missing_key_is_named(tmp_path: Path) -> None:
 
 
 def test_python_without_a_pinned_wheel_is_refused() -> None:
-    with pytest.raises(FetchError, match="cp39-cp39-manylinux_2_28_x86_64"):
+    with pytest.raises(FetchError, match=r"no wheel for this Python \(.*, cp39-cp39-manylinux") as caught:
         pinned_tag(load_pin(WITH_WHEEL), ["cp39-cp39-manylinux_2_28_x86_64"])
+    assert "it knows cp311-cp311-manylinux_2_28_x86_64" in str(caught.value)
+    assert "PIN to" not in caught.value.todo
+
+
+def test_python_of_another_wheel_is_told_of_it() -> None:
+    with pytest.raises(FetchError) as caught:
+        pinned_tag(load_pin(WITH_WHEEL, "2.13.0+cpu"), ["cp312-cp312-manylinux_2_28_x86_64"])
+    assert "or PIN to 2.13.0, which there is for this one" in caught.value.todo
 
 
 def test_wheel_of_another_version_is_refused(tmp_path: Path) -> None:
@@ -86,3 +135,61 @@ def test_wheel_with_another_hash_is_refused_and_nothing_is_kept(tmp_path: Path) 
         fetch(pin, cache, wheel)
     assert wheel.read_text() == "not the wheel"
     assert not cache.exists()
+
+
+CPU = "torch/lib/libtorch_cpu.so"
+
+
+@pytest.mark.parametrize(
+    ("kind", "members", "why"),
+    [
+        ("cp311-cp311-manylinux_2_28_x86_64", [CPU, "torch/lib/libtorch_hip.so"], "ROCm"),
+        ("cp311-cp311-manylinux_2_28_x86_64", [CPU, "torch/lib/libtorch_xpu.so"], "XPU"),
+        ("cp311-none-macosx_11_0_arm64", ["torch/lib/libtorch_cpu.dylib"], "macosx_11_0_arm64, and only Linux"),
+        ("cp313-cp313t-manylinux_2_28_x86_64", [CPU], "cp313t is a Python without the GIL"),
+        ("cp311-cp311-manylinux_2_28_aarch64", [CPU], "manylinux_2_28_aarch64, and only x86_64"),
+        ("cp311-cp311-manylinux_2_28_x86_64", ["torch/__init__.py"], "it holds no torch/lib/libtorch_cpu.so"),
+    ],
+)
+def test_wheel_of_a_kind_that_cannot_work_is_refused_in_one_line(
+    kind: str, members: list[str], why: str, tmp_path: Path
+) -> None:
+    wheel = tmp_path / f"torch-2.13.0+cpu-{kind}.whl"
+    with ZipFile(wheel, "w") as archive:
+        for name in members:
+            archive.writestr(name, "")
+    with pytest.raises(UnusableBaseError, match=re.escape(why)) as caught:
+        check_wheel(wheel, load_pin(WITH_WHEEL), "0" * 64)
+    assert caught.value.what.startswith(f"{wheel.name} cannot be built upon: ")
+    assert "\n" not in caught.value.what
+
+
+def test_wheels_for_cpus_and_for_cuda_are_usable() -> None:
+    for library in ("libtorch_python.so", "libtorch_cuda.so"):
+        refuse_unusable(Path("torch-2.13.0-cp311-cp311-linux_x86_64.whl"), [CPU, f"torch/lib/{library}"])
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Callable[..., Base]:
+    """Makes a base whose libraries are linked with further flags."""
+
+    def make(**flags: str) -> Base:
+        folder = tmp_path / "tree/torch/lib"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("libtorch_cpu.so", "libtorch_python.so", "libc10.so"):
+            command = ["g++", "-shared", "-xc++", "-Wl,--build-id=sha1", "-o", str(folder / name), "-"]
+            more = flags.get(name.removesuffix(".so"), "").split()
+            subprocess.run([*command, *more], input="int f() { return 1; }\n", text=True, check=True)
+        return Base(tmp_path / "torch-2.13.0-cp311-cp311-linux_x86_64.whl", tmp_path / "tree")
+
+    return make
+
+
+def test_base_must_have_build_ids_and_hidden_symbols(base: Callable[..., Base]) -> None:
+    base().require_usable()
+    with pytest.raises(UnusableBaseError, match=r"its libc10\.so has no build-id") as caught:
+        base(libc10="-Wl,--build-id=none").require_usable()
+    assert "\n" not in caught.value.what
+    with pytest.raises(UnusableBaseError, match=r"its libtorch_python\.so is stripped") as caught:
+        base(libtorch_python="-Wl,--strip-all").require_usable()
+    assert "\n" not in caught.value.what

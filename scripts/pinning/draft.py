@@ -1,0 +1,169 @@
+"""A copy of ``patches/``, in which a pin is written and tried before the repository gets it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from packaging.version import Version
+
+from ..base.base import Base
+from ..common.errors import GraftError, PinError
+from ..inputs.patches import SERIES, Patch, load_series, patched
+from ..inputs.pin import TOOLKITS, GitSource, Pin, load_pin
+from . import texts
+from .findings import Findings
+from .release import Release
+from .toolkit import find_toolkit
+
+_PIN = "pin.yaml"
+
+
+class Draft:
+    """The pin of a release, as it will be.
+
+    Args:
+        patches: the folder of all pins; it is not written to.
+        copy: where all of it is copied to.
+        release: what is pinned.
+
+    Attributes:
+        is_new: whether nothing is pinned of this release yet.
+    """
+
+    def __init__(self, patches: Path, copy: Path, release: Release) -> None:
+        self._patches = patches
+        self.copy = copy
+        self._release = release
+        self._name = release.public
+        self.is_new = not (patches / release.public / _PIN).is_file()
+        shutil.copytree(patches, copy)
+
+    @property
+    def folder(self) -> Path:
+        """The pin's folder in the copy."""
+        return self.copy / self._name
+
+    def translate(self, error: GraftError) -> None:
+        """Let an error name the files of the repository."""
+        error.what, error.cause, error.todo = map(self._translate, (error.what, error.cause, error.todo))
+
+    def _translate(self, text: str) -> str:
+        return text.replace(str(self.copy), str(self._patches))
+
+    def pin(self) -> Pin:
+        """The pin with the release's wheels. What is found in a wheel is written later, where the pin is new.
+
+        Raises:
+            PinError: the pin has another file of the same kind, or cannot be read.
+        """
+        path = self.folder / _PIN
+        if self.is_new:
+            self._write(_PIN, texts.EMPTY_PIN.format(version=self._name))
+        known = load_pin(self.folder)
+        wheels = {version: dict(hashes) for version, hashes in known.wheels.items()}
+        hashes = wheels.setdefault(self._release.version, {})
+        for tag, sha256 in self._release.wheels.items():
+            if hashes.get(tag, sha256) != sha256:
+                raise PinError(
+                    f"{path}: {self._release.version}, {tag}: another file than is pinned",
+                    cause=f"the pin has {hashes[tag]}, and the file {sha256}",
+                    todo="find out which one is the official wheel; if it is the new one, delete the pin's line first",
+                )
+        wheels[self._release.version] = dict(sorted({**hashes, **self._release.wheels}.items()))
+        self._write(_PIN, texts.with_wheels(path.read_text(encoding="utf-8"), path, wheels))
+        return load_pin(self.folder, self._release.version)
+
+    def finish(self, pin: Pin, found: Findings) -> None:
+        """Write what is found in the wheel, or compare it with what the pin says.
+
+        Raises:
+            PinError: the pin says otherwise.
+        """
+        if self.is_new:
+            head = texts.new_pin(self._name, found.commit, found.standard)
+            self._write(_PIN, texts.with_wheels(head, pin.path, pin.wheels))
+            return
+        pairs = [(pin.source.commit, found.commit)] if isinstance(pin.source, GitSource) else []
+        for said, is_so in [*pairs, (pin.standard, found.standard)]:
+            if said != is_so:
+                raise PinError(
+                    f"{pin.path}: it says {said}, but in torch {found.version} it is {is_so}",
+                    todo="see whether all wheels of this pin are of one release, and correct the pin",
+                )
+
+    def add_toolkit(self, pin: Pin, cuda: str, index: str) -> int:
+        """See that there is a toolkit of that version of CUDA; return of how many packages, 0 if pip has none.
+
+        Raises:
+            GraftError: what pip has does not belong together, or it cannot tell.
+        """
+        if cuda in pin.toolkits:
+            return len(pin.toolkits[cuda])
+        packages = find_toolkit(cuda, index)
+        if packages:
+            path = self.copy / TOOLKITS
+            path.write_text(texts.with_toolkit(path.read_text(encoding="utf-8"), cuda, packages), encoding="utf-8")
+        return len(packages)
+
+    def add_series(self, base: Base, scratch: Path) -> dict[Patch, str]:
+        """See that there is a series; return the patches that were tried, each with the reason why it does not apply.
+
+        A new series names those patches of the newest other pin that apply.
+
+        Raises:
+            PinError: a series that is there is wrong.
+        """
+        is_there = (self.folder / SERIES).is_file()
+        other = None if is_there else newest(self._patches, self._release)
+        folder = self.folder if is_there else self.copy / Version(other).public if other else None
+        tried = try_patches(load_series(folder) if folder else [], base.tree, scratch)
+        if not is_there:
+            self._write(SERIES, texts.series([patch for patch, why in tried.items() if not why], self.folder))
+        return {patch: self._translate(why) for patch, why in tried.items()}
+
+    def changed(self) -> dict[Path, str]:
+        """The files that the repository does not have like this, by their path there."""
+        files = [self.folder / _PIN, self.folder / SERIES, self.copy / TOOLKITS]
+        new = {self._patches / file.relative_to(self.copy): file.read_text(encoding="utf-8") for file in files}
+        return {path: text for path, text in new.items() if not path.is_file() or path.read_text("utf-8") != text}
+
+    def _write(self, name: str, text: str) -> None:
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+
+def newest(patches: Path, release: Release, *, is_same_kind: bool = False) -> str:
+    """The newest wheel of another pin; empty if there is none.
+
+    Args:
+        patches: the folder of all pins.
+        release: which that pin is not of.
+        is_same_kind: whether only wheels for CPUs, or only those for CUDA, are meant, like the release.
+    """
+    pins = [load_pin(path.parent) for path in sorted(patches.glob(f"*/{_PIN}"))]
+    known = [Version(name) for pin in pins for name in pin.wheels]
+    others = [version for version in known if version.public != release.public]
+    if is_same_kind:
+        own = _is_for_cpus(Version(release.version))
+        others = [version for version in others if _is_for_cpus(version) == own]
+    return str(max(others)) if others else ""
+
+
+def _is_for_cpus(version: Version) -> bool:
+    return version.local == "cpu"
+
+
+def try_patches(patches: list[Patch], tree: Path, scratch: Path) -> dict[Patch, str]:
+    """Each patch with the reason why it does not apply behind those before it that do; empty where it does."""
+    applied: list[Patch] = []
+    tried = {}
+    for patch in patches:
+        try:
+            patched([*applied, patch], tree, scratch)
+        except PinError as error:
+            tried[patch] = error.what
+        else:
+            applied.append(patch)
+            tried[patch] = ""
+    return tried

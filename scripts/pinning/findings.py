@@ -1,0 +1,98 @@
+"""What is found in a base, and what differs between two of them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..base.base import Base
+from ..common.errors import UnusableBaseError
+from ..inputs.pin import Pin
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a report tells of a base.
+
+    Args:
+        version: of its wheel.
+        commit: that it was built from.
+        cuda: the version of CUDA; empty for CPUs.
+        architectures: of GPUs.
+        standard: of C++.
+        needed: the libraries in ``torch/lib``, and what each loads.
+        pythons: those that there are wheels for.
+    """
+
+    version: str
+    commit: str
+    cuda: str
+    architectures: tuple[str, ...]
+    standard: str
+    needed: Mapping[str, tuple[str, ...]]
+    pythons: tuple[str, ...]
+
+    @property
+    def devices(self) -> str:
+        """What it runs on."""
+        return f"CPU, CUDA {self.cuda} for {' '.join(self.architectures)}" if self.cuda else "CPU"
+
+
+def look_at(base: Base, pin: Pin) -> Findings:
+    """What is in the base of a pin."""
+    names = sorted(path.name for path in base.libraries.glob("*.so*"))
+    return Findings(
+        version=pin.wheel_version,
+        commit=base.commit,
+        cuda=base.cuda,
+        architectures=base.architectures,
+        standard=standard_of(base),
+        needed={name: base.library(f"lib/{name}").needed for name in names},
+        pythons=pythons_of(pin.sha256),
+    )
+
+
+def standard_of(base: Base) -> str:
+    """The C++ standard that PyTorch compiles extensions with, such as ``c++20``.
+
+    Raises:
+        UnusableBaseError: it does not say.
+    """
+    text = (base.tree / "torch/utils/cpp_extension.py").read_text(encoding="utf-8")
+    # Its examples name others, too.
+    found = Counter(re.findall(r"-std=(c\+\+\d+)", text))
+    if not found:
+        raise UnusableBaseError(f"{base.wheel.name} cannot be built upon: it does not say its C++ standard")
+    return str(max(found, key=found.__getitem__))
+
+
+def pythons_of(tags: Iterable[str]) -> tuple[str, ...]:
+    """The Pythons of compatibility tags: ``3.11`` of ``cp311-cp311-manylinux_2_28_x86_64``."""
+    return tuple(re.sub(r"cp3(\d+)-.*", r"3.\1", tag) for tag in tags)
+
+
+def differences(old: Findings, new: Findings) -> dict[str, str]:
+    """What ``new`` has otherwise than ``old``, by what it is about."""
+    both = [name for name in new.needed if name in old.needed]
+    found = {
+        "CUDA": _changed(old.cuda or "none", new.cuda or "none"),
+        "architectures": _gained(old.architectures, new.architectures),
+        "C++": _changed(old.standard, new.standard),
+        "Pythons": _gained(old.pythons, new.pythons),
+        "libraries": _gained(old.needed, new.needed),
+        **{f"{name} needs": _gained(old.needed[name], new.needed[name]) for name in both},
+    }
+    return {about: text for about, text in found.items() if text}
+
+
+def _changed(old: str, new: str) -> str:
+    return f"{new}, was {old}" if old != new else ""
+
+
+def _gained(old: Iterable[str], new: Iterable[str]) -> str:
+    """``+added -removed``."""
+    before, after = list(old), list(new)
+    signs = [f"+{name}" for name in after if name not in before] + [f"-{name}" for name in before if name not in after]
+    return " ".join(signs)

@@ -1,0 +1,107 @@
+"""``make pin``: from the name of a release to its pin, and a report."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ..base.base import Base
+from ..base.fetch import fetch
+from ..base.tree import lay_out
+from ..common.console import Steps, say
+from ..common.errors import GraftError
+from ..common.layout import REPOSITORY, Layout
+from ..common.lock import build_lock, file_lock
+from ..inputs.pin import Pin, load_pin
+from ..inputs.snapshot import take_snapshot
+from ..scaffold.new_op import write_all
+from ..stages import Graft
+from .draft import Draft, newest
+from .findings import Findings, look_at
+from .release import find_release
+from .report import Report
+
+SMALLEST = Path(__file__).parent / "smallest"
+
+
+def make_pin(torch: str, *, index: str, jobs: int, patches: Path = REPOSITORY / "patches") -> None:
+    """Write the pin of a release, or what an existing one lacks, and report what is new.
+
+    Args:
+        torch: a version, or the path of a wheel file.
+        index: one for pip to ask beside those of its configuration; may be empty.
+        jobs: how many compilers may run at once.
+        patches: the folder of all pins.
+
+    Raises:
+        GraftError: and nothing is written; or the smallest operator cannot be built: then the pin is there.
+    """
+    steps = Steps(total=4)
+    with steps.step("ask for the wheels") as line:
+        release = find_release(torch, index)
+        line.note = f"{len(release.wheels)} of torch {release.version}"
+    layout = Layout(release.version, (SMALLEST,), Path())
+    layout.pin_build.mkdir(parents=True, exist_ok=True)
+    with (
+        # For all releases: they have the file of the toolkits in common.
+        file_lock(layout.pin_build.parents[1] / "pin.lock", "another `make pin` runs here"),
+        TemporaryDirectory(prefix="pin-", dir=layout.pin_build) as scratch,
+    ):
+        draft = Draft(patches, Path(scratch) / "patches", release)
+        try:
+            pin = draft.pin()
+            base = get_base(pin, layout, release.file, index, steps)
+            found = look_at(base, pin)
+            draft.finish(pin, found)
+            with steps.step("look for its toolkit and patches"):
+                packages = draft.add_toolkit(pin, found.cuda, index) if found.cuda else 0
+                tried = draft.add_series(base, Path(scratch))
+        except GraftError as error:
+            draft.translate(error)
+            raise
+        failure = try_smallest(replace(layout, out=Path(scratch), pins=draft.copy), jobs)
+        other = look_at_other(newest(patches, release, is_same_kind=True), patches, index)
+        changed = draft.changed()
+        write_all(changed)
+    say(Report(found, draft.is_new, packages, tried, list(changed), failure, other).text())
+    if failure:
+        draft.translate(failure)
+        raise failure
+
+
+def get_base(pin: Pin, layout: Layout, file: Path | None, index: str, steps: Steps) -> Base:
+    """Fetch the base wheel for this Python and lay it out, where a build finds it."""
+    with build_lock(layout.base):
+        with steps.step("fetch the base wheel"):
+            wheel = fetch(pin, layout.base, file, index)
+        with steps.step("lay it out") as line:
+            return lay_out(wheel, layout.base / "tree", line)
+
+
+def look_at_other(version: str, patches: Path, index: str) -> Findings | str | None:
+    """What is in the base of another pin; or why it cannot be looked at; None where there is no ``version``."""
+    if not version:
+        return None
+    layout = Layout(version, (), Path(), pins=patches)
+    say(f"to compare it with torch {version}:")
+    try:
+        pin = load_pin(layout.patches, version)
+        return look_at(get_base(pin, layout, None, index, Steps(total=2)), pin)
+    except GraftError as error:
+        return error.what
+
+
+def try_smallest(layout: Layout, jobs: int) -> GraftError | None:
+    """Build the smallest operator; return what went wrong, if anything did. Nothing of it is kept."""
+    say("the smallest operator:")
+    try:
+        snapshot = take_snapshot(layout)
+        with build_lock(layout.work), snapshot.translated():
+            Graft(layout, snapshot, jobs, Steps(total=7)).wheel(None)
+    except GraftError as error:
+        return error
+    finally:
+        shutil.rmtree(layout.work, ignore_errors=True)
+    return None

@@ -1,0 +1,99 @@
+"""The wheels of a release: those that pip knows of, or one that is at hand as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import BadZipFile, ZipFile
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from ..base.base import refuse_unusable
+from ..common.errors import FetchError, UsageError
+from ..common.files import sha256_of_file
+from ..common.layout import expanded
+from .index import Distribution, MissingError, ask_pip
+
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+
+# PyTorch's own index has wheels of the second kind, too.
+_PLATFORMS = ("manylinux_2_28_x86_64", "linux_x86_64")
+
+
+@dataclass(frozen=True)
+class Release:
+    """Wheels of one version of torch.
+
+    Args:
+        version: theirs, such as ``2.13.0+cpu``.
+        wheels: compatibility tag and sha256 of each.
+        file: the only one, where it is at hand; None where pip fetches them.
+    """
+
+    version: str
+    wheels: Mapping[str, str]
+    file: Path | None = None
+
+    @property
+    def public(self) -> str:
+        """The version without its local part, after which the pin's folder is named."""
+        return Version(self.version).public
+
+
+def find_release(torch: str, index: str) -> Release:
+    """What ``TORCH`` names: a version, or a wheel file.
+
+    Raises:
+        UsageError: it is neither.
+        FetchError: there is no wheel of that version, or pip cannot tell.
+        UnusableBaseError: the file cannot be built upon.
+    """
+    if torch.endswith(".whl"):
+        return _of_file(expanded(torch))
+    try:
+        version = str(Version(torch))
+    except InvalidVersion as error:
+        raise UsageError(
+            f"TORCH={torch}: neither a version nor a wheel file",
+            todo="set TORCH to a version, such as TORCH=2.15.0 or TORCH=2.13.0+cpu, or to the path of a torch-*.whl",
+        ) from error
+    return Release(version, _of_index(version, index))
+
+
+def _of_index(version: str, index: str) -> dict[str, str]:
+    options = ["--no-deps", *(f"--platform={name}" for name in _PLATFORMS)]
+    found: list[Distribution] = []
+    # One after the other: where an index has no metadata of its own, pip downloads each wheel to read it.
+    for python in PYTHONS:
+        try:
+            found += ask_pip(f"torch==={version}", index, f"--python-version={python}", *options)
+        except MissingError as error:
+            missing = error
+    if not found:
+        raise missing
+    return {_tag(wheel.file): wheel.sha256 for wheel in found}
+
+
+def _of_file(path: Path) -> Release:
+    if not path.is_file():
+        raise UsageError(f"TORCH={path}: no such file", todo="set TORCH to a wheel file, or to a version")
+    try:
+        name, version, _, _ = parse_wheel_filename(path.name)
+    except InvalidWheelFilename as error:
+        raise UsageError(f"{path}: not a wheel's file name", cause=str(error), todo="give it its own name") from error
+    if name != "torch":
+        raise UsageError(f"{path}: this is {name}, not torch", todo="set TORCH to a wheel of torch")
+    try:
+        with ZipFile(path) as archive:
+            refuse_unusable(path, archive.namelist())
+    except BadZipFile as error:
+        raise FetchError(f"{path}: {error}", todo="download it again") from error
+    return Release(str(version), {_tag(path.name): sha256_of_file(path)}, path)
+
+
+def _tag(file: str) -> str:
+    """One compatibility tag of a wheel; a name may hold several of the same file."""
+    *_, tags = parse_wheel_filename(file)
+    return min(map(str, tags))

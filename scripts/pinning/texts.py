@@ -1,0 +1,77 @@
+"""The texts of a pin's files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import yaml
+
+from ..common.errors import PinError
+from ..inputs.patches import Patch
+
+# The oldest g++ that knows enough of a C++ standard for PyTorch's headers.
+_GXX = {"c++17": 9, "c++20": 11}
+
+_WHEELS = "\nwheels:\n"
+_ABOVE_WHEELS = "# The official wheels, by version, compatibility tag and sha256. Their version is what PIN names."
+
+_NEW = """\
+# What the builds are pinned to. Nothing of this is repeated anywhere else.
+version: {version}
+source:
+  git:
+    commit: {commit}
+compiler:
+  # The oldest g++ that PyTorch's headers of this version compile with.
+  gxx: {gxx}
+  standard: {standard}
+"""
+# Until it is known what the wheel holds.
+EMPTY_PIN = "version: {version}\nsource: {{git: {{commit: ''}}}}\ncompiler: {{gxx: 0, standard: ''}}\n"
+_SERIES = """\
+# The patches of this pin, in the order in which they are applied. Lines that start with # are comments.
+"""
+_EMPTY_SERIES = "# Nothing of this PyTorch needs to be patched: what is added goes behind its files.\n"
+
+
+def new_pin(version: str, commit: str, standard: str) -> str:
+    """What a new pin says above its wheels.
+
+    Raises:
+        PinError: no compiler is known for that C++ standard.
+    """
+    if standard not in _GXX:
+        raise PinError(
+            f"torch {version} is built with {standard}, and Graft knows no g++ for that",
+            todo=f"add the oldest g++ that compiles it to _GXX in {Path(__file__).name}, beside {', '.join(_GXX)}",
+        )
+    return _NEW.format(version=version, commit=commit, gxx=_GXX[standard], standard=standard)
+
+
+def with_wheels(text: str, path: Path, wheels: Mapping[str, Mapping[str, str]]) -> str:
+    """The text of a pin with ``wheels`` in place of its own, or behind it where it has none; the rest stays.
+
+    Raises:
+        PinError: the section of the wheels is not the last one, so that what follows it would be lost.
+    """
+    if _WHEELS in text and list(yaml.safe_load(text))[-1] != "wheels":
+        raise PinError(f"{path}: `wheels:` is not its last section", todo="move it to the end")
+    head = text.rpartition(_WHEELS)[0] if _WHEELS in text else f"{text.rstrip()}\n{_ABOVE_WHEELS}"
+    lines = []
+    for version, hashes in wheels.items():
+        lines += [f"  {version}:", *(f"    {tag}: {sha256}" for tag, sha256 in hashes.items())]
+    return head + _WHEELS + "\n".join(lines) + "\n"
+
+
+def with_toolkit(text: str, cuda: str, packages: Mapping[str, str]) -> str:
+    """The text of the toolkits with that of one more version of CUDA behind it."""
+    lines = [f'"{cuda}":', *(f"  {requirement}: {sha256}" for requirement, sha256 in packages.items())]
+    return text.rstrip() + "\n" + "\n".join(lines) + "\n"
+
+
+def series(patches: Iterable[Patch], folder: Path) -> str:
+    """A series of ``patches`` of other pins, for the pin in ``folder``."""
+    names = [os.path.relpath(patch.path, folder) for patch in patches]
+    return "".join([_SERIES, *(f"{name}\n" for name in names)]) if names else _EMPTY_SERIES

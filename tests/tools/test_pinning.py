@@ -1,0 +1,460 @@
+"""`make pin`: what it writes, what it leaves, and what it refuses. pip is a fake here, and the wheels are tiny."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from subprocess import CompletedProcess
+from types import MappingProxyType
+from zipfile import ZipFile
+
+import pytest
+import yaml
+
+from scripts.base import fetch
+from scripts.base.base import Base
+from scripts.common import layout as layout_module
+from scripts.common.errors import (
+    CommandError,
+    CompileError,
+    FetchError,
+    GraftError,
+    PinError,
+    UnusableBaseError,
+    UsageError,
+)
+from scripts.common.layout import REPOSITORY
+from scripts.inputs.patches import load_series
+from scripts.inputs.pin import load_pin
+from scripts.pinning import index, pin, texts
+from scripts.pinning.findings import Findings, differences, standard_of
+from scripts.pinning.pin import make_pin
+
+COMMIT = "c" * 40
+CP = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+OTHER = "cp310" if CP != "cp310" else "cp312"
+LINUX = "manylinux_2_28_x86_64"
+TAG, OTHER_TAG = f"{CP}-{CP}-{LINUX}", f"{OTHER}-{OTHER}-{LINUX}"
+EXTENSIONS = "cflags = ['-std=c++20']\ncuda_flags = ['-std=c++20']\n'''such as -std=c++17'''\n"
+HEAD = f"""\
+# Ours.
+version: 9.1.0
+source:
+  git:
+    commit: {COMMIT}
+build:
+  packages: [libopenblas-dev]  # as Debian calls it
+compiler:
+  gxx: 11
+  standard: c++20
+# Above the wheels.
+wheels:
+"""
+TOOLKIT = {
+    "cuda-toolkit": "13.5.1",
+    "nvidia-cuda-nvcc": "13.5.40",
+    "nvidia-cublas": "14.2.0.1",
+    "nvidia-cuda-crt": "13.5.38",
+    "nvidia-nvvm": "13.5.40",
+}
+MISSING = "ERROR: Could not find a version that satisfies the requirement (from versions: 1.0)\n" + (
+    "ERROR: No matching distribution found for torch\n"
+)
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What a base must hold, as small as can be."""
+    folder = tmp_path_factory.mktemp("libraries")
+    found = {}
+    for name in ("libtorch_cpu.so", "libtorch_python.so", "libc10.so"):
+        command = ["g++", "-shared", "-xc++", "-Wl,--build-id=sha1", "-o", str(folder / name), "-"]
+        subprocess.run(command, input="int f() { return 1; }\n", text=True, check=True)
+        found[f"torch/lib/{name}"] = (folder / name).read_bytes()
+    return found
+
+
+class Place:
+    """A repository's pins, and a pip that knows these wheels and packages.
+
+    Args:
+        folder: of all of it.
+        libraries: of each wheel.
+    """
+
+    def __init__(self, folder: Path, libraries: dict[str, bytes]) -> None:
+        self.folder = folder
+        self.patches = folder / "patches"
+        self.patches.mkdir()
+        (self.patches / "cuda-toolkits.yaml").write_text('# Packages.\n"13.0":\n  a==1: 0\n')
+        self.libraries = libraries
+        self.wheels: list[Path] = []
+        self.packages = TOOLKIT
+        self.asked: list[list[str]] = []
+
+    def add_wheel(
+        self,
+        version: str,
+        tag: str = TAG,
+        *,
+        cuda: str = "",
+        commit: str = COMMIT,
+        more: Mapping[str, str] | Mapping[str, bytes] = MappingProxyType({}),
+    ) -> Path:
+        path = self.folder / f"torch-{version}-{tag}.whl"
+        said = f"__version__ = '{version}'\ncuda: Optional[str] = {repr(cuda) if cuda else None}\n"
+        members: dict[str, str | bytes] = {
+            **self.libraries,
+            "torch/version.py": f"{said}git_version = '{commit}'\n",
+            "torch/utils/cpp_extension.py": EXTENSIONS,
+            "torch/overrides.py": "first\nsecond\n",
+            f"torch-{version}.dist-info/METADATA": "",
+            **more,
+        }
+        with ZipFile(path, "w") as archive:
+            for name, text in members.items():
+                archive.writestr(name, text)
+        self.wheels.append(path)
+        return path
+
+    def add_pin(self, text: str, series: str = "# none\n", **patches: str) -> Path:
+        folder = self.patches / str(yaml.safe_load(text)["version"])
+        folder.mkdir()
+        (folder / "pin.yaml").write_text(text)
+        (folder / "series").write_text(series)
+        for name, patch in patches.items():
+            (folder / f"{name}.patch").write_text(patch)
+        return folder / "pin.yaml"
+
+    def pip(self, command: Sequence[str | Path], **_: object) -> CompletedProcess[str]:
+        """Do as pip does."""
+        words = [str(word) for word in command]
+        self.asked.append(words)
+        options = dict(word.split("=", 1) for word in words if word.startswith("--") and "=" in word)
+        if words[3] == "download":
+            wheel = next((path for path in self._meant(words[-1]) if TAG in path.name), None)
+            if wheel is None:
+                raise CommandError("pip failed", cause=MISSING)
+            shutil.copy(wheel, words[words.index("--dest") + 1])
+            return CompletedProcess([], 0, "")
+        if words[-1].startswith("cuda-toolkit"):
+            found = [(name, version, f"{name}.whl", "d" * 64) for name, version in self.packages.items()]
+        else:
+            python = f"-cp{options['--python-version'].replace('.', '')}-"
+            found = [("torch", "", path.name, sha256(path)) for path in self._meant(words[-1]) if python in path.name]
+        if not found:
+            return CompletedProcess([], 1, MISSING)
+        entries = [
+            {
+                "metadata": {"name": name, "version": version},
+                "download_info": {
+                    "url": f"https://index/{file.replace('+', '%2B')}#sha256=0",
+                    "archive_info": {"hash": f"sha256={hash_}", "hashes": {"sha256": hash_}},
+                },
+            }
+            for name, version, file, hash_ in found
+        ]
+        Path(options["--report"]).write_text(json.dumps({"install": entries}))
+        return CompletedProcess([], 0, "")
+
+    def _meant(self, requirement: str) -> list[Path]:
+        return [path for path in self.wheels if path.name.startswith(f"torch-{requirement.partition('===')[2]}-")]
+
+    def files(self) -> dict[str, tuple[str, int]]:
+        """Every file of the pins: its text and its time."""
+        found = sorted(path for path in self.patches.rglob("*") if path.is_file())
+        return {str(path.relative_to(self.patches)): (path.read_text(), path.stat().st_mtime_ns) for path in found}
+
+    def run(self, torch: str | Path, index: str = "") -> None:
+        make_pin(str(torch), index=index, jobs=1, patches=self.patches)
+
+    def refused(self, torch: str | Path, kind: type[GraftError], match: str) -> GraftError:
+        """The error of a run, which must have written nothing."""
+        before = self.files()
+        with pytest.raises(kind, match=match) as caught:
+            self.run(torch)
+        assert self.files() == before
+        return caught.value
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def place(tmp_path: Path, libraries: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Place:
+    made = Place(tmp_path, libraries)
+    monkeypatch.setattr(layout_module, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(index, "run", made.pip)
+    monkeypatch.setattr(fetch, "run", made.pip)
+    monkeypatch.setattr(pin, "try_smallest", lambda *_: None)
+    return made
+
+
+def test_new_pin_holds_all_wheels_and_what_is_found_in_one(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    wheels = [place.add_wheel("9.1.0+cpu", tag) for tag in (TAG, OTHER_TAG)]
+    place.run("9.1.0+cpu")
+    made = load_pin(place.patches / "9.1.0")
+    assert made.sha256 == {TAG: sha256(wheels[0]), OTHER_TAG: sha256(wheels[1])}
+    assert (made.version, made.chosen, made.gxx, made.standard) == ("9.1.0", "9.1.0+cpu", 11, "c++20")
+    assert (place.patches / "9.1.0/pin.yaml").read_text().startswith(texts.new_pin("9.1.0", COMMIT, "c++20"))
+    assert load_series(place.patches / "9.1.0") == []
+    said = capsys.readouterr().err
+    assert "torch 9.1.0+cpu, a new pin\n" in said
+    assert "9.1.0/pin.yaml" in said and "9.1.0/series" in said and "cuda-toolkits.yaml" not in said
+    assert "3.10" in said.partition("Pythons")[2].partition("\n")[0]
+    assert "there is no other pin of its kind" in said
+    assert not list(place.folder.glob("build/*/*/pin-*"))
+
+
+def test_format_is_that_of_the_pins_there_are() -> None:
+    for path in sorted(REPOSITORY.glob("patches/*/pin.yaml")):
+        text, known = path.read_text(), load_pin(path.parent)
+        if known.wheels:
+            assert texts.with_wheels(text, path, known.wheels) == text
+    path = REPOSITORY / "patches/2.15.0/pin.yaml"
+    known = load_pin(path.parent)
+    assert texts.with_wheels(texts.new_pin("2.15.0", commit_of(path), "c++20"), path, known.wheels) == path.read_text()
+    path = REPOSITORY / "patches/cuda-toolkits.yaml"
+    head, mark, _ = path.read_text().partition('"13.2":\n')
+    assert mark and texts.with_toolkit(head, "13.2", known.toolkits["13.2"]) == path.read_text()
+
+
+def commit_of(path: Path) -> str:
+    return str(yaml.safe_load(path.read_text())["source"]["git"]["commit"])
+
+
+def test_second_run_changes_nothing(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.add_wheel("9.1.0", cuda="13.5")
+    place.run("9.1.0")
+    before = place.files()
+    place.run("9.1.0")
+    assert place.files() == before
+    assert "nothing: all of it was there" in capsys.readouterr().err
+
+
+def test_existing_pin_keeps_its_head_and_its_wheels(place: Place) -> None:
+    path = place.add_pin(f"{HEAD}  9.1.0+cpu:\n    {OTHER_TAG}: {'a' * 64}\n")
+    cpu, cuda = place.add_wheel("9.1.0+cpu"), place.add_wheel("9.1.0", cuda="13.0")
+    place.run("9.1.0")
+    place.run(cpu)
+    lines = ["  9.1.0+cpu:\n", *sorted([f"    {OTHER_TAG}: {'a' * 64}\n", f"    {TAG}: {sha256(cpu)}\n"])]
+    lines += ["  9.1.0:\n", f"    {TAG}: {sha256(cuda)}\n"]
+    assert path.read_text() == HEAD + "".join(lines)
+    assert (path.parent / "series").read_text() == "# none\n"
+
+
+def test_pin_of_a_source_tree_gets_wheels_behind_it(place: Place) -> None:
+    text = HEAD.partition("# Above")[0].replace(
+        f"git:\n    commit: {COMMIT}", "debian: {package: p, version: 1, sha256: {}}"
+    )
+    path = place.add_pin(text)
+    wheel = place.add_wheel("9.1.0")
+    place.run("9.1.0")
+    comment = "# The official wheels, by version, compatibility tag and sha256. Their version is what PIN names."
+    assert path.read_text() == f"{text}{comment}\nwheels:\n  9.1.0:\n    {TAG}: {sha256(wheel)}\n"
+
+
+def test_wheels_must_be_the_last_section(place: Place) -> None:
+    place.add_pin(HEAD.replace("# Above the wheels.\nwheels:", f"wheels:\n  9.1.0:\n    {TAG}: 0\nlater: {{}}\n"))
+    place.add_wheel("9.1.0+cpu")
+    place.refused("9.1.0+cpu", PinError, r"pin\.yaml: `wheels:` is not its last section")
+
+
+def test_another_file_than_the_pinned_one_is_refused(place: Place) -> None:
+    place.add_pin(f"{HEAD}  9.1.0:\n    {TAG}: {'a' * 64}\n")
+    wheel = place.add_wheel("9.1.0")
+    error = place.refused("9.1.0", PinError, f"9.1.0, {TAG}: another file than is pinned")
+    assert error.cause == f"the pin has {'a' * 64}, and the file {sha256(wheel)}"
+
+
+def test_wheel_of_another_commit_is_refused(place: Place) -> None:
+    place.add_pin(f"{HEAD}  9.1.0+cpu:\n    {TAG}: {'a' * 64}\n")
+    place.add_wheel("9.1.0", commit="d" * 40)
+    place.refused("9.1.0", PinError, f"it says {COMMIT}, but in torch 9.1.0 it is {'d' * 40}")
+
+
+def test_toolkit_of_a_new_cuda_is_added(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.add_wheel("9.1.0", cuda="13.5")
+    place.run("9.1.0")
+    names = ["nvidia-cublas==14.2.0.1", "nvidia-cuda-crt==13.5.38", "nvidia-cuda-nvcc==13.5.40", "nvidia-nvvm==13.5.40"]
+    lines = [f"  {name}: {'d' * 64}\n" for name in names]
+    written = (place.patches / "cuda-toolkits.yaml").read_text()
+    assert written == '# Packages.\n"13.0":\n  a==1: 0\n"13.5":\n' + "".join(lines)
+    assert list(load_pin(place.patches / "9.1.0").toolkits["13.5"]) == names
+    assert "4 packages" in capsys.readouterr().err
+    (asked,) = (words[-1] for words in place.asked if words[-1].startswith("cuda-toolkit"))
+    assert asked.endswith("nvcc,cccl]==13.5.*")
+
+
+@pytest.mark.parametrize("part", ["nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-nvcc"])
+def test_compiler_of_several_versions_is_refused(part: str, place: Place) -> None:
+    place.add_wheel("9.1.0", cuda="13.5")
+    place.packages = {**TOOLKIT, part: "13.6.1"}
+    error = place.refused("9.1.0", PinError, "the parts of its compiler do not belong together")
+    assert f"{part} 13.6.1" in error.cause
+    if part != "nvidia-cuda-nvcc":
+        place.packages = {name: version for name, version in TOOLKIT.items() if name != part}
+        assert f"{part} missing" in place.refused("9.1.0", PinError, "do not belong together").cause
+
+
+def test_cuda_whose_compiler_pip_does_not_have_is_reported(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.add_wheel("9.1.0", cuda="12.8")
+    for packages in ({}, {"nvidia-cuda-nvcc-cu12": "12.8.93"}):
+        place.packages = packages
+        place.run("9.1.0")
+        assert "none that pip has; kernels for CUDA need CUDA_HOME" in capsys.readouterr().err
+    assert '"12.8"' not in (place.patches / "cuda-toolkits.yaml").read_text()
+
+
+def test_patches_of_the_newest_other_pin_that_apply_are_named(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    def patch(old: str, new: str) -> str:
+        where = "torch/overrides.py"
+        hunk = f"@@ -1,2 +1,2 @@\n-{old}\n+{new}\n second\n"
+        return f"Subject: x\n\n--- a/{where}\n+++ b/{where}\n{hunk}"
+
+    older = HEAD.replace("9.1.0", "9.0.0") + f"  9.0.0:\n    {TAG}: {'a' * 64}\n"
+    place.add_pin(older, "fits.patch\nmisfit.patch\nbehind.patch\n", fits=patch("first", "new"),
+                  misfit=patch("third", "new"), behind=patch("new", "newer"))  # fmt: skip
+    place.add_pin(older.replace("9.0.0", "8.0.0"), "unasked.patch\n", unasked=patch("first", "new"))
+    place.add_pin(HEAD.replace("9.1.0", "9.9.0").partition("# Above")[0], "source.patch\n", source=patch("a", "b"))
+    place.add_wheel("9.1.0")
+    place.run("9.1.0")
+    series = (place.patches / "9.1.0/series").read_text().splitlines()
+    assert [line for line in series if line[0] != "#"] == ["../9.0.0/fits.patch", "../9.0.0/behind.patch"]
+    said = capsys.readouterr().err
+    assert "2 of 3 apply" in said
+    assert "9.0.0/misfit.patch:5: this hunk does not apply to torch/overrides.py:1" in said
+
+
+def test_smallest_operator_that_cannot_be_built_is_an_error_behind_the_report(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pin, "try_smallest", lambda *_: CompileError("GraftSmallest.cpp:3: error: no"))
+    place.add_wheel("9.1.0")
+    with pytest.raises(CompileError, match=r"GraftSmallest\.cpp:3: error: no"):
+        place.run("9.1.0")
+    assert load_pin(place.patches / "9.1.0").chosen == "9.1.0"
+    assert "cannot be built, see below" in capsys.readouterr().err
+
+
+def test_wheel_that_cannot_be_built_upon_is_refused_in_one_line(place: Place) -> None:
+    wheel = place.add_wheel("9.1.0", more={"torch/lib/libtorch_hip.so": ""})
+    for torch in (wheel, "9.1.0"):
+        error = place.refused(torch, UnusableBaseError, "it is for ROCm, and only CPUs and CUDA are built for")
+        assert "\n" not in error.what
+
+
+def test_wheel_file_for_another_python_is_refused(place: Place) -> None:
+    place.refused(place.add_wheel("9.1.0", OTHER_TAG), FetchError, "knows no wheel for this Python")
+
+
+def test_what_is_no_wheel_of_torch_is_refused(place: Place) -> None:
+    place.refused("", UsageError, "TORCH=: neither a version nor a wheel file")
+    place.refused("newest", UsageError, "TORCH=newest: neither a version nor a wheel file")
+    place.refused(place.folder / "torch-1-py3-none-any.whl", UsageError, "no such file")
+    for name, why in (("vision-1-py3-none-any.whl", "this is vision, not torch"), ("a.whl", "not a wheel's file name")):
+        (place.folder / name).touch()
+        place.refused(place.folder / name, UsageError, why)
+    broken = place.folder / f"torch-9.1.0-{TAG}.whl"
+    broken.touch()
+    place.refused(broken, FetchError, "File is not a zip file")
+
+
+def test_index_is_asked_for_wheels_and_toolkit(place: Place) -> None:
+    place.add_wheel("9.1.0", cuda="13.5")
+    place.run("9.1.0", index="https://mine/simple")
+    assert len(place.asked) == 7  # five Pythons, the wheel, the toolkit
+    assert all("--extra-index-url=https://mine/simple" in words for words in place.asked)
+
+
+CONSTRAINED = (
+    "The conflict is caused by:\n    The user requested torch===9.1.0\n    The user requested (constraint) torch<9\n"
+)
+REFUSED = "WARNING: Retrying (Retry(total=4, connect=None)) after connection broken\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "what", "why", "todo"),
+    [
+        (CONSTRAINED, "pip must not take torch===9.1.0", "(constraint) torch<9", "PIP_CONSTRAINT=/dev/null"),
+        (REFUSED + MISSING, "pip could not ask for torch===9.1.0", "connection broken", "check the network"),
+        (MISSING, "pip finds no torch===9.1.0", "(from versions: 1.0)", "set TORCH to a version that there is"),
+        ("no such option: --report", "pip could not ask", "no such option: --report", ""),
+    ],
+)  # fmt: skip
+def test_failures_of_pip_say_what_to_do(
+    output: str, what: str, why: str, todo: str, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "run", lambda *_, **__: CompletedProcess([], 1, output))
+    error = place.refused("9.1.0", FetchError, what)
+    assert why in error.cause
+    assert todo in error.todo
+
+
+def test_pip_itself_understands_the_question(
+    tmp_path: Path, libraries: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("NO_INDEX", "1"), ("FIND_LINKS", str(tmp_path)), ("CONFIG_FILE", "/dev/null")):
+        monkeypatch.setenv(f"PIP_{name}", value)
+    metadata = "Metadata-Version: 2.1\nName: torch\nVersion: 9.1.0+cpu\n"
+    marks = {"torch-9.1.0+cpu.dist-info/METADATA": metadata, "torch-9.1.0+cpu.dist-info/WHEEL": "Wheel-Version: 1.0\n"}
+    wheel = Place(tmp_path, libraries).add_wheel("9.1.0+cpu", "cp312-cp312-linux_x86_64", more=marks)
+    options = ("--no-deps", "--python-version=3.12", "--platform=manylinux_2_28_x86_64", "--platform=linux_x86_64")
+    (found,) = index.ask_pip("torch===9.1.0+cpu", "", *options)
+    assert found == index.Distribution("torch", "9.1.0+cpu", wheel.name, sha256(wheel))
+    for requirement in ("torch===9.1.0", "torch===9.2.0"):
+        with pytest.raises(index.MissingError, match=f"pip finds no {requirement}"):
+            index.ask_pip(requirement, "", *options)
+    (tmp_path / "constraints.txt").write_text("torch<9\n")
+    monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "constraints.txt"))
+    with pytest.raises(FetchError, match="pip must not take") as caught:
+        index.ask_pip("torch===9.1.0+cpu", "", *options)
+    assert caught.value.cause == "The user requested (constraint) torch<9"
+
+
+def test_difference_names_what_came_and_what_went() -> None:
+    old = Findings("9.0.0", COMMIT, "13.0", ("80", "90"), "c++17", {"a.so": ("x", "y"), "b.so": ()}, ("3.10", "3.11"))
+    new = Findings("9.1.0", COMMIT, "13.5", ("80", "120"), "c++20", {"a.so": ("y", "z"), "c.so": ()}, ("3.11",))
+    assert differences(old, new) == {
+        "CUDA": "13.5, was 13.0",
+        "architectures": "+120 -90",
+        "C++": "c++20, was c++17",
+        "Pythons": "-3.10",
+        "libraries": "+c.so -b.so",
+        "a.so needs": "+z -x",
+    }
+    assert differences(old, replace(old, version="9.0.1")) == {}
+
+
+def test_it_is_compared_with_the_newest_other_of_its_kind(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.add_wheel("9.0.0", cuda="13.0", more={"torch/lib/libgone.so": place.libraries["torch/lib/libc10.so"]})
+    place.add_wheel("9.5.0+cpu")
+    for version in ("9.0.0", "9.5.0+cpu"):
+        place.run(version)
+    place.add_wheel("9.1.0", cuda="13.5")
+    capsys.readouterr()
+    place.run("9.1.0")
+    said = capsys.readouterr().err
+    assert "what differs from 9.0.0:\n  CUDA       13.5, was 13.0\n  libraries  -libgone.so\n" in said
+    place.wheels.clear()
+    shutil.rmtree(place.folder / "build/9.0.0")
+    place.run(place.folder / f"torch-9.1.0-{TAG}.whl")
+    assert "not compared: " in capsys.readouterr().err
+
+
+def test_standard_is_what_most_flags_say(tmp_path: Path) -> None:
+    (tmp_path / "torch/utils").mkdir(parents=True)
+    (tmp_path / "torch/utils/cpp_extension.py").write_text(EXTENSIONS)
+    assert standard_of(Base(tmp_path / "torch.whl", tmp_path)) == "c++20"
+    (tmp_path / "torch/utils/cpp_extension.py").write_text("'-sycl-std=2020'\n")
+    with pytest.raises(UnusableBaseError, match="does not say its C"):
+        standard_of(Base(tmp_path / "torch.whl", tmp_path))
+    with pytest.raises(PinError, match=r"built with c\+\+26, and Graft knows no g\+\+ for that"):
+        texts.new_pin("9.1.0", COMMIT, "c++26")
