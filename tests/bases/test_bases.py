@@ -12,10 +12,10 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from fatbin import architectures
 
 from scripts.base.elf import ElfFile
 from scripts.common.layout import REPOSITORY
+from scripts.matrix.fatbin import architectures
 from scripts.matrix.pythons import find_python
 
 MY_OPS = Path(__file__).with_name("my_ops")
@@ -60,7 +60,7 @@ def test_umbrella_loads_what_the_base_s_loads_and_the_kernels(libraries: dict[st
 
 
 def test_kernels_are_compiled_for_each_architecture(libraries: dict[str, ElfFile]) -> None:
-    assert architectures(libraries["libtorch_operators_cuda"].path) == {"80", "90a"}
+    assert architectures(libraries["libtorch_operators_cuda"].path.read_bytes()) == ["sm_80", "sm_90a"]
 
 
 def test_dispatch_table_gets_the_kernel(libraries: dict[str, ElfFile]) -> None:
@@ -83,15 +83,14 @@ def test_kernels_call_what_the_folder_has_for_all_devices(libraries: dict[str, E
 def test_wheel_for_another_python(tmp_path: Path) -> None:
     """Of 2.13.0, without kernels for CUDA, of which a message says so in their place."""
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
-    others = (find_python(version) for version in ("3.12", "3.13", "3.10", "3.11") if version != here)
-    python = next((path for path in others if path), None)
+    others = (find_python(release) for release in ("3.12", "3.13", "3.10", "3.11") if release != here)
+    python = next((found for found in others if found), None)
     if python is None:
         pytest.skip("there is no other Python from 3.10 to 3.13")
-    wheel = build(tmp_path / "dist", "2.13.0", str(python), "none")
-    version = subprocess.run([python, "-c", "import sys; print(sys.version_info.minor)"], capture_output=True, text=True)
-    tag = f"cp3{version.stdout.strip()}"
+    wheel = build(tmp_path / "dist", "2.13.0", str(python.path), "none")
+    tag = f"cp{python.release.replace('.', '')}"
     assert f"-{tag}-{tag}-manylinux_2_28_x86_64" in wheel.name
     found = read(wheel, tmp_path / "libraries")
-    assert f"cpython-3{version.stdout.strip()}" in found["_C"].path.name
+    assert f"cpython-{tag.removeprefix('cp')}" in found["_C"].path.name
     assert "libtorch_operators_cuda" not in found
     assert b"its kernel for CUDA is not in this torch" in found["libtorch"].path.read_bytes()
