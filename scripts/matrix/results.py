@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -18,17 +18,18 @@ _HEAD = ("PyTorch", "Python", "CUDA", "architectures", "wheel", "added", "build"
 
 @dataclass(frozen=True)
 class Counts:
-    """The counts of one kind of tests, and their seconds."""
+    """The counts of one kind of tests, and their seconds; not all of them if pytest crashed."""
 
     passed: int
     skipped: int
     failed: int
     seconds: float
+    is_crashed: bool = False
 
     def __str__(self) -> str:
         counts = {"failed": self.failed, "passed": self.passed, "skipped": self.skipped}
         said = [f"{count} {name}" for name, count in counts.items() if count or name == "passed"]
-        return f"{', '.join(said)}, {self.seconds:.0f} s"
+        return f"{'crashed; ' if self.is_crashed else ''}{', '.join(said)}, {self.seconds:.0f} s"
 
 
 @dataclass(frozen=True)
@@ -96,25 +97,27 @@ def save(path: Path, results: Results) -> None:
 def counted(folder: Path) -> dict[str, Counts]:
     """The results that pytest left in ``folder``, by the kind of the part: ``2-operators.xml``.
 
-    A part whose pytest crashed has no such file, or half of one, and no counts.
+    A part whose pytest crashed has an empty file, or half of one.
     """
     found: dict[str, Counts] = {}
     for path in sorted(folder.glob("*-*.xml")):
         kind = path.stem.partition("-")[2]
+        before = found.get(kind, Counts(0, 0, 0, 0.0))
         try:
             suites = [dict(suite.attrib) for suite in ElementTree.parse(path).iter("testsuite")]
         except ElementTree.ParseError:
+            found[kind] = replace(before, is_crashed=True)
             continue
         total, failures, errors, skipped = (
             sum(int(suite.get(name, 0)) for suite in suites) for name in ("tests", "failures", "errors", "skipped")
         )
         failed, seconds = failures + errors, sum(float(suite.get("time", 0)) for suite in suites)
-        before = found.get(kind, Counts(0, 0, 0, 0.0))
         found[kind] = Counts(
             passed=before.passed + max(total - failed - skipped, 0),
             skipped=before.skipped + skipped,
             failed=before.failed + failed,
             seconds=round(before.seconds + seconds, 1),
+            is_crashed=before.is_crashed,
         )
     return found
 
@@ -133,7 +136,7 @@ def markdown(results: Sequence[Result], title: str) -> str:
 
 def _cells(result: Result) -> tuple[str, ...]:
     def tests(kind: str) -> str:
-        return str(result.tests[kind]) if kind in result.tests else "failed" if result.error else ""
+        return str(result.tests[kind]) if kind in result.tests else ""
 
     if not result.wheel:
         return (result.pin, result.python, *[""] * 4, "failed", "", "")
