@@ -69,6 +69,11 @@ class Result:
         """What tells rows apart."""
         return self.native, self.pin, self.python
 
+    @property
+    def note(self) -> str:
+        """What the row's columns do not say."""
+        return "; ".join(filter(None, [f"only `pytest {self.extra}`" if self.extra else "", self.error]))
+
 
 Results = dict[tuple[str, str, str], Result]
 
@@ -130,8 +135,8 @@ def markdown(results: Sequence[Result], title: str) -> str:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = [" | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
     when = " to ".join(dict.fromkeys([dates[0], dates[-1]])) if dates else ""
-    failed = [f"\n{result.pin} on Python {result.python}: {result.error}" for result in results if result.error]
-    return "\n".join([f"{title}; {machines}; {when}:\n", *(f"| {row} |" for row in rows), *failed]) + "\n"
+    notes = [f"\n{each.pin} on Python {each.python}: {each.note}" for each in results if each.note]
+    return "\n".join([f"{title}; {machines}; {when}:\n", *(f"| {row} |" for row in rows), *notes]) + "\n"
 
 
 def _cells(result: Result) -> tuple[str, ...]:

@@ -297,6 +297,8 @@ def test_environments_are_deleted_unless_they_are_kept_and_pytest_gets_its_argum
     run(repository, "test-matrix", "--pins", "2.14.1", "--pythons", "3.11", "--keep", "--", "-k", "one or two")
     _, (_, _, _, tested, _) = calls(repository)
     assert "--discard" not in tested and tested[-3:] == ["--", "-k", "one or two"]
+    table = (repository / "build/test-matrix.md").read_text()
+    assert table.endswith(" |\n\n2.14.1 on Python 3.11: only `pytest -k 'one or two'`\n")
 
 
 def test_row_that_passed_is_not_tested_again(repository: Path) -> None:
