@@ -14,7 +14,7 @@ from pathlib import Path
 from ..common.layout import REPOSITORY
 
 # How long an interrupted row may take to end, in seconds: it deletes its environments.
-_PATIENCE = 60
+_PATIENCE = 180
 
 
 class StoppedError(Exception):

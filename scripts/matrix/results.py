@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -18,17 +18,18 @@ _HEAD = ("PyTorch", "Python", "CUDA", "architectures", "wheel", "added", "build"
 
 @dataclass(frozen=True)
 class Counts:
-    """The counts of one kind of tests, and their seconds."""
+    """The counts of one kind of tests, and their seconds; not all of them if pytest crashed."""
 
     passed: int
     skipped: int
     failed: int
     seconds: float
+    is_crashed: bool = False
 
     def __str__(self) -> str:
         counts = {"failed": self.failed, "passed": self.passed, "skipped": self.skipped}
         said = [f"{count} {name}" for name, count in counts.items() if count or name == "passed"]
-        return f"{', '.join(said)}, {self.seconds:.0f} s"
+        return f"{'crashed; ' if self.is_crashed else ''}{', '.join(said)}, {self.seconds:.0f} s"
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,11 @@ class Result:
         """What tells rows apart."""
         return self.native, self.pin, self.python
 
+    @property
+    def note(self) -> str:
+        """What the row's columns do not say."""
+        return "; ".join(filter(None, [f"only `pytest {self.extra}`" if self.extra else "", self.error]))
+
 
 Results = dict[tuple[str, str, str], Result]
 
@@ -96,25 +102,27 @@ def save(path: Path, results: Results) -> None:
 def counted(folder: Path) -> dict[str, Counts]:
     """The results that pytest left in ``folder``, by the kind of the part: ``2-operators.xml``.
 
-    A part whose pytest crashed has no such file, or half of one, and no counts.
+    A part whose pytest crashed has an empty file, or half of one.
     """
     found: dict[str, Counts] = {}
     for path in sorted(folder.glob("*-*.xml")):
         kind = path.stem.partition("-")[2]
+        before = found.get(kind, Counts(0, 0, 0, 0.0))
         try:
             suites = [dict(suite.attrib) for suite in ElementTree.parse(path).iter("testsuite")]
         except ElementTree.ParseError:
+            found[kind] = replace(before, is_crashed=True)
             continue
         total, failures, errors, skipped = (
             sum(int(suite.get(name, 0)) for suite in suites) for name in ("tests", "failures", "errors", "skipped")
         )
         failed, seconds = failures + errors, sum(float(suite.get("time", 0)) for suite in suites)
-        before = found.get(kind, Counts(0, 0, 0, 0.0))
         found[kind] = Counts(
             passed=before.passed + max(total - failed - skipped, 0),
             skipped=before.skipped + skipped,
             failed=before.failed + failed,
             seconds=round(before.seconds + seconds, 1),
+            is_crashed=before.is_crashed,
         )
     return found
 
@@ -127,13 +135,13 @@ def markdown(results: Sequence[Result], title: str) -> str:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = [" | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
     when = " to ".join(dict.fromkeys([dates[0], dates[-1]])) if dates else ""
-    failed = [f"\n{result.pin} on Python {result.python}: {result.error}" for result in results if result.error]
-    return "\n".join([f"{title}; {machines}; {when}:\n", *(f"| {row} |" for row in rows), *failed]) + "\n"
+    notes = [f"\n{each.pin} on Python {each.python}: {each.note}" for each in results if each.note]
+    return "\n".join([f"{title}; {machines}; {when}:\n", *(f"| {row} |" for row in rows), *notes]) + "\n"
 
 
 def _cells(result: Result) -> tuple[str, ...]:
     def tests(kind: str) -> str:
-        return str(result.tests[kind]) if kind in result.tests else "failed" if result.error else ""
+        return str(result.tests[kind]) if kind in result.tests else ""
 
     if not result.wheel:
         return (result.pin, result.python, *[""] * 4, "failed", "", "")

@@ -156,8 +156,7 @@ def _write_table(layout: Layout, results: Results, more: Path | None) -> None:
     shown = [result for result in results.values() if result.native == layout.title]
     shown.sort(key=lambda each: (Version(each.pin), Version(each.python)))
     native = "`native/`" if is_shipped(layout) else layout.title
-    extra = "".join(f", pytest {each}" for each in sorted({result.extra for result in shown if result.extra}))
-    title = f"`make test-matrix` of {native}{extra}"
+    title = f"`make test-matrix` of {native}"
     for path in (_RESULTS.with_suffix(".md"), more):
         if path:
             write_atomically(path, markdown(shown, title))

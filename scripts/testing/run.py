@@ -194,6 +194,9 @@ def run_parts(
     for number, part in enumerate(parts, 1):
         more = {**variables, **part.variables}
         results = junit / f"{number}-{part.kind}.xml" if junit else None
+        if results:  # it stays empty if pytest crashes
+            results.parent.mkdir(parents=True, exist_ok=True)
+            results.write_bytes(b"")
         outcomes[part.name] = run_pytest(python, part.name, part.paths, more, extra, results)
     conclude(outcomes, extra)
 

@@ -271,7 +271,7 @@ def test_matrix_of_its_own(repository: Path) -> None:
     assert set(rows(repository)) == expected
     row = rows(repository)["2.14.1", "3.12"]
     assert row["wheel"] == "torch-2.14.1+graft.1-cp312.whl" and row["added"] == 10_000_000 and row["build"] > 0
-    assert row["tests"]["operators"] == {"passed": 7, "skipped": 2, "failed": 0, "seconds": 2.2}
+    assert row["tests"]["operators"] == {"passed": 7, "skipped": 2, "failed": 0, "seconds": 2.2, "is_crashed": False}
     table = (repository / "table.md").read_text()
     assert table == (repository / "build/test-matrix.md").read_text() and table in done.stdout
     assert f"{row['machine']}; {row['date']}:\n\n| PyTorch " in table
@@ -297,6 +297,8 @@ def test_environments_are_deleted_unless_they_are_kept_and_pytest_gets_its_argum
     run(repository, "test-matrix", "--pins", "2.14.1", "--pythons", "3.11", "--keep", "--", "-k", "one or two")
     _, (_, _, _, tested, _) = calls(repository)
     assert "--discard" not in tested and tested[-3:] == ["--", "-k", "one or two"]
+    table = (repository / "build/test-matrix.md").read_text()
+    assert table.endswith(" |\n\n2.14.1 on Python 3.11: only `pytest -k 'one or two'`\n")
 
 
 def test_row_that_passed_is_not_tested_again(repository: Path) -> None:
@@ -383,12 +385,14 @@ def test_counts_of_pytest(tmp_path: Path) -> None:
     for name in ("1-wheel", "2-operators", "3-operators"):
         subprocess.run([*command, f"--junit-xml={tmp_path / name}.xml"], check=False, capture_output=True, cwd=tmp_path)
     (tmp_path / "4-grammar.xml").write_text("<testsuites><testsu")
+    (tmp_path / "5-operators.xml").write_text("")
     found = counted(tmp_path)
-    assert set(found) == {"wheel", "operators"}
+    crashed = {kind: counts.is_crashed for kind, counts in found.items()}
+    assert crashed == {"wheel": False, "operators": True, "grammar": True}
     assert (found["wheel"].passed, found["wheel"].skipped, found["wheel"].failed) == (2, 1, 2)
     assert (found["operators"].passed, found["operators"].skipped, found["operators"].failed) == (4, 2, 4)
     assert str(Counts(5, 0, 1, 2.4)) == "1 failed, 5 passed, 2 s"
-    assert str(Counts(0, 0, 0, 0)) == "0 passed, 0 s"
+    assert str(Counts(0, 0, 0, 0, is_crashed=True)) == "crashed; 0 passed, 0 s"
 
 
 # -- contents

@@ -136,6 +136,12 @@ def test_results_of_each_part_are_kept_where_they_are_asked_for(tmp_path: Path) 
     kept = sorted((tmp_path / "results").iterdir())
     assert [path.name for path in kept] == ["1-wheel.xml", "2-wheel.xml"]
     assert all('tests="1"' in path.read_text() for path in kept)
+    (tmp_path / "crash").mkdir()
+    (tmp_path / "crash/test_first.py").write_text("import os\ndef test_first(): os.abort()\n")
+    part = Part("wheel", "one that crashes", [tmp_path / "crash/test_first.py"])
+    with pytest.raises(testing.TestsFailed):
+        run_parts(Path(sys.executable), [part], {}, [], tmp_path / "results")
+    assert (tmp_path / "results/1-wheel.xml").read_text() == ""
 
 
 def built(tmp_path: Path) -> Layout:
