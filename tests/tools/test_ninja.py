@@ -53,7 +53,7 @@ class Build:
         calls = self.layout.work / "calls"
         calls.unlink(missing_ok=True)
         line = StepLine("compile")
-        compile_units(self.layout, self.units, self.compiler, 2, line, self.names, includes=["src", "."])
+        compile_units(self.layout, self.units, {CXX: self.compiler}, 2, line, self.names)
         found = {re.search(r"-c (\S+)", call)[1] for call in self.calls()}  # type: ignore[index]
         assert line.note == f"{len(found)} of {len(self.units)} sources"
         return found

@@ -64,7 +64,7 @@ def pin_of(source: GitSource | DebianSource) -> Pin:
 
 
 def git_pin(upstream: Path) -> Pin:
-    return pin_of(GitSource(str(upstream), "v1.2.0", git(upstream, "rev-parse", "v1.2.0^{commit}")))
+    return pin_of(GitSource("v1.2.0", git(upstream, "rev-parse", "v1.2.0^{commit}"), str(upstream)))
 
 
 def fetch(pin: Pin, cache: Cache, given: str | None = None) -> Path:
