@@ -63,7 +63,7 @@ class Report:
 
     def _patches(self) -> list[tuple[str, str]]:
         faults = [(patch, why) for patch, why in self.tried.items() if why]
-        summary = f"{len(self.tried) - len(faults)} of {len(self.tried)} apply" if self.tried else "none are needed"
+        summary = f"{len(self.tried) - len(faults)} of {len(self.tried)} apply" if self.tried else "none in the series"
         return [("patches", summary), *(("", why.splitlines()[0]) for _, why in faults)]
 
     def _comparison(self) -> list[str]:

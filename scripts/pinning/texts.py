@@ -33,7 +33,9 @@ EMPTY_PIN = "version: {version}\nsource: {{git: {{commit: ''}}}}\ncompiler: {{gx
 _SERIES = """\
 # The patches of this pin, in the order in which they are applied. Lines that start with # are comments.
 """
-_EMPTY_SERIES = "# Nothing of this PyTorch needs to be patched: what is added goes behind its files.\n"
+_EMPTY_SERIES = (
+    "# Nothing needs patching: what Graft adds to PyTorch's Python files goes behind them (scripts/compose/appended).\n"
+)
 
 
 def new_pin(version: str, commit: str, standard: str) -> str:

@@ -268,9 +268,10 @@ def test_wheels_must_be_the_last_section(place: Place) -> None:
 
 
 def test_another_file_than_the_pinned_one_is_refused(place: Place) -> None:
-    place.add_pin(f"{HEAD}  9.1.0:\n    {TAG}: {'a' * 64}\n")
+    path = place.add_pin(f"{HEAD}  9.1.0:\n    {TAG}: {'a' * 64}\n")
     wheel = place.add_wheel("9.1.0")
-    error = place.refused("9.1.0", PinError, f"9.1.0, {TAG}: another file than is pinned")
+    # It names the repository's file, not that of the copy.
+    error = place.refused("9.1.0", PinError, f"^{path}: 9.1.0, {TAG}: another file than is pinned")
     assert error.cause == f"the pin has {'a' * 64}, and the file {sha256(wheel)}"
 
 
@@ -330,7 +331,7 @@ def test_patches_of_the_newest_other_pin_that_apply_are_named(place: Place, caps
     assert [line for line in series if line[0] != "#"] == ["../9.0.0/fits.patch", "../9.0.0/behind.patch"]
     said = capsys.readouterr().err
     assert "2 of 3 apply" in said
-    assert "9.0.0/misfit.patch:5: this hunk does not apply to torch/overrides.py:1" in said
+    assert f" {place.patches}/9.0.0/misfit.patch:5: this hunk does not apply to torch/overrides.py:1" in said
 
 
 def test_smallest_operator_that_cannot_be_built_is_an_error_behind_the_report(
@@ -349,6 +350,8 @@ def test_wheel_that_cannot_be_built_upon_is_refused_in_one_line(place: Place) ->
     for torch in (wheel, "9.1.0"):
         error = place.refused(torch, UnusableBaseError, "it is for ROCm, and only CPUs and CUDA are built for")
         assert "\n" not in error.what
+    wheel = place.add_wheel("9.1.0", "cp311-none-macosx_11_0_arm64")
+    place.refused(wheel, UnusableBaseError, "it is for macosx_11_0_arm64, and only Linux is built for")
 
 
 def test_wheel_file_for_another_python_is_refused(place: Place) -> None:
