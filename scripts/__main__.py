@@ -85,7 +85,7 @@ def _check_cuda(options: argparse.Namespace) -> None:
 
 def _test(options: argparse.Namespace) -> None:
     from .source.build import tree_of_build
-    from .testing.run import PARTS, run_source_tests, run_tests
+    from .testing.run import run_source_tests, run_tests
 
     if options.whole and not (options.build == SOURCE and options.whole.is_file()):
         raise UsageError(f"--whole {options.whole}: no wheel to compare with", todo="give one that BUILD=source made")
@@ -100,7 +100,7 @@ def _test(options: argparse.Namespace) -> None:
             base_wheel=options.wheel,
             jobs=options.jobs,
             extra=options.extra,
-            chosen=options.parts or PARTS,
+            chosen=options.parts,
             junit=options.junit and expanded(options.junit),
             is_discarding=options.discard,
         )
@@ -129,6 +129,7 @@ def _test_matrix(options: argparse.Namespace) -> None:
         options.pythons,
         jobs=options.jobs,
         at_once=options.at_once,
+        parts=options.parts,
         extra=options.extra,
         is_anew=options.again,
         is_kept=options.keep,
@@ -283,6 +284,7 @@ def _parser() -> argparse.ArgumentParser:
         parser_of_rows.add_argument("--pins", default="", help="with spaces between (default: all with a wheel)")
         parser_of_rows.add_argument("--pythons", default="", help="versions, names or paths, with spaces between")
     table.add_argument("--at-once", type=_positive, default=1, help="rows at once (default: %(default)s)")
+    table.add_argument("--parts", nargs="+", default=["operators", "wheel"], help="what is tested (%(default)s)")
     table.add_argument("--again", action="store_true", help="also test wheels that passed already")
     table.add_argument("--keep", action="store_true", help="leave each row's test environments there, up to 7 GB")
     table.add_argument("--markdown", type=Path, help="write the table into this file, too, for a README")

@@ -39,6 +39,7 @@ class Result:
     Args:
         native: the native folders.
         pin, python: the row.
+        parts: of the tests.
         extra: what pytest was told.
         date: when it ended.
         machine: the processor.
@@ -52,6 +53,7 @@ class Result:
     native: str
     pin: str
     python: str
+    parts: Sequence[str]
     extra: str
     date: str
     machine: str

@@ -32,8 +32,6 @@ _RESULTS = REPOSITORY / "build/test-matrix.json"
 # The environment of a CUDA wheel, its base laid out as a whole, the wheels and objects of a row.
 _NEEDED_BYTES = 15 * 1024**3
 
-_PARTS = ("operators", "wheel")
-
 
 def test_matrix(
     layout: Layout,
@@ -42,6 +40,7 @@ def test_matrix(
     *,
     jobs: int,
     at_once: int,
+    parts: Sequence[str],
     extra: Sequence[str],
     is_anew: bool,
     is_kept: bool,
@@ -56,6 +55,7 @@ def test_matrix(
         pins, pythons: with spaces between; both empty for the table's own.
         jobs: how many compilers may run at once.
         at_once: how many rows.
+        parts: of the tests, as ``make test`` calls them.
         extra: arguments for pytest.
         is_anew: whether also those are tested that passed before.
         is_kept: whether the environments of the tests stay.
@@ -69,7 +69,9 @@ def test_matrix(
     _require_space(at_once)
     results = load(_RESULTS)
     about = conditions(layout, jobs)
-    matrix = _Matrix(layout, max(1, jobs // at_once), tuple(extra), is_anew, is_kept, dict(results), about)
+    matrix = _Matrix(
+        layout, max(1, jobs // at_once), tuple(parts), tuple(extra), is_anew, is_kept, dict(results), about
+    )
     done: list[Result] = []
     with ThreadPoolExecutor(at_once) as pool:
         futures = [pool.submit(matrix.row, row) for row in rows]
@@ -95,6 +97,7 @@ class _Matrix:
 
     layout: Layout
     jobs: int
+    parts: tuple[str, ...]
     extra: tuple[str, ...]
     is_anew: bool
     is_kept: bool
@@ -108,7 +111,7 @@ class _Matrix:
         log.parent.mkdir(parents=True, exist_ok=True)
         say(f"{row}: begins, and writes {log}")
         machine = f"{self.about['cores']} cores of {self.about['processor']}"
-        new = Result(self.layout.title, row.pin, row.python.release, shlex.join(self.extra), "", machine)
+        new = Result(self.layout.title, row.pin, row.python.release, self.parts, shlex.join(self.extra), "", machine)
         start = time.perf_counter()
         try:
             _require_space(1)
@@ -130,14 +133,15 @@ class _Matrix:
             return replace(new, error=wheel.error)
         before = self.before.get(new.key)
         is_same = before is not None and before.wheel == wheel.path.name
-        if before and is_same and not before.error and before.extra == new.extra and not self.is_anew:
+        is_tested = before is not None and before.extra == new.extra and set(before.parts) >= set(self.parts)
+        if before and is_same and is_tested and not before.error and not self.is_anew:
             say(f"{row}: {before.wheel} passed on {before.date}; ARGS=--again tests it again")
             return before
         found = contents(wheel.path, row.base_wheel)
         seconds = wheel.seconds if wheel.is_new else before.build if before and is_same else None
         new = replace(new, wheel=wheel.path.name, build=seconds, **asdict(found))
         with tempfile.TemporaryDirectory(prefix="graft-") as folder:
-            command = ["test", *options(row, self.layout, self.jobs), "--parts", *_PARTS, "--junit", folder]
+            command = ["test", *options(row, self.layout, self.jobs), "--parts", *self.parts, "--junit", folder]
             command += [*([] if self.is_kept else ["--discard"]), *(["--", *self.extra] if self.extra else [])]
             done = self.processes.run(row.python.path, command, log.write)
             return replace(new, tests=counted(Path(folder)), error=done.error)

@@ -126,7 +126,9 @@ class Draft:
         """The files that the repository does not have like this, by their path there."""
         files = [self.folder / _PIN, self.folder / SERIES, self.copy / TOOLKITS]
         new = {self._patches / file.relative_to(self.copy): file.read_text(encoding="utf-8") for file in files}
-        return {path: text for path, text in new.items() if not path.is_file() or path.read_text("utf-8") != text}
+        return {
+            path: text for path, text in new.items() if not path.is_file() or path.read_text(encoding="utf-8") != text
+        }
 
     def _write(self, name: str, text: str) -> None:
         self.folder.mkdir(exist_ok=True)

@@ -41,7 +41,10 @@ _NOTHING_COLLECTED = 5
 
 
 # What ``--parts`` chooses from.
-PARTS = ("tools", "codegen", "wheel", "operators", "grammar", "emulated")
+PARTS = ("tools", "codegen", "wheel", "operators", "grammar", "emulated", "bases")
+
+# What runs where nothing is chosen: other bases take minutes and gigabytes.
+_USUAL = PARTS[:-1]
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def run_tests(
     base_wheel: Path | None,
     jobs: int,
     extra: Sequence[str],
-    chosen: Sequence[str] = PARTS,
+    chosen: Sequence[str] = (),
     junit: Path | None = None,
     is_discarding: bool = False,
 ) -> None:
@@ -95,7 +98,7 @@ def run_tests(
         base_wheel: the base as a file; None to let pip fetch it.
         jobs: how many compilers may run at once.
         extra: arguments for pytest.
-        chosen: the kinds of parts to run, among ``PARTS``.
+        chosen: the kinds of parts to run, among ``PARTS``; none for the usual ones.
         junit: a folder that each part's results go into, as XML; None for none.
         is_discarding: whether the environments of the tests are deleted afterwards, however that ends.
 
@@ -107,7 +110,7 @@ def run_tests(
         raise UsageError(f"--parts {' '.join(unknown)}: no such tests", todo=f"choose among {', '.join(PARTS)}")
     with one_at_a_time(layout, TEST):
         try:
-            _run_tests(layout, base_wheel, jobs, extra, chosen, junit)
+            _run_tests(layout, base_wheel, jobs, extra, chosen or _USUAL, junit)
         finally:
             if is_discarding:
                 discard(layout, (TEST, "stock", "emulated"))
@@ -130,6 +133,7 @@ def _run_tests(
             parts = [
                 Part("tools", "the tools", [TESTS / "tools"]),
                 Part("codegen", "code generation", [TESTS / "codegen"], codegen),
+                Part("bases", "other bases", [TESTS / "bases"]),
                 *parts,
             ]
             if "grammar" in chosen:

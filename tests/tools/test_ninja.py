@@ -13,7 +13,7 @@ from scripts.common.errors import CompileError
 from scripts.common.layout import Layout
 from scripts.compile import ninja
 from scripts.compile.ninja import Names, compile_units, launcher
-from scripts.compile.units import NARROW_HEADERS, Unit
+from scripts.compile.units import CXX, NARROW_HEADERS, Unit
 
 # Notes how it is called; refuses a source that holds `wide` where headers are narrow, and one that holds `wrong`.
 COMPILER = r"""#!/bin/sh
@@ -105,7 +105,7 @@ def test_another_compiler_compiles_everything(build: Build) -> None:
     build.run()
     build.compiler.description = "version 2"
     assert build.run() == ALL
-    assert (build.layout.work / "compiler.txt").read_text() == "version 2"
+    assert (build.layout.work / "cxx.txt").read_text() == "version 2"
     assert build.run() == set()
 
 
@@ -113,7 +113,7 @@ def test_other_flags_compile_what_they_are_for(build: Build) -> None:
     build.run()
     build.units[1] = Unit(build.units[1].source, build.units[1].target, ("-O1",))
     assert build.run() == {"src/ATen/native/B.cpp"}
-    assert build.calls()[0].startswith("-O2 -O1 -Isrc -I. -MD -MF objects/B.o.d ")
+    assert build.calls()[0].startswith("-O2 -O1 -Isrc -Igenerated/include ")
     build.compiler.flags = ("-O2", "-g")
     assert build.run() == ALL
 

@@ -9,7 +9,6 @@ import pytest
 from scripts.common.errors import PinError
 from scripts.common.layout import REPOSITORY
 from scripts.inputs.patches import load_series, patched, pin_files
-from scripts.inputs.pin import load_pin
 
 PATCH = """Subject: say b
 Why: a test
@@ -43,7 +42,7 @@ def write_series(folder: Path, series: str, **patches: str) -> Path:
 
 
 def test_the_repository_s_own_series_are_sound() -> None:
-    folders = [folder for folder in REPOSITORY.glob("patches/*") if not load_pin(folder).architectures]
+    folders = [path.parent for path in REPOSITORY.glob("patches/*/pin.yaml")]
     assert len(folders) > 1
     patches = [load_series(folder) for folder in folders]
     assert any(patches)
