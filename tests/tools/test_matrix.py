@@ -370,14 +370,7 @@ def test_matrix_needs_space(tmp_path: Path, home: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(matrix_run, "free_bytes", lambda _: 20 << 30)
     monkeypatch.setattr(matrix_run, "_RESULTS", tmp_path / "results.json")
     layout = Layout("2.14.1", (tmp_path,), tmp_path)
-    options: dict[str, Any] = {
-        "jobs": 1,
-        "parts": ["wheel"],
-        "extra": [],
-        "is_anew": False,
-        "is_kept": False,
-        "markdown_file": None,
-    }
+    options: dict[str, Any] = {"jobs": 1, "parts": ["wheel"], "extra": [], "is_anew": False, "is_kept": False}
     with pytest.raises(RefusedError, match="20 GiB are free, and a row may need 15"):
         matrix_run.test_matrix(layout, "2.14.1", "3.11", at_once=2, markdown_file=None, **options)
 
