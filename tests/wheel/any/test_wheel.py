@@ -94,9 +94,9 @@ def test_pip_is_content() -> None:
 
 def test_numbered_names_are_the_base_s(archive: ZipFile, base_archive: ZipFile) -> None:
     """The base's binaries were compiled with these numbers."""
-    # Releases before 2.12 have the second one in another folder.
+    # Their folders are not the same in all releases; torchgen's templates have these names, too.
     numbered = [name for name in archive.namelist() if name.endswith(("/aten_interned_strings.h", "/enum_tag.h"))]
-    assert len(numbered) == 2
+    assert len([name for name in numbered if name.startswith("torch/include/")]) >= 2
     for name in numbered:
         assert archive.read(name) == base_archive.read(name)
 
