@@ -5,6 +5,7 @@ The wheels are built and read, not imported: that would take their 2.5 GB of NVI
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -25,7 +26,9 @@ KERNELS = "torch/lib/libtorch_operators_cuda.so"
 def build(out: Path, pin: str, python: str, archs: str) -> Path:
     """The wheel that `make patch-and-build` makes."""
     variables = [f"PIN={pin}", f"PYTHON={python}", f"NATIVE={MY_OPS}", f"OUT={out}", f"CUDA_ARCHS={archs}"]
-    subprocess.run(["make", "patch-and-build", *variables], cwd=REPOSITORY, check=True)
+    # Not with the variables of the make that runs these tests.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    subprocess.run(["make", "patch-and-build", "ARGS=", *variables], cwd=REPOSITORY, check=True, env=env)
     (wheel,) = out.glob("*.whl")
     return wheel
 
@@ -69,7 +72,7 @@ def test_dispatch_table_gets_the_kernel(libraries: dict[str, ElfFile]) -> None:
     content = kernels.path.read_bytes()
     assert b"generated/units/scaled_shift/cuda/RegisterCUDA.cpp" in content
     assert "_ZN2at4cuda12scaled_shiftERKNS_6TensorERKN3c106ScalarES7_" in kernels.exported()
-    assert kernels.dynamic()["DT_NEEDED"][0] == "libtorch_cuda.so"
+    assert "libtorch_cuda.so" in kernels.dynamic()["DT_NEEDED"]
     assert "libcudart.so.13" in kernels.dynamic()["DT_NEEDED"]
     assert b"scaled_shift" in content
 
