@@ -117,7 +117,7 @@ struct Slopes {
 Slopes slopes(const Tensor& distances, double tau1, double tau2, double beta) {
   const Tensor d_ap = distances.select(-1, 0);
   const Tensor d_an = distances.select(-1, 1);
-  // 1 where the hinge max(x, tau) follows x, as clamp's gradient has it, and 0 elsewhere.
+  // 1 where the hinge max(x, tau) follows x, and 0 elsewhere.
   const Tensor by_negative = (d_ap - d_an).ge(tau1).to(distances.scalar_type());
   return {by_negative, by_negative + beta * d_ap.ge(tau2).to(distances.scalar_type())};
 }

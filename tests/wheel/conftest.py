@@ -13,6 +13,7 @@ import torch
 OF_RELEASES = (
     "ignore:Please use `torch.vmap` instead of `torch._vmap_internals.vmap`:FutureWarning",
     "ignore:Skipping serialization of skipfiles_inline_module_allowlist:UserWarning",
+    "ignore:Warning. Profiler clears events at the end of each cycle:UserWarning",
     # opcheck itself looks at it.
     "ignore:The .grad attribute of a Tensor that is not a leaf Tensor is being accessed:UserWarning",
     "ignore:`torch.jit.[a-z_]+` is (deprecated|not supported)",

@@ -27,9 +27,14 @@ def _meta_in_cpp(op):
     return in_place
 
 
+# Python compares the numbers of two tuples before their lengths, which would put a guard on a symbolic one.
+def _is_shape(shape, other):
+    return len(shape) == len(other) and utils.is_same_shape(shape, other)
+
+
 def _check_shape_of_result(self, shape):
     torch._check(
-        utils.is_same_shape(self.shape, shape),
+        _is_shape(self.shape, shape),
         lambda: f"output with shape {list(self.shape)} doesn't match the broadcast shape {list(shape)}",
     )
 
@@ -52,7 +57,7 @@ def _register_added_pointwise(op, in_cpp):
         if op._schema.is_mutable:
             _check_shape_of_result(args[0], shape)
             return args[0]
-        expanded = [each if utils.is_same_shape(each.shape, shape) else each.expand(shape) for each in tensors]
+        expanded = [each if _is_shape(each.shape, shape) else each.expand(shape) for each in tensors]
         strides = utils.compute_elementwise_output_strides(*expanded)
         return torch.empty_strided(shape, strides, dtype=dtype, device="meta")
 

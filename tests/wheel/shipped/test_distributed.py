@@ -31,9 +31,10 @@ assert sent.get_total_counts() == 0, sent.get_comm_counts()
 assert isinstance(result, DTensor) and result.placements == (Shard(0),)
 assert torch.equal(result.to_local(), (2 * x + y)[3 * rank : 3 * rank + 3])
 assert torch.equal(sharded.grad.full_tensor(), torch.full_like(x, 2))
-in_place = distribute_tensor(x.clone(), mesh, [Shard(1)])
-assert in_place.twice_plus_(distribute_tensor(x, mesh, [Shard(1)])) is in_place
-assert torch.equal(in_place.full_tensor(), 3 * x)
+if torch.__version__ >= "2.12":  # before, DTensor has no strategy for in-place operators that are not on its lists
+    in_place = distribute_tensor(x.clone(), mesh, [Shard(1)])
+    assert in_place.twice_plus_(distribute_tensor(x, mesh, [Shard(1)])) is in_place
+    assert torch.equal(in_place.full_tensor(), 3 * x)
 """
     run_on_two_ranks(program, tmp_path)
 
