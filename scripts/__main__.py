@@ -100,7 +100,7 @@ def _test(options: argparse.Namespace) -> None:
             base_wheel=options.wheel,
             jobs=options.jobs,
             extra=options.extra,
-            chosen=options.parts,
+            chosen=options.parts or (),
             junit=options.junit and expanded(options.junit),
             is_discarding=options.discard,
         )

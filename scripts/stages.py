@@ -18,7 +18,7 @@ from .base.torchgen import torchgen_command
 from .base.tree import lay_out
 from .check.run import check_native
 from .common.console import StepLine, Steps, say
-from .common.errors import GraftError, OperatorError, PinError, run_all
+from .common.errors import GraftError, OperatorError, PinError, UsageError, run_all
 from .common.files import write_atomically
 from .common.layout import Layout
 from .common.lock import build_lock
@@ -90,11 +90,12 @@ class Graft:
                 todo="set PIN to a torch for CUDA",
             )
         self.cuda = plan_cuda(self._snapshot, base, self._native, is_required=True)
+        if self.cuda.nvcc is None:
+            raise UsageError(f"{self._layout.title}: it has nothing for CUDA", todo="write a kernel into its cuda/")
         with self._steps.step("check and generate"):
             self._check_and_generate(base, patches_of=dict)
         with self._steps.step("compile") as line:
             self._compile(base, line, is_meant=lambda units: units.cuda)
-        assert self.cuda.nvcc is not None
         return self.cuda.nvcc
 
     def _check_and_generate(self, base: Base, patches_of: Callable[[], dict[str, bytes]]) -> dict[str, bytes]:

@@ -58,7 +58,9 @@ def _check_operators(
     names = {f.schema.name.name.base for f in functions}
     names |= {name for operator in unknown for name in (root_of(operator), operator.partition(".")[0])}
     check_derivatives(formulas, functions, unknown, sources, base, findings)
-    kernels = wanted_kernels(functions, unwritable, with_cuda={source.folder for source in sources if source.is_cuda})
+    has_cuda = (base.tree / "torch/lib/libtorch_cuda.so").is_file()
+    with_cuda = list(natives) if has_cuda else [source.folder for source in sources if source.is_cuda]
+    kernels = wanted_kernels(functions, unwritable, with_cuda=with_cuda)
     check_kernels(kernels, misunderstood, sources, base, findings)
     check_stubs(sources, findings)
     check_docs(natives, names, findings)

@@ -140,6 +140,8 @@ class Planner:
             for name in native.cuda
             if (compiler := {".cu": NVCC, ".cpp": CXX}.get(name.suffix))
         ]
+        loops = [path for folder in folders for path in sorted((folder / "cuda").glob("*.cu"))]
+        own += [self._unit(path, f"generated/{path.name}", compiler=NVCC) for path in loops]
         registered = [folder for folder in folders if (folder / "cuda.cpp").is_file()]
         return [*own, *(self._generated(folder, "cuda", flags) for folder in registered)]
 

@@ -18,7 +18,8 @@ def generate_cuda(operators: Operators, how: str, *, packaged: Path, out: Output
 
     Args:
         operators: the new ones are registered.
-        how: ``KERNELS`` writes ``cuda.cpp`` below ``out``, the translation unit that registers the folder's kernels;
+        how: ``KERNELS`` writes ``cuda.cpp`` below ``out``, the translation unit that registers the folder's kernels,
+            and kernels below ``cuda`` where the folder has only what their loops do (``ufunc_inner_loop``);
             ``MISSING`` one for ``library.cpp`` that registers an error in place of each.
         packaged: torchgen's YAML and templates.
         out: the folder of a unit.
@@ -35,7 +36,7 @@ def _generate_registrations(operators: Operators, packaged: Path, out: Output) -
         out.folder / "cuda",
         packaged / "ATen/templates",
         sink=out,
-        wanted=names.__contains__,
+        wanted=lambda name: name in names or name.startswith("UfuncCUDA_"),
         own_templates=TEMPLATES,
     )
     run_gen_source_files(
@@ -48,7 +49,7 @@ def _generate_registrations(operators: Operators, packaged: Path, out: Output) -
         selector=operators.selector(),
         dispatch_keys=CUDA_KEYS,
     )
-    written = sorted(name.as_posix() for name in out.names if name.parent.name == "cuda")
+    written = sorted(name.as_posix() for name in out.names if name.parent.name == "cuda" and name.suffix == ".cpp")
     if written:
         out(out.folder / "cuda.cpp", "".join(f'#include "{name}"\n' for name in written))
 

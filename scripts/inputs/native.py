@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from ..common.errors import UsageError
 
@@ -112,7 +115,15 @@ def _is_vectorized(file: Path) -> bool:
 
 def kernels_for_cuda(native: NativeFolder) -> list[str]:
     """What the folder has for CUDA, as a message lists it: how many kernels its entries name, and the files."""
-    functions = (native.path / FUNCTIONS).read_text(encoding="utf-8", errors="replace")
-    keys = re.findall(r"^ +(?:\w+, *)*\w*CUDA(?:, *\w+)*:", functions, re.M)
-    registrations = [f"{len(keys)} kernels for CUDA"] if keys else []
-    return [*registrations, *map(str, native.cuda)]
+    try:
+        entries = yaml.safe_load((native.path / FUNCTIONS).read_text(encoding="utf-8", errors="replace")) or []
+        named = sum(_names_cuda(entry) for entry in entries)
+    except (yaml.YAMLError, AttributeError, TypeError):
+        named = 0  # the check names the mistake
+    return [*([f"{named} kernels for CUDA"] if named else []), *map(str, native.cuda)]
+
+
+def _names_cuda(entry: dict[str, Any]) -> bool:
+    """Whether an operator has a kernel for CUDA, dense or otherwise; torchgen makes those of inner loops."""
+    keys = re.split(r",\s*", ", ".join(entry.get("dispatch") or {}))
+    return "ufunc_inner_loop" in entry or any(key.endswith("CUDA") for key in keys)
