@@ -92,7 +92,7 @@ check-source check-incremental:
 	$(graft) $@ $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 
 # The default is for CPUs.
-check-cuda: PIN = 2.14.1
+check-cuda: PIN := $(if $(filter file,$(origin PIN)),2.14.1,$(PIN))
 check-cuda:
 	$(graft) check-cuda $(options) $(ARGS)
 

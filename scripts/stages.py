@@ -90,8 +90,7 @@ class Graft:
                 todo="set PIN to a torch for CUDA",
             )
         self.cuda = plan_cuda(self._snapshot, base, self._native, is_required=True)
-        if self.cuda.nvcc is None:
-            raise UsageError(f"{self._layout.title}: it has nothing for CUDA", todo="write a kernel into its cuda/")
+        assert self.cuda.nvcc is not None
         with self._steps.step("check and generate"):
             self._check_and_generate(base, patches_of=dict)
         with self._steps.step("compile") as line:
@@ -244,11 +243,14 @@ def plan_cuda(snapshot: Snapshot, base: Base, native: NativeFolder, *, is_requir
         GraftError: what there is cannot be used, or nothing is there and it ``is_required``.
     """
     found = kernels_for_cuda(native)
+    if is_required and (not found or wanted_architectures() == (NONE,)):
+        why = f"CUDA_ARCHS={NONE} leaves out what" if found else "nothing"
+        raise UsageError(f"{native.path}: {why} it has for CUDA", todo="write kernels into its cuda/, unset CUDA_ARCHS")
     if not found or not base.cuda:
         if found:
             say(f"      left out, since torch {base.version} has no CUDA: {', '.join(found)}")
         return Cuda()
-    if wanted_architectures() == (NONE,) and not is_required:
+    if wanted_architectures() == (NONE,):
         say(f"      left out, as CUDA_ARCHS={NONE} says: {', '.join(found)}")
         return Cuda(MISSING)
     line = StepLine(f"      toolkit of CUDA {base.cuda}:")

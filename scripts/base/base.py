@@ -12,6 +12,10 @@ from .elf import ElfFile
 
 _X86_64 = "x86_64"
 
+# The libraries that hidden functions are bound in.
+_ALWAYS_BOUND = ("libtorch_cpu.so", "libtorch_python.so", "libc10.so")
+_BOUND_FOR_CUDA = ("libtorch_cuda.so", "libc10_cuda.so")
+
 # What the names of libraries tell of devices that are not built for.
 _OTHER_DEVICES = {"libtorch_hip.so": "ROCm", "libtorch_xpu.so": "XPU"}
 
@@ -21,18 +25,14 @@ class Library:
     """A library of the base.
 
     Args:
-        path: the file.
-        build_id: empty if it has none.
         needed: the libraries that it loads.
         rpath: where it looks for them; empty if it says nothing.
-        search: the flag of the linker that makes such an entry: those of DT_RPATH count for what they load, too.
+        rpath_flag: the linker's for such an entry: those of DT_RPATH count for what they load, too.
     """
 
-    path: Path
-    build_id: str
     needed: tuple[str, ...]
     rpath: str
-    search: str
+    rpath_flag: str
 
 
 @dataclass(frozen=True)
@@ -57,19 +57,12 @@ class Base:
         """PyTorch's libraries."""
         return self.tree / "torch/lib"
 
-    @property
-    def torchgen(self) -> Path:
-        """torchgen's YAML files and templates."""
-        return self.tree / "torchgen/packaged"
-
     def library(self, name: str) -> Library:
         """What the library with this path below ``torch`` says of itself."""
-        path = self.tree / "torch" / name
-        file = ElfFile(path)
-        entries = file.dynamic()
+        entries = ElfFile(self.tree / "torch" / name).dynamic()
         rpath, runpath = entries.get("DT_RPATH", [""])[0], entries.get("DT_RUNPATH", [""])[0]
         kind = "--disable-new-dtags" if rpath else "--enable-new-dtags"
-        return Library(path, file.build_id, tuple(entries.get("DT_NEEDED", [])), runpath or rpath, kind)
+        return Library(tuple(entries.get("DT_NEEDED", [])), runpath or rpath, kind)
 
     @property
     def extension(self) -> str:
@@ -110,7 +103,7 @@ class Base:
         Raises:
             UnusableBaseError: saying why not.
         """
-        for name in ("libtorch_cpu.so", "libtorch_python.so", "libc10.so"):
+        for name in (*_ALWAYS_BOUND, *(_BOUND_FOR_CUDA if self.cuda else ())):
             file = ElfFile(self.libraries / name)
             if not file.build_id:
                 raise unusable(self.wheel, f"its {name} has no build-id, by which hidden functions are bound safely")

@@ -78,7 +78,7 @@ def pinned_tag(pin: Pin, supported: Iterable[str]) -> tuple[str, str]:
 
 def _other_wheels(pin: Pin, tags: list[str]) -> str:
     others = [version for version, wheels in pin.wheels.items() if not wheels.keys().isdisjoint(tags)]
-    return f", or PIN to {' or '.join(others)}, which there is for this one" if others else ""
+    return f", or PIN to {' or '.join(others)}, which has a wheel for this Python" if others else ""
 
 
 def fingerprint(path: Path, sha256: str) -> str:

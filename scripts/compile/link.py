@@ -166,6 +166,8 @@ class Linker:
             digest.update(hashlib.sha256(path.read_bytes()).digest())
         parts = [*map(str, self._command(product, Path("out"), [])), self._toolchain.description]
         parts += [*(self._index(name).build_id for name in product.bound), *map(str, product.offered)]
+        provided = [ElfFile(self._layout.work / unit.target) for unit in product.provided]
+        parts += sorted({name for file in provided for name in file.defined(hidden=False)})
         parts.append(hash_of_builder(_BINDING))
         digest.update("\0".join(parts).encode())
         return digest.hexdigest()
@@ -177,7 +179,7 @@ class Linker:
         command: list[str | Path] = [self._toolchain.compiler, *flags, "-o", target, *objects]
         like = self._base.library(product.like)
         command += [f"-Wl,-soname,{Path(product.name).name}"]
-        command += [f"-Wl,-rpath,{like.rpath}", f"-Wl,{like.search}"] if like.rpath else []
+        command += [f"-Wl,-rpath,{like.rpath}", f"-Wl,{like.rpath_flag}"] if like.rpath else []
         loaded = [*(libraries / name for name in (*product.bound, *product.linked)), *map(self._linked, product.loaded)]
         command += ["-Wl,--no-as-needed", *loaded, "-Wl,--as-needed", f"-Wl,-rpath-link,{libraries}"]
         return command

@@ -77,7 +77,7 @@ class _Reader(ast.NodeVisitor):
         # The body of a function runs when all names are there, and has names of its own, as that of a class has.
         has_scope = isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Lambda))
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
-            self.visit(node.generators[0].iter)
+            self._visit_comprehension(node)
             return
         # What is assigned or gone through is evaluated first.
         for field in sorted(node._fields, key=lambda field: field not in ("value", "iter")):
@@ -85,6 +85,16 @@ class _Reader(ast.NodeVisitor):
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST) and not (has_scope and field == "body"):
                     self.visit(child)
+
+    def _visit_comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
+        """Its variables are bound in it alone; Python 3.12 and later give it no scope that symtable would show."""
+        outside = set(self.bound)
+        for generator in node.generators:
+            for child in (generator.iter, generator.target, *generator.ifs):
+                self.visit(child)
+        for child in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
+            self.visit(child)
+        self.bound = outside
 
 
 def _globals_of(scope: symtable.SymbolTable) -> set[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from string import Template
 
-from torchgen.model import DispatchKey
-
 from . import KERNELS, MISSING
 from .operators import Operators
 from .sources import CUDA_KEYS, TEMPLATES, run_gen_source_files
@@ -57,7 +55,7 @@ def _generate_registrations(operators: Operators, packaged: Path, out: Output) -
 def _generate_errors(operators: Operators, out: Output) -> None:
     texts = []
     for key in CUDA_KEYS:
-        index = operators.backend_indices.get(DispatchKey.parse(str(key)))
+        index = operators.backend_indices.get(key)
         for namespace in sorted({f.namespace for f in operators.new_functions}):
             names = [
                 str(f.func.name)

@@ -30,8 +30,8 @@ SEPARATE = "UfuncCPU_"
 # What the base's libraries hold already and no new operator adds to.
 _IN_THE_BASE = frozenset({"Functions.cpp", "TensorMethods.cpp", "ATenOpList.cpp"})
 
-# A registration for a device whose library the wheel does not hold has nothing to call.
-CPU_WHEEL_KEYS = [key for key in dispatch_keys if not is_of(key, (*ABSENT_DEVICES, "CUDA"))]
+# A registration for a device whose library no wheel holds has nothing to call; those for CUDA go elsewhere.
+KEYS_BUT_CUDA = [key for key in dispatch_keys if not is_of(key, (*ABSENT_DEVICES, "CUDA"))]
 
 # The keys of CUDA, dense and otherwise.
 CUDA_KEYS = [key for key in dispatch_keys if is_of(key, ("CUDA",))]
@@ -55,7 +55,7 @@ def generate_aten_sources(operators: Operators, *, packaged: Path, out: Output) 
         vectorized,
         **new,
         selector=operators.selector(),
-        dispatch_keys=CPU_WHEEL_KEYS,
+        dispatch_keys=KEYS_BUT_CUDA,
     )
     # Functionalization takes no selector that selects. A group may hold functions of the base, which are registered.
     functionalization = SelectingFileManager(

@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,7 @@ from zipfile import ZipFile
 
 from ..base.base import Base
 from ..base.tree import extract
-from ..common.console import StepLine
+from ..common.console import StepLine, say
 from ..common.errors import CommandError, FetchError, UsageError
 from ..common.files import free_bytes
 from ..common.layout import REPOSITORY
@@ -154,6 +153,11 @@ def find_nvcc(pin: Pin, base: Base, host: Toolchain, line: StepLine) -> Nvcc:
     """
     folder = _toolkit_of_user(base.cuda, line) or _toolkit_of_pin(pin, base.cuda, line)
     nvcc = Nvcc(folder, host, wanted_architectures() or base.architectures)
+    if not nvcc.architectures:
+        raise UsageError(
+            f"{base.wheel.name}: it does not tell for which GPU architectures it was built",
+            todo='name them, as in CUDA_ARCHS="80 90"',
+        )
     nvcc.require_known_architectures()
     return nvcc
 
@@ -163,8 +167,9 @@ def _toolkit_of_user(cuda: str, line: StepLine) -> Path | None:
     home = os.environ.get("CUDA_HOME", "")
     if not home:
         return None
+    folder = Path(home).expanduser().absolute()
     try:
-        text = run([Path(home) / "bin/nvcc", "--version"]).stdout
+        text = run([folder / "bin/nvcc", "--version"]).stdout
     except CommandError as error:
         raise UsageError(
             f"CUDA_HOME={home}: its bin/nvcc does not run", cause=error.cause, todo="set it to a CUDA toolkit, or not"
@@ -172,8 +177,8 @@ def _toolkit_of_user(cuda: str, line: StepLine) -> Path | None:
     found = re.search(r"release (\d+\.\d+)", text)
     if found and found[1] == cuda:
         line.note = home
-        return Path(home)
-    line.update(f"CUDA_HOME is CUDA {found[1] if found else '?'}, but this torch was built with {cuda}")
+        return folder
+    say(f"      CUDA_HOME={home} is CUDA {found[1] if found else '?'}, and this torch was built with {cuda}: not used")
     return None
 
 
@@ -199,14 +204,18 @@ def _lay_out(packages: Mapping[str, str], folder: Path, line: StepLine) -> None:
     """Fetch ``packages`` and extract them into ``folder``, which is there only when it is whole."""
     if free_bytes(folder.parent) < _NEEDED_BYTES:
         raise FetchError(f"{folder.parent}: less than {_NEEDED_BYTES >> 30} GiB are free", todo="free some space")
-    partial = folder.with_name(folder.name + ".partial")
-    rmtree(partial, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix="download-", dir=folder.parent) as downloads:
+    partial, downloads = (folder.with_name(f"{folder.name}.{kind}") for kind in ("partial", "downloads"))
+    for left in (partial, downloads):  # by a build that was killed
+        rmtree(left, ignore_errors=True)
+    downloads.mkdir()
+    try:
         line.update("downloading")
-        download(packages, Path(downloads))
-        for wheel in sorted(Path(downloads).glob("*.whl")):
+        download(packages, downloads)
+        for wheel in sorted(downloads.glob("*.whl")):
             line.update(wheel.name)
             _extract(wheel, partial)
+    finally:
+        rmtree(downloads, ignore_errors=True)
     partial.rename(folder)
     line.note = f"{len(packages)} packages from pip"
 

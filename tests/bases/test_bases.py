@@ -28,7 +28,9 @@ def build(out: Path, pin: str, python: str, archs: str) -> Path:
     variables = [f"PIN={pin}", f"PYTHON={python}", f"NATIVE={MY_OPS}", f"OUT={out}", f"CUDA_ARCHS={archs}"]
     # Not with the variables of the make that runs these tests.
     env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    subprocess.run(["make", "patch-and-build", "ARGS=", *variables], cwd=REPOSITORY, check=True, env=env)
+    subprocess.run(
+        ["make", "patch-and-build", "ARGS=", "WHEEL=", "BUILD=graft", *variables], cwd=REPOSITORY, check=True, env=env
+    )
     (wheel,) = out.glob("*.whl")
     return wheel
 

@@ -11,6 +11,8 @@ import torch
 import yaml
 
 from scripts.base.elf import ElfFile
+from scripts.common.layout import native_folders
+from scripts.inputs.cuda_toolkit import wanted_architectures
 from scripts.matrix.fatbin import architectures
 
 LIBRARIES = Path(torch.__file__).parent / "lib"
@@ -26,8 +28,8 @@ def of_a_wheel_for_cuda() -> None:
 def registered_for_cuda() -> list[str]:
     """The folder's operators whose entries name a kernel for CUDA."""
     found = []
-    for folder in os.environ["GRAFT_NATIVE"].split():
-        for entry in yaml.safe_load((Path(folder) / "native_functions.yaml").read_text()):
+    for folder in native_folders(os.environ["GRAFT_NATIVE"]):
+        for entry in yaml.safe_load((folder / "native_functions.yaml").read_text()):
             keys = re.split(r",\s*", ", ".join(entry.get("dispatch") or {}))
             if "CUDA" in keys:
                 found.append(f"aten::{entry['func'].partition('(')[0]}")
@@ -55,8 +57,15 @@ def test_dispatch_tables_name_the_kernels() -> None:
 def test_there_is_code_for_every_architecture() -> None:
     if not KERNELS.is_file():
         pytest.skip("no kernels for CUDA were built")
-    wanted = os.environ.get("CUDA_ARCHS", "").split() or torch.cuda.get_arch_list()
-    assert set(architectures(KERNELS.read_bytes())) == {f"sm_{name.removeprefix('sm_')}" for name in wanted}
+    wanted = [f"sm_{name}" for name in wanted_architectures()] or torch.cuda.get_arch_list()
+    assert set(architectures(KERNELS.read_bytes())) == set(wanted)
+
+
+def test_hidden_functions_are_bound_behind_the_build_id(base: Path) -> None:
+    if not KERNELS.is_file():
+        pytest.skip("no kernels for CUDA were built")
+    build_id = ElfFile(base / "torch/lib/libtorch_cuda.so").build_id
+    assert build_id and build_id.encode() in KERNELS.read_bytes()
 
 
 def test_where_kernels_are_missing_a_message_says_how_to_build_them() -> None:
