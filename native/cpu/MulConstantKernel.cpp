@@ -5,7 +5,6 @@
 #include <ATen/OpMathType.h>
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
-#include <ATen/native/OlderReleases.h>
 #include <ATen/native/TensorIterator.h>
 #include <ATen/native/cpu/ContiguousLoops.h>
 #include <ATen/native/cpu/Loops.h>
@@ -24,7 +23,7 @@ void mul_constant_loop(TensorIteratorBase& iter, const Scalar& constant) {
   const auto one = [factor](scalar_t x) -> scalar_t {
     return static_cast<product_t>(x) * static_cast<product_t>(factor);
   };
-  if constexpr (std::is_same_v<scalar_t, bool> || is_half_complex_v<scalar_t>) {
+  if constexpr (std::is_same_v<scalar_t, bool> || std::is_same_v<scalar_t, c10::complex<Half>>) {
     cpu_kernel(iter, one);
   } else if constexpr (is_reduced_floating_point_v<scalar_t>) {
     // Half types compute in float and round once.
@@ -48,7 +47,7 @@ void mul_constant_kernel(TensorIteratorBase& iter, const Scalar& constant) {
       kBool,
       kHalf,
       kBFloat16,
-      AT_EXPAND(AT_HALF_COMPLEX_TYPES),
+      kComplexHalf,
       AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
 }
 

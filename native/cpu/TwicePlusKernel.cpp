@@ -5,10 +5,8 @@
 #include <ATen/OpMathType.h>
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
-#include <ATen/native/OlderReleases.h>
 #include <ATen/native/TensorIterator.h>
 #include <ATen/native/cpu/ContiguousLoops.h>
-#include <ATen/native/cpu/Loops.h>
 #include <ATen/native/cpu/RoundHalf.h>
 
 namespace at::native {
@@ -25,9 +23,7 @@ void twice_plus_loop(TensorIteratorBase& iter) {
   const auto one = [](scalar_t x, scalar_t y) -> scalar_t {
     return static_cast<sum_t>(x) + static_cast<sum_t>(x) + static_cast<sum_t>(y);
   };
-  if constexpr (is_half_complex_v<scalar_t>) {
-    cpu_kernel(iter, one);
-  } else if constexpr (is_reduced_floating_point_v<scalar_t>) {
+  if constexpr (is_reduced_floating_point_v<scalar_t>) {
     // Half types compute in float and round once.
     contiguous_kernel_vec(iter, one, [](Vec x, Vec y) -> Vec {
       const auto [x0, x1] = vec::convert_to_float<scalar_t>(x);
@@ -47,7 +43,7 @@ void twice_plus_kernel(TensorIteratorBase& iter) {
       AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX),
       kHalf,
       kBFloat16,
-      AT_EXPAND(AT_HALF_COMPLEX_TYPES),
+      kComplexHalf,
       AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
 }
 

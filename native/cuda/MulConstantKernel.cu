@@ -3,7 +3,6 @@
 
 #include <ATen/Dispatch_v2.h>
 #include <ATen/OpMathType.h>
-#include <ATen/native/OlderReleases.h>
 #include <ATen/native/TensorIterator.h>
 #include <ATen/native/cuda/Loops.cuh>
 
@@ -23,7 +22,7 @@ void mul_constant_kernel(TensorIteratorBase& iter, const Scalar& constant) {
       kBool,
       kHalf,
       kBFloat16,
-      AT_EXPAND(AT_HALF_COMPLEX_TYPES),
+      kComplexHalf,
       AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
 }
 

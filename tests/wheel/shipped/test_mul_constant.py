@@ -44,11 +44,19 @@ def test_values(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     torch.testing.assert_close(out, expected, **tolerance)
 
 
+def makes_bcomplex(constant: complex, dtype: torch.dtype) -> bool:
+    """Whether the product is of a dtype that is new in 2.15."""
+    promoted = torch.result_type(torch.empty(1, dtype=dtype), constant)
+    return promoted == getattr(torch, "bcomplex32", None)
+
+
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @pytest.mark.parametrize(("constant", "dtype"), list(itertools.product(CONSTANTS, DTYPES)))
 def test_agrees_with_mul(constant: complex, dtype: torch.dtype) -> None:
     """Type promotion, constants that do not fit, infinities and NaN."""
     x = values((5, 7), dtype)
+    if makes_bcomplex(constant, dtype):
+        pytest.skip("PyTorch 2.15 promotes to complex numbers of bfloat16, which its own mul does not take")
     for argument in (x, x[0, 0], x.t()):
         assert_exact(torch.mul_constant(argument, constant), torch.mul(argument, constant))
 
@@ -62,6 +70,7 @@ def test_agrees_with_mul(constant: complex, dtype: torch.dtype) -> None:
 def test_agrees_with_mul_for_any_number(constant: complex, numbers: list[float], dtype: torch.dtype) -> None:
     # There torch.mul rounds the constant to halves first, here it stays in float.
     assume(not (dtype == torch.float16 and isinstance(constant, complex)))
+    assume(not makes_bcomplex(constant, dtype))
     x = torch.tensor(numbers).to(dtype)
     assert_exact(torch.mul_constant(x, constant), torch.mul(x, constant))
 
