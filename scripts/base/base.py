@@ -103,7 +103,7 @@ class Base:
         Raises:
             UnusableBaseError: saying why not.
         """
-        for name in (*_ALWAYS_BOUND, *(_BOUND_FOR_CUDA if self.cuda else ())):
+        for name in (*_ALWAYS_BOUND, *(name for name in _BOUND_FOR_CUDA if (self.libraries / name).is_file())):
             file = ElfFile(self.libraries / name)
             if not file.build_id:
                 raise unusable(self.wheel, f"its {name} has no build-id, by which hidden functions are bound safely")
