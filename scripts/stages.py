@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from .base.base import Base
@@ -17,8 +16,8 @@ from .base.fetch import fetch
 from .base.torchgen import torchgen_command
 from .base.tree import lay_out
 from .check.run import check_native
-from .common.console import StepLine, Steps, say
-from .common.errors import GraftError, OperatorError, PinError, UsageError, run_all
+from .common.console import StepLine, Steps
+from .common.errors import OperatorError, PinError, run_all
 from .common.files import write_atomically
 from .common.layout import Layout
 from .common.lock import build_lock
@@ -31,10 +30,11 @@ from .compose.required_names import require_names
 from .compose.wheel_files import compose, installed_headers
 from .deliver.platform_tag import platform_tag
 from .deliver.wheel import pack
-from .generate import DESCRIPTION, KERNELS, MISSING, NO_CUDA, SOURCES_ARE_THERE
+from .generate import DESCRIPTION, SOURCES_ARE_THERE
 from .generate.merge import MergedFile, merge
-from .inputs.cuda_toolkit import NONE, NoToolkitError, Nvcc, find_nvcc, request, wanted_architectures
-from .inputs.native import NativeFolder, kernels_for_cuda
+from .inputs.cuda_plan import Cuda, plan_cuda
+from .inputs.cuda_toolkit import Nvcc
+from .inputs.native import NativeFolder
 from .inputs.patches import load_series, patched
 from .inputs.snapshot import Snapshot
 
@@ -208,62 +208,6 @@ class Generator:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-@dataclass(frozen=True)
-class Cuda:
-    """What a build does about CUDA.
-
-    Args:
-        how: what the generator is asked for.
-        nvcc: what compiles; None if nothing is compiled for CUDA.
-    """
-
-    how: str = NO_CUDA
-    nvcc: Nvcc | None = None
-
-    @property
-    def description(self) -> str:
-        """What tells one result from another; empty where CUDA has no part in it."""
-        return "" if self.how == NO_CUDA else f"{self.how} {self.nvcc.description if self.nvcc else ''}"
-
-    @property
-    def request(self) -> str:
-        """What must be asked for again for the same result; empty where CUDA has no part in it."""
-        if self.how == NO_CUDA:
-            return ""
-        # Where the toolkit is missing, each build looks for it again.
-        return request() if self.nvcc or wanted_architectures() == (NONE,) else MISSING
-
-
-def plan_cuda(snapshot: Snapshot, base: Base, native: NativeFolder, *, is_required: bool = False) -> Cuda:
-    """Find what compiles the folder's kernels for CUDA; where there is none, say so and go on without, unless required.
-
-    Raises:
-        GraftError: what there is cannot be used, or nothing is there and it ``is_required``.
-    """
-    found = kernels_for_cuda(native)
-    if is_required and (not found or wanted_architectures() == (NONE,)):
-        why = f"CUDA_ARCHS={NONE} leaves out what" if found else "nothing"
-        raise UsageError(f"{native.path}: {why} it has for CUDA", todo="write kernels into its cuda/, unset CUDA_ARCHS")
-    if not found or not base.cuda:
-        if found:
-            say(f"      left out, since torch {base.version} has no CUDA: {', '.join(found)}")
-        return Cuda()
-    if wanted_architectures() == (NONE,):
-        say(f"      left out, as CUDA_ARCHS={NONE} says: {', '.join(found)}")
-        return Cuda(MISSING)
-    line = StepLine(f"      toolkit of CUDA {base.cuda}:")
-    try:
-        nvcc = find_nvcc(snapshot.pin, base, snapshot.toolchain, line)
-    except GraftError as error:
-        line.end("none")
-        if is_required or not isinstance(error, NoToolkitError):
-            raise
-        say(f"      no kernels for CUDA are built: {error.what}; {error.todo}")
-        return Cuda(MISSING)
-    line.end(f"{line.note}, for {' '.join(f'sm_{name}' for name in nvcc.architectures)}")
-    return Cuda(KERNELS, nvcc)
 
 
 def with_graft(version: str, hash_: str) -> str:

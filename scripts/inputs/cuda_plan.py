@@ -1,0 +1,69 @@
+"""What a build does about CUDA, given what its base has, its folder wants and this machine can compile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..base.base import Base
+from ..common.console import StepLine, say
+from ..common.errors import GraftError, UsageError
+from ..generate import KERNELS, MISSING, NO_CUDA
+from .cuda_toolkit import NONE, NoToolkitError, Nvcc, find_nvcc, request, wanted_architectures
+from .native import NativeFolder, kernels_for_cuda
+from .snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """What a build does about CUDA.
+
+    Args:
+        how: what the generator is asked for.
+        nvcc: what compiles; None if nothing is compiled for CUDA.
+    """
+
+    how: str = NO_CUDA
+    nvcc: Nvcc | None = None
+
+    @property
+    def description(self) -> str:
+        """What tells one result from another; empty where CUDA has no part in it."""
+        return "" if self.how == NO_CUDA else f"{self.how} {self.nvcc.description if self.nvcc else ''}"
+
+    @property
+    def request(self) -> str:
+        """What must be asked for again for the same result; empty where CUDA has no part in it."""
+        if self.how == NO_CUDA:
+            return ""
+        # Where the toolkit is missing, each build looks for it again.
+        return request() if self.nvcc or wanted_architectures() == (NONE,) else MISSING
+
+
+def plan_cuda(snapshot: Snapshot, base: Base, native: NativeFolder, *, is_required: bool = False) -> Cuda:
+    """Find what compiles the folder's kernels for CUDA; where there is none, say so and go on without, unless required.
+
+    Raises:
+        GraftError: what there is cannot be used, or nothing is there and it ``is_required``.
+    """
+    found = kernels_for_cuda(native)
+    if is_required and (not found or wanted_architectures() == (NONE,)):
+        why = f"CUDA_ARCHS={NONE} leaves out what" if found else "nothing"
+        raise UsageError(f"{native.path}: {why} it has for CUDA", todo="write kernels into its cuda/, unset CUDA_ARCHS")
+    if not found or not base.cuda:
+        if found:
+            say(f"      left out, since torch {base.version} has no CUDA: {', '.join(found)}")
+        return Cuda()
+    if wanted_architectures() == (NONE,):
+        say(f"      left out, as CUDA_ARCHS={NONE} says: {', '.join(found)}")
+        return Cuda(MISSING)
+    line = StepLine(f"      toolkit of CUDA {base.cuda}:")
+    try:
+        nvcc = find_nvcc(snapshot.pin, base, snapshot.toolchain, line)
+    except GraftError as error:
+        line.end("none")
+        if is_required or not isinstance(error, NoToolkitError):
+            raise
+        say(f"      no kernels for CUDA are built: {error.what}; {error.todo}")
+        return Cuda(MISSING)
+    line.end(f"{line.note}, for {' '.join(f'sm_{name}' for name in nvcc.architectures)}")
+    return Cuda(KERNELS, nvcc)
