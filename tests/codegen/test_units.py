@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from scripts.generate import KERNELS, MISSING, NO_CUDA
 from scripts.generate.__main__ import generate_sources, load_operators
+from scripts.generate.headers import HeaderSink
 from scripts.generate.operators import Derivatives, Operators, YamlFiles
 from scripts.generate.writer import Output
 
@@ -88,7 +90,7 @@ Generate = Callable[..., Texts]
 def units_of(base: Path, base_yaml_in: Callable[[Path], Path], tmp_path_factory: pytest.TempPathFactory) -> Generate:
     """Generates for entries and formulas behind PyTorch's own; returns the texts of each unit, by its name."""
 
-    def generate(functions: list[str], derivatives: list[str], autocast: str = "") -> Texts:
+    def generate(functions: list[str], derivatives: list[str], autocast: str = "", cuda: str = NO_CUDA) -> Texts:
         folder = tmp_path_factory.mktemp("units")
         wheel = base_yaml_in(folder / "wheel")
         for name, texts in ((FUNCTIONS, functions), (DERIVATIVES, derivatives)):
@@ -96,7 +98,8 @@ def units_of(base: Path, base_yaml_in: Callable[[Path], Path], tmp_path_factory:
                 file.write("".join(texts))
         (folder / "autocast.yaml").write_text(autocast)
         operators = load_operators(base, wheel)
-        generate_sources(operators, Derivatives(operators), base, folder, Output(folder), Output(wheel))
+        sink = HeaderSink(base, Output(wheel))
+        generate_sources(operators, Derivatives(operators), folder, Output(folder), sink, cuda)
         return {
             unit.name: {
                 path.relative_to(unit).as_posix(): path.read_text() for path in unit.rglob("*") if path.is_file()
@@ -185,3 +188,40 @@ def test_headers_of_autograd_declare_just_the_unit_s_nodes(two: Texts, two_and_o
 
     assert nodes(two["u_first"]) == {"UFirstBackward0", "UPlusBackward0"}
     assert nodes(two_and_one["u_last"]) == set()
+
+
+ON_CUDA = "  dispatch:\n    CPU: {name}_cpu\n    CUDA: {name}_cuda\n"
+LOOP = (
+    "  structured: True\n  structured_inherits: TensorIteratorBase\n  ufunc_inner_loop:\n    Generic: u_loop (Float)\n"
+)
+FOR_CUDA = [
+    entry("u_dense", more=ON_CUDA),
+    entry("u_cpu"),
+    entry("u_loop", "(Tensor self, Tensor other) -> Tensor", "  structured_delegate: u_loop.out\n"),
+    entry("u_loop.out", "(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", LOOP),
+]
+
+
+def test_kernels_for_cuda_are_registered_in_a_source_of_their_own(units_of: Generate) -> None:
+    units = units_of(FOR_CUDA, [], cuda=KERNELS)
+    texts = {f"{unit}/{name}": text for unit, files in units.items() for name, text in files.items()}
+    (registered,) = (text for name, text in texts.items() if name == "u_dense/cuda/RegisterCUDA.cpp")
+    assert "u_dense_cuda" in registered and "u_cpu" not in registered
+    assert not [name for name, text in texts.items() if name.endswith("RegisterCPU.cpp") and "u_dense_cuda" in text]
+    # torchgen writes the kernel around an inner loop, for CUDA, too.
+    (loop,) = (name for name in texts if "UfuncCUDA_" in name)
+    assert loop.endswith("cuda/UfuncCUDA_u_loop.cu")
+    assert not [text for name, text in texts.items() if name.endswith("/cuda.cpp") and "UfuncCUDA" in text]
+
+
+def test_an_error_is_registered_in_place_of_each_kernel_that_is_missing(units_of: Generate) -> None:
+    units = units_of(FOR_CUDA, [], cuda=MISSING)
+    text = "".join(files.get("ATen/RegisterMissingCUDA.cpp", "") for files in units.values())
+    assert re.findall(r'm\.impl\("([\w.]+)"', text) == ["u_dense", "u_loop", "u_loop.out"]
+    assert not [name for files in units.values() for name in files if name.startswith("cuda")]
+
+
+def test_operator_without_a_formula_in_its_entry_has_no_nodes(units_of: Generate) -> None:
+    formulas = ["\n- name: u_last(Tensor self) -> Tensor\n  output_differentiability: [False]\n"]
+    (files,) = units_of([entry("u_last")], formulas).values()
+    assert "python_functions" not in files["bindings.cpp"]
