@@ -191,9 +191,12 @@ def test_headers_of_autograd_declare_just_the_unit_s_nodes(two: Texts, two_and_o
 
 
 ON_CUDA = "  dispatch:\n    CPU: {name}_cpu\n    CUDA: {name}_cuda\n"
-LOOP = (
-    "  structured: True\n  structured_inherits: TensorIteratorBase\n  ufunc_inner_loop:\n    Generic: u_loop (Float)\n"
-)
+LOOP = """\
+  structured: True
+  structured_inherits: TensorIteratorBase
+  ufunc_inner_loop:
+    Generic: u_loop (Float)
+"""
 FOR_CUDA = [
     entry("u_dense", more=ON_CUDA),
     entry("u_cpu"),
@@ -217,7 +220,8 @@ def test_kernels_for_cuda_are_registered_in_a_source_of_their_own(units_of: Gene
 def test_an_error_is_registered_in_place_of_each_kernel_that_is_missing(units_of: Generate) -> None:
     units = units_of(FOR_CUDA, [], cuda=MISSING)
     text = "".join(files.get("ATen/RegisterMissingCUDA.cpp", "") for files in units.values())
-    assert re.findall(r'm\.impl\("([\w.]+)"', text) == ["u_dense", "u_loop", "u_loop.out"]
+    # The other forms of a structured operator call this one.
+    assert sorted(re.findall(r'm\.impl\("([\w.]+)"', text)) == ["u_dense", "u_loop.out"]
     assert not [name for files in units.values() for name in files if name.startswith("cuda")]
 
 
