@@ -12,10 +12,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from scripts.common.layout import REPOSITORY, native_folders
 
-# Seconds after which builds are killed: while the base is laid out, while code is generated, while it is compiled.
-MOMENTS = (2, 8, 20)
+# How many steps a build counts.
+STEPS = 7
 
 # Bytes after which a file cannot grow: less than the laid-out libraries and the wheel have, more than any object file.
 FULL = 50_000_000
@@ -40,6 +42,25 @@ def run_out_of_room(command: list[str | Path], cwd: Path) -> str:
     return done.stderr
 
 
+def kill_at(step: int, command: list[str | Path], cwd: Path) -> None:
+    """Run ``command``, and kill it with its process group as soon as it shows that ``step`` begins."""
+    ours, its = os.openpty()  # a log shows only the end of a step
+    said = b""
+    with (
+        os.fdopen(ours, "rb", buffering=0) as terminal,
+        subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stderr=its, start_new_session=True) as process,
+    ):
+        os.close(its)
+        try:
+            while f"({step}/{STEPS}) ".encode() not in said:
+                said += terminal.read(4096)
+        except OSError:  # the build ended, and nobody holds the terminal's other end
+            pytest.fail(f"the build ended before step {step} of {STEPS}:\n{said.decode()}")
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL, f"the build ended before it could be killed:\n{said.decode()}"
+
+
 def test_interrupted_build_in_another_folder_gives_the_same_wheel(tmp_path: Path, wheel: Path, base: Path) -> None:
     copy = tmp_path / "another/folder"
     for part in ("patches", "scripts"):
@@ -54,13 +75,8 @@ def test_interrupted_build_in_another_folder_gives_the_same_wheel(tmp_path: Path
     given = ["--pin", base.parents[2].name, "--native", shlex.join(copies), "--out", out, "--wheel", base_wheel]
     command = [sys.executable, "-m", "scripts", "build", *given]
     assert "raise the limit on the size of files" in run_out_of_room(command, copy)
-    for seconds in MOMENTS:
-        with subprocess.Popen(command, cwd=copy, stderr=subprocess.PIPE, start_new_session=True) as process:
-            try:
-                process.communicate(timeout=seconds)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-        assert process.returncode == -signal.SIGKILL, "the build ended before it could be killed"
+    for step in range(2, STEPS + 1):
+        kill_at(step, command, copy)
         assert not list(out.glob("*.whl"))
     assert "raise the limit on the size of files" in run_out_of_room(command, copy)
     assert not list(out.glob("*"))
