@@ -64,16 +64,16 @@ def check(layout: Layout, *, base_wheel: Path | None) -> None:
     Raises:
         GraftError: naming every mistake. Without a sound pin there is no PyTorch to compare the rest with.
     """
+    from .base.tree import get_base
     from .check.run import check_native
     from .compose.required_names import require_names
     from .compose.wheel_files import installed_headers
     from .inputs.patches import load_series, patched
-    from .stages import get_base
 
     snapshot = take_snapshot(layout)
     with build_lock(layout.work), snapshot.translated():
         native = snapshot.lay_out()
-        _, base = get_base(snapshot, layout, base_wheel, Steps(total=2))
+        base = get_base(snapshot.pin, layout, base_wheel, Steps(total=2))
         series = load_series(snapshot.patches)
         run_all(
             lambda: check_native(snapshot, base.tree),

@@ -12,15 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from .base.base import Base
-from .base.fetch import fetch
 from .base.torchgen import torchgen_command
-from .base.tree import lay_out
+from .base.tree import get_base
 from .check.run import check_native
 from .common.console import StepLine, Steps
 from .common.errors import OperatorError, PinError, run_all
 from .common.files import write_atomically
 from .common.layout import Layout
-from .common.lock import build_lock
 from .compile import blame
 from .compile.link import Linker, products
 from .compile.ninja import Compiler, Names, compile_units
@@ -54,7 +52,7 @@ class Graft:
     def wheel(self, base_wheel: Path | None) -> Path:
         """Run all stages; return the wheel."""
         layout = self._layout
-        wheel, base = get_base(self._snapshot, layout, base_wheel, self._steps)
+        base = get_base(self._snapshot.pin, layout, base_wheel, self._steps)
         self.cuda = plan_cuda(self._snapshot, base, self._native)
         patches = load_series(self._snapshot.patches)
         with self._steps.step("check and generate") as line:
@@ -73,9 +71,9 @@ class Graft:
             files = compose(base.tree, self._native, patched_files, generated, description, version)
             files |= {name: path.read_bytes() for name, path in libraries.items()}
         with self._steps.step("pack"):
-            platform = platform_tag(wheel, libraries.values())
+            platform = platform_tag(base.wheel, libraries.values())
             version = with_graft(self._snapshot.pin.wheel_version, hash_)
-            return pack(wheel, files, version=version, platform=platform, out=layout.out)
+            return pack(base.wheel, files, version=version, platform=platform, out=layout.out)
 
     def check_cuda(self, base_wheel: Path | None) -> Nvcc:
         """Compile what a build compiles for CUDA, and nothing else; return what compiled it.
@@ -83,7 +81,7 @@ class Graft:
         Raises:
             GraftError: also if the base is one for CPUs, or there is no toolkit.
         """
-        _, base = get_base(self._snapshot, self._layout, base_wheel, self._steps)
+        base = get_base(self._snapshot.pin, self._layout, base_wheel, self._steps)
         if not base.cuda:
             raise PinError(
                 f"{self._snapshot.pin.path}: torch {base.version} is for CPUs, and has no headers of CUDA",
@@ -213,12 +211,3 @@ class Generator:
 def with_graft(version: str, hash_: str) -> str:
     """The version of a new wheel: the base's with a local part (PEP 440), or with more of it."""
     return f"{version}{'.' if '+' in version else '+'}graft.{hash_}"
-
-
-def get_base(snapshot: Snapshot, layout: Layout, base_wheel: Path | None, steps: Steps) -> tuple[Path, Base]:
-    """Fetch the base wheel and lay it out, if that was not done; one build at a time."""
-    with build_lock(layout.base):
-        with steps.step("fetch the base wheel"):
-            wheel = fetch(snapshot.pin, layout.base, base_wheel)
-        with steps.step("lay it out") as line:
-            return wheel, lay_out(wheel, layout.base / "tree", line)

@@ -1,4 +1,4 @@
-"""Lay out what a build needs of the base wheel: headers, torchgen, libraries and Python sources."""
+"""Get the base, and lay out what a build needs of it: headers, torchgen, libraries and Python sources."""
 
 from __future__ import annotations
 
@@ -9,10 +9,35 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
-from ..common.console import StepLine
+from ..common.console import StepLine, Steps
 from ..common.errors import FetchError
 from ..common.files import write_atomically
+from ..common.layout import Layout
+from ..common.lock import build_lock
+from ..inputs.pin import Pin
 from .base import Base, refuse_unusable
+from .fetch import fetch
+
+
+def get_base(pin: Pin, layout: Layout, given: Path | None, steps: Steps, index: str = "") -> Base:
+    """Fetch the base wheel for this Python and lay it out, if that was not done; one process at a time.
+
+    Args:
+        pin: what is wanted.
+        layout: where a build finds it.
+        given: a wheel file to take instead of asking pip.
+        steps: the two steps are announced here.
+        index: one that pip asks beside those of its configuration.
+
+    Raises:
+        FetchError: there is no such wheel, or another file than the pinned one.
+        UnusableBaseError: it cannot be built upon.
+    """
+    with build_lock(layout.base):
+        with steps.step("fetch the base wheel"):
+            wheel = fetch(pin, layout.base, given, index)
+        with steps.step("lay it out") as line:
+            return lay_out(wheel, layout.base / "tree", line)
 
 
 def is_needed(name: str) -> bool:

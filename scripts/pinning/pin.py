@@ -7,14 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ..base.base import Base
-from ..base.fetch import fetch
-from ..base.tree import lay_out
+from ..base.tree import get_base
 from ..common.console import Steps, say
 from ..common.errors import GraftError
 from ..common.layout import REPOSITORY, Layout
 from ..common.lock import build_lock, file_lock
-from ..inputs.pin import Pin, load_pin
+from ..inputs.pin import load_pin
 from ..inputs.snapshot import take_snapshot
 from ..scaffold.new_op import write_all
 from ..stages import Graft
@@ -52,7 +50,7 @@ def make_pin(torch: str, *, index: str, jobs: int, patches: Path = REPOSITORY / 
         draft = Draft(patches, Path(scratch) / "patches", release)
         try:
             pin = draft.pin()
-            base = get_base(pin, layout, release.file, index, steps)
+            base = get_base(pin, layout, release.file, steps, index)
             found = look_at(base, pin)
             draft.finish(pin, found)
             with steps.step("look for its toolkit and patches"):
@@ -71,15 +69,6 @@ def make_pin(torch: str, *, index: str, jobs: int, patches: Path = REPOSITORY / 
         raise failure
 
 
-def get_base(pin: Pin, layout: Layout, file: Path | None, index: str, steps: Steps) -> Base:
-    """Fetch the base wheel for this Python and lay it out, where a build finds it."""
-    with build_lock(layout.base):
-        with steps.step("fetch the base wheel"):
-            wheel = fetch(pin, layout.base, file, index)
-        with steps.step("lay it out") as line:
-            return lay_out(wheel, layout.base / "tree", line)
-
-
 def look_at_other(version: str, patches: Path, index: str) -> Findings | str | None:
     """What is in the base of another pin; or why it cannot be looked at; None where there is no ``version``."""
     if not version:
@@ -88,7 +77,7 @@ def look_at_other(version: str, patches: Path, index: str) -> Findings | str | N
     say(f"to compare it with torch {version}:")
     try:
         pin = load_pin(layout.patches, version)
-        return look_at(get_base(pin, layout, None, index, Steps(total=2)), pin)
+        return look_at(get_base(pin, layout, None, Steps(total=2), index), pin)
     except GraftError as error:
         return error.what
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from scripts import graft, stages
+from scripts.base import tree
 from scripts.check import run
 from scripts.common.errors import PinError
 from scripts.compose import wheel_files
@@ -25,13 +26,13 @@ def require(tmp_path: Path) -> Require:
     """Check one text behind one module; return the names that are missing."""
 
     def missing(text: str, upstream: str | None) -> list[str]:
-        tree, path = tmp_path / "tree", tmp_path / "text.py"
-        (tree / "torch").mkdir(parents=True)
+        folder, path = tmp_path / "tree", tmp_path / "text.py"
+        (folder / "torch").mkdir(parents=True)
         if upstream is not None:
-            (tree / "torch/module.py").write_text(upstream)
+            (folder / "torch/module.py").write_text(upstream)
         path.write_text(text)
         try:
-            require_names(tree, {"torch/module.py": path})
+            require_names(folder, {"torch/module.py": path})
         except PinError as error:
             assert "not supported yet" in error.cause
             return [line.partition("`")[2].partition("`")[0] for line in error.what.splitlines()]
@@ -99,9 +100,9 @@ def without_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[An
         monkeypatch.setattr(module, "check_native", nothing, raising=False)
         monkeypatch.setattr(module, "installed_headers", nothing, raising=False)
     monkeypatch.setattr(stages, "Generator", lambda *_: SimpleNamespace(start=nothing, stop=nothing))
-    monkeypatch.setattr(stages, "get_base", lambda *_: (None, base))
+    monkeypatch.setattr(tree, "get_base", lambda *_: base)
     (tmp_path / "series").touch()
-    snapshot = SimpleNamespace(patches=tmp_path, lay_out=nothing, translated=nullcontext, translate=str)
+    snapshot = SimpleNamespace(pin=None, patches=tmp_path, lay_out=nothing, translated=nullcontext, translate=str)
     return snapshot, base
 
 
