@@ -9,14 +9,12 @@ from pathlib import Path
 import yaml
 
 from ..base.base import Base
-from ..base.fetch import fetch
 from ..base.torchgen import run_with_torchgen
-from ..base.tree import lay_out
-from ..common.console import StepLine, say
+from ..base.tree import get_base
+from ..common.console import Steps, say
 from ..common.errors import CommandError, OperatorError, UsageError
 from ..common.files import write_atomically
-from ..common.layout import REPOSITORY, Layout
-from ..common.lock import build_lock
+from ..common.layout import Layout
 from ..inputs.pin import load_pin
 
 KINDS = ("plain", "pointwise", "composite")
@@ -37,12 +35,7 @@ def new_op(layout: Layout, *, base_wheel: Path | None, schema: str, kind: str, v
         GraftError: and nothing is written.
     """
     wanted = check_usage(schema, kind, variants)
-    pin = load_pin(layout.patches, layout.pin)
-    with build_lock(REPOSITORY / "build"):
-        wheel = fetch(pin, layout.base, base_wheel)
-        line = StepLine("lay out the base wheel")
-        base = lay_out(wheel, layout.base / "tree", line)
-        line.end(line.note)
+    base = get_base(load_pin(layout.patches, layout.pin), layout, base_wheel, Steps(total=2))
     made = _scaffold(base, layout.native, schema, kind, wanted)
     texts = {layout.native / name: text for name, text in made["created"].items()}
     refuse_existing(texts, layout.native, base)
