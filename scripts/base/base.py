@@ -12,6 +12,8 @@ from .elf import ElfFile
 
 _X86_64 = "x86_64"
 
+VERSION_FILE = "torch/version.py"
+
 # The libraries that hidden functions are bound in.
 _ALWAYS_BOUND = ("libtorch_cpu.so", "libtorch_python.so", "libc10.so")
 _BOUND_FOR_CUDA = ("libtorch_cuda.so", "libc10_cuda.so")
@@ -93,9 +95,7 @@ class Base:
         return tuple(re.findall(r"sm_(\w+)", found[1].decode())) if found else ()
 
     def _of_version_file(self, name: str) -> str:
-        text = (self.tree / "torch/version.py").read_text(encoding="utf-8")
-        found = re.search(rf"^{name}\b[^=\n]*= '(.*)'$", text, re.M)
-        return found[1] if found else ""
+        return of_version_file((self.tree / VERSION_FILE).read_text(encoding="utf-8"), name)
 
     def require_usable(self) -> None:
         """Check that what is linked can be bound to this base.
@@ -109,6 +109,12 @@ class Base:
                 raise unusable(self.wheel, f"its {name} has no build-id, by which hidden functions are bound safely")
             if not file.has_symbol_table:
                 raise unusable(self.wheel, f"its {name} is stripped, so that hidden functions cannot be found")
+
+
+def of_version_file(text: str, name: str) -> str:
+    """The value of ``name`` in the text of ``VERSION_FILE``; empty if it is None."""
+    found = re.search(rf"^{name}\b[^=\n]*= '(.*)'$", text, re.M)
+    return found[1] if found else ""
 
 
 def refuse_unusable(wheel: Path, names: list[str]) -> None:

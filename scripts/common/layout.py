@@ -10,7 +10,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
-# The interpreter that a build runs on and builds for: bases, objects and wheels of different ones are kept apart.
+# The interpreter that this process runs on and builds for: bases, objects and wheels of different ones are kept apart.
 _PREFIX = "cp" if sys.implementation.name == "cpython" else sys.implementation.name
 INTERPRETER = f"{_PREFIX}{sys.version_info[0]}{sys.version_info[1]}"
 
@@ -42,6 +42,7 @@ class Layout:
         out: where the wheel goes.
         is_sanitized: whether the operators are built with sanitizers.
         pins: the folder of all pins; None for the repository's.
+        interpreter: what the build is for, such as ``cp312``; another one than this process's only to look at.
     """
 
     pin: str
@@ -49,6 +50,7 @@ class Layout:
     out: Path
     is_sanitized: bool = False
     pins: Path | None = None
+    interpreter: str = INTERPRETER
 
     def sanitized(self) -> Layout:
         """The folders of the same build with sanitizers, which shares only the base with it."""
@@ -77,7 +79,7 @@ class Layout:
     @property
     def pin_build(self) -> Path:
         """What the builds on one pin and one Python share."""
-        return REPOSITORY / "build" / self.pin / INTERPRETER
+        return REPOSITORY / "build" / self.pin / self.interpreter
 
     @property
     def base(self) -> Path:

@@ -70,7 +70,7 @@ _TORCH, _C10, _CUDA = "libtorch_cpu.so", "libc10.so", "libtorch_cuda.so"
 
 # Loaded by libtorch.so. It names libtorch.so nowhere, since libraries that load each other have no order: what it calls
 # there is found in the process.
-_OPERATORS_FOR_CUDA = "libtorch_operators_cuda.so"
+OPERATORS_FOR_CUDA = "torch/lib/libtorch_operators_cuda.so"
 
 
 def products(units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product]:
@@ -85,8 +85,8 @@ def products(units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product
     if nvcc is not None and units.cuda:
         toolkit = nvcc.libraries(base.library(f"lib/{_CUDA}").needed)
         bound = (_CUDA, "libc10_cuda.so", *of_torch)
-        name, like = f"torch/lib/{_OPERATORS_FOR_CUDA}", f"lib/{_CUDA}"
-        cuda = [Product(name, units.cuda, bound, like, offered=toolkit, provided=units.library)]
+        like = f"lib/{_CUDA}"
+        cuda = [Product(OPERATORS_FOR_CUDA, units.cuda, bound, like, offered=toolkit, provided=units.library)]
     more = [name for name in umbrella.needed if name not in of_torch and (base.libraries / name).is_file()]
     library = Product(
         *("torch/lib/libtorch.so", units.library, of_torch, "lib/libtorch.so"),

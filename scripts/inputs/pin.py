@@ -157,10 +157,10 @@ def load_pin(folder: Path, wheel_version: str = "") -> Pin:
     return pin
 
 
-def known_pins(patches: Path) -> list[str]:
-    """What PIN can be: the versions of all known wheels, and of the source trees that no wheel is known of."""
+def known_pins(patches: Path, *, are_wheels_needed: bool = False) -> list[str]:
+    """What PIN can be: the versions of all known wheels and, unless wheels are needed, of source trees without one."""
     pins = [load_pin(path.parent) for path in sorted(patches.glob("*/pin.yaml"))]
-    return [name for pin in pins for name in (pin.wheels or [pin.version])]
+    return [name for pin in pins for name in (pin.wheels or ([] if are_wheels_needed else [pin.version]))]
 
 
 def _toolkits(path: Path) -> dict[str, dict[str, str]]:

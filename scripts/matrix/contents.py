@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZipFile
 
+from ..base.base import VERSION_FILE, of_version_file
+from ..compile.link import OPERATORS_FOR_CUDA
 from .fatbin import architectures
-
-_FOR_CUDA = "torch/lib/libtorch_operators_cuda.so"
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,11 @@ def contents(wheel: Path, base: Path) -> Contents:
     with ZipFile(wheel) as archive:
         members = [info for info in archive.infolist() if ".dist-info/" not in info.filename]
         others = [info for info in members if (info.filename, info.CRC, info.file_size) not in old]
-        version = re.search(r"^cuda\b[^=\n]*= '(.*)'$", archive.read("torch/version.py").decode(), re.M)
-        library = archive.read(_FOR_CUDA) if _FOR_CUDA in archive.namelist() else b""
+        cuda = of_version_file(archive.read(VERSION_FILE).decode(), "cuda")
+        library = archive.read(OPERATORS_FOR_CUDA) if OPERATORS_FOR_CUDA in archive.namelist() else b""
     return Contents(
         size=wheel.stat().st_size,
         added=sum(info.compress_size for info in others),
-        cuda=version[1] if version else "",
+        cuda=cuda,
         architectures=tuple(architectures(library)) if library else (),
     )

@@ -6,13 +6,14 @@ import shlex
 import sys
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from ..common.console import say
 from ..common.errors import GraftError, PinError, UsageError, run_all
 from ..common.layout import REPOSITORY
-from ..inputs.pin import load_pin
+from ..inputs.pin import known_pins, load_pin
 from .pythons import Python, find_pythons
+
+_PATCHES = REPOSITORY / "patches"
 
 # What `make test-matrix` tests if nothing is said: each pin on one Python, and one pin on others.
 _PYTHON = "3.11"
@@ -35,12 +36,6 @@ class Row:
     def __str__(self) -> str:
         return f"torch {self.pin} on Python {self.python.release}"
 
-    @property
-    def base_wheel(self) -> Path:
-        """The base that the row's build fetched."""
-        folder = REPOSITORY / "build" / self.pin / self.python.interpreter / "base"
-        return next(iter(folder.glob("*.whl")))
-
 
 def chosen_rows(pins: str, pythons: str, *, default_python: str = sys.executable) -> list[Row]:
     """Each pin that ``PINS`` names, or all, on each Python that ``PYTHONS`` names, or the default.
@@ -58,7 +53,7 @@ def chosen_rows(pins: str, pythons: str, *, default_python: str = sys.executable
     except ValueError as error:
         raise UsageError(f"PYTHONS={pythons}: {error}", todo="end the quote") from error
     named = list(dict.fromkeys(pins.split()))
-    known = named or pins_with_wheels()
+    known = named or known_pins(_PATCHES, are_wheels_needed=True)
     tags = dict(zip(known, run_all(*(partial(_tags_of, pin) for pin in known)), strict=True))
     rows = [Row(pin, python) for python in found for pin in known]
     without = [row for row in rows if not any(tag.startswith(f"{row.python.tag}-") for tag in tags[row.pin])]
@@ -82,11 +77,5 @@ def rows_of_matrix(pins: str, pythons: str) -> list[Row]:
     return [*chosen_rows("", _PYTHON), *chosen_rows(_PIN, " ".join(_OTHER_PYTHONS))]
 
 
-def pins_with_wheels() -> list[str]:
-    """What PIN can be, but for source trees that no wheel is known of."""
-    folders = sorted(path.parent for path in (REPOSITORY / "patches").glob("*/pin.yaml"))
-    return [version for folder in folders for version in load_pin(folder).wheels]
-
-
 def _tags_of(pin: str) -> list[str]:
-    return list(load_pin(REPOSITORY / "patches" / pin.partition("+")[0], pin).sha256)
+    return list(load_pin(_PATCHES / pin.partition("+")[0], pin).sha256)

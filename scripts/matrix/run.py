@@ -19,6 +19,7 @@ from ..common.errors import GraftError, RefusedError
 from ..common.files import free_bytes, write_atomically
 from ..common.layout import REPOSITORY, Layout
 from ..measure.builds import conditions
+from ..testing.environments import base_wheel_of
 from ..testing.run import is_shipped
 from .contents import contents
 from .processes import Processes
@@ -137,7 +138,8 @@ class _Matrix:
         if before and is_same and is_tested and not before.error and not self.is_anew:
             say(f"{row}: {before.wheel} passed on {before.date}; ARGS=--again tests it again")
             return before
-        found = contents(wheel.path, row.base_wheel)
+        of_row = replace(self.layout, pin=row.pin, interpreter=row.python.interpreter)
+        found = contents(wheel.path, base_wheel_of(of_row))
         seconds = wheel.seconds if wheel.is_new else before.build if before and is_same else None
         new = replace(new, wheel=wheel.path.name, build=seconds, **asdict(found))
         with tempfile.TemporaryDirectory(prefix="graft-") as folder:

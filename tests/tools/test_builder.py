@@ -164,12 +164,12 @@ def test_wheel_of_another_python_is_not_taken_for_the_last_one(tmp_path: Path, m
     layout = Layout("2.13.0", (tmp_path,), tmp_path / "dist")
     wheels = {tag: tmp_path / f"torch-{tag}.whl" for tag in ("cp311", "cp312")}
     for tag, wheel in wheels.items():
-        monkeypatch.setattr(layout_module, "INTERPRETER", tag)
+        layout = replace(layout, interpreter=tag)
         assert load_built(layout) is None
         wheel.touch()
         save_built(layout, Built.of("a stamp", wheel))
     for tag, wheel in wheels.items():
-        monkeypatch.setattr(layout_module, "INTERPRETER", tag)
+        layout = replace(layout, interpreter=tag)
         built = load_built(layout)
         assert built and built.wheel == str(wheel) and built.is_there()
         assert load_built(layout, SOURCE) is None
