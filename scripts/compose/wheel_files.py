@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..base.base import VERSION_FILE
 from ..common.errors import UsageError
 from ..common.files import files_below
 from ..generate.places import PLACES
@@ -21,7 +22,6 @@ from .stubs import insert_classes, insert_functions, with_docstring
 
 _ANNOTATED = "torch/testing/_internal/generated/annotated_fn_args.py"
 _RETURN_TYPES = "torch/return_types.pyi"
-VERSION = "torch/version.py"
 
 
 class Composition:
@@ -98,8 +98,8 @@ def compose(
     composition = Composition(tree, patched, generated)
     composition.insert(native, description)
     composition.append(appended_texts(native, description))
-    version_text = with_version(composition.text(VERSION) or "", version)
-    return {**composition.files, **installed_headers(tree, native), VERSION: version_text.encode("utf-8")}
+    version_text = with_version(composition.text(VERSION_FILE) or "", version)
+    return {**composition.files, **installed_headers(tree, native), VERSION_FILE: version_text.encode("utf-8")}
 
 
 def with_version(text: str, version: str) -> str:

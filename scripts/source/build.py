@@ -7,12 +7,13 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..base.base import VERSION_FILE
 from ..common.console import StepLine, Steps, say
 from ..common.errors import PackError
 from ..common.layout import Layout
 from ..common.lock import build_lock
 from ..common.process import run
-from ..compose.wheel_files import VERSION, with_version
+from ..compose.wheel_files import with_version
 from ..deliver.built import SOURCE, Built, load_built, save_built
 from ..deliver.wheel import pack
 from ..graft import Result, report
@@ -187,7 +188,7 @@ def pack_wheel(configured: Configured, folder: Path, version: str, out: Path) ->
     if len(wheels) != 1:
         raise PackError(f"{folder}: one wheel was expected from setup.py, but there are {len(wheels)}")
     platform = wheels[0].stem.rpartition("-")[2]
-    text = with_version((configured.tree / VERSION).read_text(encoding="utf-8"), version)
-    target = pack(wheels[0], {VERSION: text.encode()}, version=version, platform=platform, out=out)
+    text = with_version((configured.tree / VERSION_FILE).read_text(encoding="utf-8"), version)
+    target = pack(wheels[0], {VERSION_FILE: text.encode()}, version=version, platform=platform, out=out)
     shutil.rmtree(folder)
     return target
