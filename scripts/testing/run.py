@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import replace
 from pathlib import Path
 
 from ..common.console import say
-from ..common.errors import GraftError, UsageError
+from ..common.errors import UsageError
 from ..common.layout import REPOSITORY, Layout
 from ..common.lock import file_lock
 from ..deliver.built import SOURCE
@@ -23,11 +22,11 @@ from .environments import (
     discard,
     folder_of,
     in_test_environment,
-    run_python,
     unpacked,
     wheel_environment,
     wheel_of,
 )
+from .parts import Part, TestsFailed, run_parts
 
 TESTS = REPOSITORY / "tests"
 SHIPPED = REPOSITORY / "native"
@@ -36,46 +35,11 @@ GRAMMAR = TESTS / "wheel/grammar"
 # What the profiler and the compilers say to those who run them on purpose.
 QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_LOGS": "-all"}
 
-# pytest's exit code where no test ran (pytest.ExitCode.NO_TESTS_COLLECTED), as when -k chooses tests of another part.
-_NOTHING_COLLECTED = 5
-
-
 # What ``--parts`` chooses from.
 PARTS = ("tools", "codegen", "wheel", "operators", "grammar", "emulated", "bases")
 
 # What runs where nothing is chosen: other bases take minutes and gigabytes.
 _USUAL = PARTS[:-1]
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of the tests.
-
-    Args:
-        kind: what ``--parts`` calls it; that of several native folders is the same.
-        name: as messages have it.
-        paths: where the tests are.
-        variables: what they run with, beyond what all parts do.
-    """
-
-    kind: str
-    name: str
-    paths: list[Path]
-    variables: Mapping[str, str] = field(default_factory=dict)
-
-
-class Outcome(Enum):
-    """What came of a part of the tests."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    NOT_CHOSEN = "not chosen"
-
-
-class TestsFailed(GraftError):
-    """A test failed, or none ran."""
-
-    exit_code = 12
 
 
 def run_tests(
@@ -186,47 +150,6 @@ def run_source_tests(layout: Layout, tree: Path, whole: Path | None, extra: Sequ
         run_parts(python, parts, variables, extra)
 
 
-def run_parts(
-    python: Path, parts: Sequence[Part], variables: Mapping[str, str], extra: Sequence[str], junit: Path | None = None
-) -> None:
-    """Run parts of the tests, all of them even if the first fails; the results of each go into the folder ``junit``.
-
-    Raises:
-        TestsFailed: as ``conclude``.
-    """
-    outcomes = {}
-    for number, part in enumerate(parts, 1):
-        more = {**variables, **part.variables}
-        results = junit / f"{number}-{part.kind}.xml" if junit else None
-        if results:  # it stays empty if pytest crashes
-            results.parent.mkdir(parents=True, exist_ok=True)
-            results.write_bytes(b"")
-        outcomes[part.name] = run_pytest(python, part.name, part.paths, more, extra, results)
-    conclude(outcomes, extra)
-
-
-def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:
-    """Say what came of the parts of the tests.
-
-    Raises:
-        TestsFailed: naming the parts that failed; or no part ran a test.
-    """
-    failed = [name for name, outcome in outcomes.items() if outcome is Outcome.FAILED]
-    without = [name for name, outcome in outcomes.items() if outcome is Outcome.NOT_CHOSEN]
-    if failed:
-        raise TestsFailed(f"tests failed: {', '.join(failed)}")
-    if len(without) == len(outcomes):
-        raise TestsFailed(
-            f"no test ran; `{shlex.join(extra)}` chooses none" if extra else "no test ran, there is none",
-            todo="look at the names that `--collect-only -q` prints"
-            if extra
-            else "give the operators samples or tests",
-        )
-    if without:
-        say(f"no test was chosen of {', '.join(without)}")
-    say("all chosen tests passed" if extra else "all tests passed")
-
-
 @contextmanager
 def one_at_a_time(layout: Layout, purpose: str) -> Iterator[None]:
     """Let the tests of a native folder run once at a time; others wait."""
@@ -295,20 +218,3 @@ def test_variables(layout: Layout, wheel: str) -> Iterator[dict[str, str]]:
             "GRAFT_STOCK": str(stock),
             "GRAFT_NATIVE": named(layout),
         }
-
-
-def run_pytest(
-    python: Path,
-    name: str,
-    paths: Sequence[Path],
-    more: Mapping[str, str],
-    extra: Sequence[str],
-    junit: Path | None = None,
-) -> Outcome:
-    """Run the tests in ``paths``; return whether they passed, or ``extra`` chose none of them."""
-    say(f"\n== tests of {name}")
-    options = ["-q", "-p", "no:cacheprovider", *([f"--junit-xml={junit}"] if junit else []), *extra]
-    code = run_python(python, ["-m", "pytest", *options, *paths], more)
-    if extra and code == _NOTHING_COLLECTED:
-        return Outcome.NOT_CHOSEN
-    return Outcome.PASSED if code == 0 else Outcome.FAILED

@@ -19,7 +19,8 @@ from ..inputs.pin import load_pin
 from ..inputs.snapshot import take_snapshot
 from ..inputs.toolchain import Toolchain, find_toolchain
 from .environments import SANITIZED, folder_of, in_test_environment, run_python, wheel_environment
-from .run import TESTS, TestsFailed, conclude, one_at_a_time, own_tests, run_pytest, test_variables
+from .parts import TestsFailed, conclude, run_pytest
+from .run import TESTS, one_at_a_time, own_tests, test_variables
 
 # Leaks are not looked for: an interpreter that ends leaves most of its memory to the system. A size that no machine has
 # makes malloc return null, as it does without the sanitizer, and PyTorch an error of it.

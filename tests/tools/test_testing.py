@@ -19,7 +19,8 @@ from scripts.deliver.built import Built, save_built
 from scripts.testing import environments
 from scripts.testing import run as testing
 from scripts.testing.environments import TEST, folder_of, unpacked, wheel_environment
-from scripts.testing.run import Part, one_at_a_time, run_parts
+from scripts.testing.parts import Part, run_parts
+from scripts.testing.run import one_at_a_time
 
 
 @pytest.fixture(autouse=True)
