@@ -91,7 +91,7 @@ def _test(options: argparse.Namespace) -> None:
         raise UsageError(f"--whole {options.whole}: no wheel to compare with", todo="give one that BUILD=source made")
     if options.build == SOURCE:
         if options.parts or options.junit or options.discard:
-            raise UsageError("--parts, --junit and --discard are of a graft's tests", todo="leave them out")
+            raise UsageError("BUILD=source has no --parts, --junit or --discard", todo="leave them out")
         layout = _layout(options)
         run_source_tests(layout, tree_of_build(layout, options.source), options.whole, options.extra)
     else:

@@ -71,14 +71,14 @@ def pinned_tag(pin: Pin, supported: Iterable[str]) -> tuple[str, str]:
     raise FetchError(
         f"the pin of torch {pin.version} knows no wheel for this Python ({sys.executable}, {tags[0]})",
         cause=f"it knows {', '.join(pin.sha256)}",
-        todo=f"set PYTHON to a Python of that kind{_other_wheels(pin, tags)}, or add the wheel that you mean with "
-        "`make pin`",
+        todo=f"{_other_wheels(pin, tags)}set PYTHON to one that this pin has a wheel for, or add the wheel with "
+        f"`make pin TORCH={pin.wheel_version}`",
     )
 
 
 def _other_wheels(pin: Pin, tags: list[str]) -> str:
     others = [version for version, wheels in pin.wheels.items() if not wheels.keys().isdisjoint(tags)]
-    return f", or PIN to {' or '.join(others)}, which has a wheel for this Python" if others else ""
+    return f"set PIN to one that has a wheel for this Python ({', '.join(others)}), " if others else ""
 
 
 def fingerprint(path: Path, sha256: str) -> str:

@@ -37,7 +37,7 @@ def require_names(tree: Path, texts: Mapping[str, Path] | None = None) -> None:
         raise PinError(
             "\n".join(faults),
             cause="this PyTorch differs from those that Graft was made for, and is not supported yet",
-            todo="change the text so that it does with what this PyTorch has, or pin another",
+            todo="change these texts to use names that this PyTorch has, or set PIN to another release",
         )
 
 

@@ -46,9 +46,10 @@ def plan_cuda(snapshot: Snapshot, base: Base, native: NativeFolder, *, is_requir
         GraftError: what there is cannot be used, or nothing is there and it ``is_required``.
     """
     found = kernels_for_cuda(native)
-    if is_required and (not found or wanted_architectures() == (NONE,)):
-        why = f"CUDA_ARCHS={NONE} leaves out what" if found else "nothing"
-        raise UsageError(f"{native.path}: {why} it has for CUDA", todo="write kernels into its cuda/, unset CUDA_ARCHS")
+    if is_required and not found:
+        raise UsageError(f"{native.path}: it has no kernels for CUDA", todo="add a kernel to its folder cuda/")
+    if is_required and wanted_architectures() == (NONE,):
+        raise UsageError(f"CUDA_ARCHS={NONE} leaves out all kernels for CUDA", todo="unset CUDA_ARCHS")
     if not found or not base.cuda:
         if found:
             say(f"      left out, since torch {base.version} has no CUDA: {', '.join(found)}")

@@ -172,7 +172,9 @@ def _toolkit_of_user(cuda: str, line: StepLine) -> Path | None:
         text = run([folder / "bin/nvcc", "--version"]).stdout
     except CommandError as error:
         raise UsageError(
-            f"CUDA_HOME={home}: its bin/nvcc does not run", cause=error.cause, todo="set it to a CUDA toolkit, or not"
+            f"CUDA_HOME={home}: its bin/nvcc does not run",
+            cause=error.cause,
+            todo="set CUDA_HOME to a CUDA toolkit, or unset it",
         ) from error
     found = re.search(r"release (\d+\.\d+)", text)
     if found and found[1] == cuda:

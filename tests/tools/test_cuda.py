@@ -67,9 +67,9 @@ def native_folder(folder: Path) -> NativeFolder:
     return load_native(folder)
 
 
-def plan(base: Base, folder: Path) -> Cuda:
+def plan(base: Base, folder: Path, *, is_required: bool = False) -> Cuda:
     native = native_folder(folder)
-    return plan_cuda(Snapshot(folder, {}, (), (folder,), PIN, HOST, ()), base, native)
+    return plan_cuda(Snapshot(folder, {}, (), (folder,), PIN, HOST, ()), base, native, is_required=is_required)
 
 
 def test_architectures_are_written_in_several_ways(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,6 +188,19 @@ def test_kernels_for_cuda_can_be_left_out(
     assert cuda == Cuda(MISSING)
     assert cuda.request == "none "
     assert "left out, as CUDA_ARCHS=none says: 1 kernels for CUDA" in capsys.readouterr().err
+    with pytest.raises(UsageError, match=r"^CUDA_ARCHS=none leaves out all kernels for CUDA") as caught:
+        plan(base_for("13.0", tmp_path / "other"), tmp_path / "native", is_required=True)
+    assert caught.value.todo == "unset CUDA_ARCHS"
+
+
+def test_folder_without_kernels_for_cuda_cannot_be_checked_for_it(tmp_path: Path) -> None:
+    (tmp_path / "native/native_functions.yaml").parent.mkdir()
+    (tmp_path / "native/native_functions.yaml").write_text("- func: a(Tensor self) -> Tensor\n")
+    native = load_native(tmp_path / "native")
+    snapshot = Snapshot(tmp_path, {}, (), (native.path,), PIN, HOST, ())
+    with pytest.raises(UsageError, match="native: it has no kernels for CUDA") as caught:
+        plan_cuda(snapshot, base_for("13.0", tmp_path / "tree"), native, is_required=True)
+    assert caught.value.todo == "add a kernel to its folder cuda/"
 
 
 def test_build_without_a_toolkit_goes_on_but_looks_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

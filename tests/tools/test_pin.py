@@ -114,7 +114,7 @@ def test_python_without_a_pinned_wheel_is_refused() -> None:
 def test_python_of_another_wheel_is_told_of_it() -> None:
     with pytest.raises(FetchError) as caught:
         pinned_tag(load_pin(WITH_WHEEL, "2.13.0+cpu"), ["cp312-cp312-manylinux_2_28_x86_64"])
-    assert "or PIN to 2.13.0, which has a wheel for this Python" in caught.value.todo
+    assert "set PIN to one that has a wheel for this Python (2.13.0), " in caught.value.todo
 
 
 def test_wheel_of_another_version_is_refused(tmp_path: Path) -> None:
