@@ -37,11 +37,13 @@ several = $(if $(PINS),--pins '$(PINS)') --pythons "$$PYTHONS"
 options = --pin '$(PIN)' --native "$$NATIVE" --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build check check-source check-incremental check-cuda test test-sanitize wheels test-matrix \
+.PHONY: help patch-and-build develop undevelop check check-source check-incremental check-cuda test test-sanitize wheels test-matrix \
     fuzz surfaces new-op pin apply export lint bench bench-build clean
 
 help:
 	@echo 'make patch-and-build    build the torch wheel with the operators of NATIVE into OUT'
+	@echo 'make develop            add the operators of NATIVE to the torch that PYTHON has installed; WATCH=1: on every save'
+	@echo 'make undevelop          give PYTHON its own torch back'
 	@echo 'make check              find the mistakes of NATIVE without building'
 	@echo "make check-source       compile what the operators add to PyTorch's source tree, with its own build"
 	@echo 'make check-incremental  compile again some of what incremental builds left alone, and compare the objects'
@@ -84,6 +86,9 @@ help:
 
 patch-and-build:
 	$(graft) build --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(if $(filter-out 0,$(INCREMENTAL)),--incremental) $(if $(filter patch-and-build,$(MAKECMDGOALS)),$(ARGS))
+
+develop undevelop:
+	$(graft) $@ $(options) --python '$(PYTHON)' $(ARGS)
 
 check:
 	$(graft) check $(options) $(ARGS)

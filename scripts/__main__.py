@@ -58,6 +58,20 @@ def _build(options: argparse.Namespace) -> None:
         write_atomically(options.timings, json.dumps(result.seconds))
 
 
+def _develop(options: argparse.Namespace) -> None:
+    from .develop import develop
+
+    seconds = develop(_layout(options), options.python, jobs=options.jobs)
+    if options.timings:
+        write_atomically(options.timings, json.dumps(seconds))
+
+
+def _undevelop(options: argparse.Namespace) -> None:
+    from .develop import undevelop
+
+    undevelop(options.python)
+
+
 def _check(options: argparse.Namespace) -> None:
     from .graft import check
 
@@ -224,6 +238,8 @@ def _lint(_: argparse.Namespace) -> None:
 
 _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "build": _build,
+    "develop": _develop,
+    "undevelop": _undevelop,
     "check": _check,
     "check-source": _check_source,
     "check-incremental": _check_incremental,
@@ -271,6 +287,11 @@ def _parser() -> argparse.ArgumentParser:
     building.add_argument(
         "--report", type=Path, help="write the wheel's path and these seconds into this file, as JSON"
     )
+    developing = verbs.add_parser("develop", parents=[common], help="add the operators to the torch that is installed")
+    developing.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
+    leaving = verbs.add_parser("undevelop", parents=[common], help="take them out again")
+    for parser_of_environment in (developing, leaving):
+        parser_of_environment.add_argument("--python", default=sys.executable, help="of the environment")
     verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
     verbs.add_parser("check-cuda", parents=[common], help="compile the CUDA sources of the native folder")
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .common.console import Steps, say
 from .common.errors import run_all
@@ -12,7 +13,11 @@ from .common.layout import Layout
 from .common.lock import build_lock
 from .deliver.built import Built, load_built, save_built
 from .inputs.cuda_toolkit import request
-from .inputs.snapshot import take_snapshot
+from .inputs.snapshot import Snapshot, take_snapshot
+
+if TYPE_CHECKING:
+    from .base.base import Base
+    from .stages import Graft
 
 
 @dataclass(frozen=True)
@@ -46,16 +51,35 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
         if built and built.stamp == snapshot.stamp and built.cuda in ("", wanted) and built.is_there():
             say(f"nothing changed: {built.wheel}")
             return Result(Path(built.wheel), {})
-        from .stages import Graft  # takes as long to import as all that came before
+        from .base.tree import get_base  # these take as long to import as all that came before
+        from .stages import Graft
 
         steps = Steps(total=7)
-        graft = Graft(layout, snapshot, jobs, steps)
-        target = graft.wheel(base_wheel)
+        base = get_base(snapshot.pin, layout, base_wheel, steps)
+        graft = Graft(layout, snapshot, base, jobs, steps)
+        target = pack_wheel(layout, snapshot, base, graft, steps)
         save_built(layout, Built.of(snapshot.stamp, target, graft.cuda.request))
     if built and built.wheel != str(target):
         Path(built.wheel).unlink(missing_ok=True)
     report(target, steps)
     return Result(target, steps.seconds)
+
+
+def pack_wheel(layout: Layout, snapshot: Snapshot, base: Base, graft: Graft, steps: Steps) -> Path:
+    """Build, and write the wheel; return its path."""
+    from .compile.link import products
+    from .compose.wheel_files import compose
+    from .deliver.platform_tag import platform_tag
+    from .deliver.wheel import pack, with_graft
+
+    made = graft.make(products)
+    with steps.step("compose"):
+        note = {"delivery": "wheel", "base": base.version, "hash": made.hash_, "folders": {}}
+        files = compose(base.tree, made, with_graft(base.version, made.hash_), note)
+    with steps.step("pack"):
+        platform = platform_tag(base.wheel, made.libraries.values())
+        version = with_graft(snapshot.pin.wheel_version, made.hash_)
+        return pack(base.wheel, files, version=version, platform=platform, out=layout.out)
 
 
 def check(layout: Layout, *, base_wheel: Path | None) -> None:
@@ -90,11 +114,14 @@ def check_cuda(layout: Layout, *, base_wheel: Path | None, jobs: int) -> None:
     Raises:
         GraftError: with the compiler's messages, which name the native folder's own files.
     """
+    from .base.tree import get_base
     from .stages import Graft
 
     snapshot = take_snapshot(layout)
     with build_lock(layout.work), snapshot.translated():
-        nvcc = Graft(layout, snapshot, jobs, Steps(total=4)).check_cuda(base_wheel)
+        steps = Steps(total=4)
+        base = get_base(snapshot.pin, layout, base_wheel, steps)
+        nvcc = Graft(layout, snapshot, base, jobs, steps).check_cuda()
     targets = ", ".join(f"sm_{name}" for name in nvcc.architectures)
     say(f"{layout.title}: what it has for CUDA compiles for {targets} with PyTorch {snapshot.pin.version}")
 

@@ -6,28 +6,26 @@ import hashlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 from .base.base import Base
 from .base.torchgen import torchgen_command
-from .base.tree import get_base
 from .check.run import check_native
 from .common.console import StepLine, Steps
 from .common.errors import OperatorError, PinError, run_all
 from .common.files import write_atomically
 from .common.layout import Layout
 from .compile import blame
-from .compile.link import Linker, products
+from .compile.link import Linker, Product
 from .compile.ninja import Compiler, Names, compile_units
-from .compile.units import CXX, NVCC, Planner, Unit, Units, lay_out_sources
+from .compile.units import CXX, NVCC, Planner, Unit, Units, in_order, lay_out_sources
 from .compose.description import load_description
+from .compose.made import Made
 from .compose.required_names import require_names
-from .compose.wheel_files import compose, installed_headers
-from .deliver.platform_tag import platform_tag
-from .deliver.wheel import pack
+from .compose.wheel_files import installed_headers
 from .generate import DESCRIPTION, SOURCES_ARE_THERE
 from .generate.merge import MergedFile, merge
 from .inputs.cuda_plan import Cuda, plan_cuda
@@ -36,66 +34,65 @@ from .inputs.native import NativeFolder
 from .inputs.patches import load_series, patched
 from .inputs.snapshot import Snapshot
 
+# Chooses the libraries of a delivery.
+Plan = Callable[[Units, Base, Nvcc | None], list[Product]]
+
 
 class Graft:
-    """One build of one snapshot."""
+    """One build of one snapshot onto one base."""
 
-    def __init__(self, layout: Layout, snapshot: Snapshot, jobs: int, steps: Steps) -> None:
+    def __init__(self, layout: Layout, snapshot: Snapshot, base: Base, jobs: int, steps: Steps) -> None:
         self._layout = layout
         self._snapshot = snapshot
+        self._base = base
         self._jobs = jobs
         self._steps = steps
         self._native = snapshot.lay_out()
         self.cuda = Cuda()
         self._names = Names(self._native.path, snapshot.translate)
 
-    def wheel(self, base_wheel: Path | None) -> Path:
-        """Run all stages; return the wheel."""
-        layout = self._layout
-        base = get_base(self._snapshot.pin, layout, base_wheel, self._steps)
+    def make(self, plan: Plan) -> Made:
+        """Run the stages until everything is linked."""
+        layout, base = self._layout, self._base
         self.cuda = plan_cuda(self._snapshot, base, self._native)
         patches = load_series(self._snapshot.patches)
         with self._steps.step("check and generate") as line:
-            patched_files = self._check_and_generate(base, patches_of=lambda: patched(patches, base.tree, layout.work))
+            patched_files = self._check_and_generate(patches_of=lambda: patched(patches, base.tree, layout.work))
             line.note = f"{len(patches)} patches" if patches else ""
-        with self._steps.step("compile") as line:
-            units = self._compile(base, line)
-        with self._steps.step("link"):
-            linker = Linker(layout, base, self._snapshot.toolchain, self._names)
-            libraries = linker.link(products(units, base, self.cuda.nvcc))
-        hash_ = hashlib.sha256(f"{self._snapshot.stamp}{self.cuda.description}".encode()).hexdigest()[:10]
-        with self._steps.step("compose"):
-            generated = layout.generated / "wheel"
-            description = load_description(layout.generated / DESCRIPTION)
-            version = with_graft(base.version, hash_)
-            files = compose(base.tree, self._native, patched_files, generated, description, version)
-            files |= {name: path.read_bytes() for name, path in libraries.items()}
-        with self._steps.step("pack"):
-            platform = platform_tag(base.wheel, libraries.values())
-            version = with_graft(self._snapshot.pin.wheel_version, hash_)
-            return pack(base.wheel, files, version=version, platform=platform, out=layout.out)
+        products: list[Product] = []
 
-    def check_cuda(self, base_wheel: Path | None) -> Nvcc:
+        def chosen(units: Units) -> Iterable[Unit]:
+            products.extend(plan(units, base, self.cuda.nvcc))
+            return (unit for product in products for unit in product.units)
+
+        with self._steps.step("compile") as line:
+            self._compile(line, chosen)
+        with self._steps.step("link"):
+            libraries = Linker(layout, base, self._snapshot.toolchain, self._names).link(products)
+        hash_ = hashlib.sha256(f"{self._snapshot.stamp}{self.cuda.description}".encode()).hexdigest()[:10]
+        description = load_description(layout.generated / DESCRIPTION)
+        return Made(hash_, self._native, description, patched_files, layout.generated / "wheel", libraries)
+
+    def check_cuda(self) -> Nvcc:
         """Compile what a build compiles for CUDA, and nothing else; return what compiled it.
 
         Raises:
             GraftError: also if the base is one for CPUs, or there is no toolkit.
         """
-        base = get_base(self._snapshot.pin, self._layout, base_wheel, self._steps)
-        if not base.cuda:
+        if not self._base.cuda:
             raise PinError(
-                f"{self._snapshot.pin.path}: torch {base.version} is for CPUs, and has no headers of CUDA",
+                f"{self._snapshot.pin.path}: torch {self._base.version} is for CPUs, and has no headers of CUDA",
                 todo="set PIN to a torch for CUDA",
             )
-        self.cuda = plan_cuda(self._snapshot, base, self._native, is_required=True)
+        self.cuda = plan_cuda(self._snapshot, self._base, self._native, is_required=True)
         assert self.cuda.nvcc is not None
         with self._steps.step("check and generate"):
-            self._check_and_generate(base, patches_of=dict)
+            self._check_and_generate(patches_of=dict)
         with self._steps.step("compile") as line:
-            self._compile(base, line, is_meant=lambda units: units.cuda)
+            self._compile(line, lambda units: units.cuda)
         return self.cuda.nvcc
 
-    def _check_and_generate(self, base: Base, patches_of: Callable[[], dict[str, bytes]]) -> dict[str, bytes]:
+    def _check_and_generate(self, patches_of: Callable[[], dict[str, bytes]]) -> dict[str, bytes]:
         """Generate sources while the folder is checked; return the patched files.
 
         What the checks find is reported first: it says what torchgen says, and more.
@@ -103,6 +100,7 @@ class Graft:
         Raises:
             GraftError: naming every mistake.
         """
+        base = self._base
         self._generator = Generator(self._layout, self._snapshot, self._native, base, self.cuda.how)
         with ThreadPoolExecutor(1) as pool:
             try:
@@ -119,22 +117,19 @@ class Graft:
                 raise
         return dict(files)
 
-    def _compile(
-        self, base: Base, line: StepLine, is_meant: Callable[[Units], list[Unit]] = lambda units: units.ordered
-    ) -> Units:
+    def _compile(self, line: StepLine, chosen: Callable[[Units], Iterable[Unit]]) -> None:
         host, nvcc = self._snapshot.toolchain, self.cuda.nvcc
         compilers: dict[str, Compiler] = {CXX: host} | ({NVCC: nvcc} if nvcc else {})
         try:
             lay_out_sources(self._layout, self._native)
-            units = Planner(self._layout, base, host, nvcc).plan(self._native)
-            compile_units(self._layout, is_meant(units), compilers, self._jobs, line, self._names)
+            units = Planner(self._layout, self._base, host, nvcc).plan(self._native)
+            compile_units(self._layout, in_order(chosen(units)), compilers, self._jobs, line, self._names)
         except KeyboardInterrupt:
             self._generator.stop()
             raise
         finally:
             # Also where a source does not compile: then the next build need not generate again.
             self._generator.finish()
-        return units
 
 
 class Generator:
@@ -206,8 +201,3 @@ class Generator:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-def with_graft(version: str, hash_: str) -> str:
-    """The version of a new wheel: the base's with a local part (PEP 440), or with more of it."""
-    return f"{version}{'.' if '+' in version else '+'}graft.{hash_}"

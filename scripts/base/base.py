@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -42,8 +43,8 @@ class Base:
     """A PyTorch that is laid out, and what is found in it.
 
     Args:
-        wheel: the file that it comes from.
-        tree: what is laid out of it.
+        wheel: the wheel that it comes from, or the folder ``torch`` that is installed.
+        tree: the folder that holds ``torch`` and ``torchgen``.
     """
 
     wheel: Path
@@ -130,14 +131,24 @@ def refuse_unusable(wheel: Path, names: list[str]) -> None:
         raise unusable(wheel, f"it is for {platform}, and only {_X86_64} is built for")
     if abi.endswith("t"):
         raise unusable(wheel, f"{abi} is a Python without the GIL, on which added operators were never tested")
-    members = {Path(name).name for name in names if name.startswith("torch/lib/")}
+    refuse_other_devices(wheel, [Path(name).name for name in names if name.startswith("torch/lib/")])
+
+
+def refuse_other_devices(where: Path, libraries: Iterable[str]) -> None:
+    """Check by the names of its libraries that a torch is for CPUs or CUDA.
+
+    Raises:
+        UnusableBaseError: saying what it is for.
+    """
+    found = set(libraries)
     for library, device in _OTHER_DEVICES.items():
-        if library in members:
-            raise unusable(wheel, f"it is for {device}, and only CPUs and CUDA are built for")
-    if "libtorch_cpu.so" not in members:
-        raise unusable(wheel, "it holds no torch/lib/libtorch_cpu.so")
+        if library in found:
+            raise unusable(where, f"it is for {device}, and only CPUs and CUDA are built for")
+    if "libtorch_cpu.so" not in found:
+        raise unusable(where, "it holds no torch/lib/libtorch_cpu.so")
 
 
-def unusable(wheel: Path, why: str) -> UnusableBaseError:
-    """The error that refuses ``wheel``."""
-    return UnusableBaseError(f"{wheel.name} cannot be built upon: {why}", todo="use an official wheel for CPUs or CUDA")
+def unusable(where: Path, why: str) -> UnusableBaseError:
+    """The error that refuses a wheel, or an installed torch."""
+    name = where.name if where.suffix == ".whl" else where
+    return UnusableBaseError(f"{name} cannot be built upon: {why}", todo="use an official wheel for CPUs or CUDA")

@@ -20,6 +20,8 @@ def torchgen_command(tree: Path, module: str, *arguments: str | Path) -> tuple[l
         arguments: of the module.
     """
     env = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(tree)]), "PYTHONUTF8": "1"}
+    if (tree / "torchgen").is_symlink():  # nothing is written into a torch that is installed
+        env["PYTHONPYCACHEPREFIX"] = str(tree.parent / "pycache")
     return [sys.executable, "-m", module, *arguments], env
 
 

@@ -15,6 +15,10 @@ _PREFIX = "cp" if sys.implementation.name == "cpython" else sys.implementation.n
 INTERPRETER = f"{_PREFIX}{sys.version_info[0]}{sys.version_info[1]}"
 
 
+# Kinds of builds that others than users of a wheel run: with sanitizers, for this processor alone, for a debugger.
+SANITIZED, DEVELOP, DEBUG = "sanitized", "develop", "debug"
+
+
 def native_folders(text: str) -> tuple[Path, ...]:
     """The folders that ``NATIVE`` names, separated by spaces; one whose own name holds a space may be quoted."""
     try:
@@ -40,21 +44,25 @@ class Layout:
         pin: the pinned PyTorch, as the version of its wheel, such as ``2.13.0+cpu``.
         natives: the native folders.
         out: where the wheel goes.
-        is_sanitized: whether the operators are built with sanitizers.
+        kind: of the build: empty for what ships, or ``SANITIZED``, ``DEVELOP``, ``DEBUG``.
         pins: the folder of all pins; None for the repository's.
         interpreter: what the build is for, such as ``cp312``; another one than this process's only to look at.
+        installed: tells the installed torch that is built upon from others; empty for a wheel.
+        release: the release whose patches are taken; empty for that of ``pin``.
     """
 
     pin: str
     natives: tuple[Path, ...]
     out: Path
-    is_sanitized: bool = False
+    kind: str = ""
     pins: Path | None = None
     interpreter: str = INTERPRETER
+    installed: str = ""
+    release: str = ""
 
     def sanitized(self) -> Layout:
         """The folders of the same build with sanitizers, which shares only the base with it."""
-        return replace(self, out=REPOSITORY / f"build/sanitized/{self.name}", is_sanitized=True)
+        return replace(self, out=REPOSITORY / f"build/sanitized/{self.name}", kind=SANITIZED)
 
     @property
     def native(self) -> Path:
@@ -74,12 +82,13 @@ class Layout:
     @property
     def patches(self) -> Path:
         """The pin file, the series and the patches."""
-        return (self.pins or REPOSITORY / "patches") / self.pin.partition("+")[0]
+        return (self.pins or REPOSITORY / "patches") / (self.release or self.pin.partition("+")[0])
 
     @property
     def pin_build(self) -> Path:
         """What the builds on one pin and one Python share."""
-        return REPOSITORY / "build" / self.pin / self.interpreter
+        name = f"{self.interpreter}-{self.installed}" if self.installed else self.interpreter
+        return REPOSITORY / "build" / self.pin / name
 
     @property
     def base(self) -> Path:
@@ -93,7 +102,7 @@ class Layout:
         Every work folder lies equally deep: compilers write relative paths into what they make, and the same input
         must give the same bytes.
         """
-        return self.pin_build / f"work-{self.name}{'-sanitized' if self.is_sanitized else ''}"
+        return self.pin_build / f"work-{self.name}{f'-{self.kind}' if self.kind else ''}"
 
     @property
     def snapshot(self) -> Path:

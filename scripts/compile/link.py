@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import sys
 import sysconfig
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
-from ..base.base import Base
+from ..base.base import Base, Library
 from ..base.elf import ElfFile
 from ..base.symbol_index import SymbolIndex, symbol_index
 from ..common.errors import LinkError
@@ -21,7 +21,7 @@ from ..common.layout import Layout
 from ..common.process import UNTRANSLATED, run
 from ..inputs.cuda_toolkit import Nvcc
 from ..inputs.snapshot import hash_of_builder
-from ..inputs.toolchain import Toolchain
+from ..inputs.toolchain import CPU_CAPABILITIES, Toolchain
 from . import blame
 from .ninja import Names
 from .trampolines import BoundLibrary, bind_hidden, trampoline_table
@@ -47,7 +47,7 @@ class Product:
         name: its path in the wheel.
         units: what is in it.
         bound: libraries of the base whose functions it calls, exported or not.
-        like: the library of the base, by its path below ``torch``, that tells where this one looks for libraries.
+        like: a library that tells where this one looks for others.
         linked: further libraries of the base that are loaded with it.
         loaded: libraries of other products that are loaded with it.
         offered: libraries that are loaded with it if it calls them.
@@ -58,7 +58,7 @@ class Product:
     name: str
     units: Sequence[Unit]
     bound: Sequence[str]
-    like: str
+    like: Library
     linked: Sequence[str] = ()
     loaded: Sequence[str] = ()
     offered: Sequence[Path] = ()
@@ -66,7 +66,7 @@ class Product:
     is_python_extension: bool = False
 
 
-_TORCH, _C10, _CUDA = "libtorch_cpu.so", "libc10.so", "libtorch_cuda.so"
+_OF_TORCH, _CUDA = ("libtorch_cpu.so", "libc10.so"), "libtorch_cuda.so"
 
 # Loaded by libtorch.so. It names libtorch.so nowhere, since libraries that load each other have no order: what it calls
 # there is found in the process.
@@ -74,32 +74,51 @@ OPERATORS_FOR_CUDA = "torch/lib/libtorch_operators_cuda.so"
 
 
 def products(units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product]:
-    """The libraries of the wheel.
+    """The libraries of a wheel, and of the tree of ``make develop``.
 
     ``libtorch.so`` is in the official wheel an empty umbrella that everything loads. Here it holds the operators, so
     that every process has them, and every C++ program that links to it can call them.
     """
     umbrella = base.library("lib/libtorch.so")
-    of_torch = (_TORCH, _C10)
-    cuda = []
-    if nvcc is not None and units.cuda:
-        toolkit = nvcc.libraries(base.library(f"lib/{_CUDA}").needed)
-        bound = (_CUDA, "libc10_cuda.so", *of_torch)
-        like = f"lib/{_CUDA}"
-        cuda = [Product(OPERATORS_FOR_CUDA, units.cuda, bound, like, offered=toolkit, provided=units.library)]
-    more = [name for name in umbrella.needed if name not in of_torch and (base.libraries / name).is_file()]
+    cuda = _cuda_products(OPERATORS_FOR_CUDA, base.library, units, base, nvcc)
     library = Product(
-        *("torch/lib/libtorch.so", units.library, of_torch, "lib/libtorch.so"),
-        linked=more,
+        *("torch/lib/libtorch.so", [*units.common, *units.library], _OF_TORCH, umbrella),
+        linked=[name for name in umbrella.needed if name not in _OF_TORCH and (base.libraries / name).is_file()],
         loaded=[each.name for each in cuda],
     )
     extension = Product(
-        *(f"torch/{base.extension}", units.extension, ("libtorch_python.so", *of_torch), base.extension),
+        *(f"torch/{base.extension}", [*units.common, *units.module, *units.bindings]),
+        *(("libtorch_python.so", *_OF_TORCH), base.library(base.extension)),
         linked=["libtorch.so"],
         provided=units.library,
         is_python_extension=True,
     )
     return [*cuda, library, extension]
+
+
+def thin_products(name: str, units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product]:
+    """The libraries of a thin wheel, whose package is ``name``: all that they call is loaded with torch before."""
+    beside = Library((), "$ORIGIN", "--enable-new-dtags")
+    cuda = _cuda_products(f"{name}/lib{name}_cuda.so", lambda _: beside, units, base, nvcc)
+    extension = Product(
+        *(f"{name}/{base.extension}", [*units.common, *units.library, *units.thin_module, *units.bindings]),
+        *(("libtorch_python.so", *_OF_TORCH), beside),
+        loaded=[each.name for each in cuda],
+        is_python_extension=True,
+    )
+    return [*cuda, extension]
+
+
+def _cuda_products(
+    name: str, like: Callable[[str], Library], units: Units, base: Base, nvcc: Nvcc | None
+) -> list[Product]:
+    """The library of the kernels for CUDA, if there is one."""
+    if nvcc is None or not units.cuda:
+        return []
+    toolkit = nvcc.libraries(base.library(f"lib/{_CUDA}").needed)
+    bound = (_CUDA, "libc10_cuda.so", *_OF_TORCH)
+    own = [*units.common, *units.cuda]
+    return [Product(name, own, bound, like(f"lib/{_CUDA}"), offered=toolkit, provided=units.library)]
 
 
 class Linker:
@@ -145,9 +164,11 @@ class Linker:
         unresolved = self.unresolved(product)
         offered = {path: ElfFile(path).exported() & unresolved for path in product.offered if unresolved}
         called = [path for path, names in offered.items() if names]
-        table = self._trampolines(product, unresolved.difference(*offered.values()))
+        aliases = self._aliases(unresolved)
+        table = self._trampolines(product, unresolved.difference(aliases, *offered.values()))
         target.parent.mkdir(parents=True, exist_ok=True)
         command = self._command(product, target.with_name(f"{target.name}.partial"), [table, *objects, *called])
+        command += [f"-Wl,--defsym={name}={other}" for name, other in sorted(aliases.items())]
         done = run(command, env=UNTRANSLATED, check=False)
         if done.returncode != 0:
             self._refuse(done.stdout)
@@ -174,10 +195,10 @@ class Linker:
 
     def _command(self, product: Product, target: Path, objects: Sequence[Path]) -> list[str | Path]:
         libraries = self._base.libraries
-        # What a sanitizer finds is reported with function and line, so there nothing is stripped.
-        flags = [*_FLAGS, *(self._toolchain.sanitizers or ["-s"])]
+        # What a sanitizer or a debugger finds is reported with function and line, so there nothing is stripped.
+        flags = [*_FLAGS, *(self._toolchain.sanitizers or self._toolchain.debugging or ["-s"])]
         command: list[str | Path] = [self._toolchain.compiler, *flags, "-o", target, *objects]
-        like = self._base.library(product.like)
+        like = product.like
         command += [f"-Wl,-soname,{Path(product.name).name}"]
         command += [f"-Wl,-rpath,{like.rpath}", f"-Wl,{like.rpath_flag}"] if like.rpath else []
         loaded = [*(libraries / name for name in (*product.bound, *product.linked)), *map(self._linked, product.loaded)]
@@ -188,10 +209,26 @@ class Linker:
         message = self._names.translate(blame.of_linker(output, self._names.native))
         raise LinkError(message, cause=cause, todo="fix what is named above and build again; what is compiled is kept")
 
+    def _aliases(self, unresolved: Iterable[str]) -> dict[str, str]:
+        """The kernel that a dispatch stub looks up for a CPU capability that is not compiled, and the one it gets.
+
+        They are the static members ``AVX2`` and the like of ``at::native::DispatchStub``, by their mangled names.
+        """
+        if len(self._toolchain.capabilities) > 1:
+            return {}
+        (only,) = self._toolchain.capabilities
+        suffixes = [f"{len(name)}{name}E" for name in CPU_CAPABILITIES if name != only]
+        return {
+            name: f"{name.removesuffix(suffix)}{len(only)}{only}E"
+            for suffix in suffixes
+            for name in unresolved
+            if name.startswith("_ZN2at6native12DispatchStubI") and name.endswith(suffix)
+        }
+
     def _trampolines(self, product: Product, unresolved: Iterable[str]) -> Path:
         """Compile the table that binds what ``product`` needs and its base libraries hide."""
         bound = self.hidden_functions(product, unresolved)
-        stem = Path(product.name).name.split(".")[0]
+        stem = product.name.split(".")[0].replace("/", ".")
         source, target = (self._layout.objects / f"trampolines/{stem}{suffix}" for suffix in (".cpp", ".o"))
         write_atomically(source, trampoline_table(bound, is_python_extension=product.is_python_extension))
         command = [self._toolchain.compiler, *self._toolchain.flags, f"-I{self._layout.work / 'fixed'}"]

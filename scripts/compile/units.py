@@ -12,7 +12,7 @@ from ..common.layout import Layout
 from ..generate import FRAGMENTS
 from ..inputs.cuda_toolkit import DEFINITIONS, Nvcc
 from ..inputs.native import NativeFolder
-from ..inputs.toolchain import CPU_CAPABILITIES, Toolchain
+from ..inputs.toolchain import Toolchain
 from .views import Views, text_with_headers
 
 # Nobody reads the compiler's messages about macros in generated sources; not keeping track of them saves time.
@@ -35,9 +35,9 @@ CXX, NVCC = "cxx", "nvcc"
 _TEMPLATES = Path(__file__).with_name("templates")
 
 # Sources that are the same for every native folder, by the library they go into.
-_OF_LIBTORCH = ("compatibility.cpp", "trampolines.cpp")
-_OF_EXTENSION = ("compatibility.cpp", "trampolines.cpp", "module.cpp")
-_OF_CUDA = ("compatibility.cpp", "trampolines.cpp")
+_OF_LIBRARIES = ("compatibility.cpp", "trampolines.cpp")
+_OF_EXTENSION = ("bindings.cpp", "module.cpp")
+_OF_THIN_EXTENSION = ("bindings.cpp", "thin_module.cpp")
 
 
 @dataclass(frozen=True)
@@ -65,22 +65,28 @@ class Units:
     """The units of a build, in the order in which their objects are linked.
 
     Args:
-        library: of ``libtorch.so``.
-        extension: of ``torch._C``.
-        cuda: of the library of kernels for CUDA; none if they are not built.
+        common: of every library.
+        library: the operators.
+        bindings: their bindings to Python.
+        module: of ``torch._C``.
+        thin_module: of the module of a thin wheel, which adds the bindings to a ``torch._C`` that is there.
+        cuda: the kernels for CUDA; none if they are not built.
     """
 
+    common: list[Unit]
     library: list[Unit]
-    extension: list[Unit]
+    bindings: list[Unit]
+    module: list[Unit]
+    thin_module: list[Unit]
     cuda: list[Unit]
 
-    @property
-    def ordered(self) -> list[Unit]:
-        """Each unit once, in the order to compile them in: the slow ones first, so that none is left for the end."""
-        every = [*self.extension, *self.library, *self.cuda]
-        kernels = [unit for unit in every if unit.compiler == NVCC]
-        generated = [unit for unit in every if unit.narrow]
-        return list(dict.fromkeys([*kernels, *generated, *self.library, *every]))
+
+def in_order(units: Iterable[Unit]) -> list[Unit]:
+    """Each unit once, in the order to compile them in: the slow ones first, so that none is left for the end."""
+    every = list(units)
+    kernels = [unit for unit in every if unit.compiler == NVCC]
+    generated = [unit for unit in every if unit.narrow]
+    return list(dict.fromkeys([*kernels, *generated, *every]))
 
 
 class Planner:
@@ -109,25 +115,27 @@ class Planner:
         own = [self._unit(native_folder / name, f"native/{name.with_suffix('')}") for name in native.sources]
         fixed = {
             name: Unit(Path("fixed", name), self._object(f"fixed/{Path(name).stem}"), (*_FIXED, self._python_include))
-            for name in (*_OF_LIBTORCH, *_OF_EXTENSION)
+            for name in (*_OF_LIBRARIES, *_OF_EXTENSION, *_OF_THIN_EXTENSION)
         }
         # Registrations run in the order of linking, and those that are derived look at what the folder registers.
         library = [*own, *(self._generated(folder, "library") for folder in folders)]
         library += [self._unit(path, f"generated/{path.stem}") for path in sorted(units.glob("*/ATen/UfuncCPU_*.cpp"))]
         vectorized = [(native_folder / name, f"native/{name}") for name in native.vectorized]
         vectorized += [(path, f"generated/{path.name}") for path in sorted(units.glob("*/vectorized/*.cpp"))]
-        # Behind the others: see CPU_CAPABILITIES.
+        # Behind the others: see toolchain.CPU_CAPABILITIES.
         library += [
             self._unit(source, f"{name}.{capability}", self._toolchain.capability_flags(capability))
-            for capability in CPU_CAPABILITIES
+            for capability in self._toolchain.capabilities
             for source, name in vectorized
         ]
         bound = [folder for folder in folders if (folder / "bindings.cpp").is_file()]
-        extension = [self._generated(folder, "bindings") for folder in bound]
         return Units(
-            library=[*(fixed[name] for name in _OF_LIBTORCH), *library],
-            extension=[*(fixed[name] for name in _OF_EXTENSION), *extension],
-            cuda=[*(fixed[name] for name in _OF_CUDA), *cuda] if (cuda := self._cuda(native, folders)) else [],
+            common=[fixed[name] for name in _OF_LIBRARIES],
+            library=library,
+            bindings=[self._generated(folder, "bindings") for folder in bound],
+            module=[fixed[name] for name in _OF_EXTENSION],
+            thin_module=[fixed[name] for name in _OF_THIN_EXTENSION],
+            cuda=self._cuda(native, folders),
         )
 
     def _cuda(self, native: NativeFolder, folders: list[Path]) -> list[Unit]:
@@ -148,7 +156,8 @@ class Planner:
     def _unit(self, source: Path, name: str, flags: Iterable[str] = (), compiler: str = CXX) -> Unit:
         view = self._views.of(text_with_headers(source, self._layout.sources))
         include = (f"-I{self._relative(view)}",) if view else ()
-        return Unit(self._relative(source), self._object(name), (*flags, *include), compiler=compiler)
+        own = self._toolchain.debugging if compiler == CXX else ()
+        return Unit(self._relative(source), self._object(name), (*flags, *include, *own), compiler=compiler)
 
     def _generated(self, folder: Path, kind: str, flags: Iterable[str] = ()) -> Unit:
         """The unit of generated sources ``kind`` in ``folder``, a key of ``_PARTS``."""

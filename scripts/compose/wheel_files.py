@@ -6,9 +6,11 @@ is ever composed on top of an earlier result.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ..base.base import VERSION_FILE
 from ..common.errors import UsageError
@@ -18,10 +20,12 @@ from ..inputs.native import DOCS, NativeFolder
 from .appended_texts import appended_texts, behind
 from .description import Description
 from .docs import docstring
+from .made import Made
 from .stubs import insert_classes, insert_functions, with_docstring
 
 _ANNOTATED = "torch/testing/_internal/generated/annotated_fn_args.py"
 _RETURN_TYPES = "torch/return_types.pyi"
+_NOTE = "torch/_graft.json"
 
 
 class Composition:
@@ -74,32 +78,25 @@ class Composition:
         return text
 
 
-def compose(
-    tree: Path,
-    native: NativeFolder,
-    patched: Mapping[str, bytes],
-    generated: Path,
-    description: Description,
-    version: str,
-) -> dict[str, bytes]:
-    """Compose every file of the wheel that differs from the base's, but for its libraries.
+def compose(tree: Path, made: Made, version: str, note: Mapping[str, Any]) -> dict[str, bytes]:
+    """Compose every file of a grafted torch that differs from the base's.
 
     Args:
         tree: the laid-out base.
-        native: the native folder.
-        patched: the files that patches edit, patched.
-        generated: the folder of files that the generator made for the wheel as they are.
-        description: of the added operators.
-        version: the new wheel's.
+        made: what it is composed of.
+        version: what ``torch.__version__`` will be.
+        note: what ``python -m torch._graft`` says of it.
 
     Raises:
         UsageError: a header of the native folder is one of PyTorch's.
     """
-    composition = Composition(tree, patched, generated)
-    composition.insert(native, description)
-    composition.append(appended_texts(native, description))
+    composition = Composition(tree, made.patched, made.generated)
+    composition.insert(made.native, made.description)
+    composition.append(appended_texts(made.native, made.description))
     version_text = with_version(composition.text(VERSION_FILE) or "", version)
-    return {**composition.files, **installed_headers(tree, native), VERSION_FILE: version_text.encode("utf-8")}
+    own = {VERSION_FILE: version_text.encode("utf-8"), _NOTE: json.dumps(note, indent=1).encode()}
+    own |= {name: path.read_bytes() for name, path in made.libraries.items()}
+    return {**composition.files, **installed_headers(tree, made.native), **own}
 
 
 def with_version(text: str, version: str) -> str:

@@ -86,6 +86,11 @@ def pack(base: Path, files: Mapping[str, bytes], *, version: str, platform: str,
     return target
 
 
+def with_graft(version: str, hash_: str) -> str:
+    """The version of a new wheel: the base's with a local part (PEP 440), or with more of it."""
+    return f"{version}{'.' if '+' in version else '+'}graft.{hash_}"
+
+
 def _metadata(text: str, version: str) -> bytes:
     return re.sub(r"^Version: .*$", f"Version: {version}", text, count=1, flags=re.M).encode()
 

@@ -116,12 +116,13 @@ class Pin:
         return f"torch==={self.wheel_version}"
 
 
-def load_pin(folder: Path, wheel_version: str = "") -> Pin:
+def load_pin(folder: Path, wheel_version: str = "", *, is_installed: bool = False) -> Pin:
     """Read ``folder/pin.yaml``.
 
     Args:
         folder: of ``patches/``.
         wheel_version: chooses one of the pin's wheels; empty for the first.
+        is_installed: the torch of this version is there already, so the pin need not know it.
 
     Raises:
         PinError: there is none, it knows no such wheel, or a field is missing or of the wrong kind.
@@ -139,7 +140,7 @@ def load_pin(folder: Path, wheel_version: str = "") -> Pin:
             source=_source(fields["source"], version),
             settings=_settings(fields.get("build") or {}),
             wheels=wheels,
-            chosen=(wheel_version or next(iter(wheels))) if wheels else "",
+            chosen=wheel_version if is_installed else (wheel_version or next(iter(wheels))) if wheels else "",
             toolkits=_toolkits(folder.parent / TOOLKITS),
             gxx=int(fields["compiler"]["gxx"]),
             standard=fields["compiler"]["standard"],
@@ -148,7 +149,7 @@ def load_pin(folder: Path, wheel_version: str = "") -> Pin:
         raise PinError(f"{path}: the key {error} is missing", todo="compare it with another pin's file") from error
     except (TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
         raise PinError(f"{path}: {error}", todo="compare it with another pin's file") from error
-    if pin.chosen and pin.chosen not in wheels:
+    if pin.chosen and pin.chosen not in wheels and not is_installed:
         raise PinError(
             f"{path}: it knows no wheel of version {pin.chosen}",
             cause=f"it knows {', '.join(wheels)}",

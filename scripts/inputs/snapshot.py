@@ -151,14 +151,13 @@ def take_snapshot(layout: Layout) -> Snapshot:
         native = load_native(origin)
         files |= {f"native/{number}/{name.as_posix()}": (origin / name).read_bytes() for name in native.files}
         unread += [f"native/{number}/{name.as_posix()}" for name in native.unread]
-    pin = load_pin(layout.patches, layout.pin)
+    pin = load_pin(layout.patches, layout.pin, is_installed=bool(layout.installed))
     for name in pin_files(layout.patches):
         path = Path(os.path.normpath(layout.patches / name))
         files[f"patches/{path.relative_to(layout.patches.parent).as_posix()}"] = path.read_bytes()
     toolchain = find_toolchain(pin)
-    if layout.is_sanitized:
-        toolchain = toolchain.sanitized()
-    libraries = tuple(f"{name} {version(name)}" for name in _LIBRARIES)
+    toolchain = toolchain.of_kind(layout.kind)
+    versions = (platform.python_version(), *(f"{name} {version(name)}" for name in _LIBRARIES))
     return Snapshot(
         folder=layout.snapshot,
         files=files,
@@ -166,7 +165,7 @@ def take_snapshot(layout: Layout) -> Snapshot:
         origins=layout.natives,
         pin=pin,
         toolchain=toolchain,
-        settings=(layout.pin, platform.python_implementation(), platform.python_version(), *libraries),
+        settings=(layout.pin, layout.installed, platform.python_implementation(), *versions),
     )
 
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ..common.errors import GraftError, ToolchainError
+from ..common.layout import DEBUG, DEVELOP, SANITIZED
 from ..common.process import run
 from .pin import Pin
 
@@ -52,6 +53,15 @@ CPU_CAPABILITIES: dict[str, tuple[str, ...]] = {
     "AVX512": ("-O3", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma", "-mf16c"),
 }
 
+# What the processor must have for them (ATen/native/DispatchStub.cpp), as Linux names it.
+_NEEDED_FEATURES = {
+    "AVX512": {"avx512f", "avx512bw", "avx512vl", "avx512dq", "fma", "f16c"},
+    "AVX2": {"avx2", "fma", "f16c"},
+}
+
+# For `GRAFT_DEBUG=1`.
+DEBUGGING = ("-O0", "-g")
+
 # For `make test-sanitize`. Code goes on behind a finding, so that one run reports them all. The class of an object
 # (vptr) is checked by its type information, which the base's libraries hide.
 SANITIZERS = (
@@ -79,12 +89,16 @@ class Toolchain:
         description: what it says of itself and of the linker; another one makes other bytes.
         standard: the C++ standard.
         sanitizers: flags that let the code watch itself.
+        debugging: further flags for the folder's own sources, for a debugger.
+        capabilities: those that sources in ``cpu/`` are compiled for.
     """
 
     compiler: str
     description: str
     standard: str
     sanitizers: tuple[str, ...] = ()
+    debugging: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = tuple(CPU_CAPABILITIES)
 
     @property
     def flags(self) -> list[str]:
@@ -96,9 +110,15 @@ class Toolchain:
         definitions = [f"-DCPU_CAPABILITY={capability}", f"-DCPU_CAPABILITY_{capability}"]
         return [*CPU_CAPABILITIES[capability], *definitions, *self.sanitizers]
 
-    def sanitized(self) -> Toolchain:
-        """The same compiler, making code that watches itself."""
-        return replace(self, description=f"{self.description}; {' '.join(SANITIZERS)}", sanitizers=SANITIZERS)
+    def of_kind(self, kind: str) -> Toolchain:
+        """The same compiler for a build of another kind."""
+        if kind == SANITIZED:
+            return replace(self, description=f"{self.description}; {' '.join(SANITIZERS)}", sanitizers=SANITIZERS)
+        if kind in (DEVELOP, DEBUG):
+            flags = DEBUGGING if kind == DEBUG else ()
+            capability = capability_of_this_processor()
+            return replace(self, debugging=flags, capabilities=(capability,), description=f"{self.description}; {kind}")
+        return self
 
     @property
     def python_include(self) -> str:
@@ -135,6 +155,16 @@ class Toolchain:
     def _libraries(self, names: Iterable[str]) -> list[Path]:
         answers = (run([self.compiler, f"-print-file-name={name}"]).stdout.strip() for name in names)
         return [path for path in map(Path, answers) if path.is_absolute()]
+
+
+def capability_of_this_processor() -> str:
+    """The best of ``CPU_CAPABILITIES`` that runs here."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return "DEFAULT"
+    features = set(text.partition("flags")[2].partition("\n")[0].split())
+    return next((name for name, needed in _NEEDED_FEATURES.items() if needed <= features), "DEFAULT")
 
 
 def find_toolchain(pin: Pin) -> Toolchain:

@@ -12,6 +12,7 @@ from ..common.console import Steps, say
 from ..common.errors import GraftError
 from ..common.layout import REPOSITORY, Layout
 from ..common.lock import build_lock, file_lock
+from ..graft import pack_wheel
 from ..inputs.pin import load_pin
 from ..inputs.snapshot import take_snapshot
 from ..scaffold.new_op import write_all
@@ -88,7 +89,9 @@ def try_smallest(layout: Layout, jobs: int) -> GraftError | None:
     try:
         snapshot = take_snapshot(layout)
         with build_lock(layout.work), snapshot.translated():
-            Graft(layout, snapshot, jobs, Steps(total=7)).wheel(None)
+            steps = Steps(total=7)
+            base = get_base(snapshot.pin, layout, None, steps)
+            pack_wheel(layout, snapshot, base, Graft(layout, snapshot, base, jobs, steps), steps)
     except GraftError as error:
         return error
     finally:

@@ -1,11 +1,13 @@
-// What a unit of generated bindings and torch._C's module tell each other.
+// What a unit of generated bindings and the module that adds them to torch._C tell each other.
 #pragma once
 
 #include <Python.h>
 
+#include <exception>
+
 namespace graft {
 
-// The bindings of one unit. Each unit has one at namespace scope; it puts itself into the list that module.cpp reads.
+// The bindings of one unit. Each unit has one at namespace scope; it puts itself into the list that bindings.cpp reads.
 struct Bindings {
   Bindings(void (*bind)(PyObject* torch_c), void (*register_nodes)(PyObject* functions));
 
@@ -15,6 +17,14 @@ struct Bindings {
   void (*register_nodes)(PyObject* functions);
   const Bindings* next;
 };
+
+// The bindings of all units. Python has its error set where one of these throws std::exception.
+void bind_all(PyObject* torch_c);
+void register_all_nodes(PyObject* torch_c);
+
+// Sets Python's error to `error`, unless it is set already.
+void set_error(const std::exception& error);
+void check(bool succeeded);
 
 // Add what `definitions`, which ends with a null name, defines. They throw std::exception with Python's error set.
 void add_methods(PyObject* torch_c, const char* type, PyMethodDef* definitions);

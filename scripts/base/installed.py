@@ -1,0 +1,128 @@
+"""The torch that is installed in an environment, as a base: nothing is fetched, and nothing of it is written to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..common.errors import UsageError
+from ..common.process import run
+from .base import Base, refuse_other_devices, unusable
+
+# Below the environment's site-packages. No module can have this name.
+TREES = "torch.graft"
+
+# What a base consists of.
+PACKAGES = ("torch", "torchgen")
+
+# Run by the environment's own Python. It looks past what `make develop` put first on the path.
+_LOOK = f"""
+import json, os, sys, sysconfig
+paths = [path for path in sys.path if {TREES!r} not in path.split(os.sep)]
+found = [path for path in paths if os.path.isfile(os.path.join(path, "torch", "version.py"))]
+print(json.dumps([sysconfig.get_path("purelib"), found[:1], sysconfig.get_config_var("SOABI") or ""]))
+"""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """An environment of Python, and the torch in it.
+
+    Args:
+        python: its interpreter.
+        packages: its site-packages, where what `make develop` adds goes.
+        site: the folder that holds ``torch``.
+        abi: of its Python, such as ``cpython-311-x86_64-linux-gnu``.
+    """
+
+    python: str
+    packages: Path
+    site: Path
+    abi: str
+
+    @property
+    def version(self) -> str:
+        """The version that pip knows this torch by, or ``__version__`` where pip does not know it."""
+        for metadata in sorted(self.site.glob("torch-*.dist-info/METADATA")):
+            for line in metadata.read_text(encoding="utf-8").splitlines():
+                if line.startswith("Version: "):
+                    return line.removeprefix("Version: ").strip()
+        return Base(self.site / "torch", self.site).version
+
+    @property
+    def trees(self) -> Path:
+        """Where trees of `make develop` are."""
+        return self.packages / TREES
+
+    def state(self) -> dict[str, list[int]]:
+        """What tells that torch is still the one that it was: size and time of its libraries, by path in ``site``."""
+        files = [self.site / "torch/version.py", *sorted(self.site.glob("torch/lib/*.so*"))]
+        files += sorted(self.site.glob("torch/_C.*.so"))
+        statuses = {file.relative_to(self.site).as_posix(): file.stat() for file in files}
+        return {name: [status.st_size, status.st_mtime_ns] for name, status in statuses.items()}
+
+    @property
+    def key(self) -> str:
+        """Tells bases apart: another folder, or another torch in it, has another."""
+        text = json.dumps([str(self.site), self.state()])
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def find_environment(python: str) -> Environment:
+    """The environment of a Python, in which torch is.
+
+    Raises:
+        UsageError: there is no torch in it, or that is a grafted wheel.
+    """
+    packages, found, abi = json.loads(run([python, "-I", "-c", _LOOK]).stdout.splitlines()[-1])
+    if not found:
+        raise UsageError(
+            f"PYTHON={python}: no torch is installed there",
+            cause=f"its site-packages is {packages}",
+            todo="set PYTHON to the Python of the environment that torch is in, or install torch",
+        )
+    environment = Environment(python, Path(packages), Path(found[0]), abi)
+    if (environment.site / "torch/_added_operators.py").is_file():
+        raise UsageError(
+            f"{environment.site}/torch: operators were added to this torch already, as a wheel",
+            todo=f"install the official one: pip install --force-reinstall --no-deps 'torch=={_official(environment)}'",
+        )
+    return environment
+
+
+def _official(environment: Environment) -> str:
+    """The version of the official wheel: ``2.13.0+cpu`` of ``2.13.0+cpu.graft.<hash>``."""
+    return environment.version.partition("graft.")[0].rstrip("+.")
+
+
+def base_of(environment: Environment, folder: Path) -> Base:
+    """The base that is installed in ``environment``.
+
+    Args:
+        environment: where it is.
+        folder: gains links to its packages, by which a build finds it.
+
+    Raises:
+        UnusableBaseError: it cannot be built upon.
+    """
+    torch = environment.site / "torch"
+    tree = folder / "tree"
+    tree.mkdir(parents=True, exist_ok=True)
+    for name in PACKAGES:
+        link, target = tree / name, environment.site / name
+        if not target.is_dir():
+            raise unusable(torch, f"its {name} is missing")
+        if not link.is_symlink() or link.readlink() != target:
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)
+    base = Base(torch, tree)
+    mark = folder / "usable"
+    if not mark.is_file():
+        if environment.abi.split("-")[1].endswith("t"):
+            raise unusable(torch, "it is for a Python without the GIL, on which added operators were never tested")
+        refuse_other_devices(torch, [path.name for path in base.libraries.iterdir()])
+        base.require_usable()
+        mark.touch()
+    return base

@@ -1,0 +1,71 @@
+"""``python -m torch._graft``: what this torch is, and which operators were added to it."""
+
+import hashlib
+import json
+import os
+
+import torch
+
+# What a build says of itself lies beside this file. A source build says nothing: all of it is one.
+_NOTE = os.path.join(os.path.dirname(__file__), "_graft.json")
+
+_DELIVERIES = {
+    "wheel": "a wheel that holds all of torch",
+    "develop": "beside the torch that is installed (make develop)",
+    "thin wheel": "a thin wheel, loaded by the torch that is installed",
+    "source": "a build of PyTorch's sources",
+}
+
+
+def notes():
+    """What was added to this torch, each as a dictionary; thin wheels come last."""
+    own = []
+    if os.path.isfile(_NOTE):
+        with open(_NOTE, encoding="utf-8") as file:
+            own = [json.load(file)]
+    elif not getattr(torch, "_thin_wheels", ()):
+        own = [{"delivery": "source", "base": torch.__version__, "hash": "", "folders": {}}]
+    if own:
+        from torch import _added_operators
+
+        thin = {name for note in getattr(torch, "_thin_wheels", {}).values() for name in note["operators"]}
+        own[0]["operators"] = [name for name in _added_operators.OPERATORS if name not in thin]
+    return [*own, *getattr(torch, "_thin_wheels", {}).values()]
+
+
+def changed(folder, files):
+    """The files of a native folder that are not as they were when it was built: paths relative to it, sorted."""
+    found = {}
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith((".", "__pycache__", "tests"))]
+        for name in names:
+            path = os.path.relpath(os.path.join(parent, name), folder)
+            if not name.startswith("."):
+                with open(os.path.join(folder, path), "rb") as file:
+                    found[path] = hashlib.sha256(file.read()).hexdigest()
+    return sorted(path for path in {*found, *files} if found.get(path) != files.get(path))
+
+
+def _lines(note):
+    yield "delivery", _DELIVERIES[note["delivery"]] + (f", {note['name']}" if "name" in note else "")
+    yield "base", f"torch {note['base']}"
+    if note["hash"]:
+        yield "hash", note["hash"]
+    names = dict.fromkeys(name.partition("::")[2].partition(".")[0] for name in note["operators"])
+    yield "operators", ", ".join(name for name in names if not name.startswith("_"))
+    for folder, files in note["folders"].items():
+        names = changed(folder, files) if os.path.isdir(folder) else None
+        state = "it is gone" if names is None else f"changed since: {', '.join(names)}" if names else "unchanged since"
+        yield "folder", f"{folder}: {state}"
+
+
+def main():
+    print(f"torch {torch.__version__}, {os.path.dirname(torch.__file__)}")
+    for note in notes():
+        print()
+        for title, text in _lines(note):
+            print(f"{title:<11}{text}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""Add operators to the torch that is installed, without writing to it: a tree beside it, put first on the path.
+
+The tree consists of links to the files of the installed torch; only the composed files are its own. Each build makes a
+tree of its own, and one ``.pth`` file names the tree that counts: a process that runs keeps the one it started with,
+and a build that is killed leaves what was there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..base.base import Base
+from ..base.installed import PACKAGES, Environment
+from ..common.errors import PackError, remedy
+from ..common.files import write_atomically
+from ..common.layout import REPOSITORY
+
+_PTH = "torch_graft.pth"
+_START = "_torch_graft_start"
+
+# The file in a tree that says what it was made of.
+_NOTE = "graft.json"
+
+# Files whose size and time tell at each start of Python whether the base is there.
+_WATCHED = ("torch/version.py", "torch/lib/libtorch_cpu.so", "torch/lib/libtorch_python.so")
+
+
+def developed(environment: Environment) -> dict[str, Any]:
+    """What the tree that counts was made of; empty if there is none."""
+    tree = _current(environment)
+    try:
+        note: dict[str, Any] = json.loads((tree / _NOTE).read_text(encoding="utf-8")) if tree else {}
+    except (OSError, ValueError):
+        return {}
+    return note
+
+
+def add_tree(environment: Environment, base: Base, files: Mapping[str, bytes], stamp: str) -> Path:
+    """Make the tree with ``files``, and let Python find it first; return it.
+
+    Args:
+        environment: whose torch is added to.
+        base: that torch.
+        files: the composed files, by path below site-packages.
+        stamp: of the inputs; `developed` gives it back.
+
+    Raises:
+        PackError: it cannot be written.
+    """
+    note = {"stamp": stamp, "base": environment.key, "files": {name: _hash(text) for name, text in files.items()}}
+    name = hashlib.sha256(json.dumps(note).encode()).hexdigest()[:12]
+    tree, old = environment.trees / name, _current(environment)
+    try:
+        if not (tree / _NOTE).is_file():
+            partial = environment.trees / f"{name}.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            _fill(partial, environment, base, files, old)
+            write_atomically(partial / f"{_START}.py", _start_text(environment))
+            write_atomically(partial / _NOTE, json.dumps(note))
+            partial.rename(tree)
+        write_atomically(environment.packages / _PTH, _pth_text(tree))
+    except OSError as error:
+        raise PackError(f"{tree}: {error.strerror or error}", todo=remedy(error, tree)) from error
+    for other in environment.trees.iterdir():
+        if other not in (tree, old):  # a process that started before may still import from the old one
+            shutil.rmtree(other, ignore_errors=True)
+    return tree
+
+
+def remove_trees(environment: Environment) -> bool:
+    """Let Python find the installed torch again, and delete what was made; return whether there was anything.
+
+    Raises:
+        PackError: it cannot be deleted.
+    """
+    pth, trees = environment.packages / _PTH, environment.trees
+    is_there = pth.exists() or trees.exists()
+    try:
+        pth.unlink(missing_ok=True)
+        if trees.exists():
+            shutil.rmtree(trees)
+    except OSError as error:
+        raise PackError(f"{error.filename}: {error.strerror}", todo=remedy(error, trees)) from error
+    return is_there
+
+
+def _current(environment: Environment) -> Path | None:
+    """The tree that counts."""
+    with suppress(OSError):
+        text = (environment.packages / _PTH).read_text(encoding="utf-8")
+        if found := re.search(r"insert\(0, '([^']+)'\)", text):
+            return Path(found[1]) if Path(found[1]).is_dir() else None
+    return None
+
+
+def _pth_text(tree: Path) -> str:
+    """One line: site-packages' ``.pth`` files may run such ones. If the tree is gone, torch is the installed one."""
+    guarded = f"try: import {_START}\nexcept ImportError: sys.path.remove({str(tree)!r})"
+    return f"import sys; sys.path.insert(0, {str(tree)!r}); exec({guarded!r})\n"
+
+
+def _start_text(environment: Environment) -> str:
+    text = (Path(__file__).with_name("shipped") / "start.py").read_text(encoding="utf-8")
+    state = {name: value for name, value in environment.state().items() if name in _WATCHED}
+    make = f"make -C {shlex.quote(str(REPOSITORY))} {{}} PYTHON={shlex.quote(environment.python)}"
+    for name, value in (("SITE", str(environment.site)), ("STATE", state), ("MAKE", make)):
+        head, _, tail = text.partition(f"\n{name} = ")
+        text = f"{head}\n{name} = {value!r}\n{tail.partition(chr(10))[2]}"
+    return text
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _fill(target: Path, environment: Environment, base: Base, files: Mapping[str, bytes], old: Path | None) -> None:
+    """Link everything that is as it was, and write the rest."""
+    note = json.loads((old / _NOTE).read_text(encoding="utf-8")) if old and (old / _NOTE).is_file() else {}
+    # What Python compiled of an older tree is taken over with it.
+    source = old if old and note.get("base") == environment.key else environment.site
+    before: dict[str, str] = note.get("files", {}) if source == old else {}
+    changed = {name for name, content in files.items() if before.get(name) != _hash(content)}
+    gone = {name for name in before if name not in files}
+    for package in PACKAGES:
+        _link_tree(source / package, target / package, package, changed | gone)
+    for name in gone:
+        if (environment.site / name).is_file():
+            _link(environment.site / name, target / name)
+    for name in changed:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).write_bytes(files[name])
+    for name in _siblings(base):
+        if (environment.site / name).is_dir():
+            (target / name).symlink_to(environment.site / name)
+
+
+def _link_tree(source: Path, target: Path, name: str, left_out: set[str]) -> None:
+    """Link the files below ``source``, but for those ``left_out`` and what Python compiled of these."""
+    target.mkdir(parents=True)
+    is_cache = name.endswith("/__pycache__")
+    with os.scandir(source) as entries:
+        for entry in entries:
+            path = f"{name}/{entry.name}"
+            if entry.is_dir():
+                _link_tree(Path(entry.path), target / entry.name, path, left_out)
+            elif is_cache:
+                if f"{name.removesuffix('/__pycache__')}/{entry.name.split('.')[0]}.py" not in left_out:
+                    _link(entry.path, target / entry.name)
+            elif path not in left_out:
+                _link(entry.path, target / entry.name)
+
+
+def _link(source: str | Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, one without hard links, or a file of another user
+        target.symlink_to(os.path.realpath(source))
+
+
+def _siblings(base: Base) -> set[str]:
+    """Folders beside ``torch`` in which its libraries look for others: ``nvidia``."""
+    libraries = [path.name for path in base.libraries.glob("libtorch*.so")]
+    paths = [base.library(f"lib/{name}").rpath for name in libraries]
+    return {found for text in paths for found in re.findall(r"\$ORIGIN/\.\./\.\./([\w.]+)", text)}

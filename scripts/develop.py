@@ -1,0 +1,93 @@
+"""``make develop`` and ``make undevelop``: the operators in the torch that is installed, while they are written."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from .base.installed import Environment, base_of, find_environment
+from .common.console import Steps, say
+from .common.layout import DEBUG, DEVELOP, REPOSITORY, Layout
+from .common.lock import build_lock, file_lock
+from .deliver.develop import add_tree, developed, remove_trees
+from .inputs.cuda_toolkit import request
+from .inputs.pin import known_pins
+from .inputs.snapshot import Snapshot, take_snapshot
+
+
+def develop(layout: Layout, python: str, *, jobs: int) -> dict[str, float]:
+    """Add the operators to the torch that is installed in an environment; return the seconds of each step.
+
+    Args:
+        layout: the native folders.
+        python: of the environment.
+        jobs: how many compilers may run at once.
+
+    Raises:
+        GraftError: and torch is as it was before.
+    """
+    environment = find_environment(python)
+    layout = replace(installed(layout, environment), kind=DEBUG if os.environ.get("GRAFT_DEBUG") == "1" else DEVELOP)
+    snapshot = take_snapshot(layout)
+    stamp = f"{snapshot.stamp} {request()}"
+    lock = file_lock(layout.pin_build / "lock", f"another process adds operators to the torch of {python}")
+    with build_lock(layout.work), lock, snapshot.translated():
+        if developed(environment).get("stamp") == stamp and developed(environment).get("base") == environment.key:
+            say(f"nothing changed: {environment.site}/torch has the operators of {layout.title}")
+            return {}
+        from .compile.link import products  # these take as long to import as all that came before
+        from .compose.wheel_files import compose
+        from .deliver.wheel import with_graft
+        from .stages import Graft
+
+        steps = Steps(total=5)
+        base = base_of(environment, layout.base)
+        made = Graft(layout, snapshot, base, jobs, steps).make(products)
+        with steps.step("compose"):
+            note = {"delivery": "develop", "base": base.version, "hash": made.hash_, "folders": sources(snapshot)}
+            files = compose(base.tree, made, with_graft(base.version, made.hash_), note)
+        with steps.step("add to the installed torch"):
+            tree = add_tree(environment, base, files, stamp)
+    say(f"{environment.site}/torch has the operators of {layout.title} now, by {tree}")
+    say(f"  {sum(steps.seconds.values()):.1f} s in all; `{python} -m torch._graft` says what is there")
+    return steps.seconds
+
+
+def undevelop(python: str) -> None:
+    """Give an environment its own torch back.
+
+    Raises:
+        GraftError: something cannot be deleted.
+    """
+    environment = find_environment(python)
+    if remove_trees(environment):
+        say(f"{environment.site}/torch is as it was installed")
+    else:
+        say(f"nothing to do: no operators were added to {environment.site}/torch by make develop")
+
+
+def installed(layout: Layout, environment: Environment) -> Layout:
+    """The folders of a build onto an installed torch; says so where its version was never tested."""
+    version = environment.version
+    known = known_pins(REPOSITORY / "patches")
+    release = version.partition("+")[0]
+    if release not in (name.partition("+")[0] for name in known):
+        say(f"torch {version} is untested; tested are {', '.join(known)}")
+        release = max(known, key=lambda name: [int(part) for part in name.partition("+")[0].split(".")])
+        release = release.partition("+")[0]
+    return replace(layout, pin=version, installed=environment.key, release=release)
+
+
+def sources(snapshot: Snapshot) -> Mapping[str, Mapping[str, str]]:
+    """The hash of each file of the native folders, by folder."""
+    found: dict[str, dict[str, str]] = {str(origin): {} for origin in snapshot.origins}
+    for origin, files in zip(snapshot.origins, snapshot.natives_content(), strict=True):
+        found[str(origin)] = {str(name): hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    for name in snapshot.unread:
+        _, number, *rest = Path(name).parts
+        path = snapshot.origins[int(number)] / Path(*rest)
+        found[str(snapshot.origins[int(number)])][str(Path(*rest))] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
