@@ -16,6 +16,8 @@ AT_ONCE ?=
 KEEP ?=
 LAUNCHER ?=
 CUDA_ARCHS ?=
+NAME ?=
+VERSION ?=
 TORCH ?=
 INDEX ?=
 SCHEMA ?=
@@ -37,13 +39,14 @@ several = $(if $(PINS),--pins '$(PINS)') --pythons "$$PYTHONS"
 options = --pin '$(PIN)' --native "$$NATIVE" --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build develop undevelop check check-source check-incremental check-cuda test test-sanitize wheels test-matrix \
+.PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-incremental check-cuda test test-sanitize wheels test-matrix \
     fuzz surfaces new-op pin apply export lint bench bench-build clean
 
 help:
 	@echo 'make patch-and-build    build the torch wheel with the operators of NATIVE into OUT'
 	@echo 'make develop            add the operators of NATIVE to the torch that PYTHON has installed; WATCH=1: on every save'
 	@echo 'make undevelop          give PYTHON its own torch back'
+	@echo 'make thin-wheel         build the operators as a small wheel NAME, which needs the torch of PIN and loads with it'
 	@echo 'make check              find the mistakes of NATIVE without building'
 	@echo "make check-source       compile what the operators add to PyTorch's source tree, with its own build"
 	@echo 'make check-incremental  compile again some of what incremental builds left alone, and compare the objects'
@@ -89,6 +92,9 @@ patch-and-build:
 
 develop undevelop:
 	$(graft) $@ $(options) --python '$(PYTHON)' $(ARGS)
+
+thin-wheel:
+	$(graft) thin-wheel $(options) --python '$(PYTHON)' $(if $(NAME),--name '$(NAME)') $(if $(VERSION),--version '$(VERSION)') $(ARGS)
 
 check:
 	$(graft) check $(options) $(ARGS)

@@ -66,6 +66,19 @@ def _develop(options: argparse.Namespace) -> None:
         write_atomically(options.timings, json.dumps(seconds))
 
 
+def _thin_wheel(options: argparse.Namespace) -> None:
+    from .thin import thin_wheel
+
+    thin_wheel(
+        _layout(options),
+        name=options.name,
+        version=options.version,
+        python=options.python,
+        base_wheel=options.wheel,
+        jobs=options.jobs,
+    )
+
+
 def _undevelop(options: argparse.Namespace) -> None:
     from .develop import undevelop
 
@@ -240,6 +253,7 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "build": _build,
     "develop": _develop,
     "undevelop": _undevelop,
+    "thin-wheel": _thin_wheel,
     "check": _check,
     "check-source": _check_source,
     "check-incremental": _check_incremental,
@@ -290,7 +304,10 @@ def _parser() -> argparse.ArgumentParser:
     developing = verbs.add_parser("develop", parents=[common], help="add the operators to the torch that is installed")
     developing.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
     leaving = verbs.add_parser("undevelop", parents=[common], help="take them out again")
-    for parser_of_environment in (developing, leaving):
+    thin = verbs.add_parser("thin-wheel", parents=[common], help="build the operators as a wheel of their own")
+    thin.add_argument("--name", default="", help="of its package (default: the native folder's)")
+    thin.add_argument("--version", default="0.1", help="its own version (default: %(default)s)")
+    for parser_of_environment in (developing, leaving, thin):
         parser_of_environment.add_argument("--python", default=sys.executable, help="of the environment")
     verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
     verbs.add_parser("check-cuda", parents=[common], help="compile the CUDA sources of the native folder")

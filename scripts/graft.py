@@ -77,7 +77,7 @@ def pack_wheel(layout: Layout, snapshot: Snapshot, base: Base, graft: Graft, ste
         note = {"delivery": "wheel", "base": base.version, "hash": made.hash_, "folders": {}}
         files = compose(base.tree, made, with_graft(base.version, made.hash_), note)
     with steps.step("pack"):
-        platform = platform_tag(base.wheel, made.libraries.values())
+        platform = platform_tag(base.platforms, made.libraries.values())
         version = with_graft(snapshot.pin.wheel_version, made.hash_)
         return pack(base.wheel, files, version=version, platform=platform, out=layout.out)
 

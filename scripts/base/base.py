@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from packaging.utils import parse_wheel_filename
+
 from ..common.errors import UnusableBaseError
 from .elf import ElfFile
 
@@ -49,6 +51,15 @@ class Base:
 
     wheel: Path
     tree: Path
+
+    @property
+    def platforms(self) -> list[str]:
+        """The platform tags of the wheel that it comes from, or came from when it was installed."""
+        if self.wheel.suffix == ".whl":
+            return [tag.platform for tag in parse_wheel_filename(self.wheel.name)[3]]
+        texts = [path.read_text(encoding="utf-8") for path in self.wheel.parent.glob("torch-*.dist-info/WHEEL")]
+        tags = [line.rpartition("-")[2] for text in texts for line in text.splitlines() if line.startswith("Tag: ")]
+        return [platform for tag in tags for platform in tag.split(".")]
 
     @property
     def include(self) -> Path:

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from auditwheel.architecture import Architecture
 from auditwheel.libc import Libc
 from auditwheel.policy import WheelPolicies
-from packaging.utils import parse_wheel_filename
 
 from ..base.elf import ElfFile
 from ..common.console import say
 
 
-def platform_tag(base_wheel: Path, libraries: Iterable[Path]) -> str:
-    """The base's platform tag, or a newer one if ``libraries`` need newer symbols (auditwheel's policies).
+def platform_tag(base_platforms: Collection[str], libraries: Iterable[Path]) -> str:
+    """The base's platform tag, among the given ones, or a newer one if ``libraries`` need newer symbols (auditwheel's policies).
 
     A manylinux tag promises which versions of glibc's and libstdc++'s symbols are enough; PEP 600.
     """
     policies = WheelPolicies(libc=Libc.GLIBC, arch=Architecture.x86_64)
     needed = [ElfFile(library).needed_versions() for library in libraries]
     ours = policies.versioned_symbols_policy({str(i): set(versions) for i, versions in enumerate(needed) if versions})
-    _, _, _, tags = parse_wheel_filename(base_wheel.name)
-    base_platforms = [tag.platform for tag in tags]
     base = min((policy for policy in policies if policy.name in base_platforms), key=lambda policy: policy.priority)
     # A higher priority is an older platform.
     if base.priority <= ours.priority:

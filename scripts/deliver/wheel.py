@@ -131,11 +131,11 @@ def _write(archive: ZipFile, base: Path, members: Iterable[Member], target: Path
                 if not member.copied.is_dir():  # RECORD lists files
                     record.rows.append((member.name, *old_rows[member.copied.filename]))
             elif member.content is not None:
-                _add(wheel, member, date)
+                add_member(wheel, member, date)
                 record.add(member.name, member.content)
         name = f"{new_info}RECORD"
         record.rows.append((name, "", ""))
-        _add(wheel, Member(name, content=record.text()), date)
+        add_member(wheel, Member(name, content=record.text()), date)
 
 
 def _old_record(archive: ZipFile) -> dict[str, tuple[str, str]]:
@@ -143,7 +143,7 @@ def _old_record(archive: ZipFile) -> dict[str, tuple[str, str]]:
     return {row[0]: (row[1], row[2]) for row in csv.reader(io.StringIO(archive.read(name).decode()))}
 
 
-def _add(wheel: ZipFile, member: Member, date: tuple[int, int, int, int, int, int]) -> None:
+def add_member(wheel: ZipFile, member: Member, date: tuple[int, int, int, int, int, int]) -> None:
     info = ZipInfo(member.name, date)
     info.compress_type = ZIP_DEFLATED
     info.create_system = 3  # Unix: the upper half of external_attr is a mode

@@ -1,0 +1,207 @@
+"""Add the operators of this package to the torch that is being imported: what a grafted torch has in its own files.
+
+PyTorch calls ``autoload`` at the end of ``import torch`` (entry points of the group ``torch.backends``). Nothing that
+goes wrong here stops torch: it is said in one line, and torch is without these operators.
+"""
+
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = __name__.rpartition(".")[0]
+
+_is_done = False
+
+
+class _Refused(Exception):
+    """Why the operators are left out."""
+
+
+def autoload():
+    """Add the operators, once; say in one line what hinders it."""
+    global _is_done
+    if _is_done:
+        return
+    _is_done = True
+    with open(os.path.join(_FOLDER, "note.json"), encoding="utf-8") as file:
+        note = json.load(file)
+    try:
+        _load(note)
+    except Exception as error:
+        reason = str(error) if isinstance(error, _Refused) else f"{type(error).__name__}: {error}"
+        sys.stderr.write(f"{note['name']}: its operators are not in torch: {reason}\n")
+
+
+def _load(note):
+    import torch
+
+    _require_its_torch(note, torch)
+    _require_no_other(note, torch)
+    added = _module("torch._added_operators", "_added_operators.py")
+    old = _bound(note, torch)
+    importlib.import_module(f"{_PACKAGE}._C")
+    torch._thin_wheels = {**getattr(torch, "_thin_wheels", {}), note["name"]: note}
+    _merge(added)
+    _publish(added, torch)
+    new = _bound(note, torch)
+    _follow({old[key]: new[key] for key in old if old[key] is not new[key]})
+    _refresh_packets(note, torch)
+    behind = _Behind(note)
+    sys.meta_path.insert(0, behind)
+    behind.run_loaded()
+
+
+def _require_its_torch(note, torch):
+    """The libraries must be those that functions were bound in, by their places."""
+    lib = os.path.join(os.path.dirname(torch.__file__), "lib")
+    sizes = {}
+    for name in note["libraries"]:
+        path = os.path.join(lib, name)
+        sizes[name] = os.path.getsize(path) if os.path.isfile(path) else None
+    if torch.version.git_version != note["commit"] or sizes != note["libraries"]:
+        raise _Refused(
+            f"they were made for torch {note['requires']} as pip installs it, and this is {torch.__version__}; install "
+            f"torch=={note['requires']}, or a {note['name']} that was made for this one"
+        )
+
+
+def _require_no_other(note, torch):
+    others = {other["name"]: other["operators"] for other in getattr(torch, "_thin_wheels", {}).values()}
+    if not others and importlib.util.find_spec("torch._added_operators"):
+        from torch import _added_operators
+
+        others = {f"torch {torch.__version__}": _added_operators.OPERATORS}
+    for name, operators in others.items():
+        if twice := sorted(set(operators) & set(note["operators"])):
+            raise _Refused(f"{twice[0]} is in {name} already; uninstall {name} or {note['name']}")
+
+
+def _module(name, file):
+    """The module of a file of this package, which is not put into ``sys.modules``."""
+    spec = importlib.util.spec_from_file_location(name, os.path.join(_FOLDER, file))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _merge(added):
+    """Add to ``torch._added_operators``, which several such packages share."""
+    import torch
+
+    if not importlib.util.find_spec("torch._added_operators"):
+        sys.modules["torch._added_operators"] = torch._added_operators = added
+        return
+    from torch import _added_operators as shared
+
+    for name, value in vars(added).items():
+        if name.isupper():
+            there = getattr(shared, name)
+            if isinstance(there, list):
+                there.extend(each for each in value if each not in there)
+            else:
+                there.update(value)
+
+
+def _bound(note, torch):
+    """What is bound in the classes and modules of ``torch._C`` now."""
+    owners = {name: getattr(torch._C, name) for name in note["owners"]}
+    return {(owner, name): getattr(value, name) for owner, value in owners.items() for name in vars(value)}
+
+
+def _publish(added, torch):
+    """Name the new functions in ``torch``, as torch/__init__.py does; other modules do so in their texts."""
+    for path in added.FUNCTIONS:
+        package, _, name = path.rpartition(".")
+        if package == "torch" and not hasattr(torch, name):
+            function = getattr(torch._C._VariableFunctions, name)
+            function.__module__ = "torch"
+            setattr(torch, name, function)
+            if not name.startswith("_"):
+                torch.__all__.append(name)
+
+
+def _follow(replaced):
+    """Where a name gained an overload, its binding is another object: let torch's modules have that one."""
+    if not replaced:
+        return
+    import torch
+
+    for old, new in replaced.items():
+        if getattr(old, "__doc__", None) and not new.__doc__:
+            torch._C._add_docstr(new, old.__doc__)
+        if hasattr(old, "__module__") and hasattr(new, "__self__"):
+            new.__module__ = old.__module__
+    by_id = {id(old): (old, new) for old, new in replaced.items()}
+    for name, module in list(sys.modules.items()):
+        if name == "torch" or name.startswith("torch."):
+            for key, value in list(vars(module).items()):
+                if id(value) in by_id:
+                    setattr(module, key, by_id[id(value)][1])
+
+
+def _refresh_packets(note, torch):
+    """A packet that was made before knows no new overload."""
+    for qualified in note["operators"]:
+        namespace, _, name = qualified.partition("::")
+        packet = vars(getattr(torch.ops, namespace)).get(name.partition(".")[0])
+        if packet is not None:
+            packet._op, packet._overload_names = torch._C._jit_get_operation(qualified.partition(".")[0])
+
+
+class _Behind:
+    """Runs texts behind modules of torch: at once behind those that are loaded, else when they are.
+
+    It also finds the modules that torch does not have.
+    """
+
+    def __init__(self, note):
+        self._behind = note["behind"]
+        self._new = note["new"]
+        self._stars = note["stars"]
+        self._looking = set()
+
+    def run_loaded(self):
+        """Run the texts behind what is loaded: a package's after those of its modules, as in a grafted torch."""
+        loaded = [name for name in sys.modules if name in self._behind]
+        for name in sorted(loaded, key=lambda name: -name.count(".")):
+            self._run(sys.modules[name])
+
+    def find_spec(self, name, path=None, target=None):
+        if name in self._new:
+            file = os.path.join(_FOLDER, self._new[name])
+            places = [os.path.dirname(file)] if file.endswith("__init__.py") else None
+            return importlib.util.spec_from_file_location(name, file, submodule_search_locations=places)
+        if name not in self._behind or name in self._looking:
+            return None
+        self._looking.add(name)
+        try:
+            specs = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+            spec = next((spec for spec in specs if spec), None)
+        finally:
+            self._looking.discard(name)
+        if spec and spec.loader:
+            upstream = spec.loader.exec_module
+
+            def exec_module(module):
+                upstream(module)
+                self._run(module)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+    def _run(self, module):
+        path = os.path.join(_FOLDER, self._behind[module.__name__])
+        with open(path, encoding="utf-8") as file:
+            code = compile(file.read(), path, "exec", dont_inherit=True)
+        before = dict(vars(module))
+        exec(code, vars(module))
+        after = vars(module)
+        _follow({before[key]: after[key] for key in before if callable(before[key]) and before[key] is not after[key]})
+        public = getattr(module, "__all__", None) or [name for name in after if not name.startswith("_")]
+        new = [name for name in public if name not in before and name in after]
+        for other in self._stars.get(module.__name__, ()):
+            if other in sys.modules:
+                vars(sys.modules[other]).update({name: after[name] for name in new})
