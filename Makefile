@@ -7,6 +7,7 @@ OUT ?= dist
 JOBS ?= $(shell nproc)
 WHEEL ?=
 BUILD ?= graft
+DELIVERY ?= wheel
 INCREMENTAL ?= 1
 SOURCE ?=
 ARGS ?=
@@ -16,6 +17,7 @@ AT_ONCE ?=
 KEEP ?=
 LAUNCHER ?=
 CUDA_ARCHS ?=
+WATCH ?=
 NAME ?=
 VERSION ?=
 TORCH ?=
@@ -75,6 +77,7 @@ help:
 	@printf '  %-22s%s\n' 'CUDA_ARCHS=$(CUDA_ARCHS)' 'GPU architectures, such as "80 90a", instead of all that the base has; none: no CUDA kernels'
 	@printf '  %-22s%s\n' 'WHEEL=$(WHEEL)' 'the base wheel as a file; without it, pip fetches it'
 	@printf '  %-22s%s\n' 'BUILD=$(BUILD)' 'graft: onto the official wheel; source: all of PyTorch, from its sources'
+	@printf '  %-22s%s\n' 'DELIVERY=$(DELIVERY)' 'what test and surfaces look at: wheel; develop or thin-wheel, beside the official torch'
 	@printf '  %-22s%s\n' 'SOURCE=$(SOURCE)' 'a checkout of PyTorch; for BUILD=source and check-source also a mirror to fetch from'
 	@printf '  %-22s%s\n' 'INCREMENTAL=$(INCREMENTAL)' '0: BUILD=source compiles all again whose headers changed, also if they only gained declarations'
 	@printf '  %-22s%s\n' 'PYTHON=$(PYTHON)' 'the Python to build for'
@@ -83,6 +86,9 @@ help:
 	@printf '  %-22s%s\n' 'SCHEMA=' 'for new-op, such as SCHEMA="my_op(Tensor self, *, float alpha=1.0) -> Tensor"'
 	@printf '  %-22s%s\n' 'KIND=$(KIND)' 'for new-op: plain, pointwise or composite'
 	@printf '  %-22s%s\n' 'VARIANTS=$(VARIANTS)' 'for new-op: inplace, out or inplace,out'
+	@printf '  %-22s%s\n' 'WATCH=$(WATCH)' 'for develop: 1 builds again on every save'
+	@printf '  %-22s%s\n' 'NAME=$(NAME)' 'for thin-wheel: the name of its package; that of the native folder'
+	@printf '  %-22s%s\n' 'VERSION=$(VERSION)' 'for thin-wheel: its version; 0.1'
 	@printf '  %-22s%s\n' 'TORCH=$(TORCH)' 'for pin: a version of torch, such as 2.16.0 or 2.13.0+cpu, or a wheel file'
 	@printf '  %-22s%s\n' 'INDEX=$(INDEX)' 'for pin: a package index that pip asks beside its own'
 	@printf '  %-22s%s\n' 'ARGS=$(ARGS)' 'further arguments, for example ARGS=--help'
@@ -90,8 +96,11 @@ help:
 patch-and-build:
 	$(graft) build --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(if $(filter-out 0,$(INCREMENTAL)),--incremental) $(if $(filter patch-and-build,$(MAKECMDGOALS)),$(ARGS))
 
-develop undevelop:
-	$(graft) $@ $(options) --python '$(PYTHON)' $(ARGS)
+develop:
+	$(graft) develop $(options) --python '$(PYTHON)' $(if $(filter-out 0,$(WATCH)),--watch) $(ARGS)
+
+undevelop:
+	$(graft) undevelop $(options) --python '$(PYTHON)' $(ARGS)
 
 thin-wheel:
 	$(graft) thin-wheel $(options) --python '$(PYTHON)' $(if $(NAME),--name '$(NAME)') $(if $(VERSION),--version '$(VERSION)') $(ARGS)
@@ -108,10 +117,10 @@ check-cuda:
 	$(graft) check-cuda $(options) $(ARGS)
 
 # Help needs no wheel.
-built = $(if $(filter -h --help,$(ARGS)),,patch-and-build)
+built = $(if $(filter -h --help,$(ARGS))$(filter-out wheel,$(DELIVERY)),,patch-and-build)
 
 test: $(built)
-	$(graft) test --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
+	$(graft) test --build '$(BUILD)' --delivery '$(DELIVERY)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 
 test-sanitize:
 	$(graft) test-sanitize $(options) -- $(ARGS)
@@ -147,7 +156,7 @@ bench: patch-and-build
 	$(graft) bench $(options) -- $(ARGS)
 
 surfaces: $(built)
-	$(graft) surfaces $(options) $(ARGS)
+	$(graft) surfaces --delivery '$(DELIVERY)' $(options) $(ARGS)
 
 clean:
 	rm -rf build dist

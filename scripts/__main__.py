@@ -59,8 +59,10 @@ def _build(options: argparse.Namespace) -> None:
 
 
 def _develop(options: argparse.Namespace) -> None:
-    from .develop import develop
+    from .develop import develop, watch
 
+    if options.watch:
+        watch(_layout(options), options.python, jobs=options.jobs)
     seconds = develop(_layout(options), options.python, jobs=options.jobs)
     if options.timings:
         write_atomically(options.timings, json.dumps(seconds))
@@ -112,8 +114,20 @@ def _check_cuda(options: argparse.Namespace) -> None:
 
 def _test(options: argparse.Namespace) -> None:
     from .source.build import tree_of_build
-    from .testing.run import run_source_tests, run_tests
+    from .testing.run import WHEEL, run_source_tests, run_tests
 
+    if options.delivery != WHEEL:
+        from .testing.delivered import test_delivered
+
+        test_delivered(
+            _layout(options),
+            options.delivery,
+            base_wheel=options.wheel,
+            jobs=options.jobs,
+            extra=options.extra,
+            chosen=options.parts or (),
+        )
+        return
     if options.whole and not (options.build == SOURCE and options.whole.is_file()):
         raise UsageError(f"--whole {options.whole}: no wheel to compare with", todo="give one that BUILD=source made")
     if options.build == SOURCE:
@@ -204,8 +218,14 @@ def _bench(options: argparse.Namespace) -> None:
 
 
 def _surfaces(options: argparse.Namespace) -> None:
-    from .testing.run import show_surfaces
+    from .testing.run import WHEEL, show_surfaces
 
+    if options.delivery != WHEEL:
+        from .testing.delivered import show_surfaces_of
+
+        layout, extra = _layout(options), options.extra
+        show_surfaces_of(layout, options.delivery, base_wheel=options.wheel, jobs=options.jobs, extra=extra)
+        return
     show_surfaces(_layout(options), options.extra)
 
 
@@ -302,6 +322,7 @@ def _parser() -> argparse.ArgumentParser:
         "--report", type=Path, help="write the wheel's path and these seconds into this file, as JSON"
     )
     developing = verbs.add_parser("develop", parents=[common], help="add the operators to the torch that is installed")
+    developing.add_argument("--watch", action="store_true", help="do so again on every save")
     developing.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
     leaving = verbs.add_parser("undevelop", parents=[common], help="take them out again")
     thin = verbs.add_parser("thin-wheel", parents=[common], help="build the operators as a wheel of their own")
@@ -337,6 +358,10 @@ def _parser() -> argparse.ArgumentParser:
     calling.add_argument("extra", nargs="*", help="after --: --minutes, or --seed to make one call again")
     showing = verbs.add_parser("surfaces", parents=[common], help="compare the operators with PyTorch's own")
     showing.add_argument("extra", nargs="*", help="after --: --only with a part of a surface's title")
+    for parser_of_delivery in (testing, showing):
+        parser_of_delivery.add_argument(
+            "--delivery", default="wheel", help="wheel, develop or thin-wheel (%(default)s)"
+        )
     for verb, text in (("apply", "make a checkout of PyTorch the fork"), ("export", "write that fork as patches")):
         sourcing = verbs.add_parser(verb, parents=[common], help=text)
         sourcing.add_argument("--source", help="the top folder of a checkout of PyTorch, instead of fetching one")

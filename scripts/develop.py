@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 from .base.installed import Environment, base_of, find_environment
 from .common.console import Steps, say
+from .common.errors import GraftError
 from .common.layout import DEBUG, DEVELOP, REPOSITORY, Layout
 from .common.lock import build_lock, file_lock
 from .deliver.develop import add_tree, developed, remove_trees
 from .inputs.cuda_toolkit import request
 from .inputs.pin import known_pins
 from .inputs.snapshot import Snapshot, take_snapshot
+
+# Seconds between two looks at the files.
+_PAUSE = 0.2
 
 
 def develop(layout: Layout, python: str, *, jobs: int) -> dict[str, float]:
@@ -54,6 +61,35 @@ def develop(layout: Layout, python: str, *, jobs: int) -> dict[str, float]:
     say(f"{environment.site}/torch has the operators of {layout.title} now, by {tree}")
     say(f"  {sum(steps.seconds.values()):.1f} s in all; `{python} -m torch._graft` says what is there")
     return steps.seconds
+
+
+def watch(layout: Layout, python: str, *, jobs: int) -> NoReturn:
+    """Do that on every save, until interrupted; what is wrong is said, and waited for."""
+    seen: dict[Path, int] = {}
+    while True:
+        found = _times(layout.natives)
+        if found == seen:
+            time.sleep(_PAUSE)
+            continue
+        # An editor, or git, may write several files one after another.
+        while (later := _times(layout.natives)) != found:
+            found = later
+            time.sleep(_PAUSE)
+        seen = found
+        try:
+            develop(layout, python, jobs=jobs)
+            say("ready; waiting for the next save (Ctrl-C ends)")
+        except GraftError as error:
+            say(f"error: {error}\nwaiting for the next save; torch is as it was before (Ctrl-C ends)")
+
+
+def _times(folders: Iterable[Path]) -> dict[Path, int]:
+    """When each file was written."""
+    found = {}
+    for path in (path for folder in folders for path in folder.rglob("*")):
+        with suppress(OSError):  # it is being replaced
+            found[path] = path.stat().st_mtime_ns
+    return found
 
 
 def undevelop(python: str) -> None:

@@ -15,7 +15,7 @@ from .base.base import Base
 from .base.torchgen import torchgen_command
 from .check.run import check_native
 from .common.console import StepLine, Steps
-from .common.errors import OperatorError, PinError, run_all
+from .common.errors import GraftError, OperatorError, PinError, run_all
 from .common.files import write_atomically
 from .common.layout import Layout
 from .compile import blame
@@ -56,17 +56,13 @@ class Graft:
         layout, base = self._layout, self._base
         self.cuda = plan_cuda(self._snapshot, base, self._native)
         patches = load_series(self._snapshot.patches)
-        with self._steps.step("check and generate") as line:
-            patched_files = self._check_and_generate(patches_of=lambda: patched(patches, base.tree, layout.work))
-            line.note = f"{len(patches)} patches" if patches else ""
         products: list[Product] = []
 
         def chosen(units: Units) -> Iterable[Unit]:
             products.extend(plan(units, base, self.cuda.nvcc))
             return (unit for product in products for unit in product.units)
 
-        with self._steps.step("compile") as line:
-            self._compile(line, chosen)
+        patched_files = self._check_and_compile(chosen, lambda: patched(patches, base.tree, layout.work))
         with self._steps.step("link"):
             libraries = Linker(layout, base, self._snapshot.toolchain, self._names).link(products)
         hash_ = hashlib.sha256(f"{self._snapshot.stamp}{self.cuda.description}".encode()).hexdigest()[:10]
@@ -86,50 +82,58 @@ class Graft:
             )
         self.cuda = plan_cuda(self._snapshot, self._base, self._native, is_required=True)
         assert self.cuda.nvcc is not None
-        with self._steps.step("check and generate"):
-            self._check_and_generate(patches_of=dict)
-        with self._steps.step("compile") as line:
-            self._compile(line, lambda units: units.cuda)
+        self._check_and_compile(lambda units: units.cuda, dict)
         return self.cuda.nvcc
 
-    def _check_and_generate(self, patches_of: Callable[[], dict[str, bytes]]) -> dict[str, bytes]:
-        """Generate sources while the folder is checked; return the patched files.
+    def _check_and_compile(
+        self, chosen: Callable[[Units], Iterable[Unit]], patches_of: Callable[[], dict[str, bytes]]
+    ) -> dict[str, bytes]:
+        """Generate and compile while the folder is checked; return the patched files.
 
-        What the checks find is reported first: it says what torchgen says, and more.
+        What the checks find is reported instead of what torchgen or the compiler say: it says that, and more.
 
         Raises:
             GraftError: naming every mistake.
         """
-        base = self._base
-        self._generator = Generator(self._layout, self._snapshot, self._native, base, self.cuda.how)
+        generator = Generator(self._layout, self._snapshot, self._native, self._base, self.cuda.how)
         with ThreadPoolExecutor(1) as pool:
+            checks = pool.submit(self._check, patches_of)
             try:
-                generated = pool.submit(self._generator.start)
-                _, files, *_ = run_all(
-                    lambda: check_native(self._snapshot, base.tree),
-                    patches_of,
-                    lambda: installed_headers(base.tree, self._native),
-                    lambda: require_names(base.tree),
-                )
-                generated.result()
-            except BaseException:
-                self._generator.stop()
+                with self._steps.step("generate"):
+                    generator.start()
+                with self._steps.step("check and compile") as line:
+                    try:
+                        self._compile(line, chosen, lambda: checks.done() and checks.exception() is not None)
+                    finally:
+                        # Also where a source does not compile: then the next build need not generate again.
+                        generator.finish()
+                    return checks.result()
+            except GraftError:
+                generator.stop()
+                checks.result()
                 raise
+            except BaseException:
+                generator.stop()
+                raise
+
+    def _check(self, patches_of: Callable[[], dict[str, bytes]]) -> dict[str, bytes]:
+        tree = self._base.tree
+        _, files, *_ = run_all(
+            lambda: check_native(self._snapshot, tree, self._layout.work / "checked"),
+            patches_of,
+            lambda: installed_headers(tree, self._native),
+            lambda: require_names(tree, note=self._layout.base / "required-names"),
+        )
         return dict(files)
 
-    def _compile(self, line: StepLine, chosen: Callable[[Units], Iterable[Unit]]) -> None:
+    def _compile(
+        self, line: StepLine, chosen: Callable[[Units], Iterable[Unit]], is_futile: Callable[[], bool]
+    ) -> None:
         host, nvcc = self._snapshot.toolchain, self.cuda.nvcc
         compilers: dict[str, Compiler] = {CXX: host} | ({NVCC: nvcc} if nvcc else {})
-        try:
-            lay_out_sources(self._layout, self._native)
-            units = Planner(self._layout, self._base, host, nvcc).plan(self._native)
-            compile_units(self._layout, in_order(chosen(units)), compilers, self._jobs, line, self._names)
-        except KeyboardInterrupt:
-            self._generator.stop()
-            raise
-        finally:
-            # Also where a source does not compile: then the next build need not generate again.
-            self._generator.finish()
+        lay_out_sources(self._layout, self._native)
+        units = Planner(self._layout, self._base, host, nvcc).plan(self._native)
+        compile_units(self._layout, in_order(chosen(units)), compilers, self._jobs, line, self._names, is_futile)
 
 
 class Generator:

@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -67,8 +68,17 @@ def run(
     return done
 
 
-def follow(command: Sequence[str | Path], read: Callable[[str], None], *, env: Mapping[str, str]) -> int:
-    """Run ``command`` as ``run`` does, and hand each line that it prints to ``read`` at once; return its exit code."""
+def follow(
+    command: Sequence[str | Path],
+    read: Callable[[str], None],
+    *,
+    env: Mapping[str, str],
+    is_futile: Callable[[], bool] = lambda: False,
+) -> int:
+    """Run ``command`` as ``run`` does, and hand each line that it prints to ``read`` at once; return its exit code.
+
+    It is ended where ``is_futile`` says so, which is asked several times a second.
+    """
     with subprocess.Popen(
         [str(word) for word in command],
         stdin=subprocess.DEVNULL,
@@ -78,7 +88,20 @@ def follow(command: Sequence[str | Path], read: Callable[[str], None], *, env: M
         errors="replace",
         env={**os.environ, **env},
     ) as process:
+        is_over = threading.Event()
+
+        def watch() -> None:
+            while not is_over.wait(0.2):
+                if is_futile():
+                    process.terminate()
+                    return
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
         assert process.stdout is not None
-        for line in process.stdout:
-            read(line)
+        try:
+            for line in process.stdout:
+                read(line)
+        finally:
+            is_over.set()
     return process.returncode

@@ -85,6 +85,7 @@ def compile_units(
     jobs: int,
     line: StepLine,
     names: Names,
+    is_futile: Callable[[], bool] = lambda: False,
 ) -> None:
     """Bring the object files of ``units`` up to date, in their order as far as ``jobs`` at once allow it.
 
@@ -95,6 +96,7 @@ def compile_units(
         jobs: how many may run at once.
         line: shows the progress.
         names: for messages.
+        is_futile: asked now and then: whether to stop, since another failure is known already.
 
     Raises:
         CompileError: with the compiler's messages, which name the native folder's own files.
@@ -102,7 +104,7 @@ def compile_units(
     write_if_changed(layout.work / "build.ninja", ninja_file(units, compilers))
     for name, compiler in compilers.items():
         write_if_changed(layout.work / f"{name}.txt", compiler.description)
-    line.note = f"{_run_ninja(layout, jobs, line, names)} of {len(units)} sources"
+    line.note = f"{_run_ninja(layout, jobs, line, names, is_futile)} of {len(units)} sources"
 
 
 def ninja_file(units: Sequence[Unit], compilers: Mapping[str, Compiler]) -> str:
@@ -130,7 +132,7 @@ def ninja_file(units: Sequence[Unit], compilers: Mapping[str, Compiler]) -> str:
     return text.getvalue()
 
 
-def _run_ninja(layout: Layout, jobs: int, line: StepLine, names: Names) -> int:
+def _run_ninja(layout: Layout, jobs: int, line: StepLine, names: Names, is_futile: Callable[[], bool]) -> int:
     """Run ninja, showing its progress; return how many sources it compiled."""
     command = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", str(layout.work), "-j", str(jobs), "-k", "0"]
     output: list[str] = []
@@ -145,7 +147,7 @@ def _run_ninja(layout: Layout, jobs: int, line: StepLine, names: Names) -> int:
             output.append(text)
 
     env = {**UNTRANSLATED, **dict.fromkeys(_DROPPED, ""), _LAUNCHER: launcher(), "NINJA_STATUS": "[%f/%t] "}
-    if follow(command, read, env=env) != 0:
+    if follow(command, read, env=env, is_futile=is_futile) != 0:
         said = "".join(relevant(without_repetition(output), names.native)).strip()
         blamed = names.translate(blame.of_compiler(said, names.native)) or "ninja failed silently"
         faults = ", ".join(faulty(blamed, layout.natives)) or "what is named above"

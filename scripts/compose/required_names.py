@@ -13,21 +13,27 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..common.errors import PinError
+from ..common.files import write_atomically
+from ..inputs.snapshot import hash_of_builder
 from .appended_texts import our_files
 
 _GIVEN = {*dir(builtins), "__name__", "__file__"}
 
 
-def require_names(tree: Path, texts: Mapping[str, Path] | None = None) -> None:
+def require_names(tree: Path, texts: Mapping[str, Path] | None = None, note: Path | None = None) -> None:
     """Check that the base has each name that a text uses and does not define.
 
     Args:
         tree: the laid-out base.
         texts: by the name of the file they go behind; None for those that every wheel gets.
+        note: a file beside the base that remembers that it has all; None to look again.
 
     Raises:
         PinError: naming every module and name.
     """
+    stamp = hash_of_builder(("compose",))
+    if note and note.is_file() and note.read_text(encoding="utf-8") == stamp:
+        return
     faults: list[str] = []
     for name, path in (our_files() if texts is None else texts).items():
         upstream = (tree / name).read_text(encoding="utf-8") if (tree / name).is_file() else ""
@@ -39,6 +45,8 @@ def require_names(tree: Path, texts: Mapping[str, Path] | None = None) -> None:
             cause="this PyTorch differs from those that Graft was made for, and is not supported yet",
             todo="change these texts to use names that this PyTorch has, or set PIN to another release",
         )
+    if note:
+        write_atomically(note, stamp)
 
 
 def _defined(scope: symtable.SymbolTable) -> set[str]:

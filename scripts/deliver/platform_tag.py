@@ -14,8 +14,9 @@ from ..common.console import say
 
 
 def platform_tag(base_platforms: Collection[str], libraries: Iterable[Path]) -> str:
-    """The base's platform tag, among the given ones, or a newer one if ``libraries`` need newer symbols (auditwheel's policies).
+    """The base's platform tag, among the given ones, or a newer one if ``libraries`` need newer symbols.
 
+    Auditwheel's policies tell.
     A manylinux tag promises which versions of glibc's and libstdc++'s symbols are enough; PEP 600.
     """
     policies = WheelPolicies(libc=Libc.GLIBC, arch=Architecture.x86_64)

@@ -51,8 +51,8 @@ def wheel_environment(layout: Layout, purpose: str, wheel: Path, requirements: P
 
 
 @contextmanager
-def environment_in(folder: Path, wheel: Path, requirements: Path) -> Iterator[Path]:
-    """The same in a folder that is given."""
+def environment_in(folder: Path, wheel: Path, requirements: Path, more: Sequence[Path] = ()) -> Iterator[Path]:
+    """The same in a folder that is given; ``more`` are wheels that need the first one."""
 
     def make(target: Path) -> None:
         say(f"making a fresh environment in {folder}")
@@ -65,8 +65,12 @@ def environment_in(folder: Path, wheel: Path, requirements: Path) -> Iterator[Pa
             say(f"installing the new wheel in {folder}")
         install(target, *(["--force-reinstall", "--no-deps"] if is_there else []), wheel)
 
+    def add_more(target: Path) -> None:
+        install(target, "--force-reinstall", "--no-deps", *more)
+
+    layers = [Layer(" ".join(map(_identity, more)), add_more)] if more else []
     required = hashlib.sha256(requirements.read_bytes()).hexdigest()
-    with held(folder, [Layer(required, make), Layer(_identity(wheel), add_wheel)]):
+    with held(folder, [Layer(required, make), Layer(_identity(wheel), add_wheel), *layers]):
         yield folder / "bin/python"
 
 

@@ -35,6 +35,9 @@ GRAMMAR = TESTS / "wheel/grammar"
 # What the profiler and the compilers say to those who run them on purpose.
 QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_LOGS": "-all"}
 
+# The delivery that is tested if no other is named.
+WHEEL = "wheel"
+
 # What ``--parts`` chooses from.
 PARTS = ("tools", "codegen", "wheel", "operators", "grammar", "emulated", "bases")
 

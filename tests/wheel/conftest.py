@@ -28,13 +28,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_sessionstart() -> None:
     """Nothing below means anything on another torch."""
-    if not re.search(r"[+.](graft|source)\.", torch.__version__):
+    if not re.search(r"[+.](graft|source)\.", torch.__version__) and not hasattr(torch, "_thin_wheels"):
         pytest.exit(f"the torch under test is {torch.__version__} in {torch.__file__}, not one of Graft's wheels", 3)
 
 
 @pytest.fixture(scope="session")
 def wheel() -> Path:
     """The wheel that is installed."""
+    if "GRAFT_WHEEL" not in os.environ:
+        pytest.skip("looks at the file of a wheel of torch, and there is none")
     return Path(os.environ["GRAFT_WHEEL"])
 
 

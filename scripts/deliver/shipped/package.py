@@ -2,6 +2,6 @@
 
 from ._load import autoload
 
-import torch  # loads them by itself, unless TORCH_DEVICE_BACKEND_AUTOLOAD=0  # noqa: E402, F401, I001
+import torch  # loads them by itself, unless TORCH_DEVICE_BACKEND_AUTOLOAD=0  # noqa: F401
 
 autoload()

@@ -1,0 +1,82 @@
+"""The same tests on the other deliveries: in an environment with the official torch, and operators added to that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from ..base.tree import get_base
+from ..common.console import Steps
+from ..common.errors import UsageError
+from ..common.layout import REPOSITORY, Layout
+from ..develop import develop
+from ..inputs.pin import load_pin
+from ..thin import thin_wheel
+from .environments import REQUIREMENTS, environment_in, folder_of, run_python, unpacked
+from .parts import Part, TestsFailed, run_parts
+from .run import QUIET, TESTS, WHEEL, named, one_at_a_time, own_tests
+
+DEVELOP, THIN = "develop", "thin-wheel"
+DELIVERIES = (WHEEL, DEVELOP, THIN)
+
+
+def test_delivered(
+    layout: Layout, delivery: str, *, base_wheel: Path | None, jobs: int, extra: Sequence[str], chosen: Sequence[str]
+) -> None:
+    """Run the tests of the operators, and those that hold for every folder, on a delivery that is no wheel of torch.
+
+    Raises:
+        TestsFailed: naming the parts that failed.
+    """
+    parts = [Part("wheel", f"the operators as {delivery}", [TESTS / "wheel/any"]), *own_tests(layout)]
+    parts = [part for part in parts if not chosen or part.kind in chosen]
+    if not parts:
+        raise UsageError(f"--parts {' '.join(chosen)}: DELIVERY={delivery} has no such tests", todo="leave it out")
+    with (
+        one_at_a_time(layout, f"test-{delivery}"),
+        delivered(layout, delivery, base_wheel, jobs) as (python, variables),
+    ):
+        run_parts(python, parts, variables, extra)
+
+
+def show_surfaces_of(
+    layout: Layout, delivery: str, *, base_wheel: Path | None, jobs: int, extra: Sequence[str]
+) -> None:
+    """Print where the operators show up, as ``show_surfaces`` does for a wheel.
+
+    Raises:
+        TestsFailed: an operator of the folder is not where they are.
+    """
+    with delivered(layout, delivery, base_wheel, jobs) as (python, variables):
+        command = ["-m", "scripts.measure.surfaces", *extra]
+        if run_python(python, command, {**variables, **QUIET}) != 0:
+            raise TestsFailed("an operator differs from PyTorch's own", todo="fix what the table names")
+
+
+@contextmanager
+def delivered(
+    layout: Layout, delivery: str, base_wheel: Path | None, jobs: int
+) -> Iterator[tuple[Path, Mapping[str, str]]]:
+    """Hold an environment with the operators in it; yields its Python, and what tests are told of it.
+
+    Raises:
+        UsageError: there is no such delivery.
+    """
+    if delivery not in DELIVERIES:
+        raise UsageError(f"DELIVERY={delivery}: there is no such", todo=f"set it to {' or '.join(DELIVERIES)}")
+    base = get_base(load_pin(layout.patches, layout.pin), layout, base_wheel, Steps(total=2))
+    folder = folder_of(f"test-{delivery}", layout)
+    added = []
+    if delivery == THIN:
+        out = replace(layout, out=REPOSITORY / f"build/thin/{layout.name}")
+        added = [thin_wheel(out, name="graft_tested", version="0.1", python="", base_wheel=base_wheel, jobs=jobs)]
+    with (
+        environment_in(folder, base.wheel, REQUIREMENTS, added) as python,
+        unpacked(layout, "stock", base.wheel) as stock,
+    ):
+        if delivery == DEVELOP:
+            develop(layout, str(python), jobs=jobs)
+        variables = {"GRAFT_DELIVERY": delivery, "GRAFT_NATIVE": named(layout)}
+        yield python, {**variables, "GRAFT_BASE": str(layout.base), "GRAFT_STOCK": str(stock)}
