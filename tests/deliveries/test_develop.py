@@ -1,0 +1,159 @@
+"""``make develop``: the operators in the torch that is installed, and that torch as it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from users import KERNEL, Environment, make, write_operator
+
+from scripts.common.layout import REPOSITORY
+
+CUT = "torch.cut(torch.tensor([0., 5.])).tolist()"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_operator(tmp_path / "ops", "cut")
+
+
+def test_from_an_empty_folder_to_the_operator_and_back(stock: Environment, folder: Path) -> None:
+    before = stock.content()
+    make("develop", stock, "--native", folder)
+    assert stock.print(CUT) == "[0.0, 1.0]"
+    assert stock.print("torch.ones(2, requires_grad=True).cut(2).sum().grad_fn is not None") == "True"
+    (folder / "cut.cpp").write_text(KERNEL.replace("NAME", "cut").replace("clamp_max", "clamp_min"))
+    make("develop", stock, "--native", folder)
+    assert stock.print(CUT) == "[1.0, 5.0]"
+    make("undevelop", stock)
+    assert stock.print("hasattr(torch, 'cut')") == "False"
+    assert stock.content() == before
+
+
+def test_installed_files_are_never_written_to(stock: Environment, folder: Path) -> None:
+    before = stock.content()
+    make("develop", stock, "--native", folder)
+    stock.print("torch.compile(torch.cut)(torch.ones(2)).tolist()")
+    after = stock.content()
+    assert {name: after[name] for name in before} == before
+    added = {name.split("/site-packages/")[1].split("/")[0] for name in after.keys() - before.keys()}
+    assert added == {"torch.graft", "torch_graft.pth"}
+
+
+def test_what_is_there_is_told(stock: Environment, folder: Path) -> None:
+    make("develop", stock, "--native", folder)
+    about = stock.run("import runpy; runpy.run_module('torch._graft', run_name='__main__')").stdout
+    assert "make develop" in about
+    assert f"{folder}: unchanged since" in about
+    (folder / "cut.cpp").write_text(KERNEL.replace("NAME", "cut") + "// more\n")
+    about = stock.run("import runpy; runpy.run_module('torch._graft', run_name='__main__')").stdout
+    assert f"{folder}: changed since: cut.cpp" in about
+    assert "nothing changed" not in make("develop", stock, "--native", folder)
+    assert "nothing changed" in make("develop", stock, "--native", folder)
+
+
+def test_mistake_leaves_what_was_there(stock: Environment, folder: Path) -> None:
+    make("develop", stock, "--native", folder)
+    (folder / "cut.cpp").write_text(KERNEL.replace("NAME", "cut").replace("clamp_max(limit)", "clamp_max(limits)"))
+    said = make("develop", stock, "--native", folder, is_right=False)
+    assert f"{folder}/cut.cpp:6:" in said
+    assert stock.print(CUT) == "[0.0, 1.0]"
+
+
+@pytest.mark.parametrize("moment", ["generate", "compile", "link", "compose", "add to"])
+def test_killed_build_leaves_a_torch_that_imports(stock: Environment, tmp_path: Path, moment: str) -> None:
+    name = f"cut_{moment.split()[0]}"  # a build of its own
+    folder = write_operator(tmp_path / "ops", name)
+    command = [sys.executable, "-m", "scripts", "develop", "--python", stock.python, "--native", folder]
+    reader, terminal = os.openpty()  # on a terminal each step is shown when it begins
+    with subprocess.Popen(command, cwd=REPOSITORY, stderr=terminal, start_new_session=True) as process:
+        os.close(terminal)
+        said = ""
+        while moment not in said:
+            said += os.read(reader, 4096).decode()
+        os.killpg(process.pid, signal.SIGKILL)
+    os.close(reader)
+    assert stock.print("torch.ones(1).item()") == "1.0"
+    make("develop", stock, "--native", folder)
+    assert stock.print(f"torch.{name}(torch.ones(1), 0).item()") == "0.0"
+
+
+def test_another_torch_is_noticed(stock: Environment, folder: Path) -> None:
+    make("develop", stock, "--native", folder)
+    version = stock.packages / "torch/version.py"
+    status = version.stat()
+    os.utime(version, ns=(status.st_atime_ns, status.st_mtime_ns + 1))  # as an update does
+    try:
+        done = stock.run("import torch; print(hasattr(torch, 'cut'))")
+        assert done.stdout.strip() == "False"
+        (line,) = done.stderr.splitlines()
+        assert "make" in line
+        assert f"develop PYTHON={stock.python}" in line
+        assert not stock.run("import sys").stderr
+    finally:
+        os.utime(version, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert stock.print(CUT) == "[0.0, 1.0]"
+
+
+def test_uninstalled_torch_is_noticed(environment: Environment, folder: Path, base_wheel: Path) -> None:
+    make("develop", environment, "--native", folder)
+    environment.pip("uninstall", "-y", "torch")
+    try:
+        done = environment.run("import torch; print(hasattr(torch, 'cut'))")
+        assert done.stdout.strip() == "True"
+        (line,) = done.stderr.splitlines()
+        assert f"undevelop PYTHON={environment.python}" in line
+        make("undevelop", environment)
+        done = environment.run("import importlib.util; print(importlib.util.find_spec('torch'))")
+        assert done.stdout.strip() == "None"
+    finally:
+        environment.pip("install", "--no-deps", base_wheel)
+
+
+def test_tree_that_was_deleted_leaves_the_installed_torch(stock: Environment, folder: Path) -> None:
+    make("develop", stock, "--native", folder)
+    trees = stock.packages / "torch.graft"
+    trees.rename(stock.packages / "moved")
+    try:
+        assert stock.print("hasattr(torch, 'cut')") == "False"
+    finally:
+        (stock.packages / "moved").rename(trees)
+
+
+def test_environment_without_torch_is_refused(tmp_path: Path, folder: Path) -> None:
+    command = [sys.executable, "-m", "scripts", "develop", "--python", "/usr/bin/env", "--native", folder]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "PYTHON=/usr/bin/env" in done.stderr
+
+
+def test_every_save_builds(stock: Environment, folder: Path) -> None:
+    command = [sys.executable, "-m", "scripts", "develop", "--watch", "--python", stock.python, "--native", folder]
+    with subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+
+        def wait_for(text: str) -> None:
+            assert process.stderr
+            assert any(text in line for line in process.stderr), "it ended"
+
+        wait_for("ready")
+        (folder / "cut.cpp").write_text(KERNEL.replace("NAME", "cut").replace("limit)", "limits)", 1))
+        wait_for("waiting for the next save")
+        time.sleep(0.01)
+        (folder / "cut.cpp").write_text(KERNEL.replace("NAME", "cut").replace("clamp_max", "clamp_min"))
+        wait_for("ready")
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+    assert stock.print(CUT) == "[1.0, 5.0]"
+
+
+def test_debugger_finds_lines(stock: Environment, folder: Path) -> None:
+    make("develop", stock, "--native", folder, GRAFT_DEBUG="1")
+    library = stock.print("torch.__file__").replace("__init__.py", "lib/libtorch.so")
+    lines = subprocess.run(["readelf", "--debug-dump=decodedline", library], capture_output=True, text=True).stdout
+    assert "cut.cpp" in lines

@@ -1,0 +1,171 @@
+"""``make thin-wheel``: operators as a wheel of their own, beside the torch that is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from users import Environment, make, write_operator
+
+MODULE = """from torch import Tensor, nn
+
+
+class Cut(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.cut()
+"""
+
+# `roll` is a name that torch has.
+OVERLOAD = """- func: roll.by_half(Tensor self, *, bool half) -> Tensor
+  variants: function, method
+  dispatch:
+    CompositeExplicitAutograd: roll_by_half
+"""
+
+OVERLOAD_KERNEL = """#include <ATen/ops/roll.h>
+#include <ATen/ops/roll_native.h>
+
+namespace at::native {
+
+Tensor roll_by_half(const Tensor& self, bool half) {
+  return half ? at::roll(self, {self.size(0) / 2}, {0}) : self.clone();
+}
+
+} // namespace at::native
+"""
+
+
+def build(environment: Environment, out: Path, folder: Path, name: str = "") -> Path:
+    """The thin wheel of ``folder`` for the torch of an environment."""
+    make("thin-wheel", environment, "--pin", "installed", "--native", folder, "--out", out, "--name", name)
+    (wheel,) = out.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="session")
+def cut(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A thin wheel with an operator and its module."""
+    folder = write_operator(tmp_path_factory.mktemp("cut") / "cut_ops", "cut")
+    (folder / "python/nn/modules").mkdir(parents=True)
+    (folder / "python/nn/modules/cut.py").write_text(MODULE)
+    (folder / "python/nn/modules/__init__.py").write_text('from .cut import Cut\n\n__all__ += ["Cut"]\n')
+    (folder / "docs").mkdir()
+    (folder / "docs/cut.rst").write_text("Cuts off what is above.\n")
+    return build(environment, folder.parent / "out", folder)
+
+
+@pytest.fixture(scope="session")
+def rolled(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A thin wheel with an overload of a name that torch has."""
+    folder = tmp_path_factory.mktemp("rolled") / "rolled"
+    folder.mkdir()
+    (folder / "native_functions.yaml").write_text(OVERLOAD)
+    (folder / "RollByHalf.cpp").write_text(OVERLOAD_KERNEL)
+    return build(environment, folder.parent / "out", folder, "rolled_ops")
+
+
+@pytest.fixture
+def installed(stock: Environment, cut: Path, rolled: Path) -> Iterator[Environment]:
+    """An environment with both."""
+    stock.pip("install", "--no-deps", cut, rolled)
+    yield stock
+    stock.pip("uninstall", "-y", "cut_ops", "rolled_ops")
+
+
+def test_torch_loads_it_and_is_stock_afterwards(stock: Environment, cut: Path) -> None:
+    before = stock.content()
+    stock.pip("install", cut)
+    assert stock.print("torch.cut(torch.tensor([0., 5.])).tolist()") == "[0.0, 1.0]"
+    assert stock.print("torch.__version__.count('graft')") == "0"
+    stock.pip("uninstall", "-y", "cut_ops")
+    assert stock.print("hasattr(torch, 'cut')") == "False"
+    assert stock.content() == before
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("torch.ones(2).cut(0).tolist()", "[0.0, 0.0]"),
+        ("torch.nn.Cut()(torch.ones(1) * 3).item()", "1.0"),
+        ("'Cuts off' in torch.cut.__doc__ and 'Cuts off' in torch.Tensor.cut.__doc__", "True"),
+        ("torch.func.jvp(torch.cut, (torch.zeros(1),), (torch.ones(1),))[1].item()", "1.0"),
+        ("torch.vmap(torch.cut)(torch.ones(2, 2) * 3).tolist()", "[[1.0, 1.0], [1.0, 1.0]]"),
+        ("torch.cut in torch.overrides.get_testing_overrides()", "True"),
+        ("torch.compile(lambda x: torch.cut(x * 2), fullgraph=True)(torch.ones(1)).item()", "1.0"),
+        ("'cut' in str(torch.export.export(torch.nn.Cut(), (torch.ones(1),)).graph)", "True"),
+        ("torch.cut(torch.ones(1, requires_grad=True)).grad_fn.name()", "CutBackward0"),
+        ("torch.roll(torch.arange(4), half=True).tolist()", "[2, 3, 0, 1]"),
+        ("torch.arange(4).roll(half=True).tolist()", "[2, 3, 0, 1]"),
+        ("torch.roll(torch.arange(4), 1).tolist()", "[3, 0, 1, 2]"),
+        ("'by_half' in torch.ops.aten.roll.overloads()", "True"),
+        ("torch.ops.aten.roll(torch.arange(4), half=True).tolist()", "[2, 3, 0, 1]"),
+        ("torch.roll.__doc__.strip()[:4], torch.roll.__module__", "('roll', 'torch')"),
+    ],
+)
+def test_operators_of_two_wheels_are_as_torch_s_own(installed: Environment, expression: str, expected: str) -> None:
+    done = installed.run(f"import torch; print({expression})")
+    assert done.stdout.strip() == expected
+    assert "not in torch" not in done.stderr
+
+
+def test_both_are_told(installed: Environment) -> None:
+    about = installed.run("import runpy; runpy.run_module('torch._graft', run_name='__main__')").stdout
+    assert "a thin wheel, loaded by the torch that is installed, cut_ops" in about
+    assert "a thin wheel, loaded by the torch that is installed, rolled_ops" in about
+
+
+def test_without_autoload_the_package_loads_itself(installed: Environment) -> None:
+    code = "import torch; print(hasattr(torch, 'cut')); import cut_ops; print(hasattr(torch, 'cut'))"
+    assert installed.run(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0").stdout.split() == ["False", "True"]
+
+
+def test_package_may_be_imported_first(installed: Environment) -> None:
+    assert installed.run("import cut_ops, torch; print(torch.cut(torch.ones(1) * 2).item())").stdout.strip() == "1.0"
+
+
+def test_same_operator_twice_names_both(installed: Environment, tmp_path: Path) -> None:
+    again = build(installed, tmp_path / "out", write_operator(tmp_path / "ops", "cut"), "other_ops")
+    installed.pip("install", "--no-deps", again)
+    try:
+        done = installed.run("import torch; print(torch.cut(torch.ones(1) * 2).item())")
+        assert done.stdout.strip() == "1.0"
+        (line,) = done.stderr.splitlines()
+        assert "cut_ops" in line
+        assert "other_ops" in line
+        assert "aten::cut" in line
+    finally:
+        installed.pip("uninstall", "-y", "other_ops")
+
+
+def test_another_torch_is_refused_in_one_line(installed: Environment) -> None:
+    version = installed.packages / "torch/version.py"
+    text = version.read_text()
+    version.write_text(text.replace("git_version = '", "git_version = '0"))
+    try:
+        done = installed.run("import torch; print(torch.ones(1).item(), hasattr(torch, 'cut'))")
+        assert done.stdout.split() == ["1.0", "False"]
+        lines = done.stderr.splitlines()
+        assert len(lines) == 2
+        assert all("were made for torch" in line and "install torch==" in line for line in lines)
+    finally:
+        version.write_text(text)
+
+
+def test_metadata_asks_for_exactly_its_torch(cut: Path, base_wheel: Path, environment: Environment) -> None:
+    version = base_wheel.name.split("-")[1]
+    code = "import sys, zipfile; z = zipfile.ZipFile(sys.argv[1]); "
+    code += "print(z.read(next(n for n in z.namelist() if n.endswith('METADATA'))).decode())"
+    text = environment.run(f"import sys; sys.argv = ['', {str(cut)!r}]; {code}").stdout
+    assert f"Requires-Dist: torch=={version}\n" in text
+    assert cut.name == f"cut_ops-0.1+torch{version.replace('+', '.')}-" + "-".join(cut.name.split("-")[2:])
+
+
+@pytest.mark.parametrize(("name", "value"), [("--name", "torch"), ("--name", "my-ops"), ("--version", "one")])
+def test_impossible_names_are_refused_before_anything_is_built(
+    environment: Environment, tmp_path: Path, name: str, value: str
+) -> None:
+    folder = write_operator(tmp_path / "ops", "never_built")
+    arguments = ("--pin", "installed", "--native", folder, "--out", tmp_path / "out", name, value)
+    assert value in make("thin-wheel", environment, *arguments, is_right=False)
+    assert not (tmp_path / "out").exists()

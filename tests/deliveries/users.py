@@ -1,0 +1,96 @@
+"""What a user has: an environment with torch, and a folder of operators; and what they do with them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+from scripts.common.layout import REPOSITORY
+
+KERNEL = """#include <ATen/ops/NAME_native.h>
+
+namespace at::native {
+
+Tensor NAME(const Tensor& self, const Scalar& limit) {
+  return self.clamp_max(limit);
+}
+
+} // namespace at::native
+"""
+
+ENTRY = """- func: NAME(Tensor self, Scalar limit=1) -> Tensor
+  variants: function, method
+  dispatch:
+    CompositeExplicitAutograd: NAME
+"""
+
+FORMULA = """- name: NAME(Tensor self, Scalar limit=1) -> Tensor
+  self: grad * (self <= limit)
+  result: auto_linear
+"""
+
+
+def write_operator(folder: Path, name: str, kernel: str = KERNEL) -> Path:
+    """A native folder with one operator, which cuts off what is above a limit."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {"native_functions.yaml": ENTRY, "derivatives.yaml": FORMULA, f"{name}.cpp": kernel}
+    for file, text in texts.items():
+        (folder / file).write_text(text.replace("NAME", name))
+    return folder
+
+
+class Environment:
+    """A virtual environment with a torch in it."""
+
+    def __init__(self, folder: Path, torch: str) -> None:
+        venv.EnvBuilder(symlinks=True, with_pip=True).create(folder)
+        self.folder = folder
+        self.python = folder / "bin/python"
+        self.pip("install", "--prefer-binary", torch, "numpy", "--disable-pip-version-check")
+        (self.packages,) = folder.glob("lib/python*/site-packages")
+
+    def pip(self, *arguments: str | Path) -> None:
+        command: list[str | Path] = [self.python, "-m", "pip", "-q", *arguments]
+        subprocess.run(command, check=True, capture_output=True, text=True)
+
+    def run(self, code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run Python code; nothing may go wrong but what it prints."""
+        env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **variables}
+        for name in ("PYTHONPATH", "PYTEST_ADDOPTS"):
+            env.pop(name, None)
+        command = [self.python, "-c", code]
+        done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    def print(self, expression: str) -> str:
+        """What Python prints of an expression that names torch; nothing else may be printed."""
+        done = self.run(f"import torch; print({expression})")
+        assert not done.stderr
+        return done.stdout.strip()
+
+    def content(self) -> dict[str, str]:
+        """The hash of every file, and where each link points to."""
+        return {
+            str(path.relative_to(self.folder)): str(path.readlink()) if path.is_symlink() else _hash(path)
+            for path in sorted(self.folder.rglob("*"))
+            if path.is_symlink() or path.is_file()
+        }
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def make(verb: str, environment: Environment, *arguments: str | Path, is_right: bool = True, **variables: str) -> str:
+    """Run a verb of the builder on an environment; return what it says."""
+    command: list[str | Path] = [sys.executable, "-m", "scripts", verb, "--python", environment.python, *arguments]
+    env = {**os.environ, **variables}
+    env.pop("PYTHONPATH", None)
+    done = subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == is_right, done.stderr
+    return done.stderr
