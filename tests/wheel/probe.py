@@ -23,7 +23,7 @@ def offer_of(first_on_path: pathlib.Path | None) -> dict[str, Any]:
     env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     if first_on_path:
         env["PYTHONPATH"] = str(first_on_path)
-    done = subprocess.run([sys.executable, "-P", __file__], capture_output=True, text=True, check=True, env=env)
+    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=True, env=env)
     offer: dict[str, Any] = json.loads(done.stdout)
     return offer
 

@@ -1,10 +1,9 @@
 """Calls of the shipped operators and modules: type checkers take those that are right, and not those marked so."""
 
-from typing import assert_type
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from typing_extensions import assert_type
 
 x = torch.ones(2, 3)
 images = torch.ones(1, 3, 8, 8)

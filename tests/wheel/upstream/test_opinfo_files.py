@@ -40,7 +40,7 @@ def test_operators_pass(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     names = [word for name in added for word in ("-k", f"*_{name}_cpu*")]
     # Where a test file looks for its neighbours, and not where the tree's own torch could be imported instead.
     variables = {**os.environ, "PYTHONPATH": str(path.parent), "PYTORCH_TEST_WITH_SLOW": "0"}
-    command = [sys.executable, "-P", path, "-v", *names]
+    command = [sys.executable, path, "-v", *names]
     done = subprocess.run(command, cwd=path.parent, env=variables, capture_output=True, text=True, check=False)
     ran = re.search(r"^Ran (\d+) tests?.*\n+(\w+.*)$", done.stderr, re.M)
     assert ran, done.stderr[-4000:]
