@@ -40,6 +40,8 @@ export PYTHONS
 several = $(if $(PINS),--pins '$(PINS)') --pythons "$$PYTHONS"
 options = --pin '$(PIN)' --native "$$NATIVE" --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
+named = $(if $(NAME),--name '$(NAME)') $(if $(VERSION),--version '$(VERSION)')
+
 .DEFAULT_GOAL := help
 .PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-incremental check-cuda test test-sanitize wheels test-matrix \
     fuzz surfaces new-op pin apply export lint bench bench-build clean
@@ -103,7 +105,7 @@ undevelop:
 	$(graft) undevelop $(options) --python '$(PYTHON)' $(ARGS)
 
 thin-wheel:
-	$(graft) thin-wheel $(options) --python '$(PYTHON)' $(if $(NAME),--name '$(NAME)') $(if $(VERSION),--version '$(VERSION)') $(ARGS)
+	$(graft) thin-wheel $(named) $(options) --python '$(PYTHON)' $(ARGS)
 
 check:
 	$(graft) check $(options) $(ARGS)
@@ -126,7 +128,7 @@ test-sanitize:
 	$(graft) test-sanitize $(options) -- $(ARGS)
 
 wheels:
-	$(graft) wheels $(options) $(several) $(ARGS)
+	$(graft) wheels --delivery '$(DELIVERY)' $(named) $(options) $(several) $(ARGS)
 
 test-matrix:
 	$(graft) test-matrix $(options) $(several) $(if $(AT_ONCE),--at-once '$(AT_ONCE)') \

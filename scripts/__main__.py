@@ -71,7 +71,7 @@ def _develop(options: argparse.Namespace) -> None:
 def _thin_wheel(options: argparse.Namespace) -> None:
     from .thin import thin_wheel
 
-    thin_wheel(
+    result = thin_wheel(
         _layout(options),
         name=options.name,
         version=options.version,
@@ -79,6 +79,8 @@ def _thin_wheel(options: argparse.Namespace) -> None:
         base_wheel=options.wheel,
         jobs=options.jobs,
     )
+    if options.report:
+        write_atomically(options.report, json.dumps({"wheel": str(result.wheel), "seconds": result.seconds}))
 
 
 def _undevelop(options: argparse.Namespace) -> None:
@@ -157,7 +159,12 @@ def _wheels(options: argparse.Namespace) -> None:
     from .matrix.wheels import build_wheels
 
     _refuse_one_base(options)
-    build_wheels(_layout(options), options.pins, options.pythons, jobs=options.jobs)
+    thin = None
+    if options.delivery == "thin-wheel":
+        thin = ["--version", options.version, *(["--name", options.name] if options.name else [])]
+    elif options.delivery != "wheel":
+        raise UsageError(f"DELIVERY={options.delivery}: these are no wheels", todo="set it to wheel or thin-wheel")
+    build_wheels(_layout(options), options.pins, options.pythons, jobs=options.jobs, thin=thin)
 
 
 def _test_matrix(options: argparse.Namespace) -> None:
@@ -312,22 +319,21 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m scripts", description="Build native operators into PyTorch.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     building = verbs.add_parser("build", parents=[common], help="build the wheel of a native folder")
+    thin = verbs.add_parser("thin-wheel", parents=[common], help="build the operators as a wheel of their own")
     checking = verbs.add_parser("check-source", parents=[common], help="compile what is new in PyTorch's source tree")
     checking.add_argument("--if-possible", action="store_true", help="where packages or sources are missing, say so")
     comparing = verbs.add_parser("check-incremental", parents=[common], help="compile again what was left alone")
     comparing.add_argument("--objects", type=_positive, default=20, help="how many, by chance (default: %(default)s)")
     building.add_argument("--incremental", action="store_true", help="source: leave alone what a change cannot reach")
     building.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
-    building.add_argument(
-        "--report", type=Path, help="write the wheel's path and these seconds into this file, as JSON"
-    )
+    for parser_of_report in (building, thin):
+        parser_of_report.add_argument(
+            "--report", type=Path, help="write the wheel's path and these seconds into this file, as JSON"
+        )
     developing = verbs.add_parser("develop", parents=[common], help="add the operators to the torch that is installed")
     developing.add_argument("--watch", action="store_true", help="do so again on every save")
     developing.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
     leaving = verbs.add_parser("undevelop", parents=[common], help="take them out again")
-    thin = verbs.add_parser("thin-wheel", parents=[common], help="build the operators as a wheel of their own")
-    thin.add_argument("--name", default="", help="of its package (default: the native folder's)")
-    thin.add_argument("--version", default="0.1", help="its own version (default: %(default)s)")
     for parser_of_environment in (developing, leaving, thin):
         parser_of_environment.add_argument("--python", default=sys.executable, help="of the environment")
     verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
@@ -339,6 +345,9 @@ def _parser() -> argparse.ArgumentParser:
     testing.add_argument("--discard", action="store_true", help="delete the environments of the tests afterwards")
     several = verbs.add_parser("wheels", parents=[common], help="build wheels for several pins and Pythons")
     table = verbs.add_parser("test-matrix", parents=[common], help="build and test those, and write a table")
+    for parser_of_thin in (thin, several):
+        parser_of_thin.add_argument("--name", default="", help="of a thin wheel's package (default: the folder's)")
+        parser_of_thin.add_argument("--version", default="0.1", help="of a thin wheel (default: %(default)s)")
     for parser_of_rows in (several, table):
         parser_of_rows.add_argument("--pins", default="", help="with spaces between (default: all with a wheel)")
         parser_of_rows.add_argument("--pythons", default="", help="versions, names or paths, with spaces between")
@@ -358,7 +367,7 @@ def _parser() -> argparse.ArgumentParser:
     calling.add_argument("extra", nargs="*", help="after --: --minutes, or --seed to make one call again")
     showing = verbs.add_parser("surfaces", parents=[common], help="compare the operators with PyTorch's own")
     showing.add_argument("extra", nargs="*", help="after --: --only with a part of a surface's title")
-    for parser_of_delivery in (testing, showing):
+    for parser_of_delivery in (testing, showing, several):
         parser_of_delivery.add_argument(
             "--delivery", default="wheel", help="wheel, develop or thin-wheel (%(default)s)"
         )

@@ -14,7 +14,7 @@ from .compose.thin_files import compose_thin
 from .deliver.platform_tag import platform_tag
 from .deliver.thin_wheel import pack_thin, package_name, thin_version
 from .develop import installed
-from .graft import report
+from .graft import Result, report
 from .inputs.snapshot import take_snapshot
 from .stages import Graft
 
@@ -22,8 +22,8 @@ from .stages import Graft
 INSTALLED = "installed"
 
 
-def thin_wheel(layout: Layout, *, name: str, version: str, python: str, base_wheel: Path | None, jobs: int) -> Path:
-    """Build a thin wheel; return its path.
+def thin_wheel(layout: Layout, *, name: str, version: str, python: str, base_wheel: Path | None, jobs: int) -> Result:
+    """Build a thin wheel.
 
     Args:
         layout: the pin, or ``installed``, the native folders and where the wheel goes.
@@ -63,4 +63,4 @@ def thin_wheel(layout: Layout, *, name: str, version: str, python: str, base_whe
             )
     report(target, steps)
     say(f"  to install it: pip install {target}")
-    return target
+    return Result(target, steps.seconds)

@@ -5,28 +5,21 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
 from elftools.elf.sections import NoteSection, Section
 
-# Elf64_Sym (System V ABI, "Symbol Table").
-_SYMBOL = np.dtype(
-    [
-        ("name", "<u4"),
-        ("info", "u1"),
-        ("other", "u1"),
-        ("section", "<u2"),
-        ("value", "<u8"),
-        ("size", "<u8"),
-    ]
-)
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+# numpy takes as long to import as all else of a build that has little to do, and only symbol tables need it.
+
 _WEAK = 2
 _LOCAL = 0
 _OBJECT, _FUNCTION, _IFUNC = 1, 2, 10
@@ -35,6 +28,15 @@ _UNDEFINED, _ABSOLUTE = 0, 0xFFF1
 
 # What pyelftools calls the texts of the dynamic section.
 _DYNAMIC_TEXTS = {"DT_NEEDED": "needed", "DT_SONAME": "soname", "DT_RPATH": "rpath", "DT_RUNPATH": "runpath"}
+
+
+@cache
+def _symbol_type() -> np.dtype[Any]:
+    """Elf64_Sym (System V ABI, "Symbol Table")."""
+    import numpy as np
+
+    kinds = {"name": "<u4", "info": "u1", "other": "u1", "section": "<u2", "value": "<u8", "size": "<u8"}
+    return np.dtype(list(kinds.items()))
 
 
 @dataclass(frozen=True)
@@ -99,12 +101,14 @@ class ElfFile:
         return self._table(".dynsym")
 
     def _table(self, name: str) -> _SymbolTable:
-        section = self._section(name)
+        import numpy as np
+
+        section, kind = self._section(name), _symbol_type()
         if section is None:
-            return _SymbolTable(np.empty(0, _SYMBOL), b"\0")
+            return _SymbolTable(np.empty(0, kind), b"\0")
         strings: Any = self._elf.get_section(section["sh_link"])
         symbols = np.frombuffer(
-            self._data, _SYMBOL, count=section["sh_size"] // _SYMBOL.itemsize, offset=section["sh_offset"]
+            self._data, kind, count=section["sh_size"] // kind.itemsize, offset=section["sh_offset"]
         )
         start = strings["sh_offset"]
         return _SymbolTable(symbols, memoryview(self._data)[start : start + strings["sh_size"]])
@@ -122,6 +126,8 @@ class ElfFile:
             weak: those of inline functions, too.
             hidden: those, too, that no other library will see.
         """
+        import numpy as np
+
         symbols = self._static.symbols
         bindings = symbols["info"] >> 4
         is_meant = (bindings != _LOCAL) & (weak | (bindings != _WEAK))
@@ -143,6 +149,8 @@ class ElfFile:
 
     def definitions(self) -> Iterator[tuple[bytes, int, bool]]:
         """Each function and variable of the full symbol table: its name, its address, and whether it is a function."""
+        import numpy as np
+
         table = self._static
         symbols = table.symbols
         kinds = symbols["info"] & 15

@@ -10,14 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from ..base.base import Base, Library
 from ..base.elf import ElfFile
-from ..base.symbol_index import SymbolIndex, symbol_index
 from ..common.errors import LinkError
 from ..common.files import write_atomically
-from ..common.layout import Layout
+from ..common.layout import REPOSITORY, Layout
 from ..common.process import UNTRANSLATED, run
 from ..inputs.cuda_toolkit import Nvcc
 from ..inputs.snapshot import hash_of_builder
@@ -27,7 +26,13 @@ from .ninja import Names
 from .trampolines import BoundLibrary, bind_hidden, trampoline_table
 from .units import Unit, Units
 
+if TYPE_CHECKING:
+    from ..base.symbol_index import SymbolIndex
+
 _FLAGS = ("-shared", "-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections")
+
+# Of a library by its build-id, whichever base it is found in.
+_SYMBOLS = REPOSITORY / "build/symbols"
 
 # The stages of the builder that decide about what is bound, and how.
 _BINDING = ("base", "compile")
@@ -143,9 +148,10 @@ class Linker:
         Raises:
             LinkError: a symbol is nowhere to be found.
         """
+        missing = [product for product in products if self._quick_stamp(product) != self._marks(product)[0]]
         # Before there are threads: an index is made once, and numpy reads its header with Python's parser, which two
         # threads at once make fail in Python 3.11 ("AST constructor recursion depth mismatch").
-        for name in {name for product in products for name in product.bound}:
+        for name in {name for product in missing for name in product.bound}:
             self._index(name)
         # Only who loads a new library waits for it; the extension is linked to the base's libtorch.so, which has the
         # new one's name.
@@ -157,9 +163,12 @@ class Linker:
     def _link(self, product: Product) -> Path:
         target = self._linked(product.name)
         objects = [self._layout.work / unit.target for unit in product.units]
-        stamp = self._stamp(product, objects)
-        mark = target.with_name(f"{target.name}.stamp")
-        if target.is_file() and mark.is_file() and mark.read_text(encoding="utf-8") == stamp:
+        quick = self._quick_stamp(product)
+        if target.is_file() and self._marks(product)[0] == quick:
+            return target
+        stamp, mark = self._stamp(product, objects), target.with_name(f"{target.name}.stamp")
+        if target.is_file() and self._marks(product)[1] == stamp:
+            write_atomically(mark, f"{quick}\n{stamp}")
             return target
         unresolved = self.unresolved(product)
         offered = {path: ElfFile(path).exported() & unresolved for path in product.offered if unresolved}
@@ -174,8 +183,24 @@ class Linker:
             self._refuse(done.stdout)
         mark.unlink(missing_ok=True)
         target.with_name(f"{target.name}.partial").replace(target)
-        write_atomically(mark, stamp)
+        write_atomically(mark, f"{quick}\n{stamp}")
         return target
+
+    def _marks(self, product: Product) -> tuple[str, str]:
+        """The stamps with which ``product`` was linked; empty if it was not."""
+        mark = self._linked(product.name).with_name(f"{Path(product.name).name}.stamp")
+        lines = mark.read_text(encoding="utf-8").splitlines() if mark.is_file() else []
+        return (lines[0], lines[1]) if len(lines) == 2 else ("", "")
+
+    def _quick_stamp(self, product: Product) -> str:
+        """A hash of size and time of all that is linked: as long as it holds, nothing need be read."""
+        files = [self._layout.work / unit.target for unit in (*product.units, *product.provided)]
+        files += [self._base.libraries / name for name in product.bound]
+        files += [*map(self._linked, product.loaded), *product.offered]
+        statuses = [path.stat() for path in files if path.is_file()]
+        parts = [f"{status.st_size} {status.st_mtime_ns}" for status in statuses]
+        parts += [*map(str, self._command(product, Path("out"), [])), self._toolchain.description]
+        return hashlib.sha256("\0".join([*parts, *map(str, files), hash_of_builder(_BINDING)]).encode()).hexdigest()
 
     def _linked(self, name: str) -> Path:
         return self._layout.objects / "linked" / name
@@ -272,7 +297,9 @@ class Linker:
 
     @cache  # noqa: B019  # one linker a build
     def _index(self, name: str) -> SymbolIndex:
-        return symbol_index(self._base.libraries / name, self._layout.base / "symbols")
+        from ..base.symbol_index import symbol_index  # numpy, which takes its time
+
+        return symbol_index(self._base.libraries / name, _SYMBOLS)
 
 
 def _python_library() -> Path:

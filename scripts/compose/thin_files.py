@@ -12,9 +12,9 @@ from ..base.base import Base
 from ..generate.places import PLACES
 from .appended_texts import appended_texts
 from .made import Made
+from .wheel_files import ANNOTATED, Composition
 
 _ADDED = "torch/_added_operators.py"
-_ANNOTATED = "torch/testing/_internal/generated/annotated_fn_args.py"
 _CODECACHE = "torch/_inductor/codecache.py"
 
 _SHIPPED = Path(__file__).resolve().parent.parent / "deliver/shipped"
@@ -34,7 +34,7 @@ def compose_thin(base: Base, made: Made, name: str, requires: str) -> dict[str, 
     """
     texts = {**appended_texts(made.native, made.description), _CODECACHE: _shipped("codecache.py")}
     if made.description.annotated:
-        texts[_ANNOTATED] = f"annotated_args.update({{\n{''.join(made.description.annotated)}}})\n"
+        texts[ANNOTATED] = f"annotated_args.update({{\n{''.join(made.description.annotated)}}})\n"
     texts = {path: text for path, text in texts.items() if path.endswith(".py")}
     is_there = {path: (base.tree / path).is_file() for path in texts}
     behind = {module_of(path): f"behind/{path}" for path in texts if is_there[path]}
@@ -59,7 +59,21 @@ def compose_thin(base: Base, made: Made, name: str, requires: str) -> dict[str, 
     files |= {"__init__.py": _shipped("package.py"), "_load.py": _shipped("load.py"), "_added_operators.py": added}
     files |= {"note.json": json.dumps(note, indent=1)}
     composed = {f"{name}/{path}": text.encode("utf-8") for path, text in files.items()}
-    return composed | {path: library.read_bytes() for path, library in made.libraries.items()}
+    composed |= {path: library.read_bytes() for path, library in made.libraries.items()}
+    return composed | _stubs(base, made)
+
+
+def _stubs(base: Base, made: Made) -> dict[str, bytes]:
+    """A partial stub package (PEP 561): where it has no file, type checkers read that of torch."""
+    composition = Composition(base.tree, {}, made.generated)
+    composition.insert(made.native, made.description)
+    texts = appended_texts(made.native, made.description)
+    composition.append({path: text for path, text in texts.items() if path.endswith(".pyi")})
+    stubs = {path: text for path, text in composition.files.items() if path.endswith(".pyi")}
+    return {
+        "torch-stubs/py.typed": b"partial\n",
+        **{f"torch-stubs/{path.removeprefix('torch/')}": text for path, text in stubs.items()},
+    }
 
 
 def module_of(path: str) -> str:

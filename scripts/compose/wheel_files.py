@@ -23,7 +23,7 @@ from .docs import docstring
 from .made import Made
 from .stubs import insert_classes, insert_functions, with_docstring
 
-_ANNOTATED = "torch/testing/_internal/generated/annotated_fn_args.py"
+ANNOTATED = "torch/testing/_internal/generated/annotated_fn_args.py"
 _RETURN_TYPES = "torch/return_types.pyi"
 _NOTE = "torch/_graft.json"
 
@@ -61,8 +61,8 @@ class Composition:
         if description.return_types:
             self._put(_RETURN_TYPES, insert_classes(self._upstream(_RETURN_TYPES), description.return_types))
         if description.annotated:
-            head, brace, tail = self._upstream(_ANNOTATED).rpartition("}")
-            self._put(_ANNOTATED, f"{head}{''.join(description.annotated)}{brace}{tail}")
+            head, brace, tail = self._upstream(ANNOTATED).rpartition("}")
+            self._put(ANNOTATED, f"{head}{''.join(description.annotated)}{brace}{tail}")
 
     def append(self, texts: Mapping[str, str]) -> None:
         """Put texts behind the files of these names."""

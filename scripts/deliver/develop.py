@@ -63,7 +63,12 @@ def add_tree(environment: Environment, base: Base, files: Mapping[str, bytes], s
         if not (tree / _NOTE).is_file():
             partial = environment.trees / f"{name}.partial"
             shutil.rmtree(partial, ignore_errors=True)
-            _fill(partial, environment, base, files, old)
+            if spare := _spare(environment, old):
+                (spare / _NOTE).rename(spare / f"{_NOTE}.old")  # killed from now on, it is no tree any more
+                spare.rename(partial)
+            else:
+                _fill(partial, environment, base)
+            _change(partial, environment, files)
             write_atomically(partial / f"{_START}.py", _start_text(environment))
             write_atomically(partial / _NOTE, json.dumps(note))
             partial.rename(tree)
@@ -122,44 +127,52 @@ def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _fill(target: Path, environment: Environment, base: Base, files: Mapping[str, bytes], old: Path | None) -> None:
-    """Link everything that is as it was, and write the rest."""
-    note = json.loads((old / _NOTE).read_text(encoding="utf-8")) if old and (old / _NOTE).is_file() else {}
-    # What Python compiled of an older tree is taken over with it.
-    source = old if old and note.get("base") == environment.key else environment.site
-    before: dict[str, str] = note.get("files", {}) if source == old else {}
-    changed = {name for name, content in files.items() if before.get(name) != _hash(content)}
-    gone = {name for name in before if name not in files}
+def _spare(environment: Environment, current: Path | None) -> Path | None:
+    """A tree of the same base that counts no longer, and is a few files away from one that does."""
+    for tree in sorted(environment.trees.glob("*")) if environment.trees.is_dir() else []:
+        with suppress(OSError, ValueError):
+            note = json.loads((tree / _NOTE).read_text(encoding="utf-8"))
+            if tree != current and note["base"] == environment.key:
+                return tree
+    return None
+
+
+def _fill(target: Path, environment: Environment, base: Base) -> None:
+    """Link every file of the installed torch, and the folders beside it in which its libraries look for others."""
     for package in PACKAGES:
-        _link_tree(source / package, target / package, package, changed | gone)
-    for name in gone:
-        if (environment.site / name).is_file():
-            _link(environment.site / name, target / name)
-    for name in changed:
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        (target / name).write_bytes(files[name])
-    for name in _siblings(base):
+        _link_tree(environment.site / package, target / package)
+    for name in _siblings(base) if base.cuda else ():
         if (environment.site / name).is_dir():
             (target / name).symlink_to(environment.site / name)
 
 
-def _link_tree(source: Path, target: Path, name: str, left_out: set[str]) -> None:
-    """Link the files below ``source``, but for those ``left_out`` and what Python compiled of these."""
+def _change(tree: Path, environment: Environment, files: Mapping[str, bytes]) -> None:
+    """Give a tree the files that it is to have of its own, and no others."""
+    old = tree / f"{_NOTE}.old"
+    before = json.loads(old.read_text(encoding="utf-8"))["files"] if old.is_file() else {}
+    old.unlink(missing_ok=True)
+    for name in {*before, *files}:
+        path = tree / name
+        if name in files and before.get(name) == _hash(files[name]):
+            continue
+        for stale in (path, *path.parent.glob(f"__pycache__/{path.stem}.*.pyc")):
+            stale.unlink(missing_ok=True)  # a link: what it links to stays
+        if name in files:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(files[name])
+        elif (environment.site / name).is_file():
+            _link(environment.site / name, path)
+
+
+def _link_tree(source: Path, target: Path) -> None:
     target.mkdir(parents=True)
-    is_cache = name.endswith("/__pycache__")
     with os.scandir(source) as entries:
         for entry in entries:
-            path = f"{name}/{entry.name}"
-            if entry.is_dir():
-                _link_tree(Path(entry.path), target / entry.name, path, left_out)
-            elif is_cache:
-                if f"{name.removesuffix('/__pycache__')}/{entry.name.split('.')[0]}.py" not in left_out:
-                    _link(entry.path, target / entry.name)
-            elif path not in left_out:
-                _link(entry.path, target / entry.name)
+            link = _link_tree if entry.is_dir() else _link
+            link(Path(entry.path), target / entry.name)
 
 
-def _link(source: str | Path, target: Path) -> None:
+def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:  # another file system, one without hard links, or a file of another user

@@ -33,8 +33,14 @@ class Wheel:
     error: str
 
 
-def build_wheels(layout: Layout, pins: str, pythons: str, *, jobs: int) -> None:
+def build_wheels(layout: Layout, pins: str, pythons: str, *, jobs: int, thin: Sequence[str] | None = None) -> None:
     """Build the native folders of ``layout`` for each pin on each Python, one after another; print a table.
+
+    Args:
+        layout: the native folders, and where the wheels go.
+        pins, pythons: as ``chosen_rows`` takes them.
+        jobs: how many compilers may run at once.
+        thin: the options of ``thin-wheel`` if thin wheels are wanted.
 
     Raises:
         GraftError: a pin or a Python is not there, and nothing was built.
@@ -44,7 +50,8 @@ def build_wheels(layout: Layout, pins: str, pythons: str, *, jobs: int) -> None:
     processes, lines, failed = Processes(), [("torch", "Python", "wheel", "size", "seconds")], 0
     for number, row in enumerate(rows, 1):
         say(f"\n== {number}/{len(rows)}: {row}, {row.python.path}")
-        wheel = build_row(row, layout, jobs, processes, sys.stderr.write)
+        verb = ["build"] if thin is None else ["thin-wheel", *thin]
+        wheel = build_row(row, layout, jobs, processes, sys.stderr.write, verb)
         failed += wheel.path is None
         name, size = (wheel.path.name, f"{megabytes(wheel.path.stat().st_size)} MB") if wheel.path else ("failed", "")
         lines.append((row.pin, row.python.release, name, size, wheel.error or f"{wheel.seconds:.1f}"))
@@ -55,11 +62,18 @@ def build_wheels(layout: Layout, pins: str, pythons: str, *, jobs: int) -> None:
         )
 
 
-def build_row(row: Row, layout: Layout, jobs: int, processes: Processes, write: Callable[[str], object]) -> Wheel:
+def build_row(
+    row: Row,
+    layout: Layout,
+    jobs: int,
+    processes: Processes,
+    write: Callable[[str], object],
+    verb: Sequence[str] = ("build",),
+) -> Wheel:
     """Build one wheel in a process of the row's Python."""
     with tempfile.TemporaryDirectory(prefix="graft-") as folder:
         report = Path(folder) / "report.json"
-        done = processes.run(row.python.path, ["build", *options(row, layout, jobs), "--report", report], write)
+        done = processes.run(row.python.path, [*verb, *options(row, layout, jobs), "--report", report], write)
         if done.error:
             return Wheel(None, done.seconds, True, done.error)
         made = json.loads(report.read_text(encoding="utf-8"))

@@ -14,7 +14,8 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,30 @@ from typing import Any
 from ..common.console import say
 from ..common.errors import CommandError, UsageError
 from ..common.files import write_atomically
-from ..common.layout import Layout
+from ..common.layout import INTERPRETER, Layout
 from ..common.process import run
 from ..inputs.native import load_native
 from ..testing.run import is_shipped
-from .edits import ADDED, INLINE, REMOVED, Edit, add_operator, copied, edits_of, time_inline
+from .edits import (
+    ADDED,
+    DOCS_EDITED,
+    INLINE,
+    KERNEL_EDITED,
+    REMOVED,
+    Edit,
+    add_operator,
+    copied,
+    edits_of,
+    environment_with,
+    time_inline,
+)
 
 _NOTHING, _UNCHANGED = "from nothing", "unchanged"
+
+WHEEL, DEVELOP = "patch-and-build", "develop"
+
+# The most that `make develop` should take after an edit on two cores, in seconds.
+_AIMS_OF_DEVELOP = {KERNEL_EDITED: 4, DOCS_EDITED: 1, ADDED: 12}
 
 
 @dataclass(frozen=True)
@@ -50,6 +68,7 @@ class Row:
         aim: the most that it should take on two cores, in seconds; None for what is not ours.
         left_out: why it cannot be measured; empty if it can.
         edit: what is done before each build, if anything.
+        verb: of make that is timed.
         runs: what was measured.
     """
 
@@ -58,6 +77,7 @@ class Row:
     aim: float | None
     left_out: str = ""
     edit: Edit | None = None
+    verb: str = WHEEL
     runs: list[Timed] = field(default_factory=list)
 
     @property
@@ -83,6 +103,11 @@ def rows_of(layout: Layout, only: Sequence[str]) -> list[Row]:
     edits = edits_of(load_native(layout.native))
     rows = [Row(_NOTHING, "the builder's environment and the base wheel, too", 100), Row(_UNCHANGED, "", 0.3)]
     rows += [Row(edit.name, edit.about, edit.aim, edit.left_out, edit) for edit in edits]
+    rows += [
+        Row(f"{DEVELOP}, {edit.name}", edit.about, _AIMS_OF_DEVELOP[edit.name], edit.left_out, edit, DEVELOP)
+        for edit in edits_of(load_native(layout.native), first=100)
+        if edit.name in _AIMS_OF_DEVELOP
+    ]
     rows += [Row(name, about, None) for name, (_, _, about) in INLINE.items()]
     if unknown := sorted(set(only) - {row.name for row in rows}):
         names = ", ".join(f'"{row.name}"' for row in rows)
@@ -162,9 +187,9 @@ class _Builds:
         self.folder, self.native = folder, native
         # What this verb's make was given is in the environment, so all that the copy's make takes from there is said.
         wheel = base_wheel.resolve() if base_wheel else ""
-        self.command = ["make", "patch-and-build", f"PYTHON={sys.executable}", f"PIN={pin}", f"JOBS={jobs}"]
-        self.command += [f"NATIVE={native.name}", "OUT=dist", f"WHEEL={wheel}", "BUILD=graft", "SOURCE="]
-        self.command.append("ARGS=--timings timings.json")
+        self.variables = [f"PIN={pin}", f"JOBS={jobs}", f"NATIVE={native.name}", "OUT=dist", f"WHEEL={wheel}"]
+        self.variables += ["BUILD=graft", "SOURCE=", "WATCH=", "ARGS=--timings timings.json"]
+        self.base = f"{pin}/{INTERPRETER}/base"
         caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         self.environment = {
             "MAKEFLAGS": "",  # a sub-make would share the job slots of this verb's make
@@ -185,6 +210,9 @@ class _Builds:
         if not is_added or (row.name != _NOTHING and self.wheel() is None):
             say(f"a build before {row.name}, which is not counted")
             self.build()
+        if row.verb == DEVELOP and not self.tree():
+            say(f"make develop before {row.name}, which is not counted")
+            self.build(DEVELOP)
 
     def time_row(self, row: Row, number: int) -> Timed:
         """Do what ``row`` says, the ``number``-th time.
@@ -199,25 +227,46 @@ class _Builds:
         if row.name == _NOTHING:
             for name in ("build", "dist", "cache"):
                 shutil.rmtree(self.folder / name, ignore_errors=True)
-        before = self.wheel()
+        before = self.made(row.verb)
         if row.edit:
             row.edit.apply(self.native, number)
-        timed = self.build()
-        is_same = before is not None and before.name == timed.wheel
+        timed = self.build(row.verb)
+        is_same = before == timed.wheel
         if (row.edit and is_same) or (row.name == _UNCHANGED and not is_same):
             raise CommandError(f"{row.name}: the build made {timed.wheel} of what was {before}")
         return timed
 
-    def build(self) -> Timed:
+    def tree(self) -> str:
+        """What makes Python find the tree that `make develop` made last; empty if it made none."""
+        found = list((self.folder / "develop-environment").glob("lib/python*/site-packages/torch_graft.pth"))
+        return found[0].read_text(encoding="utf-8") if found else ""
+
+    def made(self, verb: str) -> str:
+        """What tells what ``verb`` made last from what it makes of another text."""
+        wheel = self.wheel()
+        return self.tree() if verb == DEVELOP else wheel.name if wheel else ""
+
+    def build(self, verb: str = WHEEL) -> Timed:
         """Run the command."""
         timings = self.folder / "timings.json"
         timings.unlink(missing_ok=True)
-        start = time.perf_counter()
-        run(self.command, cwd=self.folder, env=self.environment)
-        seconds = time.perf_counter() - start
-        wheel = self.wheel()
-        assert wheel, "a build that succeeds leaves a wheel"
-        return Timed(seconds, json.loads(timings.read_text(encoding="utf-8")), wheel.name)
+        with self.python(verb) as python:
+            start = time.perf_counter()
+            run(["make", verb, f"PYTHON={python}", *self.variables], cwd=self.folder, env=self.environment)
+            seconds = time.perf_counter() - start
+        made = self.made(verb)
+        assert made, "a build that succeeds leaves something"
+        return Timed(seconds, json.loads(timings.read_text(encoding="utf-8")), made)
+
+    @contextmanager
+    def python(self, verb: str) -> Iterator[str | Path]:
+        """The Python that ``verb`` is told of: for `make develop` that of an environment with the base wheel."""
+        if verb == WHEEL:
+            yield sys.executable
+            return
+        (base,) = (self.folder / "build" / self.base).glob("*.whl")
+        with environment_with(base, self.folder / "develop-environment", "numpy") as python:
+            yield python
 
 
 def _as_json(row: Row) -> dict[str, Any]:

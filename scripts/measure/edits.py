@@ -11,7 +11,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from ..testing.run import is_shipped
 
 _MARK = "made-by-make-bench-build"
 
+KERNEL_EDITED, DOCS_EDITED = "kernel edited", "documentation edited"
 ADDED, REMOVED = "operator added", "operator removed"
 
 # The kernel of the shipped folder that a first kernel is copied from.
@@ -146,21 +147,31 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def edits_of(native: NativeFolder) -> list[Edit]:
-    """The edits that builds are timed after, in this order, each with the file that is chosen from ``native``."""
+def edits_of(native: NativeFolder, first: int = 0) -> list[Edit]:
+    """The edits that builds are timed after, in this order, each with the file that is chosen from ``native``.
+
+    Args:
+        native: the folder.
+        first: added to the number of each edit, so that what is measured before leaves nothing for it.
+    """
     kernels = sorted(native.vectorized or native.sources)
     usual = _USUAL if _USUAL in kernels else next(iter(kernels), None)
     # The one that compiles longest, as far as this can be known beforehand.
     largest = max(kernels, key=lambda name: (native.path / name).stat().st_size, default=None)
     formulas = DERIVATIVES if find_formula(native.path / DERIVATIVES) else None
-    return [
-        _edit("kernel edited", 6, usual, edit_kernel, "no C++ source"),
+    edits = [
+        _edit(KERNEL_EDITED, 6, usual, edit_kernel, "no C++ source"),
         _edit("slowest kernel edited", 6, largest if largest != usual else None, edit_kernel, "no larger one"),
-        _edit("documentation edited", 3, next(iter(native.docs), None), edit_docs, "no docs/*.rst"),
+        _edit(DOCS_EDITED, 3, next(iter(native.docs), None), edit_docs, "no docs/*.rst"),
         _edit("derivative formula edited", 12, formulas, edit_formula, "no formula for one tensor in derivatives.yaml"),
         Edit(ADDED, 12, "kernel, function and method, formula, samples", add_operator),
         Edit(REMOVED, 12, "the operator that was added", remove_operator),
     ]
+    return [replace(edit, apply=_numbered(edit.apply, first)) for edit in edits]
+
+
+def _numbered(apply: Callable[[Path, int], None], first: int) -> Callable[[Path, int], None]:
+    return lambda native, number: apply(native, first + number)
 
 
 def _edit(name: str, aim: float, file: Path | None, change: Callable[[Path, int], None], lack: str) -> Edit:
@@ -225,11 +236,10 @@ def remove_operator(native: Path, number: int) -> None:
 
 def time_inline(name: str, folder: Path, wheel: Path, environment: Mapping[str, str]) -> float:
     """The seconds that ``INLINE[name]`` takes where ``wheel`` is installed, without those of importing torch."""
-    requirements, extensions = folder / "inline-requirements.txt", folder / "extensions"
-    requirements.write_text("ninja\n", encoding="utf-8")
+    extensions = folder / "extensions"
     shutil.rmtree(extensions, ignore_errors=True)
     source, arguments, _ = INLINE[name]
-    with environment_in(folder / "inline-environment", wheel, requirements) as python:
+    with environment_with(wheel, folder / "inline-environment", "ninja") as python:
         path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
         done = run(
             [python, "-c", _INLINE_PROGRAM, json.dumps([source, arguments])],
@@ -237,6 +247,15 @@ def time_inline(name: str, folder: Path, wheel: Path, environment: Mapping[str, 
             env={**environment, "PATH": path, "TORCH_EXTENSIONS_DIR": str(extensions)},
         )
     return float(done.stdout.split()[-1])
+
+
+@contextmanager
+def environment_with(wheel: Path, folder: Path, requirement: str) -> Iterator[Path]:
+    """Hold a virtual environment with ``wheel`` and a package more; yields its Python."""
+    requirements = folder.with_name(f"{folder.name}.txt")
+    requirements.write_text(f"{requirement}\n", encoding="utf-8")
+    with environment_in(folder, wheel, requirements) as python:
+        yield python
 
 
 def _name(number: int) -> str:

@@ -71,7 +71,8 @@ def delivered(
     added = []
     if delivery == THIN:
         out = replace(layout, out=REPOSITORY / f"build/thin/{layout.name}")
-        added = [thin_wheel(out, name="graft_tested", version="0.1", python="", base_wheel=base_wheel, jobs=jobs)]
+        made = thin_wheel(out, name="graft_tested", version="0.1", python="", base_wheel=base_wheel, jobs=jobs)
+        added = [made.wheel]
     with (
         environment_in(folder, base.wheel, REQUIREMENTS, added) as python,
         unpacked(layout, "stock", base.wheel) as stock,
