@@ -25,6 +25,8 @@ INDEX ?=
 SCHEMA ?=
 VARIANTS ?=
 KIND ?= plain
+# Not every shell expands this in an argument.
+override PYTHON := $(patsubst ~/%,$(HOME)/%,$(PYTHON))
 # These may hold quotes of their own, so the shell gets them as variables.
 export SCHEMA NATIVE LAUNCHER CUDA_ARCHS
 # Native folders hold text in UTF-8, whatever the locale.

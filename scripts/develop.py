@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from .base.installed import Environment, base_of, find_environment
+from .base.installed import Environment, base_of, find_environment, look
 from .common.console import Steps, say
 from .common.errors import GraftError
 from .common.layout import DEBUG, DEVELOP, REPOSITORY, Layout
@@ -98,11 +98,9 @@ def undevelop(python: str) -> None:
     Raises:
         GraftError: something cannot be deleted.
     """
-    environment = find_environment(python)
-    if remove_trees(environment):
-        say(f"{environment.site}/torch is as it was installed")
-    else:
-        say(f"nothing to do: no operators were added to {environment.site}/torch by make develop")
+    packages, site, _ = look(python)
+    torch = f"{site}/torch is as it was installed" if site else f"there is no torch in {packages} any more"
+    say(torch if remove_trees(packages) else f"nothing to do: make develop added nothing to {packages}")
 
 
 def installed(layout: Layout, environment: Environment) -> Layout:

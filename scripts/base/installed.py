@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..common.errors import UsageError
+from ..common.errors import CommandError, UsageError
 from ..common.process import run
 from .base import Base, refuse_other_devices, unusable
 
@@ -51,11 +52,6 @@ class Environment:
                     return line.removeprefix("Version: ").strip()
         return Base(self.site / "torch", self.site).version
 
-    @property
-    def trees(self) -> Path:
-        """Where trees of `make develop` are."""
-        return self.packages / TREES
-
     def state(self) -> dict[str, list[int]]:
         """What tells that torch is still the one that it was: size and time of its libraries, by path in ``site``."""
         files = [self.site / "torch/version.py", *sorted(self.site.glob("torch/lib/*.so*"))]
@@ -70,20 +66,38 @@ class Environment:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def look(python: str) -> tuple[Path, Path | None, str]:
+    """What a Python says of its environment: its site-packages, the folder that torch is in, its ABI.
+
+    Raises:
+        UsageError: it is no Python, or another one than the builder's.
+    """
+    try:
+        packages, found, abi = json.loads(run([python, "-I", "-c", _LOOK]).stdout.splitlines()[-1])
+    except (CommandError, ValueError, IndexError) as error:
+        raise UsageError(
+            f"PYTHON={python}: it does not run as Python", todo="set PYTHON to the Python of an environment"
+        ) from error
+    ours = sysconfig.get_config_var("SOABI")
+    if abi != ours:
+        raise UsageError(f"--python {python}: it is for {abi}, and the builder runs on {ours}", todo="run it by make")
+    return Path(packages), Path(found[0]) if found else None, abi
+
+
 def find_environment(python: str) -> Environment:
     """The environment of a Python, in which torch is.
 
     Raises:
         UsageError: there is no torch in it, or that is a grafted wheel.
     """
-    packages, found, abi = json.loads(run([python, "-I", "-c", _LOOK]).stdout.splitlines()[-1])
-    if not found:
+    packages, site, abi = look(python)
+    if site is None:
         raise UsageError(
             f"PYTHON={python}: no torch is installed there",
             cause=f"its site-packages is {packages}",
             todo="set PYTHON to the Python of the environment that torch is in, or install torch",
         )
-    environment = Environment(python, Path(packages), Path(found[0]), abi)
+    environment = Environment(python, packages, site, abi)
     if (environment.site / "torch/_added_operators.py").is_file():
         raise UsageError(
             f"{environment.site}/torch: operators were added to this torch already, as a wheel",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.base import Base
-from ..base.installed import PACKAGES, Environment
+from ..base.installed import PACKAGES, TREES, Environment
 from ..common.errors import PackError, remedy
 from ..common.files import write_atomically
 from ..common.layout import REPOSITORY
@@ -58,10 +58,11 @@ def add_tree(environment: Environment, base: Base, files: Mapping[str, bytes], s
     """
     note = {"stamp": stamp, "base": environment.key, "files": {name: _hash(text) for name, text in files.items()}}
     name = hashlib.sha256(json.dumps(note).encode()).hexdigest()[:12]
-    tree, old = environment.trees / name, _current(environment)
+    trees = environment.packages / TREES
+    tree, old = trees / name, _current(environment)
     try:
         if not (tree / _NOTE).is_file():
-            partial = environment.trees / f"{name}.partial"
+            partial = trees / f"{name}.partial"
             shutil.rmtree(partial, ignore_errors=True)
             if spare := _spare(environment, old):
                 (spare / _NOTE).rename(spare / f"{_NOTE}.old")  # killed from now on, it is no tree any more
@@ -75,19 +76,21 @@ def add_tree(environment: Environment, base: Base, files: Mapping[str, bytes], s
         write_atomically(environment.packages / _PTH, _pth_text(tree))
     except OSError as error:
         raise PackError(f"{tree}: {error.strerror or error}", todo=remedy(error, tree)) from error
-    for other in environment.trees.iterdir():
+    for other in trees.iterdir():
         if other not in (tree, old):  # a process that started before may still import from the old one
             shutil.rmtree(other, ignore_errors=True)
     return tree
 
 
-def remove_trees(environment: Environment) -> bool:
-    """Let Python find the installed torch again, and delete what was made; return whether there was anything.
+def remove_trees(packages: Path) -> bool:
+    """Let the Python of these site-packages find the torch that is installed there, and delete what was made.
+
+    Returns whether there was anything.
 
     Raises:
         PackError: it cannot be deleted.
     """
-    pth, trees = environment.packages / _PTH, environment.trees
+    pth, trees = packages / _PTH, packages / TREES
     is_there = pth.exists() or trees.exists()
     try:
         pth.unlink(missing_ok=True)
@@ -129,7 +132,7 @@ def _hash(content: bytes) -> str:
 
 def _spare(environment: Environment, current: Path | None) -> Path | None:
     """A tree of the same base that counts no longer, and is a few files away from one that does."""
-    for tree in sorted(environment.trees.glob("*")) if environment.trees.is_dir() else []:
+    for tree in sorted((environment.packages / TREES).glob("*")):
         with suppress(OSError, ValueError):
             note = json.loads((tree / _NOTE).read_text(encoding="utf-8"))
             if tree != current and note["base"] == environment.key:

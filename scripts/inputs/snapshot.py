@@ -25,7 +25,10 @@ from .pin import Pin, load_pin
 from .toolchain import Toolchain, find_toolchain
 
 # The stages that make a wheel. The other packages of scripts/ change nothing in it.
-_STAGES = ("common", "inputs", "base", "generate", "compile", "compose", "deliver", "graft.py", "stages.py")
+_STAGES = (
+    *("common", "inputs", "base", "generate", "compile", "compose", "deliver"),
+    *("graft.py", "stages.py", "develop.py", "thin.py"),
+)
 
 # Those of which torchgen's output is made.
 _GENERATING = ("inputs", "base", "generate")

@@ -48,6 +48,7 @@ def _load(note):
     _publish(added, torch)
     new = _bound(note, torch)
     _follow({old[key]: new[key] for key in old if old[key] is not new[key]})
+    _tell_torchscript({key: value for key, value in new.items() if old.get(key) is not value})
     _refresh_packets(note, torch)
     behind = _Behind(note)
     sys.meta_path.insert(0, behind)
@@ -140,6 +141,15 @@ def _follow(replaced):
             for key, value in list(vars(module).items()):
                 if id(value) in by_id:
                     setattr(module, key, by_id[id(value)][1])
+
+
+def _tell_torchscript(bound):
+    """TorchScript finds functions in a table by their identity."""
+    from torch.jit._builtins import _register_builtin
+
+    for (owner, name), function in bound.items():
+        if owner != "TensorBase":
+            _register_builtin(function, f"aten::{name}")
 
 
 def _refresh_packets(note, torch):

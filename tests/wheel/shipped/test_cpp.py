@@ -11,7 +11,10 @@ import pytest
 import torch
 from torch.utils import cpp_extension
 
-pytestmark = pytest.mark.unsanitized("programs that are built with CMake load the sanitizers too late")
+pytestmark = [
+    pytest.mark.unsanitized("programs that are built with CMake load the sanitizers too late"),
+    pytest.mark.needs_headers,
+]
 
 EXTENSION = """
 #include <torch/extension.h>
