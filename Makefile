@@ -121,7 +121,7 @@ check-cuda:
 	$(graft) check-cuda $(options) $(ARGS)
 
 # Help needs no wheel.
-built = $(if $(filter -h --help,$(ARGS))$(filter-out wheel,$(DELIVERY)),,patch-and-build)
+built = $(if $(filter -h --help,$(ARGS)),,$(if $(filter wheel,$(DELIVERY)),patch-and-build))
 
 test: $(built)
 	$(graft) test --build '$(BUILD)' --delivery '$(DELIVERY)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)

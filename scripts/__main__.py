@@ -225,15 +225,10 @@ def _bench(options: argparse.Namespace) -> None:
 
 
 def _surfaces(options: argparse.Namespace) -> None:
-    from .testing.run import WHEEL, show_surfaces
+    from .testing.delivered import show_surfaces_of
 
-    if options.delivery != WHEEL:
-        from .testing.delivered import show_surfaces_of
-
-        layout, extra = _layout(options), options.extra
-        show_surfaces_of(layout, options.delivery, base_wheel=options.wheel, jobs=options.jobs, extra=extra)
-        return
-    show_surfaces(_layout(options), options.extra)
+    layout, deliveries = _layout(options), options.delivery.split()
+    show_surfaces_of(layout, deliveries, base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
 
 
 def _new_op(options: argparse.Namespace) -> None:

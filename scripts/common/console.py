@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -61,3 +61,11 @@ class StepLine:
 def say(text: str) -> None:
     """Print one line of information."""
     print(text, file=sys.stderr, flush=True)
+
+
+def table(lines: Sequence[Sequence[str]]) -> str:
+    """Lines with their columns one below another."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )

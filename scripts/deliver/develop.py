@@ -7,6 +7,7 @@ and a build that is killed leaves what was there.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
@@ -103,17 +104,22 @@ def remove_trees(packages: Path) -> bool:
 
 def _current(environment: Environment) -> Path | None:
     """The tree that counts."""
-    with suppress(OSError):
+    with suppress(OSError, ValueError, SyntaxError):
         text = (environment.packages / _PTH).read_text(encoding="utf-8")
-        if found := re.search(r"insert\(0, '([^']+)'\)", text):
-            return Path(found[1]) if Path(found[1]).is_dir() else None
+        if found := re.search(r"tree = (.+?); exec", text):
+            tree = Path(ast.literal_eval(found[1]))
+            return tree if tree.is_dir() else None
     return None
 
 
 def _pth_text(tree: Path) -> str:
-    """One line: site-packages' ``.pth`` files may run such ones. If the tree is gone, torch is the installed one."""
-    guarded = f"try: import {_START}\nexcept ImportError: sys.path.remove({str(tree)!r})"
-    return f"import sys; sys.path.insert(0, {str(tree)!r}); exec({guarded!r})\n"
+    """One line, as ``.pth`` files may have. In a virtual environment it runs twice, and the second time does nothing.
+
+    If the tree is gone, torch is the installed one.
+    """
+    text = f"if {_START!r} not in sys.modules:\n    sys.path.insert(0, tree)\n"
+    text += f"    try: import {_START}\n    except ImportError: sys.path.remove(tree)\n"
+    return f"import sys; tree = {str(tree)!r}; exec({text!r})\n"
 
 
 def _start_text(environment: Environment) -> str:

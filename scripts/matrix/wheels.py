@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..common.console import say
+from ..common.console import say, table
 from ..common.layout import Layout
 from ..testing.run import named
 from .processes import Processes
@@ -88,11 +88,3 @@ def options(row: Row, layout: Layout, jobs: int) -> list[str | Path]:
 def megabytes(count: int) -> str:
     """A size in the units that package indexes show."""
     return f"{count / 1e6:.0f}" if count >= 1e7 else f"{count / 1e6:.1f}"
-
-
-def table(lines: Sequence[Sequence[str]]) -> str:
-    """Lines with their columns one below another."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )

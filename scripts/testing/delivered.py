@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from ..base.tree import get_base
-from ..common.console import Steps
+from ..common.console import Steps, say, table
 from ..common.errors import UsageError
 from ..common.layout import REPOSITORY, Layout
 from ..develop import develop
 from ..inputs.pin import load_pin
 from ..thin import thin_wheel
-from .environments import REQUIREMENTS, environment_in, folder_of, run_python, unpacked
+from .environments import REQUIREMENTS, environment_in, folder_of, in_test_environment, run_python, unpacked
 from .parts import Part, TestsFailed, run_parts
 from .run import QUIET, TESTS, WHEEL, named, one_at_a_time, own_tests
 
 DEVELOP, THIN = "develop", "thin-wheel"
 DELIVERIES = (WHEEL, DEVELOP, THIN)
+
+# As the table of surfaces has it.
+NO = "NO"
 
 
 def test_delivered(
@@ -42,17 +47,43 @@ def test_delivered(
 
 
 def show_surfaces_of(
-    layout: Layout, delivery: str, *, base_wheel: Path | None, jobs: int, extra: Sequence[str]
+    layout: Layout, deliveries: Sequence[str], *, base_wheel: Path | None, jobs: int, extra: Sequence[str]
 ) -> None:
-    """Print where the operators show up, as ``show_surfaces`` does for a wheel.
+    """Print where the operators show up, for each delivery, and then these side by side.
 
     Raises:
         TestsFailed: an operator of the folder is not where they are.
     """
-    with delivered(layout, delivery, base_wheel, jobs) as (python, variables):
-        command = ["-m", "scripts.measure.surfaces", *extra]
-        if run_python(python, command, {**variables, **QUIET}) != 0:
-            raise TestsFailed("an operator differs from PyTorch's own", todo="fix what the table names")
+    failed, found = [], {}
+    for delivery in deliveries:
+        say(f"\n== surfaces of {layout.title} as {delivery}")
+        with tempfile.TemporaryDirectory() as folder:
+            result = Path(folder) / "marks.json"
+            command: list[str | Path] = ["-m", "scripts.measure.surfaces", *extra, "--json", result]
+            with ExitStack() as stack:
+                if delivery == WHEEL:
+                    code = in_test_environment(layout, command, QUIET)
+                else:
+                    python, variables = stack.enter_context(delivered(layout, delivery, base_wheel, jobs))
+                    code = run_python(python, command, {**variables, **QUIET})
+            failed += [delivery] if code else []
+            found[delivery] = json.loads(result.read_text(encoding="utf-8")) if result.is_file() else []
+    if len(deliveries) > 1:
+        print(f"\n{side_by_side(found)}")
+    if failed:
+        raise TestsFailed(
+            f"an operator differs from PyTorch's own, as {', '.join(failed)}", todo="fix what the table names"
+        )
+
+
+def side_by_side(found: Mapping[str, Sequence[Sequence[str]]]) -> str:
+    """A row for each surface, a column for each delivery: ``yes``, or the operators that are not there."""
+    titles = list(dict.fromkeys(title for marks in found.values() for title, _, _ in marks))
+    lines = [("", *found)]
+    for title in titles:
+        missing = [[name for each, name, mark in marks if each == title and mark == NO] for marks in found.values()]
+        lines.append((title, *(f"NO: {', '.join(names)}" if names else "yes" for names in missing)))
+    return table(lines)
 
 
 @contextmanager

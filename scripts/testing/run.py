@@ -21,12 +21,11 @@ from .environments import (
     base_wheel_of,
     discard,
     folder_of,
-    in_test_environment,
     unpacked,
     wheel_environment,
     wheel_of,
 )
-from .parts import Part, TestsFailed, run_parts
+from .parts import Part, run_parts
 
 TESTS = REPOSITORY / "tests"
 SHIPPED = REPOSITORY / "native"
@@ -175,19 +174,6 @@ def emulated_tests(native: Path) -> list[Path]:
     stems = [source.stem.removesuffix("Kernel") for source in sorted(native.glob("cuda/*.cu"))]
     names = [re.sub(r"(?<!^)(?=[A-Z])", "_", stem).lower() for stem in stems]
     return [TESTS / f"wheel/shipped/test_{name}.py" for name in names]
-
-
-def show_surfaces(layout: Layout, extra: Sequence[str]) -> None:
-    """Print where ``layout``'s operators show up, beside operators of PyTorch's own.
-
-    Raises:
-        TestsFailed: an operator of the folder is not where they are.
-    """
-    if in_test_environment(layout, ["-m", "scripts.measure.surfaces", *extra], QUIET) != 0:
-        raise TestsFailed(
-            "an operator differs from PyTorch's own",
-            todo="fix what the table names, or give the reason in samples.py: `SURFACES = {(title, name): reason}`",
-        )
 
 
 def is_shipped(layout: Layout) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 
@@ -22,6 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.measure.surfaces", description=__doc__)
     parser.add_argument("--only", default="", help="surfaces whose titles hold this")
     parser.add_argument("--operators", default="", help="only these of the folder's, separated by commas")
+    parser.add_argument("--json", type=Path, help="write what was found into this file, too")
     options = parser.parse_args()
     chosen = options.operators.split(",") if options.operators else list(torch._added_operators.PUBLIC)
     ours, without = subjects(chosen)
@@ -37,6 +40,9 @@ def main() -> int:
             cells[surface.title, subject.name] = measure(surface, subject)
         lines = [row(cells, surface.title, names, width), *reasons(cells, surface.title, compared)]
         print("\n".join(lines), flush=True)
+    if options.json:
+        marks = [(title, name, cell.mark) for (title, name), cell in cells.items() if name in compared]
+        options.json.write_text(json.dumps(marks), encoding="utf-8")
     accepted = accepted_differences() if not (options.only or options.operators) else {}
     found = [*differences(cells, compared, accepted), *without]
     print(f"{len(surfaces)} surfaces, {len(names)} operators, {len(found)} differences from PyTorch's own")
