@@ -54,7 +54,8 @@ class Graft:
     def make(self, plan: Plan) -> Made:
         """Run the stages until everything is linked."""
         layout, base = self._layout, self._base
-        self.cuda = plan_cuda(self._snapshot, base, self._native)
+        with self._steps.counted("find the CUDA toolkit"):
+            self.cuda = plan_cuda(self._snapshot, base, self._native)
         patches = load_series(self._snapshot.patches)
         products: list[Product] = []
 

@@ -15,19 +15,27 @@ class Steps:
 
     total: int
     seconds: dict[str, float] = field(default_factory=dict)
+    _number: int = 0
 
     @contextmanager
     def step(self, name: str) -> Iterator[StepLine]:
         """Announce step ``name``, run the body, then say how long it took."""
-        line = StepLine(f"({len(self.seconds) + 1}/{self.total}) {name}")
-        start = time.perf_counter()
-        try:
-            yield line
-        except BaseException:
-            line.end("failed")
-            raise
-        self.seconds[name] = time.perf_counter() - start
+        self._number += 1
+        line = StepLine(f"({self._number}/{self.total}) {name}")
+        with self.counted(name):
+            try:
+                yield line
+            except BaseException:
+                line.end("failed")
+                raise
         line.end(f"{line.note + ', ' if line.note else ''}{self.seconds[name]:.1f} s")
+
+    @contextmanager
+    def counted(self, name: str) -> Iterator[None]:
+        """Count how long the body takes; it says itself what it does, if that is anything."""
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - start
 
 
 # How often a log shows that a long step goes on, in seconds.

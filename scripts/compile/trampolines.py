@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from string import Template
+from typing import TYPE_CHECKING
 
 from ..base.elf import HiddenSymbol
-from ..base.symbol_index import SymbolIndex
 from ..common.errors import LinkError
+
+if TYPE_CHECKING:
+    from ..base.symbol_index import SymbolIndex
 
 
 @dataclass(frozen=True)

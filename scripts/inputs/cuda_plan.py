@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from ..base.base import Base
@@ -58,6 +59,7 @@ def plan_cuda(snapshot: Snapshot, base: Base, native: NativeFolder, *, is_requir
         say(f"      left out, as CUDA_ARCHS={NONE} says: {', '.join(found)}")
         return Cuda(MISSING)
     line = StepLine(f"      toolkit of CUDA {base.cuda}:")
+    start = time.perf_counter()
     try:
         nvcc = find_nvcc(snapshot.pin, base, snapshot.toolchain, line)
     except GraftError as error:
@@ -66,5 +68,6 @@ def plan_cuda(snapshot: Snapshot, base: Base, native: NativeFolder, *, is_requir
             raise
         say(f"      no kernels for CUDA are built: {error.what}; {error.todo}")
         return Cuda(MISSING)
-    line.end(f"{line.note}, for {' '.join(f'sm_{name}' for name in nvcc.architectures)}")
+    targets = " ".join(f"sm_{name}" for name in nvcc.architectures)
+    line.end(f"{line.note}, for {targets}, {time.perf_counter() - start:.1f} s")
     return Cuda(KERNELS, nvcc)
