@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from .base.base import Base
@@ -21,6 +22,7 @@ from .common.layout import Layout
 from .compile import blame
 from .compile.link import Linker, Product
 from .compile.ninja import Compiler, Names, compile_units
+from .compile.preambles import with_preambles
 from .compile.units import CXX, NVCC, Planner, Unit, Units, in_order, lay_out_sources
 from .compose.description import load_description
 from .compose.made import Made
@@ -125,6 +127,8 @@ class Graft:
             lambda: installed_headers(tree, self._native),
             lambda: require_names(tree, note=self._layout.base / "required-names"),
         )
+        from .base import symbol_index  # noqa: F401  # numpy, which linking needs; compilers run meanwhile
+
         return dict(files)
 
     def _compile(
@@ -134,7 +138,13 @@ class Graft:
         compilers: dict[str, Compiler] = {CXX: host} | ({NVCC: nvcc} if nvcc else {})
         lay_out_sources(self._layout, self._native)
         units = Planner(self._layout, self._base, host, nvcc).plan(self._native)
-        compile_units(self._layout, in_order(chosen(units)), compilers, self._jobs, line, self._names, is_futile)
+        preambles: list[Unit] = []
+        if host.is_for_edits:
+            headers = [self._layout.sources / name for name in self._native.headers]
+            library, preambles = with_preambles(units.library, self._layout.work, headers, host.description)
+            units = replace(units, library=library)
+        every = in_order([*chosen(units), *preambles])
+        compile_units(self._layout, every, compilers, self._jobs, line, self._names, is_futile)
 
 
 class Generator:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from ..base.base import Base, Library
 from ..base.elf import ElfFile
 from ..common.errors import LinkError
-from ..common.files import write_atomically
+from ..common.files import write_atomically, write_if_changed
 from ..common.layout import REPOSITORY, Layout
 from ..common.process import UNTRANSLATED, run
 from ..inputs.cuda_toolkit import Nvcc
@@ -239,7 +239,7 @@ class Linker:
 
         They are the static members ``AVX2`` and the like of ``at::native::DispatchStub``, by their mangled names.
         """
-        if len(self._toolchain.capabilities) > 1:
+        if not self._toolchain.is_for_edits:
             return {}
         (only,) = self._toolchain.capabilities
         suffixes = [f"{len(name)}{name}E" for name in CPU_CAPABILITIES if name != only]
@@ -255,9 +255,15 @@ class Linker:
         bound = self.hidden_functions(product, unresolved)
         stem = product.name.split(".")[0].replace("/", ".")
         source, target = (self._layout.objects / f"trampolines/{stem}{suffix}" for suffix in (".cpp", ".o"))
-        write_atomically(source, trampoline_table(bound, is_python_extension=product.is_python_extension))
+        table = trampoline_table(bound, is_python_extension=product.is_python_extension)
         command = [self._toolchain.compiler, *self._toolchain.flags, f"-I{self._layout.work / 'fixed'}"]
-        run([*command, "-c", source, "-o", target])
+        stamp = f"// {' '.join(command)}; {self._toolchain.description}\n"
+        # Which functions are bound changes seldom.
+        if write_if_changed(source, f"{table}{stamp}") or not target.is_file():
+            target.unlink(missing_ok=True)
+            partial = target.with_name(f"{target.name}.partial")
+            run([*command, "-c", source, "-o", partial])
+            partial.replace(target)
         return target
 
     def unresolved(self, product: Product) -> set[str]:

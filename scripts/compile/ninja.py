@@ -127,7 +127,7 @@ def ninja_file(units: Sequence[Unit], compilers: Mapping[str, Compiler]) -> str:
         rule = "narrow" if unit.narrow else unit.compiler
         # A source that was compiled without the narrow headers may be compiled with others.
         headers = [str(folder / name) for folder in unit.narrow for name in NARROW_HEADERS]
-        implicit = [f"{unit.compiler}.txt", *headers]
+        implicit = [f"{unit.compiler}.txt", *headers, *map(str, unit.needed)]
         writer.build([str(unit.target)], rule, [str(unit.source)], implicit=implicit, variables=variables)
     return text.getvalue()
 

@@ -51,6 +51,7 @@ class Unit:
         compiler: the name of what compiles it, ``cxx`` or ``nvcc``.
         narrow: folders of headers that declare less than the base's, relative to the work folder. They are much
             faster to read. A source that needs more is compiled without them.
+        needed: what is made before, relative to the work folder.
     """
 
     source: Path
@@ -58,6 +59,7 @@ class Unit:
     flags: tuple[str, ...] = ()
     narrow: tuple[Path, ...] = ()
     compiler: str = CXX
+    needed: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,10 @@ QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_LOGS": "-all"}
 WHEEL = "wheel"
 
 # What ``--parts`` chooses from.
-PARTS = ("tools", "codegen", "wheel", "operators", "grammar", "emulated", "bases")
+PARTS = ("tools", "codegen", "wheel", "operators", "grammar", "emulated", "bases", "deliveries")
 
-# What runs where nothing is chosen: other bases take minutes and gigabytes.
-_USUAL = PARTS[:-1]
+# What runs where nothing is chosen: other bases and environments take minutes and gigabytes.
+_USUAL = PARTS[:-2]
 
 
 def run_tests(
@@ -100,6 +100,7 @@ def _run_tests(
                 Part("tools", "the tools", [TESTS / "tools"]),
                 Part("codegen", "code generation", [TESTS / "codegen"], codegen),
                 Part("bases", "other bases", [TESTS / "bases"]),
+                Part("deliveries", "develop and thin wheels", [TESTS / "deliveries"]),
                 *parts,
             ]
             if "grammar" in chosen:
