@@ -1,0 +1,31 @@
+"""The same upon a torch for CUDA: no GPU runs it, but it imports, and its dispatch table has the kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from users import Environment, make
+
+from scripts.common.layout import REPOSITORY
+
+MY_OPS = REPOSITORY / "tests/bases/my_ops"
+
+FOUND = "torch.scaled_shift(torch.ones(1), 2).item()"
+KERNEL = "'generated/units/scaled_shift/cuda/RegisterCUDA.cpp' in torch._C._dispatch_dump('aten::scaled_shift')"
+
+
+@pytest.mark.slow
+def test_develop_and_thin_wheel(tmp_path: Path) -> None:
+    stock = Environment(tmp_path / "environment", "torch===2.14.1")
+    before = stock.content()
+    make("develop", stock, "--native", MY_OPS, CUDA_ARCHS="90")
+    assert stock.print(f"{FOUND}, {KERNEL}") == "2.0 True"
+    make("undevelop", stock)
+    out = tmp_path / "out"
+    make("thin-wheel", stock, "--pin", "installed", "--native", MY_OPS, "--out", out, CUDA_ARCHS="90")
+    (wheel,) = out.glob("my_ops-0.1+torch2.14.1-*.whl")
+    stock.pip("install", wheel)
+    assert stock.print(f"{FOUND}, {KERNEL}") == "2.0 True"
+    stock.pip("uninstall", "-y", "my_ops")
+    assert stock.content() == before
