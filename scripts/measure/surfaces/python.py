@@ -75,7 +75,9 @@ def in_place_docstring(subject: Subject) -> None:
 
 @cache
 def _stub(file: str) -> dict[str, ast.FunctionDef]:
-    text = (Path(torch.__file__).parent / file).read_text(encoding="utf-8")
+    torch_itself = Path(torch.__file__).parent
+    partial = torch_itself.with_name("torch-stubs") / file  # of a thin wheel; type checkers read it first
+    text = (partial if partial.is_file() else torch_itself / file).read_text(encoding="utf-8")
     return {node.name: node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)}
 
 
