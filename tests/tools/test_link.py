@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.base.base import Base
+from scripts.base.base import Base, Library
 from scripts.base.elf import ElfFile
 from scripts.common.errors import LinkError
 from scripts.common.layout import Layout
@@ -41,6 +41,7 @@ class Build:
 
     layout: Layout
     linker: Linker
+    like: Library
 
     def unit(self, name: str, source: str) -> Unit:
         """Compile ``source``, a file of the native folder."""
@@ -54,9 +55,7 @@ class Build:
 
     def bound(self, *units: Unit, provided: tuple[Unit, ...] = ()) -> dict[str, list[str]]:
         """The functions of each library that are bound for ``units`` as torch._C."""
-        product = Product(
-            "torch/_C.so", units, BOUND, "lib/libtorch_cpu.so", provided=provided, is_python_extension=True
-        )
+        product = Product("torch/_C.so", units, BOUND, self.like, provided=provided, is_python_extension=True)
         found = self.linker.hidden_functions(product, self.linker.unresolved(product))
         return {library.name: [symbol.name for symbol in library.symbols] for library in found}
 
@@ -81,7 +80,8 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
     layout = Layout("1.0", (tmp_path / "mine",), tmp_path / "out")
     names = Names(Path("/copy"), lambda text: text.replace("/copy/", "/mine/"))
     toolchain = Toolchain("g++", "a compiler", "c++20")
-    return Build(layout, Linker(layout, Base(tmp_path / "torch.whl", tmp_path / "tree"), toolchain, names))
+    base = Base(tmp_path / "torch.whl", tmp_path / "tree")
+    return Build(layout, Linker(layout, base, toolchain, names), base.library("lib/libtorch_cpu.so"))
 
 
 def test_hidden_functions_are_bound_and_exported_ones_are_not(build: Build) -> None:
@@ -148,7 +148,7 @@ def test_library_is_linked_again_only_for_a_reason(build: Build, monkeypatch: py
         commands.clear()
         with monkeypatch.context() as here:
             here.setattr(link, "run", run)
-            build.linker.link([Product("torch/lib/libtorch.so", [unit], BOUND, "lib/libtorch_cpu.so")])
+            build.linker.link([Product("torch/lib/libtorch.so", [unit], BOUND, build.like)])
         return list(commands)
 
     unit = build.unit("Mine", "int f() { return 1; }")
@@ -174,9 +174,8 @@ def test_library_for_cuda_loads_what_it_calls_and_libtorch_loads_it(build: Build
     fixed = build.unit("Trampolines", f'#include "{TEMPLATES}/trampolines.cpp"')
     units = [build.unit("Library", shown), fixed]
     kernels = [build.unit("Kernels", "int shown(); int cudart(); int f() { return shown() + cudart(); }"), fixed]
-    like = "lib/libtorch_cpu.so"
-    cuda = Product("torch/lib/libcuda.so", kernels, BOUND, like, offered=toolkit, provided=units)
-    umbrella = Product("torch/lib/libtorch.so", units, BOUND, like, loaded=[cuda.name])
+    cuda = Product("torch/lib/libcuda.so", kernels, BOUND, build.like, offered=toolkit, provided=units)
+    umbrella = Product("torch/lib/libtorch.so", units, BOUND, build.like, loaded=[cuda.name])
     linked = build.linker.link([cuda, umbrella])
     of_cuda, of_umbrella = (ElfFile(linked[each.name]).dynamic() for each in (cuda, umbrella))
     assert [name for name in of_cuda["DT_NEEDED"] if "cu" in name] == ["libcudart.so.13"]
