@@ -47,7 +47,7 @@ def test_name_that_python_or_pip_cannot_take_is_refused(name: str) -> None:
 
 
 def test_folder_s_name_is_refused_too() -> None:
-    with pytest.raises(UsageError, match="^NAME=2d: ") as caught:
+    with pytest.raises(UsageError, match=r"^NAME=2d: ") as caught:
         package_name("", Path("/home/me/2d"))
     assert caught.value.todo.startswith("set NAME to ")
 
@@ -67,7 +67,7 @@ def test_version_tells_the_torch(version: str, requires: str, expected: str) -> 
 
 @pytest.mark.parametrize("version", ["one", "", "1.0+cpu"])
 def test_what_is_no_version_of_its_own_is_refused(version: str) -> None:
-    with pytest.raises(UsageError, match="^VERSION="):
+    with pytest.raises(UsageError, match=r"^VERSION="):
         thin_version(version, "2.13.0")
 
 

@@ -36,6 +36,7 @@ INSTALLED = {
 COMPOSED = {
     "torch/version.py": b"__version__ = '2.10.0+graft'\n",
     "torch/lib/libtorch.so": b"the operators",
+    "torch/lib/libtorch_python.so": b"their bindings",
     "torch/nn/added/__init__.py": b"",
     "torch/nn/added/module.py": b"b = 1\n",
     "torch/include/ATen/native/Own.h": b"",
@@ -148,7 +149,7 @@ def test_links_are_symbolic_where_hard_ones_are_refused(environment: Environment
 CHANGED = {
     "torch/version.py": COMPOSED["torch/version.py"],
     "torch/nn/functional.py": b"a = 2\n",
-    "torch/lib/libtorch.so": b"other operators",
+    "torch/lib/libtorch_python.so": b"other bindings",
 }
 
 
