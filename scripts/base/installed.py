@@ -74,7 +74,7 @@ def look(python: str) -> tuple[Path, Path | None, str]:
     """
     try:
         packages, found, abi = json.loads(run([python, "-I", "-c", _LOOK]).stdout.splitlines()[-1])
-    except (CommandError, ValueError, IndexError) as error:
+    except (CommandError, OSError, ValueError, TypeError, IndexError) as error:
         raise UsageError(
             f"PYTHON={python}: it does not run as Python", todo="set PYTHON to the Python of an environment"
         ) from error

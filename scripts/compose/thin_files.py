@@ -89,7 +89,7 @@ def star_importers(tree: Path, modules: Iterable[str]) -> Mapping[str, list[str]
         if "import *" not in text:
             continue
         relative = path.relative_to(tree).as_posix()
-        for node in ast.parse(text).body:
+        for node in ast.walk(ast.parse(text)):  # one may be below an `if`
             if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
                 direct.setdefault(_source(node, relative), []).append(module_of(relative))
     found = {}

@@ -171,6 +171,17 @@ def _change(tree: Path, environment: Environment, files: Mapping[str, bytes]) ->
             path.write_bytes(files[name])
         elif (environment.site / name).is_file():
             _link(environment.site / name, path)
+        else:
+            _prune(path.parent, tree, environment.site)
+
+
+def _prune(folder: Path, tree: Path, site: Path) -> None:
+    """Delete a folder that torch does not have once no file is left in it: Python would take it for a package."""
+    while folder != tree and folder.is_dir() and not (site / folder.relative_to(tree)).is_dir():
+        if any(path.name != "__pycache__" for path in folder.iterdir()):
+            return
+        shutil.rmtree(folder)
+        folder = folder.parent
 
 
 def _link_tree(source: Path, target: Path) -> None:

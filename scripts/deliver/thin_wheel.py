@@ -14,6 +14,9 @@ from ..common.errors import PackError, UsageError, remedy
 from ..common.layout import INTERPRETER
 from .wheel import Member, Record, add_member
 
+# What Python can import and wheels can be called: pip takes no name with two underscores side by side, or at an end.
+_NAME = re.compile("[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
+
 # Packages that come with torch.
 _TAKEN = ("torch", "torchgen", "functorch")
 
@@ -24,10 +27,10 @@ def package_name(name: str, folder: Path) -> str:
     """The name of the package: ``name``, or that of the native folder.
 
     Raises:
-        UsageError: Python could not import it.
+        UsageError: Python could not import it, or pip not install it.
     """
-    chosen = name or re.sub(r"\W", "_", folder.name)
-    if not chosen.isidentifier() or not chosen.isascii() or keyword.iskeyword(chosen) or chosen in _TAKEN:
+    chosen = name or re.sub(r"[\W_]+", "_", folder.name)
+    if not _NAME.fullmatch(chosen) or keyword.iskeyword(chosen) or chosen in _TAKEN:
         raise UsageError(
             f"NAME={chosen}: a thin wheel's package cannot have this name",
             todo="set NAME to a name that Python can import, such as my_ops",

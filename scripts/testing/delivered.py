@@ -77,13 +77,21 @@ def show_surfaces_of(
 
 
 def side_by_side(found: Mapping[str, Sequence[Sequence[str]]]) -> str:
-    """A row for each surface, a column for each delivery: ``yes``, or the operators that are not there."""
+    """A row for each surface, a column for each delivery: ``yes``, or the operators that are not there.
+
+    Of a delivery whose torch crashed there are no marks.
+    """
     titles = list(dict.fromkeys(title for marks in found.values() for title, _, _ in marks))
     lines = [("", *found)]
     for title in titles:
-        missing = [[name for each, name, mark in marks if each == title and mark == NO] for marks in found.values()]
-        lines.append((title, *(f"NO: {', '.join(names)}" if names else "yes" for names in missing)))
+        lines.append((title, *(_cell(title, marks) for marks in found.values())))
     return table(lines)
+
+
+def _cell(title: str, marks: Sequence[Sequence[str]]) -> str:
+    of_title = [(name, mark) for each, name, mark in marks if each == title]
+    missing = ", ".join(name for name, mark in of_title if mark == NO)
+    return f"NO: {missing}" if missing else "yes" if of_title else "not measured"
 
 
 @contextmanager

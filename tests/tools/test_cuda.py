@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
+from types import SimpleNamespace
+from typing import Any
 from zipfile import ZipFile, ZipInfo
 
 import pytest
 
-from scripts.base.base import Base
+from scripts.base.base import Base, Library
 from scripts.common import layout as layout_module
 from scripts.common.console import StepLine
 from scripts.common.errors import FetchError, UsageError
 from scripts.common.layout import REPOSITORY, Layout
+from scripts.compile.link import OPERATORS_FOR_CUDA, products, thin_products
 from scripts.compile.ninja import relevant
 from scripts.compile.units import CXX, NVCC, Planner
 from scripts.generate import FRAGMENTS, MISSING
@@ -224,16 +227,24 @@ def test_sources_of_cuda_and_registrations_are_compiled(
     for name in ("library.cpp", "cuda.cpp", "cuda/RegisterCUDA.cpp"):
         (work / "generated/units/a" / name).write_text("")
     (work / "generated" / FRAGMENTS).write_text("{}")
-    units = Planner(layout, Base(tmp_path, tmp_path), HOST, Nvcc(toolkit, HOST, ("80",))).plan(native).cuda
-    assert [(unit.source.as_posix(), unit.compiler) for unit in units] == [
+    nvcc = Nvcc(toolkit, HOST, ("80",))
+    units = Planner(layout, Base(tmp_path, tmp_path), HOST, nvcc).plan(native)
+    library = Library((), "$ORIGIN", "--enable-new-dtags")
+    base: Any = SimpleNamespace(library=lambda _: library, libraries=tmp_path, extension="_C.so")
+    wheel, thin = products(units, base, nvcc), thin_products("my_ops", units, base, nvcc)
+    assert [each.name for each in (wheel[0], thin[0])] == [OPERATORS_FOR_CUDA, "my_ops/libmy_ops_cuda.so"]
+    assert thin[0].units == wheel[0].units
+    assert [(unit.source.as_posix(), unit.compiler) for unit in wheel[0].units] == [
         ("fixed/compatibility.cpp", CXX),
         ("fixed/trampolines.cpp", CXX),
         ("src/ATen/native/cuda/A.cu", NVCC),
         ("src/ATen/native/cuda/B.cpp", CXX),
         ("generated/units/a/cuda.cpp", CXX),
     ]
-    assert all(f"-I{toolkit / 'include'}" in unit.flags for unit in units[3:])
+    assert all(f"-I{toolkit / 'include'}" in unit.flags for unit in units.cuda[1:])
     assert Planner(layout, Base(tmp_path, tmp_path), HOST).plan(native).cuda == []
+    without = replace(units, cuda=[])
+    assert not any("cuda" in each.name for each in (*products(without, base, nvcc), *products(units, base)))
 
 
 def test_messages_of_nvcc_name_the_folder_s_own_files() -> None:

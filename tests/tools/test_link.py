@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from scripts.base.base import Base
+from scripts.base.base import Base, Library
 from scripts.base.elf import ElfFile
 from scripts.common.errors import LinkError
 from scripts.common.layout import Layout
@@ -17,7 +19,7 @@ from scripts.compile import link
 from scripts.compile.link import Linker, Product
 from scripts.compile.ninja import Names
 from scripts.compile.units import Unit
-from scripts.inputs.toolchain import Toolchain
+from scripts.inputs.toolchain import CPU_CAPABILITIES, Toolchain
 
 # Each library of the base exports a function and hides another, and a variable.
 LIBRARY = """
@@ -41,6 +43,12 @@ class Build:
 
     layout: Layout
     linker: Linker
+    base: Base
+
+    @property
+    def like(self) -> Library:
+        """A library of the base."""
+        return self.base.library("lib/libtorch_cpu.so")
 
     def unit(self, name: str, source: str) -> Unit:
         """Compile ``source``, a file of the native folder."""
@@ -54,9 +62,7 @@ class Build:
 
     def bound(self, *units: Unit, provided: tuple[Unit, ...] = ()) -> dict[str, list[str]]:
         """The functions of each library that are bound for ``units`` as torch._C."""
-        product = Product(
-            "torch/_C.so", units, BOUND, "lib/libtorch_cpu.so", provided=provided, is_python_extension=True
-        )
+        product = Product("torch/_C.so", units, BOUND, self.like, provided=provided, is_python_extension=True)
         found = self.linker.hidden_functions(product, self.linker.unresolved(product))
         return {library.name: [symbol.name for symbol in library.symbols] for library in found}
 
@@ -81,7 +87,8 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
     layout = Layout("1.0", (tmp_path / "mine",), tmp_path / "out")
     names = Names(Path("/copy"), lambda text: text.replace("/copy/", "/mine/"))
     toolchain = Toolchain("g++", "a compiler", "c++20")
-    return Build(layout, Linker(layout, Base(tmp_path / "torch.whl", tmp_path / "tree"), toolchain, names))
+    base = Base(tmp_path / "torch.whl", tmp_path / "tree")
+    return Build(layout, Linker(layout, base, toolchain, names), base)
 
 
 def test_hidden_functions_are_bound_and_exported_ones_are_not(build: Build) -> None:
@@ -148,12 +155,20 @@ def test_library_is_linked_again_only_for_a_reason(build: Build, monkeypatch: py
         commands.clear()
         with monkeypatch.context() as here:
             here.setattr(link, "run", run)
-            build.linker.link([Product("torch/lib/libtorch.so", [unit], BOUND, "lib/libtorch_cpu.so")])
+            build.linker.link([Product("torch/lib/libtorch.so", [unit], BOUND, build.like)])
         return list(commands)
 
     unit = build.unit("Mine", "int f() { return 1; }")
     assert linked(unit) == ["compile", "link"]
+    with monkeypatch.context() as unread:
+        unread.setattr(Linker, "_stamp", None)  # as long as no file has another time, none is read
+        assert linked(unit) == []
+    build.unit("Mine", "int f() { return 1; }")
+    os.utime(build.layout.work / unit.target, ns=(0, 0))
     assert linked(unit) == []
+    with monkeypatch.context() as unread:
+        unread.setattr(Linker, "_stamp", None)
+        assert linked(unit) == []
     with monkeypatch.context() as other:
         other.setattr(link, "hash_of_builder", lambda _: "another builder")
         assert linked(unit) == ["compile", "link"]
@@ -174,11 +189,58 @@ def test_library_for_cuda_loads_what_it_calls_and_libtorch_loads_it(build: Build
     fixed = build.unit("Trampolines", f'#include "{TEMPLATES}/trampolines.cpp"')
     units = [build.unit("Library", shown), fixed]
     kernels = [build.unit("Kernels", "int shown(); int cudart(); int f() { return shown() + cudart(); }"), fixed]
-    like = "lib/libtorch_cpu.so"
-    cuda = Product("torch/lib/libcuda.so", kernels, BOUND, like, offered=toolkit, provided=units)
-    umbrella = Product("torch/lib/libtorch.so", units, BOUND, like, loaded=[cuda.name])
+    cuda = Product("torch/lib/libcuda.so", kernels, BOUND, build.like, offered=toolkit, provided=units)
+    umbrella = Product("torch/lib/libtorch.so", units, BOUND, build.like, loaded=[cuda.name])
     linked = build.linker.link([cuda, umbrella])
     of_cuda, of_umbrella = (ElfFile(linked[each.name]).dynamic() for each in (cuda, umbrella))
     assert [name for name in of_cuda["DT_NEEDED"] if "cu" in name] == ["libcudart.so.13"]
     assert of_umbrella["DT_NEEDED"][:3] == [*BOUND, "libcuda.so"]
     assert of_cuda["DT_RPATH"] == of_umbrella["DT_RPATH"] == ["$ORIGIN/../../nvidia/cu13/lib:$ORIGIN"]
+
+
+# As ATen/native/DispatchStub.h and REGISTER_DISPATCH have them.
+STUB = """namespace at::native {
+template <typename F, typename T> struct DispatchStub {
+  __attribute__((visibility("default"))) static F DEFAULT, AVX2, AVX512;
+};
+struct twice_stub;
+using Stub = DispatchStub<int (*)(int), twice_stub>;
+DEFINITIONS
+}
+"""
+KERNEL = "int twice(int n) { return 2 * n; } template <> int (*Stub::CAPABILITY)(int) = &twice;\n"
+CHOICE = """extern "C" __attribute__((visibility("default"))) int best(int n) { return at::native::Stub::AVX512(n); }
+extern "C" __attribute__((visibility("default"))) int least(int n) { return at::native::Stub::DEFAULT(n); }
+int f() { return at::native::Stub::AVX2(1); }
+"""
+
+
+def stub_product(build: Build, capability: str) -> Product:
+    """A library with a kernel for one capability, and a stub that chooses among all."""
+    kernel = build.unit("Kernel", STUB.replace("DEFINITIONS", KERNEL.replace("CAPABILITY", capability)))
+    choice = build.unit("Choice", STUB.replace("DEFINITIONS", "") + CHOICE)
+    fixed = build.unit("Trampolines", f'#include "{TEMPLATES}/trampolines.cpp"')
+    return Product("torch/lib/libtorch.so", [kernel, choice, fixed], BOUND, build.like)
+
+
+def linker_for(build: Build, *capabilities: str) -> Linker:
+    toolchain = Toolchain("g++", "a compiler", "c++20", capabilities=capabilities)
+    return Linker(build.layout, build.base, toolchain, Names(Path("/copy"), str))
+
+
+@pytest.mark.parametrize("capability", ["DEFAULT", "AVX512"])
+def test_stub_has_the_kernel_of_the_only_capability_that_is_compiled(build: Build, capability: str) -> None:
+    shutil.copytree(TEMPLATES, build.layout.work / "fixed")
+    product = stub_product(build, capability)
+    library = linker_for(build, capability).link([product])[product.name]
+    program = "import ctypes, sys; library = ctypes.CDLL(sys.argv[1]); print(library.best(3), library.least(4))"
+    env = {**os.environ, "LD_LIBRARY_PATH": str(build.base.libraries)}
+    command = [sys.executable, "-c", program, library]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "6 8\n"
+
+
+def test_stub_that_lacks_a_kernel_ends_the_build_if_all_capabilities_are_compiled(build: Build) -> None:
+    product = stub_product(build, "AVX2")
+    with pytest.raises(LinkError, match=r"Choice\.cpp: calls at::native::DispatchStub<.*>::AVX512"):
+        linker_for(build, *CPU_CAPABILITIES).link([product])

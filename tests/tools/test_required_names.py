@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,10 +14,14 @@ import pytest
 from scripts import graft, stages
 from scripts.base import tree
 from scripts.check import run
-from scripts.common.errors import PinError
-from scripts.compose import wheel_files
+from scripts.common.console import Steps
+from scripts.common.errors import CompileError, PinError
+from scripts.compose import required_names, wheel_files
 from scripts.compose.appended_texts import our_files
 from scripts.compose.required_names import require_names
+
+# Of the texts that every wheel gets, a file that torch does not have; others are called `added_...`.
+NEW = "torch/_graft.py"
 
 Require = Callable[[str, str | None], list[str]]
 
@@ -88,30 +93,59 @@ def test_every_module_and_name_is_reported_with_the_text(tmp_path: Path) -> None
     files = our_files()
     path = files["torch/overrides.py"]
     assert f"torch/overrides.py: it has no `get_testing_overrides`, which {path} extends or uses" in lines
-    assert {line.partition(":")[0] for line in lines} == {name for name in files if "/added_" not in name}
+    assert {line.partition(":")[0] for line in lines} == {name for name in files if "/added_" not in name} - {NEW}
+
+
+def test_what_was_found_right_is_remembered_until_the_builder_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, module, note = (tmp_path / name for name in ("text.py", "torch/module.py", "note"))
+    module.parent.mkdir()
+    text.write_text("listed.update(x=1)")
+    for upstream, is_right in (("other = 1", False), ("listed = {}", True), ("other = 1", True)):
+        module.write_text(upstream)
+        with nullcontext() if is_right else pytest.raises(PinError):
+            require_names(tmp_path, {"torch/module.py": text}, note)
+    monkeypatch.setattr(required_names, "hash_of_builder", lambda _: "another builder")
+    with pytest.raises(PinError):
+        require_names(tmp_path, {"torch/module.py": text}, note)
 
 
 @pytest.fixture
 def without_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     """A snapshot in which nothing else is wrong, and a base that holds no module."""
     nothing = lambda *_: None  # noqa: E731
-    base = SimpleNamespace(tree=tmp_path)
+    base = SimpleNamespace(tree=tmp_path / "tree")
+    base.tree.mkdir()
     for module in (stages, run, wheel_files):
         monkeypatch.setattr(module, "check_native", nothing, raising=False)
         monkeypatch.setattr(module, "installed_headers", nothing, raising=False)
-    monkeypatch.setattr(stages, "Generator", lambda *_: SimpleNamespace(start=nothing, stop=nothing))
+    monkeypatch.setattr(stages, "Generator", lambda *_: SimpleNamespace(start=nothing, finish=nothing, stop=nothing))
     monkeypatch.setattr(tree, "get_base", lambda *_: base)
     (tmp_path / "series").touch()
     snapshot = SimpleNamespace(pin=None, patches=tmp_path, lay_out=nothing, translated=nullcontext, translate=str)
     return snapshot, base
 
 
-def test_build_refuses_such_a_pytorch(without_modules: tuple[Any, Any]) -> None:
+def test_build_refuses_such_a_pytorch(
+    without_modules: tuple[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     snapshot, base = without_modules
     snapshot.lay_out = lambda: SimpleNamespace(path=base.tree)
-    build = stages.Graft(SimpleNamespace(), snapshot, 1, None)  # type: ignore[arg-type]
-    with pytest.raises(PinError, match="get_testing_overrides"):
-        build._check_and_generate(base, patches_of=dict)
+    layout: Any = SimpleNamespace(work=tmp_path, base=tmp_path)
+
+    def compile_(_: object, line: object, chosen: object, is_futile: Callable[[], bool]) -> None:
+        for _ in range(1000):
+            if is_futile():
+                raise CompileError("compilers were stopped")
+            time.sleep(0.01)
+
+    monkeypatch.setattr(stages.Graft, "_compile", compile_)
+    build = stages.Graft(layout, snapshot, base, 1, Steps(total=2))
+    with pytest.raises(PinError, match="get_testing_overrides") as caught:
+        build._check_and_compile(lambda _: [], dict)
+    assert isinstance(caught.value.__context__, CompileError)  # compilers do not run to their end
+    assert not (tmp_path / "required-names").exists()
 
 
 def test_check_refuses_such_a_pytorch(without_modules: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.common.layout import Layout
+from scripts.common.layout import SANITIZED, Layout
 from scripts.inputs.toolchain import CPU_CAPABILITIES, Toolchain
 
 
@@ -22,7 +22,7 @@ def test_sanitized_build_has_folders_of_its_own() -> None:
 
 def test_sanitizers_have_the_last_word_on_optimization() -> None:
     toolchain = Toolchain("g++", "g++ 12", "c++20")
-    sanitized = toolchain.sanitized()
+    sanitized = toolchain.of_kind(SANITIZED)
     assert sanitized.description != toolchain.description  # and so the wheel's version differs
     for capability in CPU_CAPABILITIES:
         flags = [*sanitized.flags, *sanitized.capability_flags(capability)]

@@ -353,7 +353,7 @@ def test_broken_kernel_is_named_and_the_last_wheel_is_kept(story: Story) -> None
 
 def test_locale_does_not_matter(story: Story) -> None:
     before, after = story.outcomes["no longer broken"], story.outcomes["in another locale"]
-    assert "check and generate" in after.said
+    assert ") generate " in after.said
     assert (after.wheel, after.sha256) == (before.wheel, before.sha256)
     # What was generated there is the same, so that it is not compiled again. The kernel was broken before.
     assert after.compiled == {"TrapProbe.cpp"}

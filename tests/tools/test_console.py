@@ -1,0 +1,80 @@
+"""Steps of a build and their times; commands that are followed; tables."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from scripts.common.console import Steps
+from scripts.common.process import follow
+from scripts.testing.delivered import side_by_side
+
+
+def test_what_is_only_counted_is_no_step(capsys: pytest.CaptureFixture[str]) -> None:
+    steps = Steps(total=2)
+    with steps.step("first"):
+        pass
+    with steps.counted("between"):
+        time.sleep(0.02)
+    with steps.step("second"):
+        pass
+    said = re.sub(r"\d+\.\d s", "T", capsys.readouterr().err)
+    assert said == "(1/2) first T\n(2/2) second T\n"
+    assert list(steps.seconds) == ["first", "between", "second"]
+    assert steps.seconds["between"] >= 0.02
+
+
+def test_step_that_fails_says_so_and_has_no_time(capsys: pytest.CaptureFixture[str]) -> None:
+    steps = Steps(total=2)
+    with pytest.raises(KeyError), steps.step("first"):
+        raise KeyError
+    assert capsys.readouterr().err == "(1/2) first failed\n"
+    assert not steps.seconds
+
+
+def test_each_line_is_handed_on_at_once() -> None:
+    lines: list[tuple[str, float]] = []
+    start = time.monotonic()
+    command = ["sh", "-c", 'echo "$WORD"; sleep 0.5; echo two >&2; exit 3']
+    code = follow(command, lambda line: lines.append((line, time.monotonic() - start)), env={"WORD": "one"})
+    assert code == 3
+    assert [line for line, _ in lines] == ["one\n", "two\n"]
+    assert lines[0][1] < lines[1][1] - 0.4
+
+
+def test_command_ends_when_it_is_futile() -> None:
+    lines: list[str] = []
+    start = time.monotonic()
+    code = follow(["sh", "-c", "echo one; exec sleep 30"], lines.append, env={}, is_futile=lambda: bool(lines))
+    assert code != 0
+    assert time.monotonic() - start < 10
+    assert lines == ["one\n"]
+
+
+def test_command_that_is_not_futile_runs_to_its_end() -> None:
+    asked: list[bool] = []
+    command = ["sh", "-c", "sleep 0.7; echo done"]
+    lines: list[str] = []
+    assert follow(command, lines.append, env={}, is_futile=lambda: bool(asked.append(True))) == 0
+    assert lines == ["done\n"]
+    assert len(asked) >= 2
+
+
+def test_deliveries_stand_side_by_side() -> None:
+    found = {
+        "wheel": [("torch.x", "affine", "yes"), ("torch.x", "twice", "yes"), ("vmap", "affine", "n/a")],
+        "develop": [("torch.x", "affine", "NO"), ("torch.x", "twice", "NO"), ("vmap", "affine", "yes")],
+    }
+    assert side_by_side(found).splitlines() == [
+        "         wheel  develop",
+        "torch.x  yes    NO: affine, twice",
+        "vmap     yes    yes",
+    ]
+
+
+def test_delivery_of_which_nothing_was_found_does_not_say_yes() -> None:
+    """As where its torch crashed at import."""
+    found = {"wheel": [("torch.x", "affine", "yes")], "thin-wheel": []}
+    assert side_by_side(found).splitlines()[1:] == ["torch.x  yes    not measured"]

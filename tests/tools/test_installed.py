@@ -1,0 +1,156 @@
+"""The torch that is installed in an environment: what is found of it, what is refused, what tells it from another."""
+
+from __future__ import annotations
+
+import json
+import os
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+from scripts import develop
+from scripts.base.installed import TREES, Environment, find_environment, look
+from scripts.common.errors import UsageError
+from scripts.common.layout import Layout
+
+KNOWN = ["2.9.1+cpu", "2.9.1", "2.10.0+cu130"]
+
+
+def fake_torch(site: Path, version: str) -> Path:
+    """What an installed torch has that is looked at."""
+    extension = f"torch/_C.{sysconfig.get_config_var('SOABI')}.so"
+    for name in ("lib/libtorch_cpu.so", "lib/libgomp.so.1", Path(extension).name):
+        (site / "torch" / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / "torch" / name).write_text(name)
+    (site / "torch/version.py").write_text(f"__version__ = '{version}'\n")
+    return site
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    return Environment("python", tmp_path, fake_torch(tmp_path, "2.10.0+cu130"), "cpython-311-x86_64-linux-gnu")
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Path:
+    """The Python of an environment that has nothing."""
+    venv.EnvBuilder(symlinks=True).create(tmp_path / "environment")
+    return tmp_path / "environment/bin/python"
+
+
+def packages_of(python: Path) -> Path:
+    (packages,) = python.parent.parent.glob("lib/python*/site-packages")
+    return packages
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(develop, "known_pins", lambda _: KNOWN)
+
+
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize("version", ["2.10.0+cu130", "2.10.0+cu128", "2.9.1"])
+def test_known_release_is_taken_silently(
+    environment: Environment, version: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_torch(environment.site, version)
+    layout = develop.installed(Layout("2.9.1+cpu", (Path("/mine"),), Path("/out")), environment)
+    assert (layout.pin, layout.release, layout.installed) == (version, version.partition("+")[0], environment.key)
+    assert layout.patches.name == version.partition("+")[0]
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize("version", ["2.8.0+cpu", "2.10.1", "2.11.0a0+git123"])
+def test_unknown_release_is_tried_with_the_newest_patches(
+    environment: Environment, version: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_torch(environment.site, version)
+    layout = develop.installed(Layout("installed", (Path("/mine"),), Path("/out")), environment)
+    assert (layout.pin, layout.release) == (version, "2.10.0")
+    assert capsys.readouterr().err == f"torch {version} is untested; tested are {', '.join(KNOWN)}\n"
+
+
+def test_version_is_pip_s_if_pip_knows_it(environment: Environment) -> None:
+    assert environment.version == "2.10.0+cu130"
+    metadata = environment.site / "torch-2.10.0.dist-info/METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.10.0\n\nVersion: 3\n")
+    assert environment.version == "2.10.0"
+
+
+@pytest.mark.parametrize("name", ["torch/version.py", "torch/lib/libtorch_cpu.so", "torch/lib/libgomp.so.1"])
+@pytest.mark.parametrize("change", ["size", "time"])
+def test_another_size_or_time_is_another_torch(environment: Environment, name: str, change: str) -> None:
+    key, state = environment.key, environment.state()
+    assert environment.key == key
+    path, before = environment.site / name, (environment.site / name).stat()
+    if change == "size":
+        path.write_text(f"{path.read_text()}.")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + (change == "time")))
+    assert environment.key != key
+    assert {each for each, value in environment.state().items() if value != state[each]} == {name}
+
+
+def test_torch_in_another_folder_is_another_one(environment: Environment, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "torch").rename(tmp_path / "other/torch")
+    moved = Environment("python", tmp_path, tmp_path / "other", environment.abi)
+    (tmp_path / "torch").symlink_to(tmp_path / "other/torch")
+    assert moved.state() == environment.state()
+    assert moved.key != environment.key
+
+
+def test_torch_is_found_past_what_make_develop_put_first(python: Path) -> None:
+    packages = packages_of(python)
+    assert look(str(python)) == (packages, None, sysconfig.get_config_var("SOABI"))
+    tree = fake_torch(packages / TREES / "0123", "2.10.0+cpu")
+    (packages / "first.pth").write_text(f"import sys; sys.path.insert(0, {str(tree)!r})\n")
+    assert look(str(python))[1] is None
+    fake_torch(packages, "2.10.0+cpu")
+    assert look(str(python))[1] == packages
+    assert find_environment(str(python)).site == packages
+
+
+def test_environment_without_torch_is_refused(python: Path) -> None:
+    with pytest.raises(UsageError, match="no torch is installed there") as caught:
+        find_environment(str(python))
+    assert str(packages_of(python)) in caught.value.cause
+
+
+@pytest.mark.parametrize("kind", ["missing", "another program", "folder", "not executable", "no program", "fails"])
+def test_what_is_no_python_is_refused(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "python"
+    if kind == "folder":  # of an environment
+        path.mkdir()
+    elif kind != "missing":
+        text = {"another program": "#!/bin/sh\necho hello\n", "fails": "#!/bin/sh\nexit 1\n"}.get(kind, "hello")
+        path.write_text(text)
+        path.chmod(0o644 if kind == "not executable" else 0o755)
+    with pytest.raises(UsageError, match=f"PYTHON={path}: it does not run as Python") as caught:
+        look(str(path))
+    assert caught.value.todo == "set PYTHON to the Python of an environment"
+
+
+def test_another_python_than_the_builder_s_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "python"
+    path.write_text(f"#!/bin/sh\necho '{json.dumps(['/packages', ['/packages'], 'cpython-39-x86_64-linux-gnu'])}'\n")
+    path.chmod(0o755)
+    with pytest.raises(UsageError, match="it is for cpython-39-x86_64-linux-gnu, and the builder runs on "):
+        look(str(path))
+
+
+@pytest.mark.parametrize(
+    ("version", "official"),
+    [("2.10.0+cpu.graft.0123456789", "2.10.0+cpu"), ("2.10.0+graft.0123456789", "2.10.0")],
+)
+def test_torch_that_has_operators_already_is_refused(python: Path, version: str, official: str) -> None:
+    packages = packages_of(python)
+    fake_torch(packages, version)
+    find_environment(str(python))
+    (packages / "torch/_added_operators.py").touch()
+    with pytest.raises(UsageError, match=f"^{packages}/torch: operators were added to this torch already") as caught:
+        find_environment(str(python))
+    assert caught.value.todo.endswith(f": pip install --force-reinstall --no-deps 'torch=={official}'")

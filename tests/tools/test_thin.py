@@ -1,0 +1,202 @@
+"""What a thin wheel is made of: its name, its version, its file; and who takes names from the modules it adds to."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+from email import message_from_string
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from scripts.common.errors import PackError, UsageError
+from scripts.common.layout import INTERPRETER
+from scripts.compose.thin_files import module_of, star_importers
+from scripts.deliver import thin_wheel
+from scripts.deliver.thin_wheel import pack_thin, package_name, thin_version
+
+FILES = {"my_ops/_C.so": bytes(range(256)) * 9, "my_ops/a,b.py": b"", "my_ops/__init__.py": b"from . import _C\n"}
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "expected"),
+    [
+        ("", "my_ops", "my_ops"),
+        ("", "my-ops", "my_ops"),
+        ("", "my ops.v2", "my_ops_v2"),
+        ("", "my--ops", "my_ops"),
+        ("Ops2", "2d", "Ops2"),
+    ],
+)
+def test_package_has_the_name_that_was_given_or_the_folder_s(name: str, folder: str, expected: str) -> None:
+    assert package_name(name, Path("/home/me", folder)) == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["torch", "torchgen", "functorch", "my-ops", "2d", "class", "größe", "a.b", "_ops", "ops_", "my__ops"]
+)
+def test_name_that_python_or_pip_cannot_take_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"^NAME={name}: "):
+        package_name(name, Path("/home/me/fine"))
+
+
+def test_folder_s_name_is_refused_too() -> None:
+    with pytest.raises(UsageError, match=r"^NAME=2d: ") as caught:
+        package_name("", Path("/home/me/2d"))
+    assert caught.value.todo.startswith("set NAME to ")
+
+
+@pytest.mark.parametrize(
+    ("version", "requires", "expected"),
+    [
+        ("1.2.0", "2.13.0+cpu", "1.2.0+torch2.13.0.cpu"),
+        ("0.1", "2.14.1", "0.1+torch2.14.1"),
+        ("1.0-rc1", "2.13.0+cu130", "1.0rc1+torch2.13.0.cu130"),
+    ],
+)
+def test_version_tells_the_torch(version: str, requires: str, expected: str) -> None:
+    assert thin_version(version, requires) == expected
+    assert str(Version(expected)) == expected
+
+
+@pytest.mark.parametrize("version", ["one", "", "1.0+cpu"])
+def test_what_is_no_version_of_its_own_is_refused(version: str) -> None:
+    with pytest.raises(UsageError, match=r"^VERSION="):
+        thin_version(version, "2.13.0")
+
+
+def packed(out: Path, files: dict[str, bytes] = FILES) -> Path:
+    return pack_thin(
+        files,
+        name="my_ops",
+        version=thin_version("0.1", "2.13.0+cpu"),
+        requires="2.13.0+cpu",
+        platform="manylinux_2_28_x86_64",
+        out=out,
+        summary="Operators: cut",
+    )
+
+
+def test_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
+    backwards = dict(reversed(FILES.items()))
+    first, second = (packed(tmp_path / str(number), files) for number, files in enumerate((FILES, backwards)))
+    assert first.name == second.name
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_pip_can_read_its_name(tmp_path: Path) -> None:
+    name, version, _, tags = parse_wheel_filename(packed(tmp_path).name)
+    assert (name, version) == (canonicalize_name("my_ops"), Version("0.1+torch2.13.0.cpu"))
+    assert {str(tag) for tag in tags} == {f"{INTERPRETER}-{INTERPRETER}-manylinux_2_28_x86_64"}
+
+
+def test_every_member_is_right_and_recorded(tmp_path: Path) -> None:
+    with ZipFile(packed(tmp_path / "out")) as wheel:
+        assert wheel.testzip() is None
+        names = wheel.namelist()
+        assert names[-1] == "my_ops-0.1+torch2.13.0.cpu.dist-info/RECORD"
+        assert [name for name in names if ".dist-info/" not in name] == sorted(FILES)
+        assert all(wheel.read(name) == content for name, content in FILES.items())
+        assert all(info.external_attr >> 16 & 0o777 for info in wheel.infolist())
+        rows = {row[0]: row[1:] for row in csv.reader(io.StringIO(wheel.read(names[-1]).decode()))}
+        assert [*rows] == names
+        assert rows.pop(names[-1]) == ["", ""]
+        for name, (digest, size) in rows.items():
+            expected = base64.urlsafe_b64encode(hashlib.sha256(wheel.read(name)).digest()).rstrip(b"=").decode()
+            assert (digest, int(size)) == (f"sha256={expected}", len(wheel.read(name)))
+
+
+def test_metadata_ask_for_the_torch_and_name_the_entry_point(tmp_path: Path) -> None:
+    with ZipFile(packed(tmp_path)) as wheel:
+        info = "my_ops-0.1+torch2.13.0.cpu.dist-info"
+        metadata = message_from_string(wheel.read(f"{info}/METADATA").decode())
+        assert (metadata["Name"], metadata["Version"]) == ("my_ops", "0.1+torch2.13.0.cpu")
+        assert metadata["Summary"] == "Operators: cut"
+        requirement = Requirement(metadata["Requires-Dist"])
+        assert requirement.name == "torch"
+        allowed = [each for each in ("2.13.0+cpu", "2.13.0", "2.13.0+cu130", "2.13.1") if each in requirement.specifier]
+        assert allowed == ["2.13.0+cpu"]
+        assert wheel.read(f"{info}/entry_points.txt") == b"[torch.backends]\nmy_ops = my_ops:autoload\n"
+        assert wheel.read(f"{info}/top_level.txt") == b"my_ops\n"
+        about = message_from_string(wheel.read(f"{info}/WHEEL").decode())
+        assert (about["Root-Is-Purelib"], about["Tag"]) == (
+            "false",
+            f"{INTERPRETER}-{INTERPRETER}-manylinux_2_28_x86_64",
+        )
+
+
+def test_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = packed(tmp_path)
+    before = wheel.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(thin_wheel, "add_member", full)
+    with pytest.raises(PackError, match="No space left on device"):
+        packed(tmp_path, {"my_ops/other.py": b""})
+    assert wheel.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [wheel]
+
+
+@pytest.mark.parametrize(
+    ("path", "module"),
+    [
+        ("torch/__init__.py", "torch"),
+        ("torch/nn/__init__.py", "torch.nn"),
+        ("torch/nn/functional.py", "torch.nn.functional"),
+        ("torch/my__init__.py", "torch.my__init__"),
+    ],
+)
+def test_module_of_a_file(path: str, module: str) -> None:
+    assert module_of(path) == module
+
+
+MODULES = {
+    "torch/__init__.py": "from torch.functional import *\nfrom .nn import *\nfrom torch.fft import fft\n",
+    "torch/functional.py": "from torch.fft import a, b  # not import *\n",
+    "torch/fft.py": "",
+    "torch/_refs/__init__.py": "from torch._refs.special import *\nfrom . import linalg\n",
+    "torch/_refs/special.py": "",
+    "torch/_refs/linalg.py": "from ..fft import *\nfrom .deeper.one import *\n",
+    "torch/_refs/deeper/__init__.py": "from .one import *\nfrom . import *\nfrom .. import *\n",
+    "torch/_refs/deeper/one.py": "def f():\n    return 'from torch.fft import *'\n",
+    "torch/nn/__init__.py": "from .modules import *\n",
+    "torch/nn/modules/__init__.py": "from .linear import *\n",
+    "torch/nn/modules/linear.py": "",
+    "torch/round.py": "from torch.about import *\n",
+    "torch/about.py": "from torch.round import *\n",
+    "torch/distributed/__init__.py": "if True:\n    try:\n        from .c10d import *\n    finally:\n        pass\n",
+    "torch/distributed/c10d.py": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("module", "importers"),
+    [
+        pytest.param("torch.functional", {"torch"}, id="direct"),
+        pytest.param("torch.nn.modules.linear", {"torch.nn.modules", "torch.nn", "torch"}, id="through others"),
+        pytest.param("torch.fft", {"torch._refs.linalg"}, id="relative to the folder above"),
+        pytest.param("torch._refs", {"torch._refs.deeper"}, id="the package above"),
+        pytest.param(
+            "torch._refs.deeper.one", {"torch._refs.deeper", "torch._refs.linalg"}, id="by two modules in two ways"
+        ),
+        pytest.param("torch.about", {"torch.round", "torch.about"}, id="in a circle"),
+        pytest.param("torch.distributed.c10d", {"torch.distributed"}, id="on a condition"),
+        pytest.param("torch.nowhere", None, id="by none"),
+    ],
+)
+def test_who_takes_all_names_is_found(tmp_path: Path, module: str, importers: set[str] | None) -> None:
+    for name, text in MODULES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = star_importers(tmp_path, [module, "torch.nn"])
+    assert found.pop("torch.nn") == ["torch"]
+    assert {name: {*each} for name, each in found.items()} == ({module: importers} if importers else {})
+    assert all(len(each) == len({*each}) for each in found.values())

@@ -1,0 +1,316 @@
+"""What ``make develop`` writes beside an installed torch: a tree of links, a ``.pth`` file, and what that runs.
+
+The torch is one of a few files, and Python is started without its ``site``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from scripts.base.installed import TREES, Environment
+from scripts.deliver import develop
+from scripts.deliver.develop import add_tree, developed, remove_trees
+
+# The cached bytecode of some files, too, as pip writes it.
+CACHE = f"__pycache__/{{}}.{sys.implementation.cache_tag}.pyc"
+INSTALLED = {
+    "torch/__init__.py": "from .version import __version__\n",
+    "torch/version.py": "__version__ = '2.10.0'\n",
+    "torch/nn/functional.py": "a = 1\n",
+    "torch/lib/libtorch.so": "an umbrella",
+    "torch/lib/libtorch_cpu.so": "the kernels",
+    "torch/lib/libtorch_python.so": "the bindings",
+    "torchgen/model.py": "",
+    "other/__init__.py": "",
+    **{f"torch/{CACHE.format(name)}": f"of {name}" for name in ("__init__", "version")},
+}
+COMPOSED = {
+    "torch/version.py": b"__version__ = '2.10.0+graft'\n",
+    "torch/lib/libtorch.so": b"the operators",
+    "torch/lib/libtorch_python.so": b"their bindings",
+    "torch/nn/added/__init__.py": b"",
+    "torch/nn/added/module.py": b"b = 1\n",
+    "torch/include/ATen/native/Own.h": b"",
+}
+
+# Prints what became of the path when the text of a `.pth` file ran twice, as it does in a virtual environment.
+RUN_TWICE = """
+import sys
+sys.path[:] = ["first", "second"]
+for _ in range(2):
+    exec(open(sys.argv[1], encoding="utf-8").read())
+print(sys.path)
+"""
+
+# Imports what the tree holds, and looks for torch.
+START = """
+import importlib.util, sys
+sys.path[:] = [sys.argv[1], sys.argv[2], *sys.path[1:]]
+import _torch_graft_start
+print("started", file=sys.stderr)
+print(sys.path[0] == sys.argv[1], importlib.util.find_spec("torch").origin if len(sys.argv) > 3 else "")
+"""
+
+
+def write(folder: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    packages = write(tmp_path / "site-packages", INSTALLED)
+    return Environment("/my env/bin/python", packages, packages, "cpython-311-x86_64-linux-gnu")
+
+
+@pytest.fixture
+def symbolic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system without hard links."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", refuse)
+
+
+def add(environment: Environment, files: Mapping[str, bytes] = COMPOSED, stamp: str = "stamp", cuda: str = "") -> Path:
+    base: Any = SimpleNamespace(cuda=cuda, libraries=environment.site / "torch/lib")
+    return add_tree(environment, base, files, stamp)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file by its path; folders are there, too, empty ones among them."""
+    paths = (path for path in folder.rglob("*") if "__pycache__" not in path.parts)
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b"" for path in paths}
+
+
+def status(folder: Path) -> dict[str, tuple[bytes, int, int]]:
+    """All that could change of files but the number of links to them."""
+    paths = [path for path in sorted(folder.rglob("*")) if TREES not in path.parts and path.suffix != ".pth"]
+    statuses = {str(path.relative_to(folder)): (path, path.lstat()) for path in paths}
+    return {
+        name: (path.read_bytes() if path.is_file() else b"", status.st_mtime_ns, status.st_mode)
+        for name, (path, status) in statuses.items()
+        if path != folder
+    }
+
+
+def own_files(tree: Path, environment: Environment) -> set[str]:
+    """The files of a tree that are no links to those of the environment."""
+    found = set()
+    for path in (path for path in tree.rglob("*") if path.is_file()):
+        name = path.relative_to(tree).as_posix()
+        theirs = environment.site / name
+        if not (theirs.is_file() and path.samefile(theirs)):
+            found.add(name)
+    return found
+
+
+OWN = {*COMPOSED, "graft.json", "_torch_graft_start.py"}
+
+
+def test_only_composed_files_are_its_own(environment: Environment) -> None:
+    before = status(environment.site)
+    tree = add(environment)
+    assert own_files(tree, environment) == OWN
+    assert {name: (tree / name).read_bytes() for name in COMPOSED} == COMPOSED
+    installed = {name for name in INSTALLED if name.startswith(("torch/", "torchgen/"))}
+    linked = installed - {*COMPOSED, f"torch/{CACHE.format('version')}"}
+    assert {path.relative_to(tree).as_posix() for path in tree.rglob("*") if path.is_file()} == linked | OWN
+    assert not any(path.is_symlink() for path in tree.rglob("*"))
+    assert status(environment.site) == before
+    assert (developed(environment)["stamp"], developed(environment)["base"]) == ("stamp", environment.key)
+
+
+@pytest.mark.usefixtures("symbolic")
+def test_links_are_symbolic_where_hard_ones_are_refused(environment: Environment) -> None:
+    before = status(environment.site)
+    tree = add(environment)
+    assert own_files(tree, environment) == OWN
+    links = {path.relative_to(tree).as_posix(): path.readlink() for path in tree.rglob("*") if path.is_symlink()}
+    assert links["torch/__init__.py"] == environment.site / "torch/__init__.py"
+    assert not OWN & {*links}
+    tree = third_tree(environment, CHANGED)
+    assert own_files(tree, environment) == {*CHANGED, *OWN - {*COMPOSED}}
+    assert status(environment.site) == before
+
+
+CHANGED = {
+    "torch/version.py": COMPOSED["torch/version.py"],
+    "torch/nn/functional.py": b"a = 2\n",
+    "torch/lib/libtorch_python.so": b"other bindings",
+}
+
+
+def third_tree(environment: Environment, files: Mapping[str, bytes]) -> Path:
+    """The tree that takes over what the first one, which is there, has; the second one counts then."""
+    (first,) = (environment.packages / TREES).iterdir()
+    inode = (first / "torch/version.py").stat().st_ino
+    second = add(environment, COMPOSED, "second")
+    assert {*(environment.packages / TREES).iterdir()} == {first, second}
+    third = add(environment, files, "third")
+    assert {*(environment.packages / TREES).iterdir()} == {second, third}
+    assert (third / "torch/version.py").stat().st_ino == inode, "it was made anew"
+    return third
+
+
+def import_all(tree: Path) -> None:
+    """Write bytecode beside each source, as imports do."""
+    for path in [*tree.rglob("*.py")]:
+        cached = path.parent / CACHE.format(path.stem)
+        cached.parent.mkdir(exist_ok=True)
+        cached.with_suffix(".new").write_text(f"import of {path.stem}")
+        cached.with_suffix(".new").replace(cached)
+
+
+def caches(tree: Path) -> dict[str, str]:
+    found = {path.relative_to(tree).as_posix(): path.read_text() for path in tree.rglob("*.pyc")}
+    return {name: text for name, text in found.items() if name.startswith("torch/")}
+
+
+def test_tree_that_takes_over_a_spare_one_is_as_a_fresh_one(environment: Environment) -> None:
+    """Also where files are not composed any more: those of torch are back, and new ones and their folders are gone."""
+    before = status(environment.site)
+    import_all(add(environment))
+    tree = third_tree(environment, CHANGED)
+    assert developed(environment)["stamp"] == "third"
+    # Bytecode stays where the source did.
+    assert caches(tree) == {f"torch/{CACHE.format(name)}": f"import of {name}" for name in ("__init__", "version")}
+    taken_over = contents(tree)
+    shutil.rmtree(environment.packages / TREES)
+    assert add(environment, CHANGED, "third") == tree
+    assert contents(tree) == taken_over
+    assert own_files(tree, environment) == {*CHANGED, *OWN - {*COMPOSED}}
+    assert status(environment.site) == before
+
+
+def test_bytecode_of_composed_files_is_not_taken_from_torch(environment: Environment) -> None:
+    assert caches(add(environment)) == {f"torch/{CACHE.format('__init__')}": "of __init__"}
+
+
+def test_tree_of_another_torch_is_not_taken_over(environment: Environment) -> None:
+    for stamp in ("first", "second"):
+        add(environment, COMPOSED, stamp)
+    write(environment.site, {"torch/lib/libtorch_cpu.so": "other kernels", "torch/new.py": ""})
+    tree = add(environment, COMPOSED, "third")
+    assert (tree / "torch/lib/libtorch_cpu.so").read_text() == "other kernels"
+    assert (tree / "torch/new.py").is_file()
+    assert own_files(tree, environment) == OWN
+
+
+def test_same_input_makes_no_other_tree(environment: Environment) -> None:
+    tree = add(environment)
+    inode = tree.stat().st_ino
+    add(environment, CHANGED, "between")
+    assert add(environment) == tree
+    assert tree.stat().st_ino == inode
+    assert developed(environment)["stamp"] == "stamp"
+
+
+def test_what_a_killed_build_left_is_no_tree(environment: Environment) -> None:
+    """Killed while it changed a spare one, and while it filled another."""
+    for stamp in ("first", "second"):
+        tree = add(environment, COMPOSED, stamp)
+    (spare,) = (path for path in tree.parent.iterdir() if path != tree)
+    (spare / "graft.json").rename(spare / "graft.json.old")
+    spare.rename(spare.with_name("0123.partial"))
+    write(environment.packages / TREES / "4567.partial", {"torch/__init__.py": ""})
+    assert developed(environment)["stamp"] == "second"
+    third = add(environment, COMPOSED, "third")
+    assert {*tree.parent.iterdir()} == {tree, third}
+    assert own_files(third, environment) == OWN
+
+
+def test_libraries_of_cuda_are_found_beside_torch(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(environment.site, {"nvidia/cu13/lib/libcudart.so.13": ""})
+    monkeypatch.setattr(develop, "_siblings", lambda _: {"nvidia", "missing"})
+    tree = add(environment, cuda="13.0")
+    assert (tree / "nvidia").readlink() == environment.site / "nvidia"
+    assert not (tree / "missing").is_symlink()
+
+
+def test_everything_is_removed(environment: Environment) -> None:
+    before = status(environment.packages)
+    assert not remove_trees(environment.packages)
+    tree = add(environment)
+    assert remove_trees(environment.packages)
+    assert status(environment.packages) == before
+    assert not tree.parent.exists()
+    assert not list(environment.packages.glob("*.pth"))
+    assert developed(environment) == {}
+    assert not remove_trees(environment.packages)
+
+
+def run_bare(program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run Python without its site, and so without what any environment has."""
+    command = [sys.executable, "-I", "-S", "-B", "-c", program, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True)
+
+
+def test_path_has_the_tree_once_if_it_is_there(environment: Environment) -> None:
+    tree = add(environment)
+    (pth,) = environment.packages.glob("*.pth")
+    assert len(pth.read_text().splitlines()) == 1
+    assert run_bare(RUN_TWICE, pth).stdout == f"{[str(tree), 'first', 'second']}\n"
+    shutil.rmtree(tree)
+    assert developed(environment) == {}
+    done = run_bare(RUN_TWICE, pth)
+    assert (done.stdout, done.stderr) == ("['first', 'second']\n", "")
+
+
+def started(environment: Environment, tree: Path, *, is_imported: bool = True) -> tuple[bool, str, list[str]]:
+    """Start Python with the tree: whether it is first on the path, where torch is, and what is said after the start."""
+    done = run_bare(START, tree, environment.site, *(["import"] if is_imported else []))
+    before, _, said = done.stderr.partition("started\n")
+    assert not before, "it is said before torch is imported"
+    first, _, origin = done.stdout.strip().partition(" ")
+    return first == "True", origin, said.splitlines()
+
+
+def test_torch_that_is_as_it_was_is_found_in_the_tree(environment: Environment) -> None:
+    tree = add(environment)
+    assert started(environment, tree) == (True, str(tree / "torch/__init__.py"), [])
+
+
+@pytest.mark.parametrize("name", ["torch/version.py", "torch/lib/libtorch_cpu.so", "torch/lib/libtorch_python.so"])
+def test_torch_that_changed_is_the_installed_one(environment: Environment, name: str) -> None:
+    tree = add(environment)
+    (environment.site / name).unlink()
+    write(environment.site, {name: "another"})
+    is_first, origin, (line,) = started(environment, tree)
+    assert (is_first, origin) == (False, str(environment.site / "torch/__init__.py"))
+    assert line.startswith(f"torch: another one was installed in {environment.site}, ")
+    assert line.endswith(" develop PYTHON='/my env/bin/python'")
+    assert started(environment, tree, is_imported=False)[2] == []
+
+
+def test_hard_links_outlive_torch(environment: Environment) -> None:
+    tree = add(environment)
+    shutil.rmtree(environment.site / "torch")
+    is_first, origin, (line,) = started(environment, tree)
+    assert (is_first, origin) == (True, str(tree / "torch/__init__.py"))
+    assert line.startswith(f"torch: it was uninstalled from {environment.site}; ")
+    assert line.endswith(" undevelop PYTHON='/my env/bin/python'")
+
+
+@pytest.mark.usefixtures("symbolic")
+def test_symbolic_links_do_not_outlive_torch(environment: Environment) -> None:
+    tree = add(environment)
+    assert started(environment, tree)[0]
+    shutil.rmtree(environment.site / "torch")
+    # What is left of torch is looked for elsewhere, and nowhere to be found.
+    program = START.replace('.origin if len(sys.argv) > 3 else ""', "")
+    done = run_bare(program, tree, environment.site)
+    assert done.stdout == "False None\n"
+    assert f"torch: it was uninstalled from {environment.site}; " in done.stderr
