@@ -11,8 +11,8 @@ The packages are the stages of a build, in the order in which data flows through
 
 ``graft``, ``develop`` and ``thin`` are the builds, one for each delivery; ``stages`` runs the stages until all is
 linked, and ``common`` is what all of them use. Nothing after ``inputs`` reads the user's files. Beside the build stand
-``check`` (mistakes of a native folder), ``scaffold`` (the first text of an operator), ``pinning`` (the pin of a release),
-``source`` (the same folder in a PyTorch checkout), ``testing`` (make test and its relatives), ``matrix`` (several pins
-and Pythons) and ``measure`` (benchmarks, surfaces, random calls). ``__main__`` is the command line, ``environment`` makes
-the virtual environment that it runs in.
+``check`` (mistakes of a native folder), ``scaffold`` (the first text of an operator), ``pinning`` (the pin of a
+release), ``source`` (the same folder in a PyTorch checkout), ``testing`` (make test and its relatives), ``matrix``
+(several pins and Pythons) and ``measure`` (benchmarks, surfaces, random calls). ``__main__`` is the command line,
+``environment`` makes the virtual environment that it runs in.
 """
