@@ -23,7 +23,6 @@
 #include <ATen/ops/improved_triplet_loss_with_distances.h>
 #include <ATen/ops/roi_pool_backward.h>
 #include <ATen/ops/roi_pool_with_indices.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #endif
 
@@ -226,45 +225,58 @@ Tensor rfft2_abs_backward_batch_rule(
           level.unwrap(grad_magnitude), level.unwrap(spectrum), level.unwrap(magnitude), last_dim_size));
 }
 
-// What has no kernel for a whole batch is called for each element of it.
-template <typename Function>
-Tensor for_each(const VmapLevel& level, const Tensor& first, const Tensor& second, const Function& function) {
-  const auto of_first = level.unwrap(first).unbind();
-  const auto of_second = level.unwrap(second).unbind();
-  std::vector<Tensor> results;
-  for (size_t i = 0; i < of_first.size(); ++i) {
-    results.push_back(function(of_first[i], of_second[i]));
-  }
-  TORCH_CHECK(!results.empty(), "vmap: expected a batch of at least one element");
-  return level.wrap(at::stack(results));
+// The kernels of a batch, [B, kH, kW] or, one for each of K images, [B, K, kH, kW], as kernels of the images that
+// merge_images makes.
+Tensor merge_kernels(const VmapLevel& level, const Tensor& kernel) {
+  const Tensor kernels = level.unwrap(kernel);
+  return kernels.dim() == 4 ? kernels.flatten(0, 1) : kernels;
+}
+
+// [B, K, ...] as [B * K, ...] where each of K images has a kernel of its own.
+Tensor merge_images(const VmapLevel& level, const Tensor& images, bool have_own_kernels) {
+  const Tensor all = level.unwrap(images);
+  return have_own_kernels ? all.flatten(0, 1) : all;
 }
 
 Tensor correlate2d_batch_rule(
     const Tensor& input,
     const Tensor& kernel,
     c10::SymIntArrayRef offset,
-    c10::SymIntArrayRef size) {
+    c10::SymIntArrayRef size,
+    std::optional<bool> fft) {
   const VmapLevel level{input, kernel};
-  const auto correlate = [&](const Tensor& input, const Tensor& kernel) {
-    return at::_correlate2d_symint(input, kernel, offset, size);
-  };
   if (!level.size()) {
-    return correlate(input, kernel);
+    return at::_correlate2d_symint(input, kernel, offset, size, fft);
   }
-  return level.is_batched(kernel) ? for_each(level, input, kernel, correlate)
-                                  : level.wrap(correlate(level.unwrap(input), kernel));
+  if (!level.is_batched(kernel) && kernel.dim() == 2) {
+    return level.wrap(at::_correlate2d_symint(level.unwrap(input), kernel, offset, size, fft));
+  }
+  const bool have_own_kernels = kernel.dim() == 3;
+  const Tensor result = at::_correlate2d_symint(
+      merge_images(level, input, have_own_kernels), merge_kernels(level, kernel), offset, size, fft);
+  return level.wrap(have_own_kernels ? result.unflatten_symint(0, {*level.size(), kernel.sym_size(0)}) : result);
 }
 
 Tensor correlate2d_kernel_grad_batch_rule(
     const Tensor& grad_output,
     const Tensor& input,
     c10::SymIntArrayRef offset,
-    c10::SymIntArrayRef size) {
+    c10::SymIntArrayRef kernel_size,
+    std::optional<bool> fft) {
   const VmapLevel level{grad_output, input};
-  const auto grad = [&](const Tensor& grad_output, const Tensor& input) {
-    return at::_correlate2d_kernel_grad_symint(grad_output, input, offset, size);
-  };
-  return level.size() ? for_each(level, grad_output, input, grad) : grad(grad_output, input);
+  if (!level.size()) {
+    return at::_correlate2d_kernel_grad_symint(grad_output, input, offset, kernel_size, fft);
+  }
+  const bool have_own_kernels = kernel_size.size() == 3;
+  c10::SymDimVector sizes(kernel_size.slice(kernel_size.size() - 2));
+  sizes.insert(sizes.begin(), have_own_kernels ? *level.size() * kernel_size[0] : *level.size());
+  const Tensor result = at::_correlate2d_kernel_grad_symint(
+      merge_images(level, grad_output, have_own_kernels),
+      merge_images(level, input, have_own_kernels),
+      offset,
+      sizes,
+      fft);
+  return level.wrap(have_own_kernels ? result.unflatten_symint(0, {*level.size(), kernel_size[0]}) : result);
 }
 
 TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {

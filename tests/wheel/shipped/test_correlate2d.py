@@ -118,6 +118,61 @@ def test_any_sizes(shape: list[int], kernel_shape: tuple[int, int], mode: str, d
         check(x, kernel, mode)
 
 
+def bright_pixel() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Images of small numbers, the second of which has a large one; the images with a kernel, and what is right."""
+    x, kernel = values((8, 64, 64), torch.float32, 1).abs() * 1e-3, values((15, 15), torch.float32, 2).abs()
+    x[1, 10, 10] = 1e5
+    return x, kernel, reference(x, kernel, "valid")
+
+
+@pytest.mark.parametrize("method", ["auto", "direct", "fft"])
+def test_small_numbers_beside_a_large_one(method: str) -> None:
+    """Each element is right to a float's digits, not only to those of the largest."""
+    x, kernel, expected = bright_pixel()
+    torch.testing.assert_close(torch.correlate2d(x, kernel, method=method).double(), expected, rtol=1e-5, atol=0)
+    found = torch.autograd.grad(torch.correlate2d(x.requires_grad_(), kernel, method=method)[2:].sum(), x)[0]
+    ones = torch.ones_like(expected)
+    ones[:2] = 0
+    wanted = reference(ones, kernel.flip(0, 1), "full")
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("size", [(15, 15), (31, 33)])
+def test_an_image_does_not_depend_on_the_others(size: tuple[int, int]) -> None:
+    x, kernel = values((40, 64, 80), torch.float32, 1), values(size, torch.float32, 2)
+    alone = torch.correlate2d(x[3], kernel, mode="same")
+    x[5, 20, 30] = float("nan")
+    assert_exact(torch.correlate2d(x, kernel, mode="same")[3], alone)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8])
+def test_integers_are_exact(dtype: torch.dtype) -> None:
+    """Sums that a float cannot hold, at a size at which the Fourier transform is faster."""
+    x, kernel = values((2, 90, 90), dtype, 1) * 97, values((31, 31), dtype, 2) * 89
+    check(x, kernel, "same")
+    with pytest.raises(RuntimeError, match=r"expected floating-point or complex tensors for method='fft'"):
+        torch.correlate2d(x, kernel, method="fft")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex128])
+@pytest.mark.parametrize(("size", "kernel_size"), [((5, 7), (3, 3)), ((3, 4), (5, 6)), LARGE[0]])
+def test_methods(size: tuple[int, int], kernel_size: tuple[int, int], dtype: torch.dtype, mode: str) -> None:
+    x, kernel = values((2, *size), dtype, 1).requires_grad_(), values(kernel_size, dtype, 2).requires_grad_()
+    found = []
+    for method in ("direct", "fft"):
+        result = torch.correlate2d(x, kernel, mode=mode, method=method)
+        torch.testing.assert_close(
+            result.to(torch.complex128),
+            reference(x.detach(), kernel.detach(), mode).to(torch.complex128),
+            rtol=torch.finfo(dtype).eps,
+            atol=2e-4,
+        )
+        found.append(torch.autograd.grad(result.abs().float().sum(), (x, kernel)))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=2 * torch.finfo(dtype).eps, atol=1e-3)
+
+
 def test_bias_and_type_promotion() -> None:
     x, kernel = values((5, 6), torch.float32), values((2, 3), torch.float64)
     result = torch.correlate2d(x, kernel, torch.tensor([0.5]), mode="same")
@@ -195,6 +250,8 @@ def test_errors() -> None:
             torch.correlate2d(x, wrong)
     with pytest.raises(RuntimeError, match=r"expected mode to be 'full', 'same' or 'valid', but got 'wrap'"):
         torch.correlate2d(x, kernel, mode="wrap")
+    with pytest.raises(RuntimeError, match=r"expected method to be 'auto', 'direct' or 'fft', but got 'quick'"):
+        torch.correlate2d(x, kernel, method="quick")
     with pytest.raises(RuntimeError, match=r"and none empty, for mode='valid', but got \[0, 0\]"):
         torch.correlate2d(x[:0, :0], kernel)
     with pytest.raises(RuntimeError, match=r"expected lengths of at most 2\^40"):
@@ -226,9 +283,37 @@ def test_vmap(in_dims: tuple[int | None, int | None]) -> None:
     x = x if in_dims[0] is None else torch.stack([x, 2 * x], in_dims[0])
     kernel = kernel if in_dims[1] is None else torch.stack([kernel, -kernel], in_dims[1])
     check_vmap(torch.correlate2d, x, kernel, in_dims=in_dims)
+    for method in ("direct", "fft"):
+        check_vmap(
+            lambda x, kernel, m=method: torch.correlate2d(x, kernel, mode="full", method=m), x, kernel, in_dims=in_dims
+        )
     square = lambda x, kernel: torch.correlate2d(x, kernel, mode="same").square().sum()  # noqa: E731
     for argument in range(2):
         check_vmap(torch.func.grad(square, argnums=argument), x, kernel, in_dims=in_dims)
+
+
+def test_vmap_over_kernels() -> None:
+    """Nested, with the kernel larger than the input, and of no kernel at all."""
+    x, kernels = values((3, 2, 6, 7), torch.float64, 1), values((3, 2, 9, 8), torch.float64, 2)
+    gradient = torch.func.grad(lambda x, k: torch.correlate2d(x, k, mode="same").square().sum(), argnums=(0, 1))
+    for function in (torch.correlate2d, gradient):
+        for in_dims in ((0, 0), (None, 0), (0, None)):
+            given = [a if d == 0 else a[0] for a, d in zip((x, kernels), in_dims, strict=True)]
+            nested = torch.vmap(torch.vmap(function), in_dims=in_dims)(*given)
+            each = [
+                torch.vmap(function)(*(a if d is None else a[i] for a, d in zip(given, in_dims, strict=True)))
+                for i in range(3)
+            ]
+            expected = (
+                tuple(map(torch.stack, zip(*each, strict=True))) if isinstance(nested, tuple) else torch.stack(each)
+            )
+            torch.testing.assert_close(nested, expected)
+    inner = torch.vmap(torch.vmap(torch.correlate2d, in_dims=(None, 0)), in_dims=(None, 1))(x[0, 0], kernels)
+    torch.testing.assert_close(
+        inner, torch.vmap(torch.vmap(torch.correlate2d, (None, 0)), (None, 0))(x[0, 0], kernels.transpose(0, 1))
+    )
+    none = torch.vmap(torch.correlate2d, in_dims=(None, 0))(x[0, 0], kernels[:0, 0, :3, :3])
+    assert none.shape == (0, 4, 5)
 
 
 def test_deterministic() -> None:
