@@ -3,6 +3,7 @@
 #include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
+#include <ATen/native/FloatingTypes.h>
 #include <ATen/native/ImprovedTripletLoss.h>
 
 #ifndef AT_PER_OPERATOR_HEADERS
@@ -68,8 +69,8 @@ void check_triplet_inputs(
       "improved_triplet_loss(): expected anchor to be [N, D] or [D], but got ",
       anchor.sym_sizes().slice(batch_dims));
   TORCH_CHECK(
-      at::isFloatingType(anchor.scalar_type()),
-      "improved_triplet_loss(): expected anchor to be of a floating-point dtype, but got ",
+      isArithmeticFloatingType(anchor.scalar_type()),
+      "improved_triplet_loss(): expected anchor to be double, float, half or bfloat16, but got ",
       anchor.scalar_type());
   check_like_anchor(anchor, positive, "positive", batch_dims);
   check_like_anchor(anchor, negative, "negative", batch_dims);

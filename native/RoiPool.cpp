@@ -1,6 +1,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/OpMathType.h>
+#include <ATen/native/FloatingTypes.h>
 #include <ATen/native/RoiPool.h>
 
 #ifndef AT_PER_OPERATOR_HEADERS
@@ -61,8 +62,8 @@ void check_inputs(
       "roi_pool(): expected a plane of input to have less than 2^31 elements, but got ",
       input.sym_sizes());
   TORCH_CHECK(
-      at::isFloatingType(input.scalar_type()),
-      "roi_pool(): expected input to be of a floating-point dtype, but got ",
+      isArithmeticFloatingType(input.scalar_type()),
+      "roi_pool(): expected input to be double, float, half or bfloat16, but got ",
       input.scalar_type());
   check_boxes(input, boxes);
   TORCH_CHECK(
@@ -94,8 +95,8 @@ void check_backward_inputs(
       " and ",
       indices.sym_sizes());
   TORCH_CHECK(
-      at::isFloatingType(grad_output.scalar_type()),
-      "roi_pool_backward(): expected grad_output to be of a floating-point dtype, but got ",
+      isArithmeticFloatingType(grad_output.scalar_type()),
+      "roi_pool_backward(): expected grad_output to be double, float, half or bfloat16, but got ",
       grad_output.scalar_type());
   check_boxes(grad_output, boxes);
   TORCH_CHECK(

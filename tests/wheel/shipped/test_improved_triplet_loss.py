@@ -184,12 +184,17 @@ def test_errors() -> None:
         loss(x, x, x.double())
     with pytest.raises(RuntimeError, match=r"expected negative to be on anchor's device cpu, but it is on meta"):
         loss(x, x, x.to("meta"))
-    with pytest.raises(RuntimeError, match=r"expected anchor to be of a floating-point dtype, but got Int"):
+    with pytest.raises(RuntimeError, match=r"expected anchor to be double, float, half or bfloat16, but got Int"):
         loss(*[x.int()] * 3)
+    for device in ("cpu", "meta"):
+        with pytest.raises(
+            RuntimeError, match=r"expected anchor to be double, float, half or bfloat16, but got Float8"
+        ):
+            loss(*[x.to(device, torch.float8_e4m3fn)] * 3)
     with pytest.raises(RuntimeError, match=r"expected reduction to be 0 \(none\), 1 \(mean\) or 2 \(sum\), but got 3"):
         loss(x, x, x, reduction=3)
     unsigned = x.to(torch.uint64)
-    with pytest.raises(RuntimeError, match=r"expected anchor to be of a floating-point dtype, but got UInt64"):
+    with pytest.raises(RuntimeError, match=r"expected anchor to be double, float, half or bfloat16, but got UInt64"):
         double_backward = torch.ops.aten.improved_triplet_loss_double_backward
         double_backward(None, None, None, x.sum(), unsigned, unsigned, unsigned, x[:, :2], *PARAMETERS, 1)
     backward = torch.ops.aten.improved_triplet_loss_backward
@@ -271,7 +276,7 @@ def test_errors_under_vmap() -> None:
     x = torch.rand(2, 3, 4)
     with pytest.raises(RuntimeError, match=r"expected reduction to be 0 \(none\), 1 \(mean\) or 2 \(sum\), but got 7"):
         torch.vmap(lambda x: loss(x, x, x, reduction=7))(x)
-    with pytest.raises(RuntimeError, match=r"expected anchor to be of a floating-point dtype, but got UInt64"):
+    with pytest.raises(RuntimeError, match=r"expected anchor to be double, float, half or bfloat16, but got UInt64"):
         torch.vmap(lambda x: loss(x, x, x))(x.to(torch.uint64))
     for wrong, sizes in ((torch.rand(3), r"\[\]"), (torch.rand(2, 3, 4, 5), r"\[3, 4, 5\]")):
         with pytest.raises(RuntimeError, match=rf"expected anchor to be \[N, D\] or \[D\], but got {sizes}"):

@@ -204,7 +204,12 @@ def test_errors() -> None:
 
     fails(r"input to be \[N, C, H, W\], but got \[3, 4, 5\]", x[0])
     fails(r"input to have a row and a column at least, but got \[2, 3, 0, 5\]", x[:, :, :0])
-    fails(r"input to be of a floating-point dtype, but got Int", x.int())
+    fails(r"input to be double, float, half or bfloat16, but got Int", x.int())
+    fails(
+        r"input to be double, float, half or bfloat16, but got Float8",
+        x.to("meta", torch.float8_e5m2),
+        BOXES.to("meta"),
+    )
     fails(r"boxes to be 2-D with 5 columns, .* but got \[8, 4\]", x, BOXES[:, 1:])
     fails(r"boxes to be 2-D with 5 columns, .* but got \[5\]", x, BOXES[0])
     fails(r"boxes to be of a floating-point dtype, but got Int", x, BOXES.int())
@@ -221,7 +226,9 @@ def test_errors() -> None:
     fails("the first column of boxes to be the index of one of input's 2 images", x[:, :0], BOXES + 2, 1.0, 2**40, 1)
     for corner in (float("nan"), float("inf")):
         fails("boxes to be finite, but there is .* in row 0", x, torch.tensor([[0, 0, corner, 1, 1]]))
-    with pytest.raises(RuntimeError, match=r"roi_pool_backward\(\): expected grad_output to be of a floating-point"):
+    with pytest.raises(
+        RuntimeError, match=r"roi_pool_backward\(\): expected grad_output to be double, float, half or bfloat16"
+    ):
         places = torch.zeros((8, 3, 2, 2), dtype=torch.int32)
         torch.ops.aten.roi_pool_backward(places.to(torch.uint32), BOXES, places, [2, 3, 4, 5])
     with pytest.raises(IndexError, match=r"expected indices to be below 20, but got 20"):
