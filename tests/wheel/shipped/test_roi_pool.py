@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import timeit
 
 import numpy as np
 import pytest
@@ -141,6 +142,40 @@ def test_images_without_boxes_take_no_memory() -> None:
     boxes = torch.tensor([[2**24, 0, 0, 4, 3], [0, 1, 1, 3, 3]], dtype=torch.float32)
     few = torch.roi_pool(x, boxes * torch.tensor([0, 1, 1, 1, 1]), 1.0, 2, 2)
     assert torch.equal(torch.roi_pool(x.expand(2**40, 2, 4, 5), boxes, 1.0, 2, 2), few)
+
+
+def test_far_corners_cost_what_the_boxes_cover() -> None:
+    x = values((1, 16, 1024, 1024), torch.float32)
+    boxes = torch.tensor([[0, 2, 3, 5, 6], [0, 1018, 1019, 1021, 1022]], dtype=torch.float32)
+    check(x, boxes, 1.0, 2, 2)
+
+    def fastest(boxes: torch.Tensor) -> float:
+        call = "torch.roi_pool(x, boxes, 1.0, 2, 2)"
+        return min(timeit.repeat(call, globals={"torch": torch, "x": x, "boxes": boxes}, number=1, repeat=20))
+
+    # It took 5,000 times as long when all pixels between the boxes were read.
+    assert fastest(boxes) < 100 * fastest(boxes[:1])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_one_image_on_several_threads(threads: int) -> None:
+    """Boxes that share pixels, and such that do not; fewer of either than threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        x = values((1, 3, 90, 80), torch.float32)
+        small = torch.tensor([[0, i, i, i + 2, i + 3] for i in range(0, 80, 8)], dtype=torch.float32)
+        large = torch.tensor([[0, i, i, i + 60, i + 50] for i in range(12)], dtype=torch.float32)
+        for boxes in (
+            small,
+            large,
+            large[:1],
+            large[:3],
+            torch.cat([small, large, BOXES * torch.tensor([0, 1, 1, 1, 1])]),
+        ):
+            check(x, boxes, 1.0, 3, 2)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_bins_beyond_memory_without_channels() -> None:
