@@ -262,7 +262,8 @@ Tensor correlate2d(
       !isFloat8Type(bias->scalar_type()),
       "correlate2d(): expected bias to be of a dtype with arithmetic, but got ",
       bias->scalar_type());
-  return result.add(*bias);
+  // As a number, whose dtype does not count within its category.
+  return result.add(bias->reshape({}));
 }
 
 Tensor _correlate2d_meta_symint(

@@ -118,6 +118,21 @@ def test_any_sizes(shape: list[int], kernel_shape: tuple[int, int], mode: str, d
         check(x, kernel, mode)
 
 
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_bias_is_a_number(shape: tuple[int, ...]) -> None:
+    """It promotes as a number of Python does: by its category alone."""
+    x, kernel = values((5, 6), torch.float32), values((2, 3), torch.float32)
+    for bias in (torch.full(shape, 2.0, dtype=torch.float64), torch.full(shape, 2), torch.full(shape, 2 + 1j)):
+        result = torch.correlate2d(x, kernel, bias)
+        expected = reference(x, kernel, "valid") + bias.flatten()[0]
+        dtype = torch.complex64 if bias.is_complex() else torch.float32
+        torch.testing.assert_close(result, expected.to(dtype))
+    whole = torch.correlate2d(
+        torch.ones(2, 2, dtype=torch.int64), torch.ones(1, 1, dtype=torch.int64), torch.tensor(0.5)
+    )
+    assert_exact(whole, torch.full((2, 2), 1.5))
+
+
 def bright_pixel() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Images of small numbers, the second of which has a large one; the images with a kernel, and what is right."""
     x, kernel = values((8, 64, 64), torch.float32, 1).abs() * 1e-3, values((15, 15), torch.float32, 2).abs()

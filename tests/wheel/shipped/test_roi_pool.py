@@ -271,6 +271,17 @@ def test_errors() -> None:
         torch.ops.aten.roi_pool_backward(torch.ones(1, 3, 2, 2), BOXES[:1], indices, [2, 3, 4, 5])
 
 
+def test_autocast_keeps_the_dtype() -> None:
+    """A maximum is one of the inputs: there is nothing to compute in float."""
+    for dtype in (torch.float32, torch.bfloat16):
+        x = values((2, 3, 9, 12), dtype).requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            output = torch.roi_pool(x, BOXES, 1.0, 3, 2)
+        assert_exact(output, reference(x.detach(), BOXES, 1.0, 3, 2)[0])
+        output.sum().backward()
+        assert x.grad.dtype == dtype
+
+
 def test_under_every_transform() -> None:
     x = values((2, 3, 9, 12), torch.float32).requires_grad_()
     torch.library.opcheck(torch.ops.aten.roi_pool_with_indices.default, (x, BOXES, 0.5, 2, 3))
