@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/native/DepthwiseConv2d.h>
 #include <ATen/native/ImprovedTripletLoss.h>
 #include <ATen/native/VmapLevel.h>
 #include <c10/util/accumulate.h>
@@ -18,6 +19,8 @@
 #include <ATen/ops/_fft_rfft2_abs_backward.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/depthwise_conv2d.h>
+#include <ATen/ops/depthwise_conv2d_backward.h>
 #include <ATen/ops/gdh.h>
 #include <ATen/ops/improved_triplet_loss_backward.h>
 #include <ATen/ops/improved_triplet_loss_with_distances.h>
@@ -37,6 +40,75 @@ Tensor gdh_batch_rule(const Tensor& self) {
   }
   const Tensor all = level.unwrap(self);
   return level.wrap(at::gdh(all).view_symint({*level.size(), c10::multiply_integers(all.sym_sizes().slice(1))}));
+}
+
+// [B, N, C, H, W] as [N, B * C, H, W], or without N: planes do not mix, so a batch is as good as more channels.
+Tensor into_channels(const Tensor& images) {
+  const auto channels = images.dim() - 3;
+  return images.movedim(0, channels - 1).flatten(channels - 1, channels);
+}
+
+// The reverse, of `channels` channels each.
+Tensor out_of_channels(const Tensor& images, const c10::SymInt& batch, const c10::SymInt& channels) {
+  return images.unflatten_symint(-3, {batch, channels}).movedim(-4, 0);
+}
+
+Tensor depthwise_conv2d_batch_rule(
+    const Tensor& input,
+    const Tensor& weight,
+    const std::optional<Tensor>& bias,
+    c10::SymIntArrayRef stride,
+    c10::SymIntArrayRef padding,
+    c10::SymIntArrayRef dilation) {
+  // The sizes of batched tensors are those of one element of the batch.
+  check_depthwise_conv2d(input, weight, bias, stride, padding, dilation);
+  const bool has_bias = bias && bias->defined();
+  const VmapLevel level{input, weight, has_bias ? *bias : Tensor()};
+  if (!level.size()) {
+    return at::depthwise_conv2d_symint(input, weight, bias, stride, padding, dilation);
+  }
+  if (!level.is_batched(weight) && !(has_bias && level.is_batched(*bias))) {
+    // One weight for all: more images.
+    const Tensor batch = level.unwrap(input);
+    const bool is_folded = batch.dim() == 5;
+    const Tensor result =
+        at::depthwise_conv2d_symint(is_folded ? batch.flatten(0, 1) : batch, weight, bias, stride, padding, dilation);
+    return level.wrap(is_folded ? result.unflatten_symint(0, {*level.size(), input.sym_size(0)}) : result);
+  }
+  const auto biases = has_bias ? std::optional(level.unwrap(*bias).flatten(0, 1)) : std::nullopt;
+  const Tensor result = at::depthwise_conv2d_symint(
+      into_channels(level.unwrap(input)), level.unwrap(weight).flatten(0, 1), biases, stride, padding, dilation);
+  return level.wrap(out_of_channels(result, *level.size(), weight.sym_size(0)));
+}
+
+std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward_batch_rule(
+    const Tensor& grad_output,
+    const Tensor& input,
+    const Tensor& weight,
+    c10::SymIntArrayRef stride,
+    c10::SymIntArrayRef padding,
+    c10::SymIntArrayRef dilation,
+    std::array<bool, 3> output_mask) {
+  check_depthwise_conv2d_backward(grad_output, input, weight, stride, padding, dilation);
+  const VmapLevel level{grad_output, input, weight};
+  if (!level.size()) {
+    return at::depthwise_conv2d_backward_symint(grad_output, input, weight, stride, padding, dilation, output_mask);
+  }
+  const auto [grad_input, grad_weight, grad_bias] = at::depthwise_conv2d_backward_symint(
+      into_channels(level.unwrap(grad_output)),
+      into_channels(level.unwrap(input)),
+      level.unwrap(weight).flatten(0, 1),
+      stride,
+      padding,
+      dilation,
+      output_mask);
+  const auto split = [&](const Tensor& x) {
+    return x.defined() ? level.wrap(x.unflatten_symint(0, {*level.size(), weight.sym_size(0)})) : x;
+  };
+  return {
+      grad_input.defined() ? level.wrap(out_of_channels(grad_input, *level.size(), input.sym_size(-3))) : grad_input,
+      split(grad_weight),
+      split(grad_bias)};
 }
 
 // [B, N, D] or [B, D] as [B * N, D]: the rows know nothing of one another.
@@ -281,6 +353,8 @@ Tensor correlate2d_kernel_grad_batch_rule(
 
 TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {
   m.impl("gdh", gdh_batch_rule);
+  m.impl("depthwise_conv2d", depthwise_conv2d_batch_rule);
+  m.impl("depthwise_conv2d_backward", depthwise_conv2d_backward_batch_rule);
   m.impl("improved_triplet_loss_with_distances", improved_triplet_loss_batch_rule);
   m.impl("improved_triplet_loss_backward", improved_triplet_loss_backward_batch_rule);
   m.impl("roi_pool_with_indices", roi_pool_batch_rule);

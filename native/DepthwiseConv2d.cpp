@@ -139,6 +139,51 @@ c10::SymDimVector output_sizes(
   return sizes;
 }
 
+} // namespace
+
+c10::SymDimVector check_depthwise_conv2d(
+    const Tensor& input,
+    const Tensor& weight,
+    const std::optional<Tensor>& bias,
+    SymIntArrayRef stride,
+    SymIntArrayRef padding,
+    SymIntArrayRef dilation) {
+  constexpr auto op = "depthwise_conv2d";
+  auto sizes = output_sizes(op, input, weight, stride, padding, dilation);
+  if (bias && bias->defined()) {
+    TORCH_CHECK(
+        bias->dim() == 1 && bias->sym_size(0) == weight.sym_size(0),
+        op,
+        "(): expected bias to be 1-D with ",
+        weight.sym_size(0),
+        " elements, got ",
+        bias->sym_sizes());
+    check_companion(op, "bias", *bias, input);
+  }
+  return sizes;
+}
+
+void check_depthwise_conv2d_backward(
+    const Tensor& grad_output,
+    const Tensor& input,
+    const Tensor& weight,
+    SymIntArrayRef stride,
+    SymIntArrayRef padding,
+    SymIntArrayRef dilation) {
+  constexpr auto op = "depthwise_conv2d_backward";
+  const auto sizes = output_sizes(op, input, weight, stride, padding, dilation);
+  TORCH_CHECK(
+      grad_output.sym_sizes() == SymIntArrayRef(sizes),
+      op,
+      "(): expected grad_output to have the sizes of the result, ",
+      sizes,
+      ", got ",
+      grad_output.sym_sizes());
+  check_companion(op, "grad_output", grad_output, input);
+}
+
+namespace {
+
 Tensor batched(const Tensor& image) {
   return image.dim() == 3 ? image.unsqueeze(0) : image;
 }
@@ -177,18 +222,7 @@ Tensor depthwise_conv2d_meta_symint(
     SymIntArrayRef stride,
     SymIntArrayRef padding,
     SymIntArrayRef dilation) {
-  constexpr auto op = "depthwise_conv2d";
-  const auto sizes = output_sizes(op, input, weight, stride, padding, dilation);
-  if (bias && bias->defined()) {
-    TORCH_CHECK(
-        bias->dim() == 1 && bias->sym_size(0) == weight.sym_size(0),
-        op,
-        "(): expected bias to be 1-D with ",
-        weight.sym_size(0),
-        " elements, got ",
-        bias->sym_sizes());
-    check_companion(op, "bias", *bias, input);
-  }
+  const auto sizes = check_depthwise_conv2d(input, weight, bias, stride, padding, dilation);
   return at::empty_symint(sizes, input.options().memory_format(format_of(input)));
 }
 
@@ -226,16 +260,7 @@ std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward_meta_symint(
     SymIntArrayRef padding,
     SymIntArrayRef dilation,
     std::array<bool, 3> output_mask) {
-  constexpr auto op = "depthwise_conv2d_backward";
-  const auto sizes = output_sizes(op, input, weight, stride, padding, dilation);
-  TORCH_CHECK(
-      grad_output.sym_sizes() == SymIntArrayRef(sizes),
-      op,
-      "(): expected grad_output to have the sizes of the result, ",
-      sizes,
-      ", got ",
-      grad_output.sym_sizes());
-  check_companion(op, "grad_output", grad_output, input);
+  check_depthwise_conv2d_backward(grad_output, input, weight, stride, padding, dilation);
   // The small results first. Behind the large one they would lie in the rest of the block that the allocator took for
   // it, and while they live, the next large one finds no room there: each call's would be in other, colder memory.
   Tensor grad_input, grad_weight, grad_bias;
