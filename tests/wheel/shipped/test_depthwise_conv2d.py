@@ -80,6 +80,18 @@ def test_only_the_gradients_that_are_asked_for(memory_format: torch.memory_forma
 
 
 @pytest.mark.parametrize("memory_format", FORMATS)
+@pytest.mark.parametrize("shape", [(1, 2, 1600, 1600), (64, 17, 112, 112), (2048, 3, 7, 7)])
+def test_gradients_that_sum_many_pixels(shape: tuple[int, ...], memory_format: torch.memory_format) -> None:
+    """Of equal numbers, whose roundings do not cancel: the error must not grow with the image."""
+    grad = torch.full(shape, 0.1).to(memory_format=memory_format)
+    x, weight = torch.ones_like(grad), torch.ones(shape[1], 1, 1, 1)
+    _, of_weight, of_bias = backward(grad, x, weight, (1, 1), (0, 0), (1, 1), [False, True, True])
+    expected = grad.double().sum((0, 2, 3))
+    torch.testing.assert_close(of_bias.double(), expected, rtol=4e-6, atol=0)
+    torch.testing.assert_close(of_weight.double().flatten(), expected, rtol=4e-5, atol=0)
+
+
+@pytest.mark.parametrize("memory_format", FORMATS)
 def test_empty_batch(memory_format: torch.memory_format) -> None:
     x = torch.empty(0, 4, 8, 8, requires_grad=True).to(memory_format=memory_format)
     weight, bias = torch.randn(4, 1, 3, 3, requires_grad=True), torch.randn(4, requires_grad=True)
