@@ -129,25 +129,32 @@ std::tuple<Tensor, Tensor> improved_triplet_loss_batch_rule(
     double tau2,
     double beta,
     int64_t reduction) {
+  check_triplet_inputs(anchor, positive, negative, reduction);
   const VmapLevel level{anchor, positive, negative};
   if (!level.size()) {
     return at::improved_triplet_loss_with_distances(anchor, positive, negative, tau1, tau2, beta, reduction);
   }
   const Tensor a = level.unwrap(anchor);
-  const Tensor p = level.unwrap(positive);
-  const Tensor n = level.unwrap(negative);
-  check_triplet_inputs(a, p, n, reduction, /*batch_dims=*/1);
-  // Losses of half types are rounded once, when they are reduced.
-  const auto dtype = reduction == Reduction::None ? a.scalar_type() : reduced_in(a);
-  const auto rows = [&](const Tensor& x) { return merge_rows(x).to(dtype); };
-  auto [loss, distances] =
-      at::improved_triplet_loss_with_distances(rows(a), rows(p), rows(n), tau1, tau2, beta, Reduction::None);
+  auto [loss, distances] = at::improved_triplet_loss_with_distances(
+      merge_rows(a),
+      merge_rows(level.unwrap(positive)),
+      merge_rows(level.unwrap(negative)),
+      tau1,
+      tau2,
+      beta,
+      Reduction::None);
   if (a.dim() == 3) {
-    loss = loss.view_symint({a.sym_size(0), a.sym_size(1)});
-    loss = reduction == Reduction::Mean ? loss.mean(1) : reduction == Reduction::Sum ? loss.sum(1) : loss;
     distances = distances.view_symint({a.sym_size(0), a.sym_size(1), 2});
+    if (reduction == Reduction::None) {
+      loss = loss.view_symint(a.sym_sizes().slice(0, 2));
+    } else {
+      // Losses of half types are rounded once, when they are reduced: these are of the distances, which are float.
+      const Tensor d_ap = distances.select(2, 0), d_an = distances.select(2, 1);
+      const Tensor losses = (d_ap - d_an).clamp_min(tau1) + beta * d_ap.clamp_min(tau2);
+      loss = (reduction == Reduction::Mean ? losses.mean(1) : losses.sum(1)).to(a.scalar_type());
+    }
   }
-  return {level.wrap(loss.to(a.scalar_type())), level.wrap(distances)};
+  return {level.wrap(loss), level.wrap(distances)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_batch_rule(
@@ -161,6 +168,7 @@ std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_batch_rule(
     double beta,
     int64_t reduction,
     std::array<bool, 3> output_mask) {
+  check_triplet_inputs(anchor, positive, negative, reduction);
   const VmapLevel level{grad_output, anchor, positive, negative, distances};
   if (!level.size()) {
     return at::improved_triplet_loss_backward(
@@ -171,7 +179,6 @@ std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_batch_rule(
   const Tensor n = level.unwrap(negative);
   const Tensor d = level.unwrap(distances);
   Tensor grad = level.unwrap(grad_output);
-  check_triplet_inputs(a, p, n, reduction, /*batch_dims=*/1);
   const auto sizes = a.sym_sizes();
   TORCH_CHECK(
       d.dim() == a.dim() && grad.dim() == (reduction == Reduction::None ? a.dim() - 1 : 1),
