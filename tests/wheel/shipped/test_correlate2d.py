@@ -356,3 +356,20 @@ test_gradients_of_large_inputs((100, 200), (3, 5), torch.float32, "same")
 @every_capability
 def test_right_at_every_cpu_capability(capability: str) -> None:
     at_capability(capability, CAPABILITY)
+
+
+def test_module() -> None:
+    module = torch.nn.Correlate2d((3, 4), mode="full", dtype=torch.float64)
+    x = values((2, 9, 8), torch.float64)
+    expected = reference(x, module.weight.detach(), "full") + module.bias.detach()
+    torch.testing.assert_close(module(x).detach(), expected)
+    assert_exact(torch.jit.script(module)(x), module(x))
+    module(x).sum().backward()
+    torch.testing.assert_close(module.bias.grad, torch.tensor([float(expected.numel())], dtype=torch.float64))
+    assert module.weight.grad is not None
+    # As a convolution of one channel starts.
+    assert module.weight.abs().max() <= 12**-0.5 and module.weight.std() > 0
+    assert repr(module) == "Correlate2d(kernel_size=(3, 4), mode='full')"
+    plain = torch.nn.Correlate2d(3, method="fft", bias=False)
+    assert repr(plain) == "Correlate2d(kernel_size=(3, 3), mode='valid', method='fft', bias=False)"
+    assert plain(x.float()).shape == (2, 7, 6)
