@@ -183,6 +183,7 @@ def test_module() -> None:
         "DepthwiseConv2d(4, kernel_size=(3, 5), stride=(2, 2), padding=(1, 2), channel_multiplier=2)"
     )
     assert torch.equal(torch.jit.script(module)(x), module(x))
+    assert str(torch.nn.DepthwiseConv2d(4)) == "DepthwiseConv2d(4, kernel_size=(3, 3), stride=(1, 1))"
     plain = torch.nn.DepthwiseConv2d(4, 3, dilation=2, bias=False, dtype=torch.float64)
     assert str(plain) == "DepthwiseConv2d(4, kernel_size=(3, 3), stride=(1, 1), dilation=(2, 2), bias=False)"
     assert plain.bias is None and plain.weight.dtype == torch.float64
