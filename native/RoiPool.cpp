@@ -126,7 +126,10 @@ std::tuple<Tensor, Tensor> roi_pool_with_indices_meta(
     int64_t pooled_width) {
   check_inputs(input, boxes, spatial_scale, pooled_height, pooled_width);
   const c10::SymInt sizes[] = {boxes.sym_size(0), input.sym_size(1), pooled_height, pooled_width};
-  return {at::empty_symint(sizes, input.options()), at::empty_symint(sizes, input.options().dtype(kInt))};
+  const auto format = input.suggest_memory_format();
+  return {
+      at::empty_symint(sizes, input.options().memory_format(format)),
+      at::empty_symint(sizes, input.options().dtype(kInt))};
 }
 
 std::tuple<Tensor, Tensor> roi_pool_with_indices(
@@ -137,11 +140,15 @@ std::tuple<Tensor, Tensor> roi_pool_with_indices(
     int64_t pooled_width) {
   auto results = roi_pool_with_indices_meta(input, boxes, spatial_scale, pooled_height, pooled_width);
   const auto& [output, indices] = results;
+  const Tensor planes = output.is_contiguous() ? output : at::empty(output.sizes(), input.options());
   const auto opmath = toOpMathType(input.scalar_type());
   // What is infinite in the type that coordinates are computed in would make NaN of 0.
   const double largest = opmath == kDouble ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
   roi_pool_stub(
-      input.device().type(), output, indices, input, boxes.to(opmath).contiguous(), std::min(spatial_scale, largest));
+      input.device().type(), planes, indices, input, boxes.to(opmath).contiguous(), std::min(spatial_scale, largest));
+  if (!output.is_same(planes)) {
+    output.copy_(planes);
+  }
   return results;
 }
 

@@ -329,6 +329,30 @@ def test_right_at_every_cpu_capability(capability: str) -> None:
     at_capability(capability, CAPABILITY)
 
 
+def test_memory_format_is_kept() -> None:
+    x = values((2, 17, 9, 12), torch.float32).to(memory_format=torch.channels_last)
+    for device in ("cpu", "meta"):
+        output = torch.roi_pool(x.to(device), BOXES.to(device), 1.0, 3, 2)
+        assert output.is_contiguous(memory_format=torch.channels_last)
+    torch.library.opcheck(torch.ops.aten.roi_pool_with_indices.default, (x, BOXES, 0.5, 2, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_list_of_boxes(dtype: torch.dtype) -> None:
+    """One tensor of corners for each image, as torchvision takes them; some images have none."""
+    x = values((300, 1, 9, 12), torch.float32)
+    each: list[torch.Tensor] = [torch.empty(0, 4, dtype=dtype)] * 300
+    each[1], each[297] = BOXES[:3, 1:].to(dtype), BOXES[3:, 1:].to(dtype)
+    images = torch.tensor([1] * 3 + [297] * 5)[:, None]
+    expected = torch.roi_pool(x, torch.cat([images, BOXES[:, 1:].to(dtype).float()], 1), 0.5, 2, 3)
+    assert_exact(torch.nn.functional.roi_pool(x, each, (2, 3), 0.5), expected)
+    module = torch.nn.RoIPool((2, 3), 0.5)
+    assert_exact(module(x, each), expected)
+    assert_exact(torch.jit.script(module)(x, each), expected)
+    with pytest.raises(ValueError, match=r"expected a list of boxes to hold tensors \[K, 4\]"):
+        module(x, [BOXES])
+
+
 def test_functional_and_module() -> None:
     x = values((2, 3, 9, 12), torch.float32)
     expected = torch.roi_pool(x, BOXES, 0.5, 2, 3)
