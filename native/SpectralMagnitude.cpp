@@ -120,7 +120,8 @@ Tensor fft_rfft2_abs_symint(
       "rfft2_abs(): expected norm to be 'backward', 'ortho' or 'forward', but got '",
       scaling,
       "'");
-  Tensor images = self.movedim(dim, {-2, -1});
+  const bool are_last = dim == IntArrayRef({-2, -1});
+  Tensor images = are_last ? self : self.movedim(dim, {-2, -1});
   if (s) {
     // What is too long is cut off.
     const auto missing = [&](int64_t i) {
@@ -135,7 +136,7 @@ Tensor fft_rfft2_abs_symint(
     const Tensor pixels = at::scalar_tensor(images.sym_size(-2) * images.sym_size(-1), magnitude.options());
     magnitude = magnitude / (scaling == "ortho" ? pixels.sqrt() : pixels);
   }
-  return magnitude.movedim({-2, -1}, dim);
+  return are_last ? magnitude : magnitude.movedim({-2, -1}, dim);
 }
 
 std::tuple<Tensor, Tensor> _fft_rfft2_abs(const Tensor& self) {
