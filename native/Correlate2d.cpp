@@ -212,7 +212,7 @@ Tensor is_spread(const Tensor& results) {
 }
 
 Tensor conjugated(const Tensor& x) {
-  return x.conj().resolve_conj().contiguous();
+  return x.conj_physical().contiguous();
 }
 
 bool is_empty(const Tensor& input, const Tensor& kernel, IntArrayRef size) {
@@ -303,13 +303,13 @@ _correlate2d(const Tensor& input, const Tensor& kernel, IntArrayRef offset, IntA
     // To move the image over the larger kernel takes fewer products, none of them with zeros around the image, and
     // gives the result the other way round.
     const int64_t turned[] = {size[0] - 1 - offset[0], size[1] - 1 - offset[1]};
-    const Tensor turned_result =
-        at::_correlate2d(spread_kernels.flatten(0, 1).conj(), images.flatten(0, 1).conj(), turned, size, fft);
+    const Tensor turned_result = at::_correlate2d(
+        spread_kernels.flatten(0, 1).conj_physical(), images.flatten(0, 1).conj_physical(), turned, size, fft);
     return result.copy_(turned_result.flip({-2, -1}).view(result.sizes()));
   }
   if (fft.value_or(lengths.is_faster_by_fft(dtype))) {
     const Tensor spectrum = to_spectrum(lengths.pad(images, lengths.transform), lengths.transform)
-                                .mul_(to_spectrum(kernels, lengths.transform).unsqueeze(1).conj());
+                                .mul_(to_spectrum(kernels, lengths.transform).unsqueeze(1).conj_physical());
     const Tensor found = from_spectrum(spectrum, lengths.transform, size, dtype);
     const Tensor is_wrong = is_spread(found);
     if (is_wrong.any().item<bool>()) {
@@ -366,7 +366,7 @@ Tensor _correlate2d_kernel_grad(
   const Lengths lengths(images, grads, offset, size);
   if (fft.value_or(lengths.is_faster_by_fft(dtype))) {
     const Tensor spectrum = to_spectrum(lengths.pad(images, lengths.transform), lengths.transform)
-                                .mul_(to_spectrum(grads, lengths.transform).conj());
+                                .mul_(to_spectrum(grads, lengths.transform).conj_physical());
     const Tensor found = from_spectrum(spectrum.sum(1), lengths.transform, size, dtype);
     const Tensor is_wrong = is_spread(found);
     if (is_wrong.any().item<bool>()) {

@@ -284,6 +284,10 @@ def test_under_every_transform() -> None:
     torch.library.opcheck(torch.ops.aten._correlate2d_kernel_grad.default, arguments)
     for mode in MODES:
         check_compiled(lambda x, mode=mode: torch.correlate2d(x, kernel, mode=mode), x)
+    # Where AOTAutograd runs it, no dispatch key resolves what is conjugated lazily.
+    check_compiled(lambda x: torch.correlate2d(x, kernel, method="fft"), x)
+    large = values((9, 8), torch.complex128, 3)
+    check_compiled(lambda x: torch.correlate2d(x, large, mode="full"), values((3, 4), torch.complex128, 4))
     check_exported(lambda x, kernel: torch.correlate2d(x, kernel, mode="same"), x.detach(), kernel)
     torch.testing.assert_close(torch.jit.script(in_script)(x, kernel), in_script(x, kernel))
 
