@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/native/DepthwiseConv2d.h>
 #include <ATen/native/ImprovedTripletLoss.h>
 #include <ATen/native/VmapLevel.h>
 #include <c10/util/accumulate.h>
@@ -18,12 +19,13 @@
 #include <ATen/ops/_fft_rfft2_abs_backward.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/depthwise_conv2d.h>
+#include <ATen/ops/depthwise_conv2d_backward.h>
 #include <ATen/ops/gdh.h>
 #include <ATen/ops/improved_triplet_loss_backward.h>
 #include <ATen/ops/improved_triplet_loss_with_distances.h>
 #include <ATen/ops/roi_pool_backward.h>
 #include <ATen/ops/roi_pool_with_indices.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #endif
 
@@ -38,6 +40,75 @@ Tensor gdh_batch_rule(const Tensor& self) {
   }
   const Tensor all = level.unwrap(self);
   return level.wrap(at::gdh(all).view_symint({*level.size(), c10::multiply_integers(all.sym_sizes().slice(1))}));
+}
+
+// [B, N, C, H, W] as [N, B * C, H, W], or without N: planes do not mix, so a batch is as good as more channels.
+Tensor into_channels(const Tensor& images) {
+  const auto channels = images.dim() - 3;
+  return images.movedim(0, channels - 1).flatten(channels - 1, channels);
+}
+
+// The reverse, of `channels` channels each.
+Tensor out_of_channels(const Tensor& images, const c10::SymInt& batch, const c10::SymInt& channels) {
+  return images.unflatten_symint(-3, {batch, channels}).movedim(-4, 0);
+}
+
+Tensor depthwise_conv2d_batch_rule(
+    const Tensor& input,
+    const Tensor& weight,
+    const std::optional<Tensor>& bias,
+    c10::SymIntArrayRef stride,
+    c10::SymIntArrayRef padding,
+    c10::SymIntArrayRef dilation) {
+  // The sizes of batched tensors are those of one element of the batch.
+  check_depthwise_conv2d(input, weight, bias, stride, padding, dilation);
+  const bool has_bias = bias && bias->defined();
+  const VmapLevel level{input, weight, has_bias ? *bias : Tensor()};
+  if (!level.size()) {
+    return at::depthwise_conv2d_symint(input, weight, bias, stride, padding, dilation);
+  }
+  if (!level.is_batched(weight) && !(has_bias && level.is_batched(*bias))) {
+    // One weight for all: more images.
+    const Tensor batch = level.unwrap(input);
+    const bool is_folded = batch.dim() == 5;
+    const Tensor result =
+        at::depthwise_conv2d_symint(is_folded ? batch.flatten(0, 1) : batch, weight, bias, stride, padding, dilation);
+    return level.wrap(is_folded ? result.unflatten_symint(0, {*level.size(), input.sym_size(0)}) : result);
+  }
+  const auto biases = has_bias ? std::optional(level.unwrap(*bias).flatten(0, 1)) : std::nullopt;
+  const Tensor result = at::depthwise_conv2d_symint(
+      into_channels(level.unwrap(input)), level.unwrap(weight).flatten(0, 1), biases, stride, padding, dilation);
+  return level.wrap(out_of_channels(result, *level.size(), weight.sym_size(0)));
+}
+
+std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward_batch_rule(
+    const Tensor& grad_output,
+    const Tensor& input,
+    const Tensor& weight,
+    c10::SymIntArrayRef stride,
+    c10::SymIntArrayRef padding,
+    c10::SymIntArrayRef dilation,
+    std::array<bool, 3> output_mask) {
+  check_depthwise_conv2d_backward(grad_output, input, weight, stride, padding, dilation);
+  const VmapLevel level{grad_output, input, weight};
+  if (!level.size()) {
+    return at::depthwise_conv2d_backward_symint(grad_output, input, weight, stride, padding, dilation, output_mask);
+  }
+  const auto [grad_input, grad_weight, grad_bias] = at::depthwise_conv2d_backward_symint(
+      into_channels(level.unwrap(grad_output)),
+      into_channels(level.unwrap(input)),
+      level.unwrap(weight).flatten(0, 1),
+      stride,
+      padding,
+      dilation,
+      output_mask);
+  const auto split = [&](const Tensor& x) {
+    return x.defined() ? level.wrap(x.unflatten_symint(0, {*level.size(), weight.sym_size(0)})) : x;
+  };
+  return {
+      grad_input.defined() ? level.wrap(out_of_channels(grad_input, *level.size(), input.sym_size(-3))) : grad_input,
+      split(grad_weight),
+      split(grad_bias)};
 }
 
 // [B, N, D] or [B, D] as [B * N, D]: the rows know nothing of one another.
@@ -58,25 +129,32 @@ std::tuple<Tensor, Tensor> improved_triplet_loss_batch_rule(
     double tau2,
     double beta,
     int64_t reduction) {
+  check_triplet_inputs(anchor, positive, negative, reduction);
   const VmapLevel level{anchor, positive, negative};
   if (!level.size()) {
     return at::improved_triplet_loss_with_distances(anchor, positive, negative, tau1, tau2, beta, reduction);
   }
   const Tensor a = level.unwrap(anchor);
-  const Tensor p = level.unwrap(positive);
-  const Tensor n = level.unwrap(negative);
-  check_triplet_inputs(a, p, n, reduction, /*batch_dims=*/1);
-  // Losses of half types are rounded once, when they are reduced.
-  const auto dtype = reduction == Reduction::None ? a.scalar_type() : reduced_in(a);
-  const auto rows = [&](const Tensor& x) { return merge_rows(x).to(dtype); };
-  auto [loss, distances] =
-      at::improved_triplet_loss_with_distances(rows(a), rows(p), rows(n), tau1, tau2, beta, Reduction::None);
+  auto [loss, distances] = at::improved_triplet_loss_with_distances(
+      merge_rows(a),
+      merge_rows(level.unwrap(positive)),
+      merge_rows(level.unwrap(negative)),
+      tau1,
+      tau2,
+      beta,
+      Reduction::None);
   if (a.dim() == 3) {
-    loss = loss.view_symint({a.sym_size(0), a.sym_size(1)});
-    loss = reduction == Reduction::Mean ? loss.mean(1) : reduction == Reduction::Sum ? loss.sum(1) : loss;
     distances = distances.view_symint({a.sym_size(0), a.sym_size(1), 2});
+    if (reduction == Reduction::None) {
+      loss = loss.view_symint(a.sym_sizes().slice(0, 2));
+    } else {
+      // Losses of half types are rounded once, when they are reduced: these are of the distances, which are float.
+      const Tensor d_ap = distances.select(2, 0), d_an = distances.select(2, 1);
+      const Tensor losses = (d_ap - d_an).clamp_min(tau1) + beta * d_ap.clamp_min(tau2);
+      loss = (reduction == Reduction::Mean ? losses.mean(1) : losses.sum(1)).to(a.scalar_type());
+    }
   }
-  return {level.wrap(loss.to(a.scalar_type())), level.wrap(distances)};
+  return {level.wrap(loss), level.wrap(distances)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_batch_rule(
@@ -90,6 +168,7 @@ std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_batch_rule(
     double beta,
     int64_t reduction,
     std::array<bool, 3> output_mask) {
+  check_triplet_inputs(anchor, positive, negative, reduction);
   const VmapLevel level{grad_output, anchor, positive, negative, distances};
   if (!level.size()) {
     return at::improved_triplet_loss_backward(
@@ -100,7 +179,6 @@ std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_batch_rule(
   const Tensor n = level.unwrap(negative);
   const Tensor d = level.unwrap(distances);
   Tensor grad = level.unwrap(grad_output);
-  check_triplet_inputs(a, p, n, reduction, /*batch_dims=*/1);
   const auto sizes = a.sym_sizes();
   TORCH_CHECK(
       d.dim() == a.dim() && grad.dim() == (reduction == Reduction::None ? a.dim() - 1 : 1),
@@ -226,49 +304,64 @@ Tensor rfft2_abs_backward_batch_rule(
           level.unwrap(grad_magnitude), level.unwrap(spectrum), level.unwrap(magnitude), last_dim_size));
 }
 
-// What has no kernel for a whole batch is called for each element of it.
-template <typename Function>
-Tensor for_each(const VmapLevel& level, const Tensor& first, const Tensor& second, const Function& function) {
-  const auto of_first = level.unwrap(first).unbind();
-  const auto of_second = level.unwrap(second).unbind();
-  std::vector<Tensor> results;
-  for (size_t i = 0; i < of_first.size(); ++i) {
-    results.push_back(function(of_first[i], of_second[i]));
-  }
-  TORCH_CHECK(!results.empty(), "vmap: expected a batch of at least one element");
-  return level.wrap(at::stack(results));
+// The kernels of a batch, [B, kH, kW] or, one for each of K images, [B, K, kH, kW], as kernels of the images that
+// merge_images makes.
+Tensor merge_kernels(const VmapLevel& level, const Tensor& kernel) {
+  const Tensor kernels = level.unwrap(kernel);
+  return kernels.dim() == 4 ? kernels.flatten(0, 1) : kernels;
+}
+
+// [B, K, ...] as [B * K, ...] where each of K images has a kernel of its own.
+Tensor merge_images(const VmapLevel& level, const Tensor& images, bool have_own_kernels) {
+  const Tensor all = level.unwrap(images);
+  return have_own_kernels ? all.flatten(0, 1) : all;
 }
 
 Tensor correlate2d_batch_rule(
     const Tensor& input,
     const Tensor& kernel,
     c10::SymIntArrayRef offset,
-    c10::SymIntArrayRef size) {
+    c10::SymIntArrayRef size,
+    std::optional<bool> fft) {
   const VmapLevel level{input, kernel};
-  const auto correlate = [&](const Tensor& input, const Tensor& kernel) {
-    return at::_correlate2d_symint(input, kernel, offset, size);
-  };
   if (!level.size()) {
-    return correlate(input, kernel);
+    return at::_correlate2d_symint(input, kernel, offset, size, fft);
   }
-  return level.is_batched(kernel) ? for_each(level, input, kernel, correlate)
-                                  : level.wrap(correlate(level.unwrap(input), kernel));
+  if (!level.is_batched(kernel) && kernel.dim() == 2) {
+    return level.wrap(at::_correlate2d_symint(level.unwrap(input), kernel, offset, size, fft));
+  }
+  const bool have_own_kernels = kernel.dim() == 3;
+  const Tensor result = at::_correlate2d_symint(
+      merge_images(level, input, have_own_kernels), merge_kernels(level, kernel), offset, size, fft);
+  return level.wrap(have_own_kernels ? result.unflatten_symint(0, {*level.size(), kernel.sym_size(0)}) : result);
 }
 
 Tensor correlate2d_kernel_grad_batch_rule(
     const Tensor& grad_output,
     const Tensor& input,
     c10::SymIntArrayRef offset,
-    c10::SymIntArrayRef size) {
+    c10::SymIntArrayRef kernel_size,
+    std::optional<bool> fft) {
   const VmapLevel level{grad_output, input};
-  const auto grad = [&](const Tensor& grad_output, const Tensor& input) {
-    return at::_correlate2d_kernel_grad_symint(grad_output, input, offset, size);
-  };
-  return level.size() ? for_each(level, grad_output, input, grad) : grad(grad_output, input);
+  if (!level.size()) {
+    return at::_correlate2d_kernel_grad_symint(grad_output, input, offset, kernel_size, fft);
+  }
+  const bool have_own_kernels = kernel_size.size() == 3;
+  c10::SymDimVector sizes(kernel_size.slice(kernel_size.size() - 2));
+  sizes.insert(sizes.begin(), have_own_kernels ? *level.size() * kernel_size[0] : *level.size());
+  const Tensor result = at::_correlate2d_kernel_grad_symint(
+      merge_images(level, grad_output, have_own_kernels),
+      merge_images(level, input, have_own_kernels),
+      offset,
+      sizes,
+      fft);
+  return level.wrap(have_own_kernels ? result.unflatten_symint(0, {*level.size(), kernel_size[0]}) : result);
 }
 
 TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {
   m.impl("gdh", gdh_batch_rule);
+  m.impl("depthwise_conv2d", depthwise_conv2d_batch_rule);
+  m.impl("depthwise_conv2d_backward", depthwise_conv2d_backward_batch_rule);
   m.impl("improved_triplet_loss_with_distances", improved_triplet_loss_batch_rule);
   m.impl("improved_triplet_loss_backward", improved_triplet_loss_backward_batch_rule);
   m.impl("roi_pool_with_indices", roi_pool_batch_rule);

@@ -10,6 +10,7 @@
 #include <ATen/NativeFunctions.h>
 #else
 #include <ATen/ops/_correlate2d.h>
+#include <ATen/ops/_correlate2d_kernel_grad.h>
 #include <ATen/ops/_correlate2d_kernel_grad_native.h>
 #include <ATen/ops/_correlate2d_native.h>
 #include <ATen/ops/constant_pad_nd.h>
@@ -19,9 +20,8 @@
 #include <ATen/ops/fft_ifft2.h>
 #include <ATen/ops/fft_irfft2.h>
 #include <ATen/ops/fft_rfft2.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/result_type.h>
-#include <ATen/ops/view_as_real.h>
-#include <ATen/ops/zeros.h>
 #endif
 
 #include <algorithm>
@@ -74,33 +74,36 @@ Part part_of(std::string_view mode, const Tensor& input, const Tensor& kernel) {
   return part;
 }
 
+// Of `op`: input [..., H, W], and a tensor of the last two dimensions that it is correlated with.
 void check_part(
-    const char* name,
+    const char* op,
     const Tensor& input,
     const Tensor& other,
     SymIntArrayRef offset,
-    SymIntArrayRef size) {
+    const std::optional<bool>& fft) {
   TORCH_CHECK(
       input.dim() >= 2 && other.dim() >= 2,
-      name,
+      op,
       "(): expected tensors of at least two dimensions, but got ",
       input.sym_sizes(),
       " and ",
       other.sym_sizes());
   TORCH_CHECK(
       input.scalar_type() == other.scalar_type(),
-      name,
+      op,
       "(): expected tensors of one dtype, but got ",
       input.scalar_type(),
       " and ",
       other.scalar_type());
   TORCH_CHECK(
-      offset.size() == 2 && size.size() == 2 && offset[0] >= 0 && offset[1] >= 0 && size[0] >= 0 && size[1] >= 0,
-      name,
-      "(): expected offset and size to be two numbers that are not negative, but got ",
-      offset,
-      " and ",
-      size);
+      offset.size() == 2 && offset[0] >= 0 && offset[1] >= 0,
+      op,
+      "(): expected offset to be two numbers that are not negative, but got ",
+      offset);
+  TORCH_CHECK(
+      !fft.value_or(false) || isFloatingType(input.scalar_type()) || isComplexType(input.scalar_type()),
+      "correlate2d(): expected floating-point or complex tensors for method='fft', but got ",
+      input.scalar_type());
 }
 
 c10::SymDimVector result_sizes(const Tensor& input, SymIntArrayRef size) {
@@ -109,8 +112,14 @@ c10::SymDimVector result_sizes(const Tensor& input, SymIntArrayRef size) {
   return sizes;
 }
 
-Tensor as_batch(const Tensor& x) {
-  return x.dim() == 2 ? x.unsqueeze(0) : x.flatten(0, -3);
+// One kernel as [1, kH, kW], several as [K, kH, kW].
+Tensor as_kernels(const Tensor& kernel) {
+  return kernel.dim() == 2 ? kernel.unsqueeze(0) : kernel;
+}
+
+// [K, N / K, H, W]: the images of each of K kernels.
+Tensor by_kernel(const Tensor& x, int64_t kernels) {
+  return x.reshape({kernels, -1, x.size(-2), x.size(-1)});
 }
 
 // Beyond all memory, and such that a few of them can be added.
@@ -156,13 +165,17 @@ struct Lengths {
   }
 
   // Measured, in products of the direct way: what the transforms cost for each pixel and halving of the length, and
-  // what calling them costs.
-  bool is_faster_by_fft(int64_t images) const {
-    constexpr double pixel_cost = 5.5;
+  // what calling them costs. It is the same for one image and for many, so that the batch does not change an image's
+  // result.
+  bool is_faster_by_fft(ScalarType dtype) const {
+    if (!isFloatingType(dtype) && !isComplexType(dtype)) {
+      return false;
+    }
+    constexpr double pixel_cost = 11;
     constexpr double call_cost = 4e5;
     const double pixels = static_cast<double>(transform[0]) * static_cast<double>(transform[1]);
     const double halvings = std::ilogb(pixels) + 1;
-    return images * products > call_cost + images * pixel_cost * pixels * halvings;
+    return products > call_cost + pixel_cost * pixels * halvings;
   }
 
   // The input with zeros in front, up to a length; what is beyond it is cut off.
@@ -181,50 +194,29 @@ struct Lengths {
   double products = 1;
 };
 
+// The transform of what is computed in double, whatever the dtype: its error goes with the image's norm, where that of
+// the products goes with those few that make an element.
 Tensor to_spectrum(const Tensor& x, IntArrayRef length) {
-  return x.is_complex() ? at::fft_fft2(x, length) : at::fft_rfft2(x, length);
+  return x.is_complex() ? at::fft_fft2(x.to(kComplexDouble), length) : at::fft_rfft2(x.to(kDouble), length);
 }
 
-Tensor from_spectrum(const Tensor& spectrum, IntArrayRef length, IntArrayRef size, bool is_complex) {
-  const Tensor all = is_complex ? at::fft_ifft2(spectrum, length) : at::fft_irfft2(spectrum, length);
-  return all.narrow(-2, 0, size[0]).narrow(-1, 0, size[1]).contiguous();
+Tensor from_spectrum(const Tensor& spectrum, IntArrayRef length, IntArrayRef size, ScalarType dtype) {
+  const Tensor all = isComplexType(dtype) ? at::fft_ifft2(spectrum, length) : at::fft_irfft2(spectrum, length);
+  return all.narrow(-2, 0, size[0]).narrow(-1, 0, size[1]).to(dtype);
 }
 
-Tensor correlate_by_fft(const Tensor& input, const Tensor& kernel, const Lengths& lengths, IntArrayRef size) {
-  const Tensor padded = lengths.pad(input, lengths.transform);
-  const Tensor spectrum = to_spectrum(padded, lengths.transform).mul_(to_spectrum(kernel, lengths.transform).conj());
-  return from_spectrum(spectrum, lengths.transform, size, input.is_complex());
-}
-
-Tensor kernel_grad_by_fft(const Tensor& grad, const Tensor& input, const Lengths& lengths, IntArrayRef size) {
-  const Tensor padded = lengths.pad(input, lengths.transform);
-  const Tensor spectrum = to_spectrum(padded, lengths.transform).mul_(to_spectrum(grad, lengths.transform).conj());
-  return from_spectrum(spectrum.sum(0), lengths.transform, size, input.is_complex());
-}
-
-// An infinity or NaN is spread over the whole result by the transform, which then is of no use.
-bool is_finite(const Tensor& x) {
-  const Tensor sum = x.is_complex() ? at::view_as_real(x).sum() : x.sum();
-  return std::isfinite(sum.item<double>());
+// Which of the results [..., H, W] hold an infinity or NaN. The transform spreads it over all elements, so these are
+// computed directly.
+Tensor is_spread(const Tensor& results) {
+  return at::isfinite(results).all(-1).all(-1).logical_not();
 }
 
 Tensor conjugated(const Tensor& x) {
-  return x.conj().resolve_conj().contiguous();
+  return x.conj_physical().contiguous();
 }
 
 bool is_empty(const Tensor& input, const Tensor& kernel, IntArrayRef size) {
   return input.numel() == 0 || kernel.numel() == 0 || size[0] == 0 || size[1] == 0;
-}
-
-// Whether the kernel is the larger one. To move the image over it takes fewer products, none of them with zeros around
-// the image, and gives the result the other way round. Several images are then taken one by one, which a small kernel
-// is not worth.
-bool can_be_exchanged(const Tensor& input, const Tensor& kernel, IntArrayRef offset, IntArrayRef size) {
-  constexpr double many_products = 1 << 22;
-  const auto pixels = input.size(-2) * input.size(-1);
-  const auto products = static_cast<double>(size[0] * size[1]) * static_cast<double>(kernel.numel());
-  const bool is_worth_it = input.numel() == pixels || products > many_products;
-  return is_worth_it && kernel.numel() > pixels && offset[0] < size[0] && offset[1] < size[1];
 }
 
 ScalarType computed_in(const Tensor& x) {
@@ -233,8 +225,12 @@ ScalarType computed_in(const Tensor& x) {
 
 } // namespace
 
-Tensor
-correlate2d(const Tensor& input, const Tensor& kernel, const std::optional<Tensor>& bias, std::string_view mode) {
+Tensor correlate2d(
+    const Tensor& input,
+    const Tensor& kernel,
+    const std::optional<Tensor>& bias,
+    std::string_view mode,
+    std::string_view method) {
   TORCH_CHECK(input.dim() >= 2, "correlate2d(): expected input to be [..., H, W], but got ", input.sym_sizes());
   TORCH_CHECK(
       kernel.dim() == 2 && kernel.sym_size(0) > 0 && kernel.sym_size(1) > 0,
@@ -245,10 +241,16 @@ correlate2d(const Tensor& input, const Tensor& kernel, const std::optional<Tenso
       "correlate2d(): expected mode to be 'full', 'same' or 'valid', but got '",
       mode,
       "'");
+  TORCH_CHECK(
+      method == "auto" || method == "direct" || method == "fft",
+      "correlate2d(): expected method to be 'auto', 'direct' or 'fft', but got '",
+      method,
+      "'");
   const auto dtype = at::result_type(input, kernel);
   TORCH_CHECK(dtype != kBool, "correlate2d(): expected input or kernel to be a number type, but both are bool");
   const Part part = part_of(mode, input, kernel);
-  const Tensor result = at::_correlate2d_symint(input.to(dtype), kernel.to(dtype), part.offset, part.size);
+  const auto fft = method == "auto" ? std::nullopt : std::optional(method == "fft");
+  const Tensor result = at::_correlate2d_symint(input.to(dtype), kernel.to(dtype), part.offset, part.size, fft);
   if (!bias || !bias->defined()) {
     return result;
   }
@@ -260,55 +262,65 @@ correlate2d(const Tensor& input, const Tensor& kernel, const std::optional<Tenso
       !isFloat8Type(bias->scalar_type()),
       "correlate2d(): expected bias to be of a dtype with arithmetic, but got ",
       bias->scalar_type());
-  return result.add(*bias);
+  // As a number, whose dtype does not count within its category.
+  return result.add(bias->reshape({}));
 }
 
-Tensor _correlate2d_meta_symint(const Tensor& input, const Tensor& kernel, SymIntArrayRef offset, SymIntArrayRef size) {
-  check_part("_correlate2d", input, kernel, offset, size);
-  TORCH_CHECK(kernel.dim() == 2, "_correlate2d(): expected kernel to be 2-D, but got ", kernel.sym_sizes());
+Tensor _correlate2d_meta_symint(
+    const Tensor& input,
+    const Tensor& kernel,
+    SymIntArrayRef offset,
+    SymIntArrayRef size,
+    std::optional<bool> fft) {
+  check_part("_correlate2d", input, kernel, offset, fft);
+  TORCH_CHECK(
+      kernel.dim() == 2 || (kernel.dim() == 3 && input.dim() >= 3 && kernel.sym_size(0) == input.sym_size(0)),
+      "_correlate2d(): expected kernel to be 2-D, or 3-D with input's first size, but got ",
+      kernel.sym_sizes(),
+      " for an input of ",
+      input.sym_sizes());
+  TORCH_CHECK(
+      size.size() == 2 && size[0] >= 0 && size[1] >= 0,
+      "_correlate2d(): expected size to be two numbers that are not negative, but got ",
+      size);
   return at::empty_symint(result_sizes(input, size), input.options());
 }
 
-Tensor _correlate2d(const Tensor& input, const Tensor& kernel, IntArrayRef offset, IntArrayRef size) {
+Tensor
+_correlate2d(const Tensor& input, const Tensor& kernel, IntArrayRef offset, IntArrayRef size, std::optional<bool> fft) {
   const Tensor result =
-      _correlate2d_meta_symint(input, kernel, c10::fromIntArrayRefSlow(offset), c10::fromIntArrayRefSlow(size));
+      _correlate2d_meta_symint(input, kernel, c10::fromIntArrayRefSlow(offset), c10::fromIntArrayRefSlow(size), fft);
   if (is_empty(input, kernel, size)) {
     return result.zero_();
   }
   const auto dtype = computed_in(input);
-  const Lengths lengths(input, kernel, offset, size);
-  return correlate_by_fft(input.to(dtype), kernel.to(dtype), lengths, size).to(input.scalar_type());
-}
-
-Tensor _correlate2d_cpu(const Tensor& input, const Tensor& kernel, IntArrayRef offset, IntArrayRef size) {
-  Tensor result =
-      _correlate2d_meta_symint(input, kernel, c10::fromIntArrayRefSlow(offset), c10::fromIntArrayRefSlow(size));
-  if (is_empty(input, kernel, size)) {
-    return result.zero_();
-  }
-  if (can_be_exchanged(input, kernel, offset, size)) {
+  const Tensor kernels = as_kernels(kernel).to(dtype);
+  const Tensor images = by_kernel(input, kernels.size(0)).to(dtype);
+  const Lengths lengths(images, kernels, offset, size);
+  // A kernel for each image.
+  const Tensor spread_kernels = kernels.unsqueeze(1).expand({-1, images.size(1), -1, -1});
+  if (kernels[0].numel() > images[0][0].numel() && offset[0] < size[0] && offset[1] < size[1]) {
+    // To move the image over the larger kernel takes fewer products, none of them with zeros around the image, and
+    // gives the result the other way round.
     const int64_t turned[] = {size[0] - 1 - offset[0], size[1] - 1 - offset[1]};
-    const Tensor taps = conjugated(kernel), images = as_batch(input), results = as_batch(result);
-    for (const auto i : c10::irange(images.size(0))) {
-      const Tensor image = images.select(0, i).conj();
-      results.select(0, i).copy_(_correlate2d_cpu(taps, image, turned, size).flip({0, 1}));
-    }
-    return result;
+    const Tensor turned_result = at::_correlate2d(
+        spread_kernels.flatten(0, 1).conj_physical(), images.flatten(0, 1).conj_physical(), turned, size, fft);
+    return result.copy_(turned_result.flip({-2, -1}).view(result.sizes()));
   }
-  const auto dtype = computed_in(input);
-  const Lengths lengths(input, kernel, offset, size);
-  const Tensor images = as_batch(input).to(dtype);
-  const Tensor taps = kernel.to(dtype);
-  if (isFloatingType(dtype) || isComplexType(dtype)) {
-    if (lengths.is_faster_by_fft(images.size(0))) {
-      const Tensor found = correlate_by_fft(images, taps, lengths, size);
-      if (is_finite(found)) {
-        return found.view(result.sizes()).to(input.scalar_type());
-      }
+  if (fft.value_or(lengths.is_faster_by_fft(dtype))) {
+    const Tensor spectrum = to_spectrum(lengths.pad(images, lengths.transform), lengths.transform)
+                                .mul_(to_spectrum(kernels, lengths.transform).unsqueeze(1).conj_physical());
+    const Tensor found = from_spectrum(spectrum, lengths.transform, size, dtype);
+    const Tensor is_wrong = is_spread(found);
+    if (is_wrong.any().item<bool>()) {
+      const auto direct =
+          at::_correlate2d(images.index({is_wrong}), spread_kernels.index({is_wrong}), offset, size, /*fft=*/false);
+      found.index_put_({is_wrong}, direct);
     }
+    return result.copy_(found.view(result.sizes()));
   }
-  const Tensor output = at::empty({images.size(0), size[0], size[1]}, images.options());
-  correlate2d_stub(kCPU, output, lengths.pad(images, lengths.needed), conjugated(taps));
+  const Tensor output = at::empty({images.size(0), images.size(1), size[0], size[1]}, images.options());
+  correlate2d_stub(input.device().type(), output, lengths.pad(images, lengths.needed), conjugated(kernels));
   return output.view(result.sizes()).to(input.scalar_type());
 }
 
@@ -316,49 +328,58 @@ Tensor _correlate2d_kernel_grad_meta_symint(
     const Tensor& grad_output,
     const Tensor& input,
     SymIntArrayRef offset,
-    SymIntArrayRef size) {
-  check_part("_correlate2d_kernel_grad", input, grad_output, offset, size);
+    SymIntArrayRef kernel_size,
+    std::optional<bool> fft) {
+  check_part("_correlate2d_kernel_grad", input, grad_output, offset, fft);
   TORCH_CHECK(
       grad_output.sym_sizes().slice(0, grad_output.dim() - 2) == input.sym_sizes().slice(0, input.dim() - 2),
       "_correlate2d_kernel_grad(): expected grad_output and input to have the same batch, but got ",
       grad_output.sym_sizes(),
       " and ",
       input.sym_sizes());
-  return at::empty_symint(size, input.options());
+  TORCH_CHECK(
+      kernel_size.size() == 2 || (kernel_size.size() == 3 && input.dim() >= 3 && kernel_size[0] == input.sym_size(0)),
+      "_correlate2d_kernel_grad(): expected kernel_size to be two numbers, or three of which the first is that of "
+      "input, but got ",
+      kernel_size,
+      " for an input of ",
+      input.sym_sizes());
+  return at::empty_symint(kernel_size, input.options());
 }
 
-Tensor _correlate2d_kernel_grad(const Tensor& grad_output, const Tensor& input, IntArrayRef offset, IntArrayRef size) {
+Tensor _correlate2d_kernel_grad(
+    const Tensor& grad_output,
+    const Tensor& input,
+    IntArrayRef offset,
+    IntArrayRef kernel_size,
+    std::optional<bool> fft) {
   const Tensor result = _correlate2d_kernel_grad_meta_symint(
-      grad_output, input, c10::fromIntArrayRefSlow(offset), c10::fromIntArrayRefSlow(size));
+      grad_output, input, c10::fromIntArrayRefSlow(offset), c10::fromIntArrayRefSlow(kernel_size), fft);
+  const auto size = kernel_size.slice(kernel_size.size() - 2);
   if (is_empty(input, grad_output, size)) {
     return result.zero_();
   }
   const auto dtype = computed_in(input);
-  const Lengths lengths(input, grad_output, offset, size);
-  return kernel_grad_by_fft(as_batch(grad_output).to(dtype), as_batch(input).to(dtype), lengths, size)
-      .to(input.scalar_type());
-}
-
-Tensor
-_correlate2d_kernel_grad_cpu(const Tensor& grad_output, const Tensor& input, IntArrayRef offset, IntArrayRef size) {
-  const Tensor result = _correlate2d_kernel_grad_meta_symint(
-      grad_output, input, c10::fromIntArrayRefSlow(offset), c10::fromIntArrayRefSlow(size));
-  if (is_empty(input, grad_output, size)) {
-    return result.zero_();
-  }
-  const auto dtype = computed_in(input);
-  const Lengths lengths(input, grad_output, offset, size);
-  const Tensor images = as_batch(input).to(dtype);
-  const Tensor grads = as_batch(grad_output).to(dtype);
-  if (lengths.is_faster_by_fft(images.size(0))) {
-    const Tensor found = kernel_grad_by_fft(grads, images, lengths, size);
-    if (is_finite(found)) {
-      return found.to(input.scalar_type());
+  const auto kernels = kernel_size.size() == 3 ? kernel_size[0] : 1;
+  const Tensor images = by_kernel(input, kernels).to(dtype);
+  const Tensor grads = by_kernel(grad_output, kernels).to(dtype);
+  const Lengths lengths(images, grads, offset, size);
+  if (fft.value_or(lengths.is_faster_by_fft(dtype))) {
+    const Tensor spectrum = to_spectrum(lengths.pad(images, lengths.transform), lengths.transform)
+                                .mul_(to_spectrum(grads, lengths.transform).conj_physical());
+    const Tensor found = from_spectrum(spectrum.sum(1), lengths.transform, size, dtype);
+    const Tensor is_wrong = is_spread(found);
+    if (is_wrong.any().item<bool>()) {
+      const Tensor some = images.index({is_wrong});
+      const auto direct = at::_correlate2d_kernel_grad(
+          grads.index({is_wrong}), some, offset, {some.size(0), size[0], size[1]}, /*fft=*/false);
+      found.index_put_({is_wrong}, direct);
     }
+    return result.copy_(found.view(result.sizes()));
   }
-  const Tensor output = at::empty(size, images.options());
-  correlate2d_kernel_grad_stub(kCPU, output, lengths.pad(images, lengths.needed), conjugated(grads));
-  return output.to(input.scalar_type());
+  const Tensor output = at::empty({kernels, size[0], size[1]}, images.options());
+  correlate2d_kernel_grad_stub(input.device().type(), output, lengths.pad(images, lengths.needed), conjugated(grads));
+  return output.view(result.sizes()).to(input.scalar_type());
 }
 
 } // namespace at::native

@@ -8,11 +8,11 @@ class TensorBase;
 
 namespace at::native {
 
-// output[n, i, j] = sum over a, b of input[n, i + a, j + b] * kernel[a, b]: no zeros are filled in, and nothing is
-// conjugated. All of them contiguous.
+// output[k, n, i, j] = sum over a, b of input[k, n, i + a, j + b] * kernel[k, a, b]: no zeros are filled in, and
+// nothing is conjugated. All of them contiguous and not empty.
 using correlate2d_fn = void (*)(const TensorBase& output, const TensorBase& input, const TensorBase& kernel);
 
-// output[a, b] = sum over n, i, j of input[n, i + a, j + b] * grad[n, i, j].
+// output[k, a, b] = sum over n, i, j of input[k, n, i + a, j + b] * grad[k, n, i, j].
 using correlate2d_kernel_grad_fn = void (*)(const TensorBase& output, const TensorBase& input, const TensorBase& grad);
 
 DECLARE_DISPATCH(correlate2d_fn, correlate2d_stub)

@@ -1,8 +1,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/native/DepthwiseConv2d.h>
-#include <ATen/native/OlderReleases.h>
-#include <c10/util/safe_numerics.h>
+#include <ATen/native/FloatingTypes.h>
 
 #ifndef AT_PER_OPERATOR_HEADERS
 #include <ATen/Functions.h>
@@ -14,7 +13,6 @@
 #include <ATen/ops/depthwise_conv2d_backward_native.h>
 #include <ATen/ops/depthwise_conv2d_native.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #endif
 
 namespace at::native {
@@ -27,31 +25,43 @@ namespace {
 
 constexpr std::array<const char*, 2> axis_names = {"height", "width"};
 
-// A parameter of one number holds for both axes.
-std::array<int64_t, 2> pair(const char* op, const char* name, IntArrayRef values, int64_t least) {
-  TORCH_CHECK(
-      values.size() == 1 || values.size() == 2, op, "(): expected ", name, " to be one or two integers, got ", values);
-  for (const auto value : values) {
-    TORCH_CHECK(value >= least, op, "(): expected ", name, " to be at least ", least, ", got ", values);
-  }
-  return {values.front(), values.back()};
+// The number of a parameter for an axis: one number holds for both.
+const c10::SymInt& along(SymIntArrayRef values, size_t axis) {
+  return values[values.size() == 1 ? 0 : axis];
 }
 
-int64_t output_size(const char* op, const DepthwiseConv2dGeometry& g, size_t axis) {
-  int64_t padded = 0;
-  int64_t extent = 0;
-  const bool overflows = c10::mul_overflows(g.padding[axis], int64_t{2}, &padded) ||
-      add_overflows(padded, g.input[axis], &padded) ||
-      c10::mul_overflows(g.dilation[axis], g.kernel[axis] - 1, &extent) || add_overflows(extent, int64_t{1}, &extent);
+// No sum of two such sizes, nor of one and a tensor's, overflows.
+constexpr int64_t largest_size = int64_t(1) << 61;
+
+void check_parameter(const char* op, const char* name, SymIntArrayRef values, int64_t least) {
   TORCH_CHECK(
-      !overflows,
+      values.size() == 1 || values.size() == 2, op, "(): expected ", name, " to be one or two integers, got ", values);
+  for (const auto& value : values) {
+    TORCH_CHECK(value >= least, op, "(): expected ", name, " to be at least ", least, ", got ", values);
+  }
+}
+
+c10::SymInt output_size(
+    const char* op,
+    const Tensor& input,
+    const Tensor& weight,
+    SymIntArrayRef strides,
+    SymIntArrayRef paddings,
+    SymIntArrayRef dilations,
+    size_t axis) {
+  const c10::SymInt taps = weight.sym_size(axis + 2);
+  const auto &padding = along(paddings, axis), &dilation = along(dilations, axis);
+  TORCH_CHECK(
+      padding <= largest_size && dilation <= largest_size / taps,
       op,
       "(): expected padding and dilation to give sizes of 64 bits, got padding ",
-      g.padding[axis],
+      padding,
       " and dilation ",
-      g.dilation[axis],
+      dilation,
       " for the ",
       axis_names[axis]);
+  const c10::SymInt padded = input.sym_size(static_cast<int64_t>(axis) - 2) + 2 * padding;
+  const c10::SymInt extent = dilation * (taps - 1) + 1;
   TORCH_CHECK(
       padded >= extent,
       op,
@@ -62,7 +72,7 @@ int64_t output_size(const char* op, const DepthwiseConv2dGeometry& g, size_t axi
       " (dilation included) for an input of ",
       padded,
       " (padding included)");
-  return (padded - extent) / g.stride[axis] + 1;
+  return (padded - extent) / along(strides, axis) + 1;
 }
 
 void check_companion(const char* op, const char* name, const Tensor& tensor, const Tensor& input) {
@@ -86,96 +96,184 @@ void check_companion(const char* op, const char* name, const Tensor& tensor, con
       tensor.device());
 }
 
-// Checks everything but the bias and the gradient.
-DepthwiseConv2dGeometry make_geometry(
+// Checks everything but the bias and the gradient. Returns the sizes of the result.
+c10::SymDimVector output_sizes(
     const char* op,
     const Tensor& input,
     const Tensor& weight,
-    IntArrayRef stride,
-    IntArrayRef padding,
-    IntArrayRef dilation) {
+    SymIntArrayRef stride,
+    SymIntArrayRef padding,
+    SymIntArrayRef dilation) {
   TORCH_CHECK(
       input.dim() == 3 || input.dim() == 4,
       op,
       "(): expected input to be 4-D [N, C, H, W] or 3-D [C, H, W], got ",
-      input.sizes());
+      input.sym_sizes());
   TORCH_CHECK(
-      weight.dim() == 4 && weight.size(1) == 1 && weight.numel() > 0,
+      weight.dim() == 4 && weight.sym_size(1) == 1 && weight.sym_numel() > 0,
       op,
       "(): expected weight to be 4-D [C * multiplier, 1, kH, kW] and not empty, got ",
-      weight.sizes());
-  const auto channels = input.size(-3);
+      weight.sym_sizes());
+  const auto channels = input.sym_size(-3);
   TORCH_CHECK(
-      channels > 0 && weight.size(0) % channels == 0,
+      channels > 0 && weight.sym_size(0) % channels == 0,
       op,
       "(): expected the first size of weight to be a multiple of input's ",
       channels,
       " channels, got ",
-      weight.sizes());
+      weight.sym_sizes());
   TORCH_CHECK(
-      isFloatingType(input.scalar_type()) && !isFloat8Type(input.scalar_type()),
+      isArithmeticFloatingType(input.scalar_type()),
       op,
       "(): expected input to be double, float, half or bfloat16, got ",
       input.scalar_type());
   check_companion(op, "weight", weight, input);
-  DepthwiseConv2dGeometry g{
-      input.dim() == 4 ? input.size(0) : 1,
-      channels,
-      weight.size(0) / channels,
-      {input.size(-2), input.size(-1)},
-      {},
-      {weight.size(2), weight.size(3)},
-      pair(op, "stride", stride, 1),
-      pair(op, "padding", padding, 0),
-      pair(op, "dilation", dilation, 1)};
-  g.output = {output_size(op, g, 0), output_size(op, g, 1)};
-  return g;
+  check_parameter(op, "stride", stride, 1);
+  check_parameter(op, "padding", padding, 0);
+  check_parameter(op, "dilation", dilation, 1);
+  c10::SymDimVector sizes(input.sym_sizes().slice(0, input.dim() - 3));
+  sizes.push_back(weight.sym_size(0));
+  for (const size_t axis : {0, 1}) {
+    sizes.push_back(output_size(op, input, weight, stride, padding, dilation, axis));
+  }
+  return sizes;
 }
+
+} // namespace
+
+c10::SymDimVector check_depthwise_conv2d(
+    const Tensor& input,
+    const Tensor& weight,
+    const std::optional<Tensor>& bias,
+    SymIntArrayRef stride,
+    SymIntArrayRef padding,
+    SymIntArrayRef dilation) {
+  constexpr auto op = "depthwise_conv2d";
+  auto sizes = output_sizes(op, input, weight, stride, padding, dilation);
+  if (bias && bias->defined()) {
+    TORCH_CHECK(
+        bias->dim() == 1 && bias->sym_size(0) == weight.sym_size(0),
+        op,
+        "(): expected bias to be 1-D with ",
+        weight.sym_size(0),
+        " elements, got ",
+        bias->sym_sizes());
+    check_companion(op, "bias", *bias, input);
+  }
+  return sizes;
+}
+
+void check_depthwise_conv2d_backward(
+    const Tensor& grad_output,
+    const Tensor& input,
+    const Tensor& weight,
+    SymIntArrayRef stride,
+    SymIntArrayRef padding,
+    SymIntArrayRef dilation) {
+  constexpr auto op = "depthwise_conv2d_backward";
+  const auto sizes = output_sizes(op, input, weight, stride, padding, dilation);
+  TORCH_CHECK(
+      grad_output.sym_sizes() == SymIntArrayRef(sizes),
+      op,
+      "(): expected grad_output to have the sizes of the result, ",
+      sizes,
+      ", got ",
+      grad_output.sym_sizes());
+  check_companion(op, "grad_output", grad_output, input);
+}
+
+namespace {
 
 Tensor batched(const Tensor& image) {
   return image.dim() == 3 ? image.unsqueeze(0) : image;
 }
 
-Tensor like(const Tensor& image, const Tensor& result) {
-  return image.dim() == 3 ? result.squeeze(0) : result;
+// The format of the results; that of one image alone is contiguous.
+MemoryFormat format_of(const Tensor& image) {
+  return image.dim() == 3 ? MemoryFormat::Contiguous : image.suggest_memory_format();
+}
+
+DepthwiseConv2dGeometry make_geometry(
+    const Tensor& input,
+    const Tensor& weight,
+    IntArrayRef output,
+    IntArrayRef stride,
+    IntArrayRef padding,
+    IntArrayRef dilation) {
+  const auto pair = [](IntArrayRef values) { return std::array<int64_t, 2>{values.front(), values.back()}; };
+  return {
+      input.dim() == 4 ? input.size(0) : 1,
+      input.size(-3),
+      weight.size(0) / input.size(-3),
+      {input.size(-2), input.size(-1)},
+      pair(output.slice(output.size() - 2)),
+      {weight.size(2), weight.size(3)},
+      pair(stride),
+      pair(padding),
+      pair(dilation)};
 }
 
 } // namespace
 
+Tensor depthwise_conv2d_meta_symint(
+    const Tensor& input,
+    const Tensor& weight,
+    const std::optional<Tensor>& bias,
+    SymIntArrayRef stride,
+    SymIntArrayRef padding,
+    SymIntArrayRef dilation) {
+  const auto sizes = check_depthwise_conv2d(input, weight, bias, stride, padding, dilation);
+  return at::empty_symint(sizes, input.options().memory_format(format_of(input)));
+}
+
 Tensor depthwise_conv2d(
     const Tensor& input,
     const Tensor& weight,
-    const std::optional<Tensor>& bias_opt,
+    const std::optional<Tensor>& bias,
     IntArrayRef stride,
     IntArrayRef padding,
     IntArrayRef dilation) {
-  constexpr auto op = "depthwise_conv2d";
-  const auto g = make_geometry(op, input, weight, stride, padding, dilation);
-  const Tensor bias = bias_opt.value_or(Tensor());
-  if (bias.defined()) {
-    TORCH_CHECK(
-        bias.dim() == 1 && bias.size(0) == g.output_channels(),
-        op,
-        "(): expected bias to be 1-D with ",
-        g.output_channels(),
-        " elements, got ",
-        bias.sizes());
-    check_companion(op, "bias", bias, input);
-  }
-  const Tensor images = batched(input);
-  const auto format = images.suggest_memory_format();
-  const Tensor output =
-      at::empty({g.batch, g.output_channels(), g.output[0], g.output[1]}, images.options().memory_format(format));
+  const Tensor output = depthwise_conv2d_meta_symint(
+      input,
+      weight,
+      bias,
+      c10::fromIntArrayRefSlow(stride),
+      c10::fromIntArrayRefSlow(padding),
+      c10::fromIntArrayRefSlow(dilation));
   if (output.numel() > 0) {
     depthwise_conv2d_stub(
         input.device().type(),
-        output,
-        images.contiguous(format),
+        batched(output),
+        batched(input).contiguous(format_of(input)),
         weight.contiguous(),
-        bias.defined() ? bias.contiguous() : bias,
-        g);
+        bias && bias->defined() ? bias->contiguous() : Tensor(),
+        make_geometry(input, weight, output.sizes(), stride, padding, dilation));
   }
-  return like(input, output);
+  return output;
+}
+
+std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward_meta_symint(
+    const Tensor& grad_output,
+    const Tensor& input,
+    const Tensor& weight,
+    SymIntArrayRef stride,
+    SymIntArrayRef padding,
+    SymIntArrayRef dilation,
+    std::array<bool, 3> output_mask) {
+  check_depthwise_conv2d_backward(grad_output, input, weight, stride, padding, dilation);
+  // The small results first. Behind the large one they would lie in the rest of the block that the allocator took for
+  // it, and while they live, the next large one finds no room there: each call's would be in other, colder memory.
+  Tensor grad_input, grad_weight, grad_bias;
+  if (output_mask[1]) {
+    grad_weight = at::empty_symint(weight.sym_sizes(), weight.options());
+  }
+  if (output_mask[2]) {
+    grad_bias = at::empty_symint(weight.sym_sizes().slice(0, 1), weight.options());
+  }
+  if (output_mask[0]) {
+    grad_input = at::empty_symint(input.sym_sizes(), input.options().memory_format(format_of(input)));
+  }
+  return {grad_input, grad_weight, grad_bias};
 }
 
 std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward(
@@ -186,45 +284,35 @@ std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward(
     IntArrayRef padding,
     IntArrayRef dilation,
     std::array<bool, 3> output_mask) {
-  constexpr auto op = "depthwise_conv2d_backward";
-  const auto g = make_geometry(op, input, weight, stride, padding, dilation);
-  const Tensor images = batched(input);
-  const Tensor grads = batched(grad_output);
-  TORCH_CHECK(
-      grad_output.dim() == input.dim() &&
-          grads.sizes() == IntArrayRef({g.batch, g.output_channels(), g.output[0], g.output[1]}),
-      op,
-      "(): expected grad_output to have the sizes of the result, ",
-      IntArrayRef({g.batch, g.output_channels(), g.output[0], g.output[1]}).slice(4 - input.dim()),
-      ", got ",
-      grad_output.sizes());
-  check_companion(op, "grad_output", grad_output, input);
-
-  const auto format = images.suggest_memory_format();
-  const Tensor dense_grads = grads.contiguous(format);
-  Tensor grad_input, grad_weight, grad_bias;
-  // The small results first. Behind the large one they would lie in the rest of the block that the allocator took for
-  // it, and while they live, the next large one finds no room there: each call's would be in other, colder memory.
-  const auto make = grads.numel() > 0 ? [](IntArrayRef sizes, const TensorOptions& o) { return at::empty(sizes, o); }
-                                      : [](IntArrayRef sizes, const TensorOptions& o) { return at::zeros(sizes, o); };
-  if (output_mask[1]) {
-    grad_weight = make(weight.sizes(), weight.options());
-  }
-  if (output_mask[2]) {
-    grad_bias = make({g.output_channels()}, weight.options());
-  }
-  if (output_mask[0]) {
-    grad_input = at::empty(images.sizes(), images.options().memory_format(format));
-    if (grad_input.numel() > 0) {
-      depthwise_conv2d_backward_input_stub(input.device().type(), grad_input, dense_grads, weight.contiguous(), g);
+  auto results = depthwise_conv2d_backward_meta_symint(
+      grad_output,
+      input,
+      weight,
+      c10::fromIntArrayRefSlow(stride),
+      c10::fromIntArrayRefSlow(padding),
+      c10::fromIntArrayRefSlow(dilation),
+      output_mask);
+  const auto& [grad_input, grad_weight, grad_bias] = results;
+  if (grad_output.numel() == 0) {
+    for (const Tensor& grad : {grad_input, grad_weight, grad_bias}) {
+      if (grad.defined()) {
+        grad.zero_();
+      }
     }
-    grad_input = like(input, grad_input);
+    return results;
   }
-  if (grads.numel() > 0 && (output_mask[1] || output_mask[2])) {
+  const auto g = make_geometry(input, weight, grad_output.sizes(), stride, padding, dilation);
+  const auto device = input.device().type();
+  const auto format = format_of(input);
+  const Tensor dense_grads = batched(grad_output).contiguous(format);
+  if (grad_input.defined() && grad_input.numel() > 0) {
+    depthwise_conv2d_backward_input_stub(device, batched(grad_input), dense_grads, weight.contiguous(), g);
+  }
+  if (grad_weight.defined() || grad_bias.defined()) {
     depthwise_conv2d_backward_weight_stub(
-        input.device().type(), grad_weight, grad_bias, dense_grads, images.contiguous(format), g);
+        device, grad_weight, grad_bias, dense_grads, batched(input).contiguous(format), g);
   }
-  return {grad_input, grad_weight, grad_bias};
+  return results;
 }
 
 // The backward is linear in grad_output and in each of input and weight, so its derivatives are convolutions and

@@ -2,12 +2,17 @@
 
 #include <ATen/native/DispatchStub.h>
 
+#include <c10/core/SymIntArrayRef.h>
+#include <c10/util/DimVector.h>
+
 #include <array>
 #include <cstdint>
+#include <optional>
 
 namespace at {
+class Tensor;
 class TensorBase;
-}
+} // namespace at
 
 namespace at::native {
 
@@ -28,6 +33,22 @@ struct DepthwiseConv2dGeometry {
     return channels * multiplier;
   }
 };
+
+// Check all arguments, and return the sizes of the result of the forward.
+c10::SymDimVector check_depthwise_conv2d(
+    const Tensor& input,
+    const Tensor& weight,
+    const std::optional<Tensor>& bias,
+    c10::SymIntArrayRef stride,
+    c10::SymIntArrayRef padding,
+    c10::SymIntArrayRef dilation);
+void check_depthwise_conv2d_backward(
+    const Tensor& grad_output,
+    const Tensor& input,
+    const Tensor& weight,
+    c10::SymIntArrayRef stride,
+    c10::SymIntArrayRef padding,
+    c10::SymIntArrayRef dilation);
 
 // In all of them the tensors of images are 4-D and dense in the same memory format, contiguous or channels_last, and
 // the others are contiguous. An undefined bias adds nothing, an undefined gradient is not computed; there is at least

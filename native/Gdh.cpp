@@ -3,8 +3,10 @@
 #include <c10/util/Logging.h>
 
 #ifndef AT_PER_OPERATOR_HEADERS
+#include <ATen/Functions.h>
 #include <ATen/NativeFunctions.h>
 #else
+#include <ATen/ops/empty.h>
 #include <ATen/ops/gdh_native.h>
 #endif
 
@@ -15,6 +17,11 @@ namespace at::native {
 Tensor gdh(const Tensor& self) {
   LOG(INFO) << "gdh tensor shape " << self.dim();
   return self.clone(MemoryFormat::Contiguous).view_symint(c10::SymIntArrayRef({self.sym_numel()}));
+}
+
+// clone has no kernel for symbolic sizes.
+Tensor gdh_meta(const Tensor& self) {
+  return at::empty_symint({self.sym_numel()}, self.options());
 }
 
 } // namespace at::native

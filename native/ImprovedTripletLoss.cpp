@@ -3,6 +3,7 @@
 #include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
+#include <ATen/native/FloatingTypes.h>
 #include <ATen/native/ImprovedTripletLoss.h>
 
 #ifndef AT_PER_OPERATOR_HEADERS
@@ -27,15 +28,15 @@ DEFINE_DISPATCH(improved_triplet_loss_backward_stub);
 
 namespace {
 
-void check_like_anchor(const Tensor& anchor, const Tensor& other, const char* name, int64_t batch_dims) {
+void check_like_anchor(const Tensor& anchor, const Tensor& other, const char* name) {
   TORCH_CHECK(
       other.sym_sizes() == anchor.sym_sizes(),
       "improved_triplet_loss(): expected ",
       name,
       " to have anchor's shape ",
-      anchor.sym_sizes().slice(batch_dims),
+      anchor.sym_sizes(),
       ", but got ",
-      other.sym_sizes().slice(batch_dims));
+      other.sym_sizes());
   TORCH_CHECK(
       other.scalar_type() == anchor.scalar_type(),
       "improved_triplet_loss(): expected ",
@@ -56,23 +57,18 @@ void check_like_anchor(const Tensor& anchor, const Tensor& other, const char* na
 
 } // namespace
 
-void check_triplet_inputs(
-    const Tensor& anchor,
-    const Tensor& positive,
-    const Tensor& negative,
-    int64_t reduction,
-    int64_t batch_dims) {
-  const auto dim = anchor.dim() - batch_dims;
+void check_triplet_inputs(const Tensor& anchor, const Tensor& positive, const Tensor& negative, int64_t reduction) {
+  const auto dim = anchor.dim();
   TORCH_CHECK(
       dim == 1 || dim == 2,
       "improved_triplet_loss(): expected anchor to be [N, D] or [D], but got ",
-      anchor.sym_sizes().slice(batch_dims));
+      anchor.sym_sizes());
   TORCH_CHECK(
-      at::isFloatingType(anchor.scalar_type()),
-      "improved_triplet_loss(): expected anchor to be of a floating-point dtype, but got ",
+      isArithmeticFloatingType(anchor.scalar_type()),
+      "improved_triplet_loss(): expected anchor to be double, float, half or bfloat16, but got ",
       anchor.scalar_type());
-  check_like_anchor(anchor, positive, "positive", batch_dims);
-  check_like_anchor(anchor, negative, "negative", batch_dims);
+  check_like_anchor(anchor, positive, "positive");
+  check_like_anchor(anchor, negative, "negative");
   TORCH_CHECK(
       reduction >= Reduction::None && reduction < Reduction::END,
       "improved_triplet_loss(): expected reduction to be 0 (none), 1 (mean) or 2 (sum), but got ",
@@ -98,10 +94,8 @@ Tensor expand_grad(const Tensor& grad_output, const Tensor& anchor, int64_t redu
   return grad_output.expand_symint(row_sizes(anchor));
 }
 
-// A copy only where a row's own elements are apart.
 Tensor as_rows(const Tensor& x) {
-  const Tensor rows = x.dim() == 2 ? x : x.unsqueeze(0);
-  return rows.size(1) <= 1 || rows.stride(1) == 1 ? rows : rows.contiguous();
+  return x.dim() == 2 ? x : x.unsqueeze(0);
 }
 
 TripletInputs as_rows(const Tensor& anchor, const Tensor& positive, const Tensor& negative) {

@@ -20,15 +20,10 @@ struct TripletParameters {
   double beta;
 };
 
-// Refuses what is no loss's inputs. Of each input the first `batch_dims` dimensions are those of vmap, and not told of.
-void check_triplet_inputs(
-    const Tensor& anchor,
-    const Tensor& positive,
-    const Tensor& negative,
-    int64_t reduction,
-    int64_t batch_dims = 0);
+// Refuses what is no loss's inputs.
+void check_triplet_inputs(const Tensor& anchor, const Tensor& positive, const Tensor& negative, int64_t reduction);
 
-// Rows of anchor, positive and negative, whose elements lie one after another; the rows may lie anywhere.
+// Rows of anchor, positive and negative: [N, D], of any strides.
 using TripletInputs = std::array<TensorBase, 3>;
 
 // losses: [N], of what is computed in, float for the half types. distances: [N, 2], in the same type: d_ap and d_an of

@@ -1,6 +1,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/OpMathType.h>
+#include <ATen/native/FloatingTypes.h>
 #include <ATen/native/RoiPool.h>
 
 #ifndef AT_PER_OPERATOR_HEADERS
@@ -61,8 +62,8 @@ void check_inputs(
       "roi_pool(): expected a plane of input to have less than 2^31 elements, but got ",
       input.sym_sizes());
   TORCH_CHECK(
-      at::isFloatingType(input.scalar_type()),
-      "roi_pool(): expected input to be of a floating-point dtype, but got ",
+      isArithmeticFloatingType(input.scalar_type()),
+      "roi_pool(): expected input to be double, float, half or bfloat16, but got ",
       input.scalar_type());
   check_boxes(input, boxes);
   TORCH_CHECK(
@@ -94,8 +95,8 @@ void check_backward_inputs(
       " and ",
       indices.sym_sizes());
   TORCH_CHECK(
-      at::isFloatingType(grad_output.scalar_type()),
-      "roi_pool_backward(): expected grad_output to be of a floating-point dtype, but got ",
+      isArithmeticFloatingType(grad_output.scalar_type()),
+      "roi_pool_backward(): expected grad_output to be double, float, half or bfloat16, but got ",
       grad_output.scalar_type());
   check_boxes(grad_output, boxes);
   TORCH_CHECK(
@@ -125,7 +126,10 @@ std::tuple<Tensor, Tensor> roi_pool_with_indices_meta(
     int64_t pooled_width) {
   check_inputs(input, boxes, spatial_scale, pooled_height, pooled_width);
   const c10::SymInt sizes[] = {boxes.sym_size(0), input.sym_size(1), pooled_height, pooled_width};
-  return {at::empty_symint(sizes, input.options()), at::empty_symint(sizes, input.options().dtype(kInt))};
+  const auto format = input.suggest_memory_format();
+  return {
+      at::empty_symint(sizes, input.options().memory_format(format)),
+      at::empty_symint(sizes, input.options().dtype(kInt))};
 }
 
 std::tuple<Tensor, Tensor> roi_pool_with_indices(
@@ -136,11 +140,15 @@ std::tuple<Tensor, Tensor> roi_pool_with_indices(
     int64_t pooled_width) {
   auto results = roi_pool_with_indices_meta(input, boxes, spatial_scale, pooled_height, pooled_width);
   const auto& [output, indices] = results;
+  const Tensor planes = output.is_contiguous() ? output : at::empty(output.sizes(), input.options());
   const auto opmath = toOpMathType(input.scalar_type());
   // What is infinite in the type that coordinates are computed in would make NaN of 0.
   const double largest = opmath == kDouble ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
   roi_pool_stub(
-      input.device().type(), output, indices, input, boxes.to(opmath).contiguous(), std::min(spatial_scale, largest));
+      input.device().type(), planes, indices, input, boxes.to(opmath).contiguous(), std::min(spatial_scale, largest));
+  if (!output.is_same(planes)) {
+    output.copy_(planes);
+  }
   return results;
 }
 

@@ -17,12 +17,14 @@
 #include <ATen/ops/_fft_rfft2_transpose.h>
 #include <ATen/ops/_fft_rfft2_transpose_native.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/fft_rfft2.h>
 #include <ATen/ops/fft_rfft2_abs_native.h>
 #include <ATen/ops/imag.h>
 #include <ATen/ops/real.h>
+#include <ATen/ops/scalar_tensor.h>
 #endif
 
 namespace at::native {
@@ -103,8 +105,38 @@ Tensor complex_to_real_cpu(const Tensor& x, int64_t last_dim_size) {
 
 } // namespace
 
-Tensor fft_rfft2_abs(const Tensor& self) {
-  return std::get<0>(at::_fft_rfft2_abs(self));
+Tensor fft_rfft2_abs_symint(
+    const Tensor& self,
+    at::OptionalSymIntArrayRef s,
+    IntArrayRef dim,
+    std::optional<std::string_view> norm) {
+  TORCH_CHECK(
+      self.dim() >= 2, "rfft2_abs(): expected input to have at least two dimensions, but got ", self.sym_sizes());
+  TORCH_CHECK(dim.size() == 2, "rfft2_abs(): expected dim to be two dimensions, but got ", dim);
+  TORCH_CHECK(!s || s->size() == 2, "rfft2_abs(): expected s to be two sizes, but got ", s ? *s : SymIntArrayRef());
+  const std::string_view scaling = norm.value_or("backward");
+  TORCH_CHECK(
+      scaling == "backward" || scaling == "ortho" || scaling == "forward",
+      "rfft2_abs(): expected norm to be 'backward', 'ortho' or 'forward', but got '",
+      scaling,
+      "'");
+  const bool are_last = dim == IntArrayRef({-2, -1});
+  Tensor images = are_last ? self : self.movedim(dim, {-2, -1});
+  if (s) {
+    // What is too long is cut off.
+    const auto missing = [&](int64_t i) {
+      TORCH_CHECK((*s)[i] == -1 || (*s)[i] > 0, "rfft2_abs(): expected s to be -1 or positive, but got ", *s);
+      return (*s)[i] == -1 ? c10::SymInt(0) : (*s)[i] - images.sym_size(i - 2);
+    };
+    const c10::SymInt pad[] = {0, missing(1), 0, missing(0)};
+    images = at::constant_pad_nd_symint(images, pad);
+  }
+  Tensor magnitude = std::get<0>(at::_fft_rfft2_abs(images));
+  if (scaling != "backward") {
+    const Tensor pixels = at::scalar_tensor(images.sym_size(-2) * images.sym_size(-1), magnitude.options());
+    magnitude = magnitude / (scaling == "ortho" ? pixels.sqrt() : pixels);
+  }
+  return are_last ? magnitude : magnitude.movedim({-2, -1}, dim);
 }
 
 std::tuple<Tensor, Tensor> _fft_rfft2_abs(const Tensor& self) {

@@ -90,8 +90,10 @@ def correlate2d(make: Make) -> Iterator[tuple[Any, ...]]:
     for mode in ("valid", "same", "full"):
         yield make(2, 5, 6), make(3, 2), {"mode": mode}
     yield make(4, 4), make(4, 4), make()
+    yield make(2, 5, 6), make(3, 2), {"method": "fft"}
 
 
 def fft_rfft2_abs(make: Make) -> Iterator[tuple[Any, ...]]:
     yield (make(4, 5),)
     yield (make(2, 3, 4),)
+    yield make(2, 3, 4), (3, -1), (2, 0), "ortho"

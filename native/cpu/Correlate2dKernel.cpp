@@ -51,16 +51,16 @@ template <typename T>
 void correlate(const TensorBase& output, const TensorBase& input, const TensorBase& kernel) {
   constexpr int64_t lanes = vec::Vectorized<T>::size();
   constexpr int64_t block = 4 * lanes;
-  const int64_t height = output.size(1), width = output.size(2);
-  const int64_t input_width = input.size(2);
-  const int64_t kernel_height = kernel.size(0), kernel_width = kernel.size(1);
-  const T* taps = kernel.const_data_ptr<T>();
+  const int64_t images = output.size(1), height = output.size(2), width = output.size(3);
+  const int64_t input_height = input.size(2), input_width = input.size(3);
+  const int64_t kernel_height = kernel.size(1), kernel_width = kernel.size(2);
   const int64_t products = width * kernel_height * kernel_width;
   const int64_t rows_per_task = std::max<int64_t>(1, 65536 / std::max<int64_t>(1, products));
-  parallel_for(0, output.size(0) * height, rows_per_task, [&](int64_t begin, int64_t end) {
+  parallel_for(0, output.size(0) * images * height, rows_per_task, [&](int64_t begin, int64_t end) {
     for (const auto row : c10::irange(begin, end)) {
       T* to = output.mutable_data_ptr<T>() + row * width;
-      const T* from = input.const_data_ptr<T>() + (row / height * input.size(1) + row % height) * input_width;
+      const T* from = input.const_data_ptr<T>() + (row / height * input_height + row % height) * input_width;
+      const T* taps = kernel.const_data_ptr<T>() + row / height / images * kernel_height * kernel_width;
       int64_t j = 0;
       for (; j + block <= width; j += block) {
         correlate_columns<T, 4>(to + j, from + j, input_width, taps, kernel_height, kernel_width, block);
@@ -92,23 +92,26 @@ void add_row(T* sums, const T* input, const T* grad, int64_t width) {
   }
 }
 
+// The gradient of kernel k.
 template <typename T>
-void kernel_grad(const TensorBase& output, const TensorBase& input, const TensorBase& grad) {
-  const int64_t height = grad.size(1), width = grad.size(2);
-  const int64_t input_width = input.size(2);
-  const int64_t kernel_height = output.size(0), kernel_width = output.size(1);
-  const int64_t rows = grad.size(0) * height;
+void kernel_grad(const TensorBase& output, const TensorBase& input, const TensorBase& grad, int64_t k) {
+  const int64_t height = grad.size(2), width = grad.size(3);
+  const int64_t input_height = input.size(2), input_width = input.size(3);
+  const int64_t kernel_height = output.size(1), kernel_width = output.size(2);
+  const int64_t taps = kernel_height * kernel_width;
+  const int64_t rows = grad.size(1) * height;
   // The sums of so many rows are added up in order, however many threads make them.
   constexpr int64_t most_tasks = 64;
   const int64_t rows_per_task = (rows + most_tasks - 1) / most_tasks;
   const int64_t tasks = (rows + rows_per_task - 1) / rows_per_task;
-  std::vector<T> sums(tasks * output.numel(), T(0));
+  std::vector<T> sums(tasks * taps, T(0));
   parallel_for(0, tasks, 1, [&](int64_t begin, int64_t end) {
     for (const auto row : c10::irange(begin * rows_per_task, std::min(end * rows_per_task, rows))) {
-      const T* g = grad.const_data_ptr<T>() + row * width;
+      const T* g = grad.const_data_ptr<T>() + (k * rows + row) * width;
+      const T* image = input.const_data_ptr<T>() + (k * grad.size(1) + row / height) * input_height * input_width;
       for (const auto a : c10::irange(kernel_height)) {
-        const T* from = input.const_data_ptr<T>() + (row / height * input.size(1) + row % height + a) * input_width;
-        T* to = sums.data() + row / rows_per_task * output.numel() + a * kernel_width;
+        const T* from = image + (row % height + a) * input_width;
+        T* to = sums.data() + row / rows_per_task * taps + a * kernel_width;
         int64_t b = 0;
         for (; b + 4 <= kernel_width; b += 4) {
           add_row<T, 4>(to + b, from + b, g, width);
@@ -119,11 +122,11 @@ void kernel_grad(const TensorBase& output, const TensorBase& input, const Tensor
       }
     }
   });
-  T* total = output.mutable_data_ptr<T>();
-  std::fill_n(total, output.numel(), T(0));
+  T* total = output.mutable_data_ptr<T>() + k * taps;
+  std::fill_n(total, taps, T(0));
   for (const auto task : c10::irange(tasks)) {
-    for (const auto i : c10::irange(output.numel())) {
-      total[i] += sums[task * output.numel() + i];
+    for (const auto i : c10::irange(taps)) {
+      total[i] += sums[task * taps + i];
     }
   }
 }
@@ -137,8 +140,11 @@ void correlate2d_kernel(const TensorBase& output, const TensorBase& input, const
 }
 
 void correlate2d_kernel_grad_kernel(const TensorBase& output, const TensorBase& input, const TensorBase& grad) {
-  AT_DISPATCH_FLOATING_AND_COMPLEX_TYPES(
-      input.scalar_type(), "correlate2d_kernel_grad_cpu", [&] { kernel_grad<scalar_t>(output, input, grad); });
+  AT_DISPATCH_FLOATING_AND_COMPLEX_TYPES(input.scalar_type(), "correlate2d_kernel_grad_cpu", [&] {
+    for (const auto k : c10::irange(output.size(0))) {
+      kernel_grad<scalar_t>(output, input, grad, k);
+    }
+  });
 }
 
 } // namespace

@@ -30,13 +30,13 @@ struct Chunks {
   }
 };
 
-// partials holds `count` times n numbers; their sums, by pairs, go to the first n.
+// partials holds `count` times n numbers, `pitch` apart; their sums, by pairs, go to the first n.
 template <typename acc_t>
-void add_partials(acc_t* partials, int64_t count, int64_t n) {
+void add_partials(acc_t* partials, int64_t count, int64_t pitch, int64_t n) {
   for (int64_t step = 1; step < count; step *= 2) {
     for (int64_t i = 0; i + step < count; i += 2 * step) {
-      auto* to = partials + i * n;
-      const auto* from = to + step * n;
+      auto* to = partials + i * pitch;
+      const auto* from = to + step * pitch;
       for (const auto j : c10::irange(n)) {
         to[j] += from[j];
       }
@@ -84,16 +84,19 @@ struct Sums {
 
   template <typename scalar_t>
   void store(scalar_t* grad_weight, scalar_t* grad_bias) {
-    add_partials(values.data(), chunks, channels * (taps + 1));
-    for (const auto c : c10::irange(channels)) {
-      const auto* from = of(0, c);
-      if (grad_weight) {
-        std::transform(from, from + taps, grad_weight + c * taps, [](acc_t x) { return static_cast<scalar_t>(x); });
+    const auto grain = grain_size(channels, static_cast<int64_t>(values.size()));
+    at::parallel_for(0, channels, grain, [&](int64_t begin, int64_t end) {
+      add_partials(of(0, begin), chunks, channels * (taps + 1), (end - begin) * (taps + 1));
+      for (const auto c : c10::irange(begin, end)) {
+        const auto* from = of(0, c);
+        if (grad_weight) {
+          std::transform(from, from + taps, grad_weight + c * taps, [](acc_t x) { return static_cast<scalar_t>(x); });
+        }
+        if (grad_bias) {
+          grad_bias[c] = static_cast<scalar_t>(from[taps]);
+        }
       }
-      if (grad_bias) {
-        grad_bias[c] = static_cast<scalar_t>(from[taps]);
-      }
-    }
+    });
   }
 };
 
@@ -194,9 +197,11 @@ void backward_weight_planes(
               auto* line = grads.data + y * grad_pitch;
               copy_in(line, lines + y * g.output[1], g.output[1]);
               std::fill(line + g.output[1], line + grad_pitch, acc_t(0));
+              Vec of_line(acc_t(0));
               for (int64_t j = 0; j < grad_pitch; j += size) {
-                total = total + Vec::loadu(line + j);
+                of_line = of_line + Vec::loadu(line + j);
               }
+              total = total + of_line;
             }
             result[taps] += sum_of(total);
             if (grad_weight) {
@@ -244,10 +249,13 @@ class GradientBlock {
         packed_(plan.rows, (plan.columns.length + kTile) * most_lanes),
         line_(plan.g.output[1] * most_lanes + kMargin<acc_t>),
         sums_((taps_ + 1) * most_lanes),
+        totals_((taps_ + 1) * most_lanes),
         ordered_((taps_ + 1) * most_lanes) {}
 
   void clear() {
     std::fill_n(sums_.data, (taps_ + 1) * most_lanes, acc_t(0));
+    pixels_ = 0;
+    has_totals_ = false;
   }
 
   // Before the rows of another image.
@@ -284,10 +292,20 @@ class GradientBlock {
     } else {
       ahead.step();
     }
+    // An error goes with the number of terms: sums of many pixels are sums of sums of a few.
+    constexpr int64_t few_pixels = 1024;
+    pixels_ += width;
+    if (pixels_ >= few_pixels) {
+      add_to_totals();
+    }
   }
 
   // Writes the sums: for each channel those of the taps, in the order of the weight, and of the bias.
-  void store(const Lanes<acc_t>& lanes, acc_t* to) const {
+  void store(const Lanes<acc_t>& lanes, acc_t* to) {
+    if (has_totals_) {
+      add_to_totals();
+    }
+    const acc_t* sums = has_totals_ ? totals_.data : sums_.data;
     const auto& down = plan_.rows.phases[0].taps;
     const auto& across = plan_.columns.phases[0].taps;
     const auto kw = plan_.g.kernel[1];
@@ -295,21 +313,34 @@ class GradientBlock {
     for (const auto t : c10::irange(plan_.g.kernel[0])) {
       for (const auto k : c10::irange(kw)) {
         std::copy_n(
-            sums_.data + (t * kw + k) * width, width, ordered_.data + (down[t].kernel * kw + across[k].kernel) * width);
+            sums + (t * kw + k) * width, width, ordered_.data + (down[t].kernel * kw + across[k].kernel) * width);
       }
     }
-    std::copy_n(sums_.data + taps_ * width, width, ordered_.data + taps_ * width);
+    std::copy_n(sums + taps_ * width, width, ordered_.data + taps_ * width);
     transpose(ordered_.data, width, to, taps_ + 1, taps_ + 1, lanes.count);
   }
 
  private:
+  void add_to_totals() {
+    for (const auto i : c10::irange((taps_ + 1) * most_lanes)) {
+      totals_.data[i] = has_totals_ ? totals_.data[i] + sums_.data[i] : sums_.data[i];
+      sums_.data[i] = 0;
+    }
+    pixels_ = 0;
+    has_totals_ = true;
+  }
+
   void add_bias(const Lanes<acc_t>& lanes, const acc_t* line, int64_t step) {
     auto* total = sums_.data + taps_ * lanes.width();
     for (int64_t l = 0; l < lanes.width(); l += Vec::size()) {
       const LaneMask<acc_t> mask(std::min<int64_t>(lanes.count - l, Vec::size()));
       auto sum = Vec::loadu(total + l);
-      for (const auto j : c10::irange(plan_.g.output[1])) {
-        sum = sum + mask.load(line + j * step + l);
+      for (int64_t first = 0; first < plan_.g.output[1]; first += 128) {
+        Vec part(acc_t(0));
+        for (const auto j : c10::irange(first, std::min<int64_t>(first + 128, plan_.g.output[1]))) {
+          part = part + mask.load(line + j * step + l);
+        }
+        sum = sum + part;
       }
       sum.store(total + l);
     }
@@ -369,6 +400,10 @@ class GradientBlock {
   Scratch<acc_t> line_;
   // For each row of the kernel its taps in the order of their positions, then the bias.
   Scratch<acc_t> sums_;
+  Scratch<acc_t> totals_;
+  // So many are in sums_; if there were more, the rest is in totals_.
+  int64_t pixels_ = 0;
+  bool has_totals_ = false;
   Scratch<acc_t> ordered_;
 };
 

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 namespace at::native {
 namespace {
@@ -98,14 +99,33 @@ int64_t rows_per_task(int64_t length) {
   return std::max<int64_t>(1, 32768 / std::max<int64_t>(1, length));
 }
 
+// The rows of a matrix, for one thread.
 template <typename scalar_t>
-struct Rows {
-  explicit Rows(const TensorBase& x) : data(x.const_data_ptr<scalar_t>()), stride(x.stride(0)) {}
-  const scalar_t* operator[](int64_t row) const {
-    return data + row * stride;
+class Rows {
+ public:
+  explicit Rows(const TensorBase& x)
+      : data_(x.const_data_ptr<scalar_t>()),
+        stride_(x.stride(0)),
+        step_(x.stride(1)),
+        buffer_(step_ == 1 || x.size(1) <= 1 ? 0 : x.size(1)) {}
+
+  // The elements of a row side by side, until the next row: those that lie apart are copied.
+  const scalar_t* operator[](int64_t row) {
+    const scalar_t* from = data_ + row * stride_;
+    if (buffer_.empty()) {
+      return from;
+    }
+    for (size_t i = 0; i < buffer_.size(); ++i) {
+      buffer_[i] = from[static_cast<int64_t>(i) * step_];
+    }
+    return buffer_.data();
   }
-  const scalar_t* data;
-  int64_t stride;
+
+ private:
+  const scalar_t* data_;
+  int64_t stride_;
+  int64_t step_;
+  std::vector<scalar_t> buffer_;
 };
 
 template <typename scalar_t>
@@ -115,12 +135,12 @@ void forward(
     const TripletInputs& inputs,
     const TripletParameters& parameters) {
   using opmath_t = at::opmath_type<scalar_t>;
-  const Rows<scalar_t> anchor(inputs[0]), positive(inputs[1]), negative(inputs[2]);
   const int64_t length = inputs[0].size(1);
   const opmath_t tau1 = parameters.tau1, tau2 = parameters.tau2, beta = parameters.beta;
   auto* loss = losses.mutable_data_ptr<opmath_t>();
   auto* distance = distances.mutable_data_ptr<opmath_t>();
   parallel_for(0, inputs[0].size(0), rows_per_task(length), [&](int64_t begin, int64_t end) {
+    Rows<scalar_t> anchor(inputs[0]), positive(inputs[1]), negative(inputs[2]);
     for (int64_t row = begin; row < end; ++row) {
       const auto [d_ap, d_an] = squared_distances(anchor[row], positive[row], negative[row], length);
       loss[row] = hinge<opmath_t>(d_ap - d_an, tau1) + beta * hinge<opmath_t>(d_ap, tau2);
@@ -141,10 +161,10 @@ void backward(
   using opmath_t = at::opmath_type<scalar_t>;
   using Pack = Elements<scalar_t>;
   using Vec = typename Pack::Vec;
-  const Rows<scalar_t> anchor(inputs[0]), positive(inputs[1]), negative(inputs[2]);
   const int64_t length = inputs[0].size(1);
   const opmath_t tau1 = parameters.tau1, tau2 = parameters.tau2, beta = parameters.beta;
-  const Rows<opmath_t> grad_loss(grad_losses), distance(distances);
+  const auto* grad_loss = grad_losses.const_data_ptr<opmath_t>();
+  const auto* distance = distances.const_data_ptr<opmath_t>();
   const auto data = [](const TensorBase& x) { return x.defined() ? x.mutable_data_ptr<scalar_t>() : nullptr; };
   scalar_t* const grad_anchor = data(grads[0]);
   scalar_t* const grad_positive = data(grads[1]);
@@ -156,12 +176,13 @@ void backward(
     return !x.defined() || can_stream(x.const_data_ptr(), row_bytes, bytes);
   });
   parallel_for(0, inputs[0].size(0), rows_per_task(length), [&](int64_t begin, int64_t end) {
+    Rows<scalar_t> anchor(inputs[0]), positive(inputs[1]), negative(inputs[2]);
     for (int64_t row = begin; row < end; ++row) {
       const scalar_t *a = anchor[row], *p = positive[row], *n = negative[row];
-      const opmath_t d_ap = distance[row][0], d_an = distance[row][1];
+      const opmath_t d_ap = distance[2 * row], d_an = distance[2 * row + 1];
       const opmath_t by_negative = d_ap - d_an >= tau1 ? 1 : 0;
       const opmath_t by_positive = by_negative + (d_ap >= tau2 ? beta : 0);
-      const opmath_t grad = *grad_loss[row] / static_cast<opmath_t>(divisor);
+      const opmath_t grad = grad_loss[row * grad_losses.stride(0)] / static_cast<opmath_t>(divisor);
       const Vec to_negative(2 * grad * by_negative);
       const Vec to_positive(2 * grad * by_positive);
       const auto store = [&](scalar_t* to, const Pack& values, int64_t i, int64_t count) {

@@ -14,8 +14,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace at::native {
@@ -30,13 +30,30 @@ constexpr int64_t kVectorBytes = 16;
 
 using Range = RoiRange;
 
-Range hull(const Range& a, const Range& b) {
-  return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
+// A rectangle of an image.
+struct Area {
+  Range rows{0, 0};
+  Range columns{0, 0};
+
+  int64_t pixels() const {
+    return std::max<int64_t>(rows.end - rows.begin, 0) * std::max<int64_t>(columns.end - columns.begin, 0);
+  }
+};
+
+Area hull(const Area& a, const Area& b) {
+  if (a.pixels() == 0 || b.pixels() == 0) {
+    return a.pixels() == 0 ? b : a;
+  }
+  const auto both = [](const Range& a, const Range& b) -> Range {
+    return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
+  };
+  return {both(a.rows, b.rows), both(a.columns, b.columns)};
 }
 
 // A box as rows and columns of the image, one range for each bin.
 struct Box {
   int64_t image;
+  Area area;
   const Range* rows;
   const Range* columns;
 };
@@ -64,8 +81,8 @@ int64_t image_of(const T* box, int64_t number, int64_t images) {
   return static_cast<int64_t>(image);
 }
 
-// All boxes, checked, in groups of one image each. Images without boxes take no memory, and there may be many of them.
-// Without channels there are no bins, however many are asked for.
+// All boxes, checked, in groups whose pixels are laid out together. Images without boxes take no memory, and there may
+// be many of them. Without channels there are no bins, however many are asked for.
 class Boxes {
  public:
   template <typename T>
@@ -85,18 +102,52 @@ class Boxes {
       Range* columns = columns_.data() + k * pooled_width;
       split(box[2] * scale, box[4] * scale, input.size(2), rows, pooled_height);
       split(box[1] * scale, box[3] * scale, input.size(3), columns, pooled_width);
-      boxes_.push_back({image, rows, columns});
+      boxes_.push_back({image, {}, rows, columns});
+      if (output.numel() > 0) {
+        boxes_.back().area = {
+            {rows[0].begin, rows[pooled_height - 1].end}, {columns[0].begin, columns[pooled_width - 1].end}};
+      }
       order_.push_back(k);
       box += 5;
     }
     std::stable_sort(
         order_.begin(), order_.end(), [&](int64_t a, int64_t b) { return boxes_[a].image < boxes_[b].image; });
-    for (const auto i : c10::irange(order_.size())) {
-      if (i == 0 || boxes_[order_[i]].image != boxes_[order_[i - 1]].image) {
-        begins_.push_back(i);
+    const auto is_same_image = [&](int64_t a, int64_t b) { return boxes_[a].image == boxes_[b].image; };
+    for (auto first = order_.begin(); first != order_.end();) {
+      const auto last = std::find_if_not(first, order_.end(), [&](int64_t k) { return is_same_image(*first, k); });
+      Area all;
+      int64_t pixels = 0;
+      for (auto k = first; k != last; ++k) {
+        all = hull(all, boxes_[*k].area);
+        pixels += boxes_[*k].area.pixels();
+      }
+      pixels_ += pixels;
+      // The boxes of an image together, unless the pixels between them are more than those that several share.
+      for (; first != last; first = pixels < all.pixels() ? first + 1 : last) {
+        begins_.push_back(first - order_.begin());
       }
     }
-    begins_.push_back(order_.size());
+    begins_.push_back(boxes.size(0));
+  }
+
+  // Of all boxes; those that several share count for each.
+  int64_t pixels() const {
+    return pixels_;
+  }
+
+  // Halves the groups until there are so many, or one for each box.
+  void split_groups(int64_t least) {
+    while (groups() < std::min<int64_t>(least, order_.size())) {
+      std::vector<int64_t> begins;
+      for (const auto i : c10::irange(groups())) {
+        begins.push_back(begins_[i]);
+        if (group(i).size() > 1) {
+          begins.push_back(begins_[i] + group(i).size() / 2);
+        }
+      }
+      begins.push_back(begins_.back());
+      begins_ = std::move(begins);
+    }
   }
 
   const Box& operator[](int64_t k) const {
@@ -117,7 +168,8 @@ class Boxes {
   std::vector<Range> columns_;
   std::vector<Box> boxes_;
   std::vector<int64_t> order_;
-  std::vector<size_t> begins_;
+  std::vector<int64_t> begins_;
+  int64_t pixels_ = 0;
 };
 
 // Pools some channels of one image, as many as a vector has lanes. The part of the image that its boxes cover is laid
@@ -156,20 +208,17 @@ class ChannelBlock {
 
  private:
   void load_pixels(const Boxes& boxes, int64_t group, int64_t channel, int64_t count) {
-    rows_ = columns_ = {std::numeric_limits<int64_t>::max(), 0};
+    area_ = {};
     for (const int64_t k : boxes.group(group)) {
-      const Box& box = boxes[k];
-      rows_ = hull(rows_, {box.rows[0].begin, box.rows[pooled_height_ - 1].end});
-      columns_ = hull(columns_, {box.columns[0].begin, box.columns[pooled_width_ - 1].end});
+      area_ = hull(area_, boxes[k].area);
     }
-    const int64_t height = std::max<int64_t>(rows_.end - rows_.begin, 0);
-    const int64_t width = std::max<int64_t>(columns_.end - columns_.begin, 0);
-    pixels_.resize(height * width * lanes);
+    pixels_.resize(area_.pixels() * lanes);
     const auto image = boxes[boxes.group(group).front()].image;
-    const scalar_t* from =
-        input_ + image * strides_[0] + channel * strides_[1] + rows_.begin * strides_[2] + columns_.begin * strides_[3];
-    for (const auto y : c10::irange(height)) {
-      load_row(from + y * strides_[2], pixels_.data() + y * width * lanes, width, count);
+    const auto& [rows, columns] = area_;
+    const scalar_t* from = input_ + image * strides_[0] + channel * strides_[1] + columns.begin * strides_[3];
+    T* to = pixels_.data();
+    for (int64_t y = rows.begin; y < rows.end; ++y, to += (columns.end - columns.begin) * lanes) {
+      load_row(from + y * strides_[2], to, columns.end - columns.begin, count);
     }
   }
 
@@ -245,8 +294,8 @@ class ChannelBlock {
   }
 
   const T* pixel(int64_t y, int64_t x) const {
-    const int64_t width = columns_.end - columns_.begin;
-    return pixels_.data() + ((y - rows_.begin) * width + x - columns_.begin) * lanes;
+    const auto& [rows, columns] = area_;
+    return pixels_.data() + ((y - rows.begin) * (columns.end - columns.begin) + x - columns.begin) * lanes;
   }
 
   scalar_t* output_;
@@ -258,8 +307,7 @@ class ChannelBlock {
   IntArrayRef strides_;
   int64_t width_;
   // What of the image is laid out, and the maxima of a box.
-  Range rows_{};
-  Range columns_{};
+  Area area_;
   std::vector<T> pixels_;
   std::vector<T> values_;
   std::vector<Index> places_;
@@ -274,9 +322,17 @@ void forward(
     double spatial_scale) {
   using T = at::opmath_type<scalar_t>;
   constexpr int64_t lanes = ChannelBlock<scalar_t>::lanes;
-  const Boxes sorted(boxes, input, static_cast<T>(spatial_scale), output);
+  Boxes sorted(boxes, input, static_cast<T>(spatial_scale), output);
   const int64_t blocks = (input.size(1) + lanes - 1) / lanes;
-  parallel_for(0, sorted.groups() * blocks, 1, [&](int64_t begin, int64_t end) {
+  if (output.numel() == 0) {
+    return;
+  }
+  const int64_t work = sorted.pixels() * blocks * lanes + output.numel();
+  // About as many elements as TensorIterator gives to a task.
+  constexpr int64_t least_work = 1 << 15;
+  sorted.split_groups(std::min<int64_t>(at::get_num_threads(), work / least_work) / blocks);
+  const int64_t tasks = sorted.groups() * blocks;
+  parallel_for(0, tasks, std::max<int64_t>(1, least_work * tasks / work), [&](int64_t begin, int64_t end) {
     ChannelBlock<scalar_t> block(output, indices, input);
     for (const auto task : c10::irange(begin, end)) {
       block.pool(sorted, task / blocks, task % blocks * lanes);

@@ -6,6 +6,7 @@
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
 #include <ATen/native/TensorIterator.h>
+#include <ATen/native/cpu/Loops.h>
 #include <ATen/native/cpu/ContiguousLoops.h>
 #include <ATen/native/cpu/RoundHalf.h>
 
@@ -23,7 +24,10 @@ void twice_plus_loop(TensorIteratorBase& iter) {
   const auto one = [](scalar_t x, scalar_t y) -> scalar_t {
     return static_cast<sum_t>(x) + static_cast<sum_t>(x) + static_cast<sum_t>(y);
   };
-  if constexpr (is_reduced_floating_point_v<scalar_t>) {
+  if constexpr (std::is_same_v<scalar_t, c10::complex<Half>>) {
+    // Vectorized would round 2x, which may overflow where the sum does not.
+    cpu_kernel(iter, one);
+  } else if constexpr (is_reduced_floating_point_v<scalar_t>) {
     // Half types compute in float and round once.
     contiguous_kernel_vec(iter, one, [](Vec x, Vec y) -> Vec {
       const auto [x0, x1] = vec::convert_to_float<scalar_t>(x);

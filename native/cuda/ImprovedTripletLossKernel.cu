@@ -14,15 +14,15 @@ namespace {
 
 constexpr int most_threads = cuda_utils::kCUDABlockReduceNumThreads;
 
-// Rows whose elements lie one after another.
 template <typename scalar_t>
 struct Rows {
-  explicit Rows(const TensorBase& x) : data(x.const_data_ptr<scalar_t>()), stride(x.stride(0)) {}
-  __device__ const scalar_t* operator[](int64_t row) const {
-    return data + row * stride;
+  explicit Rows(const TensorBase& x)
+      : data(x.const_data_ptr<scalar_t>()), strides{x.stride(0), x.dim() == 2 ? x.stride(1) : 0} {}
+  __device__ at::opmath_type<scalar_t> at(int64_t row, int64_t i = 0) const {
+    return data[row * strides[0] + i * strides[1]];
   }
   const scalar_t* data;
-  int64_t stride;
+  int64_t strides[2];
 };
 
 template <typename scalar_t>
@@ -60,12 +60,11 @@ struct Distances {
 // learns them.
 template <typename scalar_t, typename T = at::opmath_type<scalar_t>>
 __device__ Distances<T> squared_distances(const Triplets<scalar_t>& triplets, int64_t row) {
-  const scalar_t *a = triplets.anchor[row], *p = triplets.positive[row], *n = triplets.negative[row];
   T ap = 0, an = 0;
   for (int64_t i = threadIdx.x; i < triplets.length; i += blockDim.x) {
-    const T x = a[i];
-    const T u = x - static_cast<T>(p[i]);
-    const T v = x - static_cast<T>(n[i]);
+    const T x = triplets.anchor.at(row, i);
+    const T u = x - triplets.positive.at(row, i);
+    const T v = x - triplets.negative.at(row, i);
     ap += u * u;
     an += v * v;
   }
@@ -119,14 +118,13 @@ __global__ void improved_triplet_loss_grad_kernel(
     const auto d = distances[row];
     const T by_negative = d.to_positive - d.to_negative >= parameters.tau1 ? 1 : 0;
     const T by_positive = by_negative + (d.to_positive >= parameters.tau2 ? parameters.beta : 0);
-    const T grad = *grad_losses[row] / divisor;
+    const T grad = grad_losses.at(row) / divisor;
     const T to_negative = 2 * grad * by_negative;
     const T to_positive = 2 * grad * by_positive;
-    const scalar_t *a = triplets.anchor[row], *p = triplets.positive[row], *n = triplets.negative[row];
     for (int64_t i = threadIdx.x; i < triplets.length; i += blockDim.x) {
-      const T x = a[i];
-      const T u = (x - static_cast<T>(p[i])) * to_positive;
-      const T v = (x - static_cast<T>(n[i])) * to_negative;
+      const T x = triplets.anchor.at(row, i);
+      const T u = (x - triplets.positive.at(row, i)) * to_positive;
+      const T v = (x - triplets.negative.at(row, i)) * to_negative;
       const int64_t to = row * triplets.length + i;
       if (grad_anchor) {
         grad_anchor[to] = static_cast<scalar_t>(u - v);

@@ -15,7 +15,8 @@ void twice_plus_kernel(TensorIteratorBase& iter) {
       "twice_plus_cuda",
       AT_WRAP([&] {
         using opmath_t = at::opmath_type<scalar_t>;
-        gpu_kernel(iter, [] GPU_LAMBDA(scalar_t x, scalar_t y) -> scalar_t {
+        // A tensor of one number may be on the CPU.
+        gpu_kernel_with_scalars(iter, [] GPU_LAMBDA(scalar_t x, scalar_t y) -> scalar_t {
           return static_cast<opmath_t>(x) + static_cast<opmath_t>(x) + static_cast<opmath_t>(y);
         });
       }),

@@ -18,7 +18,7 @@ def improved_triplet_loss(
 ) -> Tensor: ...
 def roi_pool(
     input: Tensor,
-    boxes: Tensor,
+    boxes: Tensor | list[Tensor],
     output_size: _int | _size,
     spatial_scale: float = ...,
 ) -> Tensor: ...

@@ -118,6 +118,76 @@ def test_any_sizes(shape: list[int], kernel_shape: tuple[int, int], mode: str, d
         check(x, kernel, mode)
 
 
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_bias_is_a_number(shape: tuple[int, ...]) -> None:
+    """It promotes as a number of Python does: by its category alone."""
+    x, kernel = values((5, 6), torch.float32), values((2, 3), torch.float32)
+    for bias in (torch.full(shape, 2.0, dtype=torch.float64), torch.full(shape, 2), torch.full(shape, 2 + 1j)):
+        result = torch.correlate2d(x, kernel, bias)
+        expected = reference(x, kernel, "valid") + bias.flatten()[0]
+        dtype = torch.complex64 if bias.is_complex() else torch.float32
+        torch.testing.assert_close(result, expected.to(dtype))
+    whole = torch.correlate2d(
+        torch.ones(2, 2, dtype=torch.int64), torch.ones(1, 1, dtype=torch.int64), torch.tensor(0.5)
+    )
+    assert_exact(whole, torch.full((2, 2), 1.5))
+
+
+def bright_pixel() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Images of small numbers, the second of which has a large one; the images with a kernel, and what is right."""
+    x, kernel = values((8, 64, 64), torch.float32, 1).abs() * 1e-3, values((15, 15), torch.float32, 2).abs()
+    x[1, 10, 10] = 1e5
+    return x, kernel, reference(x, kernel, "valid")
+
+
+@pytest.mark.parametrize("method", ["auto", "direct", "fft"])
+def test_small_numbers_beside_a_large_one(method: str) -> None:
+    """Each element is right to a float's digits, not only to those of the largest."""
+    x, kernel, expected = bright_pixel()
+    torch.testing.assert_close(torch.correlate2d(x, kernel, method=method).double(), expected, rtol=1e-5, atol=0)
+    found = torch.autograd.grad(torch.correlate2d(x.requires_grad_(), kernel, method=method)[2:].sum(), x)[0]
+    ones = torch.ones_like(expected)
+    ones[:2] = 0
+    wanted = reference(ones, kernel.flip(0, 1), "full")
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("size", [(15, 15), (31, 33)])
+def test_an_image_does_not_depend_on_the_others(size: tuple[int, int]) -> None:
+    x, kernel = values((40, 64, 80), torch.float32, 1), values(size, torch.float32, 2)
+    alone = torch.correlate2d(x[3], kernel, mode="same")
+    x[5, 20, 30] = float("nan")
+    assert_exact(torch.correlate2d(x, kernel, mode="same")[3], alone)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8])
+def test_integers_are_exact(dtype: torch.dtype) -> None:
+    """Sums that a float cannot hold, at a size at which the Fourier transform is faster."""
+    x, kernel = values((2, 90, 90), dtype, 1) * 97, values((31, 31), dtype, 2) * 89
+    check(x, kernel, "same")
+    with pytest.raises(RuntimeError, match=r"expected floating-point or complex tensors for method='fft'"):
+        torch.correlate2d(x, kernel, method="fft")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex128])
+@pytest.mark.parametrize(("size", "kernel_size"), [((5, 7), (3, 3)), ((3, 4), (5, 6)), LARGE[0]])
+def test_methods(size: tuple[int, int], kernel_size: tuple[int, int], dtype: torch.dtype, mode: str) -> None:
+    x, kernel = values((2, *size), dtype, 1).requires_grad_(), values(kernel_size, dtype, 2).requires_grad_()
+    found = []
+    for method in ("direct", "fft"):
+        result = torch.correlate2d(x, kernel, mode=mode, method=method)
+        torch.testing.assert_close(
+            result.to(torch.complex128),
+            reference(x.detach(), kernel.detach(), mode).to(torch.complex128),
+            rtol=torch.finfo(dtype).eps,
+            atol=2e-4,
+        )
+        found.append(torch.autograd.grad(result.abs().float().sum(), (x, kernel)))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=2 * torch.finfo(dtype).eps, atol=1e-3)
+
+
 def test_bias_and_type_promotion() -> None:
     x, kernel = values((5, 6), torch.float32), values((2, 3), torch.float64)
     result = torch.correlate2d(x, kernel, torch.tensor([0.5]), mode="same")
@@ -195,6 +265,8 @@ def test_errors() -> None:
             torch.correlate2d(x, wrong)
     with pytest.raises(RuntimeError, match=r"expected mode to be 'full', 'same' or 'valid', but got 'wrap'"):
         torch.correlate2d(x, kernel, mode="wrap")
+    with pytest.raises(RuntimeError, match=r"expected method to be 'auto', 'direct' or 'fft', but got 'quick'"):
+        torch.correlate2d(x, kernel, method="quick")
     with pytest.raises(RuntimeError, match=r"and none empty, for mode='valid', but got \[0, 0\]"):
         torch.correlate2d(x[:0, :0], kernel)
     with pytest.raises(RuntimeError, match=r"expected lengths of at most 2\^40"):
@@ -212,6 +284,10 @@ def test_under_every_transform() -> None:
     torch.library.opcheck(torch.ops.aten._correlate2d_kernel_grad.default, arguments)
     for mode in MODES:
         check_compiled(lambda x, mode=mode: torch.correlate2d(x, kernel, mode=mode), x)
+    # Where AOTAutograd runs it, no dispatch key resolves what is conjugated lazily.
+    check_compiled(lambda x: torch.correlate2d(x, kernel, method="fft"), x)
+    large = values((9, 8), torch.complex128, 3)
+    check_compiled(lambda x: torch.correlate2d(x, large, mode="full"), values((3, 4), torch.complex128, 4))
     check_exported(lambda x, kernel: torch.correlate2d(x, kernel, mode="same"), x.detach(), kernel)
     torch.testing.assert_close(torch.jit.script(in_script)(x, kernel), in_script(x, kernel))
 
@@ -226,9 +302,37 @@ def test_vmap(in_dims: tuple[int | None, int | None]) -> None:
     x = x if in_dims[0] is None else torch.stack([x, 2 * x], in_dims[0])
     kernel = kernel if in_dims[1] is None else torch.stack([kernel, -kernel], in_dims[1])
     check_vmap(torch.correlate2d, x, kernel, in_dims=in_dims)
+    for method in ("direct", "fft"):
+        check_vmap(
+            lambda x, kernel, m=method: torch.correlate2d(x, kernel, mode="full", method=m), x, kernel, in_dims=in_dims
+        )
     square = lambda x, kernel: torch.correlate2d(x, kernel, mode="same").square().sum()  # noqa: E731
     for argument in range(2):
         check_vmap(torch.func.grad(square, argnums=argument), x, kernel, in_dims=in_dims)
+
+
+def test_vmap_over_kernels() -> None:
+    """Nested, with the kernel larger than the input, and of no kernel at all."""
+    x, kernels = values((3, 2, 6, 7), torch.float64, 1), values((3, 2, 9, 8), torch.float64, 2)
+    gradient = torch.func.grad(lambda x, k: torch.correlate2d(x, k, mode="same").square().sum(), argnums=(0, 1))
+    for function in (torch.correlate2d, gradient):
+        for in_dims in ((0, 0), (None, 0), (0, None)):
+            given = [a if d == 0 else a[0] for a, d in zip((x, kernels), in_dims, strict=True)]
+            nested = torch.vmap(torch.vmap(function), in_dims=in_dims)(*given)
+            each = [
+                torch.vmap(function)(*(a if d is None else a[i] for a, d in zip(given, in_dims, strict=True)))
+                for i in range(3)
+            ]
+            expected = (
+                tuple(map(torch.stack, zip(*each, strict=True))) if isinstance(nested, tuple) else torch.stack(each)
+            )
+            torch.testing.assert_close(nested, expected)
+    inner = torch.vmap(torch.vmap(torch.correlate2d, in_dims=(None, 0)), in_dims=(None, 1))(x[0, 0], kernels)
+    torch.testing.assert_close(
+        inner, torch.vmap(torch.vmap(torch.correlate2d, (None, 0)), (None, 0))(x[0, 0], kernels.transpose(0, 1))
+    )
+    none = torch.vmap(torch.correlate2d, in_dims=(None, 0))(x[0, 0], kernels[:0, 0, :3, :3])
+    assert none.shape == (0, 4, 5)
 
 
 def test_deterministic() -> None:
@@ -256,3 +360,20 @@ test_gradients_of_large_inputs((100, 200), (3, 5), torch.float32, "same")
 @every_capability
 def test_right_at_every_cpu_capability(capability: str) -> None:
     at_capability(capability, CAPABILITY)
+
+
+def test_module() -> None:
+    module = torch.nn.Correlate2d((3, 4), mode="full", dtype=torch.float64)
+    x = values((2, 9, 8), torch.float64)
+    expected = reference(x, module.weight.detach(), "full") + module.bias.detach()
+    torch.testing.assert_close(module(x).detach(), expected)
+    assert_exact(torch.jit.script(module)(x), module(x))
+    module(x).sum().backward()
+    torch.testing.assert_close(module.bias.grad, torch.tensor([float(expected.numel())], dtype=torch.float64))
+    assert module.weight.grad is not None
+    # As a convolution of one channel starts.
+    assert module.weight.abs().max() <= 12**-0.5 and module.weight.std() > 0
+    assert repr(module) == "Correlate2d(kernel_size=(3, 4), mode='full')"
+    plain = torch.nn.Correlate2d(3, method="fft", bias=False)
+    assert repr(plain) == "Correlate2d(kernel_size=(3, 3), mode='valid', method='fft', bias=False)"
+    assert plain(x.float()).shape == (2, 7, 6)

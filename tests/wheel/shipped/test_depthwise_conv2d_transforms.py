@@ -78,6 +78,37 @@ def test_vmap(in_dims: tuple[int | None, ...], batch: int | None, multiplier: in
             torch.testing.assert_close(part, each)
 
 
+REFUSED = [
+    ({"input": (5, 5)}, r"expected input to be 4-D \[N, C, H, W\] or 3-D \[C, H, W\], got \[5, 5\]"),
+    ({"weight": (3, 3, 3)}, r"expected weight to be 4-D .* got \[3, 3, 3\]"),
+    ({"bias": (1,)}, r"expected bias to be 1-D with 3 elements, got \[1\]"),
+    ({"bias": (2, 3)}, r"expected bias to be 1-D with 3 elements, got \[2, 3\]"),
+    ({"bias": ()}, r"expected bias to be 1-D with 3 elements, got \[\]"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), REFUSED)
+def test_vmap_refuses_what_eager_refuses(wrong: dict[str, tuple[int, ...]], message: str) -> None:
+    shapes = {"input": (3, 5, 5), "weight": (3, 1, 2, 2), "bias": (3,), **wrong}
+    given = {name: torch.ones(shape) for name, shape in shapes.items()}
+    message = r"depthwise_conv2d\(\): " + message
+    with pytest.raises(RuntimeError, match=message):
+        torch.depthwise_conv2d(**given)
+    batched = [x.expand(3, *x.shape) if name in wrong else x for name, x in given.items()]
+    with pytest.raises(RuntimeError, match=message):
+        torch.vmap(torch.depthwise_conv2d, tuple(0 if name in wrong else None for name in shapes))(*batched)
+
+
+def test_vmap_refuses_another_dtype() -> None:
+    x, weight, bias = torch.ones(3, 5, 5), torch.ones(3, 1, 2, 2), torch.ones(4, 3, dtype=torch.float64)
+    with pytest.raises(RuntimeError, match=r"expected bias to have the dtype of input, Float, got Double"):
+        torch.vmap(torch.depthwise_conv2d, (None, None, 0))(x, weight, bias)
+    grad = torch.ones(4, 3, 4, 3)
+    rest = ((1, 1), (0, 0), (1, 1), [True] * 3)
+    with pytest.raises(RuntimeError, match=r"the sizes of the result, \[3, 4, 4\], got \[3, 4, 3\]"):
+        torch.vmap(lambda g: backward(g, x, weight, *rest))(grad)
+
+
 def test_vmap_nested_and_at_other_dimensions() -> None:
     x, weight = torch.randn(2, 5, 3, 6, 4, 6), torch.randn(3, 1, 3, 3, 5)
     nested = torch.func.vmap(torch.func.vmap(torch.depthwise_conv2d, in_dims=(3, None)), in_dims=(1, 4))(x, weight)
@@ -152,6 +183,7 @@ def test_module() -> None:
         "DepthwiseConv2d(4, kernel_size=(3, 5), stride=(2, 2), padding=(1, 2), channel_multiplier=2)"
     )
     assert torch.equal(torch.jit.script(module)(x), module(x))
+    assert str(torch.nn.DepthwiseConv2d(4)) == "DepthwiseConv2d(4, kernel_size=(3, 3), stride=(1, 1))"
     plain = torch.nn.DepthwiseConv2d(4, 3, dilation=2, bias=False, dtype=torch.float64)
     assert str(plain) == "DepthwiseConv2d(4, kernel_size=(3, 3), stride=(1, 1), dilation=(2, 2), bias=False)"
     assert plain.bias is None and plain.weight.dtype == torch.float64

@@ -104,6 +104,15 @@ def test_compile_and_export() -> None:
     assert torch.equal(exported.module()(torch.ones(5, 3)), torch.ones(15))
 
 
+def test_symbolic_sizes() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    fake = FakeTensorMode(shape_env=ShapeEnv()).from_tensor(torch.ones(3, 4), static_shapes=False)
+    (size,) = torch.gdh(fake).shape
+    assert isinstance(size, torch.SymInt) and size == 12
+
+
 def test_functions_see_subclasses() -> None:
     calls = []
 

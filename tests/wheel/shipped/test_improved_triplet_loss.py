@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -184,12 +185,17 @@ def test_errors() -> None:
         loss(x, x, x.double())
     with pytest.raises(RuntimeError, match=r"expected negative to be on anchor's device cpu, but it is on meta"):
         loss(x, x, x.to("meta"))
-    with pytest.raises(RuntimeError, match=r"expected anchor to be of a floating-point dtype, but got Int"):
+    with pytest.raises(RuntimeError, match=r"expected anchor to be double, float, half or bfloat16, but got Int"):
         loss(*[x.int()] * 3)
+    for device in ("cpu", "meta"):
+        with pytest.raises(
+            RuntimeError, match=r"expected anchor to be double, float, half or bfloat16, but got Float8"
+        ):
+            loss(*[x.to(device, torch.float8_e4m3fn)] * 3)
     with pytest.raises(RuntimeError, match=r"expected reduction to be 0 \(none\), 1 \(mean\) or 2 \(sum\), but got 3"):
         loss(x, x, x, reduction=3)
     unsigned = x.to(torch.uint64)
-    with pytest.raises(RuntimeError, match=r"expected anchor to be of a floating-point dtype, but got UInt64"):
+    with pytest.raises(RuntimeError, match=r"expected anchor to be double, float, half or bfloat16, but got UInt64"):
         double_backward = torch.ops.aten.improved_triplet_loss_double_backward
         double_backward(None, None, None, x.sum(), unsigned, unsigned, unsigned, x[:, :2], *PARAMETERS, 1)
     backward = torch.ops.aten.improved_triplet_loss_backward
@@ -271,7 +277,7 @@ def test_errors_under_vmap() -> None:
     x = torch.rand(2, 3, 4)
     with pytest.raises(RuntimeError, match=r"expected reduction to be 0 \(none\), 1 \(mean\) or 2 \(sum\), but got 7"):
         torch.vmap(lambda x: loss(x, x, x, reduction=7))(x)
-    with pytest.raises(RuntimeError, match=r"expected anchor to be of a floating-point dtype, but got UInt64"):
+    with pytest.raises(RuntimeError, match=r"expected anchor to be double, float, half or bfloat16, but got UInt64"):
         torch.vmap(lambda x: loss(x, x, x))(x.to(torch.uint64))
     for wrong, sizes in ((torch.rand(3), r"\[\]"), (torch.rand(2, 3, 4, 5), r"\[3, 4, 5\]")):
         with pytest.raises(RuntimeError, match=rf"expected anchor to be \[N, D\] or \[D\], but got {sizes}"):
@@ -285,13 +291,31 @@ def test_errors_under_vmap() -> None:
         torch.vmap(lambda x: backward(x.sum(), x, x, x, x[0, :2], *PARAMETERS, 1, [True] * 3))(x)
 
 
-def test_memory_is_that_of_the_losses() -> None:
-    inputs = triple((64, 4096), torch.float32)
+def allocated(function: Callable[..., object], *inputs: torch.Tensor) -> int:
     with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        loss(*inputs)
-    allocated = sum(event.cpu_memory_usage for event in profile.events() if event.cpu_memory_usage > 0)
+        function(*inputs)
+    return sum(event.self_cpu_memory_usage for event in profile.events() if event.self_cpu_memory_usage > 0)
+
+
+def test_memory_is_that_of_the_losses() -> None:
+    """Also where a row's elements lie apart, and of half types under vmap."""
+    inputs = triple((64, 4096), torch.float32)
     # A loss and two distances for each row, some small tensors beside them.
-    assert allocated < 64 * 4 * 10
+    most = 64 * 4 * 10
+    assert allocated(loss, *inputs) < most
+    assert allocated(loss, *(x.t().contiguous().t() for x in inputs)) < most
+    assert allocated(loss, *(x[:, ::2] for x in inputs)) < most
+    halves = [x.half().view(4, 16, 4096) for x in inputs]
+    for reduction in REDUCTIONS.values():
+        # The losses of the rows and what becomes of them: some numbers for each.
+        assert allocated(torch.vmap(lambda *x, r=reduction: loss(*x, reduction=r)), *halves) < 4 * most
+
+
+def test_memory_of_the_backward_is_that_of_the_gradients() -> None:
+    inputs = [x.t().contiguous().t() for x in triple((64, 4096), torch.float32)]
+    backward = torch.ops.aten.improved_triplet_loss_backward
+    more = (torch.ones(()), *inputs, torch.ones(64, 2), *PARAMETERS, 1, [True] * 3)
+    assert allocated(backward, *more) < 3 * 64 * 4096 * 4 + 64 * 4 * 10
 
 
 CAPABILITY = """

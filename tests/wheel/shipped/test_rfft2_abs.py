@@ -36,6 +36,22 @@ def test_values(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     )
 
 
+@pytest.mark.parametrize("norm", [None, "backward", "ortho", "forward"])
+@pytest.mark.parametrize("dim", [(-2, -1), (0, 2), (2, 0), (1, -3)])
+@pytest.mark.parametrize("s", [None, (4, 7), (9, 2), (-1, 5), (3, -1)])
+def test_parameters_of_rfft2(s: tuple[int, int] | None, dim: tuple[int, int], norm: str | None) -> None:
+    x = values((5, 6, 7), torch.float64)
+    given = {"s": s, "dim": dim, "norm": norm}
+    sizes = None if s is None else [x.shape[d] if n == -1 else n for n, d in zip(s, dim, strict=True)]
+    expected = torch.from_numpy(np.abs(np.fft.rfft2(x.numpy(), sizes, dim, norm)))
+    torch.testing.assert_close(torch.fft.rfft2_abs(x, **given), expected)
+    y, z = (x.clone().requires_grad_() for _ in "yz")
+    torch.fft.rfft2_abs(y, **given).square().sum().backward()
+    torch.fft.rfft2(z, **given).abs().square().sum().backward()
+    torch.testing.assert_close(y.grad, z.grad)
+    check_vmap(lambda x: torch.fft.rfft2_abs(x, **given), torch.stack([x, 2 * x], 3), in_dims=(3,))
+
+
 def test_no_images() -> None:
     """The transforms of MKL refuse them."""
     x = torch.ones(2, 0, 3, 4, requires_grad=True)
@@ -99,6 +115,15 @@ def test_errors() -> None:
         torch.fft.rfft2_abs(torch.ones(3, 3, dtype=torch.complex64))
     with pytest.raises(RuntimeError, match=r"Invalid number of data points \(0\) specified"):
         torch.fft.rfft2_abs(torch.ones(3, 0))
+    x = torch.ones(2, 3, 4)
+    with pytest.raises(RuntimeError, match=r"rfft2_abs\(\): expected dim to be two dimensions, but got \[0, 1, 2\]"):
+        torch.fft.rfft2_abs(x, dim=(0, 1, 2))
+    with pytest.raises(RuntimeError, match=r"rfft2_abs\(\): expected s to be two sizes, but got \[4, 4, 4\]"):
+        torch.fft.rfft2_abs(x, s=(4, 4, 4))
+    with pytest.raises(RuntimeError, match=r"rfft2_abs\(\): expected s to be -1 or positive, but got \[0, 4\]"):
+        torch.fft.rfft2_abs(x, s=(0, 4))
+    with pytest.raises(RuntimeError, match=r"rfft2_abs\(\): expected norm to be 'backward', .* but got 'unit'"):
+        torch.fft.rfft2_abs(x, norm="unit")
 
 
 def test_errors_of_the_backward() -> None:

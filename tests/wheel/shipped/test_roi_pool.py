@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import timeit
 
 import numpy as np
 import pytest
@@ -143,6 +144,40 @@ def test_images_without_boxes_take_no_memory() -> None:
     assert torch.equal(torch.roi_pool(x.expand(2**40, 2, 4, 5), boxes, 1.0, 2, 2), few)
 
 
+def test_far_corners_cost_what_the_boxes_cover() -> None:
+    x = values((1, 16, 1024, 1024), torch.float32)
+    boxes = torch.tensor([[0, 2, 3, 5, 6], [0, 1018, 1019, 1021, 1022]], dtype=torch.float32)
+    check(x, boxes, 1.0, 2, 2)
+
+    def fastest(boxes: torch.Tensor) -> float:
+        call = "torch.roi_pool(x, boxes, 1.0, 2, 2)"
+        return min(timeit.repeat(call, globals={"torch": torch, "x": x, "boxes": boxes}, number=1, repeat=20))
+
+    # It took 5,000 times as long when all pixels between the boxes were read.
+    assert fastest(boxes) < 100 * fastest(boxes[:1])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_one_image_on_several_threads(threads: int) -> None:
+    """Boxes that share pixels, and such that do not; fewer of either than threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        x = values((1, 3, 90, 80), torch.float32)
+        small = torch.tensor([[0, i, i, i + 2, i + 3] for i in range(0, 80, 8)], dtype=torch.float32)
+        large = torch.tensor([[0, i, i, i + 60, i + 50] for i in range(12)], dtype=torch.float32)
+        for boxes in (
+            small,
+            large,
+            large[:1],
+            large[:3],
+            torch.cat([small, large, BOXES * torch.tensor([0, 1, 1, 1, 1])]),
+        ):
+            check(x, boxes, 1.0, 3, 2)
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_bins_beyond_memory_without_channels() -> None:
     output = torch.roi_pool(torch.ones(1, 0, 4, 5), torch.tensor([[0.0, 0, 0, 1, 1]]), 1.0, 2**40, 1)
     assert output.shape == (1, 0, 2**40, 1)
@@ -204,7 +239,12 @@ def test_errors() -> None:
 
     fails(r"input to be \[N, C, H, W\], but got \[3, 4, 5\]", x[0])
     fails(r"input to have a row and a column at least, but got \[2, 3, 0, 5\]", x[:, :, :0])
-    fails(r"input to be of a floating-point dtype, but got Int", x.int())
+    fails(r"input to be double, float, half or bfloat16, but got Int", x.int())
+    fails(
+        r"input to be double, float, half or bfloat16, but got Float8",
+        x.to("meta", torch.float8_e5m2),
+        BOXES.to("meta"),
+    )
     fails(r"boxes to be 2-D with 5 columns, .* but got \[8, 4\]", x, BOXES[:, 1:])
     fails(r"boxes to be 2-D with 5 columns, .* but got \[5\]", x, BOXES[0])
     fails(r"boxes to be of a floating-point dtype, but got Int", x, BOXES.int())
@@ -221,12 +261,25 @@ def test_errors() -> None:
     fails("the first column of boxes to be the index of one of input's 2 images", x[:, :0], BOXES + 2, 1.0, 2**40, 1)
     for corner in (float("nan"), float("inf")):
         fails("boxes to be finite, but there is .* in row 0", x, torch.tensor([[0, 0, corner, 1, 1]]))
-    with pytest.raises(RuntimeError, match=r"roi_pool_backward\(\): expected grad_output to be of a floating-point"):
+    with pytest.raises(
+        RuntimeError, match=r"roi_pool_backward\(\): expected grad_output to be double, float, half or bfloat16"
+    ):
         places = torch.zeros((8, 3, 2, 2), dtype=torch.int32)
         torch.ops.aten.roi_pool_backward(places.to(torch.uint32), BOXES, places, [2, 3, 4, 5])
     with pytest.raises(IndexError, match=r"expected indices to be below 20, but got 20"):
         indices = torch.full((1, 3, 2, 2), 20, dtype=torch.int32)
         torch.ops.aten.roi_pool_backward(torch.ones(1, 3, 2, 2), BOXES[:1], indices, [2, 3, 4, 5])
+
+
+def test_autocast_keeps_the_dtype() -> None:
+    """A maximum is one of the inputs: there is nothing to compute in float."""
+    for dtype in (torch.float32, torch.bfloat16):
+        x = values((2, 3, 9, 12), dtype).requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            output = torch.roi_pool(x, BOXES, 1.0, 3, 2)
+        assert_exact(output, reference(x.detach(), BOXES, 1.0, 3, 2)[0])
+        output.sum().backward()
+        assert x.grad.dtype == dtype
 
 
 def test_under_every_transform() -> None:
@@ -274,6 +327,30 @@ for channels in (1, 16, 17):
 @every_capability
 def test_right_at_every_cpu_capability(capability: str) -> None:
     at_capability(capability, CAPABILITY)
+
+
+def test_memory_format_is_kept() -> None:
+    x = values((2, 17, 9, 12), torch.float32).to(memory_format=torch.channels_last)
+    for device in ("cpu", "meta"):
+        output = torch.roi_pool(x.to(device), BOXES.to(device), 1.0, 3, 2)
+        assert output.is_contiguous(memory_format=torch.channels_last)
+    torch.library.opcheck(torch.ops.aten.roi_pool_with_indices.default, (x, BOXES, 0.5, 2, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_list_of_boxes(dtype: torch.dtype) -> None:
+    """One tensor of corners for each image, as torchvision takes them; some images have none."""
+    x = values((300, 1, 9, 12), torch.float32)
+    each: list[torch.Tensor] = [torch.empty(0, 4, dtype=dtype)] * 300
+    each[1], each[297] = BOXES[:3, 1:].to(dtype), BOXES[3:, 1:].to(dtype)
+    images = torch.tensor([1] * 3 + [297] * 5)[:, None]
+    expected = torch.roi_pool(x, torch.cat([images, BOXES[:, 1:].to(dtype).float()], 1), 0.5, 2, 3)
+    assert_exact(torch.nn.functional.roi_pool(x, each, (2, 3), 0.5), expected)
+    module = torch.nn.RoIPool((2, 3), 0.5)
+    assert_exact(module(x, each), expected)
+    assert_exact(torch.jit.script(module)(x, each), expected)
+    with pytest.raises(ValueError, match=r"expected a list of boxes to hold tensors \[K, 4\]"):
+        module(x, [BOXES])
 
 
 def test_functional_and_module() -> None:

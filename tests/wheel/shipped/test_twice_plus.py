@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from samples import COMPLEX, INTEGERS, REAL, at_capability, every_capability, values
 from torch.autograd import gradcheck, gradgradcheck
 
@@ -79,6 +82,31 @@ def test_special_values() -> None:
     inf, nan = float("inf"), float("nan")
     x, y = torch.tensor([inf, -inf, inf, nan, 0.0, 3e38]), torch.tensor([1.0, 1.0, -inf, 1.0, nan, 0.0])
     torch.testing.assert_close(torch.twice_plus(x, y), torch.tensor([inf, -inf, nan, nan, nan, inf]), equal_nan=True)
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+@pytest.mark.parametrize("count", [1, 33, 70])
+def test_complex_half_rounds_once(count: int) -> None:
+    """2x alone overflows; in vectors and beside them the sum does not."""
+    x = torch.full((count,), complex(40000, -60000)).to(torch.complex32)
+    y = torch.full((count,), complex(-60000, 60000)).to(torch.complex32)
+    expected = (2 * x.to(torch.complex64) + y.to(torch.complex64)).to(torch.complex32)
+    assert expected[0] == complex(20000, -60000)
+    assert torch.twice_plus(x, y).tolist() == expected.tolist()
+
+
+def test_operands_may_be_on_two_devices() -> None:
+    """Without the check of its schema TensorIterator decides, which takes a number from the CPU."""
+    entries = yaml.safe_load((Path(os.environ["GRAFT_NATIVE"]) / "native_functions.yaml").read_text())
+    forms = [entry for entry in entries if entry["func"].startswith("twice_plus")]
+    assert [entry.get("device_check") for entry in forms] == ["NoCheck"] * 3
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU to try it on")
+    x, number = torch.ones(3, device="cuda"), torch.tensor(5.0)
+    assert torch.twice_plus(x, number).tolist() == [7] * 3
+    assert torch.twice_plus(number, x).tolist() == [11] * 3
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch.twice_plus(x, torch.ones(3))
 
 
 def test_meta_and_strides() -> None:

@@ -46,8 +46,9 @@ assert_type(torch.depthwise_conv2d(images, torch.ones(3, 1, 3, 3), None, 1, (1, 
 assert_type(F.depthwise_conv2d(images, torch.ones(3, 1, 3, 3)), Tensor)
 torch.depthwise_conv2d(images, torch.ones(3, 1, 3, 3), stride="1")  # error
 torch.depthwise_conv2d(images, torch.ones(3, 1, 3, 3), groups=3)  # error
+nn.DepthwiseConv2d(3)
 nn.DepthwiseConv2d(3, (3, 5), padding=1)
-nn.DepthwiseConv2d(3)  # error
+nn.DepthwiseConv2d()  # error
 nn.DepthwiseConv2d(3, 3, groups=3)  # error
 
 assert_type(torch.improved_triplet_loss(x, x, x, -1.0, 0.01, 0.5, reduction=2), Tensor)
@@ -64,6 +65,7 @@ assert_type(F.roi_pool(images, x, (2, 3), spatial_scale=0.5), Tensor)
 assert_type(torch.roi_pool_with_indices(images, x, 1.0, 2, 3).indices, Tensor)
 torch.roi_pool(images, x, 1.0, 2.5, 3)  # error
 assert_type(torch.roi_pool_with_indices(images, x, 1.0, 2, 3).places, Tensor)  # error
+F.roi_pool(images, [x, x], 2)
 F.roi_pool(images, x)  # error
 nn.RoIPool(2, spatial_scale=0.5)
 nn.RoIPool()  # error
@@ -71,6 +73,8 @@ nn.RoIPool()  # error
 assert_type(torch.correlate2d(x, x, mode="same"), Tensor)
 torch.correlate2d(x, x, None, "same")  # error
 torch.correlate2d(x, x, mode=1)  # error
+nn.Correlate2d((3, 4), mode="same", bias=False)
+nn.Correlate2d()  # error
 
 # As those of torch.fft itself it has no type: that module is written in Python, round functions without a stub.
 torch.fft.rfft2_abs(x)

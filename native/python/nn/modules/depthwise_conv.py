@@ -26,7 +26,7 @@ class DepthwiseConv2d(Module):
 
     Args:
         channels (int): Number of channels in the input image
-        kernel_size (int or tuple): Size of the convolving kernel
+        kernel_size (int or tuple, optional): Size of the convolving kernel. Default: 3
         stride (int or tuple, optional): Stride of the convolution. Default: 1
         padding (int or tuple, optional): Zeros added to all four sides of the input. Default: 0
         dilation (int or tuple, optional): Spacing between kernel elements. Default: 1
@@ -71,7 +71,7 @@ class DepthwiseConv2d(Module):
     def __init__(
         self,
         channels: int,
-        kernel_size: _size_2_t,
+        kernel_size: _size_2_t = 3,
         stride: _size_2_t = 1,
         padding: _size_2_t = 0,
         dilation: _size_2_t = 1,

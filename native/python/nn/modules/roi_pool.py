@@ -22,7 +22,8 @@ class RoIPool(Module):
 
     Shape:
         - Input: :math:`(N, C, H, W)`
-        - Boxes: :math:`(K, 5)`, in each row the index of the image and the corners :math:`(x_1, y_1, x_2, y_2)`.
+        - Boxes: :math:`(K, 5)`, in each row the index of the image and the corners :math:`(x_1, y_1, x_2, y_2)`; or a
+          list of :math:`(K_i, 4)`, the corners in each image, with :math:`K = \sum_i K_i`.
         - Output: :math:`(K, C, H_{out}, W_{out})`
 
     Examples::
@@ -42,7 +43,7 @@ class RoIPool(Module):
         self.output_size = _pair(output_size)
         self.spatial_scale = spatial_scale
 
-    def forward(self, input: Tensor, boxes: Tensor) -> Tensor:
+    def forward(self, input: Tensor, boxes: Tensor | list[Tensor]) -> Tensor:
         """The pooled regions."""
         return F.roi_pool(input, boxes, self.output_size, self.spatial_scale)
 

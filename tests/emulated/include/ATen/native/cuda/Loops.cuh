@@ -9,4 +9,9 @@ void gpu_kernel(TensorIteratorBase& iter, const F& f) {
   cpu_kernel(iter, f);
 }
 
+template <typename F>
+void gpu_kernel_with_scalars(TensorIteratorBase& iter, const F& f) {
+  cpu_kernel(iter, f);
+}
+
 } // namespace at::native
