@@ -62,8 +62,9 @@ def _with_preamble(unit: Unit, work: Path, common: str) -> tuple[Unit, Unit | No
     write_atomically(note, json.dumps({"stamp": stamp, "source": source, "is_used": is_used}))
     if not is_edited and not is_used:
         return unit, None
-    write_if_changed(work / header, preamble)
-    maker = Unit(header, made, (*unit.flags, "-x", "c++-header"))
+    # Read as where it comes from: messages name the source, which may include what lies beside it.
+    write_if_changed(work / header, f'#line 1 "{unit.source}"\n{preamble}')
+    maker = Unit(header, made, (*unit.flags, "-iquote", str(unit.source.parent), "-x", "c++-header"))
     if is_used:
         unit = replace(unit, flags=(*unit.flags, "-include", str(header)), needed=(made,))
     return unit, maker

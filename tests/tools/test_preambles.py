@@ -1,0 +1,108 @@
+"""The preamble of a source that is edited: compiled by itself, used from the next edit on, and nowhere to be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scripts.common.console import StepLine
+from scripts.common.errors import CompileError
+from scripts.common.layout import Layout
+from scripts.compile.ninja import Names, compile_units
+from scripts.compile.preambles import preamble_of, with_preambles
+from scripts.compile.units import CXX, Unit
+from scripts.inputs.toolchain import Toolchain
+
+SOURCE = Path("src/ATen/native/cpu/Mine.cpp")
+
+# A header beside the source, one in the folder above, and one that the compiler is told where to look for.
+PREAMBLE = """// Mine.
+#define MINE 1
+#include "Beside.h"
+#include "../Above.h"
+#include <ATen/Known.h>
+"""
+HEADERS = ("src/ATen/native/cpu/Beside.h", "src/ATen/native/Above.h", "src/ATen/Known.h")
+
+Build = Callable[[str], bool]
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(Layout, "work", tmp_path)
+    monkeypatch.setenv("LAUNCHER", "none")
+    (tmp_path / SOURCE.parent).mkdir(parents=True)
+    for name in HEADERS:
+        (tmp_path / name).write_text(f"#pragma once\nstruct {Path(name).stem} {{}};\n")
+    return tmp_path
+
+
+@pytest.fixture
+def build(work: Path) -> Build:
+    """Compile a text; says whether its preamble was compiled before."""
+    layout = Layout("1.0", (Path("/mine"),), Path("/out"))
+    toolchain = Toolchain("g++", "a compiler", "c++20")
+
+    def build(text: str) -> bool:
+        (work / SOURCE).write_text(text)
+        units = [Unit(SOURCE, Path("objects/native/cpu/Mine.o"))]
+        units, makers = with_preambles(units, work, [work / name for name in HEADERS[:2]], toolchain.description)
+        names = Names(Path("/mine"), str)
+        compile_units(layout, [*units, *makers], {CXX: toolchain}, 2, StepLine("compile"), names)
+        return bool(units[0].needed)
+
+    return build
+
+
+def function(number: int) -> str:
+    return f"Beside beside; Above above; Known known;\nint f() {{ return {number} * MINE; }}\n"
+
+
+def test_preamble_is_used_from_the_second_edit_on(build: Build, work: Path) -> None:
+    uses = [build(PREAMBLE + function(number)) for number in (1, 2, 3, 3, 4)]
+    assert uses == [False, False, True, True, True]
+    assert (work / "preambles/native/cpu/Mine.h.gch").is_file()
+
+
+def test_another_preamble_or_header_is_compiled_anew(build: Build, work: Path) -> None:
+    for number in range(3):
+        build(PREAMBLE + function(number))
+    assert not build(f"{PREAMBLE}#define MORE\n" + function(4))
+    assert build(f"{PREAMBLE}#define MORE\n" + function(5))
+    (work / HEADERS[0]).write_text("#pragma once\nstruct Beside { int more; };\n")
+    more = function(6) + "int g() { return beside.more; }\n"
+    assert not build(f"{PREAMBLE}#define MORE\n" + more)
+
+
+@pytest.mark.parametrize("edits", [1, 2, 3])
+def test_message_names_the_folder_s_own_file(build: Build, edits: int) -> None:
+    for number in range(edits):
+        build(PREAMBLE + function(number))
+    with pytest.raises(CompileError, match=r"/mine/cpu/Mine.cpp:6:10: fatal error: Typo.h: No such file") as caught:
+        build(f'{PREAMBLE}#include "Typo.h"\n' + function(4))
+    assert "preamble" not in str(caught.value)
+
+
+def test_message_names_it_also_where_a_header_is_gone(build: Build, work: Path) -> None:
+    """One that is generated, as that of an operator that was renamed."""
+    for number in range(3):
+        build(PREAMBLE + function(number))
+    (work / HEADERS[2]).unlink()
+    with pytest.raises(CompileError, match=r"/mine/cpu/Mine.cpp:5:10: fatal error: ATen/Known.h: No such") as caught:
+        build(PREAMBLE + function(4))
+    assert "preamble" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "preamble"),
+    [
+        ("int f();\n", ""),
+        ("\n// A.\n# include <a>\n#define B\nint f();\n#include <c>\n", "\n// A.\n# include <a>\n#define B\n"),
+        ("#include <a>\n#ifdef B\n#include <b>\n#endif\n", "#include <a>\n"),
+        ("#define A \\\n  1\n#include <a>\n", ""),
+    ],
+)
+def test_preamble_includes_and_defines(text: str, preamble: str) -> None:
+    assert preamble_of(text) == preamble
