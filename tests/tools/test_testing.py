@@ -19,7 +19,8 @@ from scripts.deliver.built import Built, save_built
 from scripts.testing import environments
 from scripts.testing import run as testing
 from scripts.testing.environments import TEST, folder_of, unpacked, wheel_environment
-from scripts.testing.parts import Part, TestsFailed, run_parts
+from scripts.testing.parts import Part, run_parts
+from scripts.testing.parts import TestsFailed as Failed  # pytest would take it for tests
 from scripts.testing.run import one_at_a_time
 
 
@@ -121,14 +122,14 @@ def test_parts_that_ran_no_test_are_named(tmp_path: Path, capfd: pytest.CaptureF
 
 
 def test_choice_of_no_test_is_a_failure(tmp_path: Path) -> None:
-    with pytest.raises(TestsFailed, match="no test ran; `-k misspelled` chooses none"):
+    with pytest.raises(Failed, match="no test ran; `-k misspelled` chooses none"):
         run(tmp_path, "-k", "misspelled")
 
 
 def test_part_without_tests_is_a_failure(tmp_path: Path) -> None:
     parts = parts_in(tmp_path)
     (tmp_path / "test_first.py").write_text("")
-    with pytest.raises(TestsFailed, match="tests failed: the first"):
+    with pytest.raises(Failed, match="tests failed: the first"):
         run_parts(Path(sys.executable), parts, {}, [])
 
 
@@ -140,7 +141,7 @@ def test_results_of_each_part_are_kept_where_they_are_asked_for(tmp_path: Path) 
     (tmp_path / "crash").mkdir()
     (tmp_path / "crash/test_first.py").write_text("import os\ndef test_first(): os.abort()\n")
     part = Part("wheel", "one that crashes", [tmp_path / "crash/test_first.py"])
-    with pytest.raises(TestsFailed):
+    with pytest.raises(Failed):
         run_parts(Path(sys.executable), [part], {}, [], tmp_path / "results")
     assert (tmp_path / "results/1-wheel.xml").read_text() == ""
 
@@ -164,7 +165,7 @@ def chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def note(python: Path, parts: list[Part], *_: object) -> None:
         assert torch_of(python) == "1+graft.a"
         ran.extend(part.kind for part in parts)
-        raise TestsFailed("tests failed")
+        raise Failed("tests failed")
 
     monkeypatch.setattr(testing, "run_parts", note)
     return ran
@@ -174,7 +175,7 @@ def test_parts_are_chosen(tmp_path: Path, chosen: list[str]) -> None:
     layout = built(tmp_path)
     (layout.native / "tests").mkdir()
     for parts in (["wheel"], ["operators", "tools"], testing.PARTS):
-        with pytest.raises(TestsFailed):
+        with pytest.raises(Failed):
             testing.run_tests(layout, base_wheel=None, jobs=1, extra=[], chosen=parts)
     assert chosen == ["wheel", "operators", "wheel", "operators"]
     for parts, message in ((["tools"], "has no such tests"), (["wheel", "whale"], "--parts whale: no such tests")):
@@ -185,7 +186,7 @@ def test_parts_are_chosen(tmp_path: Path, chosen: list[str]) -> None:
 
 def test_environments_are_deleted_also_behind_tests_that_fail(tmp_path: Path, chosen: list[str]) -> None:
     layout = built(tmp_path)
-    with pytest.raises(TestsFailed):
+    with pytest.raises(Failed):
         testing.run_tests(layout, base_wheel=None, jobs=1, extra=[], is_discarding=True)
     left = [path for path in (tmp_path / "environments").rglob("*") if path.is_file()]
     assert left and {path.suffix for path in left} == {".lock", ".running"}

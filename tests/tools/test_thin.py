@@ -88,6 +88,8 @@ def test_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
     first, second = (packed(tmp_path / str(number), files) for number, files in enumerate((FILES, backwards)))
     assert first.name == second.name
     assert first.read_bytes() == second.read_bytes()
+    with ZipFile(first) as wheel:
+        assert {info.date_time for info in wheel.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
 def test_pip_can_read_its_name(tmp_path: Path) -> None:

@@ -333,7 +333,9 @@ def test_another_compiler_compiles_everything_again(story: Story) -> None:
     outcomes = story.outcomes
     expected = {"TrapProbe.cpp", "TrapGate.cpp", "library.cpp", "bindings.cpp", "module.cpp", "trampolines.cpp"}
     assert expected <= outcomes["edited meanwhile"].compiled
-    assert {"torch.lib.libtorch.cpp", "torch._C.cpp"} <= outcomes["edited meanwhile"].compiled, "the tables of what is bound"
+    assert {"torch.lib.libtorch.cpp", "torch._C.cpp"} <= outcomes["edited meanwhile"].compiled, (
+        "the tables of what is bound"
+    )
     assert outcomes["edited"].compiled == outcomes["edited meanwhile"].compiled
     # Its revert compiles what it reaches; not the table of what is bound, which is the same.
     assert outcomes["reverted meanwhile"].compiled == {"TrapProbe.cpp"}
