@@ -107,6 +107,9 @@ class Graft:
                 with self._steps.step("check and compile") as line:
                     try:
                         self._compile(line, chosen, lambda: checks.done() and checks.exception() is not None)
+                    except KeyboardInterrupt:
+                        generator.stop()
+                        raise
                     finally:
                         # Also where a source does not compile: then the next build need not generate again.
                         generator.finish()

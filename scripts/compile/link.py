@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Sequence
@@ -222,6 +223,8 @@ class Linker:
         libraries = self._base.libraries
         # What a sanitizer or a debugger finds is reported with function and line, so there nothing is stripped.
         flags = [*_FLAGS, *(self._toolchain.sanitizers or self._toolchain.debugging or ["-s"])]
+        if self._toolchain.is_for_edits and shutil.which("ld.gold"):
+            flags.append("-fuse-ld=gold")  # half the time; what ships is linked by the linker of the official libraries
         command: list[str | Path] = [self._toolchain.compiler, *flags, "-o", target, *objects]
         like = product.like
         command += [f"-Wl,-soname,{Path(product.name).name}"]

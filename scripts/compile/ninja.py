@@ -159,7 +159,8 @@ def _run_ninja(layout: Layout, jobs: int, line: StepLine, names: Names, is_futil
 def without_repetition(output: Iterable[str]) -> list[str]:
     """ninja's output without the targets whose errors are where those of others of the same source are.
 
-    A source in ``cpu/`` is compiled for each CPU capability, and what is wrong with it is mostly wrong for all.
+    A source in ``cpu/`` is compiled for each CPU capability, and what is wrong with it is mostly wrong for all. What is
+    wrong with its preamble, which ``preambles.py`` compiles, is wrong with it.
     """
     targets: list[list[str]] = [[]]
     for text in output:
@@ -167,8 +168,10 @@ def without_repetition(output: Iterable[str]) -> list[str]:
             targets.append([])
         targets[-1].append(text)
     kept, seen = targets[0], set[tuple[str, str]]()
-    for target in targets[1:]:
+    for target in sorted(targets[1:], key=lambda target: ".gch" in target[0]):
         source = next((match[1] for text in target if (match := re.search(r" -c (\S+) -o ", text))), "")
+        if source.startswith("preambles/") and seen:
+            continue
         errors = {(source, match[1]) for text in target if (match := _ERROR.match(text))}
         names_no_place = any(re.match(r"\S.*\b[Ee]rror: ", text) and not _ERROR.match(text) for text in target)
         if not errors or names_no_place or errors - seen:

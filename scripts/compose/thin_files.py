@@ -32,9 +32,11 @@ def compose_thin(base: Base, made: Made, name: str, requires: str) -> dict[str, 
         name: of its package.
         requires: the version of torch that it needs, as pip knows it.
     """
-    texts = {**appended_texts(made.native, made.description), _CODECACHE: _shipped("codecache.py")}
+    texts = appended_texts(made.native, made.description)
+    own = {_CODECACHE: _shipped("codecache.py")}
     if made.description.annotated:
-        texts[ANNOTATED] = f"annotated_args.update({{\n{''.join(made.description.annotated)}}})\n"
+        own[ANNOTATED] = f"annotated_args.update({{\n{''.join(made.description.annotated)}}})\n"
+    texts |= {path: f"{texts[path]}\n{text}" if path in texts else text for path, text in own.items()}
     texts = {path: text for path, text in texts.items() if path.endswith(".py")}
     is_there = {path: (base.tree / path).is_file() for path in texts}
     behind = {module_of(path): f"behind/{path}" for path in texts if is_there[path]}

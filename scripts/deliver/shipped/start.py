@@ -48,10 +48,10 @@ def _start():
     is_whole = os.path.exists(os.path.join(TREE, "torch/lib/libtorch_cpu.so"))
     if is_gone:
         text = "torch: it was uninstalled from " + SITE + "; to remove what `make develop` added, too: "
-        text += MAKE.format("undevelop")
+        text += MAKE.replace("VERB", "undevelop")
     else:
         text = "torch: another one was installed in " + SITE + ", which your operators are not in; to add them: "
-        text += MAKE.format("develop")
+        text += MAKE.replace("VERB", "develop")
     if not (is_gone and is_whole):
         sys.path.remove(TREE)
     sys.meta_path.insert(0, _SayAtImport(text))
