@@ -91,6 +91,7 @@ help:
 	@printf '  %-22s%s\n' 'KIND=$(KIND)' 'for new-op: plain, pointwise or composite'
 	@printf '  %-22s%s\n' 'VARIANTS=$(VARIANTS)' 'for new-op: inplace, out or inplace,out'
 	@printf '  %-22s%s\n' 'WATCH=$(WATCH)' 'for develop: 1 builds again on every save'
+	@printf '  %-22s%s\n' 'GRAFT_DEBUG=$(GRAFT_DEBUG)' 'for develop: 1 compiles NATIVE with -O0 -g, for gdb'
 	@printf '  %-22s%s\n' 'NAME=$(NAME)' 'for thin-wheel: the name of its package; that of the native folder'
 	@printf '  %-22s%s\n' 'VERSION=$(VERSION)' 'for thin-wheel: its version; 0.1'
 	@printf '  %-22s%s\n' 'TORCH=$(TORCH)' 'for pin: a version of torch, such as 2.16.0 or 2.13.0+cpu, or a wheel file'
