@@ -73,7 +73,7 @@ help:
 	@echo 'make clean              delete build/ and dist/'
 	@echo
 	@echo 'Variables, with their values now:'
-	@printf '  %-22s%s\n' 'PIN=$(PIN)' 'the PyTorch to build upon; `ls patches` shows the releases'
+	@printf '  %-22s%s\n' 'PIN=$(PIN)' 'the PyTorch to build upon; `ls patches` shows the releases; for thin-wheel also: installed'
 	@printf '  %-22s%s\n' "NATIVE=$$NATIVE" 'the folder of operators, or several with spaces between: each laid out as native/'
 	@printf '  %-22s%s\n' 'OUT=$(OUT)' 'where the wheel goes, or the patches'
 	@printf '  %-22s%s\n' 'JOBS=$(JOBS)' 'compilers at once'
