@@ -10,12 +10,14 @@ import os
 import shutil
 import sys
 import sysconfig
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZipFile
 
+from .console import say
 from .errors import CommandError, ToolchainError
 from .layout import REPOSITORY
 from .lock import take
@@ -49,13 +51,22 @@ def held(folder: Path, layers: Sequence[Layer]) -> Iterator[int]:
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.lock").open("a+", encoding="utf-8") as file:
-        busy = f"another process uses {folder}"
+        busy, is_said = f"another process uses {folder}", False
         while True:
             take(file, busy, fcntl.LOCK_SH)
             if _held(folder) == [layer.content for layer in layers]:
                 break
-            # This lets go of the shared lock first, so that another process may be before us.
-            take(file, busy, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                # Look again, instead of waiting for all to leave: another process may have made just this content,
+                # and keep it.
+                fcntl.flock(file, fcntl.LOCK_UN)
+                if not is_said:
+                    say(f"{busy}; waiting for it to end")
+                    is_said = True
+                time.sleep(0.1)
+                continue
             _bring_up_to_date(folder, layers)
         yield file.fileno()
 
