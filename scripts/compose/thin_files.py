@@ -70,12 +70,24 @@ def _stubs(base: Base, made: Made) -> dict[str, bytes]:
     composition = Composition(base.tree, {}, made.generated)
     composition.insert(made.native, made.description)
     texts = appended_texts(made.native, made.description)
-    composition.append({path: text for path, text in texts.items() if path.endswith(".pyi")})
+    composition.append({path: text for path, text in texts.items() if path.endswith(".pyi") or _is_public(path)})
     stubs = {path: text for path, text in composition.files.items() if path.endswith(".pyi")}
+    # Where torch has no stub, type checkers read the module itself, which may stand for its stub.
+    stubs |= {
+        f"{path}i": text
+        for path, text in composition.files.items()
+        if path in texts and _is_public(path) and f"{path}i" not in stubs
+    }
     return {
         "torch-stubs/py.typed": b"partial\n",
         **{f"torch-stubs/{path.removeprefix('torch/')}": text for path, text in stubs.items()},
     }
+
+
+def _is_public(path: str) -> bool:
+    """Whether this is a Python file of a module that users name."""
+    names = path.removesuffix(".py").split("/")
+    return path.endswith(".py") and not any(name.startswith("_") and name != "__init__" for name in names)
 
 
 def module_of(path: str) -> str:

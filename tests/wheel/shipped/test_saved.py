@@ -64,6 +64,7 @@ def test_another_process_loads_it(kind: str, saved: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", LOADERS)
+@pytest.mark.skipif(os.environ.get("GRAFT_DELIVERY") == "thin-wheel", reason="the official torch loads the thin wheel")
 def test_torch_without_the_operator_names_it(kind: str, saved: Path, stock: Path) -> None:
     done = load(kind, saved, stock)
     assert done.returncode != 0
