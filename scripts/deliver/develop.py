@@ -126,7 +126,12 @@ def _start_text(environment: Environment) -> str:
     text = (Path(__file__).with_name("shipped") / "start.py").read_text(encoding="utf-8")
     state = {name: value for name, value in environment.state().items() if name in _WATCHED}
     make = f"make -C {shlex.quote(str(REPOSITORY))} VERB PYTHON={shlex.quote(environment.python)}"
-    for name, value in (("SITE", str(environment.site)), ("STATE", state), ("MAKE", make)):
+    for name, value in (
+        ("SITE", str(environment.site)),
+        ("PACKAGES", str(environment.packages)),
+        ("STATE", state),
+        ("MAKE", make),
+    ):
         head, _, tail = text.partition(f"\n{name} = ")
         text = f"{head}\n{name} = {value!r}\n{tail.partition(chr(10))[2]}"
     return text

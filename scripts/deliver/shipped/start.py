@@ -8,8 +8,10 @@ import sys
 
 TREE = os.path.dirname(os.path.abspath(__file__))
 
-# `make develop` writes these: the folder that torch is installed in, and size and time of some of its files.
+# `make develop` writes these: the folder that torch is installed in, that of the environment's packages, and size and
+# time of some files of torch.
 SITE = ""
+PACKAGES = ""
 STATE = {}
 MAKE = ""
 
@@ -39,9 +41,17 @@ class _SayAtImport:
         return
 
 
+def _place():
+    """Put the tree before the installed torch, but behind what PYTHONPATH names."""
+    sys.path.remove(TREE)
+    places = [sys.path.index(folder) for folder in (SITE, PACKAGES) if folder in sys.path]
+    sys.path.insert(min(places, default=0), TREE)
+
+
 def _start():
     found = _state()
     if found == STATE:
+        _place()
         return
     is_gone = not any(found.values())
     # Hard links outlive what they were made of; symbolic ones do not.
@@ -52,7 +62,9 @@ def _start():
     else:
         text = "torch: another one was installed in " + SITE + ", which your operators are not in; to add them: "
         text += MAKE.replace("VERB", "develop")
-    if not (is_gone and is_whole):
+    if is_gone and is_whole:
+        _place()
+    else:
         sys.path.remove(TREE)
     sys.meta_path.insert(0, _SayAtImport(text))
 
