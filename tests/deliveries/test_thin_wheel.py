@@ -16,6 +16,23 @@ class Cut(nn.Module):
         return x.cut()
 """
 
+APART = """
+- func: cut_apart(Tensor self, Scalar limit) -> (Tensor below, Tensor above)
+  dispatch:
+    CompositeExplicitAutograd: cut_apart
+"""
+
+APART_KERNEL = """#include <ATen/ops/cut_apart_native.h>
+
+namespace at::native {
+
+std::tuple<Tensor, Tensor> cut_apart(const Tensor& self, const Scalar& limit) {
+  return {self.clamp_max(limit), self.clamp_min(limit)};
+}
+
+} // namespace at::native
+"""
+
 # `roll` is a name that torch has.
 OVERLOAD = """- func: roll.by_half(Tensor self, *, bool half) -> Tensor
   variants: function, method
@@ -50,6 +67,9 @@ def cut(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> P
     (folder / "python/nn/modules").mkdir(parents=True)
     (folder / "python/nn/modules/cut.py").write_text(MODULE)
     (folder / "python/nn/modules/__init__.py").write_text('from .cut import Cut\n\n__all__ += ["Cut"]\n')
+    with (folder / "native_functions.yaml").open("a") as file:
+        file.write(APART)
+    (folder / "cut_apart.cpp").write_text(APART_KERNEL)
     (folder / "docs").mkdir()
     (folder / "docs/cut.rst").write_text("Cuts off what is above.\n")
     return build(environment, folder.parent / "out", folder)
@@ -91,6 +111,9 @@ def test_torch_loads_it_and_is_stock_afterwards(stock: Environment, cut: Path) -
         ("'Cuts off' in torch.cut.__doc__ and 'torch.cut' in torch.Tensor.cut.__doc__", "True"),
         ("torch.func.jvp(torch.cut, (torch.zeros(1),), (torch.ones(1),))[1].item()", "1.0"),
         ("torch.vmap(torch.cut)(torch.ones(2, 2) * 3).tolist()", "[[1.0, 1.0], [1.0, 1.0]]"),
+        ("torch.cut_apart(torch.arange(2), 1).above.tolist()", "[1, 1]"),
+        ("len(torch.utils._pytree.tree_leaves(torch.cut_apart(torch.arange(2), 1)))", "2"),
+        ("torch.return_types.cut_apart in torch.return_types.all_return_types", "True"),
         ("torch.cut in torch.overrides.get_testing_overrides()", "True"),
         ("torch.compile(lambda x: torch.cut(x * 2), fullgraph=True)(torch.ones(1)).item()", "1.0"),
         ("'cut' in str(torch.export.export(torch.nn.Cut(), (torch.ones(1),)).graph)", "True"),

@@ -46,6 +46,7 @@ def _load(note):
     torch._thin_wheels = {**getattr(torch, "_thin_wheels", {}), note["name"]: note}
     _merge(added)
     _publish(added, torch)
+    _publish_return_types(torch)
     new = _bound(note, torch)
     _follow({old[key]: new[key] for key in old if old[key] is not new[key]})
     _tell_torchscript({key: value for key, value in new.items() if old.get(key) is not value})
@@ -122,6 +123,19 @@ def _publish(added, torch):
             setattr(torch, name, function)
             if not name.startswith("_"):
                 torch.__all__.append(name)
+
+
+def _publish_return_types(torch):
+    """Name the new named tuples in ``torch.return_types``, and let pytree look into them, as that module does."""
+    module = torch.return_types
+    for name in dir(torch._C._return_types):
+        if not name.startswith("__") and not hasattr(module, name):
+            kind = getattr(torch._C._return_types, name)
+            setattr(module, name, kind)
+            if not name.startswith("_"):
+                module.__all__.append(name)
+                module.all_return_types.append(kind)
+            module.pytree_register_structseq(kind)
 
 
 def _follow(replaced):

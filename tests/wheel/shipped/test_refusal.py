@@ -14,9 +14,7 @@ import torch
 PACKAGE = Path(torch.__file__).parent
 
 pytestmark = [
-    pytest.mark.skipif(
-        "graft" not in torch.__version__, reason="torch has no library of Graft and the official ones"
-    ),
+    pytest.mark.skipif("graft" not in torch.__version__, reason="torch has no library of Graft and the official ones"),
     pytest.mark.unsanitized("no operator is called"),
 ]
 
