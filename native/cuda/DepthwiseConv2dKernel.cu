@@ -198,7 +198,9 @@ __global__ void depthwise_conv2d_grad_weight_kernel(
   const bool has_channel = channel < grad_output.channels;
   const index_t outputs = grad_output.count / grad_output.channels;
   for (index_t first = blockIdx.y * taps_at_once; first < p.taps(); first += gridDim.y * taps_at_once) {
-    T sums[taps_at_once] = {};
+    // The error of a float sum grows with its length, so it is made of pieces.
+    T sums[taps_at_once] = {}, piece[taps_at_once] = {};
+    int piece_length = 0;
     index_t y_of[taps_at_once];
     index_t x_of[taps_at_once];
 #pragma unroll
@@ -221,8 +223,16 @@ __global__ void depthwise_conv2d_grad_weight_kernel(
         const index_t from_y = p.start(0, y) + y_of[t];
         const index_t from_x = p.start(1, x) + x_of[t];
         if (first + t < p.taps() && input.holds(from_y, from_x)) {
-          sums[t] += grad * static_cast<T>(plane[input.offset(from_y, from_x)]);
+          piece[t] += grad * static_cast<T>(plane[input.offset(from_y, from_x)]);
         }
+      }
+      if (++piece_length == 128 || i + step >= outputs) {
+#pragma unroll
+        for (int t = 0; t < taps_at_once; ++t) {
+          sums[t] += piece[t];
+          piece[t] = 0;
+        }
+        piece_length = 0;
       }
     }
     const int own = threadIdx.y * blockDim.x + threadIdx.x;
