@@ -163,7 +163,9 @@ def _wheels(options: argparse.Namespace) -> None:
     if options.delivery == "thin-wheel":
         thin = ["--version", options.version, *(["--name", options.name] if options.name else [])]
     elif options.delivery != "wheel":
-        raise UsageError(f"DELIVERY={options.delivery}: these are no wheels", todo="set it to wheel or thin-wheel")
+        raise UsageError(
+            f"DELIVERY={options.delivery}: `make wheels` cannot build this", todo="set it to wheel or thin-wheel"
+        )
     build_wheels(_layout(options), options.pins, options.pythons, jobs=options.jobs, thin=thin)
 
 

@@ -42,7 +42,8 @@ def develop(layout: Layout, python: str, *, jobs: int) -> dict[str, float]:
     stamp = f"{snapshot.stamp} {request()}"
     lock = file_lock(layout.pin_build / "lock", f"another process adds operators to the torch of {python}")
     with build_lock(layout.work), lock, snapshot.translated():
-        if developed(environment).get("stamp") == stamp and developed(environment).get("base") == environment.key:
+        there = developed(environment)
+        if there.get("stamp") == stamp and there.get("base") == environment.key:
             say(f"nothing changed: {environment.site}/torch has the operators of {layout.title}")
             return {}
         from .compile.link import products  # these take as long to import as all that came before

@@ -32,11 +32,11 @@ def compose_thin(base: Base, made: Made, name: str, requires: str) -> dict[str, 
         name: of its package.
         requires: the version of torch that it needs, as pip knows it.
     """
-    texts = appended_texts(made.native, made.description)
+    given = appended_texts(made.native, made.description)
     own = {_CODECACHE: _shipped("codecache.py")}
     if made.description.annotated:
         own[ANNOTATED] = f"annotated_args.update({{\n{''.join(made.description.annotated)}}})\n"
-    texts |= {path: f"{texts[path]}\n{text}" if path in texts else text for path, text in own.items()}
+    texts = given | {path: f"{given[path]}\n{text}" if path in given else text for path, text in own.items()}
     texts = {path: text for path, text in texts.items() if path.endswith(".py")}
     is_there = {path: (base.tree / path).is_file() for path in texts}
     behind = {module_of(path): f"behind/{path}" for path in texts if is_there[path]}
@@ -62,14 +62,13 @@ def compose_thin(base: Base, made: Made, name: str, requires: str) -> dict[str, 
     files |= {"note.json": json.dumps(note, indent=1)}
     composed = {f"{name}/{path}": text.encode("utf-8") for path, text in files.items()}
     composed |= {path: library.read_bytes() for path, library in made.libraries.items()}
-    return composed | _stubs(base, made)
+    return composed | _stubs(base, made, given)
 
 
-def _stubs(base: Base, made: Made) -> dict[str, bytes]:
+def _stubs(base: Base, made: Made, texts: Mapping[str, str]) -> dict[str, bytes]:
     """A partial stub package (PEP 561): where it has no file, type checkers read that of torch."""
     composition = Composition(base.tree, {}, made.generated)
     composition.insert(made.native, made.description)
-    texts = appended_texts(made.native, made.description)
     composition.append({path: text for path, text in texts.items() if path.endswith(".pyi") or _is_public(path)})
     stubs = {path: text for path, text in composition.files.items() if path.endswith(".pyi")}
     # Where torch has no stub, type checkers read the module itself, which may stand for its stub.

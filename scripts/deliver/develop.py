@@ -1,4 +1,4 @@
-"""Add operators to the torch that is installed, without writing to it: a tree beside it, put first on the path.
+"""Add operators to the torch that is installed, without writing to it: a tree beside it, which Python finds first.
 
 The tree consists of links to the files of the installed torch; only the composed files are its own. Each build makes a
 tree of its own, and one ``.pth`` file names the tree that counts: a process that runs keeps the one it started with,

@@ -38,7 +38,7 @@ def test_delivered(
     parts = [Part("wheel", f"the operators as {delivery}", [TESTS / "wheel/any"]), *own_tests(layout)]
     parts = [part for part in parts if not chosen or part.kind in chosen]
     if not parts:
-        raise UsageError(f"--parts {' '.join(chosen)}: DELIVERY={delivery} has no such tests", todo="leave it out")
+        raise UsageError(f"--parts {' '.join(chosen)}: DELIVERY={delivery} has no such tests", todo="leave --parts out")
     with (
         one_at_a_time(layout, f"test-{delivery}"),
         delivered(layout, delivery, base_wheel, jobs) as (python, variables),
@@ -104,7 +104,7 @@ def delivered(
         UsageError: there is no such delivery.
     """
     if delivery not in DELIVERIES:
-        raise UsageError(f"DELIVERY={delivery}: there is no such", todo=f"set it to {' or '.join(DELIVERIES)}")
+        raise UsageError(f"DELIVERY={delivery}: there is no such delivery", todo=f"set it to {' or '.join(DELIVERIES)}")
     base = get_base(load_pin(layout.patches, layout.pin), layout, base_wheel, Steps(total=2))
     folder = folder_of(f"test-{delivery}", layout)
     added = []

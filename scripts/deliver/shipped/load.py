@@ -4,7 +4,6 @@ PyTorch calls ``autoload`` at the end of ``import torch`` (entry points of the g
 goes wrong here stops torch: it is said in one line, and torch is without these operators.
 """
 
-import importlib.machinery
 import importlib.util
 import json
 import os
