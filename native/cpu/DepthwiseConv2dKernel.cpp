@@ -1,824 +1,390 @@
 #define TORCH_ASSERT_NO_OPERATORS
+#include <ATen/core/TensorBase.h>
 #include <ATen/native/DepthwiseConv2d.h>
-#include <ATen/native/cpu/DepthwiseConv2dPacking.h>
+#include <ATen/native/cpu/DepthwiseConv2dImage.h>
 #include <ATen/native/cpu/DepthwiseConv2dTile.h>
 
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
 #include <ATen/Parallel.h>
+#include <c10/util/SmallVector.h>
 #include <c10/util/irange.h>
+
+#include <cstring>
 
 namespace at::native {
 namespace {
 
+using namespace depthwise;
 using Geometry = DepthwiseConv2dGeometry;
 
-// ---- A convolution whose output channels each read one or more input channels: the operator, or the gradient of its
-// input.
-
+// A convolution whose output channels each read one or more input channels: the operator, or the gradient of its input.
 struct Convolution {
   const Geometry& g;
   bool is_backward;
+  Axis rows{g, 0, is_backward};
+  Axis columns{g, 1, is_backward};
 
-  // Output channels of one group, and input channels.
-  int64_t outs() const {
-    return is_backward ? 1 : g.multiplier;
-  }
   int64_t sources() const {
     return is_backward ? g.multiplier : 1;
   }
-  int64_t out_channels() const {
-    return g.channels * outs();
-  }
   int64_t in_channels() const {
-    return g.channels * sources();
+    return is_backward ? g.output_channels() : g.channels;
   }
-  // The plane of the weight.
-  int64_t filter(int64_t out_channel, int64_t source) const {
-    return is_backward ? out_channel * g.multiplier + source : out_channel;
-  }
-  const std::array<int64_t, 2>& in_size() const {
-    return is_backward ? g.output : g.input;
-  }
-  const std::array<int64_t, 2>& out_size() const {
-    return is_backward ? g.input : g.output;
+  int64_t out_channels() const {
+    return is_backward ? g.channels : g.output_channels();
   }
   int64_t taps() const {
-    return g.kernel[0] * g.kernel[1];
-  }
-  // The axis along which tiles extend.
-  Axis window(size_t i, int64_t most = std::numeric_limits<int64_t>::max()) const {
-    // Each phase is to fill a tile.
-    const bool is_dilated = g.stride[i] == 1 && g.dilation[i] > 1 && g.dilation[i] <= out_size()[i] / kTile;
-    return is_dilated ? dilated_axis(g, i, most, is_backward) : other(i, most, true);
-  }
-  Axis other(size_t i, int64_t most = std::numeric_limits<int64_t>::max(), bool can_step = false) const {
-    return is_backward ? backward_axis(g, i, most) : forward_axis(g, i, most, can_step);
+    return rows.taps * columns.taps;
   }
 };
 
-// How many phases have weights of their own.
-int64_t distinct_phases(const Axis& axis) {
-  return axis.are_phases_alike ? 1 : static_cast<int64_t>(axis.phases.size());
-}
-
-// Weights in the order in which tiles read them. Calls f(kernel element of window, kernel element of other, source) for
-// each place, in turn.
-template <typename F>
-void for_each_weight(const Axis& window, const Axis& other, int64_t sources, const F& f) {
-  for (const auto w : c10::irange(distinct_phases(window))) {
-    for (const auto& o : other.phases) {
-      for (const auto& run : window.phases[w].runs) {
-        for (const auto& tap : o.taps) {
-          for (const auto source : c10::irange(sources)) {
-            for (const auto k : c10::irange(run.count)) {
-              f(window.phases[w].taps[run.first + k].kernel, tap.kernel, source);
-            }
-          }
-        }
-      }
-    }
-  }
-}
-
-// Where the weights of each pair of phases begin, [window][other], in places.
-std::vector<int64_t> weight_offsets(const Axis& window, const Axis& other, int64_t sources) {
-  std::vector<int64_t> offsets;
-  int64_t offset = 0;
-  for (const auto& w : window.phases) {
-    offset = window.are_phases_alike ? 0 : offset;
-    for (const auto& o : other.phases) {
-      offsets.push_back(offset);
-      offset += static_cast<int64_t>(w.taps.size() * o.taps.size()) * sources;
-    }
-  }
-  return offsets;
-}
-
-// What a tile is made of; see there. The functions that take it are inlined: put together in memory and read again by
-// the callee it would cost more than some tiles.
-template <typename acc_t>
-struct TileArgs {
-  const acc_t* const* x;
-  int64_t n;
-  int64_t offset;
-  int64_t step;
-  int64_t packed_step; // see Axis
-  const acc_t* w;
-  const acc_t* start;
-  int64_t start_step;
-  int64_t tiles = 1;
-  // Keeps the sums of all runs but the last, where the output does not.
-  acc_t* between = nullptr;
-  // Where images, not planes, are read as they are: from one column to the next, and at an edge for each run what is
-  // inside of the image.
-  int64_t pixel = 0;
-  const Inside* inside = nullptr;
-  // How many lanes there are, where the last vector is not whole.
-  int64_t lanes = 0;
+// Tiles of a row that read no edge, or one that does.
+struct TileGroup {
+  int64_t out; // the first output's column
+  int64_t tiles;
+  bool is_edge;
+  std::vector<TileRun> runs;
 };
 
-// Where the outputs of tiles go.
-template <typename out_t>
-struct TileOut {
-  out_t* data;
-  int64_t step;
-  bool is_streamed = false;
-};
-
-// For runs of 1, 2, ... taps.
-template <typename acc_t, int S, int V, bool of_plane, bool is_edge, bool is_partial, typename out_t, int... taps>
-constexpr auto tile_functions(std::integer_sequence<int, taps...>) {
-  return std::array{tile<acc_t, taps + 1, S, V, of_plane, is_edge, is_partial, out_t>...};
-}
-
-template <typename acc_t, bool of_plane, int V, bool is_edge, bool is_partial, typename out_t>
-C10_ALWAYS_INLINE void
-call_tile(int64_t taps, const TileArgs<acc_t>& a, const TileOut<out_t>& out, Inside inside = {}) {
-  constexpr std::make_integer_sequence<int, kLongestRun> runs;
-  static constexpr std::array functions = {
-      tile_functions<acc_t, 1, V, of_plane, is_edge, is_partial, out_t>(runs),
-      tile_functions<acc_t, 2, V, of_plane, is_edge, is_partial, out_t>(runs)};
-  static_assert(functions.size() == kLongestStep);
-  functions[a.packed_step - 1][taps - 1](
-      a.x,
-      a.n,
-      a.offset,
-      a.step,
-      a.w,
-      a.start,
-      a.start_step,
-      out.data,
-      out.step,
-      a.tiles,
-      out.is_streamed,
-      inside,
-      a.lanes);
-}
-
-// One tile, run after run.
-//
-// Args:
-//   skipped, others: which of the other axis's taps times sources the weights begin with, and how many there are.
-template <typename acc_t, bool of_plane, int V, bool is_partial = false, typename out_t>
-C10_ALWAYS_INLINE void convolve_tile(
-    const Phase& window,
-    int64_t others,
-    int64_t skipped,
-    const TileArgs<acc_t>& args,
-    const TileOut<out_t>& out) {
-  constexpr int64_t lanes = of_plane ? 1 : V * vec::Vectorized<acc_t>::size();
-  // What is rounded cannot be added to.
-  TORCH_INTERNAL_ASSERT_DEBUG_ONLY((std::is_same_v<out_t, acc_t>) || args.between);
-  if (window.runs.empty()) {
-    auto empty = args;
-    empty.n = 0;
-    return call_tile<acc_t, of_plane, V, false, is_partial>(1, empty, out);
-  }
-  auto part = args;
-  const auto* w = args.w;
-  const auto* inside = args.inside;
-  const auto call = [&](int64_t taps, const auto& to) {
-    if (!inside) {
-      call_tile<acc_t, of_plane, V, false, is_partial>(taps, part, to);
-    } else if constexpr (!of_plane) {
-      call_tile<acc_t, of_plane, V, true, is_partial>(taps, part, to, *inside++);
-    }
-  };
-  for (const auto& run : window.runs) {
-    const auto& tap = window.taps[run.first];
-    part.offset = args.offset + (args.pixel > 0 ? tap.base * args.pixel : tap.position * args.step);
-    part.w = w + skipped * run.count * lanes;
-    w += others * run.count * lanes;
-    if (args.between && &run != &window.runs.back()) {
-      call(run.count, TileOut<acc_t>{args.between, lanes});
-      part.start = args.between;
-      part.start_step = lanes;
-    } else {
-      call(run.count, out);
-      if constexpr (std::is_same_v<out_t, acc_t>) {
-        part.start = out.data;
-        part.start_step = out.step;
-      }
-    }
-  }
-}
-
-// Where the tile of output i begins: the last one covers outputs of the one before again rather than some that are not
-// there.
-int64_t tile_start(int64_t i, int64_t count) {
-  return std::max<int64_t>(std::min(i, count - kTile), 0);
-}
-
-// ---- Contiguous: the vectors' elements are columns of a plane, tiles extend downwards.
-
-// A row of a tile to the output, the phases of the columns side by side.
-template <typename scalar_t, typename acc_t>
-void put_row(scalar_t* to, const acc_t* from, int64_t width, const Axis& columns, int64_t pitch, acc_t* buffer) {
-  using Vec = vec::Vectorized<acc_t>;
-  constexpr auto pair = 2 * Vec::size();
-  if (columns.phases.size() == 1) {
-    return copy_out(to, from, width);
-  }
-  if (columns.stride == 2) {
-    const auto put_pair = [&](int64_t i, acc_t* target) {
-      // From an odd column on, the second phase comes first.
-      const auto* first = i % 2 == 0 ? from + i / 2 : from + pitch + i / 2;
-      const auto* second = i % 2 == 0 ? from + pitch + i / 2 : from + i / 2 + 1;
-      const auto [low, high] = vec::interleave2(Vec::loadu(first), Vec::loadu(second));
-      low.store(target);
-      high.store(target + Vec::size());
-    };
-    if constexpr (std::is_same_v<scalar_t, acc_t>) {
-      if (width >= pair) {
-        for (int64_t i = 0; i < width; i += pair) {
-          const auto left = std::min(i, width - pair);
-          put_pair(left, to + left);
-        }
-        return;
-      }
-    }
-    for (int64_t i = 0; i < width; i += pair) {
-      put_pair(i, buffer + i);
-    }
-  } else {
-    for (const auto f : c10::irange(static_cast<int64_t>(columns.phases.size()))) {
-      for (const auto j : c10::irange(columns.phases[f].count)) {
-        buffer[f + j * columns.stride] = from[f * pitch + j];
-      }
-    }
-  }
-  copy_out(to, buffer, width);
-}
-
-template <typename scalar_t>
-void convolve_planes(
-    const Convolution& c,
-    scalar_t* out,
-    const scalar_t* in,
-    const scalar_t* weight,
-    const scalar_t* bias) {
-  using acc_t = at::opmath_type<scalar_t>;
-  constexpr int64_t size = vec::Vectorized<acc_t>::size();
-  constexpr bool is_same = std::is_same_v<scalar_t, acc_t>;
-  auto columns = c.other(1);
-  align_segments(columns, size);
-  const auto pitch = columns.length;
-  const auto height = strip_height(pitch * c.sources() * static_cast<int64_t>(sizeof(acc_t)));
-  const auto rows = c.window(0, height);
-  const auto strips = (rows.phases[0].count + height - 1) / height;
-  const auto sources = c.sources();
-  const auto offsets = weight_offsets(rows, columns, sources);
-  // Which of a channel's weights each is, in the order in which tiles read them.
-  std::vector<int64_t> order;
-  for_each_weight(rows, columns, sources, [&](int64_t y, int64_t x, int64_t source) {
-    order.push_back((source * c.g.kernel[0] + y) * c.g.kernel[1] + x);
-  });
-  const auto weights_of_channel = static_cast<int64_t>(order.size());
-  const auto plane_size = (rows.length + kTile * rows.packed_step) * pitch;
-  const auto width = c.out_size()[1];
-  // Rows of some tiles before they go to the output, one line for each phase of the columns.
-  constexpr int64_t kTogether = 4;
-  const auto buffer_pitch = columns.phases[0].count + kMargin<acc_t>;
-  const auto column_phases = static_cast<int64_t>(columns.phases.size());
-  const auto tasks = c.g.batch * c.g.channels * strips;
-  const auto products = tasks * c.outs() * (c.out_size()[0] / strips + 1) * width * c.taps() * sources;
-  // What a channel reads and writes, strip after strip.
-  const auto in_planes = rows.size * columns.size * sources, out_planes = c.out_size()[0] * width * c.outs();
-  const auto bytes = static_cast<int64_t>(sizeof(scalar_t));
-  const Traffic traffic(c.g.batch * c.g.channels, in_planes * bytes, out_planes * bytes, 0);
-
-  at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
-    Scratch<acc_t> planes(sources * plane_size + kMargin<acc_t>);
-    planes.clear();
-    Scratch<acc_t> weights(c.taps() * sources);
-    Scratch<acc_t> tile_rows(kTogether * kTile * column_phases * buffer_pitch);
-    Scratch<acc_t> row(width);
-    Scratch<acc_t> buffer(columns.size);
-    std::array<acc_t, kMostVectors * size> start;
-    std::vector<std::vector<const acc_t*>> x;
-    for (const auto& phase : columns.phases) {
-      auto& pointers = x.emplace_back();
-      for (const auto& tap : phase.taps) {
-        for (const auto source : c10::irange(sources)) {
-          pointers.push_back(planes.data + source * plane_size + tap.position);
-        }
-      }
-    }
-
-    // Computes tiles of phase f of the columns; args say where they begin and where they go.
-    const auto call = [&](const Phase& phase,
-                          int64_t f,
-                          int64_t offset,
-                          bool is_wide,
-                          TileArgs<acc_t> args,
-                          const TileOut<acc_t>& out) {
-      args.x = x[f].data();
-      args.n = static_cast<int64_t>(x[f].size());
-      args.step = pitch;
-      args.packed_step = rows.packed_step;
-      args.w = weights.data + offset;
-      args.start = start.data();
-      args.start_step = 0;
-      if (is_wide) {
-        convolve_tile<acc_t, true, kMostVectors>(phase, args.n, 0, args, out);
-      } else {
-        convolve_tile<acc_t, true, 1>(phase, args.n, 0, args, out);
-      }
-    };
-
-    // n rows of one phase, from `to` on, where all columns are one phase and at least a vector: the tiles go to the
-    // output themselves, the last ones over what is there already rather than beyond the edge.
-    const auto convolve_direct = [&](const Phase& phase, int64_t offset, int64_t n, acc_t* to) {
-      TileArgs<acc_t> args{};
-      const auto out_step = rows.stride * width;
-      for (int64_t j = 0; j < width;) {
-        const bool is_wide = kMostVectors > 1 && width - j > size && width >= kMostVectors * size;
-        const auto span = is_wide ? kMostVectors * size : size;
-        const auto left = std::min(j, width - span);
-        for (int64_t i = 0; i < n; i += args.tiles * kTile) {
-          const auto top = tile_start(i, n);
-          args.tiles = (n - top) / kTile;
-          args.offset = top * rows.packed_step * pitch + left;
-          call(phase, 0, offset, is_wide, args, {to + top * out_step + left, out_step});
-        }
-        j = left + span;
-      }
-    };
-
-    // The same for all others, tile by tile.
-    const auto convolve_buffered = [&](const Phase& phase, const int64_t* offset, int64_t n, scalar_t* to) {
-      TileArgs<acc_t> args{};
-      const auto row_pitch = column_phases * buffer_pitch;
-      for (int64_t i = 0; i < n; i += args.tiles * kTile) {
-        const auto top = tile_start(i, n);
-        args.tiles = std::clamp<int64_t>((n - top) / kTile, 1, kTogether);
-        for (const auto f : c10::irange(column_phases)) {
-          const auto count = columns.phases[f].count;
-          for (int64_t j = 0; j < count;) {
-            const bool is_wide = kMostVectors > 1 && count - j > size;
-            args.offset = top * rows.packed_step * pitch + j;
-            call(phase, f, offset[f], is_wide, args, {tile_rows.data + f * buffer_pitch + j, row_pitch});
-            j += is_wide ? kMostVectors * size : size;
-          }
-        }
-        for (const auto r : c10::irange(std::min(args.tiles * kTile, n - top))) {
-          const auto* from = tile_rows.data + r * row_pitch;
-          put_row(to + (top + r) * rows.stride * width, from, width, columns, buffer_pitch, row.data);
-        }
-      }
-    };
-
-    for (const auto task : c10::irange(begin, end)) {
-      const auto image = task / strips / c.g.channels;
-      const auto channel = task / strips % c.g.channels;
-      const auto first = task % strips * height;
-      Ahead ahead;
-      if (traffic.are_planes_ahead && task + 1 < end) {
-        const auto next = (task + 1) / strips, part = (task + 1) % strips;
-        const auto *next_in = in + next * in_planes, *next_out = out + next * out_planes;
-        ahead.take_part(next_in, in_planes, next_out, out_planes, part, strips, rows.length * sources);
-      }
-      for (const auto source : c10::irange(sources)) {
-        const auto from = image * c.in_channels() + channel * sources + source;
-        pack_plane(
-            planes.data + source * plane_size,
-            in + from * rows.size * columns.size,
-            rows,
-            columns,
-            first,
-            strips == 1,
-            buffer.data,
-            ahead);
-      }
-      for (const auto o : c10::irange(channel * c.outs(), (channel + 1) * c.outs())) {
-        const auto* filters = weight + c.filter(o, 0) * c.taps();
-        for (const auto i : c10::irange(weights_of_channel)) {
-          weights.data[i] = static_cast<acc_t>(filters[order[i]]);
-        }
-        start.fill(bias ? static_cast<acc_t>(bias[o]) : acc_t(0));
-        auto* plane = out + (image * c.out_channels() + o) * c.out_size()[0] * width;
-        for (const auto f : c10::irange(static_cast<int64_t>(rows.phases.size()))) {
-          const auto& phase = rows.phases[f];
-          const auto* offset = offsets.data() + f * column_phases;
-          const auto n = std::min(first + height, phase.count) - first;
-          auto* to = plane + (phase.first + first * rows.stride) * width;
-          if constexpr (is_same) {
-            if (column_phases == 1 && width >= size && n >= kTile) {
-              convolve_direct(phase, *offset, n, to);
-              continue;
-            }
-          }
-          convolve_buffered(phase, offset, n, to);
-        }
-      }
-    }
-  });
-}
-
-// ---- channels_last: the vectors' elements are channels, tiles extend to the right.
-
-// Tiles one behind the other.
-//
-// Args:
-//   left: the output that the first one begins with.
-//   inside: at the edges of an image that is read as it is, for each run.
+// The tiles of a row, the same for all rows. A phase of fewer outputs than a tile has computes some that are not there.
 struct Tiles {
-  int64_t left;
-  int64_t count;
-  std::vector<Inside> inside;
-};
+  Window window;
+  int64_t step; // from one element of a tile to the next, in columns
+  bool are_whole = true;
+  size_t most_runs = 1;
+  int64_t count = 0;
+  std::vector<TileGroup> groups;
 
-// The tiles of a phase; those that one call computes are together, at most so many.
-std::vector<Tiles> tiles_of(const Axis& columns, const Phase& phase, bool is_packed, int64_t most) {
-  std::vector<Tiles> result;
-  for (int64_t i = 0; i < phase.count; i += kTile) {
-    Tiles tiles{tile_start(i, phase.count), 1};
-    bool is_edge = false;
-    for (const auto& run : phase.runs) {
-      const auto elements = (kTile - 1) * columns.packed_step + run.count;
-      const auto inside = inside_of(columns, phase.taps[run.first].base + tiles.left * columns.step, elements);
-      is_edge = is_edge || inside.first > 0 || inside.last < elements;
-      tiles.inside.push_back(inside);
+  explicit Tiles(const Axis& columns) : window(columns), step(std::min(window.spacing, columns.size)) {
+    for (const auto& phase : window.phases) {
+      are_whole = are_whole && phase.outputs >= kTile;
+      for (int64_t i = 0; i < phase.outputs; i += kTile) {
+        add(phase, std::max<int64_t>(std::min(i, phase.outputs - kTile), 0), i > 0 && i + kTile <= phase.outputs);
+      }
     }
-    if (is_packed || !is_edge) {
-      tiles.inside.clear();
-    }
-    const bool continues =
-        !result.empty() && result.back().count < most && tiles.left == result.back().left + result.back().count * kTile;
-    if (continues && tiles.inside.empty() && result.back().inside.empty()) {
-      ++result.back().count;
-    } else {
-      result.push_back(std::move(tiles));
-    }
-  }
-  return result;
-}
-
-// What all blocks of channels have in common.
-struct ChannelsLastPlan {
-  Convolution c;
-  Axis columns;
-  Axis rows;
-  std::vector<int64_t> offsets;
-  // Of each phase of the columns, for images that are packed and for such that are read as they are.
-  std::vector<std::vector<Tiles>> packed_tiles;
-  std::vector<std::vector<Tiles>> image_tiles;
-  // About how many tiles there are in a row.
-  int64_t steps = 0;
-  // Whether rows cannot be read as they are, whatever their type.
-  bool must_pack;
-
-  // is_interrupted: whether something is fetched between any two tiles.
-  ChannelsLastPlan(const Convolution& c, bool is_interrupted)
-      : c(c),
-        columns(c.window(1)),
-        rows(by_base(c.other(0))),
-        offsets(weight_offsets(columns, rows, c.sources())),
-        must_pack(c.g.multiplier > 1 || columns.is_far()) {
-    const auto most = is_interrupted ? 1 : std::numeric_limits<int64_t>::max();
-    for (const auto& phase : columns.phases) {
-      packed_tiles.push_back(tiles_of(columns, phase, true, most));
-      image_tiles.push_back(tiles_of(columns, phase, false, most));
-      steps += static_cast<int64_t>(packed_tiles.back().size());
-    }
-  }
-};
-
-// The weights of each block of channels as its tiles read them, made where they are first asked for.
-template <typename scalar_t>
-class ChannelsLastWeights {
- public:
-  using acc_t = at::opmath_type<scalar_t>;
-  static constexpr int64_t most_lanes = kMostVectors * vec::Vectorized<acc_t>::size();
-
-  ChannelsLastWeights(const ChannelsLastPlan& plan, int64_t blocks, const scalar_t* weight, const scalar_t* bias)
-      : plan_(plan),
-        weight_(weight),
-        bias_(bias),
-        block_size_((plan.c.taps() * plan.c.sources() + 1) * most_lanes),
-        is_made_(blocks, false),
-        made_(blocks * block_size_),
-        turned_(plan.c.taps() * most_lanes),
-        buffer_(most_lanes * (kTransposed + kMargin<acc_t>)) {}
-
-  // What the sums start with, then the weights.
-  const acc_t* of(const Lanes<acc_t>& lanes) {
-    const auto block = lanes.first / most_lanes;
-    auto* result = made_.data + block * block_size_;
-    if (!is_made_[block]) {
-      make(lanes, result);
-      is_made_[block] = true;
-    }
-    return result;
   }
 
  private:
-  void make(const Lanes<acc_t>& lanes, acc_t* to) {
-    const auto& c = plan_.c;
-    const auto width = lanes.width();
-    std::fill_n(to, width, acc_t(0));
-    if (bias_) {
-      copy_in(to, bias_ + lanes.first, lanes.count);
-    }
-    to += width;
-    if (c.sources() == 1) {
-      const auto* first = weight_ + c.filter(lanes.first, 0) * c.taps();
-      planes_to_pixels(turned_.data, width, first, c.taps(), lanes.count, buffer_.data);
-    }
-    for_each_weight(plan_.columns, plan_.rows, c.sources(), [&](int64_t x, int64_t y, int64_t source) {
-      const auto k = y * c.g.kernel[1] + x;
-      if (c.sources() == 1) {
-        std::copy_n(turned_.data + k * width, lanes.count, to);
-      } else {
-        for (const auto l : c10::irange(lanes.count)) {
-          to[l] = static_cast<acc_t>(weight_[c.filter(lanes.first + l, source) * c.taps() + k]);
-        }
+  void add(const Phase& phase, int64_t output, bool is_next) {
+    ++count;
+    most_runs = std::max(most_runs, phase.runs.size());
+    TileGroup group{phase.first + output * window.stride, 1, phase.runs.empty(), {}};
+    for (const auto& run : phase.runs) {
+      const auto elements = tile_elements(run.taps, window.step);
+      const auto base = run.base + output * window.step * window.spacing;
+      const auto [first, last] = window.inside(base, elements);
+      group.is_edge = group.is_edge || last - first < elements;
+      if (first < last) {
+        const auto column = base + first * window.spacing;
+        group.runs.push_back({run.taps, column, elements_inside(first, last), run.kernel, run.kernel_step});
       }
-      std::fill(to + lanes.count, to + width, acc_t(0));
-      to += width;
+    }
+    if (group.runs.empty()) {
+      group.runs.push_back({1, 0, 0, 0, 0});
+    }
+    if (is_next && !group.is_edge && !groups.back().is_edge) {
+      ++groups.back().tiles;
+    } else {
+      groups.push_back(std::move(group));
+    }
+  }
+};
+
+// How the work is divided: into strips of rows of the output, and these into blocks of channels. Images in
+// channels_last are read and written as they are, row by row, so about in the order of memory. Others are packed, a
+// cache line of channels and some rows at a time; so are half types where sums of several runs are kept between them.
+template <typename scalar_t>
+struct Plan {
+  using acc_t = at::opmath_type<scalar_t>;
+
+  const Convolution& c;
+  bool is_channels_last;
+  Tiles tiles;
+  bool is_direct;
+  bool is_prefetched; // the next row, if it is read as it is
+  int64_t most_lanes; // of a block
+  int64_t blocks;
+  int64_t height; // of a strip
+  int64_t strips;
+  int64_t rows;        // of the output that are computed from what is packed at a time
+  int64_t packed_rows; // the most that they read
+
+  Plan(const Convolution& c, bool is_channels_last) : c(c), is_channels_last(is_channels_last), tiles(c.columns) {
+    const auto channels = c.out_channels();
+    is_direct = is_channels_last && c.g.multiplier == 1 && tiles.are_whole && channels >= Block<acc_t>::size &&
+        (std::is_same_v<scalar_t, acc_t> || tiles.most_runs == 1);
+    most_lanes = is_direct ? Block<acc_t>::most_lanes : 64 / static_cast<int64_t>(sizeof(scalar_t));
+    blocks = at::divup(channels, most_lanes);
+    // All channels of a strip are to stay in the second-level cache, what is packed in the first. But the rows that a
+    // strip shares with the next one (the halo) are packed for both, and few pixels are slow to transpose.
+    constexpr int64_t first_level = 1 << 15, second_level = 1 << 18, least_pixels = 64;
+    const auto bytes = static_cast<int64_t>(sizeof(acc_t));
+    const auto row = c.rows.size * c.columns.size / c.rows.outputs + c.columns.outputs;
+    const auto halo = (c.rows.taps - 1) * c.rows.dilation / (c.is_backward ? 1 : c.rows.stride);
+    const auto near = second_level / (row * channels * bytes);
+    height = is_direct ? 1 : std::min(std::max({near, 4 * halo, int64_t{1}}), c.rows.outputs);
+    strips = at::divup(c.rows.outputs, height);
+    rows = std::max(first_level / (row * most_lanes * bytes), at::divup(least_pixels, c.columns.outputs));
+    rows = std::min(rows, height);
+    packed_rows = c.rows.most_elements(rows);
+    // What is in the third-level cache takes up to half as long again if it is fetched ahead, what is not a third less
+    // (3x3, Zen 5 with 32 MB of it).
+    is_prefetched = is_direct && c.g.batch * c.rows.outputs * row * channels * bytes > 1 << 24;
+  }
+
+  Block<acc_t> block(int64_t i) const {
+    return {i * most_lanes, most_lanes, c.out_channels()};
+  }
+};
+
+// The weights as the tiles read them, for each block of channels [source][tap][lane], and behind them the bias.
+template <typename scalar_t>
+class PackedWeights {
+ public:
+  using acc_t = at::opmath_type<scalar_t>;
+
+  PackedWeights(const Plan<scalar_t>& plan, const scalar_t* weight, const scalar_t* bias)
+      : planes_(plan.c.sources()),
+        taps_(plan.c.taps()),
+        block_size_((planes_ * taps_ + 1) * plan.most_lanes),
+        packed_(plan.blocks * block_size_) {
+    at::parallel_for(0, plan.blocks, 1 + (1 << 14) / block_size_, [&](int64_t begin, int64_t end) {
+      // Squares are transposed, which may reach beyond the last plane.
+      Scratch<acc_t> planes(plan.most_lanes * planes_ * taps_ + Block<acc_t>::size);
+      for (const auto b : c10::irange(begin, end)) {
+        pack(plan.block(b), planes.data(), packed_.data() + b * block_size_, weight, bias);
+      }
     });
   }
 
-  const ChannelsLastPlan& plan_;
-  const scalar_t* weight_;
-  const scalar_t* bias_;
-  int64_t block_size_;
-  std::vector<bool> is_made_;
-  Scratch<acc_t> made_;
-  // The weights as they are, but with the channels side by side.
-  Scratch<acc_t> turned_;
-  Scratch<acc_t> buffer_;
-};
-
-// Computes rows of a block of channels.
-template <typename acc_t>
-class ChannelsLastBlock {
- public:
-  explicit ChannelsLastBlock(const ChannelsLastPlan& plan)
-      : plan_(plan),
-        row_size_((plan.columns.length + kTile * plan.columns.packed_step) * most_lanes),
-        packed_(plan.rows, row_size_ * plan.c.sources()),
-        tiles_((plan.columns.phases[0].count + kTile) * most_lanes) {}
-
-  static constexpr int64_t most_lanes = kMostVectors * vec::Vectorized<acc_t>::size();
-
-  // Before the rows of another image or block.
-  void forget() {
-    packed_.forget();
+  const acc_t* weights(int64_t block, int64_t source, int64_t lanes) const {
+    return packed_.data() + block * block_size_ + source * taps_ * lanes;
+  }
+  const acc_t* bias(int64_t block, int64_t lanes) const {
+    return weights(block, planes_, lanes);
   }
 
-  // Row y of an image; the weights are those of ChannelsLastWeights. Takes steps of `ahead`, ChannelsLastPlan::steps
-  // of them.
-  template <typename T>
-  void
-  compute(const Lanes<acc_t>& lanes, const acc_t* weights, Pixels<const T> in, Pixels<T> out, int64_t y, Ahead& ahead) {
-    const bool is_packed = !std::is_same_v<T, acc_t> || !lanes.can_be_read() || plan_.must_pack;
-    const auto phase = y % plan_.rows.stride;
-    const auto skipped = find_rows(lanes, in, y, is_packed);
-    const auto others = static_cast<int64_t>(plan_.rows.phases[phase].taps.size()) * plan_.c.sources();
-    auto* line = out.data + y * plan_.c.out_size()[1] * out.step + lanes.first - out.first;
-    TileArgs<acc_t> args{x_.data(), static_cast<int64_t>(x_.size())};
-    args.step = is_packed ? lanes.width() : plan_.columns.spacing * in.step;
-    args.packed_step = plan_.columns.packed_step;
-    args.pixel = is_packed ? 0 : in.step;
-    args.start = weights;
-    args.lanes = lanes.count;
-    for (const auto f : c10::irange(static_cast<int64_t>(plan_.columns.phases.size()))) {
-      const auto offset = plan_.offsets[f * static_cast<int64_t>(plan_.rows.phases.size()) + phase];
-      args.w = weights + (1 + offset) * lanes.width();
-      compute_phase(lanes, f, is_packed, others, skipped, args, line, out, ahead);
+ private:
+  void pack(const Block<acc_t>& block, acc_t* planes, acc_t* to, const scalar_t* weight, const scalar_t* bias) const {
+    constexpr auto size = Block<acc_t>::size;
+    const auto lane = planes_ * taps_, lanes = block.lanes;
+    vec::convert(weight + block.first * lane, planes, block.count * lane);
+    std::fill(planes + block.count * lane, planes + lanes * lane + size, acc_t(0));
+    std::array<acc_t, size * size> square;
+    for (const auto source : c10::irange(planes_)) {
+      for (int64_t l = 0; l < lanes; l += size) {
+        for (int64_t tap = 0; tap < taps_; tap += size) {
+          transpose_square(planes + l * lane + source * taps_ + tap, lane, square.data(), size);
+          for (const auto i : c10::irange(std::min(size, taps_ - tap))) {
+            std::copy_n(square.data() + i * size, size, to + (source * taps_ + tap + i) * lanes + l);
+          }
+        }
+      }
+    }
+    for (const auto l : c10::irange(lanes)) {
+      to[lane * lanes + l] = bias && l < block.count ? static_cast<acc_t>(bias[block.first + l]) : acc_t(0);
+    }
+  }
+
+  int64_t planes_; // of the weight, for each output channel
+  int64_t taps_;
+  int64_t block_size_;
+  Scratch<acc_t> packed_;
+};
+
+// Fetches memory that is read or written next, in parts between which something is computed: it is gone through in an
+// order that the processor's own prefetchers do not foresee. Into the second-level cache: fewer lines can be on their
+// way to the first one.
+class Prefetch {
+ public:
+  Prefetch() = default;
+  Prefetch(const void* begin, const void* end, int64_t parts)
+      : next_(static_cast<const char*>(begin)),
+        end_(static_cast<const char*>(end)),
+        part_((end_ - next_ + parts - 1) / parts) {}
+
+  void next_part() {
+    constexpr int64_t line = 64;
+    for (const auto* end = next_ + std::min(part_, end_ - next_); next_ < end; next_ += line) {
+      __builtin_prefetch(next_, 0, 2);
     }
   }
 
  private:
-  // Fills x_ for row y of the output. Returns how many of the weights are skipped, those of rows above the image.
-  template <typename T>
-  int64_t find_rows(const Lanes<acc_t>& lanes, Pixels<const T> in, int64_t y, bool is_packed) {
-    const auto& c = plan_.c;
-    const auto& rows = plan_.rows;
-    const auto& taps = rows.phases[y % rows.stride].taps;
-    int64_t above = 0;
-    x_.clear();
-    for (const auto t : c10::irange(static_cast<int64_t>(taps.size()))) {
-      const auto from = y / rows.stride * rows.step + taps[t].base;
-      if (from < 0 || from >= rows.size) {
-        above += from < 0 ? 1 : 0;
-        continue;
-      }
-      const auto* line = in.data + from * plan_.columns.size * in.step;
-      if (!is_packed) {
-        x_.push_back(reinterpret_cast<const acc_t*>(line) + lanes.first - in.first);
-        continue;
-      }
-      const auto* row = packed_.get(from, t, [&](acc_t* to) {
-        for (const auto source : c10::irange(c.sources())) {
-          const LaneChannels channels{lanes.first, c.outs(), c.sources(), source - in.first};
-          pack_row(to + source * row_size_, line, in.step, plan_.columns, lanes, channels);
-        }
-      });
-      for (const auto source : c10::irange(c.sources())) {
-        x_.push_back(row + source * row_size_);
-      }
-    }
-    return above * c.sources();
-  }
-
-  // Phase f of the columns of a row.
-  template <typename T>
-  C10_ALWAYS_INLINE void compute_phase(
-      const Lanes<acc_t>& lanes,
-      int64_t f,
-      bool is_packed,
-      int64_t others,
-      int64_t skipped,
-      TileArgs<acc_t> args,
-      T* line,
-      const Pixels<T>& out,
-      Ahead& ahead) {
-    const auto& window = plan_.columns.phases[f];
-    const auto width = lanes.width();
-    const auto out_step = plan_.columns.stride * out.step;
-    const bool is_partial = !is_packed && !lanes.is_whole();
-    for (const auto& tiles : is_packed ? plan_.packed_tiles[f] : plan_.image_tiles[f]) {
-      ahead.step();
-      auto* to = line + (window.first + tiles.left * plan_.columns.stride) * out.step;
-      args.offset = tiles.left * args.packed_step * args.step;
-      args.tiles = tiles.count;
-      args.inside = tiles.inside.empty() ? nullptr : tiles.inside.data();
-      const auto convolve_lanes = [&](const auto& tile_out, auto of_part) {
-        if (lanes.vectors == 1) {
-          convolve_tile<acc_t, false, 1, of_part()>(window, others, skipped, args, tile_out);
-        } else {
-          convolve_tile<acc_t, false, kMostVectors, of_part()>(window, others, skipped, args, tile_out);
-        }
-      };
-      const auto convolve = [&](const auto& tile_out) {
-        if constexpr (kHasMasks && std::is_same_v<T, acc_t>) {
-          if (is_partial) {
-            return convolve_lanes(tile_out, std::true_type());
-          }
-        }
-        convolve_lanes(tile_out, std::false_type());
-      };
-      if (window.count >= kTile && (lanes.is_whole() || !is_packed)) {
-        // What is read to be added to is read by whole vectors: those of a part would go beyond the last pixel.
-        const bool can_keep = std::is_same_v<T, acc_t> && !out.is_streamed && !is_partial;
-        args.between = can_keep ? nullptr : tiles_.data;
-        convolve(TileOut<T>{to, out_step, out.is_streamed});
-      } else {
-        args.between = nullptr;
-        convolve(TileOut<acc_t>{tiles_.data, width});
-        put_pixels(to, out_step, std::min<int64_t>(tiles.count * kTile, window.count - tiles.left), lanes);
-      }
-    }
-  }
-
-  // n pixels of the tiles to the output.
-  template <typename T>
-  void put_pixels(T* to, int64_t step, int64_t n, const Lanes<acc_t>& lanes) const {
-    for (const auto j : c10::irange(n)) {
-      copy_out(to + j * step, tiles_.data + j * lanes.width(), lanes.count);
-    }
-  }
-
-  const ChannelsLastPlan& plan_;
-  int64_t row_size_;
-  PackedRows<acc_t> packed_;
-  Scratch<acc_t> tiles_;
-  // For each tap and source its row.
-  std::vector<const acc_t*> x_;
+  const char* next_ = nullptr;
+  const char* end_ = nullptr;
+  int64_t part_ = 0;
 };
 
+// Computes strips of a block of channels.
 template <typename scalar_t>
-void convolve_channels_last(
-    const Convolution& c,
-    scalar_t* out,
-    const scalar_t* in,
-    const scalar_t* weight,
-    const scalar_t* bias) {
+class Worker {
+ public:
   using acc_t = at::opmath_type<scalar_t>;
-  using Block = ChannelsLastBlock<acc_t>;
-  const auto channels = c.out_channels();
-  const auto height = c.out_size()[0];
-  const auto in_row = c.in_size()[1] * c.in_channels(), out_row = c.out_size()[1] * channels;
-  const auto in_image = c.in_size()[0] * in_row, out_image = height * out_row;
-  const auto bytes = static_cast<int64_t>(sizeof(scalar_t));
-  const auto near = near_rows<acc_t>(c.g, c.in_size()[1], channels * c.sources());
-  const Traffic traffic(c.g.batch, in_image * bytes, out_image * bytes, near);
-  // Half types do not gain by it.
-  const bool is_streamed =
-      std::is_same_v<scalar_t, acc_t> && can_stream(out, channels * bytes, c.g.batch * out_image * bytes);
-  const auto blocks = divide_up(channels, Block::most_lanes);
-  // Large images go by strips, so that what a block leaves of a cache line's neighbours is near.
-  const bool is_large = out_image >= 784 * channels;
-  const auto strip = traffic.is_by_rows ? 1 : is_large ? strip_height(out_row * bytes / 4) : height;
-  const auto strips = divide_up(height, strip);
-  // All blocks of channels of a strip, then those of the next one; of small images that are near all images of a block,
-  // since then its weights are, too.
-  const bool is_by_blocks = !is_large && !traffic.is_by_images && !traffic.is_by_rows;
-  const bool is_fetched = traffic.is_ahead && !is_by_blocks;
-  const ChannelsLastPlan plan(c, is_fetched);
-  const auto tasks = c.g.batch * strips * blocks;
-  const auto products = c.g.batch * out_image * c.taps() * c.sources();
-  // Up to where strip s, counted over all images, reads and writes.
-  const auto last_row = [&](int64_t s) { return std::min((s % strips + 1) * strip, height) - 1; };
-  const auto in_end = [&](int64_t s) { return in + s / strips * in_image + plan.rows.end(last_row(s)) * in_row; };
-  const auto out_end = [&](int64_t s) { return out + s / strips * out_image + (last_row(s) + 1) * out_row; };
 
-  at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
-    ChannelsLastWeights<scalar_t> weights(plan, blocks, weight, bias);
-    // Row by row, each block takes the rows that were packed for the row before.
-    std::vector<Block> workers;
-    const auto most_workers = traffic.is_by_rows ? blocks : 1;
-    workers.reserve(most_workers);
-    while (static_cast<int64_t>(workers.size()) < most_workers) {
-      workers.emplace_back(plan);
+  Worker(const Plan<scalar_t>& plan, const PackedWeights<scalar_t>& weights)
+      : plan_(plan),
+        c_(plan.c),
+        weights_(weights),
+        in_(plan.is_direct ? 0 : plan.most_lanes * c_.sources() * plan.packed_rows * c_.columns.size),
+        // A tile that is not whole writes behind the last row.
+        out_(
+            plan.is_direct ? 0
+                           : plan.most_lanes * (plan.rows * c_.columns.outputs + kTile * plan.tiles.window.stride)) {}
+
+  // What the next row reads and writes, if it is not packed.
+  void prefetch(const scalar_t* in_begin, const scalar_t* in_end, const scalar_t* out_begin, const scalar_t* out_end) {
+    const auto parts = plan_.tiles.count * (c_.out_channels() / Block<acc_t>::size);
+    prefetch_in_ = {in_begin, in_end, parts};
+    prefetch_out_ = {out_begin, out_end, parts};
+  }
+
+  // The rows from top to bottom of an image.
+  void compute(int64_t b, Image<const scalar_t> in, Image<scalar_t> out, int64_t top, int64_t bottom) {
+    const auto outputs = c_.columns.outputs;
+    const auto block = plan_.block(b);
+    out.data += block.first * out.channel + top * outputs * out.pixel;
+    if (plan_.is_direct) {
+      const Rows<scalar_t> rows{in.data + block.first, in.pixel};
+      return compute_rows(rows, b, block.lanes, out.data, out.pixel, top, bottom);
     }
-    const auto last_strip = (end - 1) / blocks;
-    Ahead ahead;
-    ahead.start(in_end(begin / blocks), out_end(begin / blocks));
-    for (const auto task : c10::irange(begin, end)) {
-      const auto block = is_by_blocks ? task / c.g.batch : task % blocks;
-      const auto s = is_by_blocks ? task % c.g.batch : task / blocks;
-      const auto image = s / strips, first = s % strips * strip;
-      const auto end_of_strip = std::min(first + strip, height);
-      if (is_fetched && s < last_strip) {
-        ahead.aim(
-            part_of(in_end(s), in_end(s + 1), block + 1, blocks),
-            is_streamed ? nullptr : part_of(out_end(s), out_end(s + 1), block + 1, blocks),
-            (end_of_strip - first) * plan.steps);
+    last_row_ = 0;
+    for (auto y = top; y < bottom; y += plan_.rows) {
+      const auto end = std::min(y + plan_.rows, bottom);
+      load(block, in, y, end);
+      const auto source_size = plan_.packed_rows * c_.columns.size * block.lanes;
+      const Rows<acc_t> rows{in_.data(), block.lanes, first_row_, source_size};
+      compute_rows(rows, b, block.lanes, out_.data(), block.lanes, y, end);
+      store_block(out, out_.data(), block, (end - y) * outputs);
+      out.data += (end - y) * outputs * out.pixel;
+    }
+  }
+
+ private:
+  // Rows of the image from `first` on: from one pixel to the next and from one source to the next.
+  template <typename T>
+  struct Rows {
+    const T* data;
+    int64_t step;
+    int64_t first = 0;
+    int64_t source_size = 0;
+  };
+
+  // Packs the rows of the image that are read, but for those that are there already.
+  void load(const Block<acc_t>& block, Image<const scalar_t> in, int64_t top, int64_t bottom) {
+    const auto [first, last] = c_.rows.elements(top, bottom);
+    const auto kept = std::max<int64_t>(last_row_ - first, 0);
+    const auto outs = c_.is_backward ? 1 : c_.g.multiplier;
+    const auto row = c_.columns.size * block.lanes;
+    // The channel of lane l is (block.first + l) / outs * sources + source.
+    in.data += (first + kept) * c_.columns.size * in.pixel + block.first / outs * c_.sources() * in.channel;
+    for (const auto source : c10::irange(c_.sources())) {
+      auto* to = in_.data() + source * plan_.packed_rows * row;
+      if (kept > 0) {
+        std::memmove(to, to + (first - first_row_) * row, kept * row * sizeof(acc_t));
       }
-      const Lanes<acc_t> lanes(block * Block::most_lanes, channels);
-      const Pixels<const scalar_t> from{in + image * in_image, c.in_channels(), 0};
-      const Pixels<scalar_t> to{out + image * out_image, channels, 0, is_streamed};
-      auto& worker = workers[block % most_workers];
-      if (!traffic.is_by_rows || first == 0) {
-        worker.forget();
+      const ChannelMap map{block.first % outs, outs, c_.sources(), source};
+      load_block(to + kept * row, in, block, map, (last - first - kept) * c_.columns.size);
+    }
+    first_row_ = first;
+    last_row_ = last;
+  }
+
+  template <typename T>
+  void compute_rows(const Rows<T>& rows, int64_t b, int64_t lanes, T* out, int64_t step, int64_t top, int64_t bottom) {
+    const auto row_size = c_.columns.size * rows.step;
+    c10::SmallVector<Source<T>, 16> sources;
+    for (const auto y : c10::irange(top, bottom)) {
+      sources.clear();
+      for (const auto source : c10::irange(c_.sources())) {
+        const auto* weights = weights_.weights(b, source, lanes);
+        for (const auto tap : c10::irange(c_.rows.taps)) {
+          const auto row = c_.rows.element(y, tap);
+          if (row && *row >= 0 && *row < c_.rows.size) {
+            const auto* data = rows.data + source * rows.source_size + (*row - rows.first) * row_size;
+            sources.push_back({data, weights + tap * c_.columns.taps * lanes});
+          }
+        }
       }
-      for (const auto y : c10::irange(first, end_of_strip)) {
-        worker.compute(lanes, weights.of(lanes), from, to, y, ahead);
+      TileArgs<T> args{sources.data(), static_cast<int64_t>(sources.size()), plan_.tiles.step * rows.step};
+      args.out_step = plan_.tiles.window.stride * step;
+      for (const auto& group : plan_.tiles.groups) {
+        compute_group(group, rows.step, lanes, weights_.bias(b, lanes), out + group.out * step, args);
+      }
+      out += c_.columns.outputs * step;
+    }
+  }
+
+  template <typename T>
+  void
+  compute_group(const TileGroup& group, int64_t pixel, int64_t lanes, const acc_t* bias, T* out, TileArgs<T> args) {
+    constexpr auto size = Block<acc_t>::size;
+    const auto next_element = kTile * plan_.tiles.window.step * args.step, next_out = kTile * args.out_step;
+    const auto compute = [&](int64_t tile, int64_t lane) {
+      prefetch_in_.next_part();
+      prefetch_out_.next_part();
+      compute_tiles(group, pixel, lanes, lane, tile * next_element, bias, out + tile * next_out + lane, args);
+    };
+    // Of pixels that are a few cache lines apart, all are used before the next tile.
+    if (plan_.is_direct && lanes > 2 * size) {
+      const auto at_once = plan_.is_prefetched ? size : lanes;
+      args.tiles = at_once / size;
+      args.next_element = args.next_weight = args.next_start = args.next_out = size;
+      for (const auto tile : c10::irange(group.tiles)) {
+        for (int64_t l = 0; l < lanes; l += at_once) {
+          compute(tile, l);
+        }
+      }
+    } else {
+      args.tiles = group.tiles;
+      args.next_element = next_element;
+      args.next_out = next_out;
+      for (int64_t l = 0; l < lanes; l += size) {
+        compute(0, l);
       }
     }
-    end_stream();
-  });
-}
+  }
 
-// ---- Contiguous images that are small: turned round, so that their channels are neighbours while they are computed.
-
-template <typename scalar_t>
-void convolve_small_planes(
-    const Convolution& c,
-    scalar_t* out,
-    const scalar_t* in,
-    const scalar_t* weight,
-    const scalar_t* bias) {
-  using acc_t = at::opmath_type<scalar_t>;
-  constexpr auto most_lanes = ChannelsLastBlock<acc_t>::most_lanes;
-  const auto channels = c.out_channels();
-  const auto [height, width] = c.out_size();
-  const auto in_pixels = c.in_size()[0] * c.in_size()[1];
-  const auto out_pixels = height * width;
-  const auto bytes = channels * static_cast<int64_t>(sizeof(scalar_t));
-  const Traffic traffic(c.g.batch, in_pixels * bytes, out_pixels * bytes, 0);
-  const ChannelsLastPlan plan(c, traffic.is_ahead);
-  const auto blocks = divide_up(channels, most_lanes);
-  const auto tasks = blocks * c.g.batch;
-  const auto products = tasks * out_pixels * c.taps() * most_lanes;
-
-  at::parallel_for(0, tasks, grain_size(tasks, products), [&](int64_t begin, int64_t end) {
-    ChannelsLastWeights<scalar_t> weights(plan, blocks, weight, bias);
-    ChannelsLastBlock<acc_t> worker(plan);
-    Scratch<acc_t> from(in_pixels * most_lanes), to(out_pixels * most_lanes);
-    from.clear();
-    Scratch<acc_t> buffer(most_lanes * (kTransposed + kMargin<acc_t>));
-    for (const auto task : c10::irange(begin, end)) {
-      // All lanes are computed, also those that are not there.
-      const auto lanes_of = [&](int64_t task) {
-        return Lanes<acc_t>((traffic.is_ahead ? task % blocks : task / c.g.batch) * most_lanes, channels);
-      };
-      const auto there = lanes_of(task);
-      auto lanes = there;
-      lanes.count = lanes.width();
-      const auto image = (traffic.is_ahead ? task / blocks : task % c.g.batch) * channels + lanes.first;
-      Ahead ahead;
-      if (traffic.is_ahead && task + 1 < end) {
-        const auto next = image + there.count, after = next + lanes_of(task + 1).count;
-        ahead.start(in + next * in_pixels, out + next * out_pixels);
-        ahead.aim(in + after * in_pixels, out + after * out_pixels, height * plan.steps);
+  // The runs of tiles, one after the other.
+  template <typename T>
+  void compute_tiles(
+      const TileGroup& group,
+      int64_t pixel,
+      int64_t lanes,
+      int64_t lane,
+      int64_t offset,
+      const acc_t* bias,
+      T* out,
+      TileArgs<T> args) const {
+    const auto& functions = group.is_edge ? kTileFunctions<T, true> : kTileFunctions<T, false>;
+    args.start = bias + lane;
+    args.out = out;
+    for (const auto& run : group.runs) {
+      args.offset = offset + run.first * pixel + lane;
+      args.inside = run.inside;
+      args.weight_offset = run.kernel * lanes + lane;
+      args.weight_step = run.kernel_step * lanes;
+      functions[plan_.tiles.window.step - 1][run.taps - 1](args);
+      if constexpr (std::is_same_v<T, acc_t>) {
+        args.start = out;
+        args.start_step = args.out_step;
+        args.next_start = args.next_out;
       }
-      planes_to_pixels(from.data, lanes.width(), in + image * in_pixels, in_pixels, there.count, buffer.data);
-      const Pixels<const acc_t> pixels{from.data, lanes.width(), lanes.first};
-      worker.forget();
-      for (const auto y : c10::irange(height)) {
-        worker.compute(lanes, weights.of(there), pixels, Pixels<acc_t>{to.data, lanes.width(), lanes.first}, y, ahead);
-      }
-      pixels_to_planes(out + image * out_pixels, to.data, lanes.width(), out_pixels, there.count, buffer.data);
     }
-  });
-}
+  }
 
-// ---- The kernels.
+  const Plan<scalar_t>& plan_;
+  const Convolution& c_;
+  const PackedWeights<scalar_t>& weights_;
+  Scratch<acc_t> in_;
+  Scratch<acc_t> out_;
+  // What is packed of the image.
+  int64_t first_row_ = 0;
+  int64_t last_row_ = 0;
+  Prefetch prefetch_in_;
+  Prefetch prefetch_out_;
+};
 
 template <typename scalar_t>
 void convolve(
@@ -827,15 +393,39 @@ void convolve(
     const TensorBase& input,
     const TensorBase& weight,
     const scalar_t* bias) {
-  const auto function = is_channels_last(output) || is_channels_last(input) ? convolve_channels_last<scalar_t>
-      : is_small(c.g)                                                       ? convolve_small_planes<scalar_t>
-                                                                            : convolve_planes<scalar_t>;
-  function(
-      c,
-      output.mutable_data_ptr<scalar_t>(),
-      input.const_data_ptr<scalar_t>(),
-      weight.const_data_ptr<scalar_t>(),
-      bias);
+  const bool is_channels_last = !output.is_contiguous() || !input.is_contiguous();
+  const Plan<scalar_t> plan(c, is_channels_last);
+  const PackedWeights<scalar_t> weights(plan, weight.const_data_ptr<scalar_t>(), bias);
+  const auto in_pixels = c.rows.size * c.columns.size, out_pixels = c.rows.outputs * c.columns.outputs;
+  const auto* in = input.const_data_ptr<scalar_t>();
+  auto* out = output.mutable_data_ptr<scalar_t>();
+  const auto strips = c.g.batch * plan.strips;
+  // Blocks that are written as they are share channels, so one thread takes them all.
+  const auto parts = plan.is_direct ? 1 : plan.blocks;
+  const auto cost = plan.height * c.columns.outputs * c.taps() * c.sources() * c.out_channels() / parts;
+  // Where what is read up to a strip ends, of all images.
+  const auto end_of_reads = [&](int64_t strip) {
+    const auto bottom = std::min((strip % plan.strips + 1) * plan.height, c.rows.outputs);
+    const auto rows = strip / plan.strips * c.rows.size + c.rows.elements(0, bottom).second;
+    return in + rows * c.columns.size * c.in_channels();
+  };
+  at::parallel_for(0, strips * parts, 1 + (1 << 17) / cost, [&](int64_t begin, int64_t end) {
+    Worker<scalar_t> worker(plan, weights);
+    for (const auto task : c10::irange(begin, end)) {
+      const auto strip = task / parts, image = strip / plan.strips, top = strip % plan.strips * plan.height;
+      if (plan.is_prefetched && task + 1 < end) {
+        const auto row = c.columns.outputs * c.out_channels();
+        const auto* next = out + (strip + 1) * row;
+        worker.prefetch(end_of_reads(strip), end_of_reads(strip + 1), next, next + row);
+      }
+      const auto from = image_of(in, image, c.in_channels(), in_pixels, is_channels_last);
+      const auto to = image_of(out, image, c.out_channels(), out_pixels, is_channels_last);
+      const auto bottom = std::min(top + plan.height, c.rows.outputs);
+      for (auto b = task % parts; b < plan.blocks; b += parts) {
+        worker.compute(b, from, to, top, bottom);
+      }
+    }
+  });
 }
 
 void forward_kernel(
@@ -845,7 +435,8 @@ void forward_kernel(
     const TensorBase& bias,
     const Geometry& g) {
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, input.scalar_type(), "depthwise_conv2d_cpu", [&] {
-    convolve({g, false}, output, input, weight, bias.defined() ? bias.const_data_ptr<scalar_t>() : nullptr);
+    const auto* bias_data = bias.defined() ? bias.const_data_ptr<scalar_t>() : nullptr;
+    convolve<scalar_t>({g, false}, output, input, weight, bias_data);
   });
 }
 

@@ -1,406 +1,237 @@
 #pragma once
 
+#include <ATen/OpMathType.h>
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
 #include <ATen/native/cpu/DepthwiseConv2dAxis.h>
-#include <ATen/native/cpu/RoundHalf.h>
-#include <ATen/native/cpu/Stream.h>
+#include <c10/util/Unroll.h>
 
-#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
-namespace at::native {
+// The inner loops of a depthwise convolution and of the gradient of its weight. The elements of a vector are
+// neighbouring channels of one pixel, so that each has a weight of its own. A tile is kTile outputs of a row; an
+// element that is read serves all the taps of a run (see DepthwiseConv2dAxis.h) that meet it. Half types are computed
+// in float: they are converted as they are read, and rounded once.
+
+namespace at::native::depthwise {
 inline namespace CPU_CAPABILITY {
 
-// The inner loops of a depthwise convolution, on images of float or double, packed or not (see DepthwiseConv2dAxis.h).
-// The elements of a vector are neighbours in the dimension that is contiguous: channels in channels_last, else columns.
-// Along the other one a tile takes kTile outputs, and each element that is read serves all of a run's taps that it
-// meets: with S = 1 each of them, with S = 2 every second.
-
-constexpr int64_t kTile = 7;
-// A block is at most kMostVectors vectors wide, of which kVectorsAtOnce are computed at a time: as many as there are
-// registers for. With AVX2 two of them are a cache line, all of which is used while it is near.
-#if defined(CPU_CAPABILITY_AVX512)
-constexpr int kMostVectors = 2, kVectorsAtOnce = 2;
-#elif defined(CPU_CAPABILITY_AVX2)
-constexpr int kMostVectors = 2, kVectorsAtOnce = 1;
-#else
-constexpr int kMostVectors = 1, kVectorsAtOnce = 1;
-#endif
-
-// What a Vectorized holds, but not set to zero where it is declared. GCC would zero an array of Vectorized in memory,
-// for each tile anew, which took AVX2 a third of its time.
-template <typename acc_t>
-struct RegisterOf {
-#if defined(CPU_CAPABILITY_AVX2) || defined(CPU_CAPABILITY_AVX512)
-  typedef acc_t type __attribute__((vector_size(sizeof(vec::Vectorized<acc_t>))));
-#else
-  using type = vec::Vectorized<acc_t>;
-#endif
+// A row of the image and the weights of the kernel's row that it is multiplied by.
+template <typename T>
+struct Source {
+  const T* row;
+  const at::opmath_type<T>* weights;
 };
-template <typename acc_t>
-using Register = typename RegisterOf<acc_t>::type;
 
-// What is read once is to stay in a register for all of its products: GCC would else read it again for each, which
-// takes twice as long where it lies across cache lines, and keep an address in memory for each element of a tile.
-template <typename acc_t>
-C10_ALWAYS_INLINE vec::Vectorized<acc_t> in_register(vec::Vectorized<acc_t> elements) {
-#if defined(CPU_CAPABILITY_AVX2) || defined(CPU_CAPABILITY_AVX512)
-  Register<acc_t> value = elements;
-  asm("" : "+v"(value));
-  return value;
-#else
-  return elements;
-#endif
-}
-
-template <typename acc_t>
-C10_ALWAYS_INLINE const acc_t* in_register(const acc_t* address) {
-#if defined(CPU_CAPABILITY_AVX2) || defined(CPU_CAPABILITY_AVX512)
-  asm("" : "+r"(address));
-#endif
-  return address;
-}
-
-// Of the last vector which elements there are. AVX512 neither reads nor writes the others; else they are read, and then
-// taken as zero.
-#ifdef CPU_CAPABILITY_AVX512
-constexpr bool kHasMasks = true;
-
-template <typename acc_t>
-class LaneMask {
- public:
-  using Vec = vec::Vectorized<acc_t>;
-
-  explicit LaneMask(int64_t count) : bits_((uint32_t{1} << count) - 1) {}
-
-  Vec load(const acc_t* from) const {
-    if constexpr (std::is_same_v<acc_t, float>) {
-      return _mm512_maskz_loadu_ps(bits_, from);
-    } else {
-      return _mm512_maskz_loadu_pd(bits_, from);
-    }
-  }
-  void store(acc_t* to, const Vec& elements) const {
-    if constexpr (std::is_same_v<acc_t, float>) {
-      _mm512_mask_storeu_ps(to, bits_, elements);
-    } else {
-      _mm512_mask_storeu_pd(to, bits_, elements);
-    }
-  }
-
- private:
-  uint32_t bits_;
+// A run of the taps of a tile.
+struct TileRun {
+  int64_t taps;
+  int64_t first;               // the first element inside of the image, a column
+  uint32_t inside;             // bit r: element r of the tile is inside of the image
+  int64_t kernel, kernel_step; // see Run
 };
-#else
-constexpr bool kHasMasks = false;
 
-template <typename acc_t>
-class LaneMask {
- public:
-  using Vec = vec::Vectorized<acc_t>;
+// The bits of the elements from first to last.
+constexpr uint32_t elements_inside(int64_t first, int64_t last) {
+  return (uint32_t{1} << last) - (uint32_t{1} << first);
+}
 
-  explicit LaneMask(int64_t count) {
-    static constexpr auto table = [] {
-      std::array<vec::int_same_size_t<acc_t>, 2 * Vec::size()> bits{};
-      for (int i = 0; i < Vec::size(); ++i) {
-        bits[i] = -1;
-      }
-      return bits;
-    }();
-    mask_ = Vec::loadu(table.data() + Vec::size() - count);
-  }
-
-  Vec load(const acc_t* from) const {
-    return Vec::loadu(from) & mask_;
-  }
-
- private:
-  Vec mask_;
+template <typename T>
+struct TileArgs {
+  const Source<T>* sources;
+  int64_t n;
+  int64_t step;   // from one element to the next
+  int64_t offset; // of the first element that is inside, in the row
+  uint32_t inside;
+  int64_t weight_offset, weight_step;
+  const at::opmath_type<T>* start; // what the sums are added to
+  int64_t start_step;
+  T* out;
+  int64_t out_step;
+  // How many tiles there are, and how much further the next one is: other columns or other channels.
+  int64_t tiles;
+  int64_t next_element, next_weight, next_start, next_out;
 };
-#endif
 
-// V of a tile's `vectors` vectors.
-template <
-    typename acc_t,
-    int K,
-    int S,
-    int V,
-    int vectors,
-    bool of_plane,
-    bool is_edge,
-    bool is_partial,
-    typename out_t>
-C10_ALWAYS_INLINE void tile_part(
-    const acc_t* const* xs,
-    int64_t n,
-    int64_t offset,
-    int64_t step,
-    const acc_t* w,
-    const acc_t* start,
-    int64_t start_step,
-    out_t* out,
-    int64_t out_step,
-    bool is_streamed,
-    Inside inside,
-    int64_t lanes) {
-  using Vec = vec::Vectorized<acc_t>;
-  constexpr int64_t size = Vec::size();
-  constexpr int W = of_plane ? 1 : V;
-  const LaneMask<acc_t> last(is_partial ? lanes - (V - 1) * size : size);
-  Register<acc_t> sums[kTile][V];
-#pragma GCC unroll 8
-  for (int j = 0; j < kTile; ++j) {
-#pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) {
-      sums[j][v] = Vec::loadu(start + j * start_step + v * size);
-    }
-  }
-  for (int64_t t = 0; t < n; ++t) {
-    const acc_t* x = xs[t] + offset;
-    Register<acc_t> run[K][W];
-#pragma GCC unroll 8
-    for (int k = 0; k < K; ++k) {
-#pragma GCC unroll 2
-      for (int v = 0; v < W; ++v) {
-        run[k][v] = of_plane ? Vec(w[k]) : Vec::loadu(w + (k * vectors + v) * size);
-      }
-    }
-    w += of_plane ? K : K * vectors * size;
-#pragma GCC unroll 20
-    for (int r = 0; r < S * (kTile - 1) + K; ++r) {
-      if (!is_edge || (r >= inside.first && r < inside.last)) {
-#pragma GCC unroll 2
-        for (int v = 0; v < V; ++v) {
-          const auto* from = x + v * size;
-          const auto element = in_register(is_partial && v + 1 == V ? last.load(from) : Vec::loadu(from));
-#pragma GCC unroll 8
-          for (int k = 0; k < K; ++k) {
-            const auto j = (r - k) / S;
-            if (r >= k && (r - k) % S == 0 && j < kTile) {
-              sums[j][v] = vec::fmadd(element, Vec(run[k][of_plane ? 0 : v]), Vec(sums[j][v]));
-            }
-          }
-        }
-      }
-      x = in_register(x + step);
-    }
-  }
-#pragma GCC unroll 8
-  for (int j = 0; j < kTile; ++j) {
-    if constexpr (std::is_same_v<out_t, acc_t>) {
-#pragma GCC unroll 2
-      for (int v = 0; v < V; ++v) {
-        auto* to = out + j * out_step + v * size;
-        if constexpr (is_partial) {
-          if (v + 1 == V) {
-            last.store(to, Vec(sums[j][v]));
-            continue;
-          }
-        }
-        if (is_streamed) {
-          stream(to, Vec(sums[j][v]));
-        } else {
-          Vec(sums[j][v]).store(to);
-        }
-      }
-    } else {
-      rounded<out_t>(Vec(sums[j][0]), Vec(sums[j][V - 1])).store(out + j * out_step, V * size);
-    }
-  }
+// The number of elements that the tile of a run reads.
+constexpr int64_t tile_elements(int64_t taps, int64_t step) {
+  return step * (kTile - 1) + taps;
 }
 
-// A run of K taps, V vectors wide. Channels have each their own weight, the columns of a plane the same.
-//
-// Args:
-//   xs: for each tap of the contiguous dimension and each source, where its elements begin; n of them.
-//   offset, step: where in x the tile begins, and from one element to the next; an output is S elements behind the
-//     one before.
-//   weights: for each of xs those of the run.
-//   start, out: the sums are added to start and go to out, rounded where that is of a half type; their steps are from
-//     one output to the next.
-//   tiles: how many tiles there are, one behind the other.
-//   is_streamed: out is written past the caches.
-//   inside: at an edge, which elements there are; the others are not read.
-//   lanes: where the last vector is not whole, how many elements there are in all vectors; the others are neither read
-//     from x nor written.
-template <typename acc_t, int K, int S, int V, bool of_plane, bool is_edge, bool is_partial, typename out_t>
-void tile(
-    const acc_t* const* xs,
-    int64_t n,
-    int64_t offset,
-    int64_t step,
-    const acc_t* weights,
-    const acc_t* start,
-    int64_t start_step,
-    out_t* out,
-    int64_t out_step,
-    int64_t tiles,
-    bool is_streamed,
-    Inside inside,
-    int64_t lanes) {
-  constexpr int at_once = std::min(V, kVectorsAtOnce);
-  constexpr int64_t size = vec::Vectorized<acc_t>::size();
-  static_assert(!is_partial || at_once == V, "the last vector is to be in the only part");
-  for (int64_t i = 0; i < tiles; ++i) {
-    for (int64_t l = 0; l < V * size; l += at_once * size) {
-      tile_part<acc_t, K, S, at_once, V, of_plane, is_edge, is_partial>(
-          xs,
-          n,
-          offset + l,
-          step,
-          weights + (of_plane ? 0 : l),
-          start + l,
-          start_step,
-          out + l,
-          out_step,
-          is_streamed,
-          inside,
-          lanes);
-    }
-    offset += kTile * S * step;
-    start += kTile * start_step;
-    out += kTile * out_step;
-  }
+// f(0), f(1), ... for n constants. Arrays of Vectorized that are made so stay in registers: GCC keeps one that is made
+// without values, and so set to zero by a loop, in memory.
+template <typename F, int... i>
+C10_ALWAYS_INLINE auto generate(const F& f, std::integer_sequence<int, i...> /*constants*/) {
+  return std::array{f(std::integral_constant<int, i>())...};
+}
+template <int n, typename F>
+C10_ALWAYS_INLINE auto generate(const F& f) {
+  return generate(f, std::make_integer_sequence<int, n>());
 }
 
-template <typename acc_t, int K, int V, int B, bool is_edge>
-inline void correlate_block(
-    const acc_t* g,
-    int64_t g_step,
-    const acc_t* x,
-    int64_t x_step,
-    Inside inside,
-    const LaneMask<acc_t>& last,
-    Register<acc_t> (&sums)[K][V]) {
-  using Vec = vec::Vectorized<acc_t>;
-  constexpr int64_t size = Vec::size();
-  Register<acc_t> grads[B][V];
-#pragma GCC unroll 4
-  for (int i = 0; i < B; ++i) {
-#pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) {
-      const auto* from = g + v * size;
-      grads[i][v] = in_register(kHasMasks && v + 1 == V ? last.load(from) : Vec::loadu(from));
-    }
-    g = in_register(g + g_step);
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < B + K - 1; ++r) {
-    if (!is_edge || (r >= inside.first && r < inside.last)) {
-#pragma GCC unroll 2
-      for (int v = 0; v < V; ++v) {
-        const auto* from = x + v * size;
-        const auto element = in_register(v + 1 == V ? last.load(from) : Vec::loadu(from));
-#pragma GCC unroll 8
-        for (int k = 0; k < K; ++k) {
-          if (r - k >= 0 && r - k < B) {
-            sums[k][v] = vec::fmadd(element, Vec(grads[r - k][v]), Vec(sums[k][v]));
-          }
-        }
-      }
-    }
-    x = in_register(x + x_step);
-  }
-}
-
-template <typename acc_t, int K, int V, bool has_edges>
-C10_ALWAYS_INLINE void correlate_part(
-    const acc_t* g,
-    int64_t g_step,
-    const acc_t* x,
-    int64_t x_step,
-    int64_t n,
-    Inside inside,
-    int64_t lanes,
-    acc_t* sums_elements,
-    int64_t sums_step) {
-  using Vec = vec::Vectorized<acc_t>;
-  constexpr int64_t size = Vec::size();
-  constexpr int B = 4;
-  Register<acc_t> sums[K][V];
-  const LaneMask<acc_t> last(lanes - (V - 1) * size);
-#pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) {
-#pragma GCC unroll 8
-    for (int k = 0; k < K; ++k) {
-      sums[k][v] = Vec::loadu(sums_elements + k * sums_step + v * size);
-    }
-  }
-  int64_t i = 0;
-  const auto add = [&](auto block, auto is_edge) {
-    const Inside there{inside.first - i, inside.last - i};
-    correlate_block<acc_t, K, V, block(), is_edge()>(g + i * g_step, g_step, x + i * x_step, x_step, there, last, sums);
-    i += block();
-  };
-  constexpr std::integral_constant<int, B> block;
-  constexpr std::integral_constant<int, 1> single;
-  if constexpr (has_edges) {
-    constexpr std::true_type at_edge;
-    while (i < std::min(inside.first, n)) {
-      // For a single output at the edge, the blocks behind it would begin later.
-      if (inside.first - i > 1 && i + B <= n) {
-        add(block, at_edge);
-      } else {
-        add(single, at_edge);
-      }
-    }
-    while (i + B <= n && i + B + K - 1 <= inside.last) {
-      add(block, std::false_type());
-    }
-    while (i < n) {
-      if (i + B <= n) {
-        add(block, at_edge);
-      } else {
-        add(single, at_edge);
-      }
-    }
+// Vec::loadu, for a vector that is used several times. As an operand in memory, which GCC else makes of it, it would be
+// read for each use: the fence says that memory may have changed since. 3x3 took a quarter longer without (Zen 5).
+template <typename T>
+C10_ALWAYS_INLINE auto loadu_once(const T* from) {
+  vec::Vectorized<at::opmath_type<T>> elements;
+  if constexpr (vec::is_reduced_floating_point_v<T>) {
+    vec::load_to_float(from, elements);
   } else {
-    while (i + B <= n) {
-      add(block, std::false_type());
-    }
-    while (i < n) {
-      add(single, std::false_type());
-    }
+    elements = vec::Vectorized<T>::loadu(from);
+    std::atomic_signal_fence(std::memory_order_acq_rel);
   }
-#pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) {
-#pragma GCC unroll 8
-    for (int k = 0; k < K; ++k) {
-      Vec(sums[k][v]).store(sums_elements + k * sums_step + v * size);
-    }
+  return elements;
+}
+
+template <typename T>
+C10_ALWAYS_INLINE void store_rounded(T* to, const vec::Vectorized<at::opmath_type<T>>& elements) {
+  if constexpr (vec::is_reduced_floating_point_v<T>) {
+    vec::convert_from_float<T>(elements, elements).store(to, elements.size());
+  } else {
+    elements.store(to);
   }
 }
 
-// Adds to sums, K x V vectors, what the outputs' gradients g times the elements x give for each tap of a run.
-//
-// Args:
-//   g, g_step, x, x_step: where they begin and the steps from one output to the next.
-//   n: how many outputs.
-//   inside: where rows have edges, which elements there are; the others are not read.
-//   lanes: how many elements there are in all vectors. The others are taken as zero in x; in g the caller has zeros
-//     there, unless there are masks.
-//   sums, sums_step: the sums of the first tap, and from one tap's to the next.
-template <typename acc_t, int K, int V, bool has_edges>
-void correlate(
-    const acc_t* g,
-    int64_t g_step,
-    const acc_t* x,
-    int64_t x_step,
-    int64_t n,
-    Inside inside,
-    int64_t lanes,
-    acc_t* sums,
-    int64_t sums_step) {
-  constexpr int at_once = std::min(V, kVectorsAtOnce);
-  constexpr int64_t size = vec::Vectorized<acc_t>::size(), step = at_once * size;
-  for (int64_t l = 0; l < V * size; l += step) {
-    correlate_part<acc_t, K, at_once, has_edges>(
-        g + l, g_step, x + l, x_step, n, inside, std::min(lanes - l, step), sums + l, sums_step);
+template <typename T, int K, int S, bool is_edge>
+void convolve_tiles(const TileArgs<T>& args) {
+  using Vec = vec::Vectorized<at::opmath_type<T>>;
+  constexpr c10::ForcedUnroll<kTile> for_outputs;
+  constexpr c10::ForcedUnroll<K> for_taps;
+  constexpr c10::ForcedUnroll<tile_elements(K, S)> for_elements;
+  // A copy, which no store changes.
+  auto a = args;
+  for (int64_t tile = 0; tile < a.tiles; ++tile) {
+    auto sums = generate<kTile>([&](auto j) { return Vec::loadu(a.start + j * a.start_step); });
+    for (int64_t i = 0; i < a.n; ++i) {
+      const auto* x = a.sources[i].row + a.offset;
+      const auto* w = a.sources[i].weights + a.weight_offset;
+      const auto weights = generate<K>([&](auto k) { return Vec::loadu(w + k * a.weight_step); });
+      for_elements([&](auto r) C10_ALWAYS_INLINE_ATTRIBUTE {
+        if (!is_edge || (a.inside & (uint32_t{1} << r))) {
+          const auto element = loadu_once(x);
+          for_taps([&](auto k) C10_ALWAYS_INLINE_ATTRIBUTE {
+            constexpr int j = (r - k) / S;
+            if constexpr (r >= k && (r - k) % S == 0 && j < kTile) {
+              sums[j] = vec::fmadd(element, weights[k], sums[j]);
+            }
+          });
+          x += a.step;
+        }
+      });
+    }
+    for_outputs([&](auto j) C10_ALWAYS_INLINE_ATTRIBUTE { store_rounded(a.out + j * a.out_step, sums[j]); });
+    a.offset += a.next_element;
+    a.weight_offset += a.next_weight;
+    a.start += a.next_start;
+    a.out += a.next_out;
   }
 }
+
+// Without vectors a test for each element costs little, and its code as much again.
+#if defined(CPU_CAPABILITY_AVX2) || defined(CPU_CAPABILITY_AVX512)
+constexpr bool kIsEdgeOnly = false;
+#else
+constexpr bool kIsEdgeOnly = true;
+#endif
+
+// The functions for runs of 1, 2, ... taps, by step.
+template <typename T, bool is_edge, int... taps>
+constexpr auto tile_functions(std::integer_sequence<int, taps...> /*taps*/) {
+  return std::array{
+      std::array{&convolve_tiles<T, taps + 1, 1, is_edge>...}, std::array{&convolve_tiles<T, taps + 1, 2, is_edge>...}};
+}
+template <typename T, bool is_edge>
+constexpr auto kTileFunctions =
+    tile_functions<T, is_edge || kIsEdgeOnly>(std::make_integer_sequence<int, kLongestRun>());
+
+// Rows of the kernel of which the gradient is computed together: as many as it takes for the sums not to wait for one
+// another, and as their registers allow.
+constexpr int rows_at_once(int taps) {
+  return taps <= 3 ? 3 : taps <= 5 ? 2 : 1;
+}
+
+// The gradient of the weight: a run of taps of some rows of the kernel, for the outputs of a phase.
+template <typename T>
+struct CorrelateArgs {
+  const T* grads; // a row of grad_output
+  int64_t grad_step;
+  int64_t outputs;
+  int64_t base, spacing;                      // the columns of the image that they read; see Window
+  int64_t first, last;                        // of all the elements that the outputs read, those inside of the image
+  int64_t step;                               // from one column of the image to the next
+  std::array<const T*, rows_at_once(1)> rows; // of the image, one for each row of the kernel
+  std::array<at::opmath_type<T>*, rows_at_once(1)> sums; // what is added to
+  int64_t sums_step;                                     // from one tap to the next
+};
+
+// B outputs from j on, of which some of the elements may be outside of the image.
+template <int B, typename T, int K, int S, int R, typename Sums>
+C10_ALWAYS_INLINE void correlate_outputs(const CorrelateArgs<T>& a, int64_t j, Sums& sums) {
+  constexpr int elements = S * (B - 1) + K;
+  const auto first = std::max<int64_t>(a.first - S * j, 0), last = std::min<int64_t>(a.last - S * j, elements);
+  const auto inside = elements_inside(first, last);
+  const auto place = (a.base + (S * j + first) * a.spacing) * a.step;
+  const auto step = std::min(a.spacing, a.last * a.spacing) * a.step;
+  const auto g = generate<B>([&](auto i) { return loadu_once(a.grads + (j + i) * a.grad_step); });
+  auto rows = generate<R>([&](auto row) { return a.rows[row] + place; });
+  c10::ForcedUnroll<elements>{}([&](auto r) C10_ALWAYS_INLINE_ATTRIBUTE {
+    if (inside & (uint32_t{1} << r)) {
+      c10::ForcedUnroll<R>{}([&](auto row) C10_ALWAYS_INLINE_ATTRIBUTE {
+        const auto element = loadu_once(rows[row]);
+        c10::ForcedUnroll<K>{}([&](auto k) C10_ALWAYS_INLINE_ATTRIBUTE {
+          constexpr int i = (r - k) / S;
+          if constexpr (r >= k && (r - k) % S == 0 && i < B) {
+            sums[row * K + k] = vec::fmadd(element, g[i], sums[row * K + k]);
+          }
+        });
+        rows[row] += step;
+      });
+    }
+  });
+}
+
+template <typename T, int K, int S>
+void correlate(const CorrelateArgs<T>& args) {
+  using acc_t = at::opmath_type<T>;
+  using Vec = vec::Vectorized<acc_t>;
+  constexpr int R = rows_at_once(K);
+  // With the sums as many registers as AVX2 has.
+  constexpr int most = 4;
+  // A sum of many terms loses digits; what is added to it is itself a sum.
+  constexpr int64_t segment = 128;
+  const auto a = args;
+  // The outputs that read the image at all.
+  const auto begin = std::max<int64_t>((a.first - K + S) / S, 0);
+  const auto end = std::min((a.last + S - 1) / S, a.outputs);
+  for (auto j = begin; j < end;) {
+    auto sums = generate<R * K>([](auto) { return Vec(acc_t(0)); });
+    const auto stop = std::min(j + segment, end);
+    for (; j + most <= stop; j += most) {
+      correlate_outputs<most, T, K, S, R>(a, j, sums);
+    }
+    for (; j < stop; ++j) {
+      correlate_outputs<1, T, K, S, R>(a, j, sums);
+    }
+    c10::ForcedUnroll<R>{}([&](auto row) C10_ALWAYS_INLINE_ATTRIBUTE {
+      c10::ForcedUnroll<K>{}([&](auto k) C10_ALWAYS_INLINE_ATTRIBUTE {
+        auto* to = a.sums[row] + k * a.sums_step;
+        (Vec::loadu(to) + sums[row * K + k]).store(to);
+      });
+    });
+  }
+}
+
+// The functions for runs of 1, 2, ... taps, by step.
+template <typename T, int... taps>
+constexpr auto correlate_functions(std::integer_sequence<int, taps...> /*taps*/) {
+  return std::array{std::array{&correlate<T, taps + 1, 1>...}, std::array{&correlate<T, taps + 1, 2>...}};
+}
+template <typename T>
+constexpr auto kCorrelateFunctions = correlate_functions<T>(std::make_integer_sequence<int, kLongestRun>());
 
 } // namespace CPU_CAPABILITY
-} // namespace at::native
+} // namespace at::native::depthwise
