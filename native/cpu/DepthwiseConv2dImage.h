@@ -30,8 +30,8 @@ class Scratch {
 };
 
 // The channels that are computed together, in whole vectors. The last block begins earlier if need be: its first
-// `shared` channels are those of the block before. If there are too few channels for that, the lanes from `count` on
-// are zero.
+// `shared` channels are those of the block before. If there are fewer channels than a vector has, the lanes from
+// `count` on are zero.
 template <typename acc_t>
 struct Block {
   static constexpr int64_t size = vec::Vectorized<acc_t>::size();
@@ -49,6 +49,10 @@ struct Block {
   }
   bool is_whole() const {
     return count == lanes;
+  }
+  // So many channels in a block, at most `most`, that the first one is of whole vectors.
+  static int64_t channels_of(int64_t channels, int64_t most) {
+    return std::min(most, std::max(channels / size * size, size));
   }
 };
 

@@ -114,14 +114,16 @@ struct Plan {
     const auto channels = c.out_channels();
     is_direct = is_channels_last && c.g.multiplier == 1 && tiles.are_whole && channels >= Block<acc_t>::size &&
         (std::is_same_v<scalar_t, acc_t> || tiles.most_runs == 1);
-    most_lanes = is_direct ? Block<acc_t>::most_lanes : 64 / static_cast<int64_t>(sizeof(scalar_t));
+    most_lanes = Block<acc_t>::channels_of(
+        channels, is_direct ? Block<acc_t>::most_lanes : 64 / static_cast<int64_t>(sizeof(scalar_t)));
     blocks = at::divup(channels, most_lanes);
     // All channels of a strip are to stay in the second-level cache, what is packed in the first. But the rows that a
     // strip shares with the next one (the halo) are packed for both, and few pixels are slow to transpose.
     constexpr int64_t first_level = 1 << 15, second_level = 1 << 18, least_pixels = 64;
     const auto bytes = static_cast<int64_t>(sizeof(acc_t));
     const auto row = c.rows.size * c.columns.size / c.rows.outputs + c.columns.outputs;
-    const auto halo = (c.rows.taps - 1) * c.rows.dilation / (c.is_backward ? 1 : c.rows.stride);
+    const auto halo =
+        std::min((c.rows.taps - 1) * c.rows.dilation / (c.is_backward ? 1 : c.rows.stride), c.rows.outputs);
     const auto near = second_level / (row * channels * bytes);
     height = is_direct ? 1 : std::min(std::max({near, 4 * halo, int64_t{1}}), c.rows.outputs);
     strips = at::divup(c.rows.outputs, height);

@@ -162,7 +162,7 @@ struct CorrelateArgs {
   int64_t outputs;
   int64_t base, spacing;                      // the columns of the image that they read; see Window
   int64_t first, last;                        // of all the elements that the outputs read, those inside of the image
-  int64_t step;                               // from one column of the image to the next
+  int64_t step, next; // from one column of the image to the next, and from one element to the next
   std::array<const T*, rows_at_once(1)> rows; // of the image, one for each row of the kernel
   std::array<at::opmath_type<T>*, rows_at_once(1)> sums; // what is added to
   int64_t sums_step;                                     // from one tap to the next
@@ -175,7 +175,6 @@ C10_ALWAYS_INLINE void correlate_outputs(const CorrelateArgs<T>& a, int64_t j, S
   const auto first = std::max<int64_t>(a.first - S * j, 0), last = std::min<int64_t>(a.last - S * j, elements);
   const auto inside = elements_inside(first, last);
   const auto place = (a.base + (S * j + first) * a.spacing) * a.step;
-  const auto step = std::min(a.spacing, a.last * a.spacing) * a.step;
   const auto g = generate<B>([&](auto i) { return loadu_once(a.grads + (j + i) * a.grad_step); });
   auto rows = generate<R>([&](auto row) { return a.rows[row] + place; });
   c10::ForcedUnroll<elements>{}([&](auto r) C10_ALWAYS_INLINE_ATTRIBUTE {
@@ -188,7 +187,7 @@ C10_ALWAYS_INLINE void correlate_outputs(const CorrelateArgs<T>& a, int64_t j, S
             sums[row * K + k] = vec::fmadd(element, g[i], sums[row * K + k]);
           }
         });
-        rows[row] += step;
+        rows[row] += a.next;
       });
     }
   });

@@ -66,7 +66,7 @@ class Worker {
     grads.data += block.first * grads.channel + top * width * grads.pixel;
     image.data += block.first / g_.multiplier * image.channel + first * g_.input[1] * image.pixel;
     const Rows rows{first, top, bottom, of_weight, of_bias};
-    if (grads.channel == 1 && block.is_whole() && g_.multiplier == 1) {
+    if (grads.channel == 1 && image.channel == 1 && block.is_whole() && g_.multiplier == 1) {
       return add_rows(block.lanes, grads.data, grads.pixel, image.data, image.pixel, rows, sums);
     }
     load_block(grads_.data(), grads, block, {0, 1, 1, 0}, (bottom - top) * width);
@@ -147,6 +147,7 @@ class Worker {
     args.grad_step = window_.stride * grad_step;
     args.spacing = window_.spacing;
     args.step = step;
+    args.next = std::min(window_.spacing, window_.size) * step;
     args.sums_step = lanes;
     for (const auto& phase : window_.phases) {
       args.outputs = phase.outputs;
@@ -192,8 +193,9 @@ void backward_weight(
   using LaneBlock = Block<acc_t>;
   const bool is_nhwc = !grad_output.is_contiguous() || !input.is_contiguous();
   const Chunks chunks(g);
-  const int64_t most = is_nhwc ? LaneBlock::most_lanes : LaneBlock::most_lanes / 4;
-  const auto channels = g.output_channels(), blocks = (channels + most - 1) / most;
+  const auto channels = g.output_channels();
+  const auto most = LaneBlock::channels_of(channels, is_nhwc ? LaneBlock::most_lanes : LaneBlock::most_lanes / 4);
+  const auto blocks = at::divup(channels, most);
   const auto taps = g.kernel[0] * g.kernel[1], sums_size = (taps + 1) * LaneBlock::most_lanes;
   const auto in_pixels = g.input[0] * g.input[1], out_pixels = g.output[0] * g.output[1];
   Scratch<acc_t> sums(chunks.count * blocks * sums_size);
