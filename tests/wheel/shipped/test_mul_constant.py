@@ -85,7 +85,7 @@ def test_layouts(dtype: torch.dtype) -> None:
 
 
 def test_more_than_the_caches_hold() -> None:
-    """From 32 MB of operands on the result is written past the caches."""
+    """Split among threads."""
     numbers = torch.arange(2**22 + 1037)
     x = (numbers % 251).float()
     assert torch.equal(torch.mul_constant(x, 3), (numbers % 251 * 3).float())

@@ -188,7 +188,7 @@ def test_compiled_with_backward() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.complex64])
 def test_more_than_the_caches_hold(dtype: torch.dtype) -> None:
-    """From 32 MB of operands on the result is written past the caches, if it begins a cache line."""
+    """Split among threads, also into a result that is not aligned."""
     size = 2**25 // (3 * dtype.itemsize) + 1037
     numbers = torch.arange(size + 1)
     x, y = (numbers % 251).to(dtype), (numbers % 127).to(dtype)
