@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -61,19 +61,24 @@ def depthwise_conv2d(make: Make) -> Iterator[tuple[Any, ...]]:
     yield make(1, 2, 7, 6), make(4, 1, 3, 2), None, (2, 1), (0, 1), (1, 2)
     yield make(3, 5, 5), make(3, 1, 2, 2), make(3), (2, 2)
     yield make(0, 2, 4, 4), make(2, 1, 3, 3)
+    yield make(2, 0, 4, 4), make(0, 1, 3, 3)
+    yield make(2, 3, 5, 6), make(6, 1, 4, 3), make(6), {"padding": "same", "dilation": (1, 2)}
 
 
-def _reductions(make: Make, *shape: int) -> Iterator[tuple[Any, ...]]:
-    for reduction in range(3):
+def _triplets(make: Make, shape: tuple[int, ...], reductions: Iterable[object]) -> Iterator[tuple[Any, ...]]:
+    for reduction in reductions:
         yield *(make(*shape) for _ in range(3)), -1.0, 0.01, 0.5, {"reduction": reduction}
 
 
 def improved_triplet_loss(make: Make) -> Iterator[tuple[Any, ...]]:
-    yield from _reductions(make, 4, 3)
-    yield from _reductions(make, 3)
+    yield make(4, 3), make(4, 3), make(4, 3)
+    for shape in ((4, 3), (3,), (2, 2, 3)):
+        yield from _triplets(make, shape, ("none", "mean", "sum"))
 
 
-improved_triplet_loss_with_distances = improved_triplet_loss
+def improved_triplet_loss_with_distances(make: Make) -> Iterator[tuple[Any, ...]]:
+    for shape in ((4, 3), (3,)):
+        yield from _triplets(make, shape, range(3))
 
 
 def roi_pool(make: Make) -> Iterator[tuple[Any, ...]]:
