@@ -355,8 +355,9 @@ Tensor correlate2d(
       fillvalue);
   Part part = part_of(mode, input, kernel);
   const auto fft = method == "auto" ? std::nullopt : std::optional(method == "fft");
-  // In valid mode nothing beyond the edges is read.
-  const bool is_padded = mode != "valid" && (boundary != "fill" || !fillvalue.equal(0));
+  // In valid mode nothing beyond the edges is read; a symbolic number has no value yet.
+  const bool is_zero = boundary == "fill" && !fillvalue.isSymbolic() && fillvalue.equal(0);
+  const bool is_padded = mode != "valid" && !is_zero;
   const Tensor images = input.to(dtype);
   const Tensor result = correlate_broadcast(
       is_padded ? pad_input(images, kernel, part, boundary, fillvalue) : images, kernel.to(dtype), part, fft);
