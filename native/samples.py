@@ -96,6 +96,10 @@ def correlate2d(make: Make) -> Iterator[tuple[Any, ...]]:
         yield make(2, 5, 6), make(3, 2), {"mode": mode}
     yield make(4, 4), make(4, 4), make()
     yield make(2, 5, 6), make(3, 2), {"method": "fft"}
+    yield make(2, 5, 6), make(3, 2), {"mode": "full", "fillvalue": 2}
+    for boundary in ("wrap", "symm"):
+        yield make(2, 3), make(4, 5), {"mode": "same", "boundary": boundary}
+    yield make(2, 1, 5, 6), make(3, 3, 2), make(3)
 
 
 def fft_rfft2_abs(make: Make) -> Iterator[tuple[Any, ...]]:

@@ -1,7 +1,7 @@
 """A plugin of pytest: the kernels of native/cuda, compiled for the CPU, replace those for CPUs.
 
 So the operators' own tests show whether the kernels are right, where there is no GPU: indices, barriers, dtypes, empty
-inputs. What they do not show is what only a GPU does: threads at the same time, atomic additions, speed. Processes that
+inputs. What they do not show is what only a GPU does: threads at the same time, speed. Processes that
 the tests start have the kernels for CPUs.
 """
 

@@ -210,11 +210,6 @@ inline emulation::DeviceProperties* getCurrentDeviceProperties() {
 
 } // namespace at::cuda
 
-template <typename T>
-void gpuAtomicAddNoReturn(T* address, T value) {
-  *address += value;
-}
-
 namespace at::native::cuda_utils {
 
 constexpr int kCUDABlockReduceNumThreads = 512;

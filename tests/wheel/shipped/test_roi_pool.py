@@ -207,6 +207,20 @@ def test_gradient(dtype: torch.dtype) -> None:
     torch.testing.assert_close(x.grad, torch.from_numpy(expected).reshape(x.shape).to(dtype))
 
 
+def test_gradients_are_added_in_order() -> None:
+    """Of each pixel, box by box and bin by bin, in float: many boxes whose maximum is the same pixel."""
+    x = torch.zeros(2, 1, 9, 12)
+    x[:, :, 4, 5] = 1
+    boxes = torch.tensor([[1 - k % 2, k % 5, k % 4, 6 + k % 5, 5 + k % 3] for k in range(200)], dtype=torch.float32)
+    output, indices = torch.roi_pool_with_indices(x.requires_grad_(), boxes, 1.0, 2, 3)
+    grad = torch.randn(output.shape, generator=torch.Generator().manual_seed(0))
+    expected = np.zeros((2, 9 * 12), np.float32)
+    for (k, _, i, j), place in np.ndenumerate(indices.numpy()):
+        if place >= 0:
+            expected[int(boxes[k, 0]), place] += grad[k, 0, i, j].numpy()
+    assert_exact(torch.autograd.grad(output, x, grad)[0], torch.from_numpy(expected).reshape(x.shape))
+
+
 @pytest.mark.parametrize("shape", [(2, 3, 5, 6), (2, 0, 5, 6)])
 def test_derivatives(shape: tuple[int, ...]) -> None:
     boxes = BOXES * torch.tensor([1, 0.5, 0.5, 0.5, 0.5])

@@ -75,9 +75,10 @@ nn.RoIPool(2, spatial_scale=0.5)
 nn.RoIPool()  # error
 
 assert_type(torch.correlate2d(x, x, mode="same"), Tensor)
+assert_type(torch.correlate2d(x, x, mode="same", boundary="fill", fillvalue=0.5), Tensor)
 torch.correlate2d(x, x, None, "same")  # error
 torch.correlate2d(x, x, mode=1)  # error
-nn.Correlate2d((3, 4), mode="same", bias=False)
+nn.Correlate2d((3, 4), mode="same", boundary="wrap", fillvalue=2j, bias=False, num_kernels=3)
 nn.Correlate2d()  # error
 
 # As those of torch.fft itself it has no type: that module is written in Python, round functions without a stub.
