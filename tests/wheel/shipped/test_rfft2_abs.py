@@ -108,24 +108,6 @@ def test_derivatives(shape: tuple[int, ...]) -> None:
     check_derivatives(torch.fft.rfft2_abs, double(shape), third=True)
 
 
-def test_errors() -> None:
-    with pytest.raises(RuntimeError, match=r"rfft2_abs\(\): expected input to have at least two dimensions, .* \[3\]"):
-        torch.fft.rfft2_abs(torch.ones(3))
-    with pytest.raises(RuntimeError, match=r"rfft2_abs\(\): expected input to be of a real dtype, but got Complex"):
-        torch.fft.rfft2_abs(torch.ones(3, 3, dtype=torch.complex64))
-    with pytest.raises(RuntimeError, match=r"Invalid number of data points \(0\) specified"):
-        torch.fft.rfft2_abs(torch.ones(3, 0))
-    x = torch.ones(2, 3, 4)
-    with pytest.raises(RuntimeError, match=r"rfft2_abs\(\): expected dim to be two dimensions, but got \[0, 1, 2\]"):
-        torch.fft.rfft2_abs(x, dim=(0, 1, 2))
-    with pytest.raises(RuntimeError, match=r"rfft2_abs\(\): expected s to be two sizes, but got \[4, 4, 4\]"):
-        torch.fft.rfft2_abs(x, s=(4, 4, 4))
-    with pytest.raises(RuntimeError, match=r"rfft2_abs\(\): expected s to be -1 or positive, but got \[0, 4\]"):
-        torch.fft.rfft2_abs(x, s=(0, 4))
-    with pytest.raises(RuntimeError, match=r"rfft2_abs\(\): expected norm to be 'backward', .* but got 'unit'"):
-        torch.fft.rfft2_abs(x, norm="unit")
-
-
 def test_errors_of_the_backward() -> None:
     """The kernel and the transform would read beyond what is smaller than they are told."""
     backward, spectrum = torch.ops.aten._fft_rfft2_abs_backward, torch.ones(3, 3, dtype=torch.complex64)
