@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from threading import Thread
 from zipfile import ZipFile
 
 import pytest
+import yaml
 
 from scripts.common import layout as common
 from scripts.common.errors import UsageError
@@ -22,6 +24,7 @@ from scripts.testing.environments import TEST, folder_of, unpacked, wheel_enviro
 from scripts.testing.parts import Part, run_parts
 from scripts.testing.parts import TestsFailed as Failed  # pytest would take it for tests
 from scripts.testing.run import one_at_a_time
+from scripts.testing.skips import load_expected
 
 
 @pytest.fixture(autouse=True)
@@ -144,6 +147,45 @@ def test_results_of_each_part_are_kept_where_they_are_asked_for(tmp_path: Path) 
     with pytest.raises(Failed):
         run_parts(Path(sys.executable), [part], {}, [], tmp_path / "results")
     assert (tmp_path / "results/1-wheel.xml").read_text() == ""
+
+
+SKIPPING = """
+import pytest
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_first(n): pytest.skip("there is no GPU")
+
+def test_of_machine(): pytest.skip("this processor has no AVX9")
+"""
+
+
+@pytest.mark.parametrize(
+    ("tests", "extra", "message"),
+    [
+        (["first: test_first[1]", "first: test_first[2]"], [], ""),
+        (
+            ["first: test_first[1]"],
+            [],
+            r"skipped, but not in tests/skips.yaml: first: test_first\[2\]: there is no GPU",
+        ),
+        (["first: test_first[1]"], ["-k", "1 or 2"], r"skipped, but not in tests/skips.yaml: first: test_first\[2\]"),
+        (["first: test_first[2]"], ["-k", "2 or second"], ""),
+        (
+            ["first: test_first[1]", "first: test_first[2]", "second: test_second"],
+            [],
+            "in tests/skips.yaml, but not skipped: second: test_second: there is no GPU",
+        ),
+        (["first: test_first[1]", "first: test_first[2]", "second: test_second"], ["-k", "first"], ""),
+    ],
+)
+def test_skips_are_those_that_are_expected(tmp_path: Path, tests: list[str], extra: list[str], message: str) -> None:
+    parts = parts_in(tmp_path)
+    (tmp_path / "test_first.py").write_text(SKIPPING)
+    text = {"pin": "1", "parts": {"wheel": {"there is no GPU": tests}}, "machine": ["^this processor has no "]}
+    (tmp_path / "skips.yaml").write_text(yaml.safe_dump(text))
+    expected = load_expected(tmp_path / "skips.yaml")
+    with pytest.raises(Failed, match=message) if message else nullcontext():
+        run_parts(Path(sys.executable), parts, {}, extra, None, expected)
 
 
 def built(tmp_path: Path) -> Layout:
