@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import helpers
 import numpy as np
 import pytest
 import torch
@@ -110,19 +110,13 @@ def check_vmap(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, in_
     torch.testing.assert_close(torch.vmap(function, in_dims=in_dims)(*inputs), torch.stack(each))
 
 
-@functools.cache
-def _cpu_flags() -> list[str]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next(line for line in lines if line.startswith("flags")).split()
-
-
 def at_capability(capability: str, program: str) -> None:
     """Run ``program`` with the kernels for ``capability``; skip where the processor lacks it."""
-    if {"AVX2": "avx2", "AVX512": "avx512f"}.get(capability, "fpu") not in _cpu_flags():
-        pytest.skip(f"this processor has no {capability}")
+    helpers.require_capability(capability)
     names = [capability, "NO AVX"] if capability == "DEFAULT" else [capability]  # so older releases call it
     check = f"import torch\nassert torch.backends.cpu.get_cpu_capability() in {names}\n"
-    env = {**os.environ, "ATEN_CPU_CAPABILITY": capability.lower(), "PYTHONPATH": str(Path(__file__).parent)}
+    folders = [str(Path(file).parent) for file in (__file__, helpers.__file__)]
+    env = {**os.environ, "ATEN_CPU_CAPABILITY": capability.lower(), "PYTHONPATH": os.pathsep.join(folders)}
     subprocess.run([sys.executable, "-c", check + program], env=env, check=True)
 
 
