@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from scripts.deliver.built import Built, save_built
 from scripts.testing import environments
 from scripts.testing import run as testing
 from scripts.testing.environments import TEST, folder_of, unpacked, wheel_environment
+from scripts.testing.nightly import STEPS, Step
+from scripts.testing.nightly import test_nightly as nightly
 from scripts.testing.parts import Part, run_parts
 from scripts.testing.parts import TestsFailed as Failed  # pytest would take it for tests
 from scripts.testing.run import one_at_a_time
@@ -274,3 +277,21 @@ def test_each_folder_s_own_tests_are_run(tmp_path: Path) -> None:
     assert testing.is_shipped(Layout("1", (testing.SHIPPED,), tmp_path))
     spaced = Layout("1", (tmp_path / "with space", tmp_path / "b"), tmp_path)
     assert native_folders(testing.named(spaced)) == spaced.natives
+
+
+def test_each_step_of_the_night_is_run_and_failures_are_named(capfd: pytest.CaptureFixture[str]) -> None:
+    steps = [Step("first", "nothing", ["--version"]), Step("second", "a failure", ["no-such-target"])]
+    steps.append(Step("third", "nothing", ["--version"]))
+    with pytest.raises(Failed, match="steps failed: second"):
+        nightly(["second", "third"], steps)
+    out = capfd.readouterr().out
+    assert "| second | a failure | FAILED |" in out and "| third | nothing | passed |" in out and "first" not in out
+    nightly(["first"], steps)
+    with pytest.raises(UsageError, match="fourth: no such steps"):
+        nightly(["fourth"], steps)
+
+
+def test_steps_of_the_night_are_targets_of_the_makefile() -> None:
+    targets = re.findall(r"^([a-z -]+):", (common.REPOSITORY / "Makefile").read_text(), re.M)
+    known = {name for line in targets for name in line.split()} | {"test-mutants"}
+    assert {step.command[0] for step in STEPS} <= known
