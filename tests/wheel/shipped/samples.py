@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import helpers
 import numpy as np
 import pytest
 import torch
@@ -112,11 +111,12 @@ def check_vmap(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, in_
 
 def at_capability(capability: str, program: str) -> None:
     """Run ``program`` with the kernels for ``capability``; skip where the processor lacks it."""
-    helpers.require_capability(capability)
+    from helpers import require_capability  # programs that import this module do not have it on their path
+
+    require_capability(capability)
     names = [capability, "NO AVX"] if capability == "DEFAULT" else [capability]  # so older releases call it
     check = f"import torch\nassert torch.backends.cpu.get_cpu_capability() in {names}\n"
-    folders = [str(Path(file).parent) for file in (__file__, helpers.__file__)]
-    env = {**os.environ, "ATEN_CPU_CAPABILITY": capability.lower(), "PYTHONPATH": os.pathsep.join(folders)}
+    env = {**os.environ, "ATEN_CPU_CAPABILITY": capability.lower(), "PYTHONPATH": str(Path(__file__).parent)}
     subprocess.run([sys.executable, "-c", check + program], env=env, check=True)
 
 
