@@ -58,6 +58,10 @@ class TestCommon(TestCase):
                 self.assertEqual(out, expected)
                 if out.numel() and out is not outputs[1]:
                     self.assertEqual((out.data_ptr(), out.stride()), (pointer, strides))
+            resized = torch.empty(expected.numel() + 1, dtype=expected.dtype)
+            with self.assertWarnsRegex(UserWarning, "An output with one or more elements was resized"):
+                op(sample.input, *sample.args, **sample.kwargs, out=resized)
+            self.assertEqual(resized, expected)
             if expected.dtype.is_floating_point:
                 wrong = torch.empty_like(expected, dtype=torch.long)
                 with self.assertRaises(
