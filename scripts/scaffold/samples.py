@@ -20,7 +20,7 @@ _SHAPES = ("2, 3", "0, 3")
 _TODO = """
 
 # TODO: what it is to give, in NumPy or plain torch, of numbers in double precision; and what is refused.
-# def {name}_reference(input):
+# def {name}_reference({parameters}):
 #     return input.numpy()
 #
 #
@@ -48,7 +48,7 @@ def samples_entry(request: Request, native: Path, known: set[str]) -> str:
     lines = [f"    yield {_given(request, shape)}\n" for shape in _SHAPES]
     imports = "    import torch\n\n" if "torch." in lines[0] else ""
     function = f"def {name}(make):\n    # TODO: shapes and values that matter.\n{imports}{''.join(lines)}"
-    function += _TODO.format(name=name)
+    function += _TODO.format(name=name, parameters=_parameters(request))
     return function if text else f"{_HEAD}\n\n{function}"
 
 
@@ -59,6 +59,13 @@ def _defines(text: str, name: str) -> bool:
     except SyntaxError:
         return True
     return re.search(rf"^(def )?{name}\b", text, re.M) is not None
+
+
+def _parameters(request: Request) -> str:
+    """Of the reference, which gets what is positional so, and the rest by name."""
+    arguments = request.func.arguments
+    names = ["input" if a.name == "self" else a.name for a in arguments.flat_positional]
+    return ", ".join([*names, *(["**named"] if arguments.flat_kwarg_only else [])])
 
 
 def _given(request: Request, shape: str) -> str:
