@@ -185,53 +185,6 @@ def test_special_values_reach_the_windows_that_hold_them(
         assert torch.equal(back.isfinite(), plain.isfinite())
 
 
-ERRORS = [
-    ({"input": torch.zeros(3, 4)}, r"expected input to be 4-D \[N, C, H, W\] or 3-D \[C, H, W\], got \[3, 4\]"),
-    ({"weight": torch.zeros(4, 3, 3)}, r"expected weight to be 4-D \[C \* multiplier, 1, kH, kW\] .* got \[4, 3, 3\]"),
-    ({"weight": torch.zeros(4, 2, 3, 3)}, r"expected weight to be 4-D .* got \[4, 2, 3, 3\]"),
-    ({"weight": torch.zeros(4, 1, 0, 3)}, r"expected weight .* with kH and kW at least 1, got \[4, 1, 0, 3\]"),
-    ({"weight": torch.zeros(6, 1, 3, 3)}, r"weight to be a multiple of input's 4 channels, got \[6, 1, 3, 3\]"),
-    ({"input": torch.zeros(1, 0, 8, 8)}, r"weight to be a multiple of input's 0 channels"),
-    ({"bias": torch.zeros(3)}, r"expected bias to be 1-D with 4 elements, got \[3\]"),
-    ({"bias": torch.zeros(4, 1)}, r"expected bias to be 1-D with 4 elements, got \[4, 1\]"),
-    ({"input": torch.zeros(1, 4, 8, 8, dtype=torch.int32)}, r"input to be double, float, half or bfloat16, got Int"),
-    ({"input": torch.zeros(1, 4, 8, 8, dtype=torch.cfloat)}, r"half or bfloat16, got ComplexFloat"),
-    ({"weight": torch.zeros(4, 1, 3, 3).double()}, r"weight to have the dtype of input, Float, got Double"),
-    ({"bias": torch.zeros(4).half()}, r"expected bias to have the dtype of input, Float, got Half"),
-    ({"stride": 0}, r"expected stride to be at least 1, got \[0, 0\]"),
-    ({"stride": (1, 1, 1)}, r"expected stride to be one or two integers, got \[1, 1, 1\]"),
-    ({"padding": (0, 0, 0)}, r"expected padding to be one or two integers, got \[0, 0, 0\]"),
-    ({"stride": (1, -2)}, r"expected stride to be at least 1, got \[1, -2\]"),
-    ({"padding": -1}, r"expected padding to be at least 0, got \[-1, -1\]"),
-    ({"dilation": 0}, r"expected dilation to be at least 1, got \[0, 0\]"),
-    ({"dilation": 2**62}, r"expected dilation to give sizes of 64 bits, got 4611686018427387904"),
-    ({"padding": 2**62}, r"expected padding to give sizes of 64 bits, got 4611686018427387904"),
-    ({"padding": "full"}, r"expected padding to be 'same' or 'valid', got 'full'"),
-    ({"padding": "same", "stride": (1, 2)}, r"expected stride to be 1 with padding='same', got \[1, 2\]"),
-    ({"padding": "same", "dilation": 0}, r"expected dilation to be at least 1, got \[0, 0\]"),
-    ({"padding": "same", "dilation": 2**62}, r"expected dilation to give sizes of 64 bits, got 4611686018427387904"),
-    ({"padding": "same", "weight": torch.zeros(4, 3, 3)}, r"expected weight to be 4-D .* got \[4, 3, 3\]"),
-    ({"padding": "same", "input": torch.zeros(3, 4)}, r"expected input to be 4-D .* got \[3, 4\]"),
-    ({"weight": torch.zeros(4, 1, 3, 9)}, r"no larger than the padded input, got a width of 9 .* input of 8"),
-    ({"dilation": (4, 1)}, r"no larger than the padded input, got a height of 9 \(dilation included\)"),
-]
-
-
-@pytest.mark.parametrize(("wrong", "message"), ERRORS)
-def test_errors_name_the_argument(wrong: dict[str, object], message: str) -> None:
-    arguments = {"input": torch.zeros(1, 4, 8, 8), "weight": torch.zeros(4, 1, 3, 3), "bias": torch.zeros(4)}
-    with pytest.raises(RuntimeError, match=r"depthwise_conv2d\(\): .*" + message):
-        torch.depthwise_conv2d(**{**arguments, **wrong})
-
-
-@pytest.mark.parametrize(("wrong", "message"), ERRORS)
-def test_meta_tensors_are_refused_alike(wrong: dict[str, object], message: str) -> None:
-    arguments = {"input": torch.zeros(1, 4, 8, 8), "weight": torch.zeros(4, 1, 3, 3), "bias": torch.zeros(4), **wrong}
-    on_meta = {k: v.to("meta") if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
-    with pytest.raises(RuntimeError, match=r"depthwise_conv2d\(\): .*" + message):
-        torch.depthwise_conv2d(**on_meta)
-
-
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_errors_of_the_backward(device: str) -> None:
     x, weight = torch.zeros(1, 4, 8, 8, device=device), torch.zeros(4, 1, 3, 3, device=device)
