@@ -45,7 +45,7 @@ options = --pin '$(PIN)' --native "$$NATIVE" --out '$(OUT)' --jobs '$(JOBS)' $(i
 named = $(if $(NAME),--name '$(NAME)') $(if $(VERSION),--version '$(VERSION)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-incremental check-cuda test test-sanitize wheels test-matrix \
+.PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-incremental check-cuda test test-sanitize test-nightly wheels test-matrix \
     fuzz surfaces new-op pin apply export lint bench bench-build clean
 
 help:
@@ -59,6 +59,7 @@ help:
 	@echo 'make check-cuda         compile the CUDA sources of NATIVE against a CUDA wheel; no GPU is needed'
 	@echo 'make test               build it if need be, install it in a fresh environment, run the tests'
 	@echo 'make test-sanitize      build the operators with address and undefined sanitizers, run their tests on that'
+	@echo 'make test-nightly       what takes hours: sanitizers, random calls, slow tests, ...; ARGS="fuzz slow" for some of it'
 	@echo 'make wheels             build the wheels for each pin of PINS on each Python of PYTHONS, one after another'
 	@echo 'make test-matrix        build and test those, AT_ONCE rows at once, and write a table; KEEP=1 keeps environments'
 	@echo 'make fuzz               call the operators at random; ARGS="--minutes 10", ARGS="--seed N" for one call again'
@@ -129,6 +130,9 @@ test: $(built)
 
 test-sanitize:
 	$(graft) test-sanitize $(options) -- $(ARGS)
+
+test-nightly:
+	$(graft) test-nightly $(ARGS)
 
 wheels:
 	$(graft) wheels --delivery '$(DELIVERY)' $(named) $(options) $(several) $(ARGS)

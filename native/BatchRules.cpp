@@ -1,4 +1,4 @@
-// Batching rules: what torch.vmap does with an operator in place of calling it for each element of the batch.
+// Batching rules: how torch.vmap computes an operator for a whole batch at once. VmapLevel.h has what they share.
 
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
@@ -32,7 +32,7 @@
 namespace at::native {
 namespace {
 
-// In row-major order the samples of a batch whose dimension comes first follow each other.
+// With the batch dimension first, the elements of each sample are contiguous in row-major order.
 Tensor gdh_batch_rule(const Tensor& self) {
   const VmapLevel level{self};
   if (!level.size()) {
@@ -42,13 +42,13 @@ Tensor gdh_batch_rule(const Tensor& self) {
   return level.wrap(at::gdh(all).view_symint({*level.size(), c10::multiply_integers(all.sym_sizes().slice(1))}));
 }
 
-// [B, N, C, H, W] as [N, B * C, H, W], or without N: planes do not mix, so a batch is as good as more channels.
+// [B, N, C, H, W] as [N, B * C, H, W], or without N: channels are independent, so the batch becomes more of them.
 Tensor into_channels(const Tensor& images) {
   const auto channels = images.dim() - 3;
   return images.movedim(0, channels - 1).flatten(channels - 1, channels);
 }
 
-// The reverse, of `channels` channels each.
+// The inverse, with `channels` channels each.
 Tensor out_of_channels(const Tensor& images, const c10::SymInt& batch, const c10::SymInt& channels) {
   return images.unflatten_symint(-3, {batch, channels}).movedim(-4, 0);
 }
@@ -68,7 +68,7 @@ Tensor depthwise_conv2d_batch_rule(
     return at::depthwise_conv2d_symint(input, weight, bias, stride, padding, dilation);
   }
   if (!level.is_batched(weight) && !(has_bias && level.is_batched(*bias))) {
-    // One weight for all: more images.
+    // One weight for all: the batch becomes more images.
     const Tensor batch = level.unwrap(input);
     const bool is_folded = batch.dim() == 5;
     const Tensor result =
@@ -111,12 +111,12 @@ std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward_batch_rule(
       split(grad_bias)};
 }
 
-// [B, N, D] or [B, D] as [B * N, D]: the rows know nothing of one another.
+// [B, N, D] or [B, D] as [B * N, D]: rows are independent.
 Tensor merge_rows(const Tensor& x) {
   return x.dim() == 3 ? x.flatten(0, 1) : x;
 }
 
-// What losses are reduced in.
+// The dtype that losses are reduced in.
 ScalarType reduced_in(const Tensor& x) {
   return at::isReducedFloatingType(x.scalar_type()) ? kFloat : x.scalar_type();
 }
@@ -148,7 +148,7 @@ std::tuple<Tensor, Tensor> improved_triplet_loss_batch_rule(
     if (reduction == Reduction::None) {
       loss = loss.view_symint(a.sym_sizes().slice(0, 2));
     } else {
-      // Losses of half types are rounded once, when they are reduced: these are of the distances, which are float.
+      // Losses of half types are rounded once, after the reduction: they are computed from distances in float.
       const Tensor d_ap = distances.select(2, 0), d_an = distances.select(2, 1);
       const Tensor losses = (d_ap - d_an).clamp_min(tau1) + beta * d_ap.clamp_min(tau2);
       loss = (reduction == Reduction::Mean ? losses.mean(1) : losses.sum(1)).to(a.scalar_type());
@@ -189,7 +189,7 @@ std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_batch_rule(
       " for anchor ",
       sizes.slice(1));
   if (a.dim() == 3 && reduction != Reduction::None) {
-    // Each row gets its share of the batch's one gradient.
+    // The loss of each batch element has one gradient, which its rows share.
     grad = reduction == Reduction::Mean ? grad.to(reduced_in(a)).div(a.sym_size(1)) : grad;
     grad = grad.unsqueeze(1).expand_symint(sizes.slice(0, 2));
   }
@@ -209,7 +209,7 @@ std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_batch_rule(
 }
 
 // Boxes [B, K, 5] of B inputs with `images` images each as [B * K, 5] of one input that holds all the images. An index
-// that is out of range must not hit the next input's images.
+// that is out of range becomes -1, so that it does not select an image of another input.
 Tensor merge_boxes(const Tensor& boxes, const c10::SymInt& images) {
   const Tensor exact = boxes.to(boxes.scalar_type() == kDouble ? kDouble : kFloat);
   const Tensor image = exact.select(2, 0);
@@ -242,7 +242,7 @@ std::tuple<Tensor, Tensor> roi_pool_batch_rule(
     return pool(input, boxes);
   }
   if (!level.is_batched(boxes)) {
-    // The same boxes for each input: the batch is so many more channels.
+    // The same boxes for each input: the batch becomes more channels.
     const auto [output, indices] = pool(merge_channels(level.unwrap(input)), boxes);
     const auto split = [&](const Tensor& x) { return level.wrap(split_channels(x, *level.size())); };
     return {split(output), split(indices)};
@@ -304,8 +304,8 @@ Tensor rfft2_abs_backward_batch_rule(
           level.unwrap(grad_magnitude), level.unwrap(spectrum), level.unwrap(magnitude), last_dim_size));
 }
 
-// The kernels of a batch, [B, kH, kW] or, one for each of K images, [B, K, kH, kW], as kernels of the images that
-// merge_images makes.
+// The kernels of a batch, [B, kH, kW] or, one for each of K images, [B, K, kH, kW], as those for the images of
+// merge_images.
 Tensor merge_kernels(const VmapLevel& level, const Tensor& kernel) {
   const Tensor kernels = level.unwrap(kernel);
   return kernels.dim() == 4 ? kernels.flatten(0, 1) : kernels;

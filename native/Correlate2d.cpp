@@ -1,5 +1,6 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/native/Correlate2d.h>
@@ -13,6 +14,7 @@
 #include <ATen/ops/_correlate2d_kernel_grad.h>
 #include <ATen/ops/_correlate2d_kernel_grad_native.h>
 #include <ATen/ops/_correlate2d_native.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/correlate2d_native.h>
 #include <ATen/ops/empty.h>
@@ -21,6 +23,7 @@
 #include <ATen/ops/fft_irfft2.h>
 #include <ATen/ops/fft_rfft2.h>
 #include <ATen/ops/isfinite.h>
+#include <ATen/ops/minimum.h>
 #include <ATen/ops/result_type.h>
 #endif
 
@@ -28,6 +31,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace at::native {
 
@@ -44,10 +48,10 @@ struct Part {
 
 Part part_of(std::string_view mode, const Tensor& input, const Tensor& kernel) {
   Part part;
-  const bool kernel_fits = kernel.sym_size(0) <= input.sym_size(-2) && kernel.sym_size(1) <= input.sym_size(-1);
+  const bool kernel_fits = kernel.sym_size(-2) <= input.sym_size(-2) && kernel.sym_size(-1) <= input.sym_size(-1);
   TORCH_CHECK(
       mode != "valid" || kernel_fits ||
-          (kernel.sym_size(0) >= input.sym_size(-2) && kernel.sym_size(1) >= input.sym_size(-1) &&
+          (kernel.sym_size(-2) >= input.sym_size(-2) && kernel.sym_size(-1) >= input.sym_size(-1) &&
            input.sym_size(-2) > 0 && input.sym_size(-1) > 0),
       "correlate2d(): expected one of input and kernel to be at least as large as the other in both dimensions, and "
       "none empty, for mode='valid', but got ",
@@ -56,7 +60,7 @@ Part part_of(std::string_view mode, const Tensor& input, const Tensor& kernel) {
       kernel.sym_sizes());
   for (const int64_t dim : {0, 1}) {
     const c10::SymInt length = input.sym_size(dim - 2);
-    const c10::SymInt taps = kernel.sym_size(dim);
+    const c10::SymInt taps = kernel.sym_size(dim - 2);
     if (mode == "full") {
       part.offset[dim] = taps - 1;
       part.size[dim] = length + taps - 1;
@@ -74,11 +78,92 @@ Part part_of(std::string_view mode, const Tensor& input, const Tensor& kernel) {
   return part;
 }
 
-// Of `op`: input [..., H, W], and a tensor of the last two dimensions that it is correlated with.
+// The indices of a dimension of `length` elements from -before on, `after` of them behind its end.
+Tensor periodic_indices(
+    const Tensor& input,
+    const c10::SymInt& length,
+    const c10::SymInt& before,
+    const c10::SymInt& after,
+    bool is_symmetric) {
+  const Tensor all = at::arange(-before, length + after, input.options().dtype(kLong));
+  if (!is_symmetric) {
+    return all.remainder(length);
+  }
+  const Tensor in_period = all.remainder(2 * length);
+  return at::minimum(in_period, in_period.neg().add(2 * length - 1));
+}
+
+// The input with all around it that `part` needs. Zeros are not stored: that is what _correlate2d computes with.
+Tensor
+pad_input(const Tensor& input, const Tensor& kernel, Part& part, std::string_view boundary, const Scalar& fillvalue) {
+  std::array<c10::SymInt, 2> after;
+  for (const int64_t dim : {0, 1}) {
+    after[dim] = part.size[dim] + kernel.sym_size(dim - 2) - 1 - part.offset[dim] - input.sym_size(dim - 2);
+  }
+  const auto before = std::exchange(part.offset, {0, 0});
+  if (boundary == "fill") {
+    return at::constant_pad_nd_symint(input, {before[1], after[1], before[0], after[0]}, fillvalue);
+  }
+  TORCH_CHECK(
+      input.sym_size(-2) > 0 && input.sym_size(-1) > 0,
+      "correlate2d(): expected input to have a row and a column at least for boundary='",
+      boundary,
+      "', but got ",
+      input.sym_sizes());
+  Tensor padded = input;
+  for (const int64_t dim : {0, 1}) {
+    const auto indices = periodic_indices(input, input.sym_size(dim - 2), before[dim], after[dim], boundary == "symm");
+    padded = padded.index_select(dim - 2, indices);
+  }
+  return padded;
+}
+
+// Each image with the kernel that stands where the leading dimensions of both broadcast.
+Tensor correlate_broadcast(const Tensor& input, const Tensor& kernel, const Part& part, std::optional<bool> fft) {
+  const auto kernel_dims = kernel.dim() - 2;
+  if (kernel_dims == 0) {
+    return at::_correlate2d_symint(input, kernel, part.offset, part.size, fft);
+  }
+  const auto kernel_sizes = kernel.sym_sizes();
+  auto sizes = infer_size_symdimvector(input.sym_sizes().slice(0, input.dim() - 2), kernel_sizes.slice(0, kernel_dims));
+  const c10::SymDimVector batch(sizes.end() - kernel_dims, sizes.end());
+  c10::SymDimVector all_kernels(batch);
+  all_kernels.append(kernel_sizes.end() - 2, kernel_sizes.end());
+  sizes.append({input.sym_size(-2), input.sym_size(-1)});
+  // [K, ..., H, W], where K kernels have images of their own.
+  const Tensor images = input.expand_symint(sizes).flatten(-2 - kernel_dims, -3).movedim(-3, 0);
+  const Tensor kernels = kernel.expand_symint(all_kernels).flatten(0, -3);
+  const Tensor result = at::_correlate2d_symint(images, kernels, part.offset, part.size, fft);
+  return result.movedim(0, -3).unflatten_symint(-3, batch);
+}
+
+// One number, which promotes as one, or one for each kernel, which promotes alike.
+Tensor add_bias(const Tensor& result, const Tensor& bias, const Tensor& kernel) {
+  const bool is_number = bias.dim() <= 1 && bias.sym_numel() == 1;
+  TORCH_CHECK(
+      is_number || bias.sym_sizes() == kernel.sym_sizes().slice(0, kernel.dim() - 2),
+      "correlate2d(): expected bias to be one number, of shape [] or [1], or of the shape of kernel's leading "
+      "dimensions, but got ",
+      bias.sym_sizes(),
+      " for a kernel of ",
+      kernel.sym_sizes());
+  TORCH_CHECK(
+      !isFloat8Type(bias.scalar_type()),
+      "correlate2d(): expected bias to be of a dtype with arithmetic, but got ",
+      bias.scalar_type());
+  if (is_number) {
+    return result.add(bias.reshape({}));
+  }
+  const auto dtype = at::result_type(result, at::empty({}, bias.options()));
+  return result.add(bias.to(dtype).unsqueeze(-1).unsqueeze(-1));
+}
+
+// Of `op`: input [..., H, W], a tensor that it is correlated with, and the sizes of its kernel or kernels.
 void check_part(
     const char* op,
     const Tensor& input,
     const Tensor& other,
+    SymIntArrayRef kernel_size,
     SymIntArrayRef offset,
     const std::optional<bool>& fft) {
   TORCH_CHECK(
@@ -88,6 +173,13 @@ void check_part(
       input.sym_sizes(),
       " and ",
       other.sym_sizes());
+  TORCH_CHECK(
+      kernel_size.size() == 2 || (kernel_size.size() == 3 && input.dim() >= 3 && kernel_size[0] == input.sym_size(0)),
+      op,
+      "(): expected a kernel to be 2-D, or 3-D with input's first size, but got ",
+      kernel_size,
+      " for an input of ",
+      input.sym_sizes());
   TORCH_CHECK(
       input.scalar_type() == other.scalar_type(),
       op,
@@ -230,16 +322,23 @@ Tensor correlate2d(
     const Tensor& kernel,
     const std::optional<Tensor>& bias,
     std::string_view mode,
+    std::string_view boundary,
+    const Scalar& fillvalue,
     std::string_view method) {
   TORCH_CHECK(input.dim() >= 2, "correlate2d(): expected input to be [..., H, W], but got ", input.sym_sizes());
   TORCH_CHECK(
-      kernel.dim() == 2 && kernel.sym_size(0) > 0 && kernel.sym_size(1) > 0,
-      "correlate2d(): expected kernel to be 2-D and not empty, but got ",
+      kernel.dim() >= 2 && kernel.sym_size(-2) > 0 && kernel.sym_size(-1) > 0,
+      "correlate2d(): expected kernel to be [..., kH, kW] with a row and a column at least, but got ",
       kernel.sym_sizes());
   TORCH_CHECK(
       mode == "full" || mode == "same" || mode == "valid",
       "correlate2d(): expected mode to be 'full', 'same' or 'valid', but got '",
       mode,
+      "'");
+  TORCH_CHECK(
+      boundary == "fill" || boundary == "wrap" || boundary == "symm",
+      "correlate2d(): expected boundary to be 'fill', 'wrap' or 'symm', but got '",
+      boundary,
       "'");
   TORCH_CHECK(
       method == "auto" || method == "direct" || method == "fft",
@@ -248,22 +347,21 @@ Tensor correlate2d(
       "'");
   const auto dtype = at::result_type(input, kernel);
   TORCH_CHECK(dtype != kBool, "correlate2d(): expected input or kernel to be a number type, but both are bool");
-  const Part part = part_of(mode, input, kernel);
+  TORCH_CHECK(
+      !fillvalue.isComplex() || isComplexType(dtype),
+      "correlate2d(): expected fillvalue to be real for tensors of dtype ",
+      dtype,
+      ", but got ",
+      fillvalue);
+  Part part = part_of(mode, input, kernel);
   const auto fft = method == "auto" ? std::nullopt : std::optional(method == "fft");
-  const Tensor result = at::_correlate2d_symint(input.to(dtype), kernel.to(dtype), part.offset, part.size, fft);
-  if (!bias || !bias->defined()) {
-    return result;
-  }
-  TORCH_CHECK(
-      bias->dim() <= 1 && bias->sym_numel() == 1,
-      "correlate2d(): expected bias to be one number, of shape [] or [1], but got ",
-      bias->sym_sizes());
-  TORCH_CHECK(
-      !isFloat8Type(bias->scalar_type()),
-      "correlate2d(): expected bias to be of a dtype with arithmetic, but got ",
-      bias->scalar_type());
-  // As a number, whose dtype does not count within its category.
-  return result.add(bias->reshape({}));
+  // In valid mode nothing beyond the edges is read; a symbolic number has no value yet.
+  const bool is_zero = boundary == "fill" && !fillvalue.isSymbolic() && fillvalue.equal(0);
+  const bool is_padded = mode != "valid" && !is_zero;
+  const Tensor images = input.to(dtype);
+  const Tensor result = correlate_broadcast(
+      is_padded ? pad_input(images, kernel, part, boundary, fillvalue) : images, kernel.to(dtype), part, fft);
+  return bias && bias->defined() ? add_bias(result, *bias, kernel) : result;
 }
 
 Tensor _correlate2d_meta_symint(
@@ -272,13 +370,7 @@ Tensor _correlate2d_meta_symint(
     SymIntArrayRef offset,
     SymIntArrayRef size,
     std::optional<bool> fft) {
-  check_part("_correlate2d", input, kernel, offset, fft);
-  TORCH_CHECK(
-      kernel.dim() == 2 || (kernel.dim() == 3 && input.dim() >= 3 && kernel.sym_size(0) == input.sym_size(0)),
-      "_correlate2d(): expected kernel to be 2-D, or 3-D with input's first size, but got ",
-      kernel.sym_sizes(),
-      " for an input of ",
-      input.sym_sizes());
+  check_part("_correlate2d", input, kernel, kernel.sym_sizes(), offset, fft);
   TORCH_CHECK(
       size.size() == 2 && size[0] >= 0 && size[1] >= 0,
       "_correlate2d(): expected size to be two numbers that are not negative, but got ",
@@ -330,19 +422,12 @@ Tensor _correlate2d_kernel_grad_meta_symint(
     SymIntArrayRef offset,
     SymIntArrayRef kernel_size,
     std::optional<bool> fft) {
-  check_part("_correlate2d_kernel_grad", input, grad_output, offset, fft);
+  check_part("_correlate2d_kernel_grad", input, grad_output, kernel_size, offset, fft);
   TORCH_CHECK(
       grad_output.sym_sizes().slice(0, grad_output.dim() - 2) == input.sym_sizes().slice(0, input.dim() - 2),
       "_correlate2d_kernel_grad(): expected grad_output and input to have the same batch, but got ",
       grad_output.sym_sizes(),
       " and ",
-      input.sym_sizes());
-  TORCH_CHECK(
-      kernel_size.size() == 2 || (kernel_size.size() == 3 && input.dim() >= 3 && kernel_size[0] == input.sym_size(0)),
-      "_correlate2d_kernel_grad(): expected kernel_size to be two numbers, or three of which the first is that of "
-      "input, but got ",
-      kernel_size,
-      " for an input of ",
       input.sym_sizes());
   return at::empty_symint(kernel_size, input.options());
 }

@@ -8,6 +8,7 @@
 #include <ATen/NativeFunctions.h>
 #else
 #include <ATen/ops/_depthwise_conv2d_double_backward_native.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/depthwise_conv2d.h>
 #include <ATen/ops/depthwise_conv2d_backward.h>
 #include <ATen/ops/depthwise_conv2d_backward_native.h>
@@ -41,6 +42,20 @@ void check_parameter(const char* op, const char* name, SymIntArrayRef values, in
   }
 }
 
+// How many pixels the dilated kernel covers.
+c10::SymInt kernel_extent(const char* op, const Tensor& weight, SymIntArrayRef dilations, size_t axis) {
+  const auto taps = weight.sym_size(static_cast<int64_t>(axis) + 2);
+  const auto& dilation = along(dilations, axis);
+  TORCH_CHECK(
+      dilation <= largest_size / taps,
+      op,
+      "(): expected dilation to give sizes of 64 bits, got ",
+      dilation,
+      " for the ",
+      axis_names[axis]);
+  return dilation * (taps - 1) + 1;
+}
+
 c10::SymInt output_size(
     const char* op,
     const Tensor& input,
@@ -49,19 +64,16 @@ c10::SymInt output_size(
     SymIntArrayRef paddings,
     SymIntArrayRef dilations,
     size_t axis) {
-  const c10::SymInt taps = weight.sym_size(axis + 2);
-  const auto &padding = along(paddings, axis), &dilation = along(dilations, axis);
+  const auto& padding = along(paddings, axis);
   TORCH_CHECK(
-      padding <= largest_size && dilation <= largest_size / taps,
+      padding <= largest_size,
       op,
-      "(): expected padding and dilation to give sizes of 64 bits, got padding ",
+      "(): expected padding to give sizes of 64 bits, got ",
       padding,
-      " and dilation ",
-      dilation,
       " for the ",
       axis_names[axis]);
   const c10::SymInt padded = input.sym_size(static_cast<int64_t>(axis) - 2) + 2 * padding;
-  const c10::SymInt extent = dilation * (taps - 1) + 1;
+  const c10::SymInt extent = kernel_extent(op, weight, dilations, axis);
   TORCH_CHECK(
       padded >= extent,
       op,
@@ -96,27 +108,20 @@ void check_companion(const char* op, const char* name, const Tensor& tensor, con
       tensor.device());
 }
 
-// Checks everything but the bias and the gradient. Returns the sizes of the result.
-c10::SymDimVector output_sizes(
-    const char* op,
-    const Tensor& input,
-    const Tensor& weight,
-    SymIntArrayRef stride,
-    SymIntArrayRef padding,
-    SymIntArrayRef dilation) {
+void check_input_and_weight(const char* op, const Tensor& input, const Tensor& weight) {
   TORCH_CHECK(
       input.dim() == 3 || input.dim() == 4,
       op,
       "(): expected input to be 4-D [N, C, H, W] or 3-D [C, H, W], got ",
       input.sym_sizes());
   TORCH_CHECK(
-      weight.dim() == 4 && weight.sym_size(1) == 1 && weight.sym_numel() > 0,
+      weight.dim() == 4 && weight.sym_size(1) == 1 && weight.sym_size(2) > 0 && weight.sym_size(3) > 0,
       op,
-      "(): expected weight to be 4-D [C * multiplier, 1, kH, kW] and not empty, got ",
+      "(): expected weight to be 4-D [C * multiplier, 1, kH, kW] with kH and kW at least 1, got ",
       weight.sym_sizes());
   const auto channels = input.sym_size(-3);
   TORCH_CHECK(
-      channels > 0 && weight.sym_size(0) % channels == 0,
+      channels > 0 ? weight.sym_size(0) % channels == 0 : weight.sym_size(0) == 0,
       op,
       "(): expected the first size of weight to be a multiple of input's ",
       channels,
@@ -128,6 +133,17 @@ c10::SymDimVector output_sizes(
       "(): expected input to be double, float, half or bfloat16, got ",
       input.scalar_type());
   check_companion(op, "weight", weight, input);
+}
+
+// Checks everything but the bias and the gradient. Returns the sizes of the result.
+c10::SymDimVector output_sizes(
+    const char* op,
+    const Tensor& input,
+    const Tensor& weight,
+    SymIntArrayRef stride,
+    SymIntArrayRef padding,
+    SymIntArrayRef dilation) {
+  check_input_and_weight(op, input, weight);
   check_parameter(op, "stride", stride, 1);
   check_parameter(op, "padding", padding, 0);
   check_parameter(op, "dilation", dilation, 1);
@@ -250,6 +266,36 @@ Tensor depthwise_conv2d(
         make_geometry(input, weight, output.sizes(), stride, padding, dilation));
   }
   return output;
+}
+
+Tensor depthwise_conv2d_padding_symint(
+    const Tensor& input,
+    const Tensor& weight,
+    const std::optional<Tensor>& bias,
+    SymIntArrayRef stride,
+    std::string_view padding,
+    SymIntArrayRef dilation) {
+  constexpr auto op = "depthwise_conv2d";
+  TORCH_CHECK(
+      padding == "same" || padding == "valid", op, "(): expected padding to be 'same' or 'valid', got '", padding, "'");
+  if (padding == "valid") {
+    return at::depthwise_conv2d_symint(input, weight, bias, stride, c10::SymInt(0), dilation);
+  }
+  check_input_and_weight(op, input, weight);
+  check_parameter(op, "dilation", dilation, 1);
+  for (const auto& value : stride) {
+    TORCH_CHECK(value == 1, op, "(): expected stride to be 1 with padding='same', got ", stride);
+  }
+  // An odd number of zeros is one more below or on the right, as with conv2d.
+  c10::SymDimVector both_sides, more(4, 0);
+  for (const size_t axis : {0, 1}) {
+    const c10::SymInt zeros = kernel_extent(op, weight, dilation, axis) - 1;
+    both_sides.push_back(zeros / 2);
+    more[3 - 2 * axis] = zeros % 2;
+  }
+  const bool is_even = more[1] == 0 && more[3] == 0;
+  return at::depthwise_conv2d_symint(
+      is_even ? input : at::constant_pad_nd_symint(input, more), weight, bias, stride, both_sides, dilation);
 }
 
 std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward_meta_symint(

@@ -4,8 +4,8 @@
 
 namespace at::native {
 
-// Those that AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, ...) dispatches to; c10::isFloatingType takes more, from
-// release to release.
+// The types of AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, ...). c10::isFloatingType includes float8 types, of
+// which newer releases have more.
 inline bool isArithmeticFloatingType(ScalarType t) {
   return t == kDouble || t == kFloat || t == kHalf || t == kBFloat16;
 }

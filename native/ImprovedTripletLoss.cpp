@@ -10,9 +10,11 @@
 #include <ATen/Functions.h>
 #include <ATen/NativeFunctions.h>
 #else
+#include <ATen/ops/_improved_triplet_loss_backward_jvp_native.h>
 #include <ATen/ops/_improved_triplet_loss_jvp_native.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/improved_triplet_loss_backward.h>
 #include <ATen/ops/improved_triplet_loss_backward_native.h>
 #include <ATen/ops/improved_triplet_loss_double_backward_native.h>
 #include <ATen/ops/improved_triplet_loss_native.h>
@@ -55,20 +57,22 @@ void check_like_anchor(const Tensor& anchor, const Tensor& other, const char* na
       other.device());
 }
 
-} // namespace
-
-void check_triplet_inputs(const Tensor& anchor, const Tensor& positive, const Tensor& negative, int64_t reduction) {
-  const auto dim = anchor.dim();
-  TORCH_CHECK(
-      dim == 1 || dim == 2,
-      "improved_triplet_loss(): expected anchor to be [N, D] or [D], but got ",
-      anchor.sym_sizes());
+void check_triplets(const Tensor& anchor, const Tensor& positive, const Tensor& negative) {
+  TORCH_CHECK(anchor.dim() >= 1, "improved_triplet_loss(): expected anchor to be [..., D], but got []");
   TORCH_CHECK(
       isArithmeticFloatingType(anchor.scalar_type()),
       "improved_triplet_loss(): expected anchor to be double, float, half or bfloat16, but got ",
       anchor.scalar_type());
   check_like_anchor(anchor, positive, "positive");
   check_like_anchor(anchor, negative, "negative");
+}
+
+} // namespace
+
+void check_triplet_inputs(const Tensor& anchor, const Tensor& positive, const Tensor& negative, int64_t reduction) {
+  check_triplets(anchor, positive, negative);
+  TORCH_CHECK(
+      anchor.dim() <= 2, "improved_triplet_loss(): expected anchor to be [N, D] or [D], but got ", anchor.sym_sizes());
   TORCH_CHECK(
       reduction >= Reduction::None && reduction < Reduction::END,
       "improved_triplet_loss(): expected reduction to be 0 (none), 1 (mean) or 2 (sum), but got ",
@@ -77,7 +81,7 @@ void check_triplet_inputs(const Tensor& anchor, const Tensor& positive, const Te
 
 namespace {
 
-// The shape of the losses before they are reduced: [N], or [] for inputs [D].
+// The shape of the losses before they are reduced: anchor's without the last dimension.
 SymIntArrayRef row_sizes(const Tensor& anchor) {
   return anchor.sym_sizes().slice(0, anchor.dim() - 1);
 }
@@ -86,12 +90,16 @@ Tensor reduce(const Tensor& losses, int64_t reduction) {
   return reduction == Reduction::Mean ? losses.mean() : reduction == Reduction::Sum ? losses.sum() : losses;
 }
 
-// The gradient of each row's loss, given that of the reduced loss.
-Tensor expand_grad(const Tensor& grad_output, const Tensor& anchor, int64_t reduction) {
-  if (reduction == Reduction::Mean && anchor.dim() == 2) {
-    return grad_output.div(anchor.sym_size(0)).expand_symint(row_sizes(anchor));
+int64_t reduction_from_name(std::string_view name) {
+  if (name == "none") {
+    return Reduction::None;
   }
-  return grad_output.expand_symint(row_sizes(anchor));
+  TORCH_CHECK_VALUE(
+      name == "mean" || name == "sum",
+      "improved_triplet_loss(): expected reduction to be 'none', 'mean' or 'sum', but got '",
+      name,
+      "'");
+  return name == "mean" ? Reduction::Mean : Reduction::Sum;
 }
 
 Tensor as_rows(const Tensor& x) {
@@ -102,21 +110,7 @@ TripletInputs as_rows(const Tensor& anchor, const Tensor& positive, const Tensor
   return {as_rows(anchor), as_rows(positive), as_rows(negative)};
 }
 
-// Of each row, the derivatives of the loss by d_an, but for the sign, and by d_ap; in the type that is computed in.
-struct Slopes {
-  Tensor by_negative;
-  Tensor by_positive;
-};
-
-Slopes slopes(const Tensor& distances, double tau1, double tau2, double beta) {
-  const Tensor d_ap = distances.select(-1, 0);
-  const Tensor d_an = distances.select(-1, 1);
-  // 1 where the hinge max(x, tau) follows x, and 0 elsewhere.
-  const Tensor by_negative = (d_ap - d_an).ge(tau1).to(distances.scalar_type());
-  return {by_negative, by_negative + beta * d_ap.ge(tau2).to(distances.scalar_type())};
-}
-
-// What is computed in.
+// In the type that is computed in.
 TensorOptions opmath_options(const Tensor& anchor) {
   return anchor.options().dtype(toOpMathType(anchor.scalar_type()));
 }
@@ -157,8 +151,12 @@ Tensor improved_triplet_loss(
     double tau1,
     double tau2,
     double beta,
-    int64_t reduction) {
-  return std::get<0>(at::improved_triplet_loss_with_distances(anchor, positive, negative, tau1, tau2, beta, reduction));
+    std::string_view reduction) {
+  check_triplets(anchor, positive, negative);
+  const auto merge = [](const Tensor& x) { return x.dim() > 2 ? x.flatten(0, -2) : x; };
+  const Tensor loss = std::get<0>(at::improved_triplet_loss_with_distances(
+      merge(anchor), merge(positive), merge(negative), tau1, tau2, beta, reduction_from_name(reduction)));
+  return loss.dim() > 0 ? loss.view_symint(row_sizes(anchor)) : loss;
 }
 
 std::tuple<Tensor, Tensor> improved_triplet_loss_with_distances_meta(
@@ -264,10 +262,13 @@ Tensor _improved_triplet_loss_jvp(
   const auto difference = [&](const Tensor& x, const Tensor& y) {
     return x.to(distances.scalar_type()) - y.to(distances.scalar_type());
   };
-  const auto [by_negative, by_positive] = slopes(distances, tau1, tau2, beta);
+  // TripletFormula::slopes, in tensor operations.
+  const Tensor d_ap = distances.select(-1, 0), d_an = distances.select(-1, 1);
+  const Tensor by_an = (d_ap - d_an).ge(tau1).to(distances.scalar_type()).neg();
+  const Tensor by_ap = beta * d_ap.ge(tau2).to(distances.scalar_type()) - by_an;
   const Tensor d_ap_tangent = 2 * (difference(anchor, positive) * difference(anchor_tangent, positive_tangent)).sum(-1);
   const Tensor d_an_tangent = 2 * (difference(anchor, negative) * difference(anchor_tangent, negative_tangent)).sum(-1);
-  return reduce(by_positive * d_ap_tangent - by_negative * d_an_tangent, reduction).to(anchor.scalar_type());
+  return reduce(by_ap * d_ap_tangent + by_an * d_an_tangent, reduction).to(anchor.scalar_type());
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> improved_triplet_loss_double_backward(
@@ -286,25 +287,47 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> improved_triplet_loss_double_backward
   check_triplet_inputs(anchor, positive, negative, reduction);
   check_distances("improved_triplet_loss_double_backward", distances, anchor);
   const auto or_zeros = [&](const std::optional<Tensor>& grad) {
-    return (grad && grad->defined() ? *grad : at::zeros_like(anchor)).to(distances.scalar_type());
+    return grad && grad->defined() ? *grad : at::zeros_like(anchor);
   };
   const Tensor v_anchor = or_zeros(grad_grad_anchor);
   const Tensor v_positive = or_zeros(grad_grad_positive);
   const Tensor v_negative = or_zeros(grad_grad_negative);
-  // The gradients are the transposed Jacobian times grad_output, so by grad_output it is the Jacobian times v; by the
-  // inputs it is what the gradients are, with v's differences in place of the inputs'.
+  // The gradients are grad_output times H(anchor, positive, negative), with a symmetric matrix H. So the derivative by
+  // grad_output is that of the loss in the direction v, and those by the inputs are the gradients with v for the
+  // inputs.
   const Tensor by_grad_output = _improved_triplet_loss_jvp(
       anchor, positive, negative, v_anchor, v_positive, v_negative, distances, tau1, tau2, beta, reduction);
-  const auto [by_negative, by_positive] = slopes(distances, tau1, tau2, beta);
-  const Tensor grad_losses = 2 * expand_grad(grad_output.to(distances.scalar_type()), anchor, reduction);
-  const Tensor through_positive = (grad_losses * by_positive).unsqueeze(-1) * (v_anchor - v_positive);
-  const Tensor through_negative = (grad_losses * by_negative).unsqueeze(-1) * (v_anchor - v_negative);
-  const auto dtype = anchor.scalar_type();
+  return std::tuple_cat(
+      std::make_tuple(by_grad_output),
+      at::improved_triplet_loss_backward(
+          grad_output, v_anchor, v_positive, v_negative, distances, tau1, tau2, beta, reduction, {true, true, true}));
+}
+
+// The backward is linear in grad_output and, with constant distances, in the inputs together.
+std::tuple<Tensor, Tensor, Tensor> _improved_triplet_loss_backward_jvp(
+    const Tensor& grad_output,
+    const Tensor& anchor,
+    const Tensor& positive,
+    const Tensor& negative,
+    const Tensor& grad_output_tangent,
+    const Tensor& anchor_tangent,
+    const Tensor& positive_tangent,
+    const Tensor& negative_tangent,
+    const Tensor& distances,
+    double tau1,
+    double tau2,
+    double beta,
+    int64_t reduction) {
+  const auto backward = [&](const Tensor& grad, const Tensor& a, const Tensor& p, const Tensor& n) {
+    return at::improved_triplet_loss_backward(
+        grad, a, p, n, distances, tau1, tau2, beta, reduction, {true, true, true});
+  };
+  const auto by_grad = backward(grad_output_tangent, anchor, positive, negative);
+  const auto by_inputs = backward(grad_output, anchor_tangent, positive_tangent, negative_tangent);
   return {
-      by_grad_output,
-      (through_positive - through_negative).to(dtype),
-      through_positive.neg().to(dtype),
-      through_negative.to(dtype)};
+      std::get<0>(by_grad) + std::get<0>(by_inputs),
+      std::get<1>(by_grad) + std::get<1>(by_inputs),
+      std::get<2>(by_grad) + std::get<2>(by_inputs)};
 }
 
 } // namespace at::native

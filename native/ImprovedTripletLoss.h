@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/native/DispatchStub.h>
+#include <c10/macros/Macros.h>
 
 #include <array>
 #include <cstdint>
@@ -12,27 +13,58 @@ class TensorBase;
 
 namespace at::native {
 
-// What the loss is made of, beside the tensors:
-//   loss = max(d_ap - d_an, tau1) + beta * max(d_ap, tau2), d_ap = |anchor - positive|^2, d_an = |anchor - negative|^2
 struct TripletParameters {
   double tau1;
   double tau2;
   double beta;
 };
 
-// Refuses what is no loss's inputs.
+// The loss of one row by its squared distances d_ap = |anchor - positive|^2 and d_an = |anchor - negative|^2, for the
+// kernels of all devices. T: the type that is computed in.
+template <typename T>
+struct TripletFormula {
+  // The derivatives of the loss.
+  struct Slopes {
+    T by_ap;
+    T by_an;
+  };
+
+  explicit TripletFormula(const TripletParameters& p)
+      : tau1(static_cast<T>(p.tau1)), tau2(static_cast<T>(p.tau2)), beta(static_cast<T>(p.beta)) {}
+
+  C10_HOST_DEVICE T loss(T d_ap, T d_an) const {
+    return hinge(d_ap - d_an, tau1) + beta * hinge(d_ap, tau2);
+  }
+
+  // At the kinks as clamp(min=) has it: 1.
+  C10_HOST_DEVICE Slopes slopes(T d_ap, T d_an) const {
+    const T first = d_ap - d_an >= tau1 ? 1 : 0;
+    return {first + (d_ap >= tau2 ? beta : 0), -first};
+  }
+
+  // NaN in either argument gives NaN, as with clamp.
+  static C10_HOST_DEVICE T hinge(T x, T tau) {
+    return x > tau || x != x ? x : tau;
+  }
+
+  T tau1;
+  T tau2;
+  T beta;
+};
+
+// Check the arguments of the operators on rows.
 void check_triplet_inputs(const Tensor& anchor, const Tensor& positive, const Tensor& negative, int64_t reduction);
 
 // Rows of anchor, positive and negative: [N, D], of any strides.
 using TripletInputs = std::array<TensorBase, 3>;
 
-// losses: [N], of what is computed in, float for the half types. distances: [N, 2], in the same type: d_ap and d_an of
-// each row. Both contiguous.
+// losses: [N], in the type that is computed in, float for the half types. distances: [N, 2], in the same type: d_ap and
+// d_an of each row. Both contiguous.
 using improved_triplet_loss_fn =
     void (*)(const TensorBase& losses, const TensorBase& distances, const TripletInputs&, const TripletParameters&);
 
-// grads: contiguous, undefined where not wanted. grad_losses: one for each row, in the type of losses, or one for all
-// with the stride 0; a row's loss counts for grad_losses / divisor. distances: as above.
+// grads: contiguous, undefined where not wanted. grad_losses: [N], of any stride, in the type of losses; a row's loss
+// counts for grad_losses / divisor. distances: as above.
 using improved_triplet_loss_backward_fn = void (*)(
     const TripletInputs& grads,
     const TensorBase& grad_losses,

@@ -1,7 +1,6 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/native/OlderReleases.h>
 #include <ATen/native/SpectralMagnitude.h>
 
 #ifndef AT_PER_OPERATOR_HEADERS
@@ -25,6 +24,10 @@
 #include <ATen/ops/imag.h>
 #include <ATen/ops/real.h>
 #include <ATen/ops/scalar_tensor.h>
+#endif
+
+#ifndef TORCH_GUARD_OR_FALSE // PyTorch 2.6
+#define TORCH_GUARD_OR_FALSE(condition) TORCH_GUARD_SIZE_OBLIVIOUS(condition)
 #endif
 
 namespace at::native {

@@ -7,9 +7,8 @@
 
 namespace at::native {
 
-// The level of vmap at which a batching rule runs: what torchgen's plumbing does for the rules in functorch/, whose
-// headers take ten seconds to compile. While it lives, the tensors' batch dimensions of this level are out of sight of
-// the dispatcher.
+// The level of vmap at which a batching rule runs. It does what torchgen's plumbing does for the rules in functorch/,
+// whose headers take ten seconds to compile. While it exists, the dispatcher ignores the batching of this level.
 class VmapLevel {
  public:
   explicit VmapLevel(std::initializer_list<Tensor> arguments) : level_(current_level()) {
@@ -21,12 +20,12 @@ class VmapLevel {
     }
   }
 
-  // Without a size no argument is batched at this level: each is for a level further out.
+  // The batch size; none if no argument is batched at this level, but at an outer one.
   const std::optional<c10::SymInt>& size() const {
     return size_;
   }
 
-  // The tensor with the batch dimension in front, which is expanded from nothing if it has none.
+  // The tensor with its batch dimension in front; one that has none is expanded.
   Tensor unwrap(const Tensor& x) const {
     const auto [value, dim] = functorch::unwrapTensorAtLevel(x, level_);
     if (dim) {
@@ -41,7 +40,7 @@ class VmapLevel {
     return functorch::isBatchedAtLevel(x, level_);
   }
 
-  // The reverse of unwrap; undefined tensors stay so.
+  // The inverse of unwrap; undefined tensors stay undefined.
   Tensor wrap(const Tensor& x) const {
     return x.defined() ? functorch::makeBatched(x, 0, level_) : x;
   }

@@ -155,6 +155,12 @@ def _test_sanitize(options: argparse.Namespace) -> None:
     test_sanitized(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
 
 
+def _test_nightly(options: argparse.Namespace) -> None:
+    from .testing.nightly import test_nightly
+
+    test_nightly(options.steps)
+
+
 def _wheels(options: argparse.Namespace) -> None:
     from .matrix.wheels import build_wheels
 
@@ -284,6 +290,7 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "check-cuda": _check_cuda,
     "test": _test,
     "test-sanitize": _test_sanitize,
+    "test-nightly": _test_nightly,
     "wheels": _wheels,
     "test-matrix": _test_matrix,
     "fuzz": _fuzz,
@@ -390,6 +397,9 @@ def _parser() -> argparse.ArgumentParser:
     pinning = verbs.add_parser("pin", parents=[common], help="write the pin of a release, and report what is new in it")
     pinning.add_argument("--torch", required=True, help="a version, such as 2.13.0+cpu, or a wheel file")
     pinning.add_argument("--index", default="", help="one that pip asks beside its own")
+    nightly = verbs.add_parser("test-nightly", help="run what takes hours: sanitizers, fuzz, slow, mutants, ...")
+    nightly.add_argument("steps", nargs="*", help="some of them (default: all)")
+    nightly.set_defaults(verbose=False)
     verbs.add_parser("lint", help="run the linters").set_defaults(verbose=False)
     return parser
 

@@ -4,99 +4,33 @@
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/core/TensorBase.h>
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
-#include <ATen/native/cpu/LoadWithZeros.h>
-#include <ATen/native/cpu/RoundHalf.h>
-#include <ATen/native/cpu/Stream.h>
 
 #include <algorithm>
-#include <cmath>
-#include <utility>
 #include <vector>
 
 namespace at::native {
 namespace {
 
-// As many elements as a vector of them holds, in the type that is computed in: of the half types two vectors of floats.
+// The functions of vec:: load half types as float, and round results once.
 template <typename scalar_t>
-struct Elements {
-  using Vec = vec::Vectorized<at::opmath_type<scalar_t>>;
-  static constexpr int64_t parts = vec::is_reduced_floating_point_v<scalar_t> ? 2 : 1;
-  static constexpr int64_t count = parts * Vec::size();
+using OpmathVec = vec::Vectorized<at::opmath_type<scalar_t>>;
 
-  // The elements from `length` on are zero.
-  static Elements load(const scalar_t* from, int64_t length = count) {
-    const auto loaded = load_with_zeros(from, length);
-    if constexpr (parts == 2) {
-      const auto [low, high] = vec::convert_to_float<scalar_t>(loaded);
-      return {{low, high}};
-    } else {
-      return {{loaded}};
-    }
-  }
-
-  auto converted() const {
-    if constexpr (parts == 2) {
-      return rounded<scalar_t>(part[0], part[1]);
-    } else {
-      return part[0];
-    }
-  }
-
-  Vec part[parts];
-};
-
-template <typename T>
-T sum_lanes(const vec::Vectorized<T>& x) {
-  return vec::vec_reduce_all<T>([](const auto& a, const auto& b) { return a + b; }, x);
-}
-
-// The squared distances of one anchor to its positive and its negative.
 template <typename scalar_t>
-std::pair<at::opmath_type<scalar_t>, at::opmath_type<scalar_t>>
-squared_distances(const scalar_t* a, const scalar_t* p, const scalar_t* n, int64_t length) {
-  using Pack = Elements<scalar_t>;
-  using Vec = typename Pack::Vec;
-  // Several sums of each, for an addition need not wait for the one before.
-  constexpr int64_t sums = 4;
-  constexpr int64_t packs = sums / Pack::parts;
-  Vec ap[sums];
-  Vec an[sums];
-  std::fill_n(ap, sums, Vec(0));
-  std::fill_n(an, sums, Vec(0));
-  const auto add = [&](int64_t pack, int64_t i, int64_t count) {
-    const auto x = Pack::load(a + i, count), y = Pack::load(p + i, count), z = Pack::load(n + i, count);
-    for (int64_t part = 0; part < Pack::parts; ++part) {
-      const int64_t k = pack * Pack::parts + part;
-      const Vec u = x.part[part] - y.part[part];
-      const Vec v = x.part[part] - z.part[part];
-      ap[k] = vec::fmadd(u, u, ap[k]);
-      an[k] = vec::fmadd(v, v, an[k]);
-    }
-  };
-  int64_t i = 0;
-  for (; i + packs * Pack::count <= length; i += packs * Pack::count) {
-    for (int64_t pack = 0; pack < packs; ++pack) {
-      add(pack, i + pack * Pack::count, Pack::count);
-    }
+at::opmath_type<scalar_t> squared_distance(const scalar_t* x, const scalar_t* y, int64_t length) {
+  using Vec = OpmathVec<scalar_t>;
+  if (length == 0) {
+    return 0;
   }
-  for (; i < length; i += Pack::count) {
-    add(0, i, std::min(Pack::count, length - i));
-  }
-  return {sum_lanes((ap[0] + ap[1]) + (ap[2] + ap[3])), sum_lanes((an[0] + an[1]) + (an[2] + an[3]))};
+  return vec::map2_reduce_all<scalar_t>(
+      [](Vec x, Vec y) { return (x - y) * (x - y); }, [](Vec x, Vec y) { return x + y; }, x, y, length);
 }
 
-// NaN in either goes into the result, as with clamp.
-template <typename T>
-T hinge(T x, T tau) {
-  return x > tau || std::isnan(x) ? x : tau;
-}
-
-// About as many elements as TensorIterator gives to a task.
 int64_t rows_per_task(int64_t length) {
-  return std::max<int64_t>(1, 32768 / std::max<int64_t>(1, length));
+  return std::max<int64_t>(1, at::internal::GRAIN_SIZE / std::max<int64_t>(1, length));
 }
 
 // The rows of a matrix, for one thread.
@@ -109,7 +43,7 @@ class Rows {
         step_(x.stride(1)),
         buffer_(step_ == 1 || x.size(1) <= 1 ? 0 : x.size(1)) {}
 
-  // The elements of a row side by side, until the next row: those that lie apart are copied.
+  // A contiguous row, valid until the next call: strided elements are copied.
   const scalar_t* operator[](int64_t row) {
     const scalar_t* from = data_ + row * stride_;
     if (buffer_.empty()) {
@@ -135,15 +69,17 @@ void forward(
     const TripletInputs& inputs,
     const TripletParameters& parameters) {
   using opmath_t = at::opmath_type<scalar_t>;
+  const TripletFormula<opmath_t> formula(parameters);
   const int64_t length = inputs[0].size(1);
-  const opmath_t tau1 = parameters.tau1, tau2 = parameters.tau2, beta = parameters.beta;
   auto* loss = losses.mutable_data_ptr<opmath_t>();
   auto* distance = distances.mutable_data_ptr<opmath_t>();
   parallel_for(0, inputs[0].size(0), rows_per_task(length), [&](int64_t begin, int64_t end) {
     Rows<scalar_t> anchor(inputs[0]), positive(inputs[1]), negative(inputs[2]);
     for (int64_t row = begin; row < end; ++row) {
-      const auto [d_ap, d_an] = squared_distances(anchor[row], positive[row], negative[row], length);
-      loss[row] = hinge<opmath_t>(d_ap - d_an, tau1) + beta * hinge<opmath_t>(d_ap, tau2);
+      const scalar_t* a = anchor[row];
+      const auto d_ap = squared_distance(a, positive[row], length);
+      const auto d_an = squared_distance(a, negative[row], length);
+      loss[row] = formula.loss(d_ap, d_an);
       distance[2 * row] = d_ap;
       distance[2 * row + 1] = d_an;
     }
@@ -159,64 +95,34 @@ void backward(
     const TripletInputs& inputs,
     const TripletParameters& parameters) {
   using opmath_t = at::opmath_type<scalar_t>;
-  using Pack = Elements<scalar_t>;
-  using Vec = typename Pack::Vec;
+  using Vec = OpmathVec<scalar_t>;
+  const TripletFormula<opmath_t> formula(parameters);
   const int64_t length = inputs[0].size(1);
-  const opmath_t tau1 = parameters.tau1, tau2 = parameters.tau2, beta = parameters.beta;
   const auto* grad_loss = grad_losses.const_data_ptr<opmath_t>();
   const auto* distance = distances.const_data_ptr<opmath_t>();
   const auto data = [](const TensorBase& x) { return x.defined() ? x.mutable_data_ptr<scalar_t>() : nullptr; };
   scalar_t* const grad_anchor = data(grads[0]);
   scalar_t* const grad_positive = data(grads[1]);
   scalar_t* const grad_negative = data(grads[2]);
-  const int64_t row_bytes = length * static_cast<int64_t>(sizeof(scalar_t));
-  const int64_t bytes = inputs[0].size(0) * row_bytes *
-      std::count_if(grads.begin(), grads.end(), [](const auto& x) { return x.defined(); });
-  const bool is_streamed = std::all_of(grads.begin(), grads.end(), [&](const auto& x) {
-    return !x.defined() || can_stream(x.const_data_ptr(), row_bytes, bytes);
-  });
   parallel_for(0, inputs[0].size(0), rows_per_task(length), [&](int64_t begin, int64_t end) {
     Rows<scalar_t> anchor(inputs[0]), positive(inputs[1]), negative(inputs[2]);
     for (int64_t row = begin; row < end; ++row) {
       const scalar_t *a = anchor[row], *p = positive[row], *n = negative[row];
-      const opmath_t d_ap = distance[2 * row], d_an = distance[2 * row + 1];
-      const opmath_t by_negative = d_ap - d_an >= tau1 ? 1 : 0;
-      const opmath_t by_positive = by_negative + (d_ap >= tau2 ? beta : 0);
       const opmath_t grad = grad_loss[row * grad_losses.stride(0)] / static_cast<opmath_t>(divisor);
-      const Vec to_negative(2 * grad * by_negative);
-      const Vec to_positive(2 * grad * by_positive);
-      const auto store = [&](scalar_t* to, const Pack& values, int64_t i, int64_t count) {
-        // Rows of whole cache lines have no rest.
-        if (to && is_streamed) {
-          stream(to + row * length + i, values.converted());
-        } else if (to) {
-          values.converted().store(to + row * length + i, static_cast<int>(count));
-        }
-      };
-      const auto put = [&](int64_t i, int64_t count) {
-        const auto x = Pack::load(a + i, count), y = Pack::load(p + i, count), z = Pack::load(n + i, count);
-        Pack of_anchor, of_positive, of_negative;
-        for (int64_t part = 0; part < Pack::parts; ++part) {
-          const Vec u = (x.part[part] - y.part[part]) * to_positive;
-          const Vec v = (x.part[part] - z.part[part]) * to_negative;
-          of_anchor.part[part] = u - v;
-          of_positive.part[part] = u.neg();
-          of_negative.part[part] = v;
-        }
-        store(grad_anchor, of_anchor, i, count);
-        store(grad_positive, of_positive, i, count);
-        store(grad_negative, of_negative, i, count);
-      };
-      // Whole vectors in a loop of their own, in which no load is masked.
-      int64_t i = 0;
-      for (; i + Pack::count <= length; i += Pack::count) {
-        put(i, Pack::count);
+      const auto slopes = formula.slopes(distance[2 * row], distance[2 * row + 1]);
+      const Vec by_ap(2 * grad * slopes.by_ap), by_an(2 * grad * slopes.by_an);
+      const int64_t to = row * length;
+      if (grad_anchor) {
+        vec::map3<scalar_t>(
+            [&](Vec a, Vec p, Vec n) { return (a - p) * by_ap + (a - n) * by_an; }, grad_anchor + to, a, p, n, length);
       }
-      if (i < length) {
-        put(i, length - i);
+      if (grad_positive) {
+        vec::map2<scalar_t>([&](Vec a, Vec p) { return (p - a) * by_ap; }, grad_positive + to, a, p, length);
+      }
+      if (grad_negative) {
+        vec::map2<scalar_t>([&](Vec a, Vec n) { return (n - a) * by_an; }, grad_negative + to, a, n, length);
       }
     }
-    end_stream();
   });
 }
 

@@ -6,9 +6,7 @@
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
 #include <ATen/native/TensorIterator.h>
-#include <ATen/native/cpu/ContiguousLoops.h>
 #include <ATen/native/cpu/Loops.h>
-#include <ATen/native/cpu/RoundHalf.h>
 
 namespace at::native {
 namespace {
@@ -28,13 +26,13 @@ void mul_constant_loop(TensorIteratorBase& iter, const Scalar& constant) {
   } else if constexpr (is_reduced_floating_point_v<scalar_t>) {
     // Half types compute in float and round once.
     const vec::Vectorized<float> factors(factor);
-    contiguous_kernel_vec(iter, one, [factors](Vec x) -> Vec {
+    cpu_kernel_vec(iter, one, [factors](Vec x) -> Vec {
       const auto [x0, x1] = vec::convert_to_float<scalar_t>(x);
-      return rounded<scalar_t>(x0 * factors, x1 * factors);
+      return vec::convert_from_float<scalar_t>(x0 * factors, x1 * factors);
     });
   } else {
     const Vec factors(factor);
-    contiguous_kernel_vec(iter, one, [factors](Vec x) -> Vec { return x * factors; });
+    cpu_kernel_vec(iter, one, [factors](Vec x) -> Vec { return x * factors; });
   }
 }
 

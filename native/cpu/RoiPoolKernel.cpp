@@ -6,16 +6,12 @@
 #include <ATen/OpMathType.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/TensorBase.h>
-#include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
-#include <ATen/native/cpu/Transpose.h>
 #include <c10/util/irange.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace at::native {
@@ -28,44 +24,8 @@ constexpr int64_t kVectorBytes = sizeof(vec::Vectorized<float>);
 constexpr int64_t kVectorBytes = 16;
 #endif
 
-using Range = RoiRange;
-
-// A rectangle of an image.
-struct Area {
-  Range rows{0, 0};
-  Range columns{0, 0};
-
-  int64_t pixels() const {
-    return std::max<int64_t>(rows.end - rows.begin, 0) * std::max<int64_t>(columns.end - columns.begin, 0);
-  }
-};
-
-Area hull(const Area& a, const Area& b) {
-  if (a.pixels() == 0 || b.pixels() == 0) {
-    return a.pixels() == 0 ? b : a;
-  }
-  const auto both = [](const Range& a, const Range& b) -> Range {
-    return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
-  };
-  return {both(a.rows, b.rows), both(a.columns, b.columns)};
-}
-
-// A box as rows and columns of the image, one range for each bin.
-struct Box {
-  int64_t image;
-  Area area;
-  const Range* rows;
-  const Range* columns;
-};
-
-// The bins of one dimension, clipped to the image.
-template <typename T>
-void split(T first, T last, int64_t length, Range* bins, int64_t count) {
-  const RoiSpan<T> span(first, last, count);
-  for (const auto i : c10::irange(count)) {
-    bins[i] = span.bin(i, length);
-  }
-}
+// About as many elements as TensorIterator gives to a task.
+constexpr int64_t kGrainSize = 1 << 15;
 
 template <typename T>
 int64_t image_of(const T* box, int64_t number, int64_t images) {
@@ -81,101 +41,96 @@ int64_t image_of(const T* box, int64_t number, int64_t images) {
   return static_cast<int64_t>(image);
 }
 
-// All boxes, checked, in groups whose pixels are laid out together. Images without boxes take no memory, and there may
-// be many of them. Without channels there are no bins, however many are asked for.
-class Boxes {
- public:
-  template <typename T>
-  Boxes(const TensorBase& boxes, const TensorBase& input, T scale, const TensorBase& output) {
-    const int64_t pooled_height = output.numel() == 0 ? 0 : output.size(2);
-    const int64_t pooled_width = output.numel() == 0 ? 0 : output.size(3);
-    rows_.resize(boxes.size(0) * pooled_height);
-    columns_.resize(boxes.size(0) * pooled_width);
-    const T* box = boxes.const_data_ptr<T>();
-    for (const auto k : c10::irange(boxes.size(0))) {
-      const int64_t image = image_of(box, k, input.size(0));
-      for (const auto i : c10::irange(1, 5)) {
-        TORCH_CHECK(
-            std::isfinite(box[i]), "roi_pool(): expected boxes to be finite, but there is ", box[i], " in row ", k);
-      }
-      Range* rows = rows_.data() + k * pooled_height;
-      Range* columns = columns_.data() + k * pooled_width;
-      split(box[2] * scale, box[4] * scale, input.size(2), rows, pooled_height);
-      split(box[1] * scale, box[3] * scale, input.size(3), columns, pooled_width);
-      boxes_.push_back({image, {}, rows, columns});
-      if (output.numel() > 0) {
-        boxes_.back().area = {
-            {rows[0].begin, rows[pooled_height - 1].end}, {columns[0].begin, columns[pooled_width - 1].end}};
-      }
-      order_.push_back(k);
-      box += 5;
-    }
-    std::stable_sort(
-        order_.begin(), order_.end(), [&](int64_t a, int64_t b) { return boxes_[a].image < boxes_[b].image; });
-    const auto is_same_image = [&](int64_t a, int64_t b) { return boxes_[a].image == boxes_[b].image; };
-    for (auto first = order_.begin(); first != order_.end();) {
-      const auto last = std::find_if_not(first, order_.end(), [&](int64_t k) { return is_same_image(*first, k); });
-      Area all;
-      int64_t pixels = 0;
-      for (auto k = first; k != last; ++k) {
-        all = hull(all, boxes_[*k].area);
-        pixels += boxes_[*k].area.pixels();
-      }
-      pixels_ += pixels;
-      // The boxes of an image together, unless the pixels between them are more than those that several share.
-      for (; first != last; first = pixels < all.pixels() ? first + 1 : last) {
-        begins_.push_back(first - order_.begin());
-      }
-    }
-    begins_.push_back(boxes.size(0));
+// A rectangle of an image.
+struct Area {
+  RoiRange rows{0, 0};
+  RoiRange columns{0, 0};
+
+  int64_t height() const {
+    return std::max<int64_t>(rows.end - rows.begin, 0);
   }
 
-  // Of all boxes; those that several share count for each.
+  int64_t width() const {
+    return std::max<int64_t>(columns.end - columns.begin, 0);
+  }
+
   int64_t pixels() const {
-    return pixels_;
+    return height() * width();
   }
-
-  // Halves the groups until there are so many, or one for each box.
-  void split_groups(int64_t least) {
-    while (groups() < std::min<int64_t>(least, order_.size())) {
-      std::vector<int64_t> begins;
-      for (const auto i : c10::irange(groups())) {
-        begins.push_back(begins_[i]);
-        if (group(i).size() > 1) {
-          begins.push_back(begins_[i] + group(i).size() / 2);
-        }
-      }
-      begins.push_back(begins_.back());
-      begins_ = std::move(begins);
-    }
-  }
-
-  const Box& operator[](int64_t k) const {
-    return boxes_[k];
-  }
-
-  int64_t groups() const {
-    return static_cast<int64_t>(begins_.size()) - 1;
-  }
-
-  // The numbers of its boxes, in order.
-  IntArrayRef group(int64_t i) const {
-    return IntArrayRef(order_).slice(begins_[i], begins_[i + 1] - begins_[i]);
-  }
-
- private:
-  std::vector<Range> rows_;
-  std::vector<Range> columns_;
-  std::vector<Box> boxes_;
-  std::vector<int64_t> order_;
-  std::vector<int64_t> begins_;
-  int64_t pixels_ = 0;
 };
 
-// Pools some channels of one image, as many as a vector has lanes. The part of the image that its boxes cover is laid
-// out with these channels side by side first, so that each vector is one pixel, whatever the input's strides.
+Area hull(const Area& a, const Area& b) {
+  if (a.pixels() == 0 || b.pixels() == 0) {
+    return a.pixels() == 0 ? b : a;
+  }
+  const auto both = [](const RoiRange& a, const RoiRange& b) -> RoiRange {
+    return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
+  };
+  return {both(a.rows, b.rows), both(a.columns, b.columns)};
+}
+
+struct Box {
+  int64_t number;
+  int64_t image;
+  int64_t pixels;
+  // What is transposed for it: its own pixels, or those of all boxes of the image, which then have one tile number.
+  Area tile;
+  int64_t tile_number;
+};
+
+// All boxes, checked, in the order of their images.
+template <typename T>
+std::vector<Box>
+sort_boxes(const TensorBase& boxes, const TensorBase& input, T spatial_scale, const TensorBase& output) {
+  const T* box = boxes.const_data_ptr<T>();
+  const auto range = [&](int64_t dim, T first, T last) -> RoiRange {
+    const RoiSpan<T> span(first * spatial_scale, last * spatial_scale, output.size(dim));
+    return {span.bin(0, input.size(dim)).begin, span.bin(output.size(dim) - 1, input.size(dim)).end};
+  };
+  std::vector<Box> sorted;
+  for (const auto k : c10::irange(boxes.size(0))) {
+    const int64_t image = image_of(box, k, input.size(0));
+    for (const auto i : c10::irange(1, 5)) {
+      TORCH_CHECK(
+          std::isfinite(box[i]), "roi_pool(): expected boxes to be finite, but there is ", box[i], " in row ", k);
+    }
+    const Area area{range(2, box[2], box[4]), range(3, box[1], box[3])};
+    sorted.push_back({k, image, area.pixels(), area, k});
+    box += 5;
+  }
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Box& a, const Box& b) { return a.image < b.image; });
+  for (auto first = sorted.begin(); first != sorted.end();) {
+    const int64_t image = first->image, number = first->number;
+    const auto last = std::find_if(first, sorted.end(), [&](const Box& other) { return other.image != image; });
+    Area all;
+    int64_t pixels = 0;
+    for (auto each = first; each != last; ++each) {
+      all = hull(all, each->tile);
+      pixels += each->pixels;
+    }
+    // Together, unless the pixels between the boxes are more than those that several share.
+    const bool is_shared = pixels >= all.pixels();
+    for (; first != last; ++first) {
+      first->tile = is_shared ? all : first->tile;
+      first->tile_number = is_shared ? number : first->number;
+    }
+  }
+  return sorted;
+}
+
+// The pixels of each bin of one dimension, clipped to the image.
+template <typename T>
+void split(T first, T last, int64_t length, std::vector<RoiRange>& bins) {
+  const RoiSpan<T> span(first, last, bins.size());
+  for (const auto i : c10::irange(bins.size())) {
+    bins[i] = span.bin(i, length);
+  }
+}
+
+// Pools as many channels of a box as a vector has lanes. The pixels are transposed into a tile with these channels side
+// by side first, so that each vector is one pixel, whatever the input's strides.
 template <typename scalar_t>
-class ChannelBlock {
+class BoxPool {
  public:
   using T = at::opmath_type<scalar_t>;
   using Index = vec::int_same_size_t<T>;
@@ -185,77 +140,75 @@ class ChannelBlock {
   typedef T Vec __attribute__((vector_size(lanes * sizeof(T))));
   typedef Index IndexVec __attribute__((vector_size(lanes * sizeof(T))));
 
-  ChannelBlock(const TensorBase& output, const TensorBase& indices, const TensorBase& input)
-      : output_(output.mutable_data_ptr<scalar_t>()),
-        indices_(indices.mutable_data_ptr<int32_t>()),
-        channels_(input.size(1)),
-        pooled_height_(output.size(2)),
-        pooled_width_(output.size(3)),
-        input_(input.const_data_ptr<scalar_t>()),
-        strides_(input.strides()),
+  BoxPool(
+      const TensorBase& output,
+      const TensorBase& indices,
+      const TensorBase& input,
+      const TensorBase& boxes,
+      T spatial_scale)
+      : output_(output),
+        indices_(indices),
+        input_(input),
         width_(input.size(3)),
-        values_(pooled_height_ * pooled_width_ * lanes),
+        boxes_(boxes.const_data_ptr<T>()),
+        spatial_scale_(spatial_scale),
+        rows_(output.size(2)),
+        columns_(output.size(3)),
+        values_(rows_.size() * columns_.size() * lanes),
         places_(values_.size()) {}
 
-  void pool(const Boxes& boxes, int64_t group, int64_t channel) {
-    const int64_t count = std::min(lanes, channels_ - channel);
-    load_pixels(boxes, group, channel, count);
-    for (const int64_t k : boxes.group(group)) {
-      pool_box(boxes[k]);
-      store_box((k * channels_ + channel) * pooled_height_ * pooled_width_, count);
+  void pool(const Box& box, int64_t channel) {
+    const int64_t count = std::min(lanes, input_.size(1) - channel);
+    if (tile_number_ != box.tile_number || tile_channel_ != channel) {
+      load_tile(box, channel, count);
     }
-  }
-
- private:
-  void load_pixels(const Boxes& boxes, int64_t group, int64_t channel, int64_t count) {
-    area_ = {};
-    for (const int64_t k : boxes.group(group)) {
-      area_ = hull(area_, boxes[k].area);
-    }
-    pixels_.resize(area_.pixels() * lanes);
-    const auto image = boxes[boxes.group(group).front()].image;
-    const auto& [rows, columns] = area_;
-    const scalar_t* from = input_ + image * strides_[0] + channel * strides_[1] + columns.begin * strides_[3];
-    T* to = pixels_.data();
-    for (int64_t y = rows.begin; y < rows.end; ++y, to += (columns.end - columns.begin) * lanes) {
-      load_row(from + y * strides_[2], to, columns.end - columns.begin, count);
-    }
-  }
-
-  void load_row(const scalar_t* from, T* to, int64_t width, int64_t count) {
-    if constexpr (std::is_same_v<scalar_t, T>) {
-      if (strides_[3] == 1) {
-        transpose(from, strides_[1], to, lanes, count, width);
-        return;
-      }
-    }
-    for (const auto x : c10::irange(width)) {
-      for (const auto c : c10::irange(count)) {
-        to[x * lanes + c] = static_cast<T>(from[x * strides_[3] + c * strides_[1]]);
-      }
-    }
-  }
-
-  void pool_box(const Box& box) {
+    const T* corners = boxes_ + box.number * 5 + 1;
+    split(corners[1] * spatial_scale_, corners[3] * spatial_scale_, input_.size(2), rows_);
+    split(corners[0] * spatial_scale_, corners[2] * spatial_scale_, input_.size(3), columns_);
     int64_t bin = 0;
-    for (const auto i : c10::irange(pooled_height_)) {
-      for (const auto j : c10::irange(pooled_width_)) {
-        pool_bin(box.rows[i], box.columns[j], bin);
+    for (const auto& rows : rows_) {
+      for (const auto& columns : columns_) {
+        pool_bin(rows, columns, bin);
         bin += lanes;
       }
     }
+    const int64_t first =
+        (box.number * input_.size(1) + channel) * static_cast<int64_t>(rows_.size() * columns_.size());
+    store(values_.data(), output_.mutable_data_ptr<scalar_t>() + first, count);
+    store(places_.data(), indices_.mutable_data_ptr<int32_t>() + first, count);
   }
 
-  void pool_bin(const Range& rows, const Range& columns, int64_t bin) {
+ private:
+  void load_tile(const Box& box, int64_t channel, int64_t count) {
+    area_ = box.tile;
+    tile_number_ = box.tile_number;
+    tile_channel_ = channel;
+    tile_.resize(area_.pixels() * lanes);
+    const auto strides = input_.strides();
+    const scalar_t* from = input_.const_data_ptr<scalar_t>() + box.image * strides[0] + channel * strides[1] +
+        area_.rows.begin * strides[2] + area_.columns.begin * strides[3];
+    T* to = tile_.data();
+    for (int64_t y = 0; y < area_.height(); ++y, from += strides[2], to += area_.width() * lanes) {
+      for (const auto x : c10::irange(area_.width())) {
+        for (const auto c : c10::irange(count)) {
+          to[x * lanes + c] = static_cast<T>(from[x * strides[3] + c * strides[1]]);
+        }
+      }
+    }
+  }
+
+  void pool_bin(const RoiRange& rows, const RoiRange& columns, int64_t bin) {
     Vec best{};
     IndexVec place = IndexVec{} - 1;
     if (rows.begin < rows.end && columns.begin < columns.end) {
-      best = load(pixel(rows.begin, columns.begin));
+      const T* next = pixel(rows.begin, columns.begin);
+      std::memcpy(&best, next, sizeof(best));
       place = IndexVec{} + static_cast<Index>(rows.begin * width_ + columns.begin);
       for (int64_t y = rows.begin; y < rows.end; ++y) {
-        const T* next = pixel(y, columns.begin);
+        next = pixel(y, columns.begin);
         for (int64_t x = columns.begin; x < columns.end; ++x, next += lanes) {
-          const Vec value = load(next);
+          Vec value;
+          std::memcpy(&value, next, sizeof(value));
           // The first NaN stays, or else the first of the largest.
           const IndexVec is_better = ~(value <= best) & (best == best);
           best = is_better ? value : best;
@@ -267,48 +220,35 @@ class ChannelBlock {
     std::memcpy(places_.data() + bin, &place, sizeof(place));
   }
 
-  static Vec load(const T* from) {
-    Vec values;
-    std::memcpy(&values, from, sizeof(values));
-    return values;
+  const T* pixel(int64_t y, int64_t x) const {
+    return tile_.data() + ((y - area_.rows.begin) * area_.width() + x - area_.columns.begin) * lanes;
   }
 
   // From bins of channels to channels of bins.
-  void store_box(int64_t offset, int64_t count) {
-    store(values_.data(), output_ + offset, count);
-    store(places_.data(), indices_ + offset, count);
-  }
-
   template <typename from_t, typename to_t>
   void store(const from_t* from, to_t* to, int64_t count) {
-    const int64_t bins = pooled_height_ * pooled_width_;
-    if constexpr (std::is_same_v<from_t, to_t>) {
-      transpose(from, lanes, to, bins, bins, count);
-    } else {
-      for (const auto c : c10::irange(count)) {
-        for (const auto bin : c10::irange(bins)) {
-          to[c * bins + bin] = static_cast<to_t>(from[bin * lanes + c]);
-        }
+    const int64_t bins = rows_.size() * columns_.size();
+    for (const auto c : c10::irange(count)) {
+      for (const auto bin : c10::irange(bins)) {
+        to[c * bins + bin] = static_cast<to_t>(from[bin * lanes + c]);
       }
     }
   }
 
-  const T* pixel(int64_t y, int64_t x) const {
-    const auto& [rows, columns] = area_;
-    return pixels_.data() + ((y - rows.begin) * (columns.end - columns.begin) + x - columns.begin) * lanes;
-  }
-
-  scalar_t* output_;
-  int32_t* indices_;
-  int64_t channels_;
-  int64_t pooled_height_;
-  int64_t pooled_width_;
-  const scalar_t* input_;
-  IntArrayRef strides_;
+  const TensorBase& output_;
+  const TensorBase& indices_;
+  const TensorBase& input_;
   int64_t width_;
-  // What of the image is laid out, and the maxima of a box.
+  const T* boxes_;
+  T spatial_scale_;
+  // What is transposed.
+  std::vector<T> tile_;
   Area area_;
-  std::vector<T> pixels_;
+  int64_t tile_number_ = -1;
+  int64_t tile_channel_ = -1;
+  // Of a box: the pixels of its bins, and their maxima.
+  std::vector<RoiRange> rows_;
+  std::vector<RoiRange> columns_;
   std::vector<T> values_;
   std::vector<Index> places_;
 };
@@ -321,21 +261,24 @@ void forward(
     const TensorBase& boxes,
     double spatial_scale) {
   using T = at::opmath_type<scalar_t>;
-  constexpr int64_t lanes = ChannelBlock<scalar_t>::lanes;
-  Boxes sorted(boxes, input, static_cast<T>(spatial_scale), output);
-  const int64_t blocks = (input.size(1) + lanes - 1) / lanes;
+  constexpr int64_t lanes = BoxPool<scalar_t>::lanes;
+  const auto scale = static_cast<T>(spatial_scale);
+  const auto sorted = sort_boxes(boxes, input, scale, output);
   if (output.numel() == 0) {
     return;
   }
-  const int64_t work = sorted.pixels() * blocks * lanes + output.numel();
-  // About as many elements as TensorIterator gives to a task.
-  constexpr int64_t least_work = 1 << 15;
-  sorted.split_groups(std::min<int64_t>(at::get_num_threads(), work / least_work) / blocks);
-  const int64_t tasks = sorted.groups() * blocks;
-  parallel_for(0, tasks, std::max<int64_t>(1, least_work * tasks / work), [&](int64_t begin, int64_t end) {
-    ChannelBlock<scalar_t> block(output, indices, input);
+  int64_t pixels = 0;
+  for (const Box& box : sorted) {
+    pixels += box.pixels;
+  }
+  const int64_t count = boxes.size(0);
+  const int64_t work_per_box = lanes * (pixels / count + output.size(2) * output.size(3));
+  const int64_t grain_size = std::max<int64_t>(1, kGrainSize / work_per_box);
+  // All boxes of some channels, and then of the next, so that a thread keeps a tile that they share.
+  parallel_for(0, (input.size(1) + lanes - 1) / lanes * count, grain_size, [&](int64_t begin, int64_t end) {
+    BoxPool<scalar_t> box_pool(output, indices, input, boxes, scale);
     for (const auto task : c10::irange(begin, end)) {
-      block.pool(sorted, task / blocks, task % blocks * lanes);
+      box_pool.pool(sorted[task % count], task / count * lanes);
     }
   });
 }

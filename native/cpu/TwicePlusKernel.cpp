@@ -7,8 +7,6 @@
 #include <ATen/cpu/vec/vec.h>
 #include <ATen/native/TensorIterator.h>
 #include <ATen/native/cpu/Loops.h>
-#include <ATen/native/cpu/ContiguousLoops.h>
-#include <ATen/native/cpu/RoundHalf.h>
 
 namespace at::native {
 namespace {
@@ -29,13 +27,13 @@ void twice_plus_loop(TensorIteratorBase& iter) {
     cpu_kernel(iter, one);
   } else if constexpr (is_reduced_floating_point_v<scalar_t>) {
     // Half types compute in float and round once.
-    contiguous_kernel_vec(iter, one, [](Vec x, Vec y) -> Vec {
+    cpu_kernel_vec(iter, one, [](Vec x, Vec y) -> Vec {
       const auto [x0, x1] = vec::convert_to_float<scalar_t>(x);
       const auto [y0, y1] = vec::convert_to_float<scalar_t>(y);
-      return rounded<scalar_t>(x0 + x0 + y0, x1 + x1 + y1);
+      return vec::convert_from_float<scalar_t>(x0 + x0 + y0, x1 + x1 + y1);
     });
   } else {
-    contiguous_kernel_vec(iter, one, [](Vec x, Vec y) -> Vec { return x + x + y; });
+    cpu_kernel_vec(iter, one, [](Vec x, Vec y) -> Vec { return x + x + y; });
   }
 }
 

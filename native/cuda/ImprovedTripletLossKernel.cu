@@ -40,24 +40,15 @@ struct Triplets {
   int64_t length;
 };
 
-template <typename T>
-struct Parameters {
-  explicit Parameters(const TripletParameters& p)
-      : tau1(static_cast<T>(p.tau1)), tau2(static_cast<T>(p.tau2)), beta(static_cast<T>(p.beta)) {}
-  T tau1;
-  T tau2;
-  T beta;
-};
-
-// As they lie in a tensor [N, 2].
+// A row of the distances, [N, 2].
 template <typename T>
 struct Distances {
   T to_positive;
   T to_negative;
 };
 
-// The squared distances of one anchor to its positive and its negative. Every thread of the block calls this, and
-// learns them.
+// The squared distances of one anchor to its positive and its negative. Every thread of the block calls this and gets
+// them.
 template <typename scalar_t, typename T = at::opmath_type<scalar_t>>
 __device__ Distances<T> squared_distances(const Triplets<scalar_t>& triplets, int64_t row) {
   T ap = 0, an = 0;
@@ -72,18 +63,12 @@ __device__ Distances<T> squared_distances(const Triplets<scalar_t>& triplets, in
   __shared__ Distances<T> sums;
   ap = cuda_utils::BlockReduceSum(ap, warps);
   an = cuda_utils::BlockReduceSum(an, warps);
-  // Who still reads the sums of the row before has not come to the barriers in BlockReduceSum.
+  // BlockReduceSum has a barrier, so every thread has read the sums of the previous row.
   if (threadIdx.x == 0) {
     sums = {ap, an};
   }
   __syncthreads();
   return sums;
-}
-
-// NaN in either goes into the result, as with clamp.
-template <typename T>
-__device__ T hinge(T x, T tau) {
-  return x > tau || x != x ? x : tau;
 }
 
 // A block for each row.
@@ -92,18 +77,17 @@ __global__ void improved_triplet_loss_forward_kernel(
     T* losses,
     Distances<T>* distances,
     Triplets<scalar_t> triplets,
-    Parameters<T> parameters) {
+    TripletFormula<T> formula) {
   for (int64_t row = blockIdx.x; row < triplets.count; row += gridDim.x) {
     const auto d = squared_distances(triplets, row);
     if (threadIdx.x == 0) {
-      losses[row] = hinge(d.to_positive - d.to_negative, parameters.tau1) +
-          parameters.beta * hinge(d.to_positive, parameters.tau2);
+      losses[row] = formula.loss(d.to_positive, d.to_negative);
       distances[row] = d;
     }
   }
 }
 
-// A block for each row here, too.
+// A block for each row.
 template <typename scalar_t, typename T = at::opmath_type<scalar_t>>
 __global__ void improved_triplet_loss_grad_kernel(
     scalar_t* grad_anchor,
@@ -113,33 +97,32 @@ __global__ void improved_triplet_loss_grad_kernel(
     T divisor,
     const Distances<T>* distances,
     Triplets<scalar_t> triplets,
-    Parameters<T> parameters) {
+    TripletFormula<T> formula) {
   for (int64_t row = blockIdx.x; row < triplets.count; row += gridDim.x) {
     const auto d = distances[row];
-    const T by_negative = d.to_positive - d.to_negative >= parameters.tau1 ? 1 : 0;
-    const T by_positive = by_negative + (d.to_positive >= parameters.tau2 ? parameters.beta : 0);
+    const auto slopes = formula.slopes(d.to_positive, d.to_negative);
     const T grad = grad_losses.at(row) / divisor;
-    const T to_negative = 2 * grad * by_negative;
-    const T to_positive = 2 * grad * by_positive;
+    const T by_ap = 2 * grad * slopes.by_ap;
+    const T by_an = 2 * grad * slopes.by_an;
     for (int64_t i = threadIdx.x; i < triplets.length; i += blockDim.x) {
       const T x = triplets.anchor.at(row, i);
-      const T u = (x - triplets.positive.at(row, i)) * to_positive;
-      const T v = (x - triplets.negative.at(row, i)) * to_negative;
+      const T through_positive = (x - triplets.positive.at(row, i)) * by_ap;
+      const T through_negative = (x - triplets.negative.at(row, i)) * by_an;
       const int64_t to = row * triplets.length + i;
       if (grad_anchor) {
-        grad_anchor[to] = static_cast<scalar_t>(u - v);
+        grad_anchor[to] = static_cast<scalar_t>(through_positive + through_negative);
       }
       if (grad_positive) {
-        grad_positive[to] = static_cast<scalar_t>(-u);
+        grad_positive[to] = static_cast<scalar_t>(-through_positive);
       }
       if (grad_negative) {
-        grad_negative[to] = static_cast<scalar_t>(v);
+        grad_negative[to] = static_cast<scalar_t>(-through_negative);
       }
     }
   }
 }
 
-// Whole warps, as many as have an element to do.
+// Whole warps, enough for one element per thread.
 int threads_for(int64_t length) {
   int threads = at::cuda::warp_size();
   while (threads < length && threads < most_threads) {
@@ -169,7 +152,7 @@ void improved_triplet_loss_kernel(
             losses.mutable_data_ptr<T>(),
             reinterpret_cast<Distances<T>*>(distances.mutable_data_ptr<T>()),
             triplets,
-            Parameters<T>(parameters));
+            TripletFormula<T>(parameters));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   });
 }
@@ -199,7 +182,7 @@ void improved_triplet_loss_backward_kernel(
                 static_cast<T>(divisor),
                 reinterpret_cast<const Distances<T>*>(distances.const_data_ptr<T>()),
                 triplets,
-                Parameters<T>(parameters));
+                TripletFormula<T>(parameters));
         C10_CUDA_KERNEL_LAUNCH_CHECK();
       });
 }

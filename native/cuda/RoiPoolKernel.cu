@@ -2,13 +2,11 @@
 #include <ATen/native/RoiPool.h>
 #include <ATen/native/RoiPoolBins.h>
 
-#include <ATen/Context.h>
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
 #include <ATen/ceil_div.h>
 #include <ATen/core/TensorAccessor.h>
 #include <ATen/core/TensorBase.h>
-#include <ATen/cuda/Atomic.cuh>
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/detail/KernelUtils.h>
 
@@ -80,8 +78,10 @@ __global__ void roi_pool_forward_kernel(
   }
 }
 
+// A block's worth of threads for each plane. A thread adds up what falls on its own pixels, in the order of boxes and
+// bins, so that no addition is atomic and each sum is that of the kernel for CPUs.
 template <typename T>
-__global__ void roi_pool_scatter_kernel(
+__global__ void roi_pool_backward_plane_kernel(
     int64_t count,
     T* grad_input,
     const T* grad_output,
@@ -89,15 +89,24 @@ __global__ void roi_pool_scatter_kernel(
     const int32_t* indices,
     int64_t images,
     int64_t channels,
-    int64_t plane,
+    int64_t pixels,
+    int64_t box_count,
     int64_t bins) {
   CUDA_KERNEL_LOOP_TYPE(i, count, int64_t) {
-    const int64_t place = indices[i];
-    CUDA_KERNEL_ASSERT(place < plane && "roi_pool_backward(): expected indices to be below the size of a plane");
-    if (place >= 0) {
-      const int64_t map = i / bins;
-      const int64_t image = image_of(boxes + map / channels * 5, images);
-      gpuAtomicAddNoReturn(grad_input + (image * channels + map % channels) * plane + place, grad_output[i]);
+    const int64_t plane = i / threads;
+    T* sums = grad_input + plane * pixels;
+    for (int64_t k = 0; k < box_count; ++k) {
+      if (image_of(boxes + k * 5, images) != plane / channels) {
+        continue;
+      }
+      const int64_t first = (k * channels + plane % channels) * bins;
+      for (int64_t bin = first; bin < first + bins; ++bin) {
+        const int64_t place = indices[bin];
+        CUDA_KERNEL_ASSERT(place < pixels && "roi_pool_backward(): expected indices to be below the size of a plane");
+        if (place >= 0 && place % threads == i % threads) {
+          sums[place] += grad_output[bin];
+        }
+      }
     }
   }
 }
@@ -132,14 +141,12 @@ void roi_pool_backward_kernel(
     const TensorBase& grad_output,
     const TensorBase& boxes,
     const TensorBase& indices) {
-  // Boxes overlap, and atomic additions come in any order.
-  at::globalContext().alertNotDeterministic("roi_pool_backward_cuda");
-  const int64_t count = grad_output.numel();
-  if (count == 0) {
+  if (grad_output.numel() == 0) {
     return;
   }
+  const int64_t count = grad_input.size(0) * grad_input.size(1) * threads;
   AT_DISPATCH_FLOATING_TYPES(grad_input.scalar_type(), "roi_pool_backward_cuda", [&] {
-    roi_pool_scatter_kernel<scalar_t><<<blocks_for(count), threads, 0, at::cuda::getCurrentCUDAStream()>>>(
+    roi_pool_backward_plane_kernel<scalar_t><<<blocks_for(count), threads, 0, at::cuda::getCurrentCUDAStream()>>>(
         count,
         grad_input.mutable_data_ptr<scalar_t>(),
         grad_output.const_data_ptr<scalar_t>(),
@@ -148,6 +155,7 @@ void roi_pool_backward_kernel(
         grad_input.size(0),
         grad_input.size(1),
         grad_input.size(2) * grad_input.size(3),
+        boxes.size(0),
         grad_output.size(2) * grad_output.size(3));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   });

@@ -93,7 +93,11 @@ def _parse(path: Path, findings: Findings) -> ast.Module | None:
 
 
 def check_samples(natives: Sequence[Path], names: set[str], findings: Findings) -> None:
-    """Check that each public function of ``samples.py`` is named as an operator, and is in one folder."""
+    """Check that each public function of ``samples.py`` is named as an operator, and is in one folder.
+
+    An operator's reference and its errors are named for it, too.
+    """
+    names = names | {f"{name}{of}" for name in names for of in ("_reference", "_errors")}
     seen: dict[str, Path] = {}
     for path in (native / SAMPLES for native in natives):
         module = _parse(path, findings)

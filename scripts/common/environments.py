@@ -75,7 +75,7 @@ def _bring_up_to_date(folder: Path, layers: Sequence[Layer]) -> None:
     wanted, there = [layer.content for layer in layers], _held(folder)
     if there == wanted:
         return
-    if there[:1] == wanted[:1]:
+    if there[:1] == wanted[:1] and len(there) == len(wanted):
         (folder / _HOLDS).unlink()  # killed in between, it is made anew
         for layer, old in zip(layers[1:], there[1:], strict=True):
             if layer.content != old:

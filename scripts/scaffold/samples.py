@@ -16,6 +16,20 @@ _HEAD = (
     '"""What tests call the operators with: a function for each; make(*shape) makes a tensor of the wanted dtype."""\n'
 )
 _SHAPES = ("2, 3", "0, 3")
+# Commented out: until it is filled in, the tests say that values are not compared.
+_TODO = """
+
+# TODO: what it is to give, in NumPy or plain torch, of numbers in double precision; and what is refused.
+# def {name}_reference({parameters}):
+#     return input.numpy()
+#
+#
+# def {name}_errors(make):
+#     yield (make(3), make(4)), "expected other to have input's shape"
+#
+# TODO: in OPINFO what PyTorch's OpInfo is to know; without dtypes, all is found out by calling the operator.
+# OPINFO = {{"{name}": {{"dtypes": {{torch.float}}, "supports_out": False, "supports_forward_ad": True}}}}
+"""
 
 
 def samples_entry(request: Request, native: Path, known: set[str]) -> str:
@@ -34,6 +48,7 @@ def samples_entry(request: Request, native: Path, known: set[str]) -> str:
     lines = [f"    yield {_given(request, shape)}\n" for shape in _SHAPES]
     imports = "    import torch\n\n" if "torch." in lines[0] else ""
     function = f"def {name}(make):\n    # TODO: shapes and values that matter.\n{imports}{''.join(lines)}"
+    function += _TODO.format(name=name, parameters=_parameters(request))
     return function if text else f"{_HEAD}\n\n{function}"
 
 
@@ -44,6 +59,13 @@ def _defines(text: str, name: str) -> bool:
     except SyntaxError:
         return True
     return re.search(rf"^(def )?{name}\b", text, re.M) is not None
+
+
+def _parameters(request: Request) -> str:
+    """Of the reference, which gets what is positional so, and the rest by name."""
+    arguments = request.func.arguments
+    names = ["input" if a.name == "self" else a.name for a in arguments.flat_positional]
+    return ", ".join([*names, *(["**named"] if arguments.flat_kwarg_only else [])])
 
 
 def _given(request: Request, shape: str) -> str:

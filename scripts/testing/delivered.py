@@ -11,12 +11,13 @@ from pathlib import Path
 
 from ..base.tree import get_base
 from ..common.console import Steps, say, table
+from ..common.environments import Layer, install
 from ..common.errors import UsageError
 from ..common.layout import REPOSITORY, Layout
 from ..develop import develop
 from ..inputs.pin import load_pin
 from ..thin import thin_wheel
-from .environments import REQUIREMENTS, environment_in, folder_of, in_test_environment, run_python, unpacked
+from .environments import REQUIREMENTS, environment_in, folder_of, identity, in_test_environment, run_python, unpacked
 from .parts import Part, TestsFailed, run_parts
 from .run import QUIET, TESTS, WHEEL, named, one_at_a_time, own_tests
 
@@ -107,11 +108,12 @@ def delivered(
         raise UsageError(f"DELIVERY={delivery}: there is no such delivery", todo=f"set it to {' or '.join(DELIVERIES)}")
     base = get_base(load_pin(layout.patches, layout.pin), layout, base_wheel, Steps(total=2))
     folder = folder_of(f"test-{delivery}", layout)
-    added = []
+    added: list[Layer] = []
     if delivery == THIN:
         out = replace(layout, out=REPOSITORY / f"build/thin/{layout.name}")
         made = thin_wheel(out, name="graft_tested", version="0.1", python="", base_wheel=base_wheel, jobs=jobs)
-        added = [made.wheel]
+        wheel = made.wheel
+        added = [Layer(identity(wheel), lambda target: install(target, "--force-reinstall", "--no-deps", wheel))]
     with (
         environment_in(folder, base.wheel, REQUIREMENTS, added) as python,
         unpacked(layout, "stock", base.wheel) as stock,

@@ -44,15 +44,17 @@ def folder_of(purpose: str, layout: Layout) -> Path:
 
 
 @contextmanager
-def wheel_environment(layout: Layout, purpose: str, wheel: Path, requirements: Path = REQUIREMENTS) -> Iterator[Path]:
-    """Hold a virtual environment with ``wheel`` and what is required while the body runs; yields its Python."""
-    with environment_in(folder_of(purpose, layout), wheel, requirements) as python:
+def wheel_environment(
+    layout: Layout, purpose: str, wheel: Path, requirements: Path = REQUIREMENTS, more: Sequence[Layer] = ()
+) -> Iterator[Path]:
+    """Hold a virtual environment with ``wheel``, what is required and ``more``; yields its Python."""
+    with environment_in(folder_of(purpose, layout), wheel, requirements, more) as python:
         yield python
 
 
 @contextmanager
-def environment_in(folder: Path, wheel: Path, requirements: Path, more: Sequence[Path] = ()) -> Iterator[Path]:
-    """The same in a folder that is given; ``more`` are wheels that need the first one."""
+def environment_in(folder: Path, wheel: Path, requirements: Path, more: Sequence[Layer] = ()) -> Iterator[Path]:
+    """The same in a folder that is given; ``more`` may need the wheel."""
 
     def make(target: Path) -> None:
         say(f"making a fresh environment in {folder}")
@@ -65,12 +67,8 @@ def environment_in(folder: Path, wheel: Path, requirements: Path, more: Sequence
             say(f"installing the new wheel in {folder}")
         install(target, *(["--force-reinstall", "--no-deps"] if is_there else []), wheel)
 
-    def add_more(target: Path) -> None:
-        install(target, "--force-reinstall", "--no-deps", *more)
-
-    layers = [Layer(" ".join(map(_identity, more)), add_more)] if more else []
     required = hashlib.sha256(requirements.read_bytes()).hexdigest()
-    with held(folder, [Layer(required, make), Layer(_identity(wheel), add_wheel), *layers]):
+    with held(folder, [Layer(required, make), Layer(identity(wheel), add_wheel), *more]):
         yield folder / "bin/python"
 
 
@@ -83,7 +81,7 @@ def unpacked(layout: Layout, purpose: str, wheel: Path) -> Iterator[Path]:
         run([*command, "--no-compile", "--target", target, wheel])
 
     folder = folder_of(purpose, layout)
-    with held(folder, [Layer(_identity(wheel), add)]):
+    with held(folder, [Layer(identity(wheel), add)]):
         yield folder
 
 
@@ -103,7 +101,8 @@ def discard(layout: Layout, purposes: Sequence[str]) -> None:
                 shutil.rmtree(old)
 
 
-def _identity(wheel: Path) -> str:
+def identity(wheel: Path) -> str:
+    """Says which build of a wheel it is."""
     return f"{wheel.name} {wheel.stat().st_mtime_ns}"
 
 

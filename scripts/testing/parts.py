@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -11,6 +12,7 @@ from pathlib import Path
 from ..common.console import say
 from ..common.errors import GraftError
 from .environments import run_python
+from .skips import Expected, Skip, differences, skips_in
 
 # pytest's exit code where no test ran (pytest.ExitCode.NO_TESTS_COLLECTED), as when -k chooses tests of another part.
 _NOTHING_COLLECTED = 5
@@ -48,22 +50,44 @@ class TestsFailed(GraftError):
 
 
 def run_parts(
-    python: Path, parts: Sequence[Part], variables: Mapping[str, str], extra: Sequence[str], junit: Path | None = None
+    python: Path,
+    parts: Sequence[Part],
+    variables: Mapping[str, str],
+    extra: Sequence[str],
+    junit: Path | None = None,
+    expected: Expected | None = None,
 ) -> None:
-    """Run parts of the tests, all of them even if the first fails; the results of each go into the folder ``junit``.
+    """Run parts of the tests, all of them even if the first fails.
+
+    Args:
+        python: of the environment that they run in.
+        parts: what is run.
+        variables: what all parts run with.
+        extra: arguments for pytest.
+        junit: a folder that the results of each part go into, as XML; None for none.
+        expected: the skips that are expected; None if any may be.
 
     Raises:
-        TestsFailed: as ``conclude``.
+        TestsFailed: as ``conclude``, or other tests were skipped than expected.
     """
     outcomes = {}
-    for number, part in enumerate(parts, 1):
-        more = {**variables, **part.variables}
-        results = junit / f"{number}-{part.kind}.xml" if junit else None
-        if results:  # it stays empty if pytest crashes
+    found: dict[str, list[Skip]] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        for number, part in enumerate(parts, 1):
+            results = (junit or Path(temporary)) / f"{number}-{part.kind}.xml"
             results.parent.mkdir(parents=True, exist_ok=True)
-            results.write_bytes(b"")
-        outcomes[part.name] = run_pytest(python, part.name, part.paths, more, extra, results)
+            results.write_bytes(b"")  # it stays empty if pytest crashes
+            more = {**variables, **part.variables}
+            outcomes[part.name] = run_pytest(python, part.name, part.paths, more, extra, results)
+            if outcomes[part.name] is not Outcome.NOT_CHOSEN:
+                found.setdefault(part.kind, []).extend(skips_in(results, part.kind))
     conclude(outcomes, extra)
+    lines = differences(expected, found, is_whole=not extra) if expected else []
+    if lines:
+        raise TestsFailed(
+            "other tests were skipped than expected:\n" + "\n".join(lines),
+            todo="let the tests run, or change tests/skips.yaml",
+        )
 
 
 def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:

@@ -26,6 +26,7 @@ from .environments import (
     wheel_of,
 )
 from .parts import Part, run_parts
+from .skips import load_expected
 
 TESTS = REPOSITORY / "tests"
 SHIPPED = REPOSITORY / "native"
@@ -118,7 +119,9 @@ def _run_tests(
             )
         python = stack.enter_context(wheel_environment(layout, TEST, Path(wheel)))
         variables = stack.enter_context(test_variables(layout, wheel))
-        run_parts(python, parts, variables, extra, junit)
+        skips = load_expected(TESTS / "skips.yaml")
+        has_skips = is_shipped(layout) and layout.pin == skips.pin
+        run_parts(python, parts, variables, extra, junit, skips if has_skips else None)
 
 
 def _grammar(layout: Layout) -> Layout:
@@ -171,10 +174,10 @@ def emulated_variables(layout: Layout) -> dict[str, str]:
 
 
 def emulated_tests(native: Path) -> list[Path]:
-    """The tests of the shipped operators that have a source in ``cuda/``: of RoiPoolKernel.cu test_roi_pool.py."""
+    """Those of the emulation and of each operator with a source in ``cuda/``: for RoiPoolKernel.cu test_roi_pool.py."""
     stems = [source.stem.removesuffix("Kernel") for source in sorted(native.glob("cuda/*.cu"))]
     names = [re.sub(r"(?<!^)(?=[A-Z])", "_", stem).lower() for stem in stems]
-    return [TESTS / f"wheel/shipped/test_{name}.py" for name in names]
+    return [TESTS / "emulated", *(TESTS / f"wheel/shipped/test_{name}.py" for name in names)]
 
 
 def is_shipped(layout: Layout) -> bool:

@@ -31,6 +31,7 @@ def test_files_that_are_right_have_no_mistake(base: Path, tmp_path: Path) -> Non
         "python/graft_package/deep/module.py": "",
         "python/nn/__pycache__/functional.pyc": "not Python",
         "docs/graft_probe.rst": "Probes.\n",
+        "samples.py": "".join(f"def graft_probe{of}(given): ...\n" for of in ("", "_reference", "_errors")),
     }
     assert lines(tmp_path, files, base) == []
 
@@ -39,6 +40,11 @@ def test_files_that_are_right_have_no_mistake(base: Path, tmp_path: Path) -> Non
     ("name", "text", "expected"),
     [
         ("python/nn/modules/probe.py", "x = 1\ndef f(:\n", "python/nn/modules/probe.py:2:7: not Python: "),
+        (
+            "samples.py",
+            "def graft_probe(make): ...\ndef graft_probe_referense(x): ...\n",
+            "samples.py:2:5: no operator of the folder is named graft_probe_referense; did you mean `graft_probe_ref",
+        ),
         (
             "python/nn/module/probe.py",
             "",

@@ -218,7 +218,8 @@ SAMPLES = "samples.py"
 )
 def test_samples_are_what_the_schema_asks_for(base: Path, tmp_path: Path, schema: str, expected: list[str]) -> None:
     text = made(base, tmp_path, schema)["appended"][SAMPLES]
-    assert "def sc_a(make):\n    # TODO" in text
+    assert "def sc_a(make):\n    # TODO" in text and "\n# def sc_a_reference(" in text
+    assert "reference(input, w, n):" in text or "w=None" not in schema
     assert all(line in text for line in expected)
     scope: dict[str, Callable[..., Iterator[object]]] = {}
     exec(text.replace("import torch", "torch = __import__('types').SimpleNamespace(double=0)"), scope)

@@ -1,12 +1,14 @@
 """A plugin of pytest: the kernels of native/cuda, compiled for the CPU, replace those for CPUs.
 
 So the operators' own tests show whether the kernels are right, where there is no GPU: indices, barriers, dtypes, empty
-inputs. What they do not show is what only a GPU does: threads at the same time, atomic additions, speed. Processes that
-the tests start have the kernels for CPUs.
+inputs. What they do not show is what only a GPU does: threads at the same time, speed. Processes that
+the tests start have the kernels for CPUs. ``GRAFT_EMULATED_SOURCES`` names another folder of .cu files, such as wrong
+ones.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import sys
@@ -20,18 +22,42 @@ HERE = Path(__file__).resolve().parent
 LAUNCH = re.compile(r"(\w+(?:<[\w, ]+>)?)\s*<<<(.*?)>>>\(", re.S)
 
 
-def as_cpp(text: str) -> str:
-    """The text of a .cu file with launches of kernels as C++ has no syntax for them."""
-    return LAUNCH.sub(r"emulation::Launch([](const auto&... x) { \1(x...); }, \2)(", text)
+# Of what ATen has for TensorIterator. It launches one kernel, which has no name: the source's is taken.
+ELEMENTWISE = re.compile(r"\bgpu_kernel(?:_with_scalars)?\(")
+
+
+def kernels_of(source: Path) -> list[str]:
+    """The kernels that a .cu file launches, as ``launches`` counts them."""
+    text = source.read_text()
+    names = [match[1].partition("<")[0] for match in LAUNCH.finditer(text)]
+    return names + [source.stem] * len(ELEMENTWISE.findall(text))
+
+
+def as_cpp(source: Path) -> str:
+    """The text of a .cu file with launches of kernels, for which C++ has no syntax, as calls that are counted."""
+
+    def launch(match: re.Match[str]) -> str:
+        name = match[1].partition("<")[0]
+        return f'emulation::Launch("{name}", [](const auto&... x) {{ {match[1]}(x...); }}, {match[2]})('
+
+    text = LAUNCH.sub(launch, source.read_text())
+    return ELEMENTWISE.sub(rf'emulation::launches["{source.stem}"]++, \g<0>', text)
+
+
+def launches(name: str) -> int:
+    """How often a kernel was launched in this process."""
+    library = ctypes.CDLL(str(Path(os.environ["GRAFT_EMULATED"]) / "emulated_cuda.so"))
+    return int(library.emulated_launches(name.encode()))
 
 
 def pytest_configure() -> None:
-    native, folder = Path(os.environ["GRAFT_NATIVE"]), Path(os.environ["GRAFT_EMULATED"])
+    folder = Path(os.environ["GRAFT_EMULATED"])
+    sources_folder = Path(os.environ.get("GRAFT_EMULATED_SOURCES") or Path(os.environ["GRAFT_NATIVE"]) / "cuda")
     folder.mkdir(parents=True, exist_ok=True)
     sources = []
-    for source in sorted(native.glob("cuda/*.cu")):
+    for source in sorted(sources_folder.glob("*.cu")):
         target = folder / f"{source.stem}.cpp"
-        text = as_cpp(source.read_text())
+        text = as_cpp(source)
         if not target.is_file() or target.read_text() != text:
             target.write_text(text)
         sources.append(str(target))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers import write
 
 from scripts.common import layout as layout_module
 from scripts.common.errors import ToolchainError, UsageError
@@ -112,14 +113,9 @@ def test_lock_of_a_killed_build_is_free(tmp_path: Path) -> None:
 
 
 def native_folder(folder: Path) -> Path:
-    for name in ("A.cpp", "A.h", "cpu/AKernel.cpp", "cuda/A.cu", "cuda/Helper.cpp", "quantized/cpu/kernels/Q.cpp"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(f"// {name}\n")
-    (folder / ".A.cpp.swp").touch()
-    (folder / "tests").mkdir()
-    (folder / "tests/program.cpp").touch()
-    (folder / "native_functions.yaml").write_text("- func: a(Tensor self) -> Tensor\n")
-    return folder
+    names = ("A.cpp", "A.h", "cpu/AKernel.cpp", "cuda/A.cu", "cuda/Helper.cpp", "quantized/cpu/kernels/Q.cpp")
+    files = dict.fromkeys((*names, ".A.cpp.swp", "tests/program.cpp"), "// a source\n")
+    return write(folder, {**files, "native_functions.yaml": "- func: a(Tensor self) -> Tensor\n"})
 
 
 def test_files_of_a_native_folder_are_told_apart(tmp_path: Path) -> None:

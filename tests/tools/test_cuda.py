@@ -12,6 +12,7 @@ from typing import Any
 from zipfile import ZipFile, ZipInfo
 
 import pytest
+from helpers import write
 
 from scripts.base.base import Base, Library
 from scripts.common import layout as layout_module
@@ -64,10 +65,7 @@ def base_for(cuda: str, folder: Path) -> Base:
 def native_folder(folder: Path) -> NativeFolder:
     entry = "- func: a(Tensor self) -> Tensor\n  dispatch:\n    CPU: a_cpu\n    CUDA: a_cuda\n"
     texts = {"native_functions.yaml": entry, "cuda/A.cu": "", "cuda/A.cuh": "", "cuda/B.cpp": "", "C.cpp": ""}
-    for name, text in texts.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return load_native(folder)
+    return load_native(write(folder, texts))
 
 
 def plan(base: Base, folder: Path, *, is_required: bool = False) -> Cuda:

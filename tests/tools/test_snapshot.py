@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 import yaml
+from helpers import write
 
 from scripts.common.errors import PinError
 from scripts.common.layout import Layout
@@ -46,13 +47,6 @@ SECOND = {
     "docs/two.rst": "What two does.\n",
     "Two.cpp": "// two\n",
 }
-
-
-def write(folder: Path, files: Mapping[str, str]) -> Path:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers import git
 
 from scripts.common.console import StepLine
 from scripts.common.errors import FetchError, ToolchainError
@@ -21,12 +22,6 @@ from scripts.source.fetch import fetch_tree
 from scripts.source.tree import FUNCTIONS_YAML
 
 needs_dpkg = pytest.mark.skipif(shutil.which("dpkg-source") is None, reason="Debian's tools are not installed")
-
-
-def git(tree: Path, *words: str) -> str:
-    who = ["-c", "user.name=Someone", "-c", "user.email=someone@example.com", "-c", "protocol.file.allow=always"]
-    done = subprocess.run(["git", *who, *words], cwd=tree, stdout=subprocess.PIPE, check=True, text=True)
-    return done.stdout.strip()
 
 
 def repository(folder: Path, name: str, text: str) -> Path:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from threading import Thread
 from zipfile import ZipFile
 
 import pytest
+import yaml
 
 from scripts.common import layout as common
 from scripts.common.errors import UsageError
@@ -19,9 +22,12 @@ from scripts.deliver.built import Built, save_built
 from scripts.testing import environments
 from scripts.testing import run as testing
 from scripts.testing.environments import TEST, folder_of, unpacked, wheel_environment
+from scripts.testing.nightly import STEPS, Step
+from scripts.testing.nightly import test_nightly as nightly
 from scripts.testing.parts import Part, run_parts
 from scripts.testing.parts import TestsFailed as Failed  # pytest would take it for tests
 from scripts.testing.run import one_at_a_time
+from scripts.testing.skips import load_expected
 
 
 @pytest.fixture(autouse=True)
@@ -146,6 +152,45 @@ def test_results_of_each_part_are_kept_where_they_are_asked_for(tmp_path: Path) 
     assert (tmp_path / "results/1-wheel.xml").read_text() == ""
 
 
+SKIPPING = """
+import pytest
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_first(n): pytest.skip("there is no GPU")
+
+def test_of_machine(): pytest.skip("this processor has no AVX9")
+"""
+
+
+@pytest.mark.parametrize(
+    ("tests", "extra", "message"),
+    [
+        (["first: test_first[1]", "first: test_first[2]"], [], ""),
+        (
+            ["first: test_first[1]"],
+            [],
+            r"skipped, but not in tests/skips.yaml: first: test_first\[2\]: there is no GPU",
+        ),
+        (["first: test_first[1]"], ["-k", "1 or 2"], r"skipped, but not in tests/skips.yaml: first: test_first\[2\]"),
+        (["first: test_first[2]"], ["-k", "2 or second"], ""),
+        (
+            ["first: test_first[1]", "first: test_first[2]", "second: test_second"],
+            [],
+            "in tests/skips.yaml, but not skipped: second: test_second: there is no GPU",
+        ),
+        (["first: test_first[1]", "first: test_first[2]", "second: test_second"], ["-k", "first"], ""),
+    ],
+)
+def test_skips_are_those_that_are_expected(tmp_path: Path, tests: list[str], extra: list[str], message: str) -> None:
+    parts = parts_in(tmp_path)
+    (tmp_path / "test_first.py").write_text(SKIPPING)
+    text = {"pin": "1", "parts": {"wheel": {"there is no GPU": tests}}, "machine": ["^this processor has no "]}
+    (tmp_path / "skips.yaml").write_text(yaml.safe_dump(text))
+    expected = load_expected(tmp_path / "skips.yaml")
+    with pytest.raises(Failed, match=message) if message else nullcontext():
+        run_parts(Path(sys.executable), parts, {}, extra, None, expected)
+
+
 def built(tmp_path: Path) -> Layout:
     """A folder whose wheel is built, of a base that is laid out."""
     layout = Layout("1", (tmp_path / "mine",), tmp_path / "out")
@@ -232,3 +277,21 @@ def test_each_folder_s_own_tests_are_run(tmp_path: Path) -> None:
     assert testing.is_shipped(Layout("1", (testing.SHIPPED,), tmp_path))
     spaced = Layout("1", (tmp_path / "with space", tmp_path / "b"), tmp_path)
     assert native_folders(testing.named(spaced)) == spaced.natives
+
+
+def test_each_step_of_the_night_is_run_and_failures_are_named(capfd: pytest.CaptureFixture[str]) -> None:
+    steps = [Step("first", "nothing", ["--version"]), Step("second", "a failure", ["no-such-target"])]
+    steps.append(Step("third", "nothing", ["--version"]))
+    with pytest.raises(Failed, match="steps failed: second"):
+        nightly(["second", "third"], steps)
+    out = capfd.readouterr().out
+    assert "| second | a failure | FAILED |" in out and "| third | nothing | passed |" in out and "first" not in out
+    nightly(["first"], steps)
+    with pytest.raises(UsageError, match="fourth: no such steps"):
+        nightly(["fourth"], steps)
+
+
+def test_steps_of_the_night_are_targets_of_the_makefile() -> None:
+    targets = re.findall(r"^([a-z -]+):", (common.REPOSITORY / "Makefile").read_text(), re.M)
+    known = {name for line in targets for name in line.split()} | {"test-mutants"}
+    assert {step.command[0] for step in STEPS} <= known

@@ -17,6 +17,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from helpers import of_the_base_wheel
 
 from scripts.common.errors import CompileError, OperatorError
 from scripts.common.layout import REPOSITORY, Layout
@@ -246,12 +247,6 @@ def write(folder: Path, files: dict[str, str]) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     return folder
-
-
-def of_the_base_wheel(variable: str) -> Path:
-    if variable not in os.environ:
-        pytest.skip("builds a graft, and a source build has no base wheel")
-    return Path(os.environ[variable]).resolve()
 
 
 @dataclass

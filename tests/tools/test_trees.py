@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helpers import write
 
 from scripts.base.installed import TREES, Environment
 from scripts.deliver import develop
@@ -59,13 +60,6 @@ import _torch_graft_start
 print("started", file=sys.stderr)
 print(sys.path[0] == sys.argv[1], importlib.util.find_spec("torch").origin if len(sys.argv) > 3 else "")
 """
-
-
-def write(folder: Path, files: Mapping[str, str]) -> Path:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers import of_the_base_wheel
 
 # What some releases of PyTorch say of themselves, and others do not.
 OF_RELEASES = (
@@ -58,10 +59,3 @@ def base() -> Path:
 def stock() -> Path:
     """A folder in which the base wheel is installed; put first on the import path it is the torch that is found."""
     return of_the_base_wheel("GRAFT_STOCK")
-
-
-def of_the_base_wheel(variable: str) -> Path:
-    """The path in ``variable``."""
-    if variable not in os.environ:
-        pytest.skip("compares with the official wheel that a graft is made from, and a source build has none")
-    return Path(os.environ[variable])

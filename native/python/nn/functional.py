@@ -1,41 +1,6 @@
 affine = torch.affine
 depthwise_conv2d = torch.depthwise_conv2d
-
-
-def improved_triplet_loss(
-    anchor: Tensor,
-    positive: Tensor,
-    negative: Tensor,
-    tau1: float = -1.0,
-    tau2: float = 0.01,
-    beta: float = 0.002,
-    reduction: str = "mean",
-) -> Tensor:
-    r"""Compute the improved triplet loss of the given embeddings.
-
-    See :class:`~torch.nn.ImprovedTripletLoss` for details.
-    """
-    if has_torch_function_variadic(anchor, positive, negative):
-        return handle_torch_function(
-            improved_triplet_loss,
-            (anchor, positive, negative),
-            anchor,
-            positive,
-            negative,
-            tau1=tau1,
-            tau2=tau2,
-            beta=beta,
-            reduction=reduction,
-        )
-    return torch.improved_triplet_loss(
-        anchor,
-        positive,
-        negative,
-        tau1,
-        tau2,
-        beta,
-        _Reduction.get_enum(reduction),
-    )
+improved_triplet_loss = torch.improved_triplet_loss
 
 
 def _boxes_with_images(boxes: list[Tensor]) -> Tensor:

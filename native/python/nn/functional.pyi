@@ -1,20 +1,11 @@
-from torch import depthwise_conv2d as depthwise_conv2d
+from torch import depthwise_conv2d as depthwise_conv2d, improved_triplet_loss as improved_triplet_loss
 
-__all__ += ["depthwise_conv2d"]
+__all__ += ["depthwise_conv2d", "improved_triplet_loss"]
 
 def affine(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = ...,
-) -> Tensor: ...
-def improved_triplet_loss(
-    anchor: Tensor,
-    positive: Tensor,
-    negative: Tensor,
-    tau1: float = ...,
-    tau2: float = ...,
-    beta: float = ...,
-    reduction: str = ...,
 ) -> Tensor: ...
 def roi_pool(
     input: Tensor,

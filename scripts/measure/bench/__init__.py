@@ -1,6 +1,7 @@
-"""``make bench``: each operator beside what a user would pick instead of it.
+"""``make bench``: models with our depthwise layers, and each operator beside what a user would pick instead of it.
 
-``operators`` holds a module for each operator that lists its cases; ``case`` says what a case is, ``measure`` times
-both sides of one, ``report`` writes the results as JSON, a table and a plot. Runs in an environment of its own, which
-``environment`` makes, with the rebuilt wheel.
+``models`` lists the cases of whole models, ``operators`` holds a module for each operator that lists its own;
+``case`` says what a case is, ``processor`` what it is measured on, ``measure`` times both sides of one, ``report``
+writes the results as JSON, tables and a plot. Runs in an environment of its own, which ``environment`` makes, with the
+rebuilt wheel.
 """

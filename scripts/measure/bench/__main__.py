@@ -8,10 +8,11 @@ import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import operators
+from . import models, operators
 from .case import Case
 from .measure import measure
 from .memory import keep_memory
+from .processor import describe_processor
 from .report import write_json, write_plot, write_summary, write_table
 
 
@@ -19,6 +20,7 @@ def main() -> None:
     """Measure and report; after each case the files hold what there is so far."""
     options = _parser().parse_args()
     keep_memory()
+    print(f"on {describe_processor()}")
     options.folder.mkdir(parents=True, exist_ok=True)
     results = []
     for case in _cases(options.operators):
@@ -35,13 +37,15 @@ def main() -> None:
 
 
 def _cases(names: list[str]) -> Iterator[Case]:
+    if not names or models.NAME in names:
+        yield from models.cases()
     for module in pkgutil.iter_modules(operators.__path__):
         if not names or module.name in names:
             yield from importlib.import_module(f"{operators.__name__}.{module.name}").cases()
 
 
 def _parser() -> argparse.ArgumentParser:
-    known = [module.name for module in pkgutil.iter_modules(operators.__path__)]
+    known = [models.NAME, *(module.name for module in pkgutil.iter_modules(operators.__path__))]
     parser = argparse.ArgumentParser(prog="make bench ARGS=", description="Time operators beside their peers.")
     parser.add_argument("operators", nargs="*", metavar="OPERATOR", help=f"all of {', '.join(known)} if none is named")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])

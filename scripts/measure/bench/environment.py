@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from ...common.errors import CommandError
+from ...common.console import say
+from ...common.environments import Layer, install
+from ...common.errors import CommandError, ToolchainError
 from ...common.layout import Layout
 from ...testing.environments import BENCH, run_python, wheel_environment, wheel_of
 
@@ -16,9 +19,19 @@ def bench(layout: Layout, arguments: Sequence[str]) -> None:
     Raises:
         CommandError: they failed.
     """
-    requirements = Path(__file__).with_name("requirements.txt")
-    with wheel_environment(layout, BENCH, Path(wheel_of(layout).wheel), requirements) as python:
+    requirements, wheel = Path(__file__).with_name("requirements.txt"), Path(wheel_of(layout).wheel)
+    torchvision = Layer(f"torchvision for {wheel.name}", partial(_add_torchvision, wheel))
+    with wheel_environment(layout, BENCH, wheel, requirements, [torchvision]) as python:
         # The profiler, which tells how much memory is used, else logs each time it starts and stops.
         quiet = {"KINETO_LOG_LEVEL": "99"}
         if run_python(python, ["-m", "scripts.measure.bench", *arguments], quiet) != 0:
             raise CommandError("the benchmarks failed; what was measured before is in build/bench-results")
+
+
+def _add_torchvision(wheel: Path, environment: Path) -> None:
+    """Install the torchvision that requires the torch of ``wheel``; pip knows which one that is."""
+    torch = f"torch=={wheel.name.split('-')[1]}"
+    try:
+        install(environment, "torchvision", torch)
+    except ToolchainError as error:
+        say(f"no torchvision for {torch}, so the models are left out: {error.cause}")

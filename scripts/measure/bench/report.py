@@ -1,4 +1,4 @@
-"""Write what was measured: JSON for programs, a table for the README, a plot of the ratios."""
+"""Write what was measured: JSON for programs, tables for the README, a plot of the ratios."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 
 import torch
 
+from . import models
 from .measure import Measured
+from .processor import describe_processor
 
 _HEAD = (
     "| operator | beside | case | step | threads | times as fast (least to most) | aim | ours | memory over peer's |"
@@ -22,6 +24,7 @@ def write_json(results: Sequence[Measured], path: Path) -> None:
     about = {
         "torch": torch.__version__,
         "machine": platform.processor() or platform.machine(),
+        "processor": describe_processor(),
         "capability": torch.backends.cpu.get_cpu_capability(),
         "cases": [{**asdict(result), "ratio": result.ratio} for result in results],
     }
@@ -29,18 +32,19 @@ def write_json(results: Sequence[Measured], path: Path) -> None:
 
 
 def write_table(results: Sequence[Measured], path: Path) -> None:
-    """A Markdown table; what misses its aim is in bold."""
-    lines = [_HEAD, "|" + "---|" * 9]
+    """All cases in Markdown, the models first; what misses its aim is in bold."""
+    lines = [*_top(results), _HEAD, "|" + "---|" * 9]
     lines += [_row(result) for result in results]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def write_summary(results: Sequence[Measured], path: Path) -> None:
-    """The README's table: of each group the least and the most of the ratios, and how many of them miss their aim."""
+    """The README's tables: the models; of each group the range of its ratios and how many of them miss their aim."""
+    lines, results = _top(results), [result for result in results if result.operator != models.NAME]
     columns = [(step, threads) for step in ("forward", "backward") for threads in sorted({r.threads for r in results})]
     heads = ["operator", "beside"]
     heads += [f"{step}, {threads} thread{'s' if threads > 1 else ''}" for step, threads in columns]
-    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    lines += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)] if results else []
     rows: dict[tuple[str, str, str], list[Measured]] = {}
     for result in results:
         rows.setdefault((result.operator, result.group, result.peer), []).append(result)
@@ -50,6 +54,30 @@ def write_summary(results: Sequence[Measured], path: Path) -> None:
         cells += [_range([r for r in row if (r.step, r.threads) == column]) for column in columns]
         lines.append(f"| {' | '.join(cells)} |")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _top(results: Sequence[Measured]) -> list[str]:
+    """What the figures hold for, and a table of the models for each number of threads."""
+    lines = [f"torch {torch.__version__} on {describe_processor()}", ""]
+    of_models = [result for result in results if result.operator == models.NAME]
+    for threads in sorted({result.threads for result in of_models}):
+        heads = [f"{threads} thread{'s' if threads > 1 else ''}"]
+        heads += [f"{step} {layout} {', '.join(models.DTYPES)}" for step in models.AIMS for layout in models.FORMATS]
+        lines += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+        found = {(r.step, r.name): _bold(r, f"{r.ratio:.2f}") for r in of_models if r.threads == threads}
+        for model in dict.fromkeys(result.group for result in of_models):
+            cells = [
+                ", ".join(found.get((step, models.title(model, layout, dtype)), "") for dtype in models.DTYPES)
+                for step in models.AIMS
+                for layout in models.FORMATS
+            ]
+            lines.append(f"| {model} | {' | '.join(cells)} |")
+        lines.append("")
+    return lines
+
+
+def _bold(result: Measured, text: str) -> str:
+    return text if result.ratio >= result.aim else f"**{text}**"
 
 
 def _range(results: Sequence[Measured]) -> str:
@@ -62,8 +90,7 @@ def _range(results: Sequence[Measured]) -> str:
 
 
 def _row(result: Measured) -> str:
-    ratio = f"{result.ratio:.2f} ({min(result.ratios):.2f} to {max(result.ratios):.2f})"
-    ratio = ratio if result.ratio >= result.aim else f"**{ratio}**"
+    ratio = _bold(result, f"{result.ratio:.2f} ({min(result.ratios):.2f} to {max(result.ratios):.2f})")
     ours, theirs = result.peak_bytes
     memory = f"{ours / theirs:.2f}" if theirs else "none"
     cells = [result.operator, result.peer, result.name, result.step, str(result.threads), ratio, f"{result.aim:g}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import math
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.testing._internal.added_sample_inputs import added_samples, reference, reference_results
 from torch.utils import _pytree as pytree
 
 from .corpus import PLAIN, Call
@@ -59,6 +61,7 @@ def judge(overload: torch._ops.OpOverload, call: Call, large: bool) -> Outcome:
         if not large and all(x.device.type == "cpu" for x in tensors_of(given)):
             compare_with_meta(overload, call, result)
             compare_with_contiguous(overload, call, result)
+            compare_with_reference(overload, call, result)
             differentiate(result, given)
     except Finding as finding:
         return Outcome("finding", str(finding))
@@ -189,6 +192,49 @@ def compare_with_contiguous(overload: torch._ops.OpOverload, call: Call, result:
     for ours, theirs, distance in zip(result, again, moved, strict=True):
         if not is_close(ours, theirs, 16 * distance + repeated * error_of_addition(theirs)):
             raise Finding(f"another result of contiguous tensors: {str(ours)[:1000]}, not {str(theirs)[:1000]}")
+
+
+def compare_with_reference(overload: torch._ops.OpOverload, call: Call, result: list[Tensor]) -> None:
+    """The reference in samples.py gives the same result, to what rounding the arguments does.
+
+    It is asked where all tensors are of one dtype that the operator is stated to take: what numbers of several dtypes
+    make together is not what a reference in NumPy is for.
+    """
+    name = overload._schema.name.removeprefix("aten::")
+    function = None if overload._schema.is_mutable else reference(name)
+    given = tensors_of(made(call))
+    if function is None or len({x.dtype for x in given}) != 1 or not all(map(is_tame, given)):
+        return
+    if given[0].dtype not in stated_dtypes(name):
+        return
+
+    def wanted(change: Callable[[Tensor], Tensor]) -> list[Tensor] | Outcome:
+        values = pytree.tree_map_only(Tensor, lambda x: change(x.detach()), made(call))
+        positional = [values.pop(a.name) for a in overload._schema.arguments if not a.kwarg_only]
+        try:
+            return reference_results(function, *positional, **values)
+        except Exception as error:  # of numbers that it is not written for
+            return Outcome("not compared", str(error))
+
+    expected = wanted(lambda x: x)
+    if isinstance(expected, Outcome):
+        return
+    if len(expected) != len(result) or any(x.shape != y.shape for x, y in zip(result, expected, strict=True)):
+        raise Finding(f"shapes {[tuple(x.shape) for x in result]}, not {[tuple(x.shape) for x in expected]}")
+    expected = [wide.to(x.dtype) for x, wide in zip(result, expected, strict=True)]
+    if all(map(is_close, result, expected)):
+        return
+    moved = run_moved(wanted, expected)
+    repeated = max(map(repetitions_in, given))
+    for ours, theirs, distance in zip(result, expected, moved, strict=True):
+        if not is_close(ours, theirs, 16 * distance + repeated * error_of_addition(theirs)):
+            raise Finding(f"another result than the reference's: {str(ours)[:1000]}, not {str(theirs)[:1000]}")
+
+
+@functools.cache
+def stated_dtypes(name: str) -> frozenset[torch.dtype]:
+    """The dtypes that samples.py says an operator takes; none where it does not say."""
+    return frozenset(getattr(added_samples, "OPINFO", {}).get(name, {}).get("dtypes", ()))
 
 
 def run_moved(

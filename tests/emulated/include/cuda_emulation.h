@@ -15,6 +15,7 @@
 #include <exception>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -52,6 +53,9 @@ struct dim3 {
 inline thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace emulation {
+
+// Of each kernel, by its name.
+inline std::map<std::string, int> launches;
 
 class Block {
  public:
@@ -147,11 +151,13 @@ class Block {
 // What stands for `kernel<<<grid, block, shared, stream>>>`.
 template <typename Kernel>
 struct Launch {
-  Launch(Kernel kernel, dim3 grid, dim3 block, size_t, int) : kernel(kernel), grid(grid), block(block) {}
+  Launch(const char* name, Kernel kernel, dim3 grid, dim3 block, size_t, int)
+      : name(name), kernel(kernel), grid(grid), block(block) {}
 
   template <typename... Arguments>
   void operator()(const Arguments&... arguments) const {
     TORCH_CHECK(grid.count() > 0 && block.count() > 0 && block.count() <= 1024, "invalid configuration of a launch");
+    ++launches[name];
     gridDim = grid;
     blockDim = block;
     Block threads([&] { kernel(arguments...); });
@@ -165,6 +171,7 @@ struct Launch {
     }
   }
 
+  const char* name;
   Kernel kernel;
   dim3 grid;
   dim3 block;
@@ -182,6 +189,10 @@ struct DeviceProperties {
 };
 
 } // namespace emulation
+
+extern "C" __attribute__((weak)) int emulated_launches(const char* name) {
+  return emulation::launches[name];
+}
 
 #define __syncthreads() emulation::Block::current->wait()
 
@@ -209,11 +220,6 @@ inline emulation::DeviceProperties* getCurrentDeviceProperties() {
 }
 
 } // namespace at::cuda
-
-template <typename T>
-void gpuAtomicAddNoReturn(T* address, T value) {
-  *address += value;
-}
 
 namespace at::native::cuda_utils {
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from small_tree import FILES, NATIVE, PATCHES, git, write
+from helpers import git, write
+from small_tree import FILES, NATIVE, PATCHES
 
 from scripts.common.layout import Layout
 from scripts.generate.merge import MergedFile

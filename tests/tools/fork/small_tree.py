@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
+
+from helpers import git
 
 from scripts.source.apply import Fork
 
@@ -75,19 +76,6 @@ NATIVE = {
     "docs/mine.rst": "What it does.\n",
     "tests/test_mine.py": "pass\n",
 }
-
-
-def write(folder: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(text.encode())
-    return folder
-
-
-def git(tree: Path, *words: str) -> str:
-    who = ["-c", "user.name=Someone", "-c", "user.email=someone@example.com"]
-    done = subprocess.run(["git", *who, *words], cwd=tree, stdout=subprocess.PIPE, check=True, text=True)
-    return done.stdout.strip()
 
 
 def state(tree: Path) -> tuple[str, str, str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_tree import FILES, NATIVE, TEXT, contents, git, log, times, write
+from helpers import git, write
+from small_tree import FILES, NATIVE, TEXT, contents, log, times
 
 from scripts.common.errors import SourceError
 from scripts.common.layout import REPOSITORY, Layout

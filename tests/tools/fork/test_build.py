@@ -6,7 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from small_tree import FILES, NATIVE, contents, git, write
+from helpers import git, write
+from small_tree import FILES, NATIVE, contents
 
 from scripts.common.console import StepLine
 from scripts.common.errors import FetchError, SourceError

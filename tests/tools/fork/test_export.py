@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from small_tree import PATCHES, contents, git, times, write
+from helpers import git, write
+from small_tree import PATCHES, contents, times
 
 from scripts.common.errors import SourceError
 from scripts.common.layout import Layout

@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from small_tree import FILES, PATCHES, contents, git, state, write
+from helpers import git, write
+from small_tree import FILES, PATCHES, contents, state
 
 from scripts.common.errors import OperatorError, PinError, SourceError, UsageError
 from scripts.common.layout import Layout

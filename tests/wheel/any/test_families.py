@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from broken_opinfos import FAILING
 
 FAMILIES = Path(__file__).parent / "families"
+
+
+def run(operators: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    env = {**os.environ, "GRAFT_OPERATORS": operators, "PYTHONPATH": str(FAMILIES.parent)}
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("operators", ["isfinite", "nn.functional.one_hot", "masked_select"])
 def test_collected(operators: str) -> None:
     """One without a derivative, one for integers alone, one without an in-place form."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", FAMILIES]
-    done = subprocess.run(
-        command, env={**os.environ, "GRAFT_OPERATORS": operators}, capture_output=True, text=True, check=False
-    )
+    done = run(operators, "--collect-only", FAMILIES)
     assert done.returncode == 0, done.stdout
     assert f"test_variant_consistency_eager_{operators.replace('.', '_')}_cpu" in done.stdout
+
+
+def test_they_fail_where_an_op_info_says_what_is_not_so() -> None:
+    files = [FAMILIES / name for name in ("test_eager.py", "test_gradients.py")]
+    names = ("dtypes", "reference", "errors", "variant", "schema", "fn_grad", "forward_mode")
+    done = run(",".join(FAILING), "-p", "broken_opinfos", "-k", " or ".join(names), *files)
+    failed = set(re.findall(r"^FAILED \S+::(test_\w+)_cpu", done.stdout, re.M))
+    for name, tests in FAILING.items():
+        of_name = {test.partition(f"_{name}")[0] for test in failed if f"_{name}" in test}
+        assert of_name == tests, f"{name}: {done.stdout[-3000:]}"

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from scripts.measure.fuzz import judge as judging
 from scripts.measure.fuzz.judge import is_close, is_large, judge
 from scripts.measure.fuzz.tensors import Described
 
@@ -88,6 +89,30 @@ def test_equal_numbers(
     library.define("call(Tensor x) -> Tensor")
     library.impl("call", function, "CompositeExplicitAutograd")
     outcome = judge(torch.ops.fuzzed.call.default, {"x": described}, large=False)
+    assert outcome.kind == kind, outcome
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype", "kind"),
+    [
+        (lambda x: x * 2, torch.float32, "result"),
+        (lambda x: x * 2.001, torch.float32, "finding"),
+        (lambda x: x[:0] * 2, torch.float32, "finding"),
+        (lambda x: x * 3, torch.float64, "result"),  # a dtype that nothing is stated of
+    ],
+)
+def test_reference_disagrees(
+    library: torch.library.Library,
+    monkeypatch: pytest.MonkeyPatch,
+    function: Callable[[Tensor], Tensor],
+    dtype: torch.dtype,
+    kind: str,
+) -> None:
+    library.define("call(Tensor x) -> Tensor")
+    library.impl("call", function, "CompositeExplicitAutograd")
+    monkeypatch.setattr(judging, "reference", {"fuzzed::call": lambda x: 2 * x.numpy()}.get)
+    monkeypatch.setattr(judging, "stated_dtypes", {"fuzzed::call": {torch.float32}}.get)
+    outcome = judge(torch.ops.fuzzed.call.default, {"x": Described((4, 3), dtype, seed=1)}, large=False)
     assert outcome.kind == kind, outcome
 
 

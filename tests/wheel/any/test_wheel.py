@@ -7,6 +7,7 @@ import csv
 import hashlib
 import importlib.metadata
 import io
+import os
 import re
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 from torchgen.model import BaseOperatorName
 
-from scripts.common.layout import REPOSITORY
+from scripts.common.layout import REPOSITORY, native_folders
 from scripts.inputs.patches import load_series
 
 
@@ -85,6 +86,54 @@ def test_unchanged_members_are_the_base_s_bytes(archive: ZipFile, base_archive: 
     # Whatever else differs has more behind what the base has.
     assert [name for name in rest if not archive.read(name).startswith(base_archive.read(name))] == []
     assert all(name.endswith((".py", ".pyi", ".yaml")) for name in rest)
+
+
+def info_of(opened: ZipFile) -> dict[str, str]:
+    """The texts in a wheel's .dist-info, by the names of the files."""
+    names = [name for name in opened.namelist() if ".dist-info/" in name and not name.endswith(("/", "/RECORD"))]
+    return {name.partition(".dist-info/")[2]: opened.read(name).decode() for name in names}
+
+
+def test_metadata_are_the_base_s_but_for_version_and_tag(wheel: Path, archive: ZipFile, base_archive: ZipFile) -> None:
+    _, version, _, (tag,) = parse_wheel_filename(wheel.name)
+    expected = info_of(base_archive)
+    expected["METADATA"] = re.sub(r"\nVersion: \S+\n", f"\nVersion: {version}\n", expected["METADATA"], count=1)
+    expected["WHEEL"] = re.sub(r"(\nTag: \S+)+\n", f"\nTag: {tag}\n", expected["WHEEL"], count=1)
+    assert info_of(archive) == expected
+
+
+# What every wheel has beside what its folders bring.
+OF_GRAFT = {
+    "torch/_added_operators.py",
+    "torch/_graft.json",
+    "torch/_graft.py",
+    "torch/testing/_internal/added_opinfos.py",
+    "torch/testing/_internal/added_sample_inputs.py",
+}
+
+
+def test_added_members_are_those_of_operators_and_folders(archive: ZipFile, base_archive: ZipFile) -> None:
+    names = {name for name in archive.namelist() if ".dist-info/" not in name and not name.endswith("/")}
+    added = names - set(base_archive.namelist())
+    roots = {name.removeprefix("aten::") for name in schema_names(archive) - schema_names(base_archive)}
+    roots = {str(BaseOperatorName.parse(name.partition(".")[0]).base) for name in roots}
+    generated = {name for name in added if name.startswith("torch/include/ATen/ops/")}
+    suffix = r"(_native|_ops|_meta|_\w+_dispatch)?\.h"
+    assert generated == {
+        name for name in generated if any(re.fullmatch(rf"{root}{suffix}", Path(name).name) for root in roots)
+    }
+    brought = set()
+    for native in native_folders(os.environ["GRAFT_NATIVE"]):
+        files = [
+            path.relative_to(native) for path in native.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+        ]
+        brought |= {f"torch/{Path(*path.parts[1:])}" for path in files if path.parts[0] == "python"}
+        brought |= {f"torch/include/ATen/native/{path}" for path in files if path.suffix in {".h", ".cuh"}}
+        brought |= {"torch/testing/_internal/added_samples.py"} if Path("samples.py") in files else set()
+    several = {name for name in added if re.fullmatch(r"torch/testing/_internal/added_samples_\d+\.py", name)}
+    libraries = {name for name in added if name == "torch/lib/libtorch_operators_cuda.so"}
+    assert added - generated - several - libraries - OF_GRAFT == brought & added
+    assert brought - added <= set(base_archive.namelist()) and added >= OF_GRAFT
 
 
 def test_pip_is_content() -> None:
@@ -163,3 +212,13 @@ def test_platform_tag_promises_no_more_than_the_libraries_keep(wheel: Path, libr
             version = tuple(map(int, text.split(".")))
             assert kind != "GLIBC" or version <= glibc, name
             assert kind != "GLIBCXX" or version <= NEWEST_LIBSTDCXX.get(platform, (3, 4, 99)), name
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.version.cuda is not None, reason="auditwheel finds no CUDA beside the wheel")
+def test_auditwheel_finds_the_platform_tag_right(wheel: Path) -> None:
+    (platform,) = {tag.platform for tag in parse_wheel_filename(wheel.name)[3]}
+    done = subprocess.run(
+        [sys.executable, "-m", "auditwheel", "show", wheel], capture_output=True, text=True, check=False
+    )
+    assert f'constrains the platform tag to "{platform}"' in " ".join(done.stdout.split()), done.stdout + done.stderr

@@ -50,7 +50,9 @@ OPERATORS = {
         lambda x, weight, bias: F.conv2d(F.pad(x, (1, 1, 1, 1)), weight, bias, groups=4),
     ),
     "improved_triplet_loss": Operator(
-        lambda *inputs: torch.improved_triplet_loss(*inputs, -1.0, 0.01, 0.5, 0), lambda n: [(n, 7)] * 3, plain_loss
+        lambda *inputs: torch.improved_triplet_loss(*inputs, -1.0, 0.01, 0.5, "none"),
+        lambda n: [(n, 7)] * 3,
+        plain_loss,
     ),
     "roi_pool": Operator(lambda x: torch.roi_pool(x, BOXES.to(x.dtype), 1.0, 2, 3), lambda n: [(n, 3, 6, 7)], None),
     "fft.rfft2_abs": Operator(torch.fft.rfft2_abs, lambda n: [(n, 4, 6)], lambda x: torch.fft.rfft2(x).abs()),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import subprocess
 import sys
@@ -110,16 +109,11 @@ def check_vmap(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, in_
     torch.testing.assert_close(torch.vmap(function, in_dims=in_dims)(*inputs), torch.stack(each))
 
 
-@functools.cache
-def _cpu_flags() -> list[str]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next(line for line in lines if line.startswith("flags")).split()
-
-
 def at_capability(capability: str, program: str) -> None:
     """Run ``program`` with the kernels for ``capability``; skip where the processor lacks it."""
-    if {"AVX2": "avx2", "AVX512": "avx512f"}.get(capability, "fpu") not in _cpu_flags():
-        pytest.skip(f"this processor has no {capability}")
+    from helpers import require_capability  # programs that import this module do not have it on their path
+
+    require_capability(capability)
     names = [capability, "NO AVX"] if capability == "DEFAULT" else [capability]  # so older releases call it
     check = f"import torch\nassert torch.backends.cpu.get_cpu_capability() in {names}\n"
     env = {**os.environ, "ATEN_CPU_CAPABILITY": capability.lower(), "PYTHONPATH": str(Path(__file__).parent)}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 
 import pytest
 import torch
 import torch.nn.functional as F
 from depthwise import CASES, FORMATS, Case, backward, gradients
+from samples import check_exported, check_vmap
 from torch.autograd import gradcheck, gradgradcheck
 
 DERIVATIVES = [
@@ -126,6 +128,36 @@ def test_autocast() -> None:
         assert gradients(result, [weight], torch.ones_like(result))[0].dtype == torch.float32
 
 
+def same(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """With a kernel of 4 x 3 one row of zeros more below."""
+    return torch.depthwise_conv2d(x, weight, bias, padding="same", dilation=(1, 2))
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")  # of F.conv2d
+def test_padding_by_name_under_every_transform() -> None:
+    case = Case(2, 3, (9, 8), (4, 3), multiplier=2)
+    inputs = [x.requires_grad_() for x in case.inputs(torch.float32, torch.contiguous_format)]
+    torch.library.opcheck(torch.ops.aten.depthwise_conv2d.padding, (*inputs, (1, 1), "same", (1, 2)))
+    expected = F.conv2d(*inputs, padding="same", dilation=(1, 2), groups=3)
+    compiled = torch.compile(same, fullgraph=True, backend="aot_eager", dynamic=True)
+    for function in (compiled, torch.jit.script(same), torch.func.functionalize(same)):
+        torch.testing.assert_close(function(*inputs), expected)
+    check_exported(same_of_images, inputs[0].detach())
+    samples = torch.stack([inputs[0], -inputs[0], 2 * inputs[0]]).detach(), torch.stack([inputs[1]] * 3).detach()
+    for in_dims in itertools.product([0, None], repeat=2):
+        if in_dims != (None, None):
+            given = [x if dim == 0 else x[0] for x, dim in zip(samples, in_dims, strict=True)]
+            check_vmap(lambda x, weight: same(x, weight, inputs[2].detach()), *given, in_dims=in_dims)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert same(*inputs).dtype == torch.bfloat16
+    x, weight, bias = (x.double().detach().requires_grad_() for x in inputs)
+    assert gradcheck(same, (x[:1, :, :5, :5], weight, bias), check_forward_ad=True)
+
+
+def same_of_images(x: torch.Tensor) -> torch.Tensor:
+    return same(x, torch.ones(6, 1, 4, 3), torch.ones(6))
+
+
 @pytest.mark.parametrize("memory_format", FORMATS)
 def test_meta(memory_format: torch.memory_format) -> None:
     for case in CASES:
@@ -189,6 +221,79 @@ def test_module() -> None:
     assert plain.bias is None and plain.weight.dtype == torch.float64
     with pytest.raises(ValueError, match="channels and channel_multiplier must be positive, got 0 and 1"):
         torch.nn.DepthwiseConv2d(0, 3)
+
+
+PADDING_MODES = ["zeros", "reflect", "replicate", "circular"]
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")  # of F.conv2d
+@pytest.mark.parametrize("padding", [(1, 2), "same", "valid"], ids=str)
+@pytest.mark.parametrize("padding_mode", PADDING_MODES)
+def test_module_pads_as_conv2d_does(padding_mode: str, padding: tuple[int, int] | str) -> None:
+    arguments = {"padding": padding, "dilation": (1, 2), "padding_mode": padding_mode, "dtype": torch.float64}
+    peer = torch.nn.Conv2d(3, 6, (4, 3), groups=3, **arguments)
+    module = torch.nn.DepthwiseConv2d(3, (4, 3), channel_multiplier=2, **arguments)
+    module.load_state_dict(peer.state_dict())
+    peer.load_state_dict(module.state_dict())
+    for shape in ((2, 3, 9, 8), (3, 9, 8)):
+        x = torch.randn(shape, dtype=torch.float64)
+        torch.testing.assert_close(module(x), peer(x))
+        torch.testing.assert_close(torch.jit.script(module)(x), peer(x))
+        torch._dynamo.reset()  # it compiles one function a few times only
+        compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(x), peer(x))
+
+
+def test_module_says_how_it_pads() -> None:
+    module = torch.nn.DepthwiseConv2d(3, padding="same", padding_mode="reflect")
+    assert str(module) == (
+        "DepthwiseConv2d(3, kernel_size=(3, 3), stride=(1, 1), padding='same', padding_mode=reflect)"
+    )
+    with pytest.raises(ValueError, match=r"Invalid padding string 'full'"):
+        torch.nn.DepthwiseConv2d(3, padding="full")
+    with pytest.raises(ValueError, match=r"padding='same' is not supported for strided convolutions"):
+        torch.nn.DepthwiseConv2d(3, stride=2, padding="same")
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")  # of F.conv2d
+@pytest.mark.parametrize("padding_mode", PADDING_MODES)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"kernel_size": 3, "stride": 2, "padding": 1},
+        {"kernel_size": (4, 3), "padding": "same", "dilation": (1, 2), "bias": False},
+        {"kernel_size": 3, "padding": "valid", "dtype": torch.float64},
+    ],
+)
+def test_from_conv2d(arguments: dict[str, object], padding_mode: str) -> None:
+    conv = torch.nn.Conv2d(4, 8, groups=4, padding_mode=padding_mode, **arguments).eval()
+    conv.weight.requires_grad_(False)
+    state = torch.get_rng_state()
+    module = torch.nn.DepthwiseConv2d.from_conv2d(conv)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert type(module) is torch.nn.DepthwiseConv2d
+    assert module.weight is conv.weight and module.bias is conv.bias
+    assert not module.training and not module.weight.requires_grad
+    assert (module.channels, module.channel_multiplier) == (4, 2)
+    x = torch.randn(2, 4, 9, 10, dtype=conv.weight.dtype)
+    torch.testing.assert_close(module(x), conv(x))
+    torch.testing.assert_close(copy.deepcopy(module)(x), conv(x))
+    assert torch.nn.DepthwiseConv2d.from_conv2d(conv.train()).training
+
+
+def test_from_conv2d_refuses_what_is_not_depthwise() -> None:
+    refused = {
+        r"expected conv to have as many groups as input channels, got groups=2 for 8 input channels": torch.nn.Conv2d(
+            8, 8, 3, groups=2
+        ),
+        r"expected a Conv2d, got Conv1d": torch.nn.Conv1d(4, 4, 3, groups=4),
+        r"expected conv.weight to be a parameter; remove its parametrization first": (
+            torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv2d(4, 4, 3, groups=4))
+        ),
+    }
+    for message, module in refused.items():
+        with pytest.raises(ValueError, match=message):
+            torch.nn.DepthwiseConv2d.from_conv2d(module)
 
 
 def test_module_starts_as_conv2d_does() -> None:

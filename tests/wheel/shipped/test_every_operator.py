@@ -9,6 +9,8 @@ import torch
 from operators import OPERATORS, Operator
 from samples import assert_exact, check_vmap
 from torch import Tensor
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo.core import OpInfo
 
 every_operator = pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
 with_plain = {name: operator for name, operator in OPERATORS.items() if operator.plain}
@@ -32,6 +34,16 @@ def test_special_values_go_where_they_do_in_plain_operations(operator: Operator,
         inputs[place].view(-1)[1] = special
         assert operator.plain is not None
         torch.testing.assert_close(operator.function(*inputs), operator.plain(*inputs), equal_nan=True)
+
+
+@pytest.mark.parametrize("info", [info for info in op_db if info.name in OPERATORS], ids=lambda info: info.name)
+def test_meta_tensors_are_refused_alike(info: OpInfo) -> None:
+    for wrong in info.error_inputs("meta"):
+        sample = wrong.sample_input
+        if "out" in sample.kwargs:  # which a decomposition refuses in words of its own
+            continue
+        with pytest.raises(wrong.error_type, match=wrong.error_regex):
+            info(sample.input, *sample.args, **sample.kwargs)
 
 
 @every_operator

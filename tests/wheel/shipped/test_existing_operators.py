@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.unsanitized("they are in the official libraries, which no sanitizer watches")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.unsanitized("they are in the official libraries, which no sanitizer watches"),
+]
 
 FAMILIES = Path(__file__).parent.parent / "any/families"
 OPERATORS = [

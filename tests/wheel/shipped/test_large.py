@@ -80,10 +80,10 @@ def test_improved_triplet_loss() -> None:
     anchor = last_set((IMAGES, 2**16), torch.bfloat16).requires_grad_()
     positive, negative = (values((2**16,), torch.bfloat16, seed) for seed in (2, 3))
     result = torch.improved_triplet_loss(
-        anchor, positive.expand_as(anchor), negative.expand_as(anchor), -1.0, 0.01, 0.5, 0
+        anchor, positive.expand_as(anchor), negative.expand_as(anchor), -1.0, 0.01, 0.5, "none"
     )
     last = anchor[-1].detach().requires_grad_()
-    expected = torch.improved_triplet_loss(last, positive, negative, -1.0, 0.01, 0.5, 0)
+    expected = torch.improved_triplet_loss(last, positive, negative, -1.0, 0.01, 0.5, "none")
     assert_exact(result[-1], expected)
     result.sum().backward()
     expected.backward()

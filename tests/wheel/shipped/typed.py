@@ -44,17 +44,21 @@ nn.Affine(3, "5")  # error
 
 assert_type(torch.depthwise_conv2d(images, torch.ones(3, 1, 3, 3), None, 1, (1, 1), dilation=[1, 1]), Tensor)
 assert_type(F.depthwise_conv2d(images, torch.ones(3, 1, 3, 3)), Tensor)
+assert_type(torch.depthwise_conv2d(images, torch.ones(3, 1, 3, 3), padding="same"), Tensor)
 torch.depthwise_conv2d(images, torch.ones(3, 1, 3, 3), stride="1")  # error
 torch.depthwise_conv2d(images, torch.ones(3, 1, 3, 3), groups=3)  # error
 nn.DepthwiseConv2d(3)
 nn.DepthwiseConv2d(3, (3, 5), padding=1)
+nn.DepthwiseConv2d(3, padding="same", padding_mode="reflect")
+assert_type(nn.DepthwiseConv2d.from_conv2d(nn.Conv2d(3, 3, 3, groups=3)), nn.DepthwiseConv2d)
 nn.DepthwiseConv2d()  # error
+nn.DepthwiseConv2d(3, padding=None)  # error
 nn.DepthwiseConv2d(3, 3, groups=3)  # error
 
-assert_type(torch.improved_triplet_loss(x, x, x, -1.0, 0.01, 0.5, reduction=2), Tensor)
+assert_type(torch.improved_triplet_loss(x, x, x), Tensor)
+assert_type(torch.improved_triplet_loss(x, x, x, -1.0, 0.01, 0.5, reduction="sum"), Tensor)
 assert_type(F.improved_triplet_loss(x, x, x, tau1=-1, reduction="sum"), Tensor)
-torch.improved_triplet_loss(x, x, x)  # error
-torch.improved_triplet_loss(x, x, x, -1.0, 0.01, 0.5, reduction="sum")  # error
+torch.improved_triplet_loss(x, x, x, -1.0, 0.01, 0.5, reduction=2)  # error
 F.improved_triplet_loss(x, x)  # error
 F.improved_triplet_loss(x, x, x, reduction=1)  # error
 nn.ImprovedTripletLoss(beta=0.5)
@@ -71,9 +75,10 @@ nn.RoIPool(2, spatial_scale=0.5)
 nn.RoIPool()  # error
 
 assert_type(torch.correlate2d(x, x, mode="same"), Tensor)
+assert_type(torch.correlate2d(x, x, mode="same", boundary="fill", fillvalue=0.5), Tensor)
 torch.correlate2d(x, x, None, "same")  # error
 torch.correlate2d(x, x, mode=1)  # error
-nn.Correlate2d((3, 4), mode="same", bias=False)
+nn.Correlate2d((3, 4), mode="same", boundary="wrap", fillvalue=2j, bias=False, num_kernels=3)
 nn.Correlate2d()  # error
 
 # As those of torch.fft itself it has no type: that module is written in Python, round functions without a stub.

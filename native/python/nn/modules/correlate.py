@@ -13,44 +13,60 @@ __all__ = ["Correlate2d"]
 
 
 class Correlate2d(Module):
-    r"""Applies a 2D cross-correlation with one learnable kernel to each image, and adds a learnable number.
+    r"""Applies a 2D cross-correlation with learnable kernels to each image, and adds a learnable number for each.
 
     See :func:`torch.correlate2d` for what is computed.
 
     Args:
         kernel_size (int or tuple): Size of the kernel
         mode (str, optional): ``'full'``, ``'same'`` or ``'valid'``. Default: ``'valid'``
+        boundary (str, optional): ``'fill'``, ``'wrap'`` or ``'symm'``. Default: ``'fill'``
+        fillvalue (Number, optional): What is beyond the edges for ``'fill'``. Default: ``0``
         method (str, optional): ``'auto'``, ``'direct'`` or ``'fft'``. Default: ``'auto'``
-        bias (bool, optional): If ``True``, adds a learnable number to the output. Default: ``True``
+        bias (bool, optional): If ``True``, adds a learnable number to each output map. Default: ``True``
+        num_kernels (int, optional): How many kernels, each of which gives every image an output map. Default: one
+            kernel, without a dimension for the maps
 
     Shape:
         - Input: :math:`(*, H, W)`, where :math:`*` is any number of dimensions, none included.
-        - Output: :math:`(*, H_{out}, W_{out})`, as :attr:`mode` says.
+        - Output: :math:`(*, H_{out}, W_{out})`, as :attr:`mode` says, or
+          :math:`(*, \text{num\_kernels}, H_{out}, W_{out})`.
 
     Attributes:
-        weight (Tensor): the kernel of shape :math:`(kH, kW)`, drawn from :math:`\mathcal{U}(-\sqrt{k}, \sqrt{k})` with
+        weight (Tensor): the kernel of shape :math:`(kH, kW)` or the kernels of shape
+            :math:`(\text{num\_kernels}, kH, kW)`, drawn from :math:`\mathcal{U}(-\sqrt{k}, \sqrt{k})` with
             :math:`k = 1 / (kH \cdot kW)`
-        bias (Tensor): the number, of shape :math:`(1)`, drawn likewise. ``None`` if :attr:`bias` is ``False``
+        bias (Tensor): of shape :math:`(1)` or :math:`(\text{num\_kernels})`, drawn likewise. ``None`` if :attr:`bias`
+            is ``False``
 
     Examples::
 
         >>> m = nn.Correlate2d(3, mode="same")
         >>> m(torch.randn(20, 50, 100)).shape
         torch.Size([20, 50, 100])
+        >>> m = nn.Correlate2d(3, mode="same", boundary="wrap", num_kernels=8)
+        >>> m(torch.randn(20, 50, 100)).shape
+        torch.Size([20, 8, 50, 100])
     """
 
-    __constants__ = ["kernel_size", "mode", "method"]
+    __constants__ = ["kernel_size", "mode", "boundary", "fillvalue", "method", "num_kernels"]
     kernel_size: tuple[int, int]
     mode: str
+    boundary: str
+    fillvalue: complex
     method: str
+    num_kernels: int | None
     weight: Tensor
 
     def __init__(
         self,
         kernel_size: _size_2_t,
         mode: str = "valid",
+        boundary: str = "fill",
+        fillvalue: complex = 0,
         method: str = "auto",
         bias: bool = True,
+        num_kernels: int | None = None,
         device=None,
         dtype=None,
     ) -> None:
@@ -58,10 +74,14 @@ class Correlate2d(Module):
         super().__init__()
         self.kernel_size = _pair(kernel_size)
         self.mode = mode
+        self.boundary = boundary
+        self.fillvalue = fillvalue
         self.method = method
-        self.weight = Parameter(torch.empty(self.kernel_size, **factory_kwargs))
+        self.num_kernels = num_kernels
+        maps = () if num_kernels is None else (num_kernels,)
+        self.weight = Parameter(torch.empty(*maps, *self.kernel_size, **factory_kwargs))
         if bias:
-            self.bias = Parameter(torch.empty(1, **factory_kwargs))
+            self.bias = Parameter(torch.empty(maps or 1, **factory_kwargs))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()
@@ -74,12 +94,28 @@ class Correlate2d(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The correlation of ``input`` with the kernel."""
-        return torch.correlate2d(input, self.weight, self.bias, mode=self.mode, method=self.method)
+        """The correlation of ``input`` with each kernel."""
+        if self.num_kernels is not None:
+            input = input.unsqueeze(-3)
+        return torch.correlate2d(
+            input,
+            self.weight,
+            self.bias,
+            mode=self.mode,
+            boundary=self.boundary,
+            fillvalue=self.fillvalue,
+            method=self.method,
+        )
 
     def extra_repr(self) -> str:
         """The arguments it was made with."""
         s = f"kernel_size={self.kernel_size}, mode={self.mode!r}"
+        if self.boundary != "fill":
+            s += f", boundary={self.boundary!r}"
+        if self.fillvalue != 0:
+            s += f", fillvalue={self.fillvalue}"
         if self.method != "auto":
             s += f", method={self.method!r}"
-        return s if self.bias is not None else s + ", bias=False"
+        if self.bias is None:
+            s += ", bias=False"
+        return s if self.num_kernels is None else s + f", num_kernels={self.num_kernels}"

@@ -1,19 +1,14 @@
-import math
-
-import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import init
 from torch.nn.common_types import _size_2_t
 from torch.nn.parameter import Parameter
 
-from .module import Module
-from .utils import _pair
+from .conv import Conv2d
 
 __all__ = ["DepthwiseConv2d"]
 
 
-class DepthwiseConv2d(Module):
+class DepthwiseConv2d(Conv2d):
     r"""Applies a 2D convolution in which every output channel sees one input channel.
 
     Of each of the :math:`C` input channels it makes ``channel_multiplier`` output channels:
@@ -21,17 +16,23 @@ class DepthwiseConv2d(Module):
     .. math::
         \text{out}(N_i, c) = \text{bias}(c) + \text{weight}(c) \star \text{input}(N_i, \lfloor c / m \rfloor)
 
-    where :math:`\star` is the 2D cross-correlation operator and :math:`m` the multiplier. It computes what
-    ``Conv2d(channels, channels * channel_multiplier, kernel_size, groups=channels)`` with the same parameters does.
+    where :math:`\star` is the 2D cross-correlation operator and :math:`m` the multiplier. It is a
+    :class:`~torch.nn.Conv2d` with ``groups=channels`` that computes with
+    :func:`~torch.nn.functional.depthwise_conv2d`: its ``state_dict`` is that of
+    ``Conv2d(channels, channels * channel_multiplier, kernel_size, groups=channels)``.
 
     Args:
         channels (int): Number of channels in the input image
         kernel_size (int or tuple, optional): Size of the convolving kernel. Default: 3
         stride (int or tuple, optional): Stride of the convolution. Default: 1
-        padding (int or tuple, optional): Zeros added to all four sides of the input. Default: 0
+        padding (int, tuple or str, optional): Padding added to all four sides of the input. It is a number, a tuple,
+            ``'valid'`` (no padding) or ``'same'``, with which the output has the input's size and the stride must
+            be 1. Default: 0
         dilation (int or tuple, optional): Spacing between kernel elements. Default: 1
         channel_multiplier (int, optional): Number of output channels for each input channel. Default: 1
         bias (bool, optional): If ``True``, adds a learnable bias to the output. Default: ``True``
+        padding_mode (str, optional): ``'zeros'``, ``'reflect'``, ``'replicate'`` or ``'circular'``. Default:
+            ``'zeros'``
 
     Shape:
         - Input: :math:`(N, C, H_{in}, W_{in})` or :math:`(C, H_{in}, W_{in})`
@@ -57,26 +58,21 @@ class DepthwiseConv2d(Module):
         torch.Size([20, 32, 25, 50])
     """
 
-    __constants__ = ["channels", "kernel_size", "stride", "padding", "dilation", "channel_multiplier"]
+    __constants__ = [*Conv2d.__constants__, "channels", "channel_multiplier"]
 
     channels: int
-    kernel_size: tuple[int, int]
-    stride: tuple[int, int]
-    padding: tuple[int, int]
-    dilation: tuple[int, int]
     channel_multiplier: int
-    weight: Tensor
-    bias: Tensor | None
 
     def __init__(
         self,
         channels: int,
         kernel_size: _size_2_t = 3,
         stride: _size_2_t = 1,
-        padding: _size_2_t = 0,
+        padding: str | _size_2_t = 0,
         dilation: _size_2_t = 1,
         channel_multiplier: int = 1,
         bias: bool = True,
+        padding_mode: str = "zeros",
         device=None,
         dtype=None,
     ) -> None:
@@ -84,40 +80,80 @@ class DepthwiseConv2d(Module):
             raise ValueError(
                 f"channels and channel_multiplier must be positive, got {channels} and {channel_multiplier}"
             )
-        factory_kwargs = {"device": device, "dtype": dtype}
-        super().__init__()
+        super().__init__(
+            channels,
+            channels * channel_multiplier,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups=channels,
+            bias=bias,
+            padding_mode=padding_mode,
+            device=device,
+            dtype=dtype,
+        )
         self.channels = channels
-        self.kernel_size = _pair(kernel_size)
-        self.stride = _pair(stride)
-        self.padding = _pair(padding)
-        self.dilation = _pair(dilation)
         self.channel_multiplier = channel_multiplier
-        outputs = channels * channel_multiplier
-        self.weight = Parameter(torch.empty((outputs, 1, *self.kernel_size), **factory_kwargs))
-        if bias:
-            self.bias = Parameter(torch.empty(outputs, **factory_kwargs))
-        else:
-            self.register_parameter("bias", None)
-        self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Draws the parameters as :class:`~torch.nn.Conv2d` does."""
-        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
-        if self.bias is not None:
-            bound = 1 / math.sqrt(self.kernel_size[0] * self.kernel_size[1])
-            init.uniform_(self.bias, -bound, bound)
+    @classmethod
+    def from_conv2d(cls, conv: Conv2d) -> "DepthwiseConv2d":
+        r"""Make a module that computes what ``conv`` does and shares its parameters.
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.depthwise_conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation)
+        As the parameters are shared, an optimizer that holds them needs no change. Hooks are not taken over.
+
+        Args:
+            conv (Conv2d): a convolution with as many groups as input channels.
+
+        Raises:
+            ValueError: ``conv`` is no such convolution.
+
+        Example::
+
+            >>> conv = nn.Conv2d(16, 32, 3, padding="same", groups=16)
+            >>> m = nn.DepthwiseConv2d.from_conv2d(conv)
+            >>> m.weight is conv.weight
+            True
+        """
+        if not isinstance(conv, Conv2d):
+            raise ValueError(f"expected a Conv2d, got {type(conv).__name__}")
+        if conv.groups != conv.in_channels:
+            raise ValueError(
+                f"expected conv to have as many groups as input channels, got groups={conv.groups} "
+                f"for {conv.in_channels} input channels"
+            )
+        if not isinstance(conv.weight, Parameter):
+            raise ValueError("expected conv.weight to be a parameter; remove its parametrization first")
+        module = cls(
+            conv.in_channels,
+            conv.kernel_size,
+            conv.stride,
+            conv.padding,
+            conv.dilation,
+            conv.out_channels // conv.in_channels,
+            conv.bias is not None,
+            conv.padding_mode,
+            device="meta",  # neither memory nor random numbers
+        )
+        module.weight, module.bias = conv.weight, conv.bias
+        return module.train(conv.training)
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if self.padding_mode != "zeros":
+            padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
+            return F.depthwise_conv2d(padded, weight, bias, self.stride, 0, self.dilation)
+        return F.depthwise_conv2d(input, weight, bias, self.stride, self.padding, self.dilation)
 
     def extra_repr(self) -> str:
         s = "{channels}, kernel_size={kernel_size}, stride={stride}"
         if self.padding != (0, 0):
-            s += ", padding={padding}"
+            s += ", padding={padding!r}"
         if self.dilation != (1, 1):
             s += ", dilation={dilation}"
         if self.channel_multiplier != 1:
             s += ", channel_multiplier={channel_multiplier}"
         if self.bias is None:
             s += ", bias=False"
+        if self.padding_mode != "zeros":
+            s += ", padding_mode={padding_mode}"
         return s.format(**self.__dict__)

@@ -23,12 +23,12 @@ class ImprovedTripletLoss(Module):
         tau1: the lower bound of the first term, as a rule negative. Default: :math:`-1`
         tau2: the lower bound of the second term. Default: :math:`0.01`
         beta: the weight of the second term. Default: :math:`0.002`
-        reduction: ``'none'``: the loss of each triplet; ``'mean'``: their mean; ``'sum'``: their sum.
+        reduction: ``'none'`` for the loss of each triplet, ``'mean'`` for their mean or ``'sum'`` for their sum.
             Default: ``'mean'``
 
     Shape:
-        - Anchor, positive, negative: :math:`(N, D)` or :math:`(D)`.
-        - Output: :math:`(N)` if :attr:`reduction` is ``'none'`` and the inputs are :math:`(N, D)`, or else a scalar.
+        - Anchor, positive, negative: :math:`(*, D)`, where :math:`*` means any number of dimensions, also none.
+        - Output: :math:`(*)` if :attr:`reduction` is ``'none'``, otherwise a scalar.
 
     Examples::
 
@@ -70,4 +70,4 @@ class ImprovedTripletLoss(Module):
 
     def extra_repr(self) -> str:
         """The arguments it was made with."""
-        return f"tau1={self.tau1}, tau2={self.tau2}, beta={self.beta}"
+        return f"tau1={self.tau1}, tau2={self.tau2}, beta={self.beta}, reduction={self.reduction}"

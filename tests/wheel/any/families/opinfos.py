@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.testing._internal import common_methods_invocations
 from torch.testing._internal.common_device_type import OpDTypes, instantiate_device_type_tests, ops
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_utils import TestCase
@@ -45,6 +46,9 @@ OPERATORS = [info for info in op_db if info.name in wanted_names()]
 if not OPERATORS:
     pytest.skip("no function of the folder has an OpInfo; test_samples.py says why", allow_module_level=True)
 
+# References of PyTorch's own operators are called otherwise; the official torch has no others.
+ADDED = getattr(common_methods_invocations, "_added_op_infos", [])
+REFERENCED = [info for info in OPERATORS if any(info is each for each in ADDED) and info.ref]
 DIFFERENTIABLE = [info for info in OPERATORS if info.supports_autograd]
 FLOATING = (torch.double, torch.cdouble)
 in_one = each_of(OPERATORS, dtypes=OpDTypes.any_one, allowed_dtypes=(torch.float32, torch.int64))

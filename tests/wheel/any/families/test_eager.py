@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import unittest
 from collections.abc import Callable
 
 import torch
-from opinfos import OPERATORS, QUIET, called, each_of, in_one, instantiate
+from opinfos import OPERATORS, QUIET, REFERENCED, called, each_of, in_one, instantiate, tensors_of
 from torch import Tensor
 from torch._subclasses.schema_check_mode import SchemaCheckMode
 from torch.testing._internal.common_device_type import OpDTypes
+from torch.testing._internal.common_dtype import all_types_and_complex_and
 from torch.testing._internal.common_utils import TestCase
 from torch.testing._internal.opinfo.core import OpInfo
 
@@ -58,6 +58,10 @@ class TestCommon(TestCase):
                 self.assertEqual(out, expected)
                 if out.numel() and out is not outputs[1]:
                     self.assertEqual((out.data_ptr(), out.stride()), (pointer, strides))
+            resized = torch.empty(expected.numel() + 1, dtype=expected.dtype)
+            with self.assertWarnsRegex(UserWarning, "An output with one or more elements was resized"):
+                op(sample.input, *sample.args, **sample.kwargs, out=resized)
+            self.assertEqual(resized, expected)
             if expected.dtype.is_floating_point:
                 wrong = torch.empty_like(expected, dtype=torch.long)
                 with self.assertRaises(
@@ -65,16 +69,44 @@ class TestCommon(TestCase):
                 ):
                     op(sample.input, *sample.args, **sample.kwargs, out=wrong)
 
-    @each_of(OPERATORS, dtypes=OpDTypes.unsupported)
-    def test_unsupported_dtypes_are_refused(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        """As test_dtypes has it: what is not said to work does not."""
-        try:
-            samples = list(op.sample_inputs(device, dtype))
-        except Exception as error:
-            raise unittest.SkipTest(f"no samples of {dtype}") from error
-        with self.assertRaises((RuntimeError, TypeError)):
-            for sample in samples:
-                called(op, sample)
+    @each_of(REFERENCED, dtypes=OpDTypes.supported)
+    def test_reference(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        """Values and dtypes, as test_numpy_ref, in each dtype."""
+        from torch.testing._internal.added_sample_inputs import as_precise, reference_results
+
+        for sample in op.sample_inputs(device, dtype):
+            expected = reference_results(op.ref, sample.input, *sample.args, **sample.kwargs)
+            for result, wide in zip(tensors_of(called(op, sample)), expected, strict=True):
+                self.assertEqual(result, as_precise(wide, dtype))
+
+    @each_of([info for info in OPERATORS if info.error_inputs_func], dtypes=OpDTypes.none)
+    def test_errors(self, device: str, op: OpInfo) -> None:
+        for wrong in op.error_inputs(device):
+            with self.assertRaisesRegex(wrong.error_type, wrong.error_regex):
+                called(op, wrong.sample_input)
+
+    @each_of(OPERATORS, dtypes=OpDTypes.none)
+    def test_dtypes(self, device: str, op: OpInfo) -> None:
+        """Samples of the dtypes that are stated work, forward and backward, and of no others."""
+        forward, backward = set(), set()
+        for dtype in all_types_and_complex_and(torch.bool, torch.half, torch.bfloat16):
+            is_differentiable = dtype.is_floating_point or dtype.is_complex
+            try:
+                for sample in op.sample_inputs(device, dtype, requires_grad=is_differentiable):
+                    called(op, sample)
+            except (RuntimeError, TypeError, ValueError, NotImplementedError):
+                continue
+            forward.add(dtype)
+            try:
+                for sample in op.sample_inputs(device, dtype, requires_grad=is_differentiable):
+                    results = [result for result in tensors_of(called(op, sample)) if result.requires_grad]
+                    torch.autograd.backward(results, [torch.randn_like(result) for result in results])
+                    backward |= {dtype} if results else set()
+            except (RuntimeError, NotImplementedError):
+                backward.discard(dtype)
+        device_type = torch.device(device).type
+        self.assertEqual(forward, op.supported_dtypes(device_type))
+        self.assertEqual(backward, op.supported_backward_dtypes(device_type) if op.supports_autograd else set())
 
 
 class TestMathBits(TestCase):

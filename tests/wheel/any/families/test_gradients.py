@@ -79,6 +79,22 @@ class TestBwdGradients(TestGradients):
         self._check_helper(device, dtype, op, self._get_safe_inplace(op.get_inplace()), "bwgrad_bwgrad")
 
 
+class TestMissingGradients(TestGradients):
+    """A derivative that an OpInfo says is not there: the samples raise, so that what they say is never too little."""
+
+    @each_of([info for info in DIFFERENTIABLE if not info.supports_gradgrad], allowed_dtypes=FLOATING)
+    def test_fn_gradgrad_is_refused(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        with self.assertRaisesRegex((RuntimeError, GradcheckError), "."):
+            self._check_helper(device, dtype, *checkable(op), "bwgrad_bwgrad")
+
+    @each_of([info for info in DIFFERENTIABLE if not info.supports_forward_ad], allowed_dtypes=FLOATING)
+    def test_forward_mode_AD_is_refused(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        with self.assertRaisesRegex(NotImplementedError, "forward AD"):
+            self._grad_test_helper(
+                device, dtype, *checkable(op), check_forward_ad=True, check_batched_forward_grad=False
+            )
+
+
 class TestFwdGradients(TestGradients):
     @each_of([info for info in DIFFERENTIABLE if info.supports_forward_ad], allowed_dtypes=FLOATING)
     def test_forward_mode_AD(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
@@ -95,7 +111,7 @@ class TestFwdGradients(TestGradients):
         self._check_helper(device, dtype, *checkable(op), "fwgrad_bwgrad")
 
 
-instantiate(globals(), TestBwdGradients, TestFwdGradients)
+instantiate(globals(), TestBwdGradients, TestMissingGradients, TestFwdGradients)
 
 
 class Wrong(torch.autograd.Function):

@@ -1,7 +1,8 @@
 """OpInfos of the operators that were added to this torch.
 
-What an OpInfo says, such as the dtypes, is found out by calling the operator on its samples, or given by ``OPINFO`` in
-``samples.py``. That is done when a test first asks: to import this module calls no operator, and no samples.
+What an OpInfo says stands in ``OPINFO`` of ``samples.py``. Where that gives no dtypes, the operator is called to see
+what it takes and which derivatives it has; such an OpInfo cannot tell what is missing. Either is done when a test first
+asks: importing this module calls no operator, and no samples.
 """
 
 import inspect
@@ -19,14 +20,16 @@ from torch.testing._internal.added_sample_inputs import (
     WrongSamples,
     added_samples,
     described,
+    errors,
     functional_overload,
     given,
     make_of,
+    reference,
     require_samples,
     samples,
 )
 from torch.testing._internal.common_dtype import _dispatch_dtypes, all_types_and_complex_and
-from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+from torch.testing._internal.opinfo.core import ErrorInput, OpInfo, SampleInput
 from torch.utils import _pytree as pytree
 
 
@@ -130,29 +133,47 @@ def _arguments(public: str, name: str) -> dict[str, Any]:
     _require_describable(name)
     more = _more(name)
     op = _function(public)
-    if "dtypes" not in more:
-        errors = {dtype: _error_of(op, name, dtype) for dtype in _DTYPES}
-        more["dtypes"] = _dispatch_dtypes(dtype for dtype, error in errors.items() if error is None)
-        if not more["dtypes"]:
-            error = errors[torch.float]
-            kind = WrongSamples if given(name) else NoSamples
-            text = described(error, name)
-            raise kind(f"{name} takes its samples of no dtype, samples.py can give others: {text}") from error
-    is_differentiable = torch.double in more["dtypes"] and _is_differentiable(op, name)
-    has_forward = is_differentiable and _has_forward_derivative(op, name)
-    derived: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "op": op,
         "aten_name": name,
+        "ref": reference(name),
         "sample_inputs_func": partial(_sample_inputs, name),
+    }
+    if given(f"{name}_errors"):
+        arguments["error_inputs_func"] = partial(_error_inputs, name)
+    if "dtypes" not in more:
+        arguments |= _derived(op, public, name)
+    if _has_lists(functional_overload(name)):
+        # For lists of tensors gradcheck's vmap has neither a rule nor a loop.
+        arguments |= dict.fromkeys(
+            ("check_batched_grad", "check_batched_gradgrad", "check_batched_forward_grad"), False
+        )
+    return {**arguments, **more}
+
+
+def is_derived(name: str) -> bool:
+    """Whether an OpInfo says what the operator was seen to do, since ``samples.py`` does not state its dtypes."""
+    return "dtypes" not in _more(name)
+
+
+def _derived(op: Callable[..., Any], public: str, name: str) -> dict[str, Any]:
+    """Dtypes, variants and derivatives, as far as calls of the operator show them; as ``op_info``."""
+    raised = {dtype: _error_of(op, name, dtype) for dtype in _DTYPES}
+    dtypes = _dispatch_dtypes(dtype for dtype, error in raised.items() if error is None)
+    if not dtypes:
+        error = raised[torch.float]
+        kind = WrongSamples if given(name) else NoSamples
+        text = described(error, name)
+        raise kind(f"{name} takes its samples of no dtype, samples.py can give others: {text}") from error
+    is_differentiable = torch.double in dtypes and _is_differentiable(op, name)
+    has_forward = is_differentiable and _has_forward_derivative(op, name)
+    return {
+        "dtypes": dtypes,
         "supports_out": "out" in _parameters(public),
         "supports_autograd": is_differentiable,
         "supports_forward_ad": has_forward,
         "supports_fwgrad_bwgrad": has_forward,
     }
-    if _has_lists(functional_overload(name)):
-        # For lists of tensors gradcheck's vmap has neither a rule nor a loop.
-        derived |= dict.fromkeys(("check_batched_grad", "check_batched_gradgrad", "check_batched_forward_grad"), False)
-    return {**derived, **more}
 
 
 def _more(name: str) -> dict[str, Any]:
@@ -202,6 +223,10 @@ def _sample_inputs(
     name: str, _: OpInfo, device: Any, dtype: torch.dtype, requires_grad: bool, **kwargs: Any
 ) -> Iterator[SampleInput]:
     return samples(name, partial(make_of, device=device, dtype=dtype, requires_grad=requires_grad))
+
+
+def _error_inputs(name: str, _: OpInfo, device: Any, **kwargs: Any) -> Iterator[ErrorInput]:
+    return errors(name, partial(make_of, device=device))
 
 
 def _on_cpu(name: str, dtype: torch.dtype, requires_grad: bool = False) -> list[SampleInput]:

@@ -6,7 +6,15 @@ They come from the native folder's ``samples.py``, or from the operators' schema
         yield make(3, 4), make(4)  # positional arguments
         yield make(3), make(3), {"alpha": 2}  # the last may be keyword arguments
 
-    OPINFO = {"my_op": {"dtypes": floating_types()}}  # further arguments of OpInfo
+    def my_op_reference(input, other, alpha=1):  # what it is to give, in NumPy or plain torch
+        return input.numpy() + alpha * other.numpy()
+
+    def my_op_errors(make):  # arguments, what the error says, and its type if it is no RuntimeError
+        yield (make(3), make(4)), "must match"
+
+    OPINFO = {"my_op": {"dtypes": floating_types(), "supports_forward_ad": True}}  # arguments of PyTorch's OpInfo
+
+A reference is called with what ``widened`` makes of a sample: numbers of floating-point dtypes are double precision.
 """
 
 import importlib.util
@@ -18,7 +26,7 @@ from typing import Any
 
 import torch
 from torch.testing import make_tensor
-from torch.testing._internal.opinfo.core import SampleInput
+from torch.testing._internal.opinfo.core import ErrorInput, SampleInput
 from torch.utils import _pytree as pytree
 
 
@@ -62,6 +70,50 @@ def described(error: BaseException, name: str) -> str:
 def given(name: str) -> Callable[..., Iterator[Any]] | None:
     """The function for an operator in ``samples.py``."""
     return getattr(added_samples, name, None)
+
+
+def reference(name: str) -> Callable[..., Any] | None:
+    """The function in ``samples.py`` that an operator is compared with."""
+    return given(f"{name}_reference")
+
+
+def widened(value: Any) -> Any:
+    """``value`` with its tensors in double precision, as references get them; integers and what is no tensor stay."""
+
+    def widen(x: torch.Tensor) -> torch.Tensor:
+        x = x.detach().resolve_conj().resolve_neg()
+        return x.to(torch.cdouble) if x.is_complex() else x.double() if x.is_floating_point() else x
+
+    return pytree.tree_map_only(torch.Tensor, widen, value)
+
+
+def reference_results(function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[torch.Tensor]:
+    """What a reference gives for the arguments of an operator, as tensors in double precision."""
+    result = function(*widened(args), **widened(kwargs))
+    several = result if isinstance(result, (tuple, list)) else (result,)
+    return [each if isinstance(each, torch.Tensor) else torch.as_tensor(each) for each in several]
+
+
+def as_precise(expected: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A reference's result as the operator is to give it for tensors of ``dtype``: in their precision.
+
+    Of integers and booleans the operator gives floating-point numbers of the default dtype.
+    """
+    if not (expected.is_floating_point() or expected.is_complex()):
+        return expected
+    precision = dtype if dtype.is_floating_point or dtype.is_complex else torch.get_default_dtype()
+    if expected.is_complex() == precision.is_complex:
+        return expected.to(precision)
+    return expected.to(precision.to_complex() if expected.is_complex() else precision.to_real())
+
+
+def errors(name: str, make: Callable[..., torch.Tensor]) -> Iterator[ErrorInput]:
+    """The wrong calls of an operator in ``samples.py``; ``make`` makes a tensor of float, or of another ``dtype``."""
+    for arguments, message, *kind in given(f"{name}_errors")(partial(make, dtype=torch.float)):
+        values = list(arguments)
+        keywords = values.pop() if isinstance(values[-1], dict) else {}
+        sample = SampleInput(values[0], args=tuple(values[1:]), kwargs=keywords)
+        yield ErrorInput(sample, error_type=kind[0] if kind else RuntimeError, error_regex=message)
 
 
 def functional_overload(name: str) -> torch._ops.OpOverload:

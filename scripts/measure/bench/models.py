@@ -1,0 +1,113 @@
+"""The models of torchvision whose depthwise layers are nn.Conv2d, beside the same with every one of them by ours."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import sys
+from collections.abc import Iterator
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import depthwise_conv2d
+
+from .case import Case, Side
+
+NAME = "models"
+_BATCH = 4
+_MODELS = {
+    "MobileNetV3-L": "mobilenet_v3_large",
+    "EfficientNet-B0": "efficientnet_b0",
+    "ConvNeXt-T": "convnext_tiny",
+}
+FORMATS = {"NCHW": torch.contiguous_format, "channels_last": torch.channels_last}
+DTYPES = {"float": torch.float, "bfloat16": torch.bfloat16}
+AIMS = {"inference": 1.0, "training": 1.1}
+
+
+def cases() -> Iterator[Case]:
+    """Each model in both formats and types; none without torchvision."""
+    if importlib.util.find_spec("torchvision") is None:
+        print("models: left out, since pip finds no torchvision for this torch", file=sys.stderr)
+        return
+    for name, function in _MODELS.items():
+        for step, aim in AIMS.items():
+            for memory_format in FORMATS:
+                for dtype in DTYPES:
+                    make = partial(_make, function, step, memory_format, dtype)
+                    yield Case(NAME, "torchvision", title(name, memory_format, dtype), step, aim, make, name)
+
+
+def title(model: str, memory_format: str, dtype: str) -> str:
+    """What a model's case is called."""
+    return f"{model}, {memory_format} {dtype}"
+
+
+class _Depthwise(nn.Module):
+    """``conv``, computed by ours from its own parameters."""
+
+    def __init__(self, conv: nn.Conv2d) -> None:
+        super().__init__()
+        self.conv = conv
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        conv = self.conv
+        return depthwise_conv2d(x, conv.weight, conv.bias, conv.stride, conv.padding, conv.dilation)
+
+
+def _replace(module: nn.Module) -> int:
+    """Let ours compute every depthwise layer below ``module``; returns how many there are."""
+    replaced = 0
+    for name, child in module.named_children():
+        if isinstance(child, nn.Conv2d) and child.groups == child.in_channels > 1:
+            setattr(module, name, _Depthwise(child))
+            replaced += 1
+        else:
+            replaced += _replace(child)
+    return replaced
+
+
+def _make(function: str, step: str, memory_format: str, dtype: str) -> tuple[Side, Side]:
+    torch.manual_seed(0)
+    layout = FORMATS[memory_format]
+    stock = getattr(_torchvision_models(), function)(weights=None).to(DTYPES[dtype], memory_format=layout)
+    ours = copy.deepcopy(stock)
+    if not _replace(ours):
+        raise ValueError(f"{function} has no depthwise layers")
+    x = torch.randn(_BATCH, 3, 224, 224).to(DTYPES[dtype], memory_format=layout)
+    side = {"inference": _inference, "training": _training}[step]
+    return side(ours, x), side(stock, x)
+
+
+def _torchvision_models() -> Any:
+    """torchvision.models, also of a torchvision for CUDA, as PyPI has it, beside a torch for CPUs.
+
+    Such a torchvision cannot load its library, and then fails to register fake kernels for what that defines. The
+    models use none of its operators.
+    """
+    sys.modules.setdefault("torchvision._meta_registrations", ModuleType("torchvision._meta_registrations"))
+    return importlib.import_module("torchvision.models")
+
+
+def _inference(model: nn.Module, x: torch.Tensor) -> Side:
+    model.eval()
+
+    def side() -> object:
+        with torch.no_grad():
+            return model(x)
+
+    return side
+
+
+def _training(model: nn.Module, x: torch.Tensor) -> Side:
+    """Forward and backward; nothing is held between two of them."""
+    model.train()
+
+    def side() -> None:
+        model(x).sum().backward()
+        model.zero_grad()
+
+    return side

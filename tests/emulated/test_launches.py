@@ -1,0 +1,36 @@
+"""Each kernel of native/cuda is launched where its operator is called, and not the kernel for CPUs in its place."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from emulated_cuda import kernels_of, launches
+from torch import Tensor
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils import _pytree as pytree
+
+SOURCES = sorted((Path(os.environ["GRAFT_NATIVE"]) / "cuda").glob("*.cu"))
+
+
+def operator_of(source: Path) -> str:
+    """Of RoiPoolKernel.cu roi_pool."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", source.stem.removesuffix("Kernel")).lower()
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_each_kernel_is_launched(source: Path) -> None:
+    kernels = kernels_of(source)
+    assert kernels
+    before = {name: launches(name) for name in kernels}
+    (info,) = (info for info in op_db if info.name == operator_of(source))
+    for sample in info.sample_inputs("cpu", torch.double, requires_grad=True):
+        result = info(sample.input, *sample.args, **sample.kwargs)
+        wanted = [
+            x for x in pytree.tree_leaves((sample.input, sample.args)) if isinstance(x, Tensor) and x.requires_grad
+        ]
+        torch.autograd.grad(result.square().sum(), wanted, allow_unused=True)
+    assert [name for name in kernels if launches(name) == before[name]] == []
