@@ -96,34 +96,60 @@ C10_ALWAYS_INLINE void store_rounded(T* to, const vec::Vectorized<at::opmath_typ
   }
 }
 
+// The output of a tile whose tap k meets element r, or -1.
+constexpr int output_of(int r, int k, int S, int outputs) {
+  return r >= k && (r - k) % S == 0 && (r - k) / S < outputs ? (r - k) / S : -1;
+}
+
+// These are folds: a lambda for each product takes three times as long to compile.
+
+// Reads element r of a tile, if it is inside, and adds its products.
+template <int r, int S, bool is_edge, typename T, typename Vec, size_t K, int... k>
+C10_ALWAYS_INLINE void add_element(
+    const T*& x,
+    const TileArgs<T>& a,
+    const std::array<Vec, K>& weights,
+    std::array<Vec, kTile>& sums,
+    std::integer_sequence<int, k...> /*taps*/) {
+  if (!is_edge || (a.inside & (uint32_t{1} << r))) {
+    const auto element = loadu_once(x);
+    const auto add = [&](Vec& sum, const Vec& weight)
+                         C10_ALWAYS_INLINE_ATTRIBUTE { sum = vec::fmadd(element, weight, sum); };
+    ((output_of(r, k, S, kTile) < 0 ? void() : add(sums[std::max(output_of(r, k, S, kTile), 0)], weights[k])), ...);
+    x += a.step;
+  }
+}
+
+template <int S, bool is_edge, typename T, typename Vec, size_t K, int... r>
+C10_ALWAYS_INLINE void add_elements(
+    const T* x,
+    const TileArgs<T>& a,
+    const std::array<Vec, K>& weights,
+    std::array<Vec, kTile>& sums,
+    std::integer_sequence<int, r...> /*elements*/) {
+  (add_element<r, S, is_edge>(x, a, weights, sums, std::make_integer_sequence<int, K>()), ...);
+}
+
+template <typename T, typename Vec, size_t... j>
+C10_ALWAYS_INLINE void
+store_all(T* to, int64_t step, const std::array<Vec, kTile>& sums, std::index_sequence<j...> /*of*/) {
+  (store_rounded(to + j * step, sums[j]), ...);
+}
+
 template <typename T, int K, int S, bool is_edge>
 void convolve_tiles(const TileArgs<T>& args) {
   using Vec = vec::Vectorized<at::opmath_type<T>>;
-  constexpr c10::ForcedUnroll<kTile> for_outputs;
-  constexpr c10::ForcedUnroll<K> for_taps;
-  constexpr c10::ForcedUnroll<tile_elements(K, S)> for_elements;
   // A copy, which no store changes.
   auto a = args;
   for (int64_t tile = 0; tile < a.tiles; ++tile) {
     auto sums = generate<kTile>([&](auto j) { return Vec::loadu(a.start + j * a.start_step); });
     for (int64_t i = 0; i < a.n; ++i) {
-      const auto* x = a.sources[i].row + a.offset;
       const auto* w = a.sources[i].weights + a.weight_offset;
       const auto weights = generate<K>([&](auto k) { return Vec::loadu(w + k * a.weight_step); });
-      for_elements([&](auto r) C10_ALWAYS_INLINE_ATTRIBUTE {
-        if (!is_edge || (a.inside & (uint32_t{1} << r))) {
-          const auto element = loadu_once(x);
-          for_taps([&](auto k) C10_ALWAYS_INLINE_ATTRIBUTE {
-            constexpr int j = (r - k) / S;
-            if constexpr (r >= k && (r - k) % S == 0 && j < kTile) {
-              sums[j] = vec::fmadd(element, weights[k], sums[j]);
-            }
-          });
-          x += a.step;
-        }
-      });
+      constexpr std::make_integer_sequence<int, tile_elements(K, S)> elements;
+      add_elements<S, is_edge>(a.sources[i].row + a.offset, a, weights, sums, elements);
     }
-    for_outputs([&](auto j) C10_ALWAYS_INLINE_ATTRIBUTE { store_rounded(a.out + j * a.out_step, sums[j]); });
+    store_all(a.out, a.out_step, sums, std::make_index_sequence<kTile>());
     a.offset += a.next_element;
     a.weight_offset += a.next_weight;
     a.start += a.next_start;
@@ -160,37 +186,52 @@ struct CorrelateArgs {
   const T* grads; // a row of grad_output
   int64_t grad_step;
   int64_t outputs;
-  int64_t base, spacing;                      // the columns of the image that they read; see Window
-  int64_t first, last;                        // of all the elements that the outputs read, those inside of the image
-  int64_t step, next; // from one column of the image to the next, and from one element to the next
-  std::array<const T*, rows_at_once(1)> rows; // of the image, one for each row of the kernel
+  int64_t base, spacing; // the columns of the image that they read; see Window
+  int64_t first, last;   // of all the elements that the outputs read, those inside of the image
+  int64_t step, next;    // from one column of the image to the next, and from one element to the next
+  std::array<const T*, rows_at_once(1)> rows;            // of the image, one for each row of the kernel
   std::array<at::opmath_type<T>*, rows_at_once(1)> sums; // what is added to
   int64_t sums_step;                                     // from one tap to the next
 };
 
-// B outputs from j on, of which some of the elements may be outside of the image.
-template <int B, typename T, int K, int S, int R, typename Sums>
-C10_ALWAYS_INLINE void correlate_outputs(const CorrelateArgs<T>& a, int64_t j, Sums& sums) {
-  constexpr int elements = S * (B - 1) + K;
-  const auto first = std::max<int64_t>(a.first - S * j, 0), last = std::min<int64_t>(a.last - S * j, elements);
+// Adds to the sums of a row of the kernel, from sums[first] on, the products of element r and the gradients that meet
+// it.
+template <int r, int S, int first, typename T, typename Vec, size_t B, typename Sums, int... k>
+C10_ALWAYS_INLINE void add_gradient(
+    const T*& x,
+    int64_t step,
+    const std::array<Vec, B>& grads,
+    Sums& sums,
+    std::integer_sequence<int, k...> /*taps*/) {
+  const auto element = loadu_once(x);
+  const auto add = [&](Vec& sum, const Vec& grad) C10_ALWAYS_INLINE_ATTRIBUTE { sum = vec::fmadd(element, grad, sum); };
+  ((output_of(r, k, S, B) < 0 ? void() : add(sums[first + k], grads[std::max(output_of(r, k, S, B), 0)])), ...);
+  x += step;
+}
+
+template <int r, int S, int K, typename T, size_t R, typename Grads, typename Sums, int... row>
+C10_ALWAYS_INLINE void add_gradients(
+    std::array<const T*, R>& rows,
+    int64_t step,
+    uint32_t inside,
+    const Grads& grads,
+    Sums& sums,
+    std::integer_sequence<int, row...> /*rows*/) {
+  if (inside & (uint32_t{1} << r)) {
+    (add_gradient<r, S, row * K>(rows[row], step, grads, sums, std::make_integer_sequence<int, K>()), ...);
+  }
+}
+
+// B outputs from j on, of which some of the elements, r... of them, may be outside of the image.
+template <int B, int K, int S, int R, typename T, typename Sums, int... r>
+C10_ALWAYS_INLINE void
+correlate_outputs(const CorrelateArgs<T>& a, int64_t j, Sums& sums, std::integer_sequence<int, r...> /*elements*/) {
+  const int64_t first = std::max<int64_t>(a.first - S * j, 0), last = std::min<int64_t>(a.last - S * j, sizeof...(r));
   const auto inside = elements_inside(first, last);
   const auto place = (a.base + (S * j + first) * a.spacing) * a.step;
-  const auto g = generate<B>([&](auto i) { return loadu_once(a.grads + (j + i) * a.grad_step); });
+  const auto grads = generate<B>([&](auto i) { return loadu_once(a.grads + (j + i) * a.grad_step); });
   auto rows = generate<R>([&](auto row) { return a.rows[row] + place; });
-  c10::ForcedUnroll<elements>{}([&](auto r) C10_ALWAYS_INLINE_ATTRIBUTE {
-    if (inside & (uint32_t{1} << r)) {
-      c10::ForcedUnroll<R>{}([&](auto row) C10_ALWAYS_INLINE_ATTRIBUTE {
-        const auto element = loadu_once(rows[row]);
-        c10::ForcedUnroll<K>{}([&](auto k) C10_ALWAYS_INLINE_ATTRIBUTE {
-          constexpr int i = (r - k) / S;
-          if constexpr (r >= k && (r - k) % S == 0 && i < B) {
-            sums[row * K + k] = vec::fmadd(element, g[i], sums[row * K + k]);
-          }
-        });
-        rows[row] += a.next;
-      });
-    }
-  });
+  (add_gradients<r, S, K>(rows, a.next, inside, grads, sums, std::make_integer_sequence<int, R>()), ...);
 }
 
 template <typename T, int K, int S>
@@ -210,10 +251,10 @@ void correlate(const CorrelateArgs<T>& args) {
     auto sums = generate<R * K>([](auto) { return Vec(acc_t(0)); });
     const auto stop = std::min(j + segment, end);
     for (; j + most <= stop; j += most) {
-      correlate_outputs<most, T, K, S, R>(a, j, sums);
+      correlate_outputs<most, K, S, R>(a, j, sums, std::make_integer_sequence<int, S*(most - 1) + K>());
     }
     for (; j < stop; ++j) {
-      correlate_outputs<1, T, K, S, R>(a, j, sums);
+      correlate_outputs<1, K, S, R>(a, j, sums, std::make_integer_sequence<int, K>());
     }
     c10::ForcedUnroll<R>{}([&](auto row) C10_ALWAYS_INLINE_ATTRIBUTE {
       c10::ForcedUnroll<K>{}([&](auto k) C10_ALWAYS_INLINE_ATTRIBUTE {
