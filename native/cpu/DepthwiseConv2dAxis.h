@@ -69,12 +69,8 @@ struct Axis {
 
   // The most elements that so many outputs, one behind the other, read.
   int64_t most_elements(int64_t count) const {
-    int64_t most = 0;
-    for (int64_t begin = 0; begin < outputs; ++begin) {
-      const auto [first, last] = elements(begin, std::min(begin + count, outputs));
-      most = std::max(most, last - first);
-    }
-    return most;
+    const auto extent = (count - 1) * (is_backward ? 1 : stride) + (taps - 1) * dilation;
+    return std::min(is_backward ? extent / stride + 2 : extent + 1, size);
   }
 };
 

@@ -158,11 +158,7 @@ void convolve_tiles(const TileArgs<T>& args) {
 }
 
 // Without vectors a test for each element costs little, and its code as much again.
-#if defined(CPU_CAPABILITY_AVX2) || defined(CPU_CAPABILITY_AVX512)
-constexpr bool kIsEdgeOnly = false;
-#else
-constexpr bool kIsEdgeOnly = true;
-#endif
+constexpr bool kIsEdgeOnly = !vec::is_vec_specialized_for<float>::value;
 
 // The functions for runs of 1, 2, ... taps, by step.
 template <typename T, bool is_edge, int... taps>

@@ -17,7 +17,6 @@ namespace at::native {
 namespace {
 
 using namespace depthwise;
-using Geometry = DepthwiseConv2dGeometry;
 
 // The gradients of the weight and of the bias are sums over all pixels of all images. They are computed in chunks of
 // rows of grad_output, whose sums are then added up: so the result does not depend on the number of threads.
@@ -26,7 +25,7 @@ struct Chunks {
   int64_t size; // rows of a chunk
   int64_t count;
 
-  explicit Chunks(const Geometry& g) : rows(g.batch * g.output[0]) {
+  explicit Chunks(const DepthwiseConv2dGeometry& g) : rows(g.batch * g.output[0]) {
     constexpr int64_t pixels = 1024, most = 4096;
     // A chunk reads kernel[0] - 1 rows of the image more than it has.
     size = std::max({pixels / g.output[1], 2 * g.kernel[0], rows / most + 1});
@@ -42,7 +41,7 @@ class Worker {
   using acc_t = at::opmath_type<scalar_t>;
   using Vec = vec::Vectorized<acc_t>;
 
-  Worker(const Geometry& g, const Chunks& chunks)
+  Worker(const DepthwiseConv2dGeometry& g, const Chunks& chunks)
       : g_(g),
         rows_(g, 0, false),
         columns_(g, 1, false),
@@ -50,6 +49,9 @@ class Worker {
         unused_(Block<acc_t>::most_lanes * kLongestRun),
         grads_(Block<acc_t>::most_lanes * std::min(chunks.size, g.output[0]) * g.output[1]),
         image_(Block<acc_t>::most_lanes * rows_.most_elements(chunks.size) * g.input[1]) {}
+
+  // What is read next, if images are read in place.
+  Prefetch prefetch;
 
   // Adds what rows from top to bottom of grad_output give to `sums`, [tap][lane], and behind them those of the bias.
   void
@@ -93,7 +95,7 @@ class Worker {
       const T* image,
       int64_t step,
       const Rows& rows,
-      acc_t* sums) const {
+      acc_t* sums) {
     const auto width = g_.output[1];
     if (rows.of_bias) {
       const auto pixels = (rows.bottom - rows.top) * width;
@@ -141,7 +143,7 @@ class Worker {
       c10::ArrayRef<int64_t> taps,
       c10::ArrayRef<const T*> images,
       int64_t step,
-      acc_t* sums) const {
+      acc_t* sums) {
     const auto count = static_cast<int64_t>(taps.size());
     CorrelateArgs<T> args;
     args.grad_step = window_.stride * grad_step;
@@ -157,6 +159,7 @@ class Worker {
         args.base = run.base;
         std::tie(args.first, args.last) = window_.inside(run.base, window_.step * (phase.outputs - 1) + run.taps);
         for (int64_t l = 0; l < lanes; l += Vec::size()) {
+          prefetch.next_part();
           args.grads = grads + phase.first * grad_step + l;
           for (int64_t i = 0; i < count; i += at_once) {
             for (const auto row : c10::irange(at_once)) {
@@ -172,7 +175,7 @@ class Worker {
     }
   }
 
-  const Geometry& g_;
+  const DepthwiseConv2dGeometry& g_;
   Axis rows_;
   Axis columns_;
   Window window_;
@@ -184,7 +187,7 @@ class Worker {
 
 template <typename scalar_t>
 void backward_weight(
-    const Geometry& g,
+    const DepthwiseConv2dGeometry& g,
     const TensorBase& grad_weight,
     const TensorBase& grad_bias,
     const TensorBase& grad_output,
@@ -199,20 +202,42 @@ void backward_weight(
   const auto taps = g.kernel[0] * g.kernel[1], sums_size = (taps + 1) * LaneBlock::most_lanes;
   const auto in_pixels = g.input[0] * g.input[1], out_pixels = g.output[0] * g.output[1];
   Scratch<acc_t> sums(chunks.count * blocks * sums_size);
-  const auto cost = chunks.size * g.output[1] * taps;
-  at::parallel_for(0, chunks.count * blocks, 1 + (1 << 13) / cost, [&](int64_t begin, int64_t end) {
+  const auto* grads = grad_output.const_data_ptr<scalar_t>();
+  const auto* images = input.const_data_ptr<scalar_t>();
+  // Images in memory are read row by row, all blocks of channels at a time.
+  const auto elements = g.batch * (in_pixels * g.channels + out_pixels * channels);
+  const bool is_far = is_nhwc && g.multiplier == 1 && channels >= LaneBlock::size &&
+      elements * static_cast<int64_t>(sizeof(scalar_t)) > kFarBytes;
+  const auto parts = is_far ? 1 : blocks;
+  const Axis rows(g, 0, false);
+  const auto end_of_reads = [&](int64_t row) {
+    const auto last = row / g.output[0] * g.input[0] + rows.elements(0, row % g.output[0] + 1).second;
+    return images + last * g.input[1] * g.channels;
+  };
+  const auto cost = chunks.size * g.output[1] * taps * blocks / parts;
+  at::parallel_for(0, chunks.count * parts, 1 + (1 << 13) / cost, [&](int64_t begin, int64_t end) {
     Worker<scalar_t> worker(g, chunks);
     for (const auto task : c10::irange(begin, end)) {
-      const LaneBlock block(task % blocks * most, most, channels);
-      auto* to = sums.data() + task * sums_size;
-      std::fill_n(to, sums_size, acc_t(0));
-      const auto last = std::min((task / blocks + 1) * chunks.size, chunks.rows);
-      for (auto row = task / blocks * chunks.size; row < last;) {
+      const auto chunk = task / parts, last = std::min((chunk + 1) * chunks.size, chunks.rows);
+      auto* to = sums.data() + chunk * blocks * sums_size;
+      for (auto b = task % parts; b < blocks; b += parts) {
+        std::fill_n(to + b * sums_size, sums_size, acc_t(0));
+      }
+      for (auto row = chunk * chunks.size; row < last;) {
         const auto i = row / g.output[0], top = row % g.output[0];
-        const auto bottom = std::min(g.output[0], top + last - row);
-        const auto grads = image_of(grad_output.const_data_ptr<scalar_t>(), i, channels, out_pixels, is_nhwc);
-        const auto image = image_of(input.const_data_ptr<scalar_t>(), i, g.channels, in_pixels, is_nhwc);
-        worker.add(block, grads, image, top, bottom, grad_weight.defined(), grad_bias.defined(), to);
+        const auto bottom = is_far ? top + 1 : std::min(g.output[0], top + last - row);
+        if (is_far && row + 1 < chunks.rows) {
+          const auto* next = grads + (row + 1) * g.output[1] * channels;
+          const auto* next_end = next + g.output[1] * channels;
+          worker.prefetch = {next, next_end, end_of_reads(row), end_of_reads(row + 1), channels / LaneBlock::size};
+        }
+        const auto from_grads = image_of(grads, i, channels, out_pixels, is_nhwc);
+        const auto from_image = image_of(images, i, g.channels, in_pixels, is_nhwc);
+        for (auto b = task % parts; b < blocks; b += parts) {
+          const LaneBlock block(b * most, most, channels);
+          auto* sums_of = to + b * sums_size;
+          worker.add(block, from_grads, from_image, top, bottom, grad_weight.defined(), grad_bias.defined(), sums_of);
+        }
         row += bottom - top;
       }
     }
@@ -246,7 +271,7 @@ void backward_weight_kernel(
     const TensorBase& grad_bias,
     const TensorBase& grad_output,
     const TensorBase& input,
-    const Geometry& g) {
+    const DepthwiseConv2dGeometry& g) {
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, input.scalar_type(), "depthwise_conv2d_backward_weight_cpu", [&] {
     backward_weight<scalar_t>(g, grad_weight, grad_bias, grad_output, input);
   });
