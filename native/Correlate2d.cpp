@@ -358,10 +358,19 @@ Tensor correlate2d(
   // In valid mode nothing beyond the edges is read; a symbolic number has no value yet.
   const bool is_zero = boundary == "fill" && !fillvalue.isSymbolic() && fillvalue.equal(0);
   const bool is_padded = mode != "valid" && !is_zero;
-  const Tensor images = input.to(dtype);
+  const bool has_bias = bias && bias->defined();
+  // With a bias, half types are rounded once, after it is added.
+  const auto computed_in = has_bias && (dtype == kHalf || dtype == kBFloat16) ? kFloat : dtype;
+  const Tensor images = input.to(computed_in);
   const Tensor result = correlate_broadcast(
-      is_padded ? pad_input(images, kernel, part, boundary, fillvalue) : images, kernel.to(dtype), part, fft);
-  return bias && bias->defined() ? add_bias(result, *bias, kernel) : result;
+      is_padded ? pad_input(images, kernel, part, boundary, fillvalue) : images, kernel.to(computed_in), part, fft);
+  if (!has_bias) {
+    return result;
+  }
+  const Tensor sum = add_bias(result, *bias, kernel);
+  return computed_in == dtype
+      ? sum
+      : sum.to(at::result_type(at::empty({0}, input.options().dtype(dtype)), at::empty({}, bias->options())));
 }
 
 Tensor _correlate2d_meta_symint(

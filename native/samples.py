@@ -160,6 +160,11 @@ def depthwise_conv2d_reference(input: Tensor, weight: Tensor, *more: Any, **para
     if weight.shape[0] == 0:  # which conv2d refuses
         image, taps = input.new_zeros(*input.shape[:-3], 1, *input.shape[-2:]), weight.new_zeros(1, *weight.shape[1:])
         return conv2d(image, taps, None, *more[1:], **parameters).narrow(-3, 0, 0)
+    if parameters.get("padding") == "same":  # of which conv2d warns with even kernels
+        dilation = parameters.get("dilation", (1, 1))
+        rows, columns = (d * (k - 1) for d, k in zip(dilation, weight.shape[-2:], strict=True))
+        sides = (columns // 2, columns - columns // 2, rows // 2, rows - rows // 2)
+        input, parameters = torch.nn.functional.pad(input, sides), {**parameters, "padding": 0}
     return conv2d(input, weight, *more, **parameters, groups=input.shape[-3])
 
 

@@ -93,7 +93,7 @@ def right_calls() -> dict[str, list[Call]]:
         warnings.simplefilter("ignore")
         for overload in functional:
             for dtype in (torch.float32, torch.float64, torch.complex64, torch.int64):
-                with contextlib.suppress(NoSamples, *PLAIN):
+                with contextlib.suppress(NoSamples):
                     _record(found, overload, dtype)
     for overload in overloads():
         if overload._schema.is_mutable:
@@ -102,29 +102,42 @@ def right_calls() -> dict[str, list[Call]]:
 
 
 def _record(found: dict[str, list[Call]], overload: torch._ops.OpOverload, dtype: torch.dtype) -> None:
-    """Call ``overload`` with its samples and differentiate what comes, twice, and in forward mode."""
+    """Call ``overload`` with those samples that it takes, and differentiate what comes."""
 
     def make(*shape: Any) -> Tensor:
         return make_of(*shape, dtype=dtype, device="cpu", requires_grad=True)
 
     for sample in samples(overload._schema.name.removeprefix("aten::"), make):
-        with _Recorder(found):
-            result = overload(sample.input, *sample.args, **sample.kwargs)
-            wanted = [x for x in pytree.tree_leaves((sample.input, sample.args)) if is_differentiable(x)]
-            for _ in range(2):
-                outputs = [x for x in pytree.tree_leaves(result) if is_differentiable(x)]
-                if not outputs:
-                    break
-                total = sum(x.abs().square().sum() for x in outputs)
-                result = torch.autograd.grad(total, wanted, create_graph=True, allow_unused=True)
-            with fwAD.dual_level(), contextlib.suppress(NotImplementedError):
-                given = pytree.tree_map_only(Tensor, _moving, (sample.input, sample.args))
-                overload(given[0], *given[1], **sample.kwargs)
+        # Another overload's samples, or a dtype that it does not take.
+        with _Recorder(found), contextlib.suppress(*PLAIN):
+            _differentiate(overload, sample)
+
+
+def _differentiate(overload: torch._ops.OpOverload, sample: Any) -> None:
+    """Twice in reverse mode, in forward mode, and forward over reverse."""
+    result = overload(sample.input, *sample.args, **sample.kwargs)
+    wanted = [x for x in pytree.tree_leaves((sample.input, sample.args)) if is_differentiable(x)]
+    for _ in range(2):
+        result = _gradients(result, wanted)
+    with fwAD.dual_level(), contextlib.suppress(NotImplementedError):
+        given = pytree.tree_map_only(Tensor, _moving, (sample.input, sample.args))
+        moving = [x for x in pytree.tree_leaves(given) if is_differentiable(x)]
+        _gradients(overload(given[0], *given[1], **sample.kwargs), moving)
+
+
+def _gradients(result: Any, wanted: list[Tensor]) -> Any:
+    outputs = [x for x in pytree.tree_leaves(result) if is_differentiable(x)]
+    if not outputs:
+        return None
+    total = sum(x.abs().square().sum() for x in outputs)
+    return torch.autograd.grad(total, wanted, create_graph=True, allow_unused=True)
 
 
 def _moving(x: Tensor) -> Tensor:
     """With a tangent, where the dtype has one."""
-    return fwAD.make_dual(x.detach(), torch.randn_like(x)) if is_differentiable(x) else x
+    if not is_differentiable(x):
+        return x
+    return fwAD.make_dual(x.detach().requires_grad_(), torch.randn_like(x))
 
 
 def is_differentiable(x: Any) -> bool:
