@@ -25,13 +25,13 @@ WRONG = {
     "depthwise_conv2d_grad_input_kernel": ("if (grad_output.holds(y, x)) {", "if (grad_output.holds(y, x) && x > 0) {"),
     "depthwise_conv2d_grad_weight_kernel": ("half = blockDim.y / 2; half > 0;", "half = blockDim.y / 2; half > 1;"),
     "improved_triplet_loss_forward_kernel": (
-        "hinge(d.to_positive, parameters.tau2);",
-        "hinge(d.to_positive, parameters.tau1);",
+        "formula.loss(d.to_positive, d.to_negative)",
+        "formula.loss(d.to_negative, d.to_positive)",
     ),
-    "improved_triplet_loss_grad_kernel": ("static_cast<scalar_t>(u - v)", "static_cast<scalar_t>(u + v)"),
+    "improved_triplet_loss_grad_kernel": ("through_positive + through_negative", "through_positive - through_negative"),
     "MulConstantKernel": ("static_cast<opmath_t>(x) * factor", "static_cast<opmath_t>(x) + factor"),
     "roi_pool_forward_kernel": ("if (!(value <= best)", "if (!(value < best)"),
-    "roi_pool_scatter_kernel": ("+ map % channels) * plane + place,", ") * plane + place,"),
+    "roi_pool_backward_plane_kernel": ("(k * channels + plane % channels) * bins", "k * channels * bins"),
     "TwicePlusKernel": ("static_cast<opmath_t>(x) + static_cast<opmath_t>(x) +", "static_cast<opmath_t>(x) +"),
 }
 
