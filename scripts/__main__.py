@@ -397,7 +397,7 @@ def _parser() -> argparse.ArgumentParser:
     pinning = verbs.add_parser("pin", parents=[common], help="write the pin of a release, and report what is new in it")
     pinning.add_argument("--torch", required=True, help="a version, such as 2.13.0+cpu, or a wheel file")
     pinning.add_argument("--index", default="", help="one that pip asks beside its own")
-    nightly = verbs.add_parser("test-nightly", help="run what takes hours: sanitizers, fuzz, slow, mutants, ...")
+    nightly = verbs.add_parser("test-nightly", help="run what takes hours: sanitizers, fuzz, slow tests, ...")
     nightly.add_argument("steps", nargs="*", help="some of them (default: all)")
     nightly.set_defaults(verbose=False)
     verbs.add_parser("lint", help="run the linters").set_defaults(verbose=False)

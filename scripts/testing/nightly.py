@@ -34,7 +34,6 @@ STEPS = (
     Step("sanitizers", "no finding of the sanitizers in the operators' tests", ["test-sanitize"]),
     Step("fuzz", "random calls end in results or errors", ["fuzz", "ARGS=--minutes 20"]),
     Step("slow", "large tensors, PyTorch's own operators, auditwheel", ["test", "ARGS=-- -m slow"]),
-    Step("mutants", "a wrong line fails a test", ["test-mutants"]),
     Step("source", "PyTorch's own build compiles the operators", ["check-source", "PIN=2.6.0", "ARGS=--if-possible"]),
     Step("matrix", "the other releases and Pythons", ["test-matrix"]),
 )
