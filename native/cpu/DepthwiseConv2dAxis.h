@@ -116,8 +116,7 @@ struct Window {
     }
   }
 
-  // Of the elements base, base + spacing, ... those inside of the image: from the first to the one behind the last, at
-  // most `count`.
+  // The range [first, last) of the `count` elements base, base + spacing, ... that is inside of the image.
   std::pair<int64_t, int64_t> inside(int64_t base, int64_t count) const {
     const auto first = base >= 0 ? 0 : (-base - 1) / spacing + 1;
     const auto last = base >= size ? 0 : (size - 1 - base) / spacing + 1;

@@ -35,7 +35,7 @@ class Scratch {
 template <typename acc_t>
 struct Block {
   static constexpr int64_t size = vec::Vectorized<acc_t>::size();
-  // So many cache lines of floats are packed at a time.
+  // Four cache lines of the type that is computed in.
   static constexpr int64_t most_lanes = 4 * 64 / sizeof(acc_t);
 
   int64_t first, count, lanes, shared;
@@ -56,7 +56,7 @@ struct Block {
   }
 };
 
-// Which channel each lane takes, with a channel multiplier: lane l that at (begin + l) / repeat * step + offset.
+// The channel that each lane reads, with a channel multiplier: (begin + lane) / repeat * step + offset.
 struct ChannelMap {
   int64_t begin, repeat, step, offset;
 
@@ -79,7 +79,7 @@ Image<scalar_t> image_of(scalar_t* images, int64_t i, int64_t channels, int64_t 
   return is_channels_last ? Image<scalar_t>{data, 1, channels} : Image<scalar_t>{data, pixels, 1};
 }
 
-// Vectors of the type that is computed in, from n elements and to them.
+// Convert n elements, whole vectors, to the type that is computed in, and back.
 template <typename scalar_t, typename acc_t>
 C10_ALWAYS_INLINE void load_converted(acc_t* to, const scalar_t* from, int64_t n) {
   using Vec = vec::Vectorized<acc_t>;
@@ -114,14 +114,14 @@ C10_ALWAYS_INLINE void store_converted(scalar_t* to, const acc_t* from, int64_t 
   }
 }
 
-// Squares of vectors as long as they are many.
+// Transposes a square: as many vectors as a vector has elements.
 template <typename acc_t>
 C10_ALWAYS_INLINE void transpose_square(const acc_t* from, int64_t from_step, acc_t* to, int64_t to_step) {
   constexpr int size = vec::Vectorized<acc_t>::size();
   vec::transpose_mxn<acc_t, size, size>(from, from_step, to, to_step);
 }
 
-// The elements [first, first + n) of `count` >= n, where `first` goes on by n, but for the last time.
+// Calls f with the start of each part of n elements. The last part overlaps the one before; `count` is at least n.
 template <typename F>
 C10_ALWAYS_INLINE void for_each_part(int64_t count, int64_t n, const F& f) {
   for (int64_t i = 0; i < count; i += n) {
@@ -175,7 +175,7 @@ void load_block(
   }
 }
 
-// The reverse, for the channels that are the block's own.
+// The reverse, without the channels that the block shares with the one before.
 template <typename scalar_t, typename acc_t>
 void store_block(const Image<scalar_t>& image, const acc_t* from, const Block<acc_t>& block, int64_t pixels) {
   constexpr auto size = Block<acc_t>::size;

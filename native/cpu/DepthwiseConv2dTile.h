@@ -62,8 +62,8 @@ constexpr int64_t tile_elements(int64_t taps, int64_t step) {
   return step * (kTile - 1) + taps;
 }
 
-// f(0), f(1), ... for n constants. Arrays of Vectorized that are made so stay in registers: GCC keeps one that is made
-// without values, and so set to zero by a loop, in memory.
+// The array of f(0), f(1), ..., f(n - 1). An array of Vectorized that is made this way stays in registers; GCC keeps a
+// default-constructed one in memory, since a loop sets it to zero.
 template <typename F, int... i>
 C10_ALWAYS_INLINE auto generate(const F& f, std::integer_sequence<int, i...> /*constants*/) {
   return std::array{f(std::integral_constant<int, i>())...};
@@ -73,8 +73,8 @@ C10_ALWAYS_INLINE auto generate(const F& f) {
   return generate(f, std::make_integer_sequence<int, n>());
 }
 
-// Vec::loadu, for a vector that is used several times. As an operand in memory, which GCC else makes of it, it would be
-// read for each use: the fence says that memory may have changed since. 3x3 took a quarter longer without (Zen 5).
+// Vec::loadu for a vector with several uses. Without the fence GCC makes it a memory operand of each use and so reads
+// it again; a 3x3 kernel then takes a quarter longer (Zen 5).
 template <typename T>
 C10_ALWAYS_INLINE auto loadu_once(const T* from) {
   vec::Vectorized<at::opmath_type<T>> elements;
@@ -157,7 +157,7 @@ void convolve_tiles(const TileArgs<T>& args) {
   }
 }
 
-// Without vectors a test for each element costs little, and its code as much again.
+// Without vectors the test of each element costs little, and the code without it as much space again.
 constexpr bool kIsEdgeOnly = !vec::is_vec_specialized_for<float>::value;
 
 // The functions for runs of 1, 2, ... taps, by step.
@@ -170,8 +170,8 @@ template <typename T, bool is_edge>
 constexpr auto kTileFunctions =
     tile_functions<T, is_edge || kIsEdgeOnly>(std::make_integer_sequence<int, kLongestRun>());
 
-// Rows of the kernel of which the gradient is computed together: as many as it takes for the sums not to wait for one
-// another, and as their registers allow.
+// Rows of the kernel whose gradients are computed together: enough independent sums to hide the latency of an FMA, and
+// few enough for the registers.
 constexpr int rows_at_once(int taps) {
   return taps <= 3 ? 3 : taps <= 5 ? 2 : 1;
 }

@@ -179,7 +179,7 @@ class Worker {
   Axis rows_;
   Axis columns_;
   Window window_;
-  // The sums of rows of the kernel that are computed for nothing.
+  // Receives the sums that no row of the kernel needs, where its rows do not fill the last call.
   Scratch<acc_t> unused_;
   Scratch<acc_t> grads_;
   Scratch<acc_t> image_;

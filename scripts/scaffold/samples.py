@@ -19,7 +19,7 @@ _SHAPES = ("2, 3", "0, 3")
 # Commented out: until it is filled in, the tests say that values are not compared.
 _TODO = """
 
-# TODO: what it is to give, in NumPy or plain torch, of numbers in double precision; and what is refused.
+# TODO: a reference in NumPy or plain torch, which gets double precision, and the inputs that are refused.
 # def {name}_reference({parameters}):
 #     return input.numpy()
 #
@@ -27,7 +27,7 @@ _TODO = """
 # def {name}_errors(make):
 #     yield (make(3), make(4)), "expected other to have input's shape"
 #
-# TODO: in OPINFO what PyTorch's OpInfo is to know; without dtypes, all is found out by calling the operator.
+# TODO: the dtypes, in OPINFO. Without them the tests find them by calling the operator.
 # OPINFO = {{"{name}": {{"dtypes": {{torch.float}}, "supports_out": False, "supports_forward_ad": True}}}}
 """
 
