@@ -44,7 +44,7 @@ def test_delivered(
         one_at_a_time(layout, f"test-{delivery}"),
         delivered(layout, delivery, base_wheel, jobs) as (python, variables),
     ):
-        run_parts(python, parts, variables, extra)
+        run_parts(python, parts, variables, extra, jobs=jobs)
 
 
 def show_surfaces_of(

@@ -17,6 +17,9 @@ from .skips import Expected, Skip, differences, skips_in
 # pytest's exit code where no test ran (pytest.ExitCode.NO_TESTS_COLLECTED), as when -k chooses tests of another part.
 _NOTHING_COLLECTED = 5
 
+# Each holds a torch, a gigabyte with its tensors.
+_MOST_PROCESSES = 8
+
 
 @dataclass(frozen=True)
 class Part:
@@ -56,6 +59,7 @@ def run_parts(
     extra: Sequence[str],
     junit: Path | None = None,
     expected: Expected | None = None,
+    jobs: int = 1,
 ) -> None:
     """Run parts of the tests, all of them even if the first fails.
 
@@ -66,6 +70,7 @@ def run_parts(
         extra: arguments for pytest.
         junit: a folder that the results of each part go into, as XML; None for none.
         expected: the skips that are expected; None if any may be.
+        jobs: how many processes may run tests at once.
 
     Raises:
         TestsFailed: as ``conclude``, or other tests were skipped than expected.
@@ -78,7 +83,7 @@ def run_parts(
             results.parent.mkdir(parents=True, exist_ok=True)
             results.write_bytes(b"")  # it stays empty if pytest crashes
             more = {**variables, **part.variables}
-            outcomes[part.name] = run_pytest(python, part.name, part.paths, more, extra, results)
+            outcomes[part.name] = run_pytest(python, part.name, part.paths, more, extra, results, jobs)
             if outcomes[part.name] is not Outcome.NOT_CHOSEN:
                 found.setdefault(part.kind, []).extend(skips_in(results, part.kind))
     conclude(outcomes, extra)
@@ -119,11 +124,16 @@ def run_pytest(
     more: Mapping[str, str],
     extra: Sequence[str],
     junit: Path | None = None,
+    jobs: int = 1,
 ) -> Outcome:
     """Run the tests in ``paths``; return whether they passed, or ``extra`` chose none of them."""
     say(f"\n== tests of {name}")
-    options = ["-q", "-p", "no:cacheprovider", *([f"--junit-xml={junit}"] if junit else []), *extra]
-    code = run_python(python, ["-m", "pytest", *options, *paths], more)
+    options = ["-q", "-p", "no:cacheprovider", *([f"--junit-xml={junit}"] if junit else [])]
+    if (processes := min(jobs, _MOST_PROCESSES)) > 1:
+        options += ["--numprocesses", str(processes), "--dist", "worksteal"]
+        # Two tests at once are quicker than one test with two threads.
+        more = {"OMP_NUM_THREADS": "1", **more}
+    code = run_python(python, ["-m", "pytest", *options, *extra, *paths], more)
     if extra and code == _NOTHING_COLLECTED:
         return Outcome.NOT_CHOSEN
     return Outcome.PASSED if code == 0 else Outcome.FAILED

@@ -63,7 +63,7 @@ def run_tests(
     Args:
         layout: the pin and the native folders.
         base_wheel: the base as a file; None to let pip fetch it.
-        jobs: how many compilers may run at once.
+        jobs: how many compilers, or processes of pytest, may run at once.
         extra: arguments for pytest.
         chosen: the kinds of parts to run, among ``PARTS``; none for the usual ones.
         junit: a folder that each part's results go into, as XML; None for none.
@@ -121,7 +121,7 @@ def _run_tests(
         variables = stack.enter_context(test_variables(layout, wheel))
         skips = load_expected(TESTS / "skips.yaml")
         has_skips = is_shipped(layout) and layout.pin == skips.pin
-        run_parts(python, parts, variables, extra, junit, skips if has_skips else None)
+        run_parts(python, parts, variables, extra, junit, skips if has_skips else None, jobs)
 
 
 def _grammar(layout: Layout) -> Layout:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import re
 import sys
 from pathlib import Path
@@ -21,6 +22,9 @@ from torch.utils.cpp_extension import load
 HERE = Path(__file__).resolve().parent
 LAUNCH = re.compile(r"(\w+(?:<[\w, ]+>)?)\s*<<<(.*?)>>>\(", re.S)
 
+
+# How many sets of parameters a test has here; `make test-nightly` takes all.
+MOST_PARAMETERS = 8
 
 # Of what ATen has for TensorIterator. It launches one kernel, which has no name: the source's is taken.
 ELEMENTWISE = re.compile(r"\bgpu_kernel(?:_with_scalars)?\(")
@@ -74,7 +78,26 @@ def pytest_configure() -> None:
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what emulation says nothing of, and parameters that only repeat what others show."""
+    chosen = items if os.environ.get("GRAFT_EMULATED_ALL") else _some_parameters(items)
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    items[:] = chosen
     for item in items:
         if marker := item.get_closest_marker("unemulated"):
             item.add_marker(pytest.mark.skip(reason=marker.args[0]))
+
+
+def _some_parameters(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Of each test some sets of parameters, the same ones each time: a kernel for CUDA has one way for all sizes.
+
+    None of tests for each CPU capability, whose programs have the kernels for CPUs.
+    """
+    of_function: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        of_function.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    chosen: set[pytest.Item] = set()
+    for name, all_of_it in of_function.items():
+        if "capability" not in getattr(all_of_it[0], "fixturenames", ()):
+            chosen.update(random.Random(name).sample(all_of_it, min(len(all_of_it), MOST_PARAMETERS)))
+    return [item for item in items if item in chosen]

@@ -26,6 +26,7 @@
 #include <variant>
 #include <vector>
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 // A stub's kernel for CPUs is nobody else's to replace.
@@ -59,31 +60,22 @@ inline std::map<std::string, int> launches;
 
 class Block {
  public:
-  explicit Block(std::function<void()> kernel) : kernel_(std::move(kernel)), fibers_(blockDim.count()) {
-    for (auto& fiber : fibers_) {
-      fiber.stack.reset(new char[stack_size]);
-    }
-  }
+  explicit Block(std::function<void()> kernel) : kernel_(std::move(kernel)), fibers_(fibers(blockDim.count())) {}
 
   void run() {
     is_running_ = true;
-    for (auto& fiber : fibers_) {
-      getcontext(&fiber.context);
-      fiber.context.uc_stack.ss_sp = fiber.stack.get();
-      fiber.context.uc_stack.ss_size = stack_size;
-      fiber.context.uc_link = &scheduler_;
-      fiber.is_done = false;
-      makecontext(&fiber.context, &Block::enter, 0);
-    }
-    std::vector<unsigned> order(fibers_.size());
+    std::vector<unsigned> order(blockDim.count());
     std::iota(order.begin(), order.end(), 0);
+    for (const unsigned i : order) {
+      fibers_[i].state = State::fresh;
+    }
     for (size_t done = 0; done == 0;) {
       std::shuffle(order.begin(), order.end(), random_);
       for (const unsigned i : order) {
         resume(i);
-        done += fibers_[i].is_done;
+        done += fibers_[i].state == State::done;
       }
-      TORCH_CHECK(done == 0 || done == fibers_.size(), "__syncthreads() is not reached by every thread of the block");
+      TORCH_CHECK(done == 0 || done == order.size(), "__syncthreads() is not reached by every thread of the block");
     }
     is_running_ = false;
   }
@@ -91,7 +83,7 @@ class Block {
   // A kernel that has no barrier needs no fibers.
   void run_at_once() {
     current = this;
-    for (unsigned i = 0; i < fibers_.size(); ++i) {
+    for (unsigned i = 0; i < blockDim.count(); ++i) {
       threadIdx = blockDim.at(i);
       kernel_();
     }
@@ -104,7 +96,9 @@ class Block {
   void wait() {
     TORCH_CHECK(is_running_, "__syncthreads() is reached by some blocks and not by the first");
     has_barriers_ = true;
-    swapcontext(&fibers_[active_].context, &scheduler_);
+    if (_setjmp(fibers_[active_].position) == 0) {
+      _longjmp(scheduler_, 1);
+    }
   }
 
   inline static thread_local Block* current = nullptr;
@@ -112,11 +106,26 @@ class Block {
  private:
   static constexpr size_t stack_size = 1 << 16;
 
+  enum class State { fresh, waiting, done };
+
+  // A context is what a fiber starts from; between barriers it jumps, which takes no system call.
   struct Fiber {
-    ucontext_t context{};
+    Fiber() : stack(new char[stack_size]) {}
+
+    ucontext_t context;
+    jmp_buf position;
     std::unique_ptr<char[]> stack;
-    bool is_done = false;
+    State state = State::fresh;
   };
+
+  // Those of earlier launches, whose stacks are in memory already, and more if need be.
+  static std::vector<Fiber>& fibers(size_t count) {
+    static thread_local std::vector<Fiber> found;
+    if (found.size() < count) {
+      found.resize(count);
+    }
+    return found;
+  }
 
   static void enter() {
     Block& block = *current;
@@ -125,22 +134,39 @@ class Block {
     } catch (...) {
       block.failure_ = std::current_exception();
     }
-    block.fibers_[block.active_].is_done = true;
+    block.fibers_[block.active_].state = State::done;
+    _longjmp(block.scheduler_, 1);
   }
 
   void resume(unsigned i) {
     current = this;
     active_ = i;
     threadIdx = blockDim.at(i);
-    swapcontext(&scheduler_, &fibers_[i].context);
+    if (_setjmp(scheduler_) == 0) {
+      advance(fibers_[i]);
+    }
     if (failure_) {
       std::rethrow_exception(failure_);
     }
   }
 
+  [[noreturn]] static void advance(Fiber& fiber) {
+    if (fiber.state == State::waiting) {
+      _longjmp(fiber.position, 1);
+    }
+    fiber.state = State::waiting;
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_size = stack_size;
+    fiber.context.uc_link = nullptr;
+    makecontext(&fiber.context, &Block::enter, 0);
+    setcontext(&fiber.context);
+    std::terminate(); // setcontext does not return
+  }
+
   std::function<void()> kernel_;
-  std::vector<Fiber> fibers_;
-  ucontext_t scheduler_{};
+  std::vector<Fiber>& fibers_;
+  jmp_buf scheduler_;
   std::exception_ptr failure_;
   unsigned active_ = 0;
   bool is_running_ = false;

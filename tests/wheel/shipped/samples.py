@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 
 HALF = [torch.float16, torch.bfloat16]
@@ -118,6 +117,3 @@ def at_capability(capability: str, program: str) -> None:
     check = f"import torch\nassert torch.backends.cpu.get_cpu_capability() in {names}\n"
     env = {**os.environ, "ATEN_CPU_CAPABILITY": capability.lower(), "PYTHONPATH": str(Path(__file__).parent)}
     subprocess.run([sys.executable, "-c", check + program], env=env, check=True)
-
-
-every_capability = pytest.mark.parametrize("capability", ["DEFAULT", "AVX2", "AVX512"])

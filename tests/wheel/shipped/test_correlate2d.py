@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.signal
@@ -12,13 +14,11 @@ from samples import (
     COMPLEX,
     HALF,
     assert_exact,
-    at_capability,
     check_compiled,
     check_derivatives,
     check_exported,
     check_vmap,
     double,
-    every_capability,
     layouts,
     values,
 )
@@ -85,10 +85,10 @@ def test_large_kernels(size: tuple[int, int], kernel_size: tuple[int, int], dtyp
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.int64])
 def test_kernels_far_larger_than_the_input(dtype: torch.dtype, mode: str) -> None:
-    kernel = values((5, 20_000), dtype, 2)
+    kernel = values((5, 2_000), dtype, 2)
     check(values((3, 4), dtype, 1), kernel, mode)
     check(values((4, 3, 1, 1), dtype, 1).permute(2, 3, 1, 0), kernel, mode)
-    check(values((2, 1, 3, 4), dtype, 3), kernel[:, :1000], mode)
+    check(values((2, 1, 3, 4), dtype, 3), kernel[:, :200], mode)
 
 
 @pytest.mark.parametrize("special", [float("nan"), float("inf")])
@@ -467,18 +467,13 @@ def test_deterministic() -> None:
         assert_exact(two, one)
 
 
-CAPABILITY = """
-from test_correlate2d import *
-import itertools
-for (size, kernel_size), dtype, mode in itertools.product(SIZES, [torch.float32, torch.complex128, torch.int16], MODES):
-    test_values(size, kernel_size, dtype, mode)
-test_gradients_of_large_inputs((100, 200), (3, 5), torch.float32, "same")
-"""
-
-
-@every_capability
-def test_right_at_every_cpu_capability(capability: str) -> None:
-    at_capability(capability, CAPABILITY)
+def check_cpu_capability() -> None:
+    """What test_cpu_capabilities.py runs."""
+    for (size, kernel_size), dtype, mode in itertools.product(
+        SIZES, [torch.float32, torch.complex128, torch.int16], MODES
+    ):
+        test_values(size, kernel_size, dtype, mode)
+    test_gradients_of_large_inputs((100, 200), (3, 5), torch.float32, "same")
 
 
 def test_module() -> None:

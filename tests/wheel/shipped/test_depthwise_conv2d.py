@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from depthwise import CASES, DTYPES, FORMATS, LARGE, Case, backward, check, convolution, gradients, in_numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import at_capability, every_capability
+from samples import at_capability
 
 
 @pytest.mark.parametrize(("case", "dtype", "memory_format"), list(itertools.product(CASES, DTYPES, FORMATS)))
@@ -18,6 +18,7 @@ def test_values_and_gradients(case: Case, dtype: torch.dtype, memory_format: tor
     check(case, dtype, memory_format)
 
 
+@pytest.mark.unemulated("how kernels for CPUs use their caches")
 @pytest.mark.parametrize(("case", "memory_format"), list(itertools.product(LARGE, FORMATS)))
 def test_more_than_caches_hold(case: Case, memory_format: torch.memory_format) -> None:
     check(case, torch.float32, memory_format)
@@ -248,20 +249,12 @@ def test_the_same_bits_every_time(case: Case, memory_format: torch.memory_format
         assert all(torch.equal(first, second) for first, second in zip(found[0], other, strict=True))
 
 
-CAPABILITY = """
-from depthwise import CASES, DTYPES, FORMATS, LARGE, check
-import itertools, torch
-for case, dtype, memory_format in itertools.product(CASES, DTYPES, FORMATS):
-    check(case, dtype, memory_format)
-for case in LARGE:
-    check(case, torch.float32, torch.channels_last)
-"""
-
-
-@pytest.mark.parametrize("capability", ["DEFAULT", "AVX2"])
-def test_right_at_every_cpu_capability(capability: str) -> None:
-    """The highest is what the other tests run with."""
-    at_capability(capability, CAPABILITY)
+def check_cpu_capability() -> None:
+    """What test_cpu_capabilities.py runs."""
+    for case, dtype, memory_format in itertools.product(CASES, DTYPES, FORMATS):
+        check(case, dtype, memory_format)
+    for case in LARGE:
+        check(case, torch.float32, torch.channels_last)
 
 
 ROUNDING = """
@@ -281,7 +274,7 @@ for dtype in (torch.half, torch.bfloat16):
 """
 
 
-@every_capability
+@pytest.mark.parametrize("capability", ["DEFAULT", "AVX2", "AVX512"])
 def test_half_types_round_every_number(capability: str) -> None:
     """Each number of a half type times a few: ties, subnormal numbers, overflow, inf and NaN."""
     at_capability(capability, ROUNDING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import timeit
 
 import numpy as np
@@ -13,13 +14,11 @@ from samples import (
     HALF,
     REAL,
     assert_exact,
-    at_capability,
     check_compiled,
     check_derivatives,
     check_exported,
     check_vmap,
     double,
-    every_capability,
     layouts,
     values,
 )
@@ -281,17 +280,10 @@ def test_vmap_keeps_images_apart() -> None:
         torch.vmap(lambda x, boxes: torch.roi_pool(x, boxes, 1.0, 1, 1))(torch.ones(2, 2, 3, 4, 5), boxes)
 
 
-CAPABILITY = """
-from test_roi_pool import *
-for channels in (1, 16, 17):
-    for dtype in REAL:
+def check_cpu_capability() -> None:
+    """What test_cpu_capabilities.py runs."""
+    for channels, dtype in itertools.product((1, 16, 17), REAL):
         check(values((2, channels, 9, 12), dtype), BOXES, 1.0, 3, 2)
-"""
-
-
-@every_capability
-def test_right_at_every_cpu_capability(capability: str) -> None:
-    at_capability(capability, CAPABILITY)
 
 
 def test_memory_format_is_kept() -> None:
