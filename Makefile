@@ -46,7 +46,7 @@ named = $(if $(NAME),--name '$(NAME)') $(if $(VERSION),--version '$(VERSION)')
 
 .DEFAULT_GOAL := help
 .PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-incremental check-cuda test test-sanitize test-nightly wheels test-matrix \
-    fuzz surfaces new-op pin apply export lint bench bench-build clean
+    fuzz surfaces new-op pin apply export lint bench bench-build bench-peers clean
 
 help:
 	@echo 'make patch-and-build    build the torch wheel with the operators of NATIVE into OUT'
@@ -71,6 +71,7 @@ help:
 	@echo 'make lint               ruff, mypy --strict and clang-format'
 	@echo 'make bench              time each operator beside what else there is: JSON, a table, a plot'
 	@echo 'make bench-build        time builds in a copy: from nothing, unchanged, after edits; ARGS=--list names them'
+	@echo 'make bench-peers        time calls and builds of Graft beside torch.library.custom_op and a C++ extension'
 	@echo 'make clean              delete build/ and dist/'
 	@echo
 	@echo 'Variables, with their values now:'
@@ -163,6 +164,9 @@ bench-build:
 
 bench: patch-and-build
 	$(graft) bench $(options) -- $(ARGS)
+
+bench-peers: patch-and-build
+	$(graft) bench-peers $(options) $(ARGS)
 
 surfaces: $(built)
 	$(graft) surfaces --delivery '$(DELIVERY)' $(options) $(ARGS)

@@ -226,6 +226,12 @@ def _bench_build(options: argparse.Namespace) -> None:
     )
 
 
+def _bench_peers(options: argparse.Namespace) -> None:
+    from .measure.peers.run import bench_peers
+
+    bench_peers(_layout(options), base_wheel=options.wheel, jobs=options.jobs, markdown=options.markdown)
+
+
 def _bench(options: argparse.Namespace) -> None:
     from .measure.bench.environment import bench
 
@@ -301,6 +307,7 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "lint": _lint,
     "bench-build": _bench_build,
     "bench": _bench,
+    "bench-peers": _bench_peers,
     "surfaces": _surfaces,
 }
 
@@ -388,6 +395,8 @@ def _parser() -> argparse.ArgumentParser:
     benching.add_argument("--repeat", type=_positive, help="times each (default: from nothing 1, the others 3)")
     benching.add_argument("--copy", type=Path, default=REPOSITORY / "build/bench", help="where the copy is made")
     benching.add_argument("--keep", action="store_true", help="leave the copy there")
+    peers = verbs.add_parser("bench-peers", parents=[common], help="time Graft beside other ways to add an operator")
+    peers.add_argument("--markdown", type=Path, help="write the table into this file, too, for a README")
     timing = verbs.add_parser("bench", parents=[common], help="time the operators beside what else there is")
     timing.add_argument("extra", nargs="*", help="operators and options of the benchmark, after --")
     adding = verbs.add_parser("new-op", parents=[common], help="write the first text of a new operator")

@@ -12,6 +12,8 @@ from ...common.errors import CommandError, ToolchainError
 from ...common.layout import Layout
 from ...testing.environments import BENCH, run_python, wheel_environment, wheel_of
 
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+
 
 def bench(layout: Layout, arguments: Sequence[str]) -> None:
     """Run the benchmarks with ``layout``'s wheel; what they print goes to the terminal.
@@ -19,9 +21,9 @@ def bench(layout: Layout, arguments: Sequence[str]) -> None:
     Raises:
         CommandError: they failed.
     """
-    requirements, wheel = Path(__file__).with_name("requirements.txt"), Path(wheel_of(layout).wheel)
+    wheel = Path(wheel_of(layout).wheel)
     torchvision = Layer(f"torchvision for {wheel.name}", partial(_add_torchvision, wheel))
-    with wheel_environment(layout, BENCH, wheel, requirements, [torchvision]) as python:
+    with wheel_environment(layout, BENCH, wheel, REQUIREMENTS, [torchvision]) as python:
         # The profiler, which tells how much memory is used, else logs each time it starts and stops.
         quiet = {"KINETO_LOG_LEVEL": "99"}
         if run_python(python, ["-m", "scripts.measure.bench", *arguments], quiet) != 0:
