@@ -60,9 +60,8 @@ TORCH_LIBRARY_IMPL(peers, Autograd, m) {
 """
 
 
-@torch.library.custom_op("peers_in_python::custom_op", mutates_args=())
-def custom_op(x: Tensor, y: Tensor) -> Tensor:
-    """The kernel, in Python."""
+def in_python(x: Tensor, y: Tensor) -> Tensor:
+    """The kernel of the custom operator."""
     return torch.add(y, x, alpha=2)
 
 
@@ -98,6 +97,7 @@ def check(call: Callable[..., Tensor]) -> None:
 
 def main() -> None:
     """Measure, and print what was found."""
+    custom_op = torch.library.custom_op("peers_in_python::custom_op", in_python, mutates_args=())
     custom_op.register_autograd(lambda _, grad: (grad * 2, grad))
     with tempfile.TemporaryDirectory() as folder:
         extension = build_extension(Path(folder))

@@ -51,7 +51,7 @@ def bench_peers(layout: Layout, *, base_wheel: Path | None, jobs: int, markdown:
 def _calls(layout: Layout) -> dict[str, Any]:
     """What calls.py measures with the folder's wheel."""
     with wheel_environment(layout, BENCH, Path(wheel_of(layout).wheel), REQUIREMENTS) as python:
-        command = [python, "-m", "scripts.measure.peers.calls"]
+        command = [str(python), "-m", "scripts.measure.peers.calls"]
         done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise CommandError("the calls could not be measured; what Python says stands above")
