@@ -68,6 +68,7 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
 def pack_wheel(layout: Layout, snapshot: Snapshot, base: Base, graft: Graft, steps: Steps) -> Path:
     """Build, and write the wheel; return its path."""
     from .compile.link import products
+    from .compose.description import describe_additions
     from .compose.wheel_files import compose
     from .deliver.platform_tag import platform_tag
     from .deliver.wheel import pack, with_graft
@@ -79,7 +80,8 @@ def pack_wheel(layout: Layout, snapshot: Snapshot, base: Base, graft: Graft, ste
     with steps.step("pack"):
         platform = platform_tag(base.platforms, made.libraries.values())
         version = with_graft(snapshot.pin.wheel_version, made.hash_)
-        return pack(base.wheel, files, version=version, platform=platform, out=layout.out)
+        notice = describe_additions(base.version, made.description)
+        return pack(base.wheel, files, version=version, platform=platform, out=layout.out, notice=notice)
 
 
 def check(layout: Layout, *, base_wheel: Path | None) -> None:

@@ -58,3 +58,12 @@ def load_description(path: Path) -> Description:
     fields = json.loads(path.read_text(encoding="utf-8"))
     bound = [Bound(places[each.pop("place")], **each) for each in fields.pop("bound")]
     return Description(bound=bound, **fields)
+
+
+def describe_additions(base: str, description: Description) -> str:
+    """The notice that goes beside PyTorch's license: what was added to the version ``base``, and by what."""
+    names = sorted({bound.public for bound in description.bound})
+    return (
+        f"This is PyTorch {base}, under the license in LICENSE, with operators that Graft added.\n"
+        "The added operators are under the license of their authors:\n" + "".join(f"    {name}\n" for name in names)
+    )

@@ -50,7 +50,7 @@ class Record:
         return out.getvalue().encode()
 
 
-def pack(base: Path, files: Mapping[str, bytes], *, version: str, platform: str, out: Path) -> Path:
+def pack(base: Path, files: Mapping[str, bytes], *, version: str, platform: str, out: Path, notice: str = "") -> Path:
     """Write the wheel into ``out``; return its path.
 
     Args:
@@ -59,6 +59,7 @@ def pack(base: Path, files: Mapping[str, bytes], *, version: str, platform: str,
         version: the new wheel's version.
         platform: its platform tag.
         out: an existing or new folder.
+        notice: what was added to the base, for its licenses; empty for no such file.
 
     Raises:
         PackError: the wheel cannot be written, or one of ``files`` would replace metadata.
@@ -77,6 +78,8 @@ def pack(base: Path, files: Mapping[str, bytes], *, version: str, platform: str,
                 f"{old_info}WHEEL": _wheel_file(archive.read(f"{old_info}WHEEL").decode(), tag),
             }
             members = _members(archive, {**files, **renamed}, old_info, new_info)
+            if notice:
+                members.append(Member(f"{new_info}licenses/NOTICE.graft", content=notice.encode()))
             _write(archive, base, members, partial, new_info)
         partial.replace(target)
     except OSError as error:

@@ -7,6 +7,7 @@ import csv
 import hashlib
 import importlib.metadata
 import io
+import operator
 import os
 import re
 import subprocess
@@ -99,7 +100,17 @@ def test_metadata_are_the_base_s_but_for_version_and_tag(wheel: Path, archive: Z
     expected = info_of(base_archive)
     expected["METADATA"] = re.sub(r"\nVersion: \S+\n", f"\nVersion: {version}\n", expected["METADATA"], count=1)
     expected["WHEEL"] = re.sub(r"(\nTag: \S+)+\n", f"\nTag: {tag}\n", expected["WHEEL"], count=1)
-    assert info_of(archive) == expected
+    found = info_of(archive)
+    notice = found.pop("licenses/NOTICE.graft")
+    assert found == expected
+    base = parse_wheel_filename(Path(str(base_archive.filename)).name)[1]
+    assert f"This is PyTorch {base}, " in notice
+    named = re.findall(r"^    (\S+)$", notice, re.M)
+    added = {
+        name.removeprefix("aten::").partition(".")[0] for name in schema_names(archive) - schema_names(base_archive)
+    }
+    assert {name for name in added if hasattr(torch, name)} <= {name.rpartition(".")[2] for name in named}
+    assert all(operator.attrgetter(name.removeprefix("torch."))(torch) for name in named)
 
 
 # What every wheel has beside what its folders bring.
