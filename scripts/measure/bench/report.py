@@ -105,23 +105,41 @@ def _time(seconds: float) -> str:
 
 
 def write_plot(results: Sequence[Measured], path: Path) -> None:
-    """A bar for each case, from 1, on a logarithmic scale, with the spread and the aim."""
+    """A panel for each operator with a row for each group of cases; a point is a case, red if it misses its aim."""
     import matplotlib
 
     matplotlib.use("agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(10, 1 + 0.22 * len(results)), layout="constrained")
-    for place, result in enumerate(results):
-        color = "tab:blue" if result.ratio >= result.aim else "tab:red"
-        axes.barh(place, result.ratio - 1, left=1, color=color)
-        axes.plot([min(result.ratios), max(result.ratios)], [place, place], color="black", linewidth=0.8)
-        axes.plot([result.aim], [place], marker="|", color="black", markersize=8)
-    axes.set_xscale("log")
-    names = [f"{r.operator} beside {r.peer}: {r.name}, {r.step}, {r.threads}" for r in results]
-    axes.set_yticks(range(len(results)), names, fontsize=6)
-    axes.margins(y=0.005)
-    axes.invert_yaxis()
-    axes.axvline(1, color="black", linewidth=0.8)
-    axes.set_xlabel("times as fast as the peer; line: least to most of the rounds; mark: aim; red: missed")
-    figure.savefig(path, dpi=120, metadata={"Software": None})
+    panels: dict[str, dict[str, list[Measured]]] = {}
+    for result in results:
+        row = " ".join(filter(None, (result.group, f"beside {result.peer}", f"{result.threads} threads")))
+        panels.setdefault(result.operator, {}).setdefault(row, []).append(result)
+    heights = [len(rows) + 1 for rows in panels.values()]
+    figure, axes = pyplot.subplots(
+        len(panels), 1, sharex=True, squeeze=False, height_ratios=heights, figsize=(10, 0.24 * sum(heights) + 1)
+    )
+    for (operator, rows), panel in zip(panels.items(), axes.flat, strict=True):
+        for place, of_row in enumerate(rows.values()):
+            for result in of_row:
+                color = "tab:blue" if result.ratio >= result.aim else "tab:red"
+                panel.plot(
+                    result.ratio,
+                    place,
+                    "os"[result.step in ("backward", "training")],
+                    color=color,
+                    markersize=4,
+                    alpha=0.6,
+                )
+        panel.set_title(operator, loc="left", fontsize=9)
+        panel.set_yticks(range(len(rows)), list(rows), fontsize=7)
+        panel.set_ylim(len(rows) - 0.5, -0.5)
+        panel.axvline(1, color="black", linewidth=0.8)
+    axes[-1, 0].set_xscale("log")
+    axes[-1, 0].xaxis.set_major_formatter("{x:g}")
+    axes[-1, 0].xaxis.set_minor_formatter("{x:g}")
+    axes[-1, 0].set_xlabel(
+        "times as fast; circles: forward or inference, squares: backward or training; red: aim missed"
+    )
+    figure.tight_layout()
+    figure.savefig(path, dpi=100, metadata={"Software": None})
