@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 from helpers import interruptible, write
 
 from scripts.common.layout import REPOSITORY
@@ -39,13 +39,20 @@ class Place:
 
     Args:
         folder: where it is made.
-        base: the base that is laid out, which it shares; None for one that has to be fetched.
+        base: the base that is laid out.
+        is_shared: whether it builds upon that one; if not, upon one that it has to fetch.
         umask: what its commands run with; -1 for that of the tests.
         variables: the same, of the environment.
+
+    Attributes:
+        natives: the folders of operators.
+        out: where wheels go.
+        prefix: what stands before each command.
     """
 
-    def __init__(self, folder: Path, base: Path | None, umask: int = -1, **variables: str) -> None:
-        self._umask, self._variables = umask, variables
+    def __init__(self, folder: Path, base: Path, *, is_shared: bool = True, umask: int = -1, **variables: str) -> None:
+        self.umask, self.variables = umask, dict(variables)
+        self.pin = base.parents[1].name
         self.repository, self.home = folder / "repository", folder / "home"
         for part in ("patches", "scripts"):
             shutil.copytree(REPOSITORY / part, self.repository / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -55,15 +62,12 @@ class Place:
         for name in ("python3", f"python3.{sys.version_info.minor}"):
             write(self.home / "bin", {name: f'#!/bin/sh\nexec {sys.executable} "$@"\n'})
             (self.home / "bin" / name).chmod(0o755)
-        if base is not None:
-            made = self.repository / "build" / base.parents[1].name / base.parent.name
+        if is_shared:
+            made = self.repository / "build" / self.pin / base.parent.name
             made.mkdir(parents=True)
             (made / "base").symlink_to(base)
-
-    @property
-    def out(self) -> Path:
-        """Where wheels go."""
-        return self.home / "my_wheel"
+        self.natives, self.out = [self.home / "my_ops"], self.home / "my_wheel"
+        self.prefix: list[str] = []
 
     @property
     def wheel(self) -> Path:
@@ -71,18 +75,17 @@ class Place:
         (wheel,) = self.out.iterdir()
         return wheel
 
-    def start(
-        self, command: list[str | Path], preexec_fn: Callable[[], None] = interruptible
-    ) -> subprocess.Popen[str]:
+    def start(self, command: list[str | Path], preexec_fn: Callable[[], None] = interruptible) -> subprocess.Popen[str]:
         """Start a command in the repository, with a process group of its own."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
         path = f"{self.home / 'bin'}{os.pathsep}{kept['PATH']}"
         cache = kept.get("PIP_CACHE_DIR", str(Path.home() / ".cache/pip"))
-        more = {"HOME": str(self.home), "PATH": path, "PIP_CACHE_DIR": cache, "PYTHONDONTWRITEBYTECODE": "1"}
+        own = {"HOME": str(self.home), "PATH": path, "PIP_CACHE_DIR": cache, "PYTHONDONTWRITEBYTECODE": "1"}
         return subprocess.Popen(
-            command, cwd=self.repository, env={**kept, **more, **self._variables}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="backslashreplace",
-            start_new_session=True, umask=self._umask, preexec_fn=preexec_fn,
+            [*self.prefix, *command], cwd=self.repository, env={**kept, **own, **self.variables},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            encoding="utf-8", errors="backslashreplace", start_new_session=True, umask=self.umask,
+            preexec_fn=preexec_fn,
         )  # fmt: skip
 
     def run(self, command: list[str | Path], preexec_fn: Callable[[], None] = interruptible) -> Outcome:
@@ -92,42 +95,45 @@ class Place:
         return Outcome(process.returncode, said)
 
     def command(self, verb: str = "build", *more: str | Path) -> list[str | Path]:
-        """What `make` runs for the folder of operators: its exit code is the builder's."""
-        pin = next(path.parents[1].name for path in (self.repository / "build").glob("*/*/base"))
-        options = ["--pin", pin, "--native", self.home / "my_ops", "--out", self.out]
+        """What `make` runs for the folders of operators: its exit code is the builder's."""
+        options = ["--pin", self.pin, "--native", shlex.join(map(str, self.natives)), "--out", self.out]
         return [sys.executable, "-m", "scripts", verb, *options, *more]
 
     def build(self, *more: str | Path) -> Outcome:
-        """Build the wheel of the folder of operators."""
+        """Build the wheel of the folders of operators."""
         return self.run(self.command("build", *more))
 
-    def stop_at(self, shown: str, number: signal.Signals, command: list[str | Path]) -> Outcome:
-        """Run a command on a terminal, and send its process group a signal as soon as the terminal shows a text."""
+    def on_terminal(self, command: list[str | Path], see: Callable[[subprocess.Popen[str], bytes], None]) -> Outcome:
+        """Run a command on a terminal; ``see`` gets the process and all that is shown, whenever more is."""
         ours, its = os.openpty()  # a log shows only the end of a step
 
-        def on_terminal() -> None:
+        def connect() -> None:
             interruptible()
             os.dup2(its, 2)
 
         said = b""
-        with (
-            os.fdopen(ours, "rb", buffering=0) as terminal,
-            self.start(command, on_terminal) as process,
-        ):
+        with os.fdopen(ours, "rb", buffering=0) as terminal, self.start(command, connect) as process:
             os.close(its)
             try:
-                while shown.encode() not in said:
-                    said += terminal.read(4096)
-                os.killpg(process.pid, number)
                 while True:
                     said += terminal.read(4096)
+                    see(process, said)
             except OSError:  # it ended, and nobody holds the terminal's other end
-                pass
-            printed, _ = process.communicate()
-        text = said.decode() + printed
-        if shown not in text:
-            pytest.fail(f"the command ended before it showed {shown!r}:\n{text}")
-        return Outcome(process.returncode, text)
+                printed, _ = process.communicate()
+        return Outcome(process.returncode, said.decode().replace("\r\n", "\n") + printed)
+
+    def stop_at(self, shown: str, number: signal.Signals, command: list[str | Path]) -> Outcome:
+        """Run a command on a terminal, and send its process group a signal as soon as the terminal shows a text."""
+        stopped: list[int] = []
+
+        def see(process: subprocess.Popen[str], said: bytes) -> None:
+            if shown.encode() in said and not stopped:
+                os.killpg(process.pid, number)
+                stopped.append(number)
+
+        outcome = self.on_terminal(command, see)
+        assert stopped, f"the command ended before it showed {shown!r}:\n{outcome.said}"
+        return outcome
 
     def state(self, folder: Path | None = None) -> dict[str, tuple[int, int, str]]:
         """Which files lie in a folder, by default that of wheels: when each was written, which it is, its bytes."""

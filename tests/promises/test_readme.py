@@ -44,7 +44,7 @@ def test_snippet_works(snippet: Snippet, user: Place) -> None:
         done = user.run([sys.executable, "-W", "error", "-c", snippet.text])
         assert done.code == 0, done.said
     else:
-        pytest.fail(f"{snippet.place}: not known; <!-- file: ... --> or <!-- not run: why --> before it says what it is")
+        pytest.fail(f"{snippet.place}: say what it is, by <!-- file: NAME --> or <!-- not run: REASON --> before it")
 
 
 @pytest.mark.parametrize("snippet", by_place([each for each in SNIPPETS if each.reason]))
