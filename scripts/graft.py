@@ -79,7 +79,7 @@ def pack_wheel(layout: Layout, snapshot: Snapshot, base: Base, graft: Graft, ste
     with steps.step("pack"):
         platform = platform_tag(base.platforms, made.libraries.values())
         version = with_graft(snapshot.pin.wheel_version, made.hash_)
-        return pack(base.wheel, files, version=version, platform=platform, out=layout.out)
+        return pack(base.wheel, files, version=version, platform=platform, out=layout.out, owner=layout.name)
 
 
 def check(layout: Layout, *, base_wheel: Path | None) -> None:

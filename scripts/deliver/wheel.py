@@ -50,7 +50,7 @@ class Record:
         return out.getvalue().encode()
 
 
-def pack(base: Path, files: Mapping[str, bytes], *, version: str, platform: str, out: Path) -> Path:
+def pack(base: Path, files: Mapping[str, bytes], *, version: str, platform: str, out: Path, owner: str = "") -> Path:
     """Write the wheel into ``out``; return its path.
 
     Args:
@@ -59,6 +59,7 @@ def pack(base: Path, files: Mapping[str, bytes], *, version: str, platform: str,
         version: the new wheel's version.
         platform: its platform tag.
         out: an existing or new folder.
+        owner: tells those apart that write into ``out`` at once; what is left of a killed one goes with its next wheel.
 
     Raises:
         PackError: the wheel cannot be written, or one of ``files`` would replace metadata.
@@ -69,7 +70,7 @@ def pack(base: Path, files: Mapping[str, bytes], *, version: str, platform: str,
     tag = f"{interpreter}-{abi}-{platform}"
     target = out / f"torch-{version}-{tag}.whl"
     out.mkdir(parents=True, exist_ok=True)
-    partial = out / f".{target.name}.partial"
+    partial = out / f".torch-{owner}.partial"
     try:
         with ZipFile(base) as archive:
             renamed = {
