@@ -31,7 +31,7 @@ class Room:
         assert self._holder.stdout is not None
         said = self._holder.stdout.readline()
         if said != b"ready\n":
-            self._holder.wait()
+            self._holder.communicate()
             pytest.skip(f"nobody may mount a file system here: {said.decode()}")
         self.prefix = ["nsenter", f"--target={self._holder.pid}", "--user", "--mount", "--preserve-credentials"]
 
@@ -50,7 +50,7 @@ class Room:
     def close(self) -> None:
         """Let it go."""
         self._holder.kill()
-        self._holder.wait()
+        self._holder.communicate()
 
 
 @pytest.fixture
