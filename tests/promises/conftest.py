@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import resource
+import shutil
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,13 +24,24 @@ def base() -> Path:
 
 
 @pytest.fixture(scope="session")
-def plain(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
+def plain(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A place with the README's folder and its wheel, which each test leaves as they were."""
-    place = Place(tmp_path_factory.mktemp("plain"), base)
+    folder = tmp_path_factory.mktemp("plain")
+    place = Place(folder, base)
     write_shown_folder(place.home / "my_ops")
     done = place.run(["bash", "-c", f"{BUILD} PIN={base.parents[1].name}"])
     assert done.code == 0, done.said
-    return place
+    yield place
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def fetching(base: Path, tmp_path: Path) -> Iterator[Place]:
+    """A place with the README's folder that fetches the base, which takes a gigabyte."""
+    place = Place(tmp_path / "place", base, is_shared=False)
+    write_shown_folder(place.home / "my_ops")
+    yield place
+    shutil.rmtree(tmp_path / "place")
 
 
 # Bytes after which a file cannot grow: less than the wheel has, more than any object file.
@@ -54,9 +67,10 @@ class Disturbed:
 
 
 @pytest.fixture(scope="session")
-def disturbed(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Disturbed:
+def disturbed(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disturbed]:
     """Interrupted, killed, and where files cannot grow; then built, in other surroundings than ``plain``."""
-    place = Place(tmp_path_factory.mktemp("another") / "deep/er folder", base, umask=0o077, **OTHERWISE)
+    folder = tmp_path_factory.mktemp("another")
+    place = Place(folder / "deep/er folder", base, umask=0o077, **OTHERWISE)
     write_shown_folder(place.home / "my_ops")
     command = place.command("build", "--jobs", "3")
     result = Disturbed(place, {}, {})
@@ -69,4 +83,5 @@ def disturbed(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Disturbed
     note("killed", place.stop_at("(4/7) check and compile [1/", signal.SIGKILL, command))
     note("no room", place.run(command, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (FULL, FULL))))
     note("built", place.run(command))
-    return result
+    yield result
+    shutil.rmtree(folder)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from place import Place
-from snippets import write_shown_folder
 
 
 class Index(SimpleHTTPRequestHandler):
@@ -48,10 +47,9 @@ def index(base: Path, tmp_path: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def test_next_run_fetches_what_the_last_one_could_not(base: Path, tmp_path: Path, index: str) -> None:
-    settings = {"PIP_INDEX_URL": index, "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": "", "PIP_RETRIES": "0"}
-    place = Place(tmp_path, base, is_shared=False, PIP_CONFIG_FILE="/dev/null", PIP_NO_CACHE_DIR="1", **settings)
-    write_shown_folder(place.home / "my_ops")
+def test_next_run_fetches_what_the_last_one_could_not(base: Path, fetching: Place, index: str) -> None:
+    place, alone = fetching, {"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_CACHE_DIR": "1", "PIP_RETRIES": "0"}
+    place.variables = {**alone, "PIP_INDEX_URL": index, "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": ""}
     Index.is_dying = True
     failed = place.run(place.command("check"))
     Index.is_dying = False

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from conftest import Disturbed
 from place import STEPS, Place, sha256
-from snippets import write_shown_folder
 
 GOES_ON = "interrupted; run the same command again to go on\n"
 
@@ -46,9 +45,8 @@ def test_next_build_goes_on_where_it_was_stopped(disturbed: Disturbed) -> None:
 
 
 @pytest.mark.slow
-def test_builds_stopped_at_every_step_give_the_same_wheel(base: Path, plain: Place, tmp_path: Path) -> None:
-    place = Place(tmp_path, base, is_shared=False)
-    write_shown_folder(place.home / "my_ops")
+def test_builds_stopped_at_every_step_give_the_same_wheel(base: Path, plain: Place, fetching: Place) -> None:
+    place = fetching
     (wheel,) = base.glob("*.whl")
     command = place.command("build", "--wheel", wheel)
     for step in range(1, STEPS + 1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -64,9 +65,10 @@ def run_own_tests(place: Place) -> Results:
 
 
 @pytest.fixture(scope="module")
-def stages(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, Results]:
+def stages(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Results, Results]]:
     """All operators in one folder: as they are, and filled in."""
-    place = Place(tmp_path_factory.mktemp("new"), base)
+    folder = tmp_path_factory.mktemp("new")
+    place = Place(folder, base)
     shutil.copytree(REPOSITORY / "tests", place.repository / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copyfile(REPOSITORY / "pyproject.toml", place.repository / "pyproject.toml")
     for kind, variants, schema in OPERATORS.values():
@@ -82,7 +84,8 @@ def stages(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result
                 for old, new in replacements:
                     text = re.sub(old, new, text, flags=re.S)
         path.write_text(text, encoding="utf-8")
-    return as_they_are, run_own_tests(place)
+    yield as_they_are, run_own_tests(place)
+    shutil.rmtree(folder)
 
 
 @pytest.mark.slow
