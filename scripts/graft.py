@@ -81,7 +81,9 @@ def pack_wheel(layout: Layout, snapshot: Snapshot, base: Base, graft: Graft, ste
         platform = platform_tag(base.platforms, made.libraries.values())
         version = with_graft(snapshot.pin.wheel_version, made.hash_)
         notice = describe_additions(base.version, made.description)
-        return pack(base.wheel, files, version=version, platform=platform, out=layout.out, notice=notice)
+        return pack(
+            base.wheel, files, version=version, platform=platform, out=layout.out, notice=notice, owner=layout.name
+        )
 
 
 def check(layout: Layout, *, base_wheel: Path | None) -> None:

@@ -16,7 +16,7 @@ from .base.base import Base
 from .base.torchgen import torchgen_command
 from .check.run import check_native
 from .common.console import StepLine, Steps
-from .common.errors import GraftError, OperatorError, PinError, run_all
+from .common.errors import GraftError, OperatorError, PinError, refuse_full, run_all
 from .common.files import write_atomically
 from .common.layout import Layout
 from .compile import blame
@@ -202,6 +202,7 @@ class Generator:
 
         Raises:
             OperatorError: as ``start``.
+            RefusedError: there is no space left.
         """
         if self._process is None:
             return
@@ -209,6 +210,7 @@ class Generator:
         output, _ = process.communicate()
         message = "".join([*self._output, output or ""]).strip()
         if process.returncode != 0:
+            refuse_full(message, self._layout.work)
             raise OperatorError(self._snapshot.translate(blame.of_torchgen(message, self._merged)))
         write_atomically(self._done, self._stamp)
 

@@ -119,6 +119,16 @@ class RefusedError(GraftError):
         return cls(f"{where}{error.strerror or error}", todo=remedy(error))
 
 
+def refuse_full(said: str, folder: Path) -> None:
+    """Check that a program that failed in ``folder`` did not run out of space.
+
+    Raises:
+        RefusedError: it did; with what it said.
+    """
+    if os.strerror(errno.ENOSPC) in said:
+        raise RefusedError(said, todo=f"free some space on the file system of {_free_space([folder, _TEMPORARY])}")
+
+
 def remedy(error: OSError, path: Path | None = None) -> str:
     """What helps against an error of the system.
 
@@ -128,7 +138,8 @@ def remedy(error: OSError, path: Path | None = None) -> str:
     """
     file = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else path
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "free some space on the file system of " + _free_space([file] if file else [REPOSITORY, _TEMPORARY])
+        places = [file] if file else [REPOSITORY / "build", _TEMPORARY]
+        return f"free some space on the file system of {_free_space(places)}"
     if error.errno in (errno.EACCES, errno.EPERM) and file:
         return f"change the permissions of {file}, or of the folder that it is in"
     if error.errno == errno.EROFS and file:

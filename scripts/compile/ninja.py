@@ -17,7 +17,7 @@ import ninja
 from ninja.ninja_syntax import Writer
 
 from ..common.console import StepLine
-from ..common.errors import CompileError
+from ..common.errors import CompileError, refuse_full
 from ..common.files import write_if_changed
 from ..common.layout import Layout
 from ..common.process import UNTRANSLATED, follow
@@ -150,6 +150,7 @@ def _run_ninja(layout: Layout, jobs: int, line: StepLine, names: Names, is_futil
     if follow(command, read, env=env, is_futile=is_futile) != 0:
         said = "".join(relevant(without_repetition(output), names.native)).strip()
         blamed = names.translate(blame.of_compiler(said, names.native)) or "ninja failed silently"
+        refuse_full(blamed, layout.work)
         faults = ", ".join(faulty(blamed, layout.natives)) or "what is named above"
         todo = f"fix {faults} and build again; what did compile is kept"
         raise CompileError(blamed, cause=first_error(blamed), todo=todo)

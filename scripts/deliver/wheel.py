@@ -50,7 +50,16 @@ class Record:
         return out.getvalue().encode()
 
 
-def pack(base: Path, files: Mapping[str, bytes], *, version: str, platform: str, out: Path, notice: str = "") -> Path:
+def pack(
+    base: Path,
+    files: Mapping[str, bytes],
+    *,
+    version: str,
+    platform: str,
+    out: Path,
+    notice: str = "",
+    owner: str = "",
+) -> Path:
     """Write the wheel into ``out``; return its path.
 
     Args:
@@ -60,6 +69,7 @@ def pack(base: Path, files: Mapping[str, bytes], *, version: str, platform: str,
         platform: its platform tag.
         out: an existing or new folder.
         notice: what was added to the base, for its licenses; empty for no such file.
+        owner: tells those apart that write into ``out`` at once; what is left of a killed one goes with its next wheel.
 
     Raises:
         PackError: the wheel cannot be written, or one of ``files`` would replace metadata.
@@ -70,7 +80,7 @@ def pack(base: Path, files: Mapping[str, bytes], *, version: str, platform: str,
     tag = f"{interpreter}-{abi}-{platform}"
     target = out / f"torch-{version}-{tag}.whl"
     out.mkdir(parents=True, exist_ok=True)
-    partial = out / f".{target.name}.partial"
+    partial = out / f".torch-{owner}.partial"
     try:
         with ZipFile(base) as archive:
             renamed = {

@@ -39,7 +39,7 @@ QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_LOGS": "-all"}
 WHEEL = "wheel"
 
 # What ``--parts`` chooses from.
-PARTS = ("tools", "codegen", "wheel", "operators", "grammar", "emulated", "bases", "deliveries")
+PARTS = ("tools", "codegen", "promises", "wheel", "operators", "grammar", "emulated", "bases", "deliveries")
 
 # What runs where nothing is chosen: other bases and environments take minutes and gigabytes.
 _USUAL = PARTS[:-2]
@@ -100,6 +100,7 @@ def _run_tests(
             parts = [
                 Part("tools", "the tools", [TESTS / "tools"]),
                 Part("codegen", "code generation", [TESTS / "codegen"], codegen),
+                Part("promises", "what the README promises", [TESTS / "promises"]),
                 Part("bases", "other bases", [TESTS / "bases"]),
                 Part("deliveries", "develop and thin wheels", [TESTS / "deliveries"]),
                 *parts,

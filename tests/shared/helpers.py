@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +25,11 @@ def git(tree: Path, *words: str) -> str:
     who = ["-c", "user.name=Someone", "-c", "user.email=someone@example.com", "-c", "protocol.file.allow=always"]
     done = subprocess.run(["git", *who, *words], cwd=tree, stdout=subprocess.PIPE, check=True, text=True)
     return done.stdout.strip()
+
+
+def interruptible() -> None:
+    """For ``preexec_fn`` of a process that is sent SIGINT: shells let jobs in the background ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @functools.cache

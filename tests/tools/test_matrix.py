@@ -19,6 +19,7 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
+from helpers import interruptible
 
 from scripts.common.errors import RefusedError, UsageError
 from scripts.common.layout import REPOSITORY, Layout
@@ -115,7 +116,9 @@ def start(repository: Path, *arguments: str, **fake: object) -> subprocess.Popen
     env = {**os.environ, "FAKES": str(repository), "FAKE": json.dumps(fake)}
     command = [sys.executable, "-m", "scripts", *arguments]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=repository, env=env, stdout=pipe, stderr=pipe, text=True)
+    return subprocess.Popen(
+        command, cwd=repository, env=env, stdout=pipe, stderr=pipe, text=True, preexec_fn=interruptible
+    )
 
 
 def run(repository: Path, *arguments: str, **fake: object) -> subprocess.CompletedProcess[str]:

@@ -101,3 +101,16 @@ def test_failure_leaves_what_was_there(base: Path, tmp_path: Path, monkeypatch: 
         packed(base, tmp_path / "out", {"torch/other.h": b""})
     assert wheel.read_bytes() == before
     assert list((tmp_path / "out").iterdir()) == [wheel]
+
+
+def test_next_wheel_replaces_what_a_killed_build_left(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "replace", lambda *_: None)
+        killed.setattr(Path, "unlink", lambda *_, **__: None)
+        pack(base, OVERLAY, version="1.0+first", platform="linux_x86_64", out=out, owner="mine")
+    assert len(list(out.iterdir())) == 1
+    wheel = pack(base, OVERLAY, version="1.0+second", platform="linux_x86_64", out=out, owner="mine")
+    assert list(out.iterdir()) == [wheel]

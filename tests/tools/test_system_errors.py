@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scripts import __main__ as command_line
-from scripts.common.errors import PackError
+from scripts.common.errors import PackError, RefusedError, refuse_full
 from scripts.common.layout import REPOSITORY
 from scripts.deliver import wheel as deliver
 
@@ -40,7 +40,16 @@ def test_full_file_system_without_a_path(monkeypatch: pytest.MonkeyPatch, capsys
     """So says Python where a file that is open cannot grow."""
     error = said(errno.ENOSPC, None, monkeypatch, capsys)
     assert error.startswith("error: No space left on device\n")
-    assert f"next: free some space on the file system of {REPOSITORY}, where " in error and " or " in error
+    assert f"next: free some space on the file system of {REPOSITORY}/build, where " in error and " or " in error
+
+
+def test_program_that_finds_no_space(tmp_path: Path) -> None:
+    """A compiler or torchgen, whose other errors are of the user's files."""
+    refuse_full("a.cpp:1: error: no such name", tmp_path)
+    with pytest.raises(RefusedError) as caught:
+        refuse_full("a.cpp: fatal error: error writing to a.s: No space left on device", tmp_path / "made")
+    assert caught.value.what.startswith("a.cpp: fatal error")
+    assert caught.value.todo.startswith(f"free some space on the file system of {tmp_path}, where ")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,87 @@
+"""The README's folder, built once as the README says: later builds of it have little to do."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from helpers import of_the_base_wheel
+from place import Outcome, Place
+from snippets import write_shown_folder
+
+BUILD = "make patch-and-build NATIVE=~/my_ops OUT=~/my_wheel"
+
+
+@pytest.fixture(scope="session")
+def base() -> Path:
+    """The base wheel and its tree, as the build laid it out."""
+    return of_the_base_wheel("GRAFT_BASE")
+
+
+@pytest.fixture(scope="session")
+def plain(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A place with the README's folder and its wheel, which each test leaves as they were."""
+    folder = tmp_path_factory.mktemp("plain")
+    place = Place(folder, base)
+    write_shown_folder(place.home / "my_ops")
+    done = place.run(["bash", "-c", f"{BUILD} PIN={base.parents[1].name}"])
+    assert done.code == 0, done.said
+    yield place
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def fetching(base: Path, tmp_path: Path) -> Iterator[Place]:
+    """A place with the README's folder that fetches the base, which takes a gigabyte."""
+    place = Place(tmp_path / "place", base, is_shared=False)
+    write_shown_folder(place.home / "my_ops")
+    yield place
+    shutil.rmtree(tmp_path / "place")
+
+
+# Bytes after which a file cannot grow: less than the wheel has, more than any object file.
+FULL = 50_000_000
+
+# What must not be seen in a wheel. Its folder is another one, too, and as many compilers run as no other build uses.
+OTHERWISE = {"TZ": "Pacific/Chatham", "LC_ALL": "C", "LANGUAGE": "de", "PYTHONHASHSEED": "4242"}
+
+
+@dataclass(frozen=True)
+class Disturbed:
+    """A build of the README's folder that was stopped several times.
+
+    Args:
+        place: where it was built.
+        stopped: by what it was; the last outcome is that of the build that went through.
+        left: what lay where wheels go after each.
+    """
+
+    place: Place
+    stopped: dict[str, Outcome]
+    left: dict[str, list[str]]
+
+
+@pytest.fixture(scope="session")
+def disturbed(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disturbed]:
+    """Interrupted, killed, and where files cannot grow; then built, in other surroundings than ``plain``."""
+    folder = tmp_path_factory.mktemp("another")
+    place = Place(folder / "deep/er folder", base, umask=0o077, **OTHERWISE)
+    write_shown_folder(place.home / "my_ops")
+    command = place.command("build", "--jobs", "3")
+    result = Disturbed(place, {}, {})
+
+    def note(name: str, outcome: Outcome) -> None:
+        result.stopped[name] = outcome
+        result.left[name] = [path.name for path in place.out.glob("*")]
+
+    note("interrupted", place.stop_at("(4/7) check and compile [1/", signal.SIGINT, command))
+    note("killed", place.stop_at("(4/7) check and compile [1/", signal.SIGKILL, command))
+    note("no room", place.run(command, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (FULL, FULL))))
+    note("built", place.run(command))
+    yield result
+    shutil.rmtree(folder)

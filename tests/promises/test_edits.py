@@ -1,0 +1,297 @@
+"""What is edited while a build runs, another compiler, another locale, two folders: what the next wheel has of it.
+
+One build after another is made of the same two small folders; the tests below look at what came of each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from helpers import of_the_base_wheel, write
+from place import Place, sha256
+
+FUNCTIONS = "native_functions.yaml"
+
+# With text that no locale but one of UTF-8 can read.
+FOLDERS = {
+    "one": {
+        FUNCTIONS: "# Größe eins\n- func: trap_probe(Tensor self) -> Tensor\n"
+        "  dispatch:\n    CompositeExplicitAutograd: trap_probe\n",
+        "TrapProbe.cpp": """\
+// Größe
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/trap_probe_native.h>
+
+namespace at::native {
+
+Tensor trap_probe(const Tensor& self) {
+  TORCH_CHECK(self.dim() == 0, "kernel: Größe eins");
+  return self.clone();
+}
+
+} // namespace at::native
+""",
+        "docs/trap_probe.rst": "Größe eins.\n",
+        "autocast.yaml": "# Größe\nfp32: [trap_probe]\n",
+        "python/trap_module.py": 'TEXT = "Größe eins"\n',
+        "python/_C/_nn.pyi": "class TrapHint: ...  # Größe\n",
+        "samples.py": "# Größe\ndef trap_probe(make):\n    yield (make(),)\n",
+    },
+    "two": {
+        FUNCTIONS: "- func: trap_gate(Tensor self) -> Tensor\n  python_module: nn\n"
+        "  dispatch:\n    CompositeExplicitAutograd: trap_gate\n",
+        "TrapGate.cpp": """\
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/trap_gate_native.h>
+
+namespace at::native {
+
+Tensor trap_gate(const Tensor& self) {
+  return self.neg();
+}
+
+} // namespace at::native
+""",
+        "samples.py": "def trap_gate(make):\n    yield (make(3),)\n    yield (make(2, 2),)\n",
+    },
+}
+
+# What is saved in folder `one` while it is built.
+EDITED = {
+    name: FOLDERS["one"][name].replace("eins", "zwei").replace("fp32", "lower_precision_fp")
+    for name in ("TrapProbe.cpp", "docs/trap_probe.rst", "autocast.yaml", "python/trap_module.py")
+}
+
+# g++ that notes what it compiles, calls itself what the file `version` says, and saves what lies in `hook` when it
+# compiles for the first time.
+COMPILER = """\
+#!/bin/sh
+here={here}
+case " $* " in
+*" --version "*) g++ --version | sed "1s/$/ $(cat $here/version)/"; exit;;
+*" -c "*)
+    mv $here/hook $here/taken 2>/dev/null && cp -R $here/taken/. {folder}
+    previous=
+    for argument; do
+        [ "$previous" = -c ] && echo "${{argument##*/}}" >>$here/compiled
+        previous=$argument
+    done;;
+esac
+exec g++ "$@"
+"""
+
+PROBE = """
+import json
+import torch
+from torch import trap_module
+try:
+    torch.trap_probe(torch.ones(1))
+except RuntimeError as error:
+    kernel = str(error).splitlines()[0]
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    dtypes = [str(torch.trap_probe(torch.ones((), dtype=d)).dtype) for d in (torch.float, torch.bfloat16)]
+doc = torch.trap_probe.__doc__.strip().splitlines()[-1]
+print(json.dumps({"kernel": kernel, "doc": doc, "module": trap_module.TEXT, "dtypes": dtypes}))
+"""
+ORIGINAL = {
+    "kernel": "kernel: Größe eins",
+    "doc": "Größe eins.",
+    "module": "Größe eins",
+    "dtypes": ["torch.float32", "torch.float32"],
+}
+AS_EDITED = {
+    "kernel": "kernel: Größe zwei",
+    "doc": "Größe zwei.",
+    "module": "Größe zwei",
+    "dtypes": ["torch.bfloat16", "torch.bfloat16"],
+}
+
+OP_DB = """
+import json
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+found = {op.name: op for op in op_db if "trap_" in op.name}
+counts = {name: len(list(op.sample_inputs("cpu", torch.float32))) for name, op in found.items()}
+x = torch.ones(2)
+print(json.dumps({**counts, "gate": torch.nn.functional.trap_gate(x).tolist()}))
+"""
+
+
+@dataclass(frozen=True)
+class Built:
+    """What came of a build: its exit code, what it said, the sources that it compiled, the wheel and its bytes."""
+
+    code: int
+    said: str
+    compiled: frozenset[str]
+    wheel: str
+    sha256: str
+
+
+class Watched(Place):
+    """A place with the two folders, whose compiler tells what it does."""
+
+    def __init__(self, folder: Path, base: Path, stock: Path) -> None:
+        self._compiler = folder / "compiler"
+        super().__init__(folder, base, LAUNCHER="none", LC_ALL="C.UTF-8", CXX=str(self._compiler / "g++"))
+        self._wheel_of_base, self._stock = next(base.glob("*.whl")), stock
+        self.natives = [write(self.home / name, files) for name, files in FOLDERS.items()]
+        text = COMPILER.format(here=self._compiler, folder=self.natives[0])
+        write(self._compiler, {"g++": text, "version": "first"})
+        (self._compiler / "g++").chmod(0o755)
+
+    def made(self, saved_meanwhile: dict[str, str] | None = None) -> Built:
+        """Build; once something is compiled, files are saved in the first folder."""
+        if saved_meanwhile:
+            shutil.rmtree(self._compiler / "taken", ignore_errors=True)
+            write(self._compiler / "hook.partial", saved_meanwhile)
+            (self._compiler / "hook.partial").rename(self._compiler / "hook")
+        log = self._compiler / "compiled"
+        log.write_text("")
+        outcome = self.build()
+        assert not (self._compiler / "hook").exists(), outcome.said
+        compiled = frozenset(log.read_text().split())
+        return Built(outcome.code, outcome.said, compiled, self.wheel.name, sha256(self.wheel))
+
+    def use_compiler(self, version: str) -> None:
+        (self._compiler / "version").write_text(version)
+
+    def members(self) -> dict[str, bytes]:
+        """What the wheel has that the base has not, or has otherwise."""
+        with ZipFile(self._wheel_of_base) as base, ZipFile(self.wheel) as ours:
+            theirs = {info.filename: info.CRC for info in base.infolist()}
+            changed = (info for info in ours.infolist() if theirs.get(info.filename) != info.CRC)
+            return {info.filename: ours.read(info) for info in changed}
+
+    def says(self, program: str) -> object:
+        """What a program prints on the wheel, as it would be installed."""
+        installed = self.home / "installed"
+        shutil.rmtree(installed, ignore_errors=True)
+        subprocess.run(["cp", "-rs", self._stock, installed], check=True)
+        for name, content in self.members().items():
+            (installed / name).parent.mkdir(parents=True, exist_ok=True)
+            (installed / name).unlink(missing_ok=True)
+            (installed / name).write_bytes(content)
+        env = {**os.environ, "PYTHONPATH": str(installed)}
+        done = subprocess.run([sys.executable, "-c", program], cwd=installed, env=env, capture_output=True, check=True)
+        return json.loads(done.stdout)
+
+
+@dataclass
+class Story:
+    """The builds, in their order, and what programs said on their wheels."""
+
+    place: Watched
+    builds: dict[str, Built]
+    probes: dict[str, object]
+
+
+@pytest.fixture(scope="module")
+def story(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    folder = tmp_path_factory.mktemp("edits")
+    place = Watched(folder, base, of_the_base_wheel("GRAFT_STOCK"))
+    one, original = place.natives[0], FOLDERS["one"]
+    builds: dict[str, Built] = {}
+    probes: dict[str, object] = {}
+
+    builds["edited meanwhile"] = place.made(saved_meanwhile=EDITED)
+    probes["edited meanwhile"] = place.says(PROBE)
+
+    write(one, original)
+    builds["as it was"] = place.made()
+
+    write(one, EDITED)
+    place.use_compiler("second")
+    builds["edited"] = place.made(saved_meanwhile={name: original[name] for name in EDITED})
+    probes["edited"] = place.says(PROBE)
+
+    # The library of generated code takes longest to compile, and depends on the policy.
+    write(one, {"autocast.yaml": EDITED["autocast.yaml"]})
+    builds["reverted meanwhile"] = place.made()
+    probes["reverted meanwhile"] = place.says(PROBE)
+    probes["operators"] = place.says(OP_DB)
+
+    place.wheel.unlink()
+    (complete,) = place.repository.glob("build/*/*/work-*/generated/complete")
+    complete.unlink()
+    place.variables |= {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    builds["in another locale"] = place.made()
+    yield Story(place, builds, probes)
+    shutil.rmtree(folder)
+
+
+def test_builds_succeed(story: Story) -> None:
+    assert not [built.said for built in story.builds.values() if built.code != 0]
+
+
+def test_what_is_saved_while_a_build_runs_changes_nothing_in_it(story: Story) -> None:
+    assert story.probes["edited meanwhile"] == ORIGINAL
+    assert story.probes["edited"] == AS_EDITED
+
+
+def test_next_build_has_what_was_saved(story: Story) -> None:
+    assert "nothing changed" not in story.builds["edited"].said
+    assert "nothing changed" not in story.builds["reverted meanwhile"].said
+    # All but the policy was reverted while the build before ran.
+    assert story.probes["reverted meanwhile"] == {**ORIGINAL, "dtypes": AS_EDITED["dtypes"]}
+
+
+def test_reverted_edit_changes_nothing(story: Story) -> None:
+    before, after = story.builds["edited meanwhile"], story.builds["as it was"]
+    assert after.said.startswith("nothing changed: ")
+    assert (after.wheel, after.sha256) == (before.wheel, before.sha256)
+
+
+def test_another_compiler_compiles_everything_again(story: Story) -> None:
+    builds = story.builds
+    expected = {"TrapProbe.cpp", "TrapGate.cpp", "library.cpp", "bindings.cpp", "module.cpp", "trampolines.cpp"}
+    assert expected <= builds["edited meanwhile"].compiled
+    assert {"torch.lib.libtorch.cpp", "torch._C.cpp"} <= builds["edited meanwhile"].compiled, (
+        "the tables of what is bound"
+    )
+    assert builds["edited"].compiled == builds["edited meanwhile"].compiled
+    # Its revert compiles what it reaches; not the table of what is bound, which is the same.
+    assert builds["reverted meanwhile"].compiled == {"TrapProbe.cpp"}
+
+
+def test_locale_does_not_matter(story: Story) -> None:
+    before, after = story.builds["reverted meanwhile"], story.builds["in another locale"]
+    assert ") generate " in after.said
+    assert (after.wheel, after.sha256) == (before.wheel, before.sha256)
+    # What was generated there is the same, so that it is not compiled again.
+    assert not after.compiled
+
+
+def test_operators_of_both_folders_are_in_one_wheel(story: Story) -> None:
+    assert story.probes["operators"] == {"trap_probe": 1, "nn.functional.trap_gate": 2, "gate": [-1.0, -1.0]}
+
+
+def test_stub_gains_the_folder_s_text_once(story: Story) -> None:
+    """After several builds in the same work folder. The entry of trap_gate is inserted in the same file."""
+    text = story.place.members()["torch/_C/_nn.pyi"].decode()
+    assert text.count("class TrapHint: ...  # Größe\n") == 1
+    assert text.count("def trap_gate(") == 1
+
+
+def test_clash_of_two_folders_names_both_places(story: Story) -> None:
+    place = story.place
+    one, three = place.natives[0], place.home / "three"
+    write(three, {FUNCTIONS: "\n" + FOLDERS["one"][FUNCTIONS], "Three.cpp": ""})
+    place.natives = [one, three]
+    done = place.build()
+    assert done.code == 5
+    mistakes = (line for line in done.said.splitlines() if FUNCTIONS in line and "warning" not in line)
+    (line,) = (line for line in mistakes if "trap_probe" in line)
+    assert f"{three}/{FUNCTIONS}:3" in line
+    assert f"{one}/{FUNCTIONS}:2" in line

@@ -1,0 +1,79 @@
+"""Builds that fail: with which exit code, at which line of whose file, and that the wheel of before is still there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from place import Place
+
+KERNEL, FUNCTIONS = "SoftClip.cpp", "native_functions.yaml"
+BODY = "  return self.div(limit).tanh().mul(limit);\n"
+
+
+@pytest.fixture
+def texts(plain: Place) -> Iterator[dict[str, str]]:
+    """The folder's files; afterwards the wheel is that of before, to the byte and the second, and of these files."""
+    before = plain.state()
+    yield {name: (plain.home / "my_ops" / name).read_text(encoding="utf-8") for name in (KERNEL, FUNCTIONS)}
+    assert plain.state() == before
+    again = plain.build()
+    assert (again.code, again.said) == (0, f"nothing changed: {plain.wheel}\n")
+
+
+def failed(place: Place, files: dict[str, str], code: int) -> str:
+    """What a build of the folder with these files says, which ends in ``code``."""
+    with place.edited(files):
+        done = place.build()
+    assert done.code == code, done.said
+    assert "Traceback" not in done.said and "snapshot" not in done.said
+    return done.said.replace(f"{place.home}/my_ops/", "")
+
+
+def line_of(text: str, part: str) -> int:
+    return text[: text.index(part)].count("\n") + 1
+
+
+def test_compile_error(plain: Place, texts: dict[str, str]) -> None:
+    broken = texts[KERNEL].replace(BODY, BODY.replace("mul(", "multiplied("))
+    said = failed(plain, {KERNEL: broken}, 6)
+    line = line_of(broken, "multiplied")
+    assert f"{KERNEL}:{line}:{BODY.index('mul(') + 1}: error: " in said
+    assert "multiplied" in said
+
+
+def test_function_that_no_file_defines(plain: Place, texts: dict[str, str]) -> None:
+    calls = texts[KERNEL].replace(BODY, f"  check_limit(limit);\n{BODY}")
+    calls = calls.replace("Tensor soft_clip(", "void check_limit(const Scalar&);\n\nTensor soft_clip(")
+    said = failed(plain, {KERNEL: calls}, 7)
+    missing = r"at::native::check_limit\(c10::Scalar const&\)"
+    assert re.search(rf"^error: {KERNEL}(:\d+)?: calls {missing}, which no file defines", said, re.M)
+
+
+def test_variable_that_the_base_hides(plain: Place, texts: dict[str, str]) -> None:
+    """Metal's registry is no part of any header, but libtorch_cpu has it."""
+    reads = texts[KERNEL].replace(BODY, f"  TORCH_CHECK(!at::metal::g_metal_impl_registry);\n{BODY}")
+    declared = "namespace at::metal { extern void* g_metal_impl_registry; }\n\n"
+    reads = reads.replace("namespace at::native {", f"{declared}namespace at::native {{", 1)
+    said = failed(plain, {KERNEL: reads}, 7)
+    missing = "at::metal::g_metal_impl_registry"
+    assert re.search(rf"^error: {KERNEL}(:\d+)?: calls {missing}, which no file defines", said, re.M)
+    assert "libtorch_cpu.so hides variables" in said
+
+
+def test_missing_kernel(plain: Place, texts: dict[str, str]) -> None:
+    missing = texts[KERNEL].replace("Tensor soft_clip(", "Tensor soft_clap(")
+    said = failed(plain, {KERNEL: missing}, 5)
+    assert f"{FUNCTIONS}:{line_of(texts[FUNCTIONS], 'dispatch:')}:3: no file of the folder defines" in said
+    assert "define `at::Tensor soft_clip(const at::Tensor & self, const at::Scalar & limit)` in a .cpp file" in said
+
+
+def test_warnings_stop_no_build(plain: Place, texts: dict[str, str]) -> None:
+    """Of the compiler, and of the check."""
+    warned = texts[KERNEL].replace("Tensor soft_clip(", "#warning look here\nTensor soft_clip(")
+    with plain.edited({KERNEL: warned, "helper.py": ""}):
+        done = plain.build("--out", plain.home / "warned")
+    assert done.code == 0, done.said
+    assert f"{plain.home}/my_ops/helper.py:1: warning: nothing reads this file" in done.said
+    assert len(list((plain.home / "warned").glob("*.whl"))) == 1

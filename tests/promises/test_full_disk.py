@@ -1,0 +1,132 @@
+"""A file system that is full at each step: what the build says, what it leaves, and that the next one works."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from place import STEPS, Outcome, Place
+from snippets import write_shown_folder
+
+# More than a build asks for before it fetches a base.
+ENOUGH = 4 << 30
+
+
+class Room:
+    """A file system in memory, which only processes behind ``prefix`` see. It goes with the process that holds it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        hold = f"mount -t tmpfs -o size={ENOUGH} none {folder} && echo ready && exec sleep infinity"
+        if not (shutil.which("unshare") and shutil.which("nsenter")):
+            pytest.skip("nobody may mount a file system here: unshare and nsenter are not installed")
+        command = ["unshare", "--map-root-user", "--mount", "sh", "-c", hold]
+        self._holder = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert self._holder.stdout is not None
+        said = self._holder.stdout.readline()
+        if said != b"ready\n":
+            self._holder.communicate()
+            pytest.skip(f"nobody may mount a file system here: {said.decode()}")
+        self.prefix = ["nsenter", f"--target={self._holder.pid}", "--user", "--mount", "--preserve-credentials"]
+
+    def run(self, *command: str | Path) -> str:
+        """What a command prints that sees the file system."""
+        return subprocess.run([*self.prefix, *command], stdout=subprocess.PIPE, check=True, text=True).stdout
+
+    def used(self) -> int:
+        """How many bytes are taken."""
+        return int(self.run("df", "--block-size=1", "--output=used", self.folder).split()[-1])
+
+    def resize(self, size: int) -> None:
+        """Let it hold so many bytes."""
+        self.run("mount", "-o", f"remount,size={size}", self.folder)
+
+    def close(self) -> None:
+        """Let it go."""
+        self._holder.kill()
+        self._holder.communicate()
+
+
+@pytest.fixture
+def rooms(tmp_path: Path) -> Iterator[list[Room]]:
+    rooms: list[Room] = []
+    yield rooms
+    for room in rooms:
+        room.close()
+
+
+def place_in(room: Room, base: Path, folder: Path) -> Place:
+    """A place that has all that it makes, and temporary files, in ``room``."""
+    place = Place(folder, base, is_shared=False, TMPDIR=str(room.folder / "tmp"))
+    write_shown_folder(place.home / "my_ops")
+    for name in ("build", "out", "tmp"):
+        room.run("mkdir", room.folder / name)
+    (place.repository / "build").symlink_to(room.folder / "build")
+    place.out, place.prefix = room.folder / "out", [*room.prefix, f"--wd={place.repository}"]
+    return place
+
+
+def wheels_in(room: Room) -> list[tuple[str, str]]:
+    """The hash and the name of each."""
+    lines = room.run("sh", "-c", f"sha256sum {room.folder}/out/*").splitlines()
+    return [(line.split()[0], Path(line).name) for line in lines]
+
+
+def taken_at_steps(place: Place, room: Room, command: list[str | Path]) -> list[int]:
+    """How much is taken where each step begins, and at the end, of a build that nothing disturbs."""
+    taken: list[int] = []
+
+    def note(_: object, said: bytes) -> None:
+        if f"({len(taken) + 1}/{STEPS}) ".encode() in said:
+            taken.append(room.used())
+
+    done = place.on_terminal(command, note)
+    assert done.code == 0, done.said
+    return [*taken, room.used()]
+
+
+def stopped_by_lack_of_room(
+    place: Place, room: Room, command: list[str | Path], taken: list[int]
+) -> dict[int, Outcome]:
+    """What builds say for which each step but those that write nothing had half of the room that it takes."""
+    failed = {}
+    for step in range(1, STEPS + 1):
+        if taken[step] - taken[step - 1] < 1 << 16:
+            continue
+        if step in (2, 5, 7):  # those before may take more for a moment than they leave
+            room.resize(ENOUGH)
+            place.stop_at(f"({step}/{STEPS}) ", signal.SIGINT, command)
+        room.resize((taken[step] + taken[step - 1]) // 2)
+        failed[step] = place.run(command)
+        assert not room.run("find", place.out, "-type", "f")
+    room.resize(ENOUGH)
+    return failed
+
+
+@pytest.mark.slow
+def test_file_system_that_is_full_at_each_step(base: Path, tmp_path: Path, rooms: list[Room]) -> None:
+    rooms += [Room(tmp_path / "first"), Room(tmp_path / "second")]
+    measured, filled = (place_in(room, base, tmp_path / f"place-{room.folder.name}") for room in rooms)
+    (wheel,) = base.glob("*.whl")
+    taken = taken_at_steps(measured, rooms[0], measured.command("build", "--wheel", wheel))
+    assert len(taken) == STEPS + 1
+    command = filled.command("build", "--wheel", wheel)
+    failed = stopped_by_lack_of_room(filled, rooms[1], command, taken)
+    assert failed.keys() - {6} == {1, 2, 3, 4, 5, 7}
+    # Without room for the whole build, the base is not even fetched.
+    assert failed[1].code == 4 and "base: less than 3 GiB are free\n  next: free some space" in failed[1].said
+    for step, outcome in list(failed.items())[1:]:
+        assert outcome.code == (8 if step == 7 else 11), outcome.said
+        assert re.search(rf"^\({step}/{STEPS}\) .* failed$", outcome.said, re.M), outcome.said
+        assert "No space left on device" in outcome.said and "Traceback" not in outcome.said
+        assert "\n  next: free some space on the file system of " in outcome.said
+        assert str(tmp_path) in outcome.said.partition("  next: ")[2]
+    done = filled.run(command)
+    assert done.code == 0, done.said
+    assert wheels_in(rooms[1]) == wheels_in(rooms[0])

@@ -1,0 +1,67 @@
+"""Builds that are interrupted, killed or out of room: what they say, what they leave, and how the next one goes on."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from conftest import Disturbed
+from place import STEPS, Place, sha256
+
+GOES_ON = "interrupted; run the same command again to go on\n"
+
+
+def test_interrupted_build_says_so_in_one_line(disturbed: Disturbed) -> None:
+    outcome = disturbed.stopped["interrupted"]
+    assert outcome.code == 130
+    assert outcome.said.endswith(f"check and compile failed\n{GOES_ON}")
+    assert outcome.said.count("interrupted") == 1 and "Traceback" not in outcome.said
+
+
+def test_wheel_that_cannot_grow_is_named_with_what_helps(disturbed: Disturbed) -> None:
+    outcome = disturbed.stopped["no room"]
+    assert outcome.code == 8
+    (error,) = (line for line in outcome.said.splitlines() if line.startswith("error: "))
+    assert error.startswith(f"error: {disturbed.place.out}/torch-") and error.endswith(": File too large")
+    assert "  next: raise the limit on the size of files (`ulimit -f`)\n" in outcome.said
+
+
+def test_stopped_builds_leave_nothing_where_wheels_go(disturbed: Disturbed) -> None:
+    assert disturbed.stopped["killed"].code == -signal.SIGKILL
+    assert disturbed.left == {"interrupted": [], "killed": [], "no room": [], "built": [disturbed.place.wheel.name]}
+
+
+def test_next_build_goes_on_where_it_was_stopped(disturbed: Disturbed) -> None:
+    """At least one source was compiled before each stop; the build that ran out of room compiled the rest."""
+    compiled = {
+        name: re.findall(r"^\(4/7\) check and compile (\d+) of (\d+) sources", outcome.said, re.M)
+        for name, outcome in disturbed.stopped.items()
+    }
+    ((rest, every),) = compiled["no room"]
+    assert 0 < int(rest) <= int(every) - 2
+    assert compiled["built"] == [("0", every)]
+
+
+@pytest.mark.slow
+def test_builds_stopped_at_every_step_give_the_same_wheel(base: Path, plain: Place, fetching: Place) -> None:
+    place = fetching
+    (wheel,) = base.glob("*.whl")
+    command = place.command("build", "--wheel", wheel)
+    for step in range(1, STEPS + 1):
+        interrupted = place.stop_at(f"({step}/{STEPS}) ", signal.SIGINT, command)
+        assert interrupted.code == 130, interrupted.said
+        assert interrupted.said.endswith(f" failed\n{GOES_ON}")
+        assert "Traceback" not in interrupted.said
+        assert not list(place.out.glob("*"))
+        killed = place.stop_at(f"({step}/{STEPS}) ", signal.SIGKILL, command)
+        assert killed.code == -signal.SIGKILL
+        assert not list(place.out.glob("*.whl"))
+    # What the build left that was killed while it wrote the wheel goes with the next one, of other text.
+    kernel = (place.home / "my_ops/SoftClip.cpp").read_text(encoding="utf-8")
+    with place.edited({"SoftClip.cpp": f"{kernel}// edited\n"}):
+        assert place.run(command).code == 0
+        assert place.wheel.name != plain.wheel.name
+    assert place.run(command).code == 0
+    assert (place.wheel.name, sha256(place.wheel)) == (plain.wheel.name, sha256(plain.wheel))

@@ -1,0 +1,82 @@
+"""The snippets of the README, run as they stand: commands in a home of their own, Python on the wheel under test."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from place import Place
+from snippets import REPOSITORY, Snippet, documents, snippets_of
+
+SNIPPETS = [snippet for path in documents() for snippet in snippets_of(path)]
+FILES = {snippet.file: snippet.text for snippet in SNIPPETS if snippet.file}
+
+
+def by_place(snippets: list[Snippet]) -> list[object]:
+    marks = {True: [pytest.mark.slow], False: []}
+    return [pytest.param(each, id=each.place, marks=marks[each.is_nightly]) for each in snippets]
+
+
+@pytest.fixture(scope="module")
+def user(plain: Place, base: Path) -> Iterator[Place]:
+    """Somebody who reads from the top: what one snippet makes, the next one finds."""
+    default = re.search(r"^PIN \?= (\S+)$", (REPOSITORY / "Makefile").read_text(encoding="utf-8"), re.M)
+    assert default
+    if base.parents[1].name != default[1]:
+        pytest.skip("the README's commands are for another torch than this one")
+    with plain.edited({}):
+        yield plain
+
+
+@pytest.mark.parametrize("snippet", by_place([each for each in SNIPPETS if not each.reason]))
+def test_snippet_works(snippet: Snippet, user: Place) -> None:
+    if snippet.file:
+        name = Path(snippet.file).relative_to("~")
+        assert snippet.text in (user.home / name).read_text(encoding="utf-8")
+    elif snippet.tag == "bash":
+        done = user.run(["bash", "-euc", snippet.text])
+        assert done.code == 0, done.said
+    elif snippet.tag == "python":
+        done = user.run([sys.executable, "-W", "error", "-c", snippet.text])
+        assert done.code == 0, done.said
+    else:
+        pytest.fail(f"{snippet.place}: say what it is, by <!-- file: NAME --> or <!-- not run: REASON --> before it")
+
+
+@pytest.mark.parametrize("snippet", by_place([each for each in SNIPPETS if each.reason]))
+def test_what_runs_a_snippet_instead_is_there(snippet: Snippet) -> None:
+    for name in re.findall(r"tests/[\w/.]*\w", snippet.reason):
+        assert (REPOSITORY / name).exists(), name
+    for target in re.findall(r"`make ([\w-]+)`", snippet.reason):
+        assert re.search(rf"^{target}:", (REPOSITORY / "Makefile").read_text(encoding="utf-8"), re.M), target
+
+
+def joined(text: str) -> list[str]:
+    """Messages, each in one line however it is wrapped."""
+    return re.sub(r"\n(?!\S+:\d+:)", " ", text.strip()).splitlines()
+
+
+def test_mistakes_are_named_as_the_readme_shows(user: Place) -> None:
+    (shown,) = (snippet.text for snippet in SNIPPETS if "did you mean `self`?" in snippet.text)
+    mistakes = {
+        "derivatives.yaml": FILES["~/my_ops/derivatives.yaml"].replace("  self:", "  slef:"),
+        "SoftClip.cpp": FILES["~/my_ops/SoftClip.cpp"].replace(", const Scalar& limit) {", ") {"),
+    }
+    with user.edited(mistakes):
+        done = user.run(user.command("check"))
+    assert done.code == 5
+    said = done.said.replace(f"{user.home}/my_ops/", "")
+    for message in joined(shown):
+        assert message in said
+
+
+def test_folder_that_ci_tests_is_the_one_that_is_shown(tmp_path: Path) -> None:
+    script = REPOSITORY / "tests/readme_folder.py"
+    subprocess.run([sys.executable, script, tmp_path / "my_ops"], check=True)
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == {
+        name.removeprefix("~/") for name in FILES
+    }

@@ -1,0 +1,121 @@
+"""Each target of the Makefile: that the builder understands its recipe, and what runs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from helpers import write
+from place import Place
+
+from scripts import __main__ as command_line
+from scripts.common.layout import REPOSITORY
+
+# What runs a target: a file, and what stands there. Those of this file are run below.
+HERE = "tests/promises/test_targets.py"
+RUN = {
+    "help": (HERE, "test_help_names_every_target"),
+    "patch-and-build": ("tests/promises/conftest.py", "make patch-and-build"),
+    "develop": ("tests/deliveries/test_develop.py", 'make("develop"'),
+    "undevelop": ("tests/deliveries/test_develop.py", 'make("undevelop"'),
+    "thin-wheel": ("tests/deliveries/test_for_cuda.py", 'make("thin-wheel"'),
+    "check": ("tests/promises/test_readme.py", 'command("check")'),
+    "check-source": (".ci/run", "make check-source"),
+    "check-incremental": (HERE, "test_check_of_an_incremental_build_looks_at_the_folder_first"),
+    "check-cuda": (HERE, "test_sources_for_cuda_compile"),
+    "test": (".ci/run", "make test"),
+    "test-sanitize": ("scripts/testing/nightly.py", '["test-sanitize"]'),
+    "test-nightly": (HERE, "test_nightly_refuses_steps_that_it_has_not"),
+    "wheels": ("tests/tools/test_matrix.py", '"wheels"'),
+    "test-matrix": ("scripts/testing/nightly.py", '["test-matrix"]'),
+    "fuzz": ("scripts/testing/nightly.py", '["fuzz"'),
+    "surfaces": (".ci/run", "make surfaces"),
+    "new-op": ("tests/promises/test_new_op.py", "make new-op"),
+    "pin": ("tests/tools/test_pinning.py", "make_pin("),
+    "apply": ("tests/tools/fork/test_apply.py", "apply(tree, layout)"),
+    "export": ("tests/tools/fork/test_export.py", "export(tree"),
+    "lint": (".ci/run", "make lint"),
+    "bench": (HERE, "test_one_case_of_the_benchmarks"),
+    "bench-build": ("tests/tools/test_bench_build.py", "test_small_folder_is_really_built"),
+    "clean": (HERE, "test_clean_deletes_what_was_made_and_nothing_else"),
+}
+
+# What no command is, since folders have these names: make says so.
+FOLDERS = {"build", "dist", "native", "patches", "scripts", "tests"}
+
+
+def make(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run make as a user does, not with the variables of the make that runs these tests."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    command = ["make", "ARGS=", "WHEEL=", *words]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+def targets() -> list[str]:
+    """Those that are no files, as make lists them."""
+    listed = make(REPOSITORY, "--print-data-base", "--question", "help").stdout
+    (line,) = (line for line in listed.splitlines() if line.startswith(".PHONY:"))
+    return sorted(set(line.split()[1:]) - FOLDERS)
+
+
+def test_every_target_is_run_by_something() -> None:
+    assert sorted(RUN) == targets()
+    for name, text in RUN.values():
+        assert text in (REPOSITORY / name).read_text(encoding="utf-8"), name
+
+
+def test_help_names_every_target() -> None:
+    said = make(REPOSITORY).stdout
+    assert {target for target in targets() if not re.search(rf"^make {target} ", said, re.M)} == {"help"}
+
+
+@pytest.mark.parametrize("target", sorted(RUN.keys() - {"help", "clean"}))
+def test_builder_understands_the_recipe(target: str, tmp_path: Path) -> None:
+    """A Python that notes what it is told stands for the builder."""
+    write(tmp_path, {"python": f'#!/bin/sh\nprintf "%s\\n" "$@" --end-- >>{tmp_path}/told\n'})
+    (tmp_path / "python").chmod(0o755)
+    done = make(REPOSITORY, target, f"PYTHON={tmp_path / 'python'}", "SCHEMA=f() -> ()", "TORCH=2.16.0", "SOURCE=tree")
+    assert done.returncode == 0, done.stderr
+    *before, last = (tmp_path / "told").read_text(encoding="utf-8").split("--end--\n")[:-1]
+    for each in (*before, last):
+        module, *told = each.splitlines()[1:]
+        assert module == "scripts.environment"
+        options = command_line._parser().parse_args(told)
+    assert options.verb == {"patch-and-build": "build"}.get(target, target)
+
+
+def test_clean_deletes_what_was_made_and_nothing_else(tmp_path: Path) -> None:
+    shutil.copyfile(REPOSITORY / "Makefile", tmp_path / "Makefile")
+    write(tmp_path, {"build/made": "", "dist/torch.whl": "", "native/mine.cpp": "", "patches/series": ""})
+    assert make(tmp_path, "clean").returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["Makefile", "native", "patches"]
+
+
+def test_nightly_refuses_steps_that_it_has_not(plain: Place) -> None:
+    done = plain.run(["make", "test-nightly", "ARGS=slow nothing"])
+    assert "error: nothing: no such steps\n" in done.said and "Error 2\n" in done.said
+
+
+def test_check_of_an_incremental_build_looks_at_the_folder_first(plain: Place) -> None:
+    """Of a build of all of PyTorch, which takes hours; tests/tools/test_incremental.py has what it does."""
+    done = plain.run(["make", "check-incremental", "NATIVE=~/none"])
+    assert f"error: {plain.home}/none: no such folder\n" in done.said and "Error 2\n" in done.said
+
+
+@pytest.mark.slow
+def test_sources_for_cuda_compile() -> None:
+    done = make(REPOSITORY, "check-cuda", "NATIVE=tests/bases/my_ops", "CUDA_ARCHS=80")
+    assert done.returncode == 0, done.stderr
+    assert "what it has for CUDA compiles for sm_80 with PyTorch" in done.stderr
+
+
+@pytest.mark.slow
+def test_one_case_of_the_benchmarks(tmp_path: Path) -> None:
+    arguments = f"affine --rounds 1 --seconds 0.001 --threads 1 --folder {tmp_path}"
+    done = make(REPOSITORY, "bench", f"ARGS={arguments}")
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.glob("*.json")) and "affine" in done.stdout

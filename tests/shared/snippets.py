@@ -1,0 +1,110 @@
+"""The snippets of the repository's Markdown files, and the native folder that they show.
+
+A comment right before a snippet, which readers do not see, says what the snippet itself does not::
+
+    <!-- not run: the reason -->
+    <!-- by night -->                     only `-m slow` runs it
+    <!-- file: ~/my_ops/samples.py -->    what it holds; so does a text that begins with that name and ends in a colon
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parent.parent.parent
+
+_FENCE = re.compile(r" *```(\w*)$")
+_MARK = re.compile(r"<!-- (not run|by night|file)(?:: (.*?))? -->$")
+_NAMED = re.compile(r"`(~/\S+)` .*:$")
+
+# What the README leaves to the tests to find out, so that they fail where it is not so.
+_STATED = """
+
+def soft_clip_reference(input, limit=1):
+    return np.tanh(input.numpy() / limit) * limit
+
+
+def soft_clip_errors(make):
+    yield (make(3), "x"), "must be Number, not str", TypeError
+
+
+OPINFO = {
+    "soft_clip": {
+        "dtypes": all_types_and_complex_and(torch.bool, torch.half, torch.bfloat16),
+        "supports_out": False,
+        "supports_forward_ad": True,
+        "supports_fwgrad_bwgrad": True,
+    }
+}
+"""
+_IMPORTS = """import numpy as np
+import torch
+from torch.testing._internal.common_dtype import all_types_and_complex_and
+
+
+"""
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """A fenced block.
+
+    Args:
+        place: where it is, as ``README.md:35``.
+        tag: its language.
+        text: what it says.
+        reason: why it is not run; empty if it is.
+        file: the file that holds it; empty if none is named.
+        is_nightly: whether it takes long.
+    """
+
+    place: str
+    tag: str
+    text: str
+    reason: str = ""
+    file: str = ""
+    is_nightly: bool = False
+
+
+def snippets_of(path: Path) -> Iterator[Snippet]:
+    """Those of a Markdown file, in their order."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    fences = [number for number, line in enumerate(lines) if _FENCE.match(line)]
+    for start, end in zip(fences[::2], fences[1::2], strict=True):
+        (tag,) = _FENCE.findall(lines[start])
+        before = next((line.strip() for line in reversed(lines[:start]) if line.strip()), "")
+        mark, named = _MARK.match(before), _NAMED.match(before)
+        kind, value = (mark[1], mark[2] or "") if mark else ("", "")
+        yield Snippet(
+            f"{path.relative_to(REPOSITORY)}:{start + 1}",
+            tag,
+            textwrap.dedent("\n".join(lines[start + 1 : end]) + "\n"),
+            reason=value if kind == "not run" else "",
+            file=value if kind == "file" else named[1] if named else "",
+            is_nightly=kind == "by night",
+        )
+
+
+def documents() -> list[Path]:
+    """The Markdown files of the repository."""
+    found = [path.relative_to(REPOSITORY) for path in REPOSITORY.rglob("*.md")]
+    return sorted(REPOSITORY / each for each in found if each.parts[0] not in ("build", "dist"))
+
+
+def write_shown_folder(folder: Path) -> None:
+    """Write the folder that is shown as ``~/my_ops``; to its samples.py, what the tests compare the operator with."""
+    files = {each.file: each.text for path in documents() for each in snippets_of(path) if each.file}
+    shown = {Path(name).relative_to("~/my_ops"): text for name, text in files.items()}
+    names = sorted(map(str, shown))
+    kernels = [name for name in names if name.endswith(".cpp")]
+    decomposition = "python/_decomp/decompositions.py"
+    expected = sorted(["derivatives.yaml", "native_functions.yaml", "samples.py", decomposition, *kernels])
+    assert names == expected and len(kernels) == 1, f"the folder that is shown has other files: {names}"
+    for name, text in shown.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        content = f"{_IMPORTS}{text}{_STATED}" if name.name == "samples.py" else text
+        (folder / name).write_text(content, encoding="utf-8")

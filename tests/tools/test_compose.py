@@ -1,0 +1,24 @@
+"""What is inserted into and put behind PyTorch's own Python files, over the patches of these."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from helpers import write
+
+from scripts.compose.description import Description
+from scripts.compose.wheel_files import Composition
+
+
+def test_patch_of_a_stub_is_kept(tmp_path: Path) -> None:
+    name = "torch/_C/_nn.pyi"
+    tree = write(tmp_path / "tree", {name: "def a() -> int: ...\ndef d() -> int: ...\n"})
+    patched = {name: b"def a() -> str: ...\ndef d() -> int: ...\n"}
+    composition = Composition(tree, patched, tmp_path / "generated")
+    hints = {"nn": {"c": ["def c() -> int: ..."]}}
+    composition.insert(None, Description(bound=[], hints=hints, return_types={}, annotated=[]))  # type: ignore[arg-type]
+    composition.append({name: "class Own: ...\n"})
+    text = composition.text(name) or ""
+    assert text.startswith("def a() -> str: ...\ndef c() -> int: ...\ndef d() -> int: ...\n")
+    assert text.endswith("class Own: ...\n")
+    assert (tree / name).read_text() == "def a() -> int: ...\ndef d() -> int: ...\n"

@@ -1,0 +1,98 @@
+"""The version of a wheel is of all that it is made of: the folder's files, the compiler, the builder's own code."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers import write
+
+from scripts.common.layout import REPOSITORY, Layout
+from scripts.inputs import snapshot
+from scripts.inputs.snapshot import take_snapshot
+
+# What a build reads; what is generated depends on these YAML files alone.
+YAML = {
+    "native_functions.yaml": "- func: probe(Tensor self) -> Tensor\n",
+    "derivatives.yaml": "- name: probe(Tensor self) -> Tensor\n  self: grad\n",
+    "autocast.yaml": "fp32: [probe]\n",
+}
+CPLUSPLUS = ("Probe.cpp", "Probe.h", "Probe.inl", "Table.inc", "cpu/ProbeKernel.cpp")
+CUDA = ("cuda/Probe.cu", "cuda/Helper.cpp", "cuda/Helper.h")
+PYTHON = ("python/probe.py", "python/_C/_nn.pyi", "docs/probe.rst", "samples.py")
+READ = YAML | dict.fromkeys((*CPLUSPLUS, *CUDA, *PYTHON), "# one\n")
+
+# g++ that calls itself what the file `version` says.
+COMPILER = """\
+#!/bin/sh
+case " $* " in *" --version "*) g++ --version | sed "1s/$/ $(cat {here}/version)/"; exit;; esac
+exec g++ "$@"
+"""
+
+
+@pytest.fixture
+def stamps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[str, str]]:
+    """The stamps of a folder's build, and of what is generated for it, by a copy of the builder."""
+    shutil.copytree(REPOSITORY / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(snapshot, "REPOSITORY", tmp_path)
+    native = write(tmp_path / "native", {**READ, "README.md": "one\n"})
+    pin = max(path.name for path in (REPOSITORY / "patches").iterdir() if (path / "pin.yaml").is_file())
+
+    def stamps() -> tuple[str, str]:
+        taken = take_snapshot(Layout(pin, (native,), tmp_path / "out"))
+        return taken.stamp, taken.stamp_of_generated
+
+    return stamps
+
+
+def test_stamp_is_of_every_file_that_a_build_reads(stamps: Callable[[], tuple[str, str]], tmp_path: Path) -> None:
+    seen = {stamps()}
+    for name in READ:
+        path = tmp_path / "native" / name
+        before, text = len(seen), path.read_text(encoding="utf-8")
+        path.write_text(text + "\n", encoding="utf-8")
+        seen.add(stamps())
+        assert len(seen) == before + 1, name
+        assert len({generated for _, generated in seen}) == 1 + (name in YAML), name
+        path.write_text(text, encoding="utf-8")
+        seen = {stamps()}
+    (tmp_path / "native/README.md").write_text("two\n")
+    assert {stamps()} == seen
+
+
+def test_stamp_is_of_the_compiler_and_its_version(
+    stamps: Callable[[], tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = stamps()
+    write(tmp_path, {"g++": COMPILER.format(here=tmp_path), "version": "first"})
+    (tmp_path / "g++").chmod(0o755)
+    monkeypatch.setenv("CXX", str(tmp_path / "g++"))
+    first = stamps()
+    (tmp_path / "version").write_text("second")
+    second = stamps()
+    assert len({before[0], first[0], second[0]}) == 3
+    assert {before[1], first[1], second[1]} == {before[1]}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes_wheel", "changes_generated"),
+    [
+        ("measure/builds.py", False, False),
+        ("testing/run.py", False, False),
+        ("generate/operators.py", True, True),
+        ("generate/templates/RegisterSchema.cpp", True, True),
+        ("compile/templates/module.cpp", True, False),
+        ("compose/stubs.py", True, False),
+        ("graft.py", True, False),
+    ],
+)
+def test_stamp_is_of_the_code_that_makes_wheels(
+    stamps: Callable[[], tuple[str, str]], tmp_path: Path, name: str, changes_wheel: bool, changes_generated: bool
+) -> None:
+    wheel, generated = stamps()
+    with (tmp_path / "scripts" / name).open("a", encoding="utf-8") as file:
+        file.write("\n")
+    wheel_now, generated_now = stamps()
+    assert (wheel_now != wheel, generated_now != generated) == (changes_wheel, changes_generated)
