@@ -61,15 +61,15 @@ def of_torchgen(message: str, merged: Sequence[MergedFile]) -> str:
 
 def of_compiler(output: str, native: Path) -> str:
     """The compiler's ``output``, with the derivative formulas named that it could not compile."""
-    formulas = entries(native / DERIVATIVES)
-    blamed = {
-        entry: None
-        for function in re.findall(r"^(?:generated|units)/\S+: In (?:member |static )*function '(.*)':$", output, re.M)
-        for entry in formulas
-        if _compiles(function, entry.name)
-    }
+    functions = re.findall(r"^(?:generated|units)/\S+: In (?:member |static )*function '(.*)':$", output, re.M)
+    blamed = dict.fromkeys(entry for function in functions if (entry := formula_of(function, native)))
     lines = [f"{e.file}:{e.line}: a formula of {e.name} is not valid C++; the compiler says:" for e in blamed]
     return "\n".join([*lines, output])
+
+
+def formula_of(function: str, native: Path) -> Entry | None:
+    """The entry of derivatives.yaml whose formulas the generated ``function`` holds; None if it holds none."""
+    return next((entry for entry in entries(native / DERIVATIVES) if _compiles(function, entry.name)), None)
 
 
 def _compiles(function: str, operator: str) -> bool:
