@@ -85,7 +85,7 @@ base/include/ATen/native/cpu/Loops.h:120:9: error: no type named 'result' in 'st
       |         ^~~~~~
 """
 FORMULA = """\
-generated/autograd/Functions.cpp: In function 'variable_list torch::autograd::generated::SoftClipBackward0_apply_functional(at::Tensor&)':
+generated/autograd/Functions.cpp: In function 'L torch::autograd::generated::SoftClipBackward0_apply_functional(T&)':
 generated/autograd/Functions.cpp:9:38: error: 'class at::Tensor' has no member named 'nosuch'
     9 |   auto grad_result = grad * self.nosuch();
       |                                  ^~~~~~
