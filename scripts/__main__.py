@@ -122,6 +122,13 @@ def _check_cuda(options: argparse.Namespace) -> None:
 
 
 def _test(options: argparse.Namespace) -> None:
+    from .testing.todos import ending_with_todos
+
+    with ending_with_todos(native_folders(options.native)):
+        _run_tests(options)
+
+
+def _run_tests(options: argparse.Namespace) -> None:
     from .source.build import tree_of_build
     from .testing.run import WHEEL, run_source_tests, run_tests
 
