@@ -28,6 +28,7 @@ _REMEDIES = (
     (r"symbolic shapes|dynamic shapes|dynamic$", f"take sizes as SymInt, with x.sym_size(i); {_META}"),
     (r"Meta|fake|export|torch\.compile|aot_autograd|make_fx|opcheck", _META),
     (r"^DTensor", _SHARDING),
+    (r"jit\.(script|trace)|fx\.", "take and give only the types of the schema; call no Python of your own"),
     (
         r"in-place form|x\.op_\(\)",
         "write `name_(Tensor(a!) self, ...)` into native_functions.yaml, with a kernel for it",
@@ -49,7 +50,6 @@ _REMEDIES = (
     (r"^as many threads", "let the kernel use TensorIterator or at::parallel_for, and write each element once"),
     (r"keywords|wrong argument", "use the schema's own names; only the first tensor may be `self`"),
     (r"OpInfo", "write `def NAME(make)` into samples.py"),
-    (r"jit\.(script|trace)|fx\.", "take and give only the types of the schema; call no Python of your own"),
     (r"^C\+\+", "install a C++ compiler; the headers themselves are generated"),
     (r"data loader|copied and saved|pickled", "keep no state outside of tensors"),
     (r"", _GENERATED),
