@@ -21,8 +21,9 @@ _REMEDIES = (
     (r"^forward mode|batched gradients", f"add a formula `result:` to derivatives.yaml, or {_FORMULA}"),
     (r"^(gradcheck|undefined gradients|gradient of|composite compliance of)", _FORMULA),
     (r"^the node|hooks on saved|checkpoint|compiled autograd|compile, backward", _FORMULA),
-    (r"vmap", _BATCHED),
     (r"^torch\.func\.", f"{_FORMULA}; under vmap: {_BATCHED}"),
+    (r"^C\+\+", "install a C++ compiler; the headers themselves are generated"),
+    (r"vmap", _BATCHED),
     (r"^Inductor fuses", _DECOMPOSITION),
     (r"^(Inductor|AOTInductor)", f"compare the decomposition with the kernel; without one, {_META}"),
     (r"symbolic shapes|dynamic shapes|dynamic$", f"take sizes as SymInt, with x.sym_size(i); {_META}"),
@@ -50,7 +51,6 @@ _REMEDIES = (
     (r"^as many threads", "let the kernel use TensorIterator or at::parallel_for, and write each element once"),
     (r"keywords|wrong argument", "use the schema's own names; only the first tensor may be `self`"),
     (r"OpInfo", "write `def NAME(make)` into samples.py"),
-    (r"^C\+\+", "install a C++ compiler; the headers themselves are generated"),
     (r"data loader|copied and saved|pickled", "keep no state outside of tensors"),
     (r"", _GENERATED),
 )
