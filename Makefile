@@ -173,3 +173,12 @@ surfaces: $(built)
 
 clean:
 	rm -rf build dist
+
+# Folders have these names, so that make would say that there is nothing to do.
+build dist native: meant = `make patch-and-build` builds the wheel of NATIVE
+tests: meant = `make test` runs the tests
+patches: meant = `make pin TORCH=version` writes a pin into it
+scripts: meant = `make` lists what there is
+.PHONY: build dist native tests patches scripts
+build dist native tests patches scripts:
+	@printf 'error: `make %s`: %s is a folder, and there is no such command\n  next: %s\n' '$@' '$@' '$(meant)' >&2; exit 2

@@ -5,26 +5,33 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from .common.errors import GraftError, RefusedError, UsageError
 from .common.files import write_atomically
 from .common.layout import REPOSITORY, Layout, expanded, native_folders
 from .deliver.built import GRAFT, SOURCE
+from .inputs.given import check_given
 
 # Each verb imports what it runs: starting Python is a good part of a build that has nothing to do.
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb; return the exit code."""
-    options = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    own = words[: words.index("--")] if "--" in words else words
+    is_verbose = "-v" in own or "--verbose" in own
     try:
+        options = _parser().parse_args(words)
+        check_given(options)
         _VERBS[options.verb](options)
     except GraftError as error:
-        if options.verbose:
+        if is_verbose:
             traceback.print_exc()
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -32,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("interrupted; run the same command again to go on", file=sys.stderr)
         return 130
     except OSError as error:
-        if options.verbose:
+        if is_verbose:
             traceback.print_exc()
         refused = RefusedError.of(error)
         print(f"error: {refused}", file=sys.stderr)
@@ -115,6 +122,13 @@ def _check_cuda(options: argparse.Namespace) -> None:
 
 
 def _test(options: argparse.Namespace) -> None:
+    from .testing.todos import ending_with_todos
+
+    with ending_with_todos(native_folders(options.native)):
+        _run_tests(options)
+
+
+def _run_tests(options: argparse.Namespace) -> None:
     from .source.build import tree_of_build
     from .testing.run import WHEEL, run_source_tests, run_tests
 
@@ -316,18 +330,30 @@ def _layout(options: argparse.Namespace) -> Layout:
     return Layout(options.pin, native_folders(options.native), expanded(options.out))
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong as everything else does, and names a variable of the Makefile as the user wrote it."""
+
+    def error(self, message: str) -> NoReturn:
+        named = re.sub(r"argument --(jobs|at-once): ", lambda match: f"{_VARIABLES[match[1]]}: ", message)
+        verb = self.prog.rpartition(" ")[2]
+        raise UsageError(named, todo=f"`python -m scripts {verb} --help` lists what there is")
+
+
+_VARIABLES = {"jobs": "JOBS", "at-once": "AT_ONCE"}
+
+
 def _parser() -> argparse.ArgumentParser:
-    common = argparse.ArgumentParser(add_help=False)
+    common = _Parser(add_help=False)
     common.add_argument("--pin", default="2.13.0+cpu", help="a torch that patches/ knows (default: %(default)s)")
     common.add_argument(
         "--native", default=str(REPOSITORY / "native"), help="folders of operators, with spaces between"
     )
     common.add_argument("--out", type=Path, default=REPOSITORY / "dist", help="where the wheel goes")
-    common.add_argument("--wheel", type=Path, help="the base wheel as a file, instead of asking pip")
+    common.add_argument("--wheel", type=expanded, help="the base wheel as a file, instead of asking pip")
     common.add_argument("--jobs", type=_positive, default=os.cpu_count() or 1, help="compilers at once (%(default)s)")
     common.add_argument("-v", "--verbose", action="store_true", help="show tracebacks")
 
-    parser = argparse.ArgumentParser(prog="python -m scripts", description="Build native operators into PyTorch.")
+    parser = _Parser(prog="python -m scripts", description="Build native operators into PyTorch.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     building = verbs.add_parser("build", parents=[common], help="build the wheel of a native folder")
     thin = verbs.add_parser("thin-wheel", parents=[common], help="build the operators as a wheel of their own")
@@ -408,16 +434,14 @@ def _parser() -> argparse.ArgumentParser:
     pinning.add_argument("--index", default="", help="one that pip asks beside its own")
     nightly = verbs.add_parser("test-nightly", help="run what takes hours: sanitizers, fuzz, slow tests, ...")
     nightly.add_argument("steps", nargs="*", help="some of them (default: all)")
-    nightly.set_defaults(verbose=False)
-    verbs.add_parser("lint", help="run the linters").set_defaults(verbose=False)
+    verbs.add_parser("lint", help="run the linters")
     return parser
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return number
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text or 'nothing'} is not a positive number")
+    return int(text)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,7 +50,7 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
     with build_lock(layout.work), snapshot.translated():
         built = load_built(layout)
         if built and built.stamp == snapshot.stamp and built.cuda in ("", wanted) and built.is_there():
-            say(f"nothing changed: {built.wheel}")
+            say(f"nothing changed: {built.wheel}\n{how_to_install(Path(built.wheel))}")
             return Result(Path(built.wheel), {})
         from .base.tree import get_base  # these take as long to import as all that came before
         from .stages import Graft
@@ -134,3 +135,9 @@ def report(wheel: Path, steps: Steps) -> None:
     """Say what was made."""
     size = wheel.stat().st_size
     say(f"{wheel}\n  {size:,} bytes, sha256 {sha256_of_file(wheel)}\n  {sum(steps.seconds.values()):.1f} s in all")
+    say(how_to_install(wheel))
+
+
+def how_to_install(wheel: Path) -> str:
+    """The command for just this wheel: OUT may hold those of other folders, which pip cannot choose among."""
+    return f"  to install it: pip install {shlex.quote(str(wheel))}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .base.installed import base_of, find_environment
 from .base.tree import get_base
-from .common.console import Steps, say
+from .common.console import Steps
 from .common.layout import Layout
 from .common.lock import build_lock
 from .compile.link import thin_products
@@ -62,5 +62,4 @@ def thin_wheel(layout: Layout, *, name: str, version: str, python: str, base_whe
                 summary=f"Operators for PyTorch {requires}: {', '.join(names)}",
             )
     report(target, steps)
-    say(f"  to install it: pip install {target}")
     return Result(target, steps.seconds)

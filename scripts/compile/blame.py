@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..generate.merge import MergedFile
-from ..inputs.native import DERIVATIVES, FUNCTIONS
+from ..inputs.native import DERIVATIVES
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,15 @@ def of_torchgen(message: str, merged: Sequence[MergedFile]) -> str:
 
 def of_compiler(output: str, native: Path) -> str:
     """The compiler's ``output``, with the derivative formulas named that it could not compile."""
-    formulas = entries(native / DERIVATIVES)
-    blamed = {
-        entry: None
-        for function in re.findall(r"^(?:generated|units)/\S+: In (?:member |static )*function '(.*)':$", output, re.M)
-        for entry in formulas
-        if _compiles(function, entry.name)
-    }
+    functions = re.findall(r"^(?:generated|units)/\S+: In (?:member |static )*function '(.*)':$", output, re.M)
+    blamed = dict.fromkeys(entry for function in functions if (entry := formula_of(function, native)))
     lines = [f"{e.file}:{e.line}: a formula of {e.name} is not valid C++; the compiler says:" for e in blamed]
     return "\n".join([*lines, output])
+
+
+def formula_of(function: str, native: Path) -> Entry | None:
+    """The entry of derivatives.yaml whose formulas the generated ``function`` holds; None if it holds none."""
+    return next((entry for entry in entries(native / DERIVATIVES) if _compiles(function, entry.name)), None)
 
 
 def _compiles(function: str, operator: str) -> bool:
@@ -79,42 +79,3 @@ def _compiles(function: str, operator: str) -> bool:
     )
     wanted = operator.replace(".", "_").replace("_", "").lower()
     return name is not None and (name[1] or name[2]).replace("_", "").lower() in (wanted, wanted + "out")
-
-
-def of_linker(output: str, native: Path) -> str:
-    """The linker's ``output``: each undefined symbol once, with the entry that asks for it, or the file."""
-    functions = entries(native / FUNCTIONS)
-    lines: dict[str, None] = {}
-    for caller, symbol in _undefined(output):
-        line = next((_blame_entry(symbol, e) for e in functions if _asks_for(e, symbol)), None)
-        lines[line or f"{caller}: calls {symbol}, which no file defines"] = None
-    return "\n".join(lines) or output
-
-
-def _undefined(output: str) -> Iterator[tuple[str, str]]:
-    """The symbols that the linker misses, each with the source that it names."""
-    for match in re.finditer(r"^(.*): undefined reference to `(.+?)'$", output, re.M):
-        where = match[1].removeprefix("/usr/bin/ld: ")
-        yield re.sub(r":\(\.text.*?\)$", "", where), match[2]
-
-
-def _kernel_of(symbol: str) -> str:
-    """The name that ``dispatch:`` gives to the function ``symbol``."""
-    path = symbol.partition("(")[0].split("::")
-    if len(path) > 1 and path[-1] in ("impl", "meta"):  # structured_<kernel>::impl
-        return path[-2].removeprefix("structured_")
-    return path[-1]
-
-
-def _asks_for(entry: Entry, symbol: str) -> bool:
-    kernel = _kernel_of(symbol)
-    is_named = any(
-        re.fullmatch(rf"\s+[\w, ]+:\s*(?:\w+::)*{re.escape(kernel)}\s*(?:#.*)?", line) for line in entry.text
-    )
-    return is_named or entry.name.replace(".", "_") == kernel
-
-
-def _blame_entry(symbol: str, entry: Entry) -> str:
-    dispatch = next((n for n, line in enumerate(entry.text) if line.strip().startswith("dispatch:")), 0)
-    what = f"no file defines {symbol}, the kernel of {entry.name}"
-    return f"{entry.file}:{entry.line + dispatch}: {what}; define it in a .cpp file, with just these parameters"

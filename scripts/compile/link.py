@@ -22,7 +22,6 @@ from ..common.process import UNTRANSLATED, run
 from ..inputs.cuda_toolkit import Nvcc
 from ..inputs.snapshot import hash_of_builder
 from ..inputs.toolchain import CPU_CAPABILITIES, Toolchain
-from . import blame
 from .ninja import Names
 from .trampolines import BoundLibrary, bind_hidden, trampoline_table
 from .units import Unit, Units
@@ -234,8 +233,10 @@ class Linker:
         return command
 
     def _refuse(self, output: str, cause: str = "") -> NoReturn:
-        message = self._names.translate(blame.of_linker(output, self._names.native))
-        raise LinkError(message, cause=cause, todo="fix what is named above and build again; what is compiled is kept")
+        from .blame_linker import of_linker  # tree-sitter, which only this needs
+
+        message = self._names.translate(of_linker(output, self._names.native))
+        raise LinkError(message, cause=cause, todo="correct the files that are named; only those are compiled again")
 
     def _aliases(self, unresolved: Iterable[str]) -> dict[str, str]:
         """The kernel that a dispatch stub looks up for a CPU capability that is not compiled, and the one it gets.

@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import ninja
 from ninja.ninja_syntax import Writer
 
 from ..common.console import StepLine
 from ..common.errors import CompileError, refuse_full
-from ..common.files import write_if_changed
+from ..common.files import write_atomically, write_if_changed
 from ..common.layout import Layout
 from ..common.process import UNTRANSLATED, follow
-from . import blame
+from .digest import digest
+from .hints import header_in
 from .units import CXX, NARROW_HEADERS, Unit
 
 # The place of an error, as g++ and nvcc write it.
@@ -36,6 +37,11 @@ _INCLUDES = (
 # Variables that change what a compiler reads or makes; a build depends on none of them.
 _DROPPED = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 
+
+# Where the whole output of compilers that fail goes, in the folder of the build.
+_LOG = "compiler.log"
+# Lines of output that holds no error that can be told from other text, such as the shell's.
+_UNKNOWN = 30
 
 # What the ninja file calls the launcher of compilers.
 _LAUNCHER = "GRAFT_LAUNCHER"
@@ -148,13 +154,28 @@ def _run_ninja(layout: Layout, jobs: int, line: StepLine, names: Names, is_futil
 
     env = {**UNTRANSLATED, **dict.fromkeys(_DROPPED, ""), _LAUNCHER: launcher(), "NINJA_STATUS": "[%f/%t] "}
     if follow(command, read, env=env, is_futile=is_futile) != 0:
-        said = "".join(relevant(without_repetition(output), names.native)).strip()
-        blamed = names.translate(blame.of_compiler(said, names.native)) or "ninja failed silently"
-        refuse_full(blamed, layout.work)
-        faults = ", ".join(faulty(blamed, layout.natives)) or "what is named above"
-        todo = f"fix {faults} and build again; what did compile is kept"
-        raise CompileError(blamed, cause=first_error(blamed), todo=todo)
+        refuse(relevant(without_repetition(output), names.native), layout, names)
     return compiled
+
+
+def refuse(said: Sequence[str], layout: Layout, names: Names) -> NoReturn:
+    """End the build with what the compilers said: a digest as the error, all of it in a log.
+
+    Raises:
+        CompileError: always.
+    """
+    headers = header_in([layout.work / folder for folder in _INCLUDES])
+    whole = names.translate("".join(said).strip()) or "ninja failed silently"
+    refuse_full(whole, layout.work)
+    log = layout.work / _LOG
+    write_atomically(log, f"{whole}\n")
+    lines = whole.splitlines()
+    blamed = names.translate(digest(said, names.native, headers)) or "\n".join(lines[:_UNKNOWN])
+    faults = ", ".join(faulty(blamed, layout.natives)) or "what is named above"
+    todo = f"fix {faults} and build again; what did compile is kept"
+    if len(blamed.splitlines()) < len(lines):
+        todo += f"\n  all that the compiler said, {len(lines):,} lines: {log}"
+    raise CompileError(blamed, todo=todo)
 
 
 def without_repetition(output: Iterable[str]) -> list[str]:
@@ -182,17 +203,10 @@ def without_repetition(output: Iterable[str]) -> list[str]:
 
 
 def faulty(blamed: str, natives: Sequence[Path]) -> list[str]:
-    """The native folders' own files that the compiler finds errors in, or ``blame`` formulas that are none."""
+    """The native folders' own files that errors are in."""
     folders = "|".join(re.escape(str(folder)) for folder in natives)
-    at_fault = rf"^((?:{folders})/[^:\n]+):\d+:(?:\d+:)? (?:(?:fatal )?error\b|a formula of )"
+    at_fault = rf"^((?:{folders})/[^:\n]+):\d+:(?:\d+:)? (?:fatal )?error\b"
     return list(dict.fromkeys(re.findall(at_fault, blamed, re.M)))
-
-
-def first_error(blamed: str) -> str:
-    """The first error again, where so much follows it that it is out of sight; else nothing."""
-    lines = blamed.splitlines()
-    found = next((text for text in lines if re.match(r"\S.*: (?:fatal )?error\b", text)), "")
-    return found if len(lines) > 40 else ""
 
 
 def relevant(output: Iterable[str], native: Path) -> list[str]:

@@ -5,6 +5,7 @@ The public modules name an operator of ``torch._C._fft`` and the like in the sam
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,8 +20,14 @@ def docstring(bound: Bound, folder: Path) -> str:
     written = folder / f"{bound.name.removesuffix('_')}.rst"
     body = bound.reference
     if not body:
-        body = written.read_text(encoding="utf-8") if written.is_file() else bound.derived
+        body = _filled(written.read_text(encoding="utf-8"), bound.derived) if written.is_file() else bound.derived
     return f"{bound.signatures}\n\n{body.strip()}"
+
+
+def _filled(text: str, derived: str) -> str:
+    """``text`` with what the schema tells of an argument where a line is ``{name}``, as in PyTorch's own docstrings."""
+    told = {name: line for line, name in re.findall(r"^    ((\w+) \(.*)$", derived, re.M)}
+    return re.sub(r"^(\s*)\{(\w+)\}\s*?$", lambda m: f"{m[1]}{told[m[2]]}" if m[2] in told else m[0], text, flags=re.M)
 
 
 def docstring_texts(documented: Mapping[Bound, str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from torchgen.gen import parse_tags_yaml
 
 from ..common.errors import OperatorError
 from ..inputs.native import DERIVATIVES, FUNCTIONS, SAMPLES
+from .decomposition import FILE, decomposition
 from .docs import docs_file
 from .entries import derivative_entry, function_entries, parse_entries, refuse_known
 from .kernels import kernel_files
@@ -50,8 +51,8 @@ def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str
         variants: ``inplace`` and ``out``, or some of them.
 
     Returns:
-        ``appended``: what goes behind the YAML files and ``samples.py``; ``created``: the new files; each by its path
-        in ``native``.
+        ``appended``: what goes behind the YAML files, ``samples.py`` and the decompositions; ``created``: the new
+        files; each by its path in ``native``.
 
     Raises:
         OperatorError: the schema does not fit, or an operator has its name.
@@ -67,6 +68,7 @@ def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str
         for name in re.findall(r"^- func: ([\w.]+)", (packaged / FUNCTIONS).read_text(encoding="utf-8"), re.M)
     }
     appended[SAMPLES.name] = samples_entry(request, native, known)
+    appended[FILE] = decomposition(request, native)
     created = {
         **kernel_files(request, functions),
         **docs_file(request, functions, native, known),

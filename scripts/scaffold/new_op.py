@@ -16,6 +16,7 @@ from ..common.errors import CommandError, OperatorError, UsageError
 from ..common.files import write_atomically
 from ..common.layout import Layout
 from ..inputs.pin import load_pin
+from ..testing.todos import todos
 
 KINDS = ("plain", "pointwise", "composite")
 VARIANTS = ("inplace", "out")
@@ -154,9 +155,7 @@ def report(native: Path, made: Mapping[str, Mapping[str, str]]) -> None:
     """Say what was written, and what is left to do."""
     lines = [f"  added to  {native / name}" for name in made["appended"]]
     lines += [f"  new       {native / name}" for name in made["created"]]
-    formulas = [f"  - the formulas in {native / 'derivatives.yaml'}"] if "derivatives.yaml" in made["appended"] else []
-    python = [name for name in made["appended"] if name.endswith(".py")]
-    sources = [*(name for name, text in made["created"].items() if "TODO" in text), *python]
-    lines += ["what is left, each place marked TODO:", *(f"  - {native / name}" for name in sources), *formulas]
+    left = todos(native, [Path(name) for name in (*made["created"], *made["appended"])])
+    lines += ["what is left, each place marked TODO:", *(f"  {todo}" for todo in left)]
     lines += [f"then: make test NATIVE={native} OUT=<folder for the wheel>"]
     say("\n".join(lines))

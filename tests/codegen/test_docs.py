@@ -160,6 +160,18 @@ def test_docstrings_go_behind_the_files_that_upstream_has_them_in(
     assert "from torch._C._nn import graft_gate as graft_gate" in behind["torch/nn/functional.pyi"]
 
 
+def test_line_with_the_name_of_an_argument_is_what_the_schema_tells_of_it(
+    native: NativeFolder, description: Description
+) -> None:
+    """As `{out}` in PyTorch's own docstrings; what is no such line is left alone."""
+    text = "Scales \\text{input}.\n\nArgs:\n    {input}\n    {factor}\n    {unknown}\n    dtype: {dtype}\n"
+    (native.path / DOCS / "graft_probe.rst").write_text(text)
+    bound = next(bound for bound in description.bound if bound.public == "torch.graft_probe")
+    filled = text.replace("    {input}", "    input (Tensor)")
+    filled = filled.replace("    {factor}", "    factor (Number or complex, optional): Default: ``2``.")
+    assert docstring(bound, native.path / DOCS).partition("\n\n")[2] == filled.strip()
+
+
 def test_stubs_hold_the_docstrings(base: Path, merged: Path, native: NativeFolder, description: Description) -> None:
     composition = Composition(base, {}, merged)
     composition.insert(native, description)

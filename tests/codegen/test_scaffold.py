@@ -204,6 +204,54 @@ def test_entries_go_behind_those_that_are_there(tmp_path: Path) -> None:
             appended(path, entry)
 
 
+DECOMPOSITIONS = "python/_decomp/decompositions.py"
+
+
+@pytest.mark.parametrize(
+    ("schema", "registered", "parameters", "promoting"),
+    [
+        (
+            "sc_a(Tensor self, Tensor other, *, float alpha=1.0) -> Tensor",
+            "aten.sc_a",
+            "self: Tensor, other: Tensor, *, alpha: float=1.0",
+            "('self', 'other')",
+        ),
+        (
+            "sc_a.mine(Tensor self, Scalar? s=None, bool b=True, str mode='x') -> Tensor",
+            "[aten.sc_a.mine, aten.sc_a.mine_out]",
+            "self: Tensor, s: float | None=None, b: bool=True, mode: str='x'",
+            "('self',)",
+        ),
+    ],
+)
+def test_pointwise_operator_has_a_decomposition_to_write(
+    base: Path, tmp_path: Path, schema: str, registered: str, parameters: str, promoting: str
+) -> None:
+    text = made(base, tmp_path, schema, "pointwise")["appended"][DECOMPOSITIONS]
+    _, function = ast.parse(text).body
+    assert isinstance(function, ast.FunctionDef)
+    registration, _, promotion = map(ast.unparse, function.decorator_list)
+    assert registration == f"register_decomposition({registered})"
+    assert f"type_promoting_args={promoting}, " in promotion
+    assert ast.unparse(function.args) == parameters
+    assert "# TODO: " in text and ast.unparse(function.body[-1]).startswith("raise NotImplementedError('sc_a")
+
+
+def test_decomposition_goes_behind_those_that_are_there(base: Path, tmp_path: Path) -> None:
+    path = tmp_path / DECOMPOSITIONS
+    path.parent.mkdir(parents=True)
+    first, second = "sc_a(Tensor self) -> Tensor", "sc_b(Tensor self) -> Tensor"
+    path.write_text(made(base, tmp_path, first, "pointwise")["appended"][DECOMPOSITIONS])
+    text = appended_python(path, made(base, tmp_path, second, "pointwise")["appended"][DECOMPOSITIONS])
+    assert text.count("import") == 1
+    assert [node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)] == ["sc_a", "sc_b"]
+
+
+@pytest.mark.parametrize("kind", ["plain", "composite"])
+def test_other_kinds_have_no_decomposition(base: Path, tmp_path: Path, kind: str) -> None:
+    assert DECOMPOSITIONS not in made(base, tmp_path, "sc_a(Tensor self) -> Tensor", kind)["appended"]
+
+
 SAMPLES = "samples.py"
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.compile.blame import of_compiler, of_linker, of_torchgen
+from scripts.compile.blame import of_compiler, of_torchgen
+from scripts.compile.blame_linker import of_linker
 from scripts.generate.merge import MergedFile
 
 FUNCTIONS = """\
@@ -78,7 +79,53 @@ def test_undefined_symbol_names_the_entry_that_asks_for_it(native: Path, symbol:
 
 def test_undefined_symbol_that_no_entry_asks_for_names_its_caller(native: Path) -> None:
     output = "/usr/bin/ld: Soft.cpp:(.text._Z1fv+0x1c): undefined reference to `helper(int)'"
-    assert of_linker(output, native) == "Soft.cpp: calls helper(int), which no file defines"
+    assert of_linker(output, native).startswith("Soft.cpp: calls helper(int), which no file defines; define it")
+
+
+MINE = """\
+namespace at::native {
+int helper(int x);
+
+int twice(int x) { return x; }
+
+int once(int x) { return helper(x); }
+}
+"""
+
+
+def test_undefined_symbol_is_told_at_the_line_that_calls_it(native: Path) -> None:
+    (native / "Mine.cpp").write_text(MINE)
+    line = f"{native}/Mine.cpp: undefined reference to `at::native::helper(int)'"
+    called = f"{native}/Mine.cpp:6: calls at::native::helper(int), which no file defines; "
+    assert of_linker(line, native) == called + "define it in a .cpp file of the folder, or do not call it"
+    (native / "Other.cpp").write_text("int helper(long x) { return 0; }\n")
+    assert of_linker(line, native).startswith(f"{called}{native}/Other.cpp:1 defines `int helper(long)`: declare")
+
+
+REPEATED = """\
+/usr/bin/ld: /w/Mine.o: in function `at::native::twice(int)':
+Mine.cpp:(.text+0x0): multiple definition of `at::native::twice(int)'; /w/A.o:A.cpp:(.text+0x0): first defined here
+collect2: error: ld returned 1 exit status
+"""
+
+
+def test_symbol_that_is_there_twice_is_told_at_both_lines(native: Path) -> None:
+    (native / "Mine.cpp").write_text(MINE)
+    (native / "A.cpp").write_text(
+        "namespace at::native {\nint twice(int, int) { return 2; }\nint twice(int) { return 1; }\n}\n"
+    )
+    assert of_linker(REPEATED, native) == (
+        f"{native}/Mine.cpp:4: defines at::native::twice(int), as {native}/A.cpp:3 does; "
+        "give one another name, or write `static` before both"
+    )
+
+
+def test_function_of_a_header_that_is_there_twice_is_told_at_its_line(native: Path) -> None:
+    (native / "Twice.h").write_text("namespace at::native {\nint twice(int x) { return x; }\n}\n")
+    assert of_linker(REPEATED, native) == (
+        f"{native}/Twice.h:2: defines at::native::twice(int) in a header, which Mine.cpp and A.cpp both include; "
+        "write `inline` before it"
+    )
 
 
 def test_other_complaints_of_the_linker_are_passed_on(native: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from helpers import write
 
+import scripts.__main__ as main_module
 from scripts.common import layout as layout_module
 from scripts.common.errors import ToolchainError, UsageError
 from scripts.common.files import files_below, lay_out_files, write_if_changed
@@ -45,7 +46,9 @@ def test_help_names_the_verbs() -> None:
             2,
             "BUILD=sources: there is no such build\n  next: set it to graft or source",
         ),
-        (["build", "--jobs", "0"], 2, "0 is not a positive number"),
+        (["build", "--jobs", "0"], 2, "error: JOBS: 0 is not a positive number\n  next: "),
+        (["build", "--jobs", "two"], 2, "error: JOBS: two is not a positive number\n  next: "),
+        (["build", "--jbos", "2"], 2, "error: unrecognized arguments: --jbos 2\n  next: `python -m scripts"),
     ],
 )
 def test_wrong_use_says_what_to_do_without_a_traceback(arguments: list[str], code: int, message: str) -> None:
@@ -53,6 +56,77 @@ def test_wrong_use_says_what_to_do_without_a_traceback(arguments: list[str], cod
     assert done.returncode == code
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+OWN = Path(__file__)
+# What is given, and what is said of it, by each verb that takes it.
+GIVEN = [
+    (["build", "thin-wheel", "wheels", "test", "export"], ["--out", f"{OWN}/dist"], f"OUT={OWN}/dist: {OWN} is a file"),
+    (["build", "check", "develop", "surfaces"], ["--native", str(OWN)], f"{OWN}: this is a file\n  next: set NATIVE"),
+    (
+        ["check", "fuzz", "bench", "test-sanitize"],
+        ["--native", "/nowhere"],
+        "/nowhere: no such folder\n  next: set NATIVE",
+    ),
+    (["new-op"], ["--native", f"{OWN}/ops", "--schema=f() -> ()"], f"NATIVE={OWN}/ops: {OWN} is a file"),
+    (["build", "check", "check-cuda"], ["--wheel", "/nope.whl"], "/nope.whl: no such file\n  next: set WHEEL"),
+    (["build", "check"], ["--wheel", str(OWN)], f"{OWN}: not a wheel's file name"),
+    (
+        ["check-source", "apply", "export"],
+        ["--source", "/nowhere"],
+        "SOURCE=/nowhere: no such folder\n  next: set SOURCE",
+    ),
+    (["test", "fuzz", "check-source"], ["--pin", "0.0.0"], "no such pin\n  next: set PIN to one of: "),
+    (["surfaces"], ["--delivery", "wheel wool"], "DELIVERY=wheel wool: there is no delivery wool\n  next: set it to"),
+]
+
+
+@pytest.mark.parametrize(
+    ("verb", "given", "message"), [(verb, given, message) for verbs, given, message in GIVEN for verb in verbs]
+)
+def test_what_is_given_is_looked_at_first(
+    verb: str, given: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(main_module._VERBS, verb, lambda _: pytest.fail("it went on"))
+    assert main_module.main([verb, *given]) != 0
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        (
+            "LAUNCHER",
+            "no-such-cache --fast",
+            "LAUNCHER=no-such-cache --fast: there is no program no-such-cache\n  next: ",
+        ),
+        ("LAUNCHER", "'ccache", "LAUNCHER='ccache: No closing quotation\n  next: close"),
+        ("CUDA_ARCHS", "80 hopper", "CUDA_ARCHS=80 hopper: hopper is no architecture of a GPU\n  next: "),
+    ],
+)
+def test_variables_are_looked_at_first(
+    variable: str, value: str, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    monkeypatch.setitem(main_module._VERBS, "build", lambda _: pytest.fail("it went on"))
+    assert main_module.main(["build"]) != 0
+    assert message in capsys.readouterr().err
+
+
+def test_all_that_is_wrong_is_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main_module.main(["build", "--native", "/nowhere", "--out", str(OWN), "--wheel", "/nope.whl"]) == 2
+    said = capsys.readouterr().err
+    assert all(part in said for part in ("/nowhere: no such folder", f"OUT={OWN}", "/nope.whl: no such file"))
+
+
+def test_what_is_right_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAUNCHER", "none")
+    ran: list[str] = []
+    for verb, more in (("build", []), ("new-op", ["--schema=f() -> ()"]), ("export", ["--source", "https://a.b/c"])):
+        monkeypatch.setitem(main_module._VERBS, verb, lambda options: ran.append(options.verb))
+        native = str(tmp_path / "new") if verb == "new-op" else str(tmp_path)
+        assert main_module.main([verb, "--native", native, "--out", str(tmp_path / "a/b"), *more]) == 0
+    assert ran == ["build", "new-op", "export"]
 
 
 def fake_compiler(folder: Path, version: str, about: str) -> str:

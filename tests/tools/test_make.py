@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -149,3 +150,29 @@ def test_native_folders_may_be_quoted(repository: Path) -> None:
     out, errors = process.communicate()
     assert process.returncode == 0, errors
     assert "|--native|'with space' other's \"third one\"|" in out
+
+
+@pytest.mark.parametrize(
+    ("folder", "meant"),
+    [
+        ("build", "make patch-and-build"),
+        ("native", "make patch-and-build"),
+        ("tests", "make test"),
+        ("patches", "make pin"),
+    ],
+)
+def test_name_of_a_folder_is_no_command_and_says_which_one_is(repository: Path, folder: str, meant: str) -> None:
+    (repository / folder).mkdir(exist_ok=True)
+    done = subprocess.run(["make", folder], cwd=repository, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert f"error: `make {folder}`: {folder} is a folder" in done.stderr
+    assert f"next: `{meant}" in done.stderr
+
+
+def test_every_folder_of_the_repository_is_known_to_be_one() -> None:
+    """Of a new one, make would say that there is nothing to do."""
+    listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    folders = {name.split("/")[0] for name in listed.splitlines() if "/" in name and not name.startswith(".")}
+    text = (REPOSITORY / "Makefile").read_text()
+    refused = re.search(r"^\.PHONY: (build dist .*)$", text, re.M)
+    assert refused and folders | {"build", "dist"} <= set(refused[1].split())

@@ -18,6 +18,21 @@ OF_RELEASES = (
     # opcheck itself looks at it.
     "ignore:The .grad attribute of a Tensor that is not a leaf Tensor is being accessed:UserWarning",
     "ignore:`torch.jit.[a-z_]+` is (deprecated|not supported)",
+    # What its compilers say of their own use of PyTorch and Python: no operator can help it.
+    *(
+        f"ignore::{category}:torch\\.{module}"
+        for category in ("DeprecationWarning", "FutureWarning")
+        for module in (
+            "_inductor",
+            "_dynamo",
+            "_functorch",
+            "_export",
+            "_subclasses",
+            "_higher_order_ops",
+            "fx",
+            "export",
+        )
+    ),
 )
 
 

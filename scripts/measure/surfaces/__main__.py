@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from . import autograd, compilers, dispatch, elsewhere, python
+from .remedies import remedy
 from .subject import Subject, subjects
 from .table import NO, Cell, References, differences, lacking, measure, row
 
@@ -63,6 +64,8 @@ def reasons(cells: dict[tuple[str, str], Cell], title: str, compared: dict[str, 
         if of == title and cell.mark == NO:
             like = lacking(cells, title, compared[name]) if name in compared else []
             yield f"  NO {name}: {cell.why[:300]}{f' (as {like[0]})' if like else ''}"
+            if name in compared and not like:
+                yield f"     next: {remedy(title)}"
 
 
 def accepted_differences() -> dict[tuple[str, str], str]:

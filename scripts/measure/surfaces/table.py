@@ -26,6 +26,8 @@ _OF_TORCH_ITSELF: list[tuple[str, type[Warning]]] = [
     # Of every operator that makes a complex tensor, torch.fft.rfft2 for one.
     ("Torchinductor does not support code generation for complex operators", UserWarning),
 ]
+# What its compilers say of their own use of PyTorch and Python; tests/wheel/conftest.py leaves out the same.
+_COMPILERS = r"torch\._(inductor|dynamo|functorch|export|subclasses|higher_order_ops)\b|torch\.(fx|export)\b"
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ def measure(surface: Surface, subject: Subject) -> Cell:
             warnings.simplefilter("error")
             for text, category in _OF_TORCH_ITSELF:
                 warnings.filterwarnings("ignore", text, category)
+            for category in (DeprecationWarning, FutureWarning):
+                warnings.filterwarnings("ignore", "", category, _COMPILERS)
             surface.probe(subject)
     except NotThere as reason:
         return Cell(NOT_THERE, str(reason))

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 from broken_opinfos import FAILING
+from helpers import write
 
 FAMILIES = Path(__file__).parent / "families"
 
 
-def run(operators: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def run(operators: str, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    env = {**os.environ, "GRAFT_OPERATORS": operators, "PYTHONPATH": str(FAMILIES.parent)}
+    env = {**os.environ, "GRAFT_OPERATORS": operators, "PYTHONPATH": str(FAMILIES.parent), **variables}
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
@@ -36,3 +37,13 @@ def test_they_fail_where_an_op_info_says_what_is_not_so() -> None:
     for name, tests in FAILING.items():
         of_name = {test.partition(f"_{name}")[0] for test in failed if f"_{name}" in test}
         assert of_name == tests, f"{name}: {done.stdout[-3000:]}"
+
+
+def test_failure_begins_with_the_formula_of_the_operator(tmp_path: Path) -> None:
+    write(tmp_path, {"derivatives.yaml": "- name: mul(Tensor self) -> Tensor\n  self: grad * 3\n"})
+    options = ("-p", "broken_opinfos", "-k", "reference", FAMILIES / "test_eager.py")
+    said = run("of_wrong_value", *options, GRAFT_NATIVE=str(tmp_path), COLUMNS="400").stdout
+    place = f"{tmp_path}/derivatives.yaml:2: self: grad * 3"
+    assert re.search(rf"^FAILED \S+ - {re.escape(place)}$", said, re.M), said
+    assert said.index(place) < said.index("Mismatched elements")
+    assert "base repo dir" not in said

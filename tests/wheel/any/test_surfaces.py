@@ -10,6 +10,8 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 from scripts.measure.surfaces import python
+from scripts.measure.surfaces.__main__ import PARTS
+from scripts.measure.surfaces.remedies import remedy
 from scripts.measure.surfaces.subject import NotThere, Subject, subjects
 from scripts.measure.surfaces.table import NO, NOT_THERE, YES, Cell, Surface, differences, lacking, measure, row
 
@@ -39,6 +41,54 @@ def test_warning_is_a_fault(lerp: Subject) -> None:
         warnings.warn("a loop", stacklevel=1)
 
     assert measure(Surface("quiet", warn), lerp) == Cell(NO, "UserWarning: a loop")
+
+
+def warn_in(module: str) -> None:
+    """Warn as a line of ``module`` does."""
+    warnings.warn_explicit("old", FutureWarning, "a.py", 1, module=module, registry={})
+
+
+def test_only_warnings_that_the_folder_causes_are_faults(lerp: Subject) -> None:
+    assert measure(Surface("upstream", lambda _: warn_in("torch._inductor.lowering")), lerp) == Cell(YES)
+    assert measure(Surface("own", lambda _: warn_in("torch.nn.modules.mine")), lerp).mark == NO
+    # So do the tests of a wheel.
+    warn_in("torch._inductor.lowering")
+    with pytest.raises(FutureWarning, match="old"):
+        warn_in("mine")
+
+
+GENERATED = {
+    "torch.op(x)",
+    "torch.ops.aten.op",
+    "__torch_function__ is asked for the function",
+    "a TorchFunctionMode sees it",
+    "torch.overrides.get_overridable_functions()",
+    "torch.overrides.get_testing_overrides()",
+    "torch.overrides.resolve_name()",
+    "arguments for PyTorch's test_overrides.py",
+    "the profiler names it",
+}
+
+
+def test_every_surface_has_a_remedy() -> None:
+    titles = [surface.title for part in PARTS for surface in part.SURFACES.all]
+    general = remedy("a title of no kind")
+    found = {title: remedy(title) for title in titles}
+    assert (
+        "derivatives.yaml" in found["gradcheck"]
+        and "decompositions.py" in found["Inductor fuses it with its neighbours"]
+    )
+    # What is generated from the schema alone is bound, named and registered; no file of the folder decides about it.
+    generated = {title for title in titles if found[title] == general}
+    assert generated <= GENERATED, generated - GENERATED
+
+
+def test_docstring_of_a_method_says_what_is_returned(lerp: Subject) -> None:
+    surface = next(each for each in python.SURFACES.all if each.title == "Tensor.op.__doc__")
+    assert measure(surface, lerp) == Cell(YES)
+    for name in ("aminmax", "outer"):
+        other = replace(lerp, name=name, info=next(info for info in op_db if info.name == name))
+        assert measure(surface, other) == Cell(YES)
 
 
 def test_only_what_pytorch_s_own_have_is_missed() -> None:

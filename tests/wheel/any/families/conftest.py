@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+
 import pytest
 import torch
-from torch.testing._internal import added_opinfos
+from _pytest._code.code import ExceptionChainRepr, ReprEntryNative, ReprTraceback
+from torch.testing._internal import added_opinfos, common_utils
 from torch.testing._internal.added_sample_inputs import reference
+
+from scripts.common.layout import native_folders
+from scripts.testing.places import places_of
+
+NATIVES = native_folders(os.environ["GRAFT_NATIVE"]) if "GRAFT_NATIVE" in os.environ else ()
+
+# Its advice is for a checkout of PyTorch, which is not there.
+common_utils.PRINT_REPRO_ON_FAILURE = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A failure begins with the operator's formulas and kernels; what PyTorch says follows."""
+    report = yield
+    if report.failed and isinstance(report.longrepr, ExceptionChainRepr):
+        from opinfos import OPERATORS
+
+        named = [info for info in OPERATORS if f"_{info.formatted_name}_cpu" in item.name]
+        if named and (places := places_of(max(named, key=lambda info: len(info.formatted_name)).aten_name, NATIVES)):
+            report.longrepr.chain.insert(0, (ReprTraceback([ReprEntryNative(places)], None, "native"), None, None))
+            crash = report.longrepr.reprcrash
+            if crash:
+                crash.message = f"{places[0]}\n{crash.message}"
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

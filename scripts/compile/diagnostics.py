@@ -1,0 +1,114 @@
+"""The errors in the output of g++ and nvcc, each with the source line of the user that it comes from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_PLACED = re.compile(r"(\S[^:\n]*):(\d+)(?::(\d+))?: (?:fatal )?error\b[^:]*: (.*)")
+# The assembler, the driver and the linker name no column, and often no line.
+_UNPLACED = re.compile(r"(\S[^:\n]*)(?::(\d+))?: (?:fatal )?[Ee]rror: (.*)")
+_REMARK = re.compile(r"\S.*: (?:note|warning|remark)\b.*?: ")
+_FUNCTION = re.compile(r"\S+: In (?:\w+ )*(?:function|instantiation of|constructor)(?: '(.*?)'(?: \[.*)?)?:$")
+_ELSEWHERE = re.compile(r"\S+: (?:At|In) .*:$")
+_CHAIN = re.compile(r"\s*(?:In file included )?from (\S+?):(\d+)(?::\d+)?[,:]$")
+_REQUIRED = re.compile(r"(\S+?):(\d+)(?::(\d+))?:   (?:recursively )?required (?:from|by)")
+_EXPANDED = re.compile(r"(\S+?):(\d+):(\d+): note: in expansion of macro")
+# Where the macro pastes names together, g++ does not say where it is used.
+_DEFINED = re.compile(r"\S+: note: in definition of macro '(\w+)'")
+# nvcc writes behind an error where the template was used that it is in.
+_INSTANTIATED = re.compile(r"\s+.* at line (\d+) of (\S+)$")
+
+
+@dataclass
+class Diagnostic:
+    """An error.
+
+    Args:
+        file: where the compiler found it; of the driver and the assembler, the program or file that they name.
+        line: 0 if none is named.
+        column: 0 if none is named.
+        message: what is wrong.
+        excerpt: the source line and the marks below it.
+        function: that it is in; empty outside of functions.
+        user: the file and line of the native folder that it comes from; None if none is known.
+    """
+
+    file: str
+    line: int
+    column: int
+    message: str
+    excerpt: list[str]
+    function: str
+    user: tuple[str, int, int] | None
+
+    @property
+    def kind(self) -> str:
+        """The message without names: the same for errors that are alike."""
+        return re.sub(r"'[^']*'|\"[^\"]*\"", "''", re.sub(r"; did you mean .*", "", self.message))
+
+
+def diagnostics(output: Iterable[str], native: Path) -> list[Diagnostic]:
+    """The errors of ``output``, each once.
+
+    Args:
+        output: lines of the compiler.
+        native: the folder whose files are the user's.
+    """
+    found = list(_read(output, native))
+    once: dict[tuple[str, int, int, str], Diagnostic] = {}
+    for each in found:
+        once.setdefault((each.file, each.line, each.column, each.kind), each)
+    return list(once.values())
+
+
+def _read(output: Iterable[str], native: Path) -> Iterator[Diagnostic]:
+    own = f"{native}/"
+    function, required, chain = "", None, None
+    current: Diagnostic | None = None
+    is_excerpt = False
+    for text in (line.rstrip("\n") for line in output):
+        if match := _PLACED.match(text) or _UNPLACED.match(text):
+            if current:
+                yield current
+            place = (match[1], int(match[2] or 0), int(match[3] or 0) if match.re is _PLACED else 0)
+            user = place if place[0].startswith(own) else required or chain
+            current = Diagnostic(*place, match[match.re.groups], [], function, user)
+            required, is_excerpt = None, True
+        elif (match := _EXPANDED.match(text)) and current and match[1].startswith(own):
+            # The macro is of a header; of several expansions the last is what the user wrote.
+            current.user = current.user if current.file.startswith(own) else (match[1], int(match[2]), int(match[3]))
+            is_excerpt = False
+        elif (match := _DEFINED.match(text)) and current and chain and not current.file.startswith(own):
+            current.user = _use(match[1], Path(chain[0]), current.message) or current.user
+            is_excerpt = False
+        elif _REMARK.match(text):
+            required, is_excerpt = None, False
+        elif match := _REQUIRED.match(text):
+            required = (match[1], int(match[2]), int(match[3] or 0)) if match[1].startswith(own) else required
+            is_excerpt = False
+        elif match := _CHAIN.match(text):
+            # A new chain begins with "In file"; the user's file is the last of it that is named.
+            chain = None if text.startswith("In file") else chain
+            chain = (match[1], int(match[2]), 0) if match[1].startswith(own) else chain
+            is_excerpt = False
+        elif match := _FUNCTION.match(text):
+            function, is_excerpt = match[1] or "", False
+        elif _ELSEWHERE.match(text):
+            function, is_excerpt = "", False
+        elif (match := _INSTANTIATED.match(text)) and current and not current.user and match[2].startswith(own):
+            current.user = (match[2], int(match[1]), 0)
+        elif current and is_excerpt and text.startswith(" ") and len(current.excerpt) < 2:
+            current.excerpt.append(text)
+    if current:
+        yield current
+
+
+def _use(macro: str, file: Path, message: str) -> tuple[str, int, int] | None:
+    """Where ``file`` uses ``macro`` with a name that ``message`` has, too."""
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    uses = re.finditer(rf"\b{macro}\(\s*(\w+)", text)
+    found = next((use for use in uses if re.search(rf"_{use[1]}\b", message)), None)
+    return (str(file), text.count("\n", 0, found.start()) + 1, 0) if found else None

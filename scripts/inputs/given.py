@@ -1,0 +1,124 @@
+"""What a user gives by options and variables, looked at before anything is done."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+from pathlib import Path
+
+from ..common.errors import ToolchainError, UsageError, run_all
+from ..common.layout import Layout, expanded, native_folders
+from .cuda_toolkit import wanted_architectures
+from .native import FUNCTIONS
+from .pin import load_pin
+
+# Verbs that write into OUT.
+_WRITING = frozenset({"build", "thin-wheel", "wheels", "test", "test-matrix", "bench", "surfaces", "export"})
+# Verbs that take torch from an environment, or one pin after another.
+_WITHOUT_A_PIN = frozenset({"develop", "undevelop", "wheels", "test-matrix", "pin"})
+# What tests and the table of surfaces look at.
+_DELIVERIES = ("wheel", "develop", "thin-wheel")
+# What PIN is for thin wheels of the torch that PYTHON has installed.
+_INSTALLED = "installed"
+
+
+def check_given(options: argparse.Namespace) -> None:
+    """Check all that is given for a verb.
+
+    Raises:
+        GraftError: naming everything that is wrong.
+    """
+    if not hasattr(options, "native"):
+        return
+    run_all(
+        lambda: _check_natives(options),
+        lambda: _check_out(options),
+        lambda: _check_pin_and_wheel(options),
+        lambda: _check_source(options),
+        lambda: _check_deliveries(options),
+        _check_launcher,
+        wanted_architectures,
+    )
+
+
+def _check_natives(options: argparse.Namespace) -> None:
+    if options.verb == "undevelop":
+        return
+    folders = native_folders(options.native)
+    if options.verb == "new-op":
+        # It is made where it is missing.
+        _require_folder("NATIVE", folders[0], "a folder for the operator")
+        return
+    for folder in folders:
+        if not folder.is_dir():
+            what = "this is a file" if folder.exists() else "no such folder"
+            raise UsageError(f"{folder}: {what}", todo=f"set NATIVE to a folder that holds {FUNCTIONS}")
+
+
+def _check_out(options: argparse.Namespace) -> None:
+    if options.verb in _WRITING:
+        _require_folder("OUT", expanded(options.out), "a folder, which is made if it is missing")
+
+
+def _require_folder(variable: str, folder: Path, wanted: str) -> None:
+    """Check that files can be written into ``folder``, or that it can be made."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not there.is_dir():
+        raise UsageError(f"{variable}={folder}: {there} is a file", todo=f"set {variable} to {wanted}")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"{variable}={folder}: nothing can be written into {there}",
+            todo=f"set {variable} to {wanted}, or change the permissions of {there}",
+        )
+
+
+def _check_pin_and_wheel(options: argparse.Namespace) -> None:
+    """The wheel is the one of the pin; whether the pin has one for this Python is said where it is fetched."""
+    if options.verb in _WITHOUT_A_PIN or options.pin == _INSTALLED:
+        return
+    layout = Layout(options.pin, (), Path())
+    pin = load_pin(layout.patches, layout.pin)
+    if options.wheel:
+        from packaging.tags import sys_tags
+
+        from ..base.fetch import check_wheel, pinned_tag
+
+        _, sha256 = pinned_tag(pin, map(str, sys_tags()))
+        check_wheel(expanded(options.wheel), pin, sha256)
+
+
+def _check_source(options: argparse.Namespace) -> None:
+    """A checkout or a mirror on this machine is there; that of an address is looked for where it is fetched."""
+    source = getattr(options, "source", None)
+    if source and ":" not in source and not expanded(source).is_dir():
+        raise UsageError(
+            f"SOURCE={source}: no such folder",
+            todo="set SOURCE to a checkout of PyTorch or to an address to fetch from, or leave it out",
+        )
+
+
+def _check_deliveries(options: argparse.Namespace) -> None:
+    """One for tests, and several for the table of surfaces; `make wheels` knows others and says so itself."""
+    if options.verb not in ("test", "surfaces"):
+        return
+    words = options.delivery.split() if options.verb == "surfaces" else [options.delivery]
+    if unknown := [word for word in words if word not in _DELIVERIES]:
+        raise UsageError(
+            f"DELIVERY={options.delivery}: there is no delivery {' or '.join(unknown)}",
+            todo=f"set it to {' or '.join(_DELIVERIES)}",
+        )
+
+
+def _check_launcher() -> None:
+    wanted = os.environ.get("LAUNCHER", "").strip()
+    try:
+        words = shlex.split(wanted)
+    except ValueError as error:
+        raise UsageError(f"LAUNCHER={wanted}: {error}", todo="close the quotes") from error
+    if words and wanted != "none" and not shutil.which(words[0]):
+        raise ToolchainError(
+            f"LAUNCHER={wanted}: there is no program {words[0]}",
+            todo="install it, or set LAUNCHER to another one, or to none",
+        )

@@ -1,0 +1,81 @@
+"""What is left to write where `make new-op` left a place: lines marked TODO."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..common.console import say
+from ..common.files import files_below
+
+MARK = "TODO"
+# What a kernel of `make new-op` says until it is written. Then every test fails, and for that reason.
+NO_CODE = "TODO: there is no code yet"
+
+_SUFFIXES = frozenset({".cpp", ".h", ".cu", ".cuh", ".py", ".rst", ".yaml"})
+# No tracebacks, and no line for each test.
+_QUIET = "--tb=no -rN"
+_SHOWN = 30
+
+
+@dataclass(frozen=True)
+class Todo:
+    """A place that is left: ``file:line: text``."""
+
+    file: Path
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.text}"
+
+
+def todos(native: Path, names: Iterable[Path] | None = None) -> list[Todo]:
+    """The places marked TODO in a native folder.
+
+    Args:
+        native: the folder.
+        names: files of it to look at; None for all.
+    """
+    found = []
+    for name in files_below(native) if names is None else names:
+        if name.suffix in _SUFFIXES:
+            lines = (native / name).read_text(encoding="utf-8", errors="replace").splitlines()
+            found += [Todo(native / name, n, _said(line)) for n, line in enumerate(lines, 1) if MARK in line]
+    return found
+
+
+def _said(line: str) -> str:
+    """What a line says from its mark on, without the code behind a message."""
+    return line[line.index(MARK) :].rstrip().removesuffix('");').removesuffix('")').removesuffix('"""')
+
+
+@contextmanager
+def ending_with_todos(natives: Sequence[Path]) -> Iterator[None]:
+    """Let tests end with what is left to write.
+
+    While a kernel has no code, all tests fail for that; so nothing is shown of them but how many they are.
+    """
+    found = [todo for native in natives if native.is_dir() for todo in todos(native)]
+    before = os.environ.get("PYTEST_ADDOPTS")
+    if is_empty := any(NO_CODE in todo.text for todo in found):
+        os.environ["PYTEST_ADDOPTS"] = f"{_QUIET} {before or ''}".strip()
+    try:
+        yield
+    finally:
+        if is_empty:
+            os.environ.pop("PYTEST_ADDOPTS")
+            os.environ |= {"PYTEST_ADDOPTS": before} if before is not None else {}
+        if found:
+            are = "places are" if len(found) > 1 else "place is"
+            say("\n".join(["", f"{len(found)} {are} left to write:", *map(str, _first(found))]))
+        if is_empty:
+            say('what tests of an empty kernel say is left out; `ARGS="-- --tb=short"` shows it')
+
+
+def _first(found: Sequence[Todo]) -> list[Todo | str]:
+    rest = len(found) - _SHOWN
+    return [*found[:_SHOWN], *([f"and {rest} more"] if rest > 0 else [])]
