@@ -1,0 +1,141 @@
+"""``make test-mutants``: one wrong line at a time, and which test fails."""
+
+from __future__ import annotations
+
+import queue
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from ..common.console import say, table
+from ..common.layout import REPOSITORY, Layout
+from ..common.process import run
+from .delivered import DEVELOP, delivered
+from .mutant_list import Mutant, choose, load_mutants, places
+from .mutant_trees import Outcome, Result, Tree, copied
+from .parts import TestsFailed
+from .run import TESTS, emulated_variables, one_at_a_time
+
+LIST = TESTS / "mutants"
+
+_COPIES = REPOSITORY / "build/mutants"
+
+
+def list_mutants(words: Sequence[str], folder: Path = LIST, repository: Path = REPOSITORY) -> None:
+    """Print the chosen mutants."""
+    chosen = choose(load_mutants(folder), words)
+    for mutant, line in places(chosen, repository).items():
+        print(f"{mutant.number:4} {mutant.file}:{line}: {_short(mutant.right)} -> {_short(mutant.wrong)}")
+
+
+def test_mutants(layout: Layout, words: Sequence[str], *, base_wheel: Path | None, jobs: int) -> None:
+    """Try the chosen mutants of the list, each in a copy of this repository, and print a table of the survivors.
+
+    Args:
+        layout: of the native folder that the list is about.
+        words: numbers and parts of files' names; none for all.
+        base_wheel: the base as a file; None to let pip fetch it.
+        jobs: how many compilers, or copies without operators of their own, may run at once.
+
+    Raises:
+        TestsFailed: no test noticed a mutant.
+        UsageError: the list does not fit the sources, or a word chooses nothing.
+    """
+    chosen = choose(load_mutants(LIST), words)
+    lines = places(chosen, REPOSITORY)
+    with one_at_a_time(layout, "mutants"), _trees(layout, base_wheel, jobs) as (operators, others):
+        conclude(judge(chosen, lines, operators, others), lines)
+
+
+def judge(
+    chosen: Sequence[Mutant], lines: Mapping[Mutant, int], operators: Tree, others: Sequence[Tree]
+) -> dict[Mutant, Result]:
+    """What came of each mutant: one after another in the tree whose operators are built, some at once in the others."""
+    results: dict[Mutant, Result] = {}
+    free: queue.SimpleQueue[Tree] = queue.SimpleQueue()
+    for tree in others:
+        free.put(tree)
+
+    def note(mutant: Mutant, result: Result) -> None:
+        results[mutant] = result
+        place = f"{mutant.file}:{lines[mutant]}"
+        done = f"({len(results)}/{len(chosen)}) {place} {result.seconds:.1f} s"
+        say(f"{done} {result.outcome.value}: {result.by} [{mutant.number}]")
+
+    def judge_in_free_tree(mutant: Mutant) -> tuple[Mutant, Result]:
+        tree = free.get()
+        try:
+            return mutant, tree.judge(mutant)
+        finally:
+            free.put(tree)
+
+    # Kernels for CUDA come last: they need the right operators.
+    for mutant in sorted((mutant for mutant in chosen if not mutant.is_builder), key=lambda each: each.is_emulated):
+        note(mutant, operators.judge(mutant))
+    with ThreadPoolExecutor(len(others)) as pool:
+        running = [pool.submit(judge_in_free_tree, mutant) for mutant in chosen if mutant.is_builder]
+        try:
+            for future in as_completed(running):
+                note(*future.result())
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return results
+
+
+def conclude(results: Mapping[Mutant, Result], lines: Mapping[Mutant, int]) -> None:
+    """Say what came of the mutants.
+
+    Raises:
+        TestsFailed: some were not found.
+    """
+    counts = Counter(result.outcome for result in results.values())
+    summary = ", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome if counts[outcome])
+    print(f"\n{len(results)} mutants: {summary}")
+    left = {mutant: result for mutant, result in results.items() if not result.outcome.is_found}
+    if not left:
+        return
+    rows = [("", "line", "", "", "")]
+    for mutant, result in sorted(left.items(), key=lambda pair: pair[0].number):
+        change = f"{_short(mutant.right)} -> {_short(mutant.wrong)}"
+        place = f"{mutant.file}:{lines[mutant]}"
+        rows.append((str(mutant.number), place, result.outcome.value, change, result.by))
+    print(table(rows))
+    raise TestsFailed(
+        f"{len(left)} mutants were not found by a test",
+        todo="write a test that fails with the wrong line, or another line into tests/mutants if it changes nothing",
+    )
+
+
+@contextmanager
+def _trees(layout: Layout, base_wheel: Path | None, jobs: int) -> Iterator[tuple[Tree, list[Tree]]]:
+    """Hold the copy whose operators are built, and ``jobs`` copies for mutants of the builder."""
+    with ExitStack() as stack:
+        copies = [stack.enter_context(copied(_COPIES / name)) for name in ["operators", *map(str, range(jobs))]]
+        there = replace(layout, natives=(copies[0] / "native",), out=copies[0] / "dist")
+        python, variables = stack.enter_context(delivered(there, DEVELOP, base_wheel, jobs))
+        options = ["--pin", layout.pin, "--native", str(there.native), "--jobs", str(jobs), "--python", str(python)]
+
+        def build() -> tuple[int, str]:
+            done = run([sys.executable, "-m", "scripts", "develop", *options], cwd=REPOSITORY, check=False)
+            return done.returncode, done.stdout
+
+        def with_operators(mutant: Mutant) -> Mapping[str, str]:
+            return {**variables, **(emulated_variables(there) if mutant.is_emulated else {})}
+
+        def without_operators(mutant: Mutant) -> Mapping[str, str]:
+            is_generator = any(word.startswith("tests/codegen") for word in mutant.tests)
+            return {**variables, **({"PYTHONPATH": str(layout.base / "tree")} if is_generator else {})}
+
+        others = [Tree(copy, python, without_operators, lambda: (0, "")) for copy in copies[1:]]
+        yield Tree(copies[0], python, with_operators, build), others
+
+
+def _short(text: str) -> str:
+    """The text in one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= 60 else f"{line[:57]}..."
