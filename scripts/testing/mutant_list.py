@@ -77,7 +77,9 @@ def load_mutants(folder: Path) -> list[Mutant]:
                         f"{path.name}: {source['file']}: unknown keys, or no tests",
                         todo="a source has file, tests and mutants, a mutant right, wrong and maybe tests",
                     )
-                found.append(Mutant(len(found) + 1, source["file"], each["right"], each["wrong"], tuple(shlex.split(tests))))
+                found.append(
+                    Mutant(len(found) + 1, source["file"], each["right"], each["wrong"], tuple(shlex.split(tests)))
+                )
     return found
 
 

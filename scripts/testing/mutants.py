@@ -6,8 +6,8 @@ import queue
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,11 +54,14 @@ def test_mutants(layout: Layout, words: Sequence[str], *, base_wheel: Path | Non
 def judge(
     chosen: Sequence[Mutant], lines: Mapping[Mutant, int], operators: Tree, others: Sequence[Tree]
 ) -> dict[Mutant, Result]:
-    """What came of each mutant: one after another in the tree whose operators are built, some at once in the others."""
+    """What came of each mutant: those of operators one after another, and beside them those of the builder."""
     results: dict[Mutant, Result] = {}
-    free: queue.SimpleQueue[Tree] = queue.SimpleQueue()
-    for tree in others:
-        free.put(tree)
+    waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
+    # Kernels for CUDA come last: they need the right operators.
+    native = sorted((mutant for mutant in chosen if not mutant.is_builder), key=lambda mutant: mutant.is_emulated)
+    for mutant in chosen:
+        if mutant.is_builder:
+            waiting.put(mutant)
 
     def note(mutant: Mutant, result: Result) -> None:
         results[mutant] = result
@@ -66,24 +69,19 @@ def judge(
         done = f"({len(results)}/{len(chosen)}) {place} {result.seconds:.1f} s"
         say(f"{done} {result.outcome.value}: {result.by} [{mutant.number}]")
 
-    def judge_in_free_tree(mutant: Mutant) -> tuple[Mutant, Result]:
-        tree = free.get()
-        try:
-            return mutant, tree.judge(mutant)
-        finally:
-            free.put(tree)
+    def judge_operators() -> None:
+        for mutant in native:
+            note(mutant, operators.judge(mutant))
 
-    # Kernels for CUDA come last: they need the right operators.
-    for mutant in sorted((mutant for mutant in chosen if not mutant.is_builder), key=lambda each: each.is_emulated):
-        note(mutant, operators.judge(mutant))
-    with ThreadPoolExecutor(len(others)) as pool:
-        running = [pool.submit(judge_in_free_tree, mutant) for mutant in chosen if mutant.is_builder]
-        try:
-            for future in as_completed(running):
-                note(*future.result())
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    def judge_builder(tree: Tree) -> None:
+        with suppress(queue.Empty):
+            while True:
+                mutant = waiting.get_nowait()
+                note(mutant, tree.judge(mutant))
+
+    with ThreadPoolExecutor(len(others) + 1) as pool:
+        for done in [pool.submit(judge_operators), *(pool.submit(judge_builder, tree) for tree in others)]:
+            done.result()
     return results
 
 
@@ -113,9 +111,11 @@ def conclude(results: Mapping[Mutant, Result], lines: Mapping[Mutant, int]) -> N
 
 @contextmanager
 def _trees(layout: Layout, base_wheel: Path | None, jobs: int) -> Iterator[tuple[Tree, list[Tree]]]:
-    """Hold the copy whose operators are built, and ``jobs`` copies for mutants of the builder."""
+    """Hold the copy whose operators are built, and copies for mutants of the builder, ``jobs`` with that one."""
     with ExitStack() as stack:
-        copies = [stack.enter_context(copied(_COPIES / name)) for name in ["operators", *map(str, range(jobs))]]
+        copies = [
+            stack.enter_context(copied(_COPIES / name)) for name in ["operators", *map(str, range(max(jobs - 1, 1)))]
+        ]
         there = replace(layout, natives=(copies[0] / "native",), out=copies[0] / "dist")
         python, variables = stack.enter_context(delivered(there, DEVELOP, base_wheel, jobs))
         options = ["--pin", layout.pin, "--native", str(there.native), "--jobs", str(jobs), "--python", str(python)]
