@@ -21,7 +21,8 @@ class Mutant:
         file: the source, from the top of the repository.
         right: what stands there, once.
         wrong: what is put in its place.
-        tests: arguments for pytest, one of which must fail.
+        tests: arguments for pytest; one of these tests must fail.
+        operator: that alone computes something wrong, so that mutants of others may be built with it; or empty.
     """
 
     number: int
@@ -29,6 +30,7 @@ class Mutant:
     right: str
     wrong: str
     tests: tuple[str, ...]
+    operator: str = ""
 
     @property
     def is_builder(self) -> bool:
@@ -61,8 +63,8 @@ class Mutant:
 def load_mutants(folder: Path) -> list[Mutant]:
     """All mutants of the YAML files in ``folder``.
 
-    A file is a list of sources, each with ``file``, ``mutants`` (``right`` and ``wrong``) and ``tests``, words for
-    pytest, which a mutant may have of its own.
+    A file is a list of sources: each has ``file``, ``mutants`` with ``right`` and ``wrong`` texts, and for all or for
+    each of these ``tests``, words for pytest, and maybe ``operator``, the only one that is wrong then.
 
     Raises:
         UsageError: a file has other keys.
@@ -71,15 +73,14 @@ def load_mutants(folder: Path) -> list[Mutant]:
     for path in sorted(folder.glob("*.yaml")):
         for source in yaml.safe_load(path.read_text(encoding="utf-8")):
             for each in source["mutants"]:
-                tests = each.get("tests", source.get("tests"))
-                if {*source} - {"file", "tests", "mutants"} or {*each} - {"right", "wrong", "tests"} or not tests:
+                fields = {"operator": "", **{key: value for key, value in source.items() if key != "mutants"}, **each}
+                if fields.keys() != {"file", "right", "wrong", "tests", "operator"}:
                     raise UsageError(
                         f"{path.name}: {source['file']}: unknown keys, or no tests",
-                        todo="a source has file, tests and mutants, a mutant right, wrong and maybe tests",
+                        todo="a source has file, tests, operator and mutants, a mutant right, wrong and these",
                     )
-                found.append(
-                    Mutant(len(found) + 1, source["file"], each["right"], each["wrong"], tuple(shlex.split(tests)))
-                )
+                fields["tests"] = tuple(shlex.split(fields["tests"]))
+                found.append(Mutant(number=len(found) + 1, **fields))
     return found
 
 

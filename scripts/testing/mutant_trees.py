@@ -56,6 +56,14 @@ class Result:
     seconds: float = 0
 
 
+@dataclass(frozen=True)
+class Right:
+    """How long tests take without a wrong line, and why they fail there, too, if they do."""
+
+    seconds: float
+    complaint: str
+
+
 @dataclass
 class Tree:
     """A copy of the repository.
@@ -71,44 +79,37 @@ class Tree:
     python: Path
     variables: Callable[[Mutant], Mapping[str, str]]
     build: Callable[[], tuple[int, str]]
-    _seconds: dict[tuple[str, ...], float] = field(default_factory=dict)
-    _is_wrong_built: bool = False
+    _right: dict[tuple[str, ...], Right] = field(default_factory=dict)
 
-    def judge(self, mutant: Mutant) -> Result:
-        """Run the mutant's tests on the copy as it is, unless that was done, and then with the wrong line."""
-        start = time.monotonic()
-        outcome, by = self._judge_right(mutant)
-        if outcome is Outcome.SURVIVED:
-            path = self.folder / mutant.file
-            text = path.read_text(encoding="utf-8")
-            path.write_text(text.replace(mutant.right, mutant.wrong), encoding="utf-8")
-            try:
-                outcome, by = self._judge_wrong(mutant)
-            finally:
-                path.write_text(text, encoding="utf-8")
-        return Result(outcome, by, time.monotonic() - start)
-
-    def _judge_right(self, mutant: Mutant) -> tuple[Outcome, str]:
-        is_known = mutant.tests in self._seconds
-        if self._is_wrong_built and (mutant.is_emulated or not is_known):
-            self._is_wrong_built = False
-            self.build()
-        if not is_known:
+    def judge_right(self, mutant: Mutant) -> None:
+        """Run the mutant's tests on the copy as it is, unless that was done."""
+        if mutant.tests not in self._right:
             start = time.monotonic()
             code, text = self._test(mutant, None)
-            if code:
-                return Outcome.BROKEN, f"the tests fail without it, too: {_end(text)}"
-            self._seconds[mutant.tests] = time.monotonic() - start
-        return Outcome.SURVIVED, ""
+            complaint = f"the tests fail without it, too: {_end(text)}" if code else ""
+            self._right[mutant.tests] = Right(time.monotonic() - start, complaint)
+
+    def judge(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, Result]]:
+        """Run the tests of each mutant with all the wrong lines, which one build takes if there is any to build."""
+        start = time.monotonic()
+        with self._mutated(mutants):
+            is_built = any(not mutant.is_builder and not mutant.is_emulated for mutant in mutants)
+            code, text = self.build() if is_built else (0, "")
+            if code and len(mutants) == 1:
+                yield mutants[0], Result(Outcome.REFUSED, _complaint(text), time.monotonic() - start)
+                return
+            for mutant in mutants if not code else ():
+                outcome, by = self._judge_wrong(mutant)
+                yield mutant, Result(outcome, by, time.monotonic() - start)
+                start = time.monotonic()
+        for mutant in mutants if code else ():  # one of them is to blame
+            yield from self.judge([mutant])
 
     def _judge_wrong(self, mutant: Mutant) -> tuple[Outcome, str]:
-        if not mutant.is_builder and not mutant.is_emulated:
-            self._is_wrong_built = True
-            code, text = self.build()
-            if code:
-                return Outcome.REFUSED, _complaint(text)
-        # Of a machine that others use, too.
-        limit = 60 + 10 * self._seconds[mutant.tests]
+        right = self._right[mutant.tests]
+        if right.complaint:
+            return Outcome.BROKEN, right.complaint
+        limit = 60 + 10 * right.seconds  # others use the machine, too
         try:
             code, text = self._test(mutant, limit)
         except subprocess.TimeoutExpired:
@@ -123,9 +124,27 @@ class Tree:
             return Outcome.REFUSED, _complaint(text)
         return Outcome.BROKEN, f"pytest exits with {code}: {_end(text)}"
 
+    @contextmanager
+    def _mutated(self, mutants: Sequence[Mutant]) -> Iterator[None]:
+        right = {path: path.read_text(encoding="utf-8") for path in {self.folder / each.file for each in mutants}}
+        wrong = dict(right)
+        for mutant in mutants:
+            path = self.folder / mutant.file
+            wrong[path] = wrong[path].replace(mutant.right, mutant.wrong)
+        try:
+            _write(wrong)
+            yield
+        finally:
+            _write(right)
+
     def _test(self, mutant: Mutant, limit: float | None) -> tuple[int, str]:
         options = ["-x", "-q", "--tb=line", "-p", "no:cacheprovider", *mutant.tests]
         return run_limited([self.python, "-m", "pytest", *options], self.folder, self.variables(mutant), limit)
+
+
+def _write(texts: Mapping[Path, str]) -> None:
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
 
 
 def run_limited(

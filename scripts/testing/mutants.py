@@ -5,10 +5,11 @@ from __future__ import annotations
 import queue
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 from ..common.console import say, table
@@ -54,35 +55,48 @@ def test_mutants(layout: Layout, words: Sequence[str], *, base_wheel: Path | Non
 def judge(
     chosen: Sequence[Mutant], lines: Mapping[Mutant, int], operators: Tree, others: Sequence[Tree]
 ) -> dict[Mutant, Result]:
-    """What came of each mutant: those of operators one after another, and beside them those of the builder."""
+    """What came of each mutant: those of operators one round after another, and beside them those of the builder."""
     results: dict[Mutant, Result] = {}
     waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
-    # Kernels for CUDA come last: they need the right operators.
-    native = sorted((mutant for mutant in chosen if not mutant.is_builder), key=lambda mutant: mutant.is_emulated)
-    for mutant in chosen:
-        if mutant.is_builder:
-            waiting.put(mutant)
+    for mutant in (mutant for mutant in chosen if mutant.is_builder):
+        waiting.put(mutant)
 
-    def note(mutant: Mutant, result: Result) -> None:
-        results[mutant] = result
-        place = f"{mutant.file}:{lines[mutant]}"
-        done = f"({len(results)}/{len(chosen)}) {place} {result.seconds:.1f} s"
-        say(f"{done} {result.outcome.value}: {result.by} [{mutant.number}]")
+    def judge_all(tree: Tree, mutants: Sequence[Mutant]) -> None:
+        for mutant, result in tree.judge(mutants):
+            results[mutant] = result
+            place = f"{mutant.file}:{lines[mutant]}"
+            done = f"({len(results)}/{len(chosen)}) {place} {result.seconds:.1f} s"
+            say(f"{done} {result.outcome.value}: {result.by} [{mutant.number}]")
 
     def judge_operators() -> None:
+        native = [mutant for mutant in chosen if not mutant.is_builder]
         for mutant in native:
-            note(mutant, operators.judge(mutant))
+            operators.judge_right(mutant)
+        # Kernels for CUDA come first: for them nothing is built but the kernels, so the operators must be right.
+        for is_emulated in (True, False):
+            for mutants in rounds([mutant for mutant in native if mutant.is_emulated == is_emulated]):
+                judge_all(operators, mutants)
 
     def judge_builder(tree: Tree) -> None:
         with suppress(queue.Empty):
             while True:
                 mutant = waiting.get_nowait()
-                note(mutant, tree.judge(mutant))
+                tree.judge_right(mutant)
+                judge_all(tree, [mutant])
 
     with ThreadPoolExecutor(len(others) + 1) as pool:
         for done in [pool.submit(judge_operators), *(pool.submit(judge_builder, tree) for tree in others)]:
             done.result()
     return results
+
+
+def rounds(mutants: Iterable[Mutant]) -> list[list[Mutant]]:
+    """The mutants in groups that one build serves: of each operator one, or one that is of no operator alone."""
+    of: dict[str, list[Mutant]] = {}
+    for mutant in mutants:
+        of.setdefault(mutant.operator, []).append(mutant)
+    alone = [[mutant] for mutant in of.pop("", [])]
+    return alone + [[each for each in group if each] for group in zip_longest(*of.values())]
 
 
 def conclude(results: Mapping[Mutant, Result], lines: Mapping[Mutant, int]) -> None:
