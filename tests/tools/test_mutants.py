@@ -15,8 +15,8 @@ from helpers import write
 from scripts.common.errors import UsageError
 from scripts.common.layout import REPOSITORY
 from scripts.testing.mutant_list import Mutant, choose, load_mutants, places
-from scripts.testing.mutant_trees import Outcome, Tree, run_limited
-from scripts.testing.mutants import LIST, conclude, judge
+from scripts.testing.mutant_trees import Outcome, Result, Tree, run_limited
+from scripts.testing.mutants import LIST, conclude, judge, rounds
 from scripts.testing.parts import TestsFailed as Failed  # pytest would take it for tests
 
 CODE = "import os\ndef double(x):\n    return x + x\ndef unused(x):\n    return x\n"
@@ -26,8 +26,14 @@ TEST = "from code_of import double\ndef test_it():\n    assert double(3) == 6\n"
 def tree_in(folder: Path, build: Callable[[], tuple[int, str]] = lambda: (0, ""), code: str = CODE) -> Tree:
     """A repository of a function and its test."""
     write(folder, {"code_of.py": code, "test_it.py": TEST, "native/A.cpp": "right\n", "pytest.ini": "[pytest]\n"})
-    variables: Mapping[str, str] = {"PYTHONDONTWRITEBYTECODE": "1"}
+    variables: Mapping[str, str] = {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return Tree(folder, Path(sys.executable), lambda _: variables, build)
+
+
+def outcome_of(tree: Tree, mutant: Mutant) -> Result:
+    tree.judge_right(mutant)
+    ((_, result),) = tree.judge([mutant])
+    return result
 
 
 def mutant(right: str, wrong: str, file: str = "code_of.py", number: int = 1) -> Mutant:
@@ -44,31 +50,38 @@ def mutant(right: str, wrong: str, file: str = "code_of.py", number: int = 1) ->
     ],
 )
 def test_what_comes_of_a_wrong_line(wrong: str, outcome: Outcome, by: str, tmp_path: Path) -> None:
-    result = tree_in(tmp_path).judge(mutant("return x + x", wrong))
+    result = outcome_of(tree_in(tmp_path), mutant("return x + x", wrong))
     assert (result.outcome, result.by.startswith(by)) == (outcome, True)
     assert (tmp_path / "code_of.py").read_text() == CODE
 
 
 def test_tests_that_fail_anyway_say_nothing(tmp_path: Path) -> None:
     tree = tree_in(tmp_path, code=CODE.replace("x + x", "x - x"))
-    result = tree.judge(mutant("return x - x", "return x * x"))
+    result = outcome_of(tree, mutant("return x - x", "return x * x"))
     assert result.outcome is Outcome.BROKEN
     assert result.by.startswith("the tests fail without it, too")
 
 
-def test_operators_are_built_wrong_and_then_right_again(tmp_path: Path) -> None:
+def test_wrong_lines_of_several_operators_share_a_build(tmp_path: Path) -> None:
     built: list[str] = []
 
     def build() -> tuple[int, str]:
-        built.append((tmp_path / "native/A.cpp").read_text())
-        return ("refused" in built[-1], "A.cpp:1: error: refused")
+        built.append("".join((tmp_path / f"native/{name}.cpp").read_text() for name in "AB"))
+        return "refused" in built[-1], "A.cpp:1: error: refused"
 
     tree = tree_in(tmp_path, build)
-    wrong = [mutant("right", text, "native/A.cpp") for text in ("wrong", "refused")]
-    assert [tree.judge(each).outcome for each in wrong] == [Outcome.SURVIVED, Outcome.REFUSED]
-    tree.judge(Mutant(3, "native/A.cpp", "right", "another", ("test_it.py", "-v")))
-    # The tests of the last one had not been run before.
-    assert built == ["wrong\n", "refused\n", "right\n", "another\n"]
+    write(tmp_path, {"native/B.cpp": "right\n"})
+    texts = [("A", "refused", "a"), ("A", "wrong", "a"), ("B", "another", "b"), ("B", "third", "")]
+    mutants = [Mutant(0, f"native/{name}.cpp", "right", text, ("test_it.py",), op) for name, text, op in texts]
+    tree.judge_right(mutants[0])
+    outcomes = [(mutant.wrong, result.outcome) for group in rounds(mutants) for mutant, result in tree.judge(group)]
+    assert outcomes == [
+        ("third", Outcome.SURVIVED),  # of no operator, and so alone
+        ("refused", Outcome.REFUSED),
+        ("another", Outcome.SURVIVED),
+        ("wrong", Outcome.SURVIVED),
+    ]
+    assert built == ["right\nthird\n", "refused\nanother\n", "refused\nright\n", "right\nanother\n", "wrong\nright\n"]
 
 
 def test_program_that_hangs_is_ended(tmp_path: Path) -> None:
