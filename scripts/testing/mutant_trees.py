@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -21,7 +21,12 @@ from .mutant_list import Mutant
 # pytest.ExitCode.TESTS_FAILED
 _TESTS_FAILED = 1
 
-_RED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.M)
+# Seconds. The tests of a mutant are few, but others may use the machine, too.
+_LIMIT = 900
+
+_RED = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.M)
+# What `pytest -v` prints when a test begins; behind a crash, of the test that crashed.
+_BEGUN = re.compile(r"^(\S+\.py::\S.*?) *(?:PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR|$)", re.M)
 _COMPLAINT = re.compile(r"^.*\b(?:error|refused)\b.*$", re.M)
 
 
@@ -29,9 +34,9 @@ class Outcome(Enum):
     """What came of a mutant."""
 
     KILLED = "killed"
-    REFUSED = "refused by the build"
     CRASHED = "crashed"
     HUNG = "hung"
+    REFUSED = "refused by the build"
     SURVIVED = "SURVIVED"
     BROKEN = "NO RESULT"
 
@@ -47,21 +52,13 @@ class Result:
 
     Args:
         outcome: in a word.
-        by: the test that failed, or else what was said.
+        by: the test that failed, crashed or hung, or else what was said.
         seconds: with its build.
     """
 
     outcome: Outcome
     by: str
     seconds: float = 0
-
-
-@dataclass(frozen=True)
-class Right:
-    """How long tests take without a wrong line, and why they fail there, too, if they do."""
-
-    seconds: float
-    complaint: str
 
 
 @dataclass
@@ -79,15 +76,6 @@ class Tree:
     python: Path
     variables: Callable[[Mutant], Mapping[str, str]]
     build: Callable[[], tuple[int, str]]
-    _right: dict[tuple[str, ...], Right] = field(default_factory=dict)
-
-    def judge_right(self, mutant: Mutant) -> None:
-        """Run the mutant's tests on the copy as it is, unless that was done."""
-        if mutant.tests not in self._right:
-            start = time.monotonic()
-            code, text = self._test(mutant, None)
-            complaint = f"the tests fail without it, too: {_end(text)}" if code else ""
-            self._right[mutant.tests] = Right(time.monotonic() - start, complaint)
 
     def judge(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, Result]]:
         """Run the tests of each mutant with all the wrong lines, which one build takes if there is any to build."""
@@ -105,19 +93,20 @@ class Tree:
         for mutant in mutants if code else ():  # one of them is to blame
             yield from self.judge([mutant])
 
+    def failing(self, tests: Sequence[str], variables: Mapping[str, str]) -> set[str]:
+        """Those of the tests that fail on the copy as it is; all of them where pytest cannot say."""
+        code, text = self._test(["-q", *tests], variables)
+        return set(_RED.findall(text)) if code == _TESTS_FAILED else set(tests) if code else set()
+
     def _judge_wrong(self, mutant: Mutant) -> tuple[Outcome, str]:
-        right = self._right[mutant.tests]
-        if right.complaint:
-            return Outcome.BROKEN, right.complaint
-        limit = 60 + 10 * right.seconds  # others use the machine, too
         try:
-            code, text = self._test(mutant, limit)
-        except subprocess.TimeoutExpired:
-            return Outcome.HUNG, f"no end after {limit:.0f} s"
+            code, text = self._test(["-x", "-v", *mutant.tests], self.variables(mutant))
+        except subprocess.TimeoutExpired as error:
+            return Outcome.HUNG, _last_begun(error.output or "")
         if code == 0:
             return Outcome.SURVIVED, " ".join(mutant.tests)
         if code < 0:
-            return Outcome.CRASHED, signal.Signals(-code).name
+            return Outcome.CRASHED, _last_begun(text)
         if code == _TESTS_FAILED and (red := _RED.search(text)):
             return Outcome.KILLED, red[1]
         if mutant.is_emulated and "Error building extension" in text:
@@ -137,9 +126,9 @@ class Tree:
         finally:
             _write(right)
 
-    def _test(self, mutant: Mutant, limit: float | None) -> tuple[int, str]:
-        options = ["-x", "-q", "--tb=line", "-p", "no:cacheprovider", *mutant.tests]
-        return run_limited([self.python, "-m", "pytest", *options], self.folder, self.variables(mutant), limit)
+    def _test(self, options: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str]:
+        command: list[str | Path] = [self.python, "-m", "pytest", "--tb=line", "-p", "no:cacheprovider", *options]
+        return run_limited(command, self.folder, variables, _LIMIT)
 
 
 def _write(texts: Mapping[Path, str]) -> None:
@@ -148,7 +137,7 @@ def _write(texts: Mapping[Path, str]) -> None:
 
 
 def run_limited(
-    command: Sequence[str | Path], folder: Path, variables: Mapping[str, str], limit: float | None
+    command: Sequence[str | Path], folder: Path, variables: Mapping[str, str], limit: float
 ) -> tuple[int, str]:
     """Run a program; return its exit code and what it printed.
 
@@ -168,9 +157,11 @@ def run_limited(
     ) as process:
         try:
             text, _ = process.communicate(timeout=limit)
-        except BaseException:
+        except BaseException as error:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                error.output = process.communicate()[0]
             raise
     return process.returncode, text
 
@@ -188,6 +179,12 @@ def copied(folder: Path, repository: Path = REPOSITORY) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _last_begun(text: str) -> str:
+    """The test that was running when pytest ended; empty if that cannot be told."""
+    begun = _BEGUN.findall(text)
+    return str(begun[-1]) if begun else ""
 
 
 def _complaint(text: str) -> str:

@@ -70,8 +70,6 @@ def judge(
 
     def judge_operators() -> None:
         native = [mutant for mutant in chosen if not mutant.is_builder]
-        for mutant in native:
-            operators.judge_right(mutant)
         # Kernels for CUDA come first: for them nothing is built but the kernels, so the operators must be right.
         for is_emulated in (True, False):
             for mutants in rounds([mutant for mutant in native if mutant.is_emulated == is_emulated]):
@@ -80,14 +78,29 @@ def judge(
     def judge_builder(tree: Tree) -> None:
         with suppress(queue.Empty):
             while True:
-                mutant = waiting.get_nowait()
-                tree.judge_right(mutant)
-                judge_all(tree, [mutant])
+                judge_all(tree, [waiting.get_nowait()])
 
     with ThreadPoolExecutor(len(others) + 1) as pool:
         for done in [pool.submit(judge_operators), *(pool.submit(judge_builder, tree) for tree in others)]:
             done.result()
+    operators.build()
+    for is_builder, tree in ((True, others[0]), (False, operators)):
+        some = {mutant: result for mutant, result in results.items() if mutant.is_builder == is_builder}
+        results |= without_false_alarms(some, tree)
     return results
+
+
+def without_false_alarms(results: Mapping[Mutant, Result], tree: Tree) -> dict[Mutant, Result]:
+    """The results, but tests that fail without a wrong line, too, say nothing of one."""
+    kinds: dict[tuple[tuple[str, str], ...], dict[str, None]] = {}
+    for mutant, result in results.items():
+        if result.outcome in (Outcome.KILLED, Outcome.CRASHED, Outcome.HUNG) and result.by:
+            kinds.setdefault(tuple(sorted(tree.variables(mutant).items())), {})[result.by] = None
+    failing = {test for variables, tests in kinds.items() for test in tree.failing(list(tests), dict(variables))}
+    return {
+        mutant: Result(Outcome.BROKEN, f"fails without it, too: {result.by}") if result.by in failing else result
+        for mutant, result in results.items()
+    }
 
 
 def rounds(mutants: Iterable[Mutant]) -> list[list[Mutant]]:
@@ -132,6 +145,7 @@ def _trees(layout: Layout, base_wheel: Path | None, jobs: int) -> Iterator[tuple
         ]
         there = replace(layout, natives=(copies[0] / "native",), out=copies[0] / "dist")
         python, variables = stack.enter_context(delivered(there, DEVELOP, base_wheel, jobs))
+        shared = {**variables, "OMP_WAIT_POLICY": "passive"}  # others use the processors, too
         options = ["--pin", layout.pin, "--native", str(there.native), "--jobs", str(jobs), "--python", str(python)]
 
         def build() -> tuple[int, str]:
@@ -139,11 +153,11 @@ def _trees(layout: Layout, base_wheel: Path | None, jobs: int) -> Iterator[tuple
             return done.returncode, done.stdout
 
         def with_operators(mutant: Mutant) -> Mapping[str, str]:
-            return {**variables, **(emulated_variables(there) if mutant.is_emulated else {})}
+            return {**shared, **(emulated_variables(there) if mutant.is_emulated else {})}
 
         def without_operators(mutant: Mutant) -> Mapping[str, str]:
             is_generator = any(word.startswith("tests/codegen") for word in mutant.tests)
-            return {**variables, **({"PYTHONPATH": str(layout.base / "tree")} if is_generator else {})}
+            return {**shared, **({"PYTHONPATH": str(layout.base / "tree")} if is_generator else {})}
 
         others = [Tree(copy, python, without_operators, lambda: (0, "")) for copy in copies[1:]]
         yield Tree(copies[0], python, with_operators, build), others

@@ -31,7 +31,7 @@ PROBES = """
 - func: graft_probe.word(Tensor self, str word) -> (Tensor low, Tensor high)
 - func: fft_graft_probe(Tensor self, int n) -> Tensor
   python_module: fft
-- func: graft_gate(Tensor input) -> Tensor
+- func: graft_gate(Tensor input, int? rows, float rate=0.5) -> Tensor
   python_module: nn
 - func: graft_method(Tensor self) -> Tensor
   variants: method
@@ -155,8 +155,9 @@ def test_docstrings_go_behind_the_files_that_upstream_has_them_in(
     assert "graft_probe = _add_docstr(" in fft
     assert '__all__ += ["graft_probe"]' in fft
     gate = literals(behind["torch/nn/functional.py"])["_nn.graft_gate"]
-    assert gate.startswith("graft_gate(input) -> Tensor\n\nAn operator that was added")
-    assert gate.endswith("Args:\n    input (Tensor)")
+    assert gate.startswith("graft_gate(input, rows, rate=0.5) -> Tensor\n\nAn operator that was added")
+    arguments = "    input (Tensor)\n    rows (int or None)\n    rate (float, optional): Default: ``0.5``."
+    assert gate.endswith(f"Args:\n{arguments}")
     assert "from torch._C._nn import graft_gate as graft_gate" in behind["torch/nn/functional.pyi"]
 
 
