@@ -16,7 +16,7 @@ from scripts.common.errors import UsageError
 from scripts.common.layout import REPOSITORY
 from scripts.testing.mutant_list import Mutant, choose, load_mutants, places
 from scripts.testing.mutant_trees import Outcome, Result, Tree, run_limited
-from scripts.testing.mutants import LIST, conclude, judge, rounds
+from scripts.testing.mutants import LIST, conclude, judge, rounds, without_false_alarms
 from scripts.testing.parts import TestsFailed as Failed  # pytest would take it for tests
 
 CODE = "import os\ndef double(x):\n    return x + x\ndef unused(x):\n    return x\n"
@@ -31,7 +31,6 @@ def tree_in(folder: Path, build: Callable[[], tuple[int, str]] = lambda: (0, "")
 
 
 def outcome_of(tree: Tree, mutant: Mutant) -> Result:
-    tree.judge_right(mutant)
     ((_, result),) = tree.judge([mutant])
     return result
 
@@ -45,7 +44,7 @@ def mutant(right: str, wrong: str, file: str = "code_of.py", number: int = 1) ->
     [
         ("return x * x", Outcome.KILLED, "test_it.py::test_it"),
         ("return 2 * x", Outcome.SURVIVED, "test_it.py"),
-        ("return os.abort()", Outcome.CRASHED, "SIGABRT"),
+        ("return os.abort()", Outcome.CRASHED, "test_it.py::test_it"),
         ("return (", Outcome.BROKEN, "pytest exits with 2"),
     ],
 )
@@ -56,10 +55,16 @@ def test_what_comes_of_a_wrong_line(wrong: str, outcome: Outcome, by: str, tmp_p
 
 
 def test_tests_that_fail_anyway_say_nothing(tmp_path: Path) -> None:
-    tree = tree_in(tmp_path, code=CODE.replace("x + x", "x - x"))
-    result = outcome_of(tree, mutant("return x - x", "return x * x"))
-    assert result.outcome is Outcome.BROKEN
-    assert result.by.startswith("the tests fail without it, too")
+    tree = tree_in(tmp_path)
+    right, wrong = mutant("return x + x", "return x * x"), mutant("return x\n", "return None\n", number=2)
+    results = {each: Result(Outcome.KILLED, f"test_it.py::test_{n}") for n, each in enumerate((right, wrong))}
+    write(tmp_path, {"test_it.py": "def test_0(): pass\ndef test_1(): raise ValueError('no - way')\n"})
+    checked = without_false_alarms(results, tree)
+    assert checked[right] == results[right]
+    assert checked[wrong] == Result(Outcome.BROKEN, "fails without it, too: test_it.py::test_1")
+    # A test that is not there says nothing, either.
+    lost = {right: Result(Outcome.KILLED, "test_it.py::test_2")}
+    assert without_false_alarms(lost, tree)[right].outcome is Outcome.BROKEN
 
 
 def test_wrong_lines_of_several_operators_share_a_build(tmp_path: Path) -> None:
@@ -73,7 +78,6 @@ def test_wrong_lines_of_several_operators_share_a_build(tmp_path: Path) -> None:
     write(tmp_path, {"native/B.cpp": "right\n"})
     texts = [("A", "refused", "a"), ("A", "wrong", "a"), ("B", "another", "b"), ("B", "third", "")]
     mutants = [Mutant(0, f"native/{name}.cpp", "right", text, ("test_it.py",), op) for name, text, op in texts]
-    tree.judge_right(mutants[0])
     outcomes = [(mutant.wrong, result.outcome) for group in rounds(mutants) for mutant, result in tree.judge(group)]
     assert outcomes == [
         ("third", Outcome.SURVIVED),  # of no operator, and so alone
