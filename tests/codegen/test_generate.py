@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from torchgen.model import FunctionSchema
 
 from scripts.common.layout import REPOSITORY
 from scripts.compile.views import Views
@@ -22,7 +23,7 @@ from scripts.compose.stubs import insert_functions
 from scripts.generate import FRAGMENTS, SOURCES_ARE_THERE, headers, pyi
 from scripts.generate.__main__ import generate
 from scripts.generate.added_operators import stand_in
-from scripts.generate.lists import is_composite_implicit
+from scripts.generate.lists import is_composite_implicit, viewed_argument
 from scripts.generate.operators import Derivatives, Operators
 from scripts.generate.places import PLACES, Place
 from scripts.generate.writer import Output
@@ -252,3 +253,17 @@ def test_stand_ins_have_the_signatures_torch_overrides_writes(everything: Operat
     written = {group.signature.name: stand_in(group) for group in groups}
     assert written["digamma"] == "lambda input, out=None: -1"
     assert written["lerp"] == "lambda input, end, weight, out=None: -1"
+
+
+@pytest.mark.parametrize(
+    ("schema", "viewed"),
+    [
+        ("f(Tensor other, Tensor(a) self) -> Tensor(a)", "self"),
+        ("f(Tensor self, Tensor(a) other) -> (Tensor, Tensor(a))", "other"),
+        ("f(Tensor self) -> Tensor", None),
+        ("f_(Tensor(a!) self) -> Tensor(a!)", None),
+        ("f(Tensor(a!) self, Tensor(b) other) -> (Tensor(a!), Tensor(b))", "other"),
+    ],
+)
+def test_argument_that_a_result_is_a_view_of(schema: str, viewed: str | None) -> None:
+    assert viewed_argument(FunctionSchema.parse(schema)) == viewed

@@ -229,3 +229,10 @@ def test_operator_without_a_formula_in_its_entry_has_no_nodes(units_of: Generate
     formulas = ["\n- name: u_last(Tensor self) -> Tensor\n  output_differentiability: [False]\n"]
     (files,) = units_of([entry("u_last")], formulas).values()
     assert "python_functions" not in files["bindings.cpp"]
+
+
+def test_what_stands_behind_the_base_s_lines_is_new(base: Path, tmp_path: Path) -> None:
+    text = (entry("u_base") + entry("u_next")).lstrip("\n")
+    files = parsed(base, tmp_path, text).yaml
+    for lines, new in ((0, ["u_base", "u_next"]), (4, ["u_next"]), (5, ["u_next"]), (6, [])):
+        assert [str(f.func.name) for f in Operators(files, base_lines=lines).new_functions] == new, lines
