@@ -50,6 +50,15 @@ class Mutant:
         """
         source = repository / self.file
         text = source.read_text(encoding="utf-8") if source.is_file() else ""
+        self.require_once(text)
+        return text[: text.index(self.right)].count("\n") + 1
+
+    def require_once(self, text: str) -> None:
+        """Check that the right text can be replaced in that of the source.
+
+        Raises:
+            UsageError: it does not stand there just once, or the wrong one is the same.
+        """
         count = text.count(self.right)
         if count != 1 or self.right == self.wrong:
             raise UsageError(
@@ -57,7 +66,6 @@ class Mutant:
                 cause="the source changed after the list was written" if count != 1 else "the wrong text is the same",
                 todo="write a line of the source, and a wrong one, into tests/mutants",
             )
-        return text[: text.index(self.right)].count("\n") + 1
 
 
 def load_mutants(folder: Path) -> list[Mutant]:

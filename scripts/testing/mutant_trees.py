@@ -119,6 +119,7 @@ class Tree:
         wrong = dict(right)
         for mutant in mutants:
             path = self.folder / mutant.file
+            mutant.require_once(wrong[path])  # another one of the same text would hide it
             wrong[path] = wrong[path].replace(mutant.right, mutant.wrong)
         try:
             _write(wrong)

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from helpers import write
 
 from scripts.compose.appended_texts import appended_texts
 from scripts.compose.description import Description, load_description
@@ -16,6 +17,7 @@ from scripts.generate import DESCRIPTION
 from scripts.generate.__main__ import load_operators
 from scripts.generate.description import generate_description
 from scripts.generate.docs import bound_names, signature_line
+from scripts.generate.merge import MARK
 from scripts.generate.operators import Operators
 from scripts.generate.places import PLACES
 from scripts.generate.writer import Output
@@ -168,3 +170,16 @@ def test_stubs_hold_the_docstrings(base: Path, merged: Path, native: NativeFolde
     (first, second) = (n for n in stub.body if isinstance(n, ast.FunctionDef) and n.name == "graft_probe")
     assert "Says" in (ast.get_docstring(first) or "")
     assert ast.get_docstring(first) == ast.get_docstring(second)
+
+
+def test_layers_of_a_file_follow_each_other(tmp_path: Path) -> None:
+    write(tmp_path, {"tree/a.py": "upstream\n", "tree/c.py": "other\n", "generated/d.py": "generated\n"})
+    composition = Composition(tmp_path / "tree", {"a.py": b"patched\n"}, tmp_path / "generated")
+    composition.append({"a.py": "one\n", "b.py": "new\n"})
+    composition.append({"a.py": "two\n"})
+    assert composition.text("a.py") == f"patched\n{MARK}one\n{MARK}two\n"
+    assert [composition.text(name) for name in ("b.py", "c.py", "d.py", "e.py")] == [
+        *("new\n", "other\n", "generated\n"),
+        None,
+    ]
+    assert set(composition.files) == {"a.py", "b.py", "d.py"}  # what the base has already is no part of it
