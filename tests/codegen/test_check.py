@@ -13,6 +13,7 @@ from scripts.check import run
 from scripts.check.__main__ import check
 from scripts.check.arguments import check_arguments
 from scripts.check.base import BaseOperators
+from scripts.check.cplusplus import read_text
 from scripts.check.derivatives import check_derivatives
 from scripts.check.entries import read_entries
 from scripts.check.finding import Findings
@@ -103,3 +104,19 @@ def test_what_was_found_right_is_checked_again_when_it_changes(
             run.check_native(snapshot, base, tmp_path / "note")
     assert len(calls) == (3 if code else 2)
     assert capfd.readouterr().err.count(said) == (0 if code else 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "returns", "parameters", "defaults"),
+    [
+        ("const char* f(int n = 1);", "const char*", ("int",), (0,)),
+        ("Tensor& f(Tensor& self, std::optional<int64_t>);", "Tensor&", ("Tensor&", "std::optional<int64_t>"), ()),
+        ("auto f(void) -> std::vector<Tensor>;", "std::vector<Tensor>", (), ()),
+        ("C10_EXPORT Tensor f(bool a, bool b = false, int c = 3);", "Tensor", ("bool", "bool", "int"), (1, 2)),
+    ],
+)
+def test_types_of_a_function_are_as_written(
+    text: str, returns: str, parameters: tuple[str, ...], defaults: tuple[int, ...]
+) -> None:
+    (found,) = read_text(Path("a.h"), text).declarations
+    assert (found.returns, found.parameters, found.defaults) == (returns, parameters, defaults)

@@ -35,6 +35,8 @@ PROBES = """
   python_module: fft
 - func: graft_gate(Tensor input, int? rows, float rate=0.5) -> Tensor
   python_module: nn
+- func: graft_alone_(Tensor(a!) self) -> Tensor(a!)
+  variants: method
 - func: graft_method(Tensor self) -> Tensor
   variants: method
 - func: lerp.graft_word(Tensor self, str word) -> Tensor
@@ -110,6 +112,8 @@ def native(tmp_path: Path) -> NativeFolder:
     (folder / DOCS).mkdir(parents=True)
     (folder / "native_functions.yaml").write_text(PROBES)
     (folder / DOCS / "graft_probe.rst").write_text('Says "it" \\with a backslash\\.\n')
+    (folder / DOCS / "graft_alone.rst").write_text("Has no other form.\n")
+    write(folder, {"python/nn/functional.py": "of_the_folder = 1\n"})
     (folder / DOCS / "fft_graft_probe.rst").write_text('Holds """quotes""".\n')
     return load_native(folder)
 
@@ -137,6 +141,8 @@ def test_docstrings_go_behind_the_files_that_upstream_has_them_in(
     assert set(behind) == {"torch/_torch_docs.py", "torch/_tensor_docs.py", *modules}
     appended = appended_texts(native, description)
     assert all(appended[name].startswith(text) for name, text in behind.items())
+    behind_functional = behind["torch/nn/functional.py"]
+    assert appended["torch/nn/functional.py"] == f"{behind_functional}\nof_the_folder = 1\n"
     functions, methods = literals(behind["torch/_torch_docs.py"]), literals(behind["torch/_tensor_docs.py"])
     assert functions == {
         "torch.graft_probe": "graft_probe(input, factor=2, *, dtype=None) -> Tensor\n"
@@ -149,6 +155,7 @@ def test_docstrings_go_behind_the_files_that_upstream_has_them_in(
         methods["'graft_probe_'"]
         == "graft_probe_(factor=2) -> Tensor\n\nIn-place version of :meth:`~Tensor.graft_probe`"
     )
+    assert methods["'graft_alone_'"] == "graft_alone_() -> Tensor\n\nHas no other form."
     assert methods["'graft_method'"].startswith("graft_method() -> Tensor\n\nAn operator that was added")
     fft = behind["torch/fft/__init__.py"]
     assert literals(behind["torch/fft/__init__.py"]) == {

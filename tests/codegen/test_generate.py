@@ -19,7 +19,7 @@ from torchgen.model import FunctionSchema
 
 from scripts.common.layout import REPOSITORY
 from scripts.compile.views import Views
-from scripts.compose.stubs import insert_functions
+from scripts.compose.stubs import insert_functions, with_docstring
 from scripts.generate import FRAGMENTS, SOURCES_ARE_THERE, headers, pyi
 from scripts.generate.__main__ import generate
 from scripts.generate.added_operators import stand_in
@@ -97,6 +97,14 @@ def test_stub_insertion_keeps_names_sorted_and_overloads_together() -> None:
         '__all__ = [\n    "a",\n    "b",\n    "c",\n]\n\ndef a() -> int: ...\ndef b() -> int: ...\n'
         '@overload\ndef c(x: int) -> int:\n    """doc"""\n    ...\n@overload\ndef c(x: str) -> int: ...\n'
     )
+
+
+def test_docstring_that_a_stub_cannot_hold_is_left_out() -> None:
+    definitions = ["def f() -> int: ...", "def f(x: int) -> int: ..."]
+    for doc in ('Holds """quotes""".', "ends in \\", ""):
+        assert with_docstring(definitions, doc) == definitions
+    documented = with_docstring(definitions, "Says it.")
+    assert [ast.get_docstring(ast.parse(text).body[0]) for text in documented] == ["Says it."] * 2
 
 
 def test_header_that_loses_a_line_is_refused() -> None:

@@ -134,7 +134,7 @@ def test_list_says_what_each_mutant_is(tmp_path: Path) -> None:
 
 def test_mutants_are_chosen_by_number_and_file() -> None:
     mutants = [mutant("a", "b", f"{'ab'[n % 2]}.py", n) for n in range(1, 7)]
-    chosen = [each.number for each in choose(mutants, ["2", "4-5", "b.p"])]
+    chosen = [each.number for each in choose(mutants, ["2-4", "b.p"])]
     assert chosen == [1, 2, 3, 4, 5]
     assert choose(mutants, []) == mutants
     with pytest.raises(UsageError, match="7: no such mutant"):
