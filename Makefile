@@ -45,7 +45,7 @@ options = --pin '$(PIN)' --native "$$NATIVE" --out '$(OUT)' --jobs '$(JOBS)' $(i
 named = $(if $(NAME),--name '$(NAME)') $(if $(VERSION),--version '$(VERSION)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-incremental check-cuda test test-sanitize test-nightly wheels test-matrix \
+.PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-incremental check-cuda test test-sanitize test-nightly test-mutants wheels test-matrix \
     fuzz surfaces new-op pin apply export lint bench bench-build bench-peers clean
 
 help:
@@ -60,6 +60,7 @@ help:
 	@echo 'make test               build it if need be, install it in a fresh environment, run the tests'
 	@echo 'make test-sanitize      build the operators with address and undefined sanitizers, run their tests on that'
 	@echo 'make test-nightly       what takes hours: sanitizers, random calls, slow tests, ...; ARGS="fuzz slow" for some of it'
+	@echo 'make test-mutants       one wrong line at a time: which test fails? ARGS="12 30-40 RoiPool" for some, ARGS=--list for a list'
 	@echo 'make wheels             build the wheels for each pin of PINS on each Python of PYTHONS, one after another'
 	@echo 'make test-matrix        build and test those, AT_ONCE rows at once, and write a table; KEEP=1 keeps environments'
 	@echo 'make fuzz               call the operators at random; ARGS="--minutes 10", ARGS="--seed N" for one call again'
@@ -134,6 +135,9 @@ test-sanitize:
 
 test-nightly:
 	$(graft) test-nightly $(ARGS)
+
+test-mutants:
+	$(graft) test-mutants $(options) $(ARGS)
 
 wheels:
 	$(graft) wheels --delivery '$(DELIVERY)' $(named) $(options) $(several) $(ARGS)

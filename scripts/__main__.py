@@ -175,6 +175,15 @@ def _test_nightly(options: argparse.Namespace) -> None:
     test_nightly(options.steps)
 
 
+def _test_mutants(options: argparse.Namespace) -> None:
+    from .testing.mutants import list_mutants, test_mutants
+
+    if options.list:
+        list_mutants(options.chosen)
+    else:
+        test_mutants(_layout(options), options.chosen, base_wheel=options.wheel, jobs=options.jobs)
+
+
 def _wheels(options: argparse.Namespace) -> None:
     from .matrix.wheels import build_wheels
 
@@ -311,6 +320,7 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "test": _test,
     "test-sanitize": _test_sanitize,
     "test-nightly": _test_nightly,
+    "test-mutants": _test_mutants,
     "wheels": _wheels,
     "test-matrix": _test_matrix,
     "fuzz": _fuzz,
@@ -432,6 +442,9 @@ def _parser() -> argparse.ArgumentParser:
     pinning = verbs.add_parser("pin", parents=[common], help="write the pin of a release, and report what is new in it")
     pinning.add_argument("--torch", required=True, help="a version, such as 2.13.0+cpu, or a wheel file")
     pinning.add_argument("--index", default="", help="one that pip asks beside its own")
+    mutating = verbs.add_parser("test-mutants", parents=[common], help="one wrong line at a time: does a test fail?")
+    mutating.add_argument("chosen", nargs="*", help="numbers (12, 3-7) and parts of files' names (default: all)")
+    mutating.add_argument("--list", action="store_true", help="show them and try none")
     nightly = verbs.add_parser("test-nightly", help="run what takes hours: sanitizers, fuzz, slow tests, ...")
     nightly.add_argument("steps", nargs="*", help="some of them (default: all)")
     verbs.add_parser("lint", help="run the linters")

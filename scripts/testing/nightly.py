@@ -34,7 +34,10 @@ STEPS = (
     Step("sanitizers", "no finding of the sanitizers in the operators' tests", ["test-sanitize"]),
     Step("fuzz", "random calls end in results or errors", ["fuzz", "ARGS=--minutes 20"]),
     Step("slow", "large tensors, PyTorch's own operators, auditwheel", ["test", "ARGS=-- -m slow"]),
+    Step("mutants", "a test fails for each wrong line of tests/mutants", ["test-mutants", "ARGS="]),
     Step("source", "PyTorch's own build compiles the operators", ["check-source", "PIN=2.6.0", "ARGS=--if-possible"]),
+    Step("bases", "wheels for CUDA and for another Python", ["test", "ARGS=--parts bases"]),
+    Step("peers", "calls and builds beside other ways to add an operator", ["bench-peers"]),
     Step("matrix", "the other releases and Pythons", ["test-matrix"]),
 )
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import yaml
 
+from scripts.check import run
 from scripts.check.__main__ import check
 from scripts.check.arguments import check_arguments
 from scripts.check.base import BaseOperators
+from scripts.check.cplusplus import read_text
 from scripts.check.derivatives import check_derivatives
 from scripts.check.entries import read_entries
 from scripts.check.finding import Findings
 from scripts.check.functions import PYTHON_MODULES, check_functions
 from scripts.check.groups import check_groups
-from scripts.common.layout import REPOSITORY
+from scripts.common.errors import OperatorError
+from scripts.common.layout import REPOSITORY, Layout
 from scripts.generate.places import PLACES
+from scripts.inputs.snapshot import take_snapshot
 
 # Native folders with one mistake each, written out: a key for each file, and the beginning of the line to print.
 BROKEN: list[dict[str, str]] = [
@@ -76,3 +82,41 @@ def test_pytorch_s_own_entries_have_no_mistake(base: Path) -> None:
     # Each name of each formula is in a header, though no formula is read to know it.
     # Three arguments are named `from` (torchgen excepts them), and one_hot has an entry beside a composite kernel.
     assert sorted(what.split()[0] for what in found) == ["`from`", "`from`", "`from`", "one_hot"]
+
+
+@pytest.mark.parametrize(("code", "said"), [(0, "a.yaml:1: warning: odd; look"), (1, "a.yaml:1: wrong; write it")])
+def test_what_was_found_right_is_checked_again_when_it_changes(
+    code: int, said: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    calls = []
+
+    def torchgen(*arguments: object) -> subprocess.CompletedProcess[str]:
+        calls.append(arguments)
+        return subprocess.CompletedProcess([], code, said)
+
+    monkeypatch.setattr(run, "run_with_torchgen", torchgen)
+    folder = tmp_path / "my_ops"
+    folder.mkdir()
+    for text in ("", "", "# another\n"):
+        (folder / "native_functions.yaml").write_text(text)
+        snapshot = take_snapshot(Layout("2.13.0+cpu", (folder,), tmp_path))
+        with pytest.raises(OperatorError, match="wrong") if code else nullcontext():
+            run.check_native(snapshot, base, tmp_path / "note")
+    assert len(calls) == (3 if code else 2)
+    assert capfd.readouterr().err.count(said) == (0 if code else 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "returns", "parameters", "defaults"),
+    [
+        ("const char* f(int n = 1);", "const char*", ("int",), (0,)),
+        ("Tensor& f(Tensor& self, std::optional<int64_t>);", "Tensor&", ("Tensor&", "std::optional<int64_t>"), ()),
+        ("auto f(void) -> std::vector<Tensor>;", "std::vector<Tensor>", (), ()),
+        ("C10_EXPORT Tensor f(bool a, bool b = false, int c = 3);", "Tensor", ("bool", "bool", "int"), (1, 2)),
+    ],
+)
+def test_types_of_a_function_are_as_written(
+    text: str, returns: str, parameters: tuple[str, ...], defaults: tuple[int, ...]
+) -> None:
+    (found,) = read_text(Path("a.h"), text).declarations
+    assert (found.returns, found.parameters, found.defaults) == (returns, parameters, defaults)

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from helpers import write
 
 from scripts.compose.appended_texts import appended_texts
 from scripts.compose.description import Description, load_description
@@ -16,6 +17,7 @@ from scripts.generate import DESCRIPTION
 from scripts.generate.__main__ import load_operators
 from scripts.generate.description import generate_description
 from scripts.generate.docs import bound_names, signature_line
+from scripts.generate.merge import MARK
 from scripts.generate.operators import Operators
 from scripts.generate.places import PLACES
 from scripts.generate.writer import Output
@@ -31,8 +33,10 @@ PROBES = """
 - func: graft_probe.word(Tensor self, str word) -> (Tensor low, Tensor high)
 - func: fft_graft_probe(Tensor self, int n) -> Tensor
   python_module: fft
-- func: graft_gate(Tensor input) -> Tensor
+- func: graft_gate(Tensor input, int? rows, float rate=0.5) -> Tensor
   python_module: nn
+- func: graft_alone_(Tensor(a!) self) -> Tensor(a!)
+  variants: method
 - func: graft_method(Tensor self) -> Tensor
   variants: method
 - func: lerp.graft_word(Tensor self, str word) -> Tensor
@@ -108,6 +112,8 @@ def native(tmp_path: Path) -> NativeFolder:
     (folder / DOCS).mkdir(parents=True)
     (folder / "native_functions.yaml").write_text(PROBES)
     (folder / DOCS / "graft_probe.rst").write_text('Says "it" \\with a backslash\\.\n')
+    (folder / DOCS / "graft_alone.rst").write_text("Has no other form.\n")
+    write(folder, {"python/nn/functional.py": "of_the_folder = 1\n"})
     (folder / DOCS / "fft_graft_probe.rst").write_text('Holds """quotes""".\n')
     return load_native(folder)
 
@@ -135,6 +141,8 @@ def test_docstrings_go_behind_the_files_that_upstream_has_them_in(
     assert set(behind) == {"torch/_torch_docs.py", "torch/_tensor_docs.py", *modules}
     appended = appended_texts(native, description)
     assert all(appended[name].startswith(text) for name, text in behind.items())
+    behind_functional = behind["torch/nn/functional.py"]
+    assert appended["torch/nn/functional.py"] == f"{behind_functional}\nof_the_folder = 1\n"
     functions, methods = literals(behind["torch/_torch_docs.py"]), literals(behind["torch/_tensor_docs.py"])
     assert functions == {
         "torch.graft_probe": "graft_probe(input, factor=2, *, dtype=None) -> Tensor\n"
@@ -147,6 +155,7 @@ def test_docstrings_go_behind_the_files_that_upstream_has_them_in(
         methods["'graft_probe_'"]
         == "graft_probe_(factor=2) -> Tensor\n\nIn-place version of :meth:`~Tensor.graft_probe`"
     )
+    assert methods["'graft_alone_'"] == "graft_alone_() -> Tensor\n\nHas no other form."
     assert methods["'graft_method'"].startswith("graft_method() -> Tensor\n\nAn operator that was added")
     fft = behind["torch/fft/__init__.py"]
     assert literals(behind["torch/fft/__init__.py"]) == {
@@ -155,8 +164,9 @@ def test_docstrings_go_behind_the_files_that_upstream_has_them_in(
     assert "graft_probe = _add_docstr(" in fft
     assert '__all__ += ["graft_probe"]' in fft
     gate = literals(behind["torch/nn/functional.py"])["_nn.graft_gate"]
-    assert gate.startswith("graft_gate(input) -> Tensor\n\nAn operator that was added")
-    assert gate.endswith("Args:\n    input (Tensor)")
+    assert gate.startswith("graft_gate(input, rows, rate=0.5) -> Tensor\n\nAn operator that was added")
+    arguments = "    input (Tensor)\n    rows (int or None)\n    rate (float, optional): Default: ``0.5``."
+    assert gate.endswith(f"Args:\n{arguments}")
     assert "from torch._C._nn import graft_gate as graft_gate" in behind["torch/nn/functional.pyi"]
 
 
@@ -179,3 +189,16 @@ def test_stubs_hold_the_docstrings(base: Path, merged: Path, native: NativeFolde
     (first, second) = (n for n in stub.body if isinstance(n, ast.FunctionDef) and n.name == "graft_probe")
     assert "Says" in (ast.get_docstring(first) or "")
     assert ast.get_docstring(first) == ast.get_docstring(second)
+
+
+def test_layers_of_a_file_follow_each_other(tmp_path: Path) -> None:
+    write(tmp_path, {"tree/a.py": "upstream\n", "tree/c.py": "other\n", "generated/d.py": "generated\n"})
+    composition = Composition(tmp_path / "tree", {"a.py": b"patched\n"}, tmp_path / "generated")
+    composition.append({"a.py": "one\n", "b.py": "new\n"})
+    composition.append({"a.py": "two\n"})
+    assert composition.text("a.py") == f"patched\n{MARK}one\n{MARK}two\n"
+    assert [composition.text(name) for name in ("b.py", "c.py", "d.py", "e.py")] == [
+        *("new\n", "other\n", "generated\n"),
+        None,
+    ]
+    assert set(composition.files) == {"a.py", "b.py", "d.py"}  # what the base has already is no part of it

@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from torchgen.model import FunctionSchema
 
 from scripts.common.layout import REPOSITORY
 from scripts.compile.views import Views
-from scripts.compose.stubs import insert_functions
+from scripts.compose.stubs import insert_functions, with_docstring
 from scripts.generate import FRAGMENTS, SOURCES_ARE_THERE, headers, pyi
 from scripts.generate.__main__ import generate
 from scripts.generate.added_operators import stand_in
-from scripts.generate.lists import is_composite_implicit
+from scripts.generate.lists import is_composite_implicit, viewed_argument
 from scripts.generate.operators import Derivatives, Operators
 from scripts.generate.places import PLACES, Place
 from scripts.generate.writer import Output
@@ -96,6 +97,14 @@ def test_stub_insertion_keeps_names_sorted_and_overloads_together() -> None:
         '__all__ = [\n    "a",\n    "b",\n    "c",\n]\n\ndef a() -> int: ...\ndef b() -> int: ...\n'
         '@overload\ndef c(x: int) -> int:\n    """doc"""\n    ...\n@overload\ndef c(x: str) -> int: ...\n'
     )
+
+
+def test_docstring_that_a_stub_cannot_hold_is_left_out() -> None:
+    definitions = ["def f() -> int: ...", "def f(x: int) -> int: ..."]
+    for doc in ('Holds """quotes""".', "ends in \\", ""):
+        assert with_docstring(definitions, doc) == definitions
+    documented = with_docstring(definitions, "Says it.")
+    assert [ast.get_docstring(ast.parse(text).body[0]) for text in documented] == ["Says it."] * 2
 
 
 def test_header_that_loses_a_line_is_refused() -> None:
@@ -252,3 +261,17 @@ def test_stand_ins_have_the_signatures_torch_overrides_writes(everything: Operat
     written = {group.signature.name: stand_in(group) for group in groups}
     assert written["digamma"] == "lambda input, out=None: -1"
     assert written["lerp"] == "lambda input, end, weight, out=None: -1"
+
+
+@pytest.mark.parametrize(
+    ("schema", "viewed"),
+    [
+        ("f(Tensor other, Tensor(a) self) -> Tensor(a)", "self"),
+        ("f(Tensor self, Tensor(a) other) -> (Tensor, Tensor(a))", "other"),
+        ("f(Tensor self) -> Tensor", None),
+        ("f_(Tensor(a!) self) -> Tensor(a!)", None),
+        ("f(Tensor(a) self, Tensor(b) other) -> Tensor(b)", "other"),
+    ],
+)
+def test_argument_that_a_result_is_a_view_of(schema: str, viewed: str | None) -> None:
+    assert viewed_argument(FunctionSchema.parse(schema)) == viewed

@@ -181,6 +181,14 @@ def test_narrow_headers_include_what_the_unit_names(two: Texts, two_and_one: Tex
     }
 
 
+def test_function_of_the_base_in_a_new_one_s_group_is_not_registered_again(units_of: Generate) -> None:
+    schema = "(Tensor(a!) self, Tensor indices, SymInt[2] output_size) -> Tensor(a!)"
+    more = "  dispatch:\n    CPU: max_unpooling2d_forward_cpu_\n"
+    (files,) = units_of([entry("max_unpool2d_", schema, more)], []).values()
+    text = "".join(text for name, text in files.items() if "Functionalization" in name)
+    assert re.findall(r'm\.impl\("([\w.]+)"', text) == ["max_unpool2d_"]
+
+
 def test_headers_of_autograd_declare_just_the_unit_s_nodes(two: Texts, two_and_one: Texts) -> None:
     def nodes(texts: dict[str, str]) -> set[str]:
         header = texts.get("own/torch/csrc/autograd/generated/Functions.h", "")
@@ -210,6 +218,7 @@ def test_kernels_for_cuda_are_registered_in_a_source_of_their_own(units_of: Gene
     texts = {f"{unit}/{name}": text for unit, files in units.items() for name, text in files.items()}
     (registered,) = (text for name, text in texts.items() if name == "u_dense/cuda/RegisterCUDA.cpp")
     assert "u_dense_cuda" in registered and "u_cpu" not in registered
+    assert {name.split("/")[1] for name in texts if name.endswith("CUDA.cpp")} == {"cuda"}
     assert not [name for name, text in texts.items() if name.endswith("RegisterCPU.cpp") and "u_dense_cuda" in text]
     # torchgen writes the kernel around an inner loop, for CUDA, too.
     (loop,) = (name for name in texts if "UfuncCUDA_" in name)
@@ -229,3 +238,10 @@ def test_operator_without_a_formula_in_its_entry_has_no_nodes(units_of: Generate
     formulas = ["\n- name: u_last(Tensor self) -> Tensor\n  output_differentiability: [False]\n"]
     (files,) = units_of([entry("u_last")], formulas).values()
     assert "python_functions" not in files["bindings.cpp"]
+
+
+def test_what_stands_behind_the_base_s_lines_is_new(base: Path, tmp_path: Path) -> None:
+    text = (entry("u_base") + entry("u_next")).lstrip("\n")
+    files = parsed(base, tmp_path, text).yaml
+    for lines, new in ((0, ["u_base", "u_next"]), (4, ["u_next"]), (5, [])):
+        assert [str(f.func.name) for f in Operators(files, base_lines=lines).new_functions] == new, lines

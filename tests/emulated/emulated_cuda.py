@@ -2,8 +2,7 @@
 
 So the operators' own tests show whether the kernels are right, where there is no GPU: indices, barriers, dtypes, empty
 inputs. What they do not show is what only a GPU does: threads at the same time, speed. Processes that
-the tests start have the kernels for CPUs. ``GRAFT_EMULATED_SOURCES`` names another folder of .cu files, such as wrong
-ones.
+the tests start have the kernels for CPUs.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def launches(name: str) -> int:
 
 def pytest_configure() -> None:
     folder = Path(os.environ["GRAFT_EMULATED"])
-    sources_folder = Path(os.environ.get("GRAFT_EMULATED_SOURCES") or Path(os.environ["GRAFT_NATIVE"]) / "cuda")
+    sources_folder = Path(os.environ["GRAFT_NATIVE"]) / "cuda"
     folder.mkdir(parents=True, exist_ok=True)
     sources = []
     for source in sorted(sources_folder.glob("*.cu")):

@@ -243,6 +243,8 @@ def test_wheel_of_another_python_is_not_taken_for_the_last_one(tmp_path: Path, m
         built = load_built(layout)
         assert built and built.wheel == str(wheel) and built.is_there()
         assert load_built(layout, SOURCE) is None
+        os.utime(wheel, (0, 0))  # written again
+        assert not built.is_there()
         assert load_built(replace(layout, out=tmp_path / "elsewhere")) is None
 
 

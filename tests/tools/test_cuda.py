@@ -23,7 +23,7 @@ from scripts.compile.link import OPERATORS_FOR_CUDA, products, thin_products
 from scripts.compile.ninja import relevant
 from scripts.compile.units import CXX, NVCC, Planner
 from scripts.generate import FRAGMENTS, MISSING
-from scripts.inputs import cuda_toolkit
+from scripts.inputs import cuda_plan, cuda_toolkit
 from scripts.inputs.cuda_toolkit import NoToolkitError, Nvcc, download, find_nvcc, wanted_architectures
 from scripts.inputs.native import NativeFolder, load_native
 from scripts.inputs.pin import load_pin
@@ -209,6 +209,15 @@ def test_build_without_a_toolkit_goes_on_but_looks_again(tmp_path: Path, capsys:
     assert cuda == Cuda(MISSING)
     assert cuda.request == MISSING
     assert "no kernels for CUDA are built: " in capsys.readouterr().err
+
+
+def test_toolkit_that_is_not_the_pinned_one_ends_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Nvcc:
+        raise FetchError("another hash")
+
+    monkeypatch.setattr(cuda_plan, "find_nvcc", refuse)
+    with pytest.raises(FetchError, match="another hash"):
+        plan(base_for("99.1", tmp_path / "tree"), tmp_path / "native")
 
 
 def test_sources_of_cuda_and_registrations_are_compiled(

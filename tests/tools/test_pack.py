@@ -7,7 +7,7 @@ import csv
 import hashlib
 import io
 from pathlib import Path
-from zipfile import ZIP_DEFLATED, ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import pytest
 
@@ -114,3 +114,23 @@ def test_next_wheel_replaces_what_a_killed_build_left(
     assert len(list(out.iterdir())) == 1
     wheel = pack(base, OVERLAY, version="1.0+second", platform="linux_x86_64", out=out, owner="mine")
     assert list(out.iterdir()) == [wheel]
+
+
+def test_what_is_new_has_the_mode_of_the_old_and_the_last_date(base: Path, tmp_path: Path) -> None:
+    dated = tmp_path / "dated" / BASE
+    dated.parent.mkdir()
+    with ZipFile(base) as old, ZipFile(dated, "w", ZIP_DEFLATED) as archive:
+        for day, info in enumerate(old.infolist(), 1):
+            moved = ZipInfo(info.filename, (2001, 2, day, 4, 5, 6))
+            moved.external_attr = info.external_attr
+            archive.writestr(moved, old.read(info))
+        archive.writestr(ZipInfo("torch/empty/", (2001, 1, 1, 0, 0, 0)), b"")
+    last, changed = (2001, 2, day, 4, 5, 6), {"torch/lib/libtorch.so": b"another", "torch/new.h": b""}
+    with ZipFile(packed(dated, tmp_path, changed)) as new:
+        found = {name: new.getinfo(name) for name in changed}
+        record = new.read(new.namelist()[-1]).decode().splitlines()
+        assert {info.date_time for info in found.values()} == {last}
+        assert [info.external_attr >> 16 for info in found.values()] == [0o100755, 0o100644]
+        assert "torch/empty/" in new.namelist()
+    assert not [line for line in record if line.startswith("torch/empty/")]
+    assert record[-1] == "torch-1.0+cpu.graft.abc.dist-info/RECORD,,"

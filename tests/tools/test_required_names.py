@@ -55,6 +55,7 @@ def require(tmp_path: Path) -> Require:
         pytest.param("listed += [1]", ["listed"], id="extended in place"),
         pytest.param("@cached\ndef f(x: Kind = default) -> Kind: ...", ["Kind", "cached", "default"], id="decorated"),
         pytest.param("all = [x for x in listed]", ["listed"], id="gone through"),
+        pytest.param("all = [x for x in [1]]\nlast = x", ["x"], id="behind a comprehension"),
         pytest.param("class A(Base):\n    x = listed", ["Base", "listed"], id="in a class"),
         pytest.param("def f():\n    global listed\n    old, listed = listed, 1", ["listed"], id="global"),
         pytest.param("for x in [1]:\n    y = x\nz = y", [], id="bound by a loop"),

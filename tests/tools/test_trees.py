@@ -277,6 +277,18 @@ def test_torch_that_is_as_it_was_is_found_in_the_tree(environment: Environment) 
     assert started(environment, tree) == (True, str(tree / "torch/__init__.py"), [])
 
 
+def test_what_pythonpath_names_stays_before_the_tree(environment: Environment) -> None:
+    tree = add(environment)
+    program = """
+import sys
+sys.path[:] = [sys.argv[1], "of PYTHONPATH", "library", sys.argv[2], *sys.path]
+import _torch_graft_start
+print(sys.path[:4])
+"""
+    done = run_bare(program, tree, environment.site)
+    assert done.stdout == f"{['of PYTHONPATH', 'library', str(tree), str(environment.site)]}\n"
+
+
 @pytest.mark.parametrize("name", ["torch/version.py", "torch/lib/libtorch_cpu.so", "torch/lib/libtorch_python.so"])
 def test_torch_that_changed_is_the_installed_one(environment: Environment, name: str) -> None:
     tree = add(environment)

@@ -63,3 +63,9 @@ def test_module() -> None:
     linear.load_state_dict(module.state_dict())
     assert torch.equal(copy.deepcopy(module)(x), module(x))
     torch.testing.assert_close(torch.jit.script(module)(x), module(x))
+
+
+@pytest.mark.parametrize("features", [3, 5])
+def test_wrong_number_of_features_is_refused_by_name(features: int) -> None:
+    with pytest.raises(RuntimeError, match=r"affine\(\): .* to be weight's 4 in_features, but got input \[2, \d\]"):
+        torch.affine(torch.ones(2, features), torch.ones(5, 4))

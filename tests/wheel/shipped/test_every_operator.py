@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 from operators import OPERATORS, Operator
-from samples import assert_exact, check_vmap
+from samples import assert_exact, check_vmap, values
 from torch import Tensor
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
@@ -85,3 +85,11 @@ def test_vmap_of_the_gradient(operator: Operator) -> None:
         if any(dim == 0 for dim in chosen):
             given = [x if dim is None else torch.stack([x, -x, 2 * x]) for x, dim in zip(inputs, chosen, strict=True)]
             check_vmap(gradient, *given, in_dims=chosen)
+
+
+@pytest.mark.parametrize("name", ["depthwise_conv2d", "improved_triplet_loss", "roi_pool"])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.complex64])
+def test_numbers_that_no_kernel_is_for_are_refused_by_name(name: str, dtype: torch.dtype) -> None:
+    inputs = [values(shape, torch.float32, 0).to(dtype) for shape in OPERATORS[name].shapes(2)]
+    with pytest.raises(RuntimeError, match=r"\(\): expected \w+ to be double, float, half or bfloat16, (but )?got "):
+        OPERATORS[name].function(*inputs)

@@ -164,6 +164,14 @@ def test_derivatives(shape: tuple[int, ...], reduction: str) -> None:
     )
 
 
+@every_reduction
+def test_derivatives_where_the_negative_counts(reduction: str) -> None:
+    inputs = [double((3, 4), seed=seed) for seed in (1, 2, 3)]
+    d_ap, d_an = ((inputs[0] - other).square().sum(-1) for other in inputs[1:])
+    assert (d_ap - d_an > -50).all(), "the first term is not at its bound"
+    check_derivatives(lambda *inputs: torch.improved_triplet_loss(*inputs, -50.0, 1e-3, 0.3, reduction), *inputs)
+
+
 def test_defaults() -> None:
     inputs = triple((3, 4), torch.float32)
     for function in (torch.improved_triplet_loss, torch.ops.aten.improved_triplet_loss, F.improved_triplet_loss):

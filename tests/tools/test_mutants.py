@@ -1,0 +1,194 @@
+"""`make test-mutants`: what it says of a wrong line, and that the list of them fits the sources and leaves none out."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+from helpers import write
+
+from scripts.common.errors import UsageError
+from scripts.common.layout import REPOSITORY
+from scripts.testing.mutant_list import Mutant, choose, load_mutants, places
+from scripts.testing.mutant_trees import Outcome, Result, Tree, run_limited
+from scripts.testing.mutants import LIST, conclude, judge, rounds, without_false_alarms
+from scripts.testing.parts import TestsFailed as Failed  # pytest would take it for tests
+
+CODE = "import os\ndef double(x):\n    return x + x\ndef unused(x):\n    return x\n"
+TEST = "from code_of import double\ndef test_it():\n    assert double(3) == 6\n"
+
+
+def tree_in(folder: Path, build: Callable[[], tuple[int, str]] = lambda: (0, ""), code: str = CODE) -> Tree:
+    """A repository of a function and its test."""
+    write(folder, {"code_of.py": code, "test_it.py": TEST, "native/A.cpp": "right\n", "pytest.ini": "[pytest]\n"})
+    variables: Mapping[str, str] = {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return Tree(folder, Path(sys.executable), lambda _: variables, build)
+
+
+def outcome_of(tree: Tree, mutant: Mutant) -> Result:
+    ((_, result),) = tree.judge([mutant])
+    return result
+
+
+def mutant(right: str, wrong: str, file: str = "code_of.py", number: int = 1) -> Mutant:
+    return Mutant(number, file, right, wrong, ("test_it.py",))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "outcome", "by"),
+    [
+        ("return x * x", Outcome.KILLED, "test_it.py::test_it"),
+        ("return 2 * x", Outcome.SURVIVED, "test_it.py"),
+        ("return os.abort()", Outcome.CRASHED, "test_it.py::test_it"),
+        ("return (", Outcome.BROKEN, "pytest exits with 2"),
+    ],
+)
+def test_what_comes_of_a_wrong_line(wrong: str, outcome: Outcome, by: str, tmp_path: Path) -> None:
+    result = outcome_of(tree_in(tmp_path), mutant("return x + x", wrong))
+    assert (result.outcome, result.by.startswith(by)) == (outcome, True)
+    assert (tmp_path / "code_of.py").read_text() == CODE
+
+
+def test_tests_that_fail_anyway_say_nothing(tmp_path: Path) -> None:
+    tree = tree_in(tmp_path)
+    right, wrong = mutant("return x + x", "return x * x"), mutant("return x\n", "return None\n", number=2)
+    results = {each: Result(Outcome.KILLED, f"test_it.py::test_{n}") for n, each in enumerate((right, wrong))}
+    write(tmp_path, {"test_it.py": "def test_0(): pass\ndef test_1(): raise ValueError('no - way')\n"})
+    checked = without_false_alarms(results, tree)
+    assert checked[right] == results[right]
+    assert checked[wrong] == Result(Outcome.BROKEN, "fails without it, too: test_it.py::test_1")
+    # A test that is not there says nothing, either.
+    lost = {right: Result(Outcome.KILLED, "test_it.py::test_2")}
+    assert without_false_alarms(lost, tree)[right].outcome is Outcome.BROKEN
+
+
+def test_wrong_lines_of_several_operators_share_a_build(tmp_path: Path) -> None:
+    built: list[str] = []
+
+    def build() -> tuple[int, str]:
+        built.append("".join((tmp_path / f"native/{name}.cpp").read_text() for name in "AB"))
+        return "refused" in built[-1], "A.cpp:1: error: refused"
+
+    tree = tree_in(tmp_path, build)
+    write(tmp_path, {"native/B.cpp": "right\n"})
+    texts = [("A", "refused", "a"), ("A", "wrong", "a"), ("B", "another", "b"), ("B", "third", "")]
+    mutants = [Mutant(0, f"native/{name}.cpp", "right", text, ("test_it.py",), op) for name, text, op in texts]
+    outcomes = [(mutant.wrong, result.outcome) for group in rounds(mutants) for mutant, result in tree.judge(group)]
+    assert outcomes == [
+        ("third", Outcome.SURVIVED),  # of no operator, and so alone
+        ("refused", Outcome.REFUSED),
+        ("another", Outcome.SURVIVED),
+        ("wrong", Outcome.SURVIVED),
+    ]
+    assert built == ["right\nthird\n", "refused\nanother\n", "refused\nright\n", "right\nanother\n", "wrong\nright\n"]
+
+
+def test_program_that_hangs_is_ended(tmp_path: Path) -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_limited([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path, {}, 1)
+
+
+def test_survivors_are_a_table_and_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mutants = [
+        mutant("return x + x", "return x * x", number=1),
+        mutant("return x\n", "return None\n", number=2),
+        mutant("right", "wrong", "native/A.cpp", number=3),
+    ]
+    trees = [tree_in(tmp_path / name) for name in ("operators", "builder")]
+    lines = places(mutants, tmp_path / "builder")
+    results = judge(mutants, lines, trees[0], trees[1:])
+    with pytest.raises(Failed, match="2 mutants were not found"):
+        conclude(results, lines)
+    captured = capsys.readouterr()
+    assert "3 mutants: 1 killed, 2 SURVIVED" in captured.out
+    assert re.search(r"^2 +code_of\.py:5 +SURVIVED +return x -> return None +test_it\.py$", captured.out, re.M)
+    assert "code_of.py:3" not in captured.out
+    assert re.search(r"^\(\d/3\) code_of\.py:3 \d+\.\d s killed: test_it\.py::test_it \[1\]$", captured.err, re.M)
+    conclude({mutants[0]: results[mutants[0]]}, lines)
+
+
+def test_list_that_does_not_fit_the_sources_is_refused(tmp_path: Path) -> None:
+    tree_in(tmp_path)
+    stale = [mutant("return y", "z"), mutant("return x", "z"), mutant("x + x", "x + x"), mutant("x", "y", "gone.py")]
+    with pytest.raises(UsageError) as caught:
+        places([mutant("x + x", "x"), *stale], tmp_path)
+    assert [re.findall(r"of mutant \d stands there (\d) times", caught.value.what)] == [["0", "2", "1", "0"]]
+
+
+def test_list_says_what_each_mutant_is(tmp_path: Path) -> None:
+    text = "- file: a.py\n  tests: t.py -k 'one or two'\n  mutants:\n  - {right: a, wrong: b}\n"
+    write(tmp_path, {"a.yaml": text + "  - {right: c, wrong: d, tests: u.py}\n"})
+    first, second = load_mutants(tmp_path)
+    assert first == Mutant(1, "a.py", "a", "b", ("t.py", "-k", "one or two"))
+    assert second == Mutant(2, "a.py", "c", "d", ("u.py",))
+    for wrong in (text.replace("tests", "test"), text.replace("wrong", "wrnog: x, wrong")):
+        write(tmp_path, {"a.yaml": wrong})
+        with pytest.raises(UsageError, match=r"a\.py: unknown keys, or no tests"):
+            load_mutants(tmp_path)
+
+
+def test_mutants_are_chosen_by_number_and_file() -> None:
+    mutants = [mutant("a", "b", f"{'ab'[n % 2]}.py", n) for n in range(1, 7)]
+    chosen = [each.number for each in choose(mutants, ["2-4", "b.p"])]
+    assert chosen == [1, 2, 3, 4, 5]
+    assert choose(mutants, []) == mutants
+    with pytest.raises(UsageError, match="7: no such mutant"):
+        choose(mutants, ["7"])
+
+
+PACKAGES = ("generate", "compose", "check", "inputs", "deliver")
+
+# Without a line that could compute something wrong: declarations, and a record.
+WITHOUT = {
+    *(f"native/{name}.h" for name in ("Correlate2d", "RoiPool", "SpectralMagnitude", "TwicePlus")),
+    "native/python/nn/modules/__init__.py",
+    "scripts/compose/made.py",
+}
+
+
+@pytest.fixture(scope="module")
+def mutants() -> dict[Mutant, int]:
+    return places(load_mutants(LIST), REPOSITORY)
+
+
+def test_each_right_text_stands_in_the_sources_once(mutants: dict[Mutant, int]) -> None:
+    assert len(mutants) >= 60
+    assert len({(mutant.file, mutant.right, mutant.wrong) for mutant in mutants}) == len(mutants)
+    for each in mutants:
+        missing = [word for word in each.tests if word.startswith("tests/") and not (REPOSITORY / word).exists()]
+        assert missing == []
+
+
+def test_each_source_has_a_mutant(mutants: dict[Mutant, int]) -> None:
+    native = [path for path in (REPOSITORY / "native").rglob("*") if path.suffix in (".cpp", ".h", ".cu", ".py")]
+    modules = [path for name in PACKAGES for path in (REPOSITORY / "scripts" / name).glob("*.py")]
+    wanted = {path.relative_to(REPOSITORY).as_posix() for path in [*native, *modules] if path.name != "__init__.py"}
+    assert wanted - {mutant.file for mutant in mutants} - WITHOUT == {"native/samples.py"}  # what tests call with
+
+
+def test_each_formula_has_a_mutant(mutants: dict[Mutant, int]) -> None:
+    path = REPOSITORY / "native/derivatives.yaml"
+    tree = yaml.compose(path.read_text())
+    keys = {key.start_mark.line + 1: (key.value, value.value) for entry in tree.value for key, value in entry.value}
+    others = ("name", "output_differentiability")
+    formulas = {n for n, (key, text) in keys.items() if key not in others and text != "non_differentiable"}
+    lines = {
+        number
+        for mutant, line in mutants.items()
+        if mutant.file == "native/derivatives.yaml"
+        for number in range(line, line + mutant.right.count("\n") + 1)
+    }
+    assert {number: keys[number] for number in formulas - lines} == {}
+
+
+def test_each_kernel_for_cuda_has_a_mutant(mutants: dict[Mutant, int]) -> None:
+    for path in sorted((REPOSITORY / "native/cuda").glob("*.cu")):
+        text = path.read_text()
+        ours = [text.index(each.right) for each in mutants if each.file == f"native/cuda/{path.name}"]
+        for kernel in re.finditer(r"__global__ void (\w+)\(.*?^}$", text, re.M | re.S):
+            assert any(kernel.start() < place < kernel.end() for place in ours), kernel[1]
