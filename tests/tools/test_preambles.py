@@ -80,7 +80,7 @@ def test_another_preamble_or_header_is_compiled_anew(build: Build, work: Path) -
 def test_message_names_the_folder_s_own_file(build: Build, edits: int) -> None:
     for number in range(edits):
         build(PREAMBLE + function(number))
-    with pytest.raises(CompileError, match=r"/mine/cpu/Mine.cpp:6:10: fatal error: Typo.h: No such file") as caught:
+    with pytest.raises(CompileError, match=r"/mine/cpu/Mine.cpp:6:10: error: Typo.h: No such file") as caught:
         build(f'{PREAMBLE}#include "Typo.h"\n' + function(4))
     assert "preamble" not in str(caught.value)
 
@@ -90,7 +90,7 @@ def test_message_names_it_also_where_a_header_is_gone(build: Build, work: Path) 
     for number in range(3):
         build(PREAMBLE + function(number))
     (work / HEADERS[2]).unlink()
-    with pytest.raises(CompileError, match=r"/mine/cpu/Mine.cpp:5:10: fatal error: ATen/Known.h: No such") as caught:
+    with pytest.raises(CompileError, match=r"/mine/cpu/Mine.cpp:5:10: error: ATen/Known.h: No such") as caught:
         build(PREAMBLE + function(4))
     assert "preamble" not in str(caught.value)
 

@@ -52,7 +52,7 @@ def _calls(layout: Layout) -> dict[str, Any]:
     """What calls.py measures with the folder's wheel."""
     with wheel_environment(layout, BENCH, Path(wheel_of(layout).wheel), REQUIREMENTS) as python:
         command = [str(python), "-m", "scripts.measure.peers.calls"]
-        done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, encoding="utf-8", check=False)
     if done.returncode:
         raise CommandError("the calls could not be measured; what Python says stands above")
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
