@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -24,6 +25,8 @@ STEPS = 7
 
 # What a user's shell has no reason to set.
 _LEFT_OUT = ("MAKE", "MFLAGS", "PYTEST", "PYTHON", "GRAFT_", "LC_", "LANG", "TZ")
+# What the make that runs these tests was given is in the environment.
+_OF_THE_MAKEFILE = set(re.findall(r"^(\w+) \?=", (REPOSITORY / "Makefile").read_text(encoding="utf-8"), re.M))
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,11 @@ class Place:
 
     def start(self, command: list[str | Path], preexec_fn: Callable[[], None] = interruptible) -> subprocess.Popen[str]:
         """Start a command in the repository, with a process group of its own."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(_LEFT_OUT) and name not in _OF_THE_MAKEFILE
+        }
         path = f"{self.home / 'bin'}{os.pathsep}{kept['PATH']}"
         cache = kept.get("PIP_CACHE_DIR", str(Path.home() / ".cache/pip"))
         own = {"HOME": str(self.home), "PATH": path, "PIP_CACHE_DIR": cache, "PYTHONDONTWRITEBYTECODE": "1"}
