@@ -30,12 +30,14 @@ class Part:
         name: as messages have it.
         paths: where the tests are.
         variables: what they run with, beyond what all parts do.
+        is_by_file: whether one process runs all tests of a file, since these share what takes long to make.
     """
 
     kind: str
     name: str
     paths: list[Path]
     variables: Mapping[str, str] = field(default_factory=dict)
+    is_by_file: bool = False
 
 
 class Outcome(Enum):
@@ -83,7 +85,7 @@ def run_parts(
             results.parent.mkdir(parents=True, exist_ok=True)
             results.write_bytes(b"")  # it stays empty if pytest crashes
             more = {**variables, **part.variables}
-            outcomes[part.name] = run_pytest(python, part.name, part.paths, more, extra, results, jobs)
+            outcomes[part.name] = run_pytest(python, part, more, extra, results, jobs)
             if outcomes[part.name] is not Outcome.NOT_CHOSEN:
                 found.setdefault(part.kind, []).extend(skips_in(results, part.kind))
     conclude(outcomes, extra)
@@ -119,21 +121,20 @@ def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:
 
 def run_pytest(
     python: Path,
-    name: str,
-    paths: Sequence[Path],
+    part: Part,
     more: Mapping[str, str],
     extra: Sequence[str],
     junit: Path | None = None,
     jobs: int = 1,
 ) -> Outcome:
-    """Run the tests in ``paths``; return whether they passed, or ``extra`` chose none of them."""
-    say(f"\n== tests of {name}")
+    """Run the tests of a part; return whether they passed, or ``extra`` chose none of them."""
+    say(f"\n== tests of {part.name}")
     options = ["-q", "-p", "no:cacheprovider", *([f"--junit-xml={junit}"] if junit else [])]
     if (processes := min(jobs, _MOST_PROCESSES)) > 1:
-        options += ["--numprocesses", str(processes), "--dist", "worksteal"]
+        options += ["--numprocesses", str(processes), "--dist", "loadfile" if part.is_by_file else "worksteal"]
         # Two tests at once are quicker than one test with two threads.
         more = {"OMP_NUM_THREADS": "1", **more}
-    code = run_python(python, ["-m", "pytest", *options, *extra, *paths], more)
+    code = run_python(python, ["-m", "pytest", *options, *extra, *part.paths], more)
     if extra and code == _NOTHING_COLLECTED:
         return Outcome.NOT_CHOSEN
     return Outcome.PASSED if code == 0 else Outcome.FAILED

@@ -102,7 +102,7 @@ def _run_tests(
                 Part("codegen", "code generation", [TESTS / "codegen"], codegen),
                 Part("promises", "what the README promises", [TESTS / "promises"]),
                 Part("bases", "other bases", [TESTS / "bases"]),
-                Part("deliveries", "develop and thin wheels", [TESTS / "deliveries"]),
+                Part("deliveries", "develop and thin wheels", [TESTS / "deliveries"], is_by_file=True),
                 *parts,
             ]
             if "grammar" in chosen:

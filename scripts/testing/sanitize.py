@@ -19,7 +19,7 @@ from ..inputs.pin import load_pin
 from ..inputs.snapshot import take_snapshot
 from ..inputs.toolchain import Toolchain, find_toolchain
 from .environments import SANITIZED, folder_of, in_test_environment, run_python, wheel_environment
-from .parts import TestsFailed, conclude, run_pytest
+from .parts import Part, TestsFailed, conclude, run_pytest
 from .run import TESTS, one_at_a_time, own_tests, test_variables
 
 # Leaks are not looked for: an interpreter that ends leaves most of its memory to the system. A size that no machine has
@@ -42,6 +42,7 @@ def test_sanitized(layout: Layout, *, base_wheel: Path | None, jobs: int, extra:
     sanitized = layout.sanitized()
     wheel = build(sanitized, base_wheel=base_wheel, jobs=jobs).wheel
     paths = [TESTS / "wheel/any/families", *(path for part in own_tests(layout) for path in part.paths)]
+    part = Part("sanitized", "the sanitized operators", paths)
     chosen = ["-m", "not unsanitized and not slow", *extra]
     findings = folder_of("sanitized-findings", layout)
     preloaded = sanitizer_variables(find_toolchain(load_pin(layout.patches, layout.pin)), log=findings / "of")
@@ -52,11 +53,11 @@ def test_sanitized(layout: Layout, *, base_wheel: Path | None, jobs: int, extra:
     ):
         shutil.rmtree(findings, ignore_errors=True)
         findings.mkdir(parents=True)
-        outcome = run_pytest(python, "the sanitized operators", paths, {**variables, **preloaded}, chosen)
+        outcome = run_pytest(python, part, {**variables, **preloaded}, chosen)
         found = [path.read_text(encoding="utf-8", errors="replace") for path in sorted(findings.iterdir())]
     if found:
         raise TestsFailed(f"the sanitizers found something, in full in {findings}:\n\n" + "\n".join(found)[:20_000])
-    conclude({"the sanitized operators": outcome}, extra)
+    conclude({part.name: outcome}, extra)
     say("the sanitizers found nothing")
 
 

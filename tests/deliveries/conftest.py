@@ -19,7 +19,7 @@ def base_wheel() -> Path:
 @pytest.fixture(scope="session")
 def environment(base_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """An environment with the official torch; each test leaves it as it was."""
-    return Environment(tmp_path_factory.mktemp("environment"), str(base_wheel))
+    return Environment.new(tmp_path_factory.mktemp("environment"), str(base_wheel))
 
 
 @pytest.fixture

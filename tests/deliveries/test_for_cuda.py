@@ -17,7 +17,7 @@ KERNEL = "'generated/units/scaled_shift/cuda/RegisterCUDA.cpp' in torch._C._disp
 
 @pytest.mark.slow
 def test_develop_and_thin_wheel(tmp_path: Path) -> None:
-    stock = Environment(tmp_path / "environment", "torch===2.14.1")
+    stock = Environment.new(tmp_path / "environment", "torch===2.14.1")
     before = stock.content()
     make("develop", stock, "--native", MY_OPS, CUDA_ARCHS="90")
     assert stock.print(f"{FOUND}, {KERNEL}") == "2.0 True"

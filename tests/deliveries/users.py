@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -46,12 +47,25 @@ def write_operator(folder: Path, name: str, kernel: str = KERNEL) -> Path:
 class Environment:
     """A virtual environment with a torch in it."""
 
-    def __init__(self, folder: Path, torch: str) -> None:
-        venv.EnvBuilder(symlinks=True, with_pip=True).create(folder)
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.python = folder / "bin/python"
-        self.pip("install", "--prefer-binary", torch, "numpy", "--disable-pip-version-check")
         (self.packages,) = folder.glob("lib/python*/site-packages")
+        # Bytecode goes elsewhere: the tests compare what is in the folder.
+        self._bytecode = str(folder.with_name(f"{folder.name}-bytecode"))
+
+    @classmethod
+    def new(cls, folder: Path, torch: str) -> Environment:
+        """One into which pip installs ``torch``, a wheel or a requirement."""
+        venv.EnvBuilder(symlinks=True, with_pip=True).create(folder)
+        environment = cls(folder)
+        environment.pip("install", "--no-compile", "--prefer-binary", torch, "numpy", "--disable-pip-version-check")
+        return environment
+
+    def copied_to(self, folder: Path) -> Environment:
+        """A copy of it, which takes less time than a new one."""
+        shutil.copytree(self.folder, folder, symlinks=True)
+        return Environment(folder)
 
     def pip(self, *arguments: str | Path) -> None:
         command: list[str | Path] = [self.python, "-m", "pip", "-q", *arguments]
@@ -59,8 +73,8 @@ class Environment:
 
     def run(self, code: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run Python code; nothing may go wrong but what it prints."""
-        env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **variables}
-        for name in ("PYTHONPATH", "PYTEST_ADDOPTS"):
+        env = {**os.environ, "PYTHONPYCACHEPREFIX": self._bytecode, **variables}
+        for name in ("PYTHONPATH", "PYTEST_ADDOPTS", "PYTHONDONTWRITEBYTECODE"):
             env.pop(name, None)
         command = [self.python, "-c", code]
         done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, check=False)

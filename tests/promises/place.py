@@ -87,7 +87,7 @@ class Place:
         }
         path = f"{self.home / 'bin'}{os.pathsep}{kept['PATH']}"
         cache = kept.get("PIP_CACHE_DIR", str(Path.home() / ".cache/pip"))
-        own = {"HOME": str(self.home), "PATH": path, "PIP_CACHE_DIR": cache, "PYTHONDONTWRITEBYTECODE": "1"}
+        own = {"HOME": str(self.home), "PATH": path, "PIP_CACHE_DIR": cache}
         return subprocess.Popen(
             [*self.prefix, *command], cwd=self.repository, env={**kept, **own, **self.variables},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

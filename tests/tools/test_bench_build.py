@@ -220,6 +220,7 @@ def test_rows_are_listed_and_others_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "copy").exists()
 
 
+@pytest.mark.slow
 def test_small_folder_is_really_built(tmp_path: Path, small: Path) -> None:
     if "GRAFT_BASE" not in os.environ:
         pytest.skip("a source build has no base wheel to build on")

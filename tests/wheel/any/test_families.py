@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from broken_opinfos import FAILING
 from helpers import write
 
@@ -21,12 +20,13 @@ def run(operators: str, *arguments: str | Path, **variables: str) -> subprocess.
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("operators", ["isfinite", "nn.functional.one_hot", "masked_select"])
-def test_collected(operators: str) -> None:
+def test_collected() -> None:
     """One without a derivative, one for integers alone, one without an in-place form."""
-    done = run(operators, "--collect-only", FAMILIES)
+    operators = ["isfinite", "nn.functional.one_hot", "masked_select"]
+    done = run(",".join(operators), "--collect-only", FAMILIES)
     assert done.returncode == 0, done.stdout
-    assert f"test_variant_consistency_eager_{operators.replace('.', '_')}_cpu" in done.stdout
+    for operator in operators:
+        assert f"test_variant_consistency_eager_{operator.replace('.', '_')}_cpu" in done.stdout
 
 
 def test_they_fail_where_an_op_info_says_what_is_not_so() -> None:
