@@ -167,6 +167,9 @@ def install(environment: Path, *arguments: str | Path, what: str = "packages") -
     pip: list[str | Path] = [environment / "bin/python", "-m", "pip", "install", "--quiet"]
     try:
         run([*pip, "--disable-pip-version-check", "--no-compile", "--prefer-binary", *arguments])
+        if sys.pycache_prefix:  # a module replaced within a second could look unchanged
+            cached = Path(sys.pycache_prefix) / environment.absolute().relative_to("/")
+            shutil.rmtree(cached, ignore_errors=True)
     except CommandError as error:
         raise ToolchainError(
             f"{what} could not be installed: {' '.join(map(str, arguments))}",
