@@ -40,9 +40,8 @@ def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
     yaml = {native / name for native in natives for name in (FUNCTIONS, DERIVATIVES)}
     entries = [entry for native in natives for entry in read_entries(native / FUNCTIONS, findings)]
     formulas = [entry for native in natives for entry in read_entries(native / DERIVATIVES, findings)]
-    if not yaml & {
-        error.file for error in findings.errors
-    }:  # without entries, everything else would be reported as unknown
+    # Without entries, everything else would be reported as unknown.
+    if not yaml & {error.file for error in findings.errors}:
         _check_operators(natives, entries, formulas, base, findings)
     check_python(natives, base.tree, findings)
     return findings

@@ -96,7 +96,7 @@ def _of_macro(macro: str, name: str, bindings: list[Binding]) -> Signature:
 
 
 def group_of(out: NativeFunction, functions: list[NativeFunction]) -> NativeFunctionsGroup | None:
-    """Return the structured group of ``out``; None if its functional variant is missing or torchgen rejects the group."""
+    """Return the structured group of ``out``; None if it lacks a functional variant or torchgen rejects it."""
     wanted = out.func.signature()
     twins = [f for f in functions if f.func.kind() == SchemaKind.functional and f.func.signature() == wanted]
     try:

@@ -223,9 +223,7 @@ class Linker:
         # Sanitizers and debuggers report function names and lines, so nothing is stripped for them.
         flags = [*_FLAGS, *(self._toolchain.sanitizers or self._toolchain.debugging or ["-s"])]
         if self._toolchain.is_for_edits and shutil.which("ld.gold"):
-            flags.append(
-                "-fuse-ld=gold"
-            )  # This takes half the time. What ships is linked by the linker of the official libraries.
+            flags.append("-fuse-ld=gold")  # twice as fast; what ships uses the linker of the official libraries
         command: list[str | Path] = [self._toolchain.compiler, *flags, "-o", target, *objects]
         like = product.like
         command += [f"-Wl,-soname,{Path(product.name).name}"]

@@ -64,7 +64,7 @@ class Compiler(Protocol):
 
 
 def launcher() -> str:
-    """Return the command put before each compiler: ``LAUNCHER``, or ccache if it is installed; empty if it is ``none``."""
+    """Return the command put before each compiler: ``LAUNCHER``, or ccache if installed; empty for ``none``."""
     wanted = os.environ.get("LAUNCHER", "").strip()
     if wanted == "none":
         return ""

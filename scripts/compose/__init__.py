@@ -1,1 +1,1 @@
-"""Compose the files of the wheel that differ from the base's: upstream's text, patched, generated and appended parts."""
+"""Compose the files that differ from the base's: upstream's text with patched, generated and appended parts."""

@@ -26,7 +26,7 @@ def docstring(bound: Bound, folder: Path) -> str:
 
 
 def _filled(text: str, derived: str) -> str:
-    """Replace lines ``{name}`` in ``text`` by the schema's description of the argument, as in PyTorch's own docstrings."""
+    """Replace lines ``{name}`` in ``text`` by the schema's description of the argument, as PyTorch does."""
     told = {name: line for line, name in re.findall(r"^    ((\w+) \(.*)$", derived, re.M)}
     return re.sub(r"^(\s*)\{(\w+)\}\s*?$", lambda m: f"{m[1]}{told[m[2]]}" if m[2] in told else m[0], text, flags=re.M)
 

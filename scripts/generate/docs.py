@@ -73,7 +73,7 @@ def reference(bound: Bound, functions: Mapping[str, Bound], methods: Mapping[str
 def derived_body(
     group: PythonSignatureGroup, summary: str = "An operator that was added to this build of PyTorch.", todo: str = ""
 ) -> str:
-    """Describe an operator from its schema alone. ``todo`` is written where the schema says nothing about an argument."""
+    """Describe an operator from its schema. ``todo`` is written where the schema does not describe an argument."""
     arguments = _arguments(group)
     positional = [
         _describe(*each, todo) for each in zip(*_with_defaults(arguments.args, arguments.defaults), strict=True)
