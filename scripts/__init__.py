@@ -9,10 +9,10 @@ The packages are the stages of a build, in the order in which data flows through
     compose    each file of the wheel that differs from the base's, from its layers, in one pass
     deliver    a wheel of torch, a tree beside the torch that is installed, or a thin wheel
 
-``graft``, ``develop`` and ``thin`` are the builds, one for each delivery; ``stages`` runs the stages until all is
-linked, and ``common`` is what all of them use. Nothing after ``inputs`` reads the user's files. Beside the build stand
-``check`` (mistakes of a native folder), ``scaffold`` (the first text of an operator), ``pinning`` (the pin of a
-release), ``source`` (the same folder in a PyTorch checkout), ``testing`` (make test and its relatives), ``matrix``
-(several pins and Pythons) and ``measure`` (benchmarks, surfaces, random calls). ``__main__`` is the command line,
-``environment`` makes the virtual environment that it runs in.
+``graft``, ``develop`` and ``thin`` are the builds, one for each delivery. ``stages`` runs the stages up to the linked
+libraries, and ``common`` is what all of them share. Nothing after ``inputs`` reads the user's files. The other packages
+support the build: ``check`` (finds errors in a native folder), ``scaffold`` (writes the skeleton of an operator),
+``pinning`` (writes the pin of a release), ``source`` (builds the same folder in a PyTorch checkout), ``testing`` (runs
+the tests), ``matrix`` (builds for several pins and Pythons) and ``measure`` (benchmarks, surfaces, random calls).
+``__main__`` is the command line, ``environment`` creates the virtual environment that it runs in.
 """

@@ -18,7 +18,7 @@ from .common.layout import REPOSITORY, Layout, expanded, native_folders
 from .deliver.built import GRAFT, SOURCE
 from .inputs.given import check_given
 
-# Each verb imports what it runs: starting Python is a good part of a build that has nothing to do.
+# Each verb imports only what it runs: starting Python is a large part of a build that has nothing to do.
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -341,7 +341,7 @@ def _layout(options: argparse.Namespace) -> Layout:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong as everything else does, and names a variable of the Makefile as the user wrote it."""
+    """Report errors in the builder's format, and name variables of the Makefile as the user wrote them."""
 
     def error(self, message: str) -> NoReturn:
         named = re.sub(r"argument --(jobs|at-once): ", lambda match: f"{_VARIABLES[match[1]]}: ", message)

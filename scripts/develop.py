@@ -1,4 +1,4 @@
-"""``make develop`` and ``make undevelop``: the operators in the torch that is installed, while they are written."""
+"""``make develop`` and ``make undevelop``: add operators to an installed torch while you write them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from .inputs.cuda_toolkit import request
 from .inputs.pin import known_pins
 from .inputs.snapshot import Snapshot, take_snapshot
 
-# Seconds between two looks at the files.
+# Seconds between two checks of the files.
 _PAUSE = 0.2
 
 
 def develop(layout: Layout, python: str, *, jobs: int) -> dict[str, float]:
-    """Add the operators to the torch that is installed in an environment; return the seconds of each step.
+    """Add the operators to the torch that is installed in an environment. Return the seconds that each step took.
 
     Args:
         layout: the native folders.
-        python: of the environment.
-        jobs: how many compilers may run at once.
+        python: the Python of the environment.
+        jobs: the maximum number of compilers to run at once.
 
     Raises:
-        GraftError: and torch is as it was before.
+        GraftError: the build failed; torch is unchanged.
     """
     environment = find_environment(python)
     layout = replace(installed(layout, environment), kind=DEBUG if os.environ.get("GRAFT_DEBUG") == "1" else DEVELOP)
@@ -46,7 +46,7 @@ def develop(layout: Layout, python: str, *, jobs: int) -> dict[str, float]:
         if there.get("stamp") == stamp and there.get("base") == environment.key:
             say(f"nothing changed: {environment.site}/torch has the operators of {layout.title}")
             return {}
-        from .compile.link import products  # these take as long to import as all that came before
+        from .compile.link import products  # importing these takes as long as everything before them
         from .compose.wheel_files import compose
         from .deliver.wheel import with_graft
         from .stages import Graft
@@ -65,7 +65,7 @@ def develop(layout: Layout, python: str, *, jobs: int) -> dict[str, float]:
 
 
 def watch(layout: Layout, python: str, *, jobs: int) -> NoReturn:
-    """Do that on every save, until interrupted; what is wrong is said, and waited for."""
+    """Run ``develop`` after every save, until interrupted. Report errors and wait for the next save."""
     seen: dict[Path, int] = {}
     while True:
         found = _times(layout.natives)
@@ -85,7 +85,7 @@ def watch(layout: Layout, python: str, *, jobs: int) -> NoReturn:
 
 
 def _times(folders: Iterable[Path]) -> dict[Path, int]:
-    """When each file was written."""
+    """Return the modification time of each file."""
     found = {}
     for path in (path for folder in folders for path in folder.rglob("*")):
         with suppress(OSError):  # it is being replaced
@@ -94,10 +94,10 @@ def _times(folders: Iterable[Path]) -> dict[Path, int]:
 
 
 def undevelop(python: str) -> None:
-    """Give an environment its own torch back.
+    """Restore the environment's original torch.
 
     Raises:
-        GraftError: something cannot be deleted.
+        GraftError: a file cannot be deleted.
     """
     packages, site, _ = look(python)
     torch = f"{site}/torch is as it was installed" if site else f"there is no torch in {packages} any more"
@@ -105,7 +105,7 @@ def undevelop(python: str) -> None:
 
 
 def installed(layout: Layout, environment: Environment) -> Layout:
-    """The folders of a build onto an installed torch; says so where its version was never tested."""
+    """Return the folders of a build for an installed torch. Warn if its version was never tested."""
     version = environment.version
     known = known_pins(REPOSITORY / "patches")
     release = version.partition("+")[0]
@@ -117,7 +117,7 @@ def installed(layout: Layout, environment: Environment) -> Layout:
 
 
 def sources(snapshot: Snapshot) -> Mapping[str, Mapping[str, str]]:
-    """The hash of each file of the native folders, by folder."""
+    """Return the hash of each file of the native folders, by folder."""
     found: dict[str, dict[str, str]] = {str(origin): {} for origin in snapshot.origins}
     for origin, files in zip(snapshot.origins, snapshot.natives_content(), strict=True):
         found[str(origin)] = {str(name): hashlib.sha256(content).hexdigest() for name, content in files.items()}

@@ -1,6 +1,7 @@
-"""``python -m scripts.environment <verb>``: run the builder in its virtual environment, and make that first if need be.
+"""``python -m scripts.environment <verb>``: run the builder in its virtual environment, which is created first if
+needed.
 
-Any Python runs this file, also one that is too old to read the modules below: it has no syntax of Python 3 alone.
+Any Python can run this file, even one too old for the modules below, so that it can report the error.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Builds and checks: from a snapshot of the inputs to a wheel."""
+"""Build and check: from a snapshot of the inputs to a wheel."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """What a build made.
+    """The result of a build.
 
     Args:
         wheel: the new wheel.
-        seconds: how long each step took; empty if there was nothing to do.
+        seconds: how long each step took; empty if nothing had to be done.
     """
 
     wheel: Path
@@ -39,11 +39,11 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
 
     Args:
         layout: the pin, the native folders and where the wheel goes.
-        base_wheel: the base as a file; None to let pip fetch it.
-        jobs: how many compilers may run at once.
+        base_wheel: path of the base wheel; None to download it with pip.
+        jobs: the maximum number of compilers to run at once.
 
     Raises:
-        GraftError: and nothing that was there before is changed.
+        GraftError: the build failed; existing files are unchanged.
     """
     snapshot = take_snapshot(layout)
     wanted = request()
@@ -52,7 +52,7 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
         if built and built.stamp == snapshot.stamp and built.cuda in ("", wanted) and built.is_there():
             say(f"nothing changed: {built.wheel}\n{how_to_install(Path(built.wheel))}")
             return Result(Path(built.wheel), {})
-        from .base.tree import get_base  # these take as long to import as all that came before
+        from .base.tree import get_base  # importing these takes as long as everything before them
         from .stages import Graft
 
         steps = Steps(total=7)
@@ -67,7 +67,7 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
 
 
 def pack_wheel(layout: Layout, snapshot: Snapshot, base: Base, graft: Graft, steps: Steps) -> Path:
-    """Build, and write the wheel; return its path."""
+    """Build and write the wheel. Return its path."""
     from .compile.link import products
     from .compose.description import describe_additions
     from .compose.wheel_files import compose
@@ -88,10 +88,10 @@ def pack_wheel(layout: Layout, snapshot: Snapshot, base: Base, graft: Graft, ste
 
 
 def check(layout: Layout, *, base_wheel: Path | None) -> None:
-    """Find the mistakes of the native folders, the pin and its patches without building anything.
+    """Find errors in the native folders, the pin and its patches without building anything.
 
     Raises:
-        GraftError: naming every mistake. Without a sound pin there is no PyTorch to compare the rest with.
+        GraftError: lists every error. If the pin is invalid, the rest is not checked.
     """
     from .base.tree import get_base
     from .check.run import check_native
@@ -114,10 +114,10 @@ def check(layout: Layout, *, base_wheel: Path | None) -> None:
 
 
 def check_cuda(layout: Layout, *, base_wheel: Path | None, jobs: int) -> None:
-    """Compile what a build compiles for CUDA; nothing is linked.
+    """Compile the CUDA sources of a build. Nothing is linked.
 
     Raises:
-        GraftError: with the compiler's messages, which name the native folder's own files.
+        GraftError: the compiler's messages, with paths in the native folder.
     """
     from .base.tree import get_base
     from .stages import Graft
@@ -132,12 +132,14 @@ def check_cuda(layout: Layout, *, base_wheel: Path | None, jobs: int) -> None:
 
 
 def report(wheel: Path, steps: Steps) -> None:
-    """Say what was made."""
+    """Print what was built."""
     size = wheel.stat().st_size
     say(f"{wheel}\n  {size:,} bytes, sha256 {sha256_of_file(wheel)}\n  {sum(steps.seconds.values()):.1f} s in all")
     say(how_to_install(wheel))
 
 
 def how_to_install(wheel: Path) -> str:
-    """The command for just this wheel: OUT may hold those of other folders, which pip cannot choose among."""
+    """Return the command that installs this wheel. OUT may also hold wheels of other folders, so the path must be
+    exact.
+    """
     return f"  to install it: pip install {shlex.quote(str(wheel))}"

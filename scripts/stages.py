@@ -1,4 +1,4 @@
-"""The stages of a graft, in their order. Each takes what those before it made."""
+"""The stages of a graft, in order. Each uses the results of the stages before it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Plan = Callable[[Units, Base, Nvcc | None], list[Product]]
 
 
 class Graft:
-    """One build of one snapshot onto one base."""
+    """Builds one snapshot for one base."""
 
     def __init__(self, layout: Layout, snapshot: Snapshot, base: Base, jobs: int, steps: Steps) -> None:
         self._layout = layout
@@ -54,7 +54,7 @@ class Graft:
         self._names = Names(self._native.path, snapshot.translate)
 
     def make(self, plan: Plan) -> Made:
-        """Run the stages until everything is linked."""
+        """Run the stages up to the linked libraries."""
         layout, base = self._layout, self._base
         with self._steps.counted("find the CUDA toolkit"):
             self.cuda = plan_cuda(self._snapshot, base, self._native)
@@ -73,10 +73,10 @@ class Graft:
         return Made(hash_, self._native, description, patched_files, layout.generated / "wheel", libraries)
 
     def check_cuda(self) -> Nvcc:
-        """Compile what a build compiles for CUDA, and nothing else; return what compiled it.
+        """Compile only the CUDA sources. Return the compiler.
 
         Raises:
-            GraftError: also if the base is one for CPUs, or there is no toolkit.
+            GraftError: also if the base has no CUDA, or no toolkit is available.
         """
         if not self._base.cuda:
             raise PinError(
@@ -91,12 +91,12 @@ class Graft:
     def _check_and_compile(
         self, chosen: Callable[[Units], Iterable[Unit]], patches_of: Callable[[], dict[str, bytes]]
     ) -> dict[str, bytes]:
-        """Generate and compile while the folder is checked; return the patched files.
+        """Generate and compile while the folder is checked. Return the patched files.
 
-        What the checks find is reported instead of what torchgen or the compiler say: it says that, and more.
+        Errors found by the checks replace those of torchgen and the compiler, because they are more precise.
 
         Raises:
-            GraftError: naming every mistake.
+            GraftError: lists every error.
         """
         generator = Generator(self._layout, self._snapshot, self._native, self._base, self.cuda.how)
         with ThreadPoolExecutor(1) as pool:
@@ -111,7 +111,7 @@ class Graft:
                         generator.stop()
                         raise
                     finally:
-                        # Also where a source does not compile: then the next build need not generate again.
+                        # Also if a source does not compile, so that the next build does not generate again.
                         generator.finish()
                     return checks.result()
             except GraftError:
@@ -151,7 +151,9 @@ class Graft:
 
 
 class Generator:
-    """The process that runs torchgen. Compilers start when its sources are there, before it has written everything."""
+    """The process that runs torchgen. Compilation starts as soon as its sources exist, before it has written
+    everything.
+    """
 
     def __init__(self, layout: Layout, snapshot: Snapshot, native: NativeFolder, base: Base, cuda: str) -> None:
         self._layout = layout
@@ -164,10 +166,10 @@ class Generator:
         self._output: list[str] = []
 
     def start(self) -> None:
-        """Run torchgen on the merged YAML, unless that was done for the same input; return when sources are there.
+        """Run torchgen on the merged YAML, unless its output is up to date. Return when the sources exist.
 
         Raises:
-            OperatorError: with torchgen's message, naming the native folder's file and line.
+            OperatorError: torchgen's message, with file and line in the native folder.
         """
         generated = self._layout.generated
         stamp = f"{self._snapshot.stamp_of_generated} {self._cuda}"
@@ -188,7 +190,7 @@ class Generator:
             stderr=subprocess.STDOUT,
             encoding="utf-8",
             errors="replace",
-            start_new_session=True,  # it has a child of its own; `stop` ends both
+            start_new_session=True,  # it has a child process; `stop` ends both
         )
         assert self._process.stdout is not None
         for text in self._process.stdout:
@@ -198,11 +200,11 @@ class Generator:
         self.finish()
 
     def finish(self) -> None:
-        """Wait for the rest.
+        """Wait until it has finished.
 
         Raises:
-            OperatorError: as ``start``.
-            RefusedError: there is no space left.
+            OperatorError: see ``start``.
+            RefusedError: the disk is full.
         """
         if self._process is None:
             return
@@ -215,7 +217,7 @@ class Generator:
         write_atomically(self._done, self._stamp)
 
     def stop(self) -> None:
-        """End the process, whatever it does."""
+        """End the process."""
         process, self._process = self._process, None
         if process is not None:
             with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""``make thin-wheel``: the operators as a wheel of their own, for people who have torch already."""
+"""``make thin-wheel``: build the operators as a wheel of their own, for people who have torch installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .graft import Result, report
 from .inputs.snapshot import take_snapshot
 from .stages import Graft
 
-# What PIN is set to for the torch that is installed in PYTHON's environment.
+# The value of PIN for the torch installed in PYTHON's environment.
 INSTALLED = "installed"
 
 
@@ -27,14 +27,14 @@ def thin_wheel(layout: Layout, *, name: str, version: str, python: str, base_whe
 
     Args:
         layout: the pin, or ``installed``, the native folders and where the wheel goes.
-        name: of its package; empty for the native folder's.
-        version: its own version.
-        python: of the environment whose torch is meant where the pin is ``installed``.
-        base_wheel: the base as a file; None to let pip fetch it.
-        jobs: how many compilers may run at once.
+        name: the name of its package; empty for the name of the native folder.
+        version: the version of the thin wheel.
+        python: the Python of the environment that has torch, if the pin is ``installed``.
+        base_wheel: path of the base wheel; None to download it with pip.
+        jobs: the maximum number of compilers to run at once.
 
     Raises:
-        GraftError: and nothing that was there before is changed.
+        GraftError: the build failed; existing files are unchanged.
     """
     package = package_name(name, layout.native)
     thin_version(version, "0")

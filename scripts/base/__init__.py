@@ -1,1 +1,3 @@
-"""The PyTorch that is built upon: fetched, verified, laid out, its symbols indexed."""
+"""The base: the PyTorch that operators are added to. It is downloaded, verified and unpacked, and its symbols are
+indexed.
+"""

@@ -1,4 +1,4 @@
-"""The PyTorch that is built upon, as it is found: nothing that a wheel tells of itself is written down elsewhere."""
+"""The base and its properties. All of them are read from the wheel itself, so nothing has to be configured."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _X86_64 = "x86_64"
 
 VERSION_FILE = "torch/version.py"
 
-# The libraries that hidden functions are bound in.
+# The libraries whose hidden functions can be bound.
 _ALWAYS_BOUND = ("libtorch_cpu.so", "libtorch_python.so", "libc10.so")
 _BOUND_FOR_CUDA = ("libtorch_cuda.so", "libc10_cuda.so")
 
-# What the names of libraries tell of devices that are not built for.
+# Names of libraries that show a device other than CPU and CUDA.
 _OTHER_DEVICES = {"libtorch_hip.so": "ROCm", "libtorch_xpu.so": "XPU"}
 
 
@@ -31,8 +31,8 @@ class Library:
 
     Args:
         needed: the libraries that it loads.
-        rpath: where it looks for them; empty if it says nothing.
-        rpath_flag: the linker's for such an entry: those of DT_RPATH count for what they load, too.
+        rpath: where it searches for them; empty if it has no such entry.
+        rpath_flag: the linker flag for such an entry. DT_RPATH also applies to the libraries that it loads.
     """
 
     needed: tuple[str, ...]
@@ -42,10 +42,10 @@ class Library:
 
 @dataclass(frozen=True)
 class Base:
-    """A PyTorch that is laid out, and what is found in it.
+    """An unpacked PyTorch and its properties.
 
     Args:
-        wheel: the wheel that it comes from, or the folder ``torch`` that is installed.
+        wheel: the wheel that it comes from, or the installed folder ``torch``.
         tree: the folder that holds ``torch`` and ``torchgen``.
     """
 
@@ -54,7 +54,7 @@ class Base:
 
     @property
     def platforms(self) -> list[str]:
-        """The platform tags of the wheel that it comes from, or came from when it was installed."""
+        """The platform tags of the wheel that it comes from, also if it is installed."""
         if self.wheel.suffix == ".whl":
             return [tag.platform for tag in parse_wheel_filename(self.wheel.name)[3]]
         texts = [path.read_text(encoding="utf-8") for path in self.wheel.parent.glob("torch-*.dist-info/WHEEL")]
@@ -72,7 +72,7 @@ class Base:
         return self.tree / "torch/lib"
 
     def library(self, name: str) -> Library:
-        """What the library with this path below ``torch`` says of itself."""
+        """Return the properties of the library with this path below ``torch``."""
         entries = ElfFile(self.tree / "torch" / name).dynamic()
         rpath, runpath = entries.get("DT_RPATH", [""])[0], entries.get("DT_RUNPATH", [""])[0]
         kind = "--disable-new-dtags" if rpath else "--enable-new-dtags"
@@ -86,7 +86,7 @@ class Base:
 
     @cached_property
     def version(self) -> str:
-        """``__version__``, which names the variant also where the version of the wheel does not: ``2.14.1+cu130``."""
+        """``__version__``. Unlike the version of some wheels it includes the variant: ``2.14.1+cu130``."""
         return self._of_version_file("__version__")
 
     @cached_property
@@ -96,12 +96,12 @@ class Base:
 
     @cached_property
     def cuda(self) -> str:
-        """The version of CUDA, such as ``13.0``; empty if this PyTorch is one for CPUs."""
+        """The CUDA version, for example ``13.0``; empty for a CPU build."""
         return self._of_version_file("cuda")
 
     @cached_property
     def architectures(self) -> tuple[str, ...]:
-        """The GPU architectures that its kernels are compiled for, such as ``90`` (``torch.cuda.get_arch_list``)."""
+        """The GPU architectures of its kernels, for example ``90`` (``torch.cuda.get_arch_list``)."""
         flags = re.compile(rb"\0((?:(?:sm|compute)_\d+[af]? ?)+)\0")
         found = flags.search((self.libraries / "libtorch_python.so").read_bytes()) if self.cuda else None
         return tuple(re.findall(r"sm_(\w+)", found[1].decode())) if found else ()
@@ -110,10 +110,10 @@ class Base:
         return of_version_file((self.tree / VERSION_FILE).read_text(encoding="utf-8"), name)
 
     def require_usable(self) -> None:
-        """Check that what is linked can be bound to this base.
+        """Check that operators can be linked to this base.
 
         Raises:
-            UnusableBaseError: saying why not.
+            UnusableBaseError: with the reason.
         """
         for name in (*_ALWAYS_BOUND, *(name for name in _BOUND_FOR_CUDA if (self.libraries / name).is_file())):
             file = ElfFile(self.libraries / name)
@@ -124,16 +124,16 @@ class Base:
 
 
 def of_version_file(text: str, name: str) -> str:
-    """The value of ``name`` in the text of ``VERSION_FILE``; empty if it is None."""
+    """Return the value of ``name`` in the text of ``VERSION_FILE``; empty if it is None."""
     found = re.search(rf"^{name}\b[^=\n]*= '(.*)'$", text, re.M)
     return found[1] if found else ""
 
 
 def refuse_unusable(wheel: Path, names: list[str]) -> None:
-    """Check that a wheel is of a kind that can be built upon, by its name and the names of its members.
+    """Check from a wheel's name and the names of its members that it is supported.
 
     Raises:
-        UnusableBaseError: saying why not.
+        UnusableBaseError: with the reason.
     """
     *_, abi, platform = wheel.stem.split("-")
     if "linux" not in platform:
@@ -146,10 +146,10 @@ def refuse_unusable(wheel: Path, names: list[str]) -> None:
 
 
 def refuse_other_devices(where: Path, libraries: Iterable[str]) -> None:
-    """Check by the names of its libraries that a torch is for CPUs or CUDA.
+    """Check from the names of its libraries that a torch is for CPU or CUDA.
 
     Raises:
-        UnusableBaseError: saying what it is for.
+        UnusableBaseError: names the other device.
     """
     found = set(libraries)
     for library, device in _OTHER_DEVICES.items():
@@ -160,6 +160,6 @@ def refuse_other_devices(where: Path, libraries: Iterable[str]) -> None:
 
 
 def unusable(where: Path, why: str) -> UnusableBaseError:
-    """The error that refuses a wheel, or an installed torch."""
+    """Return the error for a wheel, or an installed torch, that is not supported."""
     name = where.name if where.suffix == ".whl" else where
     return UnusableBaseError(f"{name} cannot be built upon: {why}", todo="use an official wheel for CPUs or CUDA")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# numpy takes as long to import as all else of a build that has little to do, and only symbol tables need it.
+# Imported late: numpy takes as long to import as everything else in a build that has little to do.
 
 _WEAK = 2
 _LOCAL = 0
@@ -26,7 +26,7 @@ _OBJECT, _FUNCTION, _IFUNC = 1, 2, 10
 _INTERNAL, _HIDDEN = 1, 2
 _UNDEFINED, _ABSOLUTE = 0, 0xFFF1
 
-# What pyelftools calls the texts of the dynamic section.
+# pyelftools' attributes for the strings of the dynamic section.
 _DYNAMIC_TEXTS = {"DT_NEEDED": "needed", "DT_SONAME": "soname", "DT_RPATH": "rpath", "DT_RUNPATH": "runpath"}
 
 
@@ -44,9 +44,9 @@ class HiddenSymbol:
     """A symbol that a library defines but does not export.
 
     Args:
-        name: mangled name.
-        value: its address in the file, to which the load address is added.
-        is_function: whether it can be jumped to.
+        name: the mangled name.
+        value: its address in the file, relative to the load address.
+        is_function: whether it is code.
     """
 
     name: str
@@ -79,11 +79,11 @@ class ElfFile:
 
     @property
     def has_symbol_table(self) -> bool:
-        """Whether it tells of its hidden symbols, too: it is not stripped."""
+        """Whether it lists its hidden symbols, that is, it is not stripped."""
         return self._section(".symtab") is not None
 
     def dynamic(self) -> dict[str, list[str]]:
-        """The texts of the dynamic section by their tags: ``{"DT_NEEDED": ["libc.so.6", ...], "DT_RPATH": [...]}``."""
+        """The strings of the dynamic section by tag: ``{"DT_NEEDED": ["libc.so.6", ...], "DT_RPATH": [...]}``."""
         section = self._section(".dynamic")
         found: dict[str, list[str]] = {}
         for tag in section.iter_tags() if isinstance(section, DynamicSection) else ():
@@ -114,17 +114,17 @@ class ElfFile:
         return _SymbolTable(symbols, memoryview(self._data)[start : start + strings["sh_size"]])
 
     def exported(self) -> frozenset[str]:
-        """Names that other libraries can bind to."""
+        """Return the exported names."""
         table = self._dynamic
         rows = table.symbols[table.symbols["section"] != _UNDEFINED]
         return frozenset(table.name(row) for row in rows["name"])
 
     def defined(self, *, weak: bool = True, hidden: bool = True) -> frozenset[str]:
-        """Global names that an object file defines.
+        """Return the global names that an object file defines.
 
         Args:
-            weak: those of inline functions, too.
-            hidden: those, too, that no other library will see.
+            weak: include weak symbols, such as those of inline functions.
+            hidden: include hidden symbols.
         """
         import numpy as np
 
@@ -136,19 +136,21 @@ class ElfFile:
         return frozenset(self._static.name(row) for row in rows["name"])
 
     def undefined(self) -> frozenset[str]:
-        """Names that an object file needs; weak references, which may stay unbound, left out."""
+        """Return the undefined names of an object file, without weak references, which may stay undefined."""
         symbols = self._static.symbols
         bindings = symbols["info"] >> 4
         rows = symbols[(symbols["section"] == _UNDEFINED) & (bindings != _LOCAL) & (bindings != _WEAK)]
         return frozenset(self._static.name(row) for row in rows["name"] if row)
 
     def exported_names(self) -> Iterator[bytes]:
-        """Names that other libraries can bind to, as bytes."""
+        """Return the exported names as bytes."""
         table = self._dynamic
         return (table.raw_name(row) for row in table.symbols["name"][table.symbols["section"] != _UNDEFINED])
 
     def definitions(self) -> Iterator[tuple[bytes, int, bool]]:
-        """Each function and variable of the full symbol table: its name, its address, and whether it is a function."""
+        """Yield each function and variable of the full symbol table: its name, its address, and whether it is a
+        function.
+        """
         import numpy as np
 
         table = self._static
@@ -160,21 +162,21 @@ class ElfFile:
             yield table.raw_name(name), value, info & 15 == _FUNCTION
 
     def needed_versions(self) -> dict[str, set[str]]:
-        """The versioned symbols that the file needs, by version: ``{"GLIBC_2.29": {"exp", "log2"}, ...}``."""
+        """Return the versioned symbols that the file needs, by version: ``{"GLIBC_2.29": {"exp", "log2"}, ...}``."""
         needed, versions = self._section(".gnu.version_r"), self._section(".gnu.version")
         if not isinstance(needed, GNUVerNeedSection) or not isinstance(versions, GNUVerSymSection):
             return {}
         names = {entry["vna_other"]: entry.name for _, entries in needed.iter_versions() for entry in entries}
         symbols: dict[str, set[str]] = {name: set() for name in names.values()}
         for symbol in versions.iter_symbols():
-            # 0 and 1 stand for no version, and have names instead of numbers here.
+            # 0 and 1 mean that there is no version; pyelftools gives them names.
             if (version := names.get(symbol["ndx"])) is not None:
                 symbols[version].add(symbol.name)
         return symbols
 
 
 class _SymbolTable:
-    """A symbol table and its strings."""
+    """Return a symbol table and its strings."""
 
     def __init__(self, symbols: npt.NDArray[Any], strings: memoryview | bytes) -> None:
         self.symbols = symbols

@@ -1,4 +1,4 @@
-"""Get the pinned wheel: from pip, or from a file at hand; believe it only by its sha256."""
+"""Get the pinned wheel, from pip or from a local file, and verify its sha256."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from ..common.process import run
 from ..inputs.pin import Pin
 from .base import refuse_unusable
 
-# The wheel, its laid-out tree, objects and the new wheel, with room to spare.
+# Space for the base wheel, its unpacked tree, objects and the new wheel, with a margin.
 _NEEDED_BYTES = 3 * 1024**3
 
 
 def fetch(pin: Pin, folder: Path, given: Path | None, index: str = "") -> Path:
-    """Return the pinned wheel for this Python in ``folder``, fetching it if it is not there.
+    """Return the pinned wheel for this Python in ``folder``. Download it if it is not there.
 
     Args:
-        pin: what is wanted.
-        folder: where the wheel is kept.
-        given: a wheel file to take instead of asking pip.
-        index: one that pip asks beside those of its configuration.
+        pin: the pin.
+        folder: the folder that keeps the wheel.
+        given: a wheel file to use instead of pip.
+        index: an additional index for pip.
 
     Raises:
-        FetchError: no such wheel for this Python, no space, or another file than the pinned one.
+        FetchError: there is no wheel for this Python, the disk is full, or the file is not the pinned one.
     """
     version = pin.wheel_version
     tag, sha256 = pinned_tag(pin, (str(tag) for tag in sys_tags()))
@@ -63,7 +63,7 @@ def fetch(pin: Pin, folder: Path, given: Path | None, index: str = "") -> Path:
 
 
 def pinned_tag(pin: Pin, supported: Iterable[str]) -> tuple[str, str]:
-    """The compatibility tag and sha256 of the pin's wheel that this Python can use."""
+    """Return the compatibility tag and sha256 of the pin's wheel for this Python."""
     tags = list(supported)
     for tag, sha256 in pin.sha256.items():
         if tag in tags:
@@ -82,7 +82,7 @@ def _other_wheels(pin: Pin, tags: list[str]) -> str:
 
 
 def fingerprint(path: Path, sha256: str) -> str:
-    """What tells, without reading 200 MB again, that ``path`` is the file that was checked."""
+    """Return a fingerprint of a verified file, so that 200 MB need not be read again."""
     status = path.stat()
     return f"{sha256} {status.st_size} {status.st_mtime_ns} {status.st_ino}\n"
 
@@ -91,8 +91,8 @@ def check_wheel(path: Path, pin: Pin, sha256: str) -> None:
     """Check that ``path`` is the pinned wheel.
 
     Raises:
-        FetchError: it is missing, of another version, or has another hash.
-        UnusableBaseError: it is of a kind that cannot be built upon.
+        FetchError: it does not exist, or has another version or hash.
+        UnusableBaseError: it is not supported.
     """
     if not path.is_file():
         raise FetchError(f"{path}: no such file", todo="set WHEEL to a wheel file, or leave it out to let pip fetch it")
@@ -104,7 +104,7 @@ def check_wheel(path: Path, pin: Pin, sha256: str) -> None:
         with ZipFile(path) as archive:
             refuse_unusable(path, archive.namelist())
     except BadZipFile:
-        pass  # the hash tells
+        pass  # the hash decides
     if str(version) != pin.wheel_version:
         raise FetchError(
             f"{path}: this is torch {version}, but the pin is {pin.wheel_version}",
@@ -120,7 +120,7 @@ def check_wheel(path: Path, pin: Pin, sha256: str) -> None:
 
 
 def _download(pin: Pin, sha256: str, target: Path, index: str) -> None:
-    """Let pip download into a folder beside ``target``; pip resumes and caches by its own rules."""
+    """Download with pip into a folder next to ``target``. pip handles retries and its cache."""
     with tempfile.TemporaryDirectory(prefix="download-", dir=target.parent) as folder:
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
         command += [f"--extra-index-url={index}"] if index else []

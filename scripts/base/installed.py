@@ -1,4 +1,4 @@
-"""The torch that is installed in an environment, as a base: nothing is fetched, and nothing of it is written to."""
+"""Use the torch installed in an environment as the base. Nothing is downloaded, and its files are never changed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..common.errors import CommandError, UsageError
 from ..common.process import run
 from .base import Base, refuse_other_devices, unusable
 
-# Below the environment's site-packages. No module can have this name.
+# A folder in the environment's site-packages. No module can have this name.
 TREES = "torch.graft"
 
-# What a base consists of.
+# The packages of a base.
 PACKAGES = ("torch", "torchgen")
 
-# Run by the environment's own Python. It looks past what `make develop` put first on the path.
+# The environment's Python runs this. It skips the folders that `make develop` added to the path.
 _LOOK = f"""
 import json, os, sys, sysconfig
 paths = [path for path in sys.path if {TREES!r} not in path.split(os.sep)]
@@ -29,13 +29,13 @@ print(json.dumps([sysconfig.get_path("purelib"), found[:1], sysconfig.get_config
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment of Python, and the torch in it.
+    """A Python environment and the torch in it.
 
     Args:
         python: its interpreter.
-        packages: its site-packages, where what `make develop` adds goes.
+        packages: its site-packages, where `make develop` installs.
         site: the folder that holds ``torch``.
-        abi: of its Python, such as ``cpython-311-x86_64-linux-gnu``.
+        abi: the ABI of its Python, for example ``cpython-311-x86_64-linux-gnu``.
     """
 
     python: str
@@ -45,7 +45,7 @@ class Environment:
 
     @property
     def version(self) -> str:
-        """The version that pip knows this torch by, or ``__version__`` where pip does not know it."""
+        """The version that pip reports for this torch, or ``__version__`` if pip did not install it."""
         for metadata in sorted(self.site.glob("torch-*.dist-info/METADATA")):
             for line in metadata.read_text(encoding="utf-8").splitlines():
                 if line.startswith("Version: "):
@@ -53,7 +53,7 @@ class Environment:
         return Base(self.site / "torch", self.site).version
 
     def state(self) -> dict[str, list[int]]:
-        """What tells that torch is still the one that it was: size and time of its libraries, by path in ``site``."""
+        """Return the size and time of its libraries, by path in ``site``. They change when torch is replaced."""
         files = [self.site / "torch/version.py", *sorted(self.site.glob("torch/lib/*.so*"))]
         files += sorted(self.site.glob("torch/_C.*.so"))
         statuses = {file.relative_to(self.site).as_posix(): file.stat() for file in files}
@@ -61,16 +61,16 @@ class Environment:
 
     @property
     def key(self) -> str:
-        """Tells bases apart: another folder, or another torch in it, has another."""
+        """Identifies the base: it differs for another folder, or another torch in it."""
         text = json.dumps([str(self.site), self.state()])
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def look(python: str) -> tuple[Path, Path | None, str]:
-    """What a Python says of its environment: its site-packages, the folder that torch is in, its ABI.
+    """Ask a Python for its site-packages, the folder that contains torch, and its ABI.
 
     Raises:
-        UsageError: it is no Python, or another one than the builder's.
+        UsageError: it is not a Python, or not the builder's Python.
     """
     try:
         packages, found, abi = json.loads(run([python, "-I", "-c", _LOOK]).stdout.splitlines()[-1])
@@ -85,10 +85,10 @@ def look(python: str) -> tuple[Path, Path | None, str]:
 
 
 def find_environment(python: str) -> Environment:
-    """The environment of a Python, in which torch is.
+    """Return the environment of a Python that has torch.
 
     Raises:
-        UsageError: there is no torch in it, or that is a grafted wheel.
+        UsageError: it has no torch, or a grafted wheel.
     """
     packages, site, abi = look(python)
     if site is None:
@@ -107,19 +107,19 @@ def find_environment(python: str) -> Environment:
 
 
 def _official(environment: Environment) -> str:
-    """The version of the official wheel: ``2.13.0+cpu`` of ``2.13.0+cpu.graft.<hash>``."""
+    """The version of the official wheel: ``2.13.0+cpu`` for ``2.13.0+cpu.graft.<hash>``."""
     return environment.version.partition("graft.")[0].rstrip("+.")
 
 
 def base_of(environment: Environment, folder: Path) -> Base:
-    """The base that is installed in ``environment``.
+    """Return the base installed in ``environment``.
 
     Args:
-        environment: where it is.
-        folder: gains links to its packages, by which a build finds it.
+        environment: the environment.
+        folder: the folder for links to its packages, which a build uses.
 
     Raises:
-        UnusableBaseError: it cannot be built upon.
+        UnusableBaseError: it is not supported.
     """
     torch = environment.site / "torch"
     tree = folder / "tree"

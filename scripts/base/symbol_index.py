@@ -1,6 +1,6 @@
-"""The symbols of the base's libraries, sorted once for each library: which names it exports, and where hidden ones are.
+"""An index of the base's symbols, sorted once for each library: exported names, and addresses of hidden symbols.
 
-The official libraries are not stripped. Their symbol tables hold half a gigabyte, of which a link needs a few hundred
+The official libraries are not stripped. Their symbol tables take half a gigabyte, and a link needs a few hundred
 entries.
 """
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ..common.files import write_atomically
 from .elf import ElfFile, HiddenSymbol
 
-# A change of the format asks for another number.
+# Increase this when the format changes.
 _FORMAT = 1
 
 _ENTRY = np.dtype([("hash", "<u8"), ("value", "<u8"), ("kind", "u1")])
@@ -26,12 +26,12 @@ _FUNCTION, _DATA, _EXPORTED = 1, 2, 4
 
 
 class SymbolIndex:
-    """What one library defines, looked up by name.
+    """The symbols that one library defines, looked up by name.
 
     Args:
         path: the library.
         build_id: its GNU build-id; empty if it has none.
-        entries: sorted by the hash of the name; a name that is defined at several addresses has several.
+        entries: sorted by the hash of the name; a name defined at several addresses has several entries.
     """
 
     def __init__(self, path: Path, build_id: str, entries: npt.NDArray[Any]) -> None:
@@ -45,11 +45,11 @@ class SymbolIndex:
         return self._entries[low:high]
 
     def exported_among(self, names: Iterable[str]) -> set[str]:
-        """Those of ``names`` that other libraries can bind to."""
+        """Return the exported ones of ``names``."""
         return {name for name in names if any(row["kind"] & _EXPORTED for row in self._rows(name))}
 
     def find_defined(self, names: Iterable[str]) -> dict[str, list[HiddenSymbol]]:
-        """Look ``names`` up, exported or not; an ambiguous name has several entries."""
+        """Look up ``names``, exported or hidden. An ambiguous name has several entries."""
         found = {}
         for name in names:
             rows = [row for row in self._rows(name) if row["kind"] & (_FUNCTION | _DATA)]
@@ -59,7 +59,7 @@ class SymbolIndex:
 
 
 def symbol_index(path: Path, cache: Path) -> SymbolIndex:
-    """The index of the library ``path``, kept in the folder ``cache`` under its build-id."""
+    """Return the index of the library ``path``. It is cached in the folder ``cache`` under the build-id."""
     library = ElfFile(path)
     kept = cache / f"{path.name}-{library.build_id or 'none'}-{_FORMAT}.npy"
     if library.build_id and kept.is_file():
@@ -79,11 +79,11 @@ def _entries(library: ElfFile) -> npt.NDArray[Any]:
         digest = _hash(name)
         rows.add((digest, value, (_FUNCTION if is_function else _DATA) | (_EXPORTED if digest in exported else 0)))
     known = {row[0] for row in rows}
-    # What is neither a function nor data, such as thread-local variables, is exported all the same.
+    # Symbols that are neither functions nor data, such as thread-local variables, count only as exported.
     rows |= {(digest, 0, _EXPORTED) for digest in exported - known}
     return np.array(sorted(rows), dtype=_ENTRY)
 
 
 def _hash(name: bytes) -> int:
-    # Of a million names, two have the same 8 bytes once in ten million times.
+    # In a million names, the chance that two share these 8 bytes is one in ten million.
     return int.from_bytes(blake2b(name, digest_size=8).digest(), "little")

@@ -1,4 +1,4 @@
-"""Run a module of the builder in a process that imports the torchgen of a tree."""
+"""Run a module of the builder in a process that imports a base's torchgen."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..common.process import run
 
 
 def torchgen_command(tree: Path, module: str, *arguments: str | Path) -> tuple[list[str | Path], dict[str, str]]:
-    """The command of ``python -m module arguments``, and the variables that it needs.
+    """Return the command ``python -m module arguments`` and the environment variables that it needs.
 
     Args:
         tree: the folder that holds ``torchgen``.
-        module: such as ``scripts.generate``.
-        arguments: of the module.
+        module: for example ``scripts.generate``.
+        arguments: the arguments of the module.
     """
     env = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(tree)]), "PYTHONUTF8": "1"}
-    if (tree / "torchgen").is_symlink():  # nothing is written into a torch that is installed
+    if (tree / "torchgen").is_symlink():  # never write bytecode into an installed torch
         env["PYTHONPYCACHEPREFIX"] = str(tree.parent / "pycache")
     return [sys.executable, "-m", module, *arguments], env
 
@@ -28,13 +28,13 @@ def torchgen_command(tree: Path, module: str, *arguments: str | Path) -> tuple[l
 def run_with_torchgen(
     tree: Path, module: str, *arguments: str | Path, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run that command; return what it printed, whatever its exit code.
+    """Run that command. Return its result, whatever the exit code.
 
     Args:
         tree: the folder that holds ``torchgen``.
-        module: such as ``scripts.generate``.
-        arguments: of the module.
-        cwd: the folder to run in. Python looks for modules there first, so it must not hold another torchgen.
+        module: for example ``scripts.generate``.
+        arguments: the arguments of the module.
+        cwd: the folder to run in. Python searches it for modules first, so it must not contain another torchgen.
     """
     command, env = torchgen_command(tree, module, *arguments)
     return run(command, cwd=cwd, env=env, check=False)

@@ -1,4 +1,4 @@
-"""Get the base, and lay out what a build needs of it: headers, torchgen, libraries and Python sources."""
+"""Get the base and unpack what a build needs of it: headers, torchgen, libraries and Python sources."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from .fetch import fetch
 
 
 def get_base(pin: Pin, layout: Layout, given: Path | None, steps: Steps, index: str = "") -> Base:
-    """Fetch the base wheel for this Python and lay it out, if that was not done; one process at a time.
+    """Download and unpack the base wheel for this Python, if needed. Only one process at a time does so.
 
     Args:
-        pin: what is wanted.
-        layout: where a build finds it.
-        given: a wheel file to take instead of asking pip.
-        steps: the two steps are announced here.
-        index: one that pip asks beside those of its configuration.
+        pin: the pin.
+        layout: the folders of the build.
+        given: a wheel file to use instead of pip.
+        steps: announces the two steps.
+        index: an additional index for pip.
 
     Raises:
-        FetchError: there is no such wheel, or another file than the pinned one.
-        UnusableBaseError: it cannot be built upon.
+        FetchError: there is no such wheel, or the file is not the pinned one.
+        UnusableBaseError: it is not supported.
     """
     with build_lock(layout.base):
         with steps.step("fetch the base wheel"):
@@ -41,21 +41,21 @@ def get_base(pin: Pin, layout: Layout, given: Path | None, steps: Steps, index: 
 
 
 def is_needed(name: str) -> bool:
-    """Whether a build reads this member of the base wheel."""
+    """Return whether a build needs this member of the base wheel."""
     if name.startswith(("torch/include/", "torch/lib/", "torchgen/", "torch/_C.")) or ".dist-info/" in name:
         return True
-    # Text that is added to.
+    # Text that the build extends.
     return name.endswith((".py", ".pyi"))
 
 
 def lay_out(wheel: Path, tree: Path, line: StepLine) -> Base:
-    """Extract what a build reads of ``wheel`` below ``tree``, unless that was done.
+    """Extract what a build needs from ``wheel`` into ``tree``, unless it was done before.
 
-    Extraction goes to a folder beside and is renamed when it is whole.
+    Files are extracted into a temporary folder, which is renamed when it is complete.
 
     Raises:
-        FetchError: the wheel is not a zip file.
-        UnusableBaseError: it cannot be built upon.
+        FetchError: the file is not a zip file.
+        UnusableBaseError: it is not supported.
     """
     done = tree / ".complete"
     mark = f"{wheel.name} {wheel.stat().st_size} {wheel.stat().st_mtime_ns}\n"
@@ -80,7 +80,7 @@ def lay_out(wheel: Path, tree: Path, line: StepLine) -> Base:
 
 
 def extract(wheel: Path, members: Iterable[ZipInfo], target: Path) -> None:
-    """Extract with a thread for each processor, the largest members first; zlib lets go of the interpreter lock."""
+    """Extract with one thread for each processor, largest members first. zlib releases the interpreter lock."""
     ordered = sorted(members, key=lambda member: -member.file_size)
     workers = os.cpu_count() or 1
     for parent in sorted({(target / member.filename).parent for member in ordered}):

@@ -1,4 +1,4 @@
-"""``python -m scripts.check``: print what is wrong with native folders; exit with 1 if no build can go on."""
+"""``python -m scripts.check``: print the errors in native folders; exit with 1 if a build is impossible."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ def main() -> int:
 
 
 def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
-    """Find what is wrong with the YAML, the kernels and the Python files of ``natives``, which are built together."""
+    """Check the YAML, the kernels and the Python files of ``natives``, which are built together."""
     findings = Findings()
     check_files(natives, findings)
     yaml = {native / name for native in natives for name in (FUNCTIONS, DERIVATIVES)}
     entries = [entry for native in natives for entry in read_entries(native / FUNCTIONS, findings)]
     formulas = [entry for native in natives for entry in read_entries(native / DERIVATIVES, findings)]
-    if not yaml & {error.file for error in findings.errors}:  # without an entry, all else would seem to name nothing
+    # Without entries, everything else would be reported as unknown.
+    if not yaml & {error.file for error in findings.errors}:
         _check_operators(natives, entries, formulas, base, findings)
     check_python(natives, base.tree, findings)
     return findings

@@ -1,4 +1,4 @@
-"""What can be wrong with the arguments of a schema that torchgen parses: names and defaults."""
+"""Check the arguments of a schema that torchgen parses: names and defaults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .schemas import Function
 _NUMBER = r"-?(\d+(\.\d*)?(e-?\d+)?|inf)"
 _TEXT = r"\"([^\"\\]|\\.)*\"|'([^'\\]|\\.)*'"
 
-# How a default of each type is written. The identifiers are those that torchgen knows how to write in C++.
+# The form of defaults of each type. The identifiers are those that torchgen can translate to C++.
 _DEFAULTS = {
     BaseTy.int: r"-?\d+|Mean",
     BaseTy.SymInt: r"-?\d+",
@@ -39,7 +39,7 @@ _EXAMPLES = {
 
 
 def check_arguments(functions: list[Function], findings: Findings) -> set[OperatorName]:
-    """Check the names and defaults of the arguments; return the operators with defaults that torchgen may not write."""
+    """Check names and defaults of the arguments. Return the operators whose defaults torchgen may not translate."""
     unwritable = set()
     for function in functions:
         seen: set[str] = set()
@@ -58,20 +58,20 @@ def check_arguments(functions: list[Function], findings: Findings) -> set[Operat
                 unwritable.add(function.schema.name)
             is_parsed = function.schema.kind() == SchemaKind.functional and not _has_no_binding(function)
             if argument.default == "Mean" and is_parsed:
-                # The parser of Python's arguments reads at::Reduction::Mean with atol (set_default_str in
-                # torch/csrc/utils/python_arg_parser.cpp), so torch.hinge_embedding_loss(x, y) is not reduced, either.
+                # Python's argument parser reads at::Reduction::Mean with atol (set_default_str in
+                # torch/csrc/utils/python_arg_parser.cpp), so torch.hinge_embedding_loss(x, y) does not reduce, either.
                 what = f"the default Mean of `{argument.name}` is 0, no reduction, when called from Python"
                 findings.add(place, what, f"write `{argument.name}=1`: the same schema, and the mean", is_warning=True)
     return unwritable
 
 
 def _has_no_binding(function: Function) -> bool:
-    """Whether it is of those that Python cannot call: most of torchgen's SKIP_PYTHON_BINDINGS, slow to import."""
+    """Return whether Python has no binding of it: most of torchgen's SKIP_PYTHON_BINDINGS, which is slow to import."""
     return re.search(r"_(backward|forward|jvp)$", str(function.schema.name.name)) is not None
 
 
 def place_of(name: str, function: Function, *, is_second: bool = False) -> Place:
-    """Where in the schema the argument ``name`` begins, or the schema."""
+    """Return the place of the argument ``name`` in the schema, or of the schema."""
     text = str(function.entry.fields["func"])
     places = [m.start(1) for m in re.finditer(rf"[(,]\s*([^(),]*? {re.escape(name)})(?=[=,)])", text)]
     return function.entry.value("func", places[min(int(is_second), len(places) - 1)] if places else 0)

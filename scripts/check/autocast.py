@@ -1,4 +1,4 @@
-"""What can be wrong with ``autocast.yaml``: policies by upstream's names, each with a list of operators."""
+"""Check ``autocast.yaml``: upstream's names of policies, each with a list of operators."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .schemas import Function
 def check_autocast(
     natives: Sequence[Path], functions: Iterable[Function], unknown: set[str], findings: Findings
 ) -> None:
-    """Check that each policy is one of PyTorch's, and that each operator is one of the folders' and is named once.
+    """Check that each policy is one of PyTorch's, and that each operator is in the folders and is listed once.
 
-    Not those of ``unknown``, whose entries are not understood.
+    Operators in ``unknown``, whose entries are invalid, are not checked.
     """
     schemas = {str(f.schema.name): f.schema for f in functions}
     castable = [name for name, schema in schemas.items() if schema.kind() == SchemaKind.functional]
@@ -40,7 +40,7 @@ def check_autocast(
 
 
 def _listed(natives: Sequence[Path], findings: Findings) -> Iterator[tuple[Path, str, yaml.ScalarNode]]:
-    """The operators' names, each with its file and policy; what is no list of names under a policy is a finding."""
+    """Return the operators' names, each with its file and policy. Anything but a list of names is reported."""
     for path in (native / AUTOCAST for native in natives):
         tree = compose(path, findings)
         if tree is not None:

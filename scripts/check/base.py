@@ -1,4 +1,4 @@
-"""What PyTorch has already: read from the base's text, since parsing all of it would take seconds."""
+"""What PyTorch has: read from the text of the base's files, since parsing everything would take seconds."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _PACKAGED = "torchgen/packaged"
 
 
 class BaseOperators:
-    """The operators and names of the base wheel.
+    """The operators and names of the base.
 
     Args:
-        tree: the laid-out base.
+        tree: the unpacked base.
     """
 
     def __init__(self, tree: Path) -> None:
@@ -40,14 +40,14 @@ class BaseOperators:
         self._autograd = tree / "torch/include/torch/csrc/autograd"
 
     def schemas_like(self, base_name: str) -> list[FunctionSchema]:
-        """The schemas of ``base_name``: all its overloads, in-place variants included."""
+        """Return the schemas of ``base_name``: all overloads, including in-place variants."""
         wanted = {base_name, f"{base_name}_"}
         return [
             FunctionSchema.parse(schema) for name, schema in self.schemas.items() if name.partition(".")[0] in wanted
         ]
 
     def functions_like(self, base_name: str) -> list[tuple[NativeFunction, Kernels]]:
-        """The functions of ``base_name``, as torchgen reads them."""
+        """Return the functions of ``base_name``, parsed by torchgen."""
         if base_name not in self.base_names:
             return []
         entries = re.findall(
@@ -58,7 +58,7 @@ class BaseOperators:
 
     @cached_property
     def formula_words(self) -> set[str]:
-        """Every identifier of the headers that formulas are compiled with, as far as they matter."""
+        """Identifiers in the headers that formulas are compiled with."""
         core = [self.tree / f"torch/include/ATen/core/{name}" for name in ("TensorBody.h", "TensorBase.h")]
         autograd = [self._autograd / name for name in ("FunctionsManual.h", "VariableTypeUtils.h", "saved_variable.h")]
         texts = [path.read_text(encoding="utf-8") for path in (*core, *autograd)]
@@ -67,12 +67,12 @@ class BaseOperators:
 
     @cached_property
     def formula_functions(self) -> list[Definition]:
-        """The functions that PyTorch has for formulas, besides its operators."""
+        """The functions that PyTorch provides for formulas, in addition to its operators."""
         path = self._autograd / "FunctionsManual.h"
         return read_text(path, path.read_text(encoding="utf-8")).declarations
 
     def says(self, word: str) -> bool:
-        """Whether any of PyTorch's headers names ``word``, or makes it of two parts with a macro."""
+        """Return whether a header of PyTorch contains ``word``, or pastes it together in a macro."""
         pasted = (prefix for prefix in self._pasting if word.startswith(prefix) and word != prefix)
         names = [word, *(word.removeprefix(prefix) for prefix in pasted)]
         return any(re.search(rb"\b%s\b" % name.encode(), self._headers) for name in names)
@@ -84,12 +84,12 @@ class BaseOperators:
 
     @cached_property
     def _pasting(self) -> set[str]:
-        """What stands before `##` in a macro, such as the `to` of `to##name`, which makes `toFloat`."""
+        """The text before `##` in a macro, for example the `to` of `to##name`, which makes `toFloat`."""
         return {prefix.decode() for prefix in re.findall(rb"\b(\w+)##", self._headers)}
 
     @cached_property
     def torch_names(self) -> set[str]:
-        """The names of ``torch`` that no operator of ATen stands behind: modules, classes, types, Python functions."""
+        """Names in ``torch`` that are not operators of ATen: modules, classes, types, Python functions."""
         torch = self.tree / "torch"
         names = {path.name for path in torch.iterdir() if (path / "__init__.py").is_file()}
         names |= {path.stem for path in torch.glob("*.py")}
@@ -99,7 +99,7 @@ class BaseOperators:
 
     @cached_property
     def tensor_names(self) -> set[str]:
-        """The attributes of ``torch.Tensor`` that no operator of ATen stands behind."""
+        """Attributes of ``torch.Tensor`` that are not operators of ATen."""
         text = (self.tree / "torch/_tensor.py").read_text(encoding="utf-8")
         names = set(re.findall(r"^    (?:def )?([a-z_]\w*)(?:\(| =)", text, re.M))
         stub = (self.tree / "torch/_C/__init__.pyi").read_text(encoding="utf-8")
@@ -109,7 +109,7 @@ class BaseOperators:
         return names - self.base_names
 
     def kernels_named(self, name: str) -> list[Signature]:
-        """The signatures of at::native's functions called ``name``, as PyTorch's headers declare them."""
+        """Return the signatures of at::native's functions called ``name``, as declared in PyTorch's headers."""
         declared = self._declarations.get(name, [])
         found = [d for line in declared for d in read_text(Path(f"{name}.h"), line).declarations]
         return [Signature(str(d), d.returns, d.parameters) for d in found]

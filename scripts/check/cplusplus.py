@@ -1,7 +1,7 @@
-"""What the C++ sources of a folder define, as far as their text tells.
+"""Find what the C++ sources of a folder define, from their text.
 
-The sources are parsed by tree-sitter, which needs no headers and forgives what it does not understand, so this is known
-before a compiler has read a single header.
+tree-sitter parses the sources. It needs no headers and skips what it does not understand, so this takes much less time
+than a compiler.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tree_sitter import Language, Node, Parser, Query, QueryCursor
 from ..inputs.native import CUDA_SUFFIXES
 from .files import CPLUSPLUS, own_files
 
-# Macros and words before a declaration, which the grammar would take for its type.
+# Macros and keywords before a declaration, which the grammar would parse as its type.
 _DECORATION = re.compile(r"\b(TORCH_\w*API|C10_\w*(?:API|EXPORT|INLINE|UNUSED|DEVICE)\w*|__(?:host|device|global)__)\b")
 
 _LANGUAGE = Language(tree_sitter_cpp.language())
@@ -28,18 +28,18 @@ _COMMENTS_AND_MACROS = Query(_LANGUAGE, "(comment) @comment (preproc_function_de
 
 @dataclass(frozen=True)
 class Definition:
-    """A function with a body, or one that is declared.
+    """A function definition or declaration.
 
     Args:
-        file: where it is.
+        file: its file.
         line: counted from 1.
-        namespace: such as ``at::native``.
-        name: its own; of ``TORCH_IMPL_FUNC(name)`` and the like, what stands in the parentheses.
-        macro: ``TORCH_IMPL_FUNC`` and the like; empty for a plain function.
-        returns: the type, as written.
-        parameters: their types, as written.
-        defaults: the numbers of those that have a default.
-        is_local: whether no other file can call it: static, in an anonymous namespace, or a template.
+        namespace: for example ``at::native``.
+        name: its name; for ``TORCH_IMPL_FUNC(name)`` etc. the text in parentheses.
+        macro: ``TORCH_IMPL_FUNC`` etc.; empty for a plain function.
+        returns: the return type, as written.
+        parameters: the parameter types, as written.
+        defaults: the indices of parameters with a default.
+        is_local: whether other files cannot call it: it is static, a template, or in an anonymous namespace.
     """
 
     file: Path
@@ -62,10 +62,10 @@ class StubMacro:
     """A use of ``DECLARE_DISPATCH``, ``DEFINE_DISPATCH`` or a ``REGISTER_DISPATCH`` (ATen/native/DispatchStub.h).
 
     Args:
-        file: where it is.
+        file: its file.
         line: counted from 1.
-        macro: its name.
-        stub: the dispatch stub that it is about.
+        macro: the name of the macro.
+        stub: the dispatch stub.
     """
 
     file: Path
@@ -76,16 +76,16 @@ class StubMacro:
 
 @dataclass
 class Source:
-    """One file.
+    """One source file.
 
     Args:
-        path: where it is.
+        path: the file.
         name: its path in the folder.
-        text: what it says.
-        code: that without comments, line breaks kept.
-        pastes_names: whether a macro makes names of parts, so that the text does not tell what is defined.
-        definitions: the functions with a body.
-        declarations: those without one.
+        text: its text.
+        code: its text without comments, with line breaks.
+        pastes_names: whether a macro pastes names together, so that definitions can be missed.
+        definitions: function definitions.
+        declarations: function declarations.
     """
 
     path: Path
@@ -98,12 +98,12 @@ class Source:
 
     @cached_property
     def words(self) -> set[str]:
-        """Every identifier of it, comments left out."""
+        """Every identifier outside of comments."""
         return set(re.findall(r"[A-Za-z_]\w*", self.code))
 
     @cached_property
     def stub_macros(self) -> list[StubMacro]:
-        """Where it declares, defines or fills dispatch stubs."""
+        """The uses of macros of dispatch stubs."""
         uses = re.finditer(r"\b((?:\w+_)?DISPATCH)\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)", self.code)
         return [StubMacro(self.path, _line_of(self.code, use), use[1], _stub_of(use[1], use[2])) for use in uses]
 
@@ -114,12 +114,12 @@ class Source:
 
     @property
     def is_cuda(self) -> bool:
-        """Whether a wheel for CPUs is built without it."""
+        """Whether a CPU wheel is built without it."""
         return self.name.parts[0] == "cuda" or self.name.suffix in CUDA_SUFFIXES
 
 
 def read_sources(folders: Iterable[Path]) -> list[Source]:
-    """The C++ of ``folders``, tests left out; a file that several folders have in common is read once."""
+    """Return the C++ sources of ``folders``, without tests. A file that several folders share is read once."""
     names = [(folder, name) for folder in folders for name in own_files(folder) if name.suffix in CPLUSPLUS]
     texts = {folder / name: (folder / name).read_text(encoding="utf-8", errors="replace") for folder, name in names}
     once = {(name, texts[folder / name]): folder / name for folder, name in reversed(names)}
@@ -127,7 +127,7 @@ def read_sources(folders: Iterable[Path]) -> list[Source]:
 
 
 def read_text(path: Path, text: str, name: Path | None = None) -> Source:
-    """What ``text``, which is or shall be the file ``path``, defines and declares."""
+    """Parse ``text``, the present or future content of the file ``path``."""
     root = parse(text)
     found = QueryCursor(_COMMENTS_AND_MACROS).captures(root)
     is_pasting = any(b"##" in (node.text or b"") for node in found.get("macro", ()))
@@ -140,12 +140,12 @@ def read_text(path: Path, text: str, name: Path | None = None) -> Source:
 
 
 def parse(text: str) -> Node:
-    """The syntax tree of ``text``."""
+    """Return the syntax tree of ``text``."""
     return _PARSER.parse(_DECORATION.sub(lambda word: " " * len(word[0]), text).encode()).root_node
 
 
 def identifiers(node: Node) -> Iterator[Node]:
-    """The names within ``node``, in their order."""
+    """Return the names within ``node``, in order."""
     if node.type.endswith("identifier") and not node.named_children:
         yield node
     for child in node.named_children:
@@ -153,12 +153,12 @@ def identifiers(node: Node) -> Iterator[Node]:
 
 
 def text_of(node: Node | None) -> str:
-    """What the source says there."""
+    """Return the text of a node."""
     return (node.text or b"").decode(errors="replace") if node is not None else ""
 
 
 def _without(nodes: Iterable[Node], text: bytes) -> str:
-    """``text`` with blanks for ``nodes``."""
+    """Return ``text`` with ``nodes`` replaced by blanks."""
     code = bytearray(text)
     for node in nodes:
         code[node.start_byte : node.end_byte] = re.sub(rb"[^\n]", b" ", code[node.start_byte : node.end_byte])
@@ -170,13 +170,13 @@ def _line_of(text: str, match: re.Match[str]) -> int:
 
 
 def _stub_of(macro: str, arguments: str) -> str:
-    # The one that declares names the type first, which may hold commas.
+    # The declaring macro has the type first, which may contain commas.
     parts = [part.strip() for part in arguments.split(",")]
     return parts[-1] if macro == "DECLARE_DISPATCH" else parts[0]
 
 
 def _outside_functions(node: Node, namespace: str, is_local: bool) -> Iterator[tuple[Node, str, bool]]:
-    """The functions at namespace level, each with its namespace and whether it is hidden there."""
+    """Yield the functions at namespace level, each with its namespace and whether that hides it."""
     if node.type == "namespace_definition":
         name = node.child_by_field_name("name")
         is_local = is_local or name is None
@@ -207,7 +207,7 @@ def _definition(path: Path, node: Node, namespace: str, is_local: bool) -> Defin
     scope, _, name = text_of(inner).rpartition("::")
     before = [child for child in node.children if child.start_byte < declared.start_byte]
     is_static = any(child.type == "storage_class_specifier" and text_of(child) == "static" for child in before)
-    # A macro before the type, such as C10_EXPORT, is taken for the type, and the type for an error behind it.
+    # A macro before the type, for example C10_EXPORT, is parsed as the type, and the type as an error after it.
     qualifier = "const " if any(text_of(child) == "const" for child in before) else ""
     types = [
         text_of(c)
@@ -222,7 +222,7 @@ def _definition(path: Path, node: Node, namespace: str, is_local: bool) -> Defin
 
 
 def _parameters(listed: Node) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """The types of a parameter list, and the numbers of those with a default."""
+    """Return the types in a parameter list, and the indices of those with a default."""
     found: list[str] = []
     defaults = []
     for child in listed.named_children:
@@ -243,7 +243,7 @@ def _parameters(listed: Node) -> tuple[tuple[str, ...], tuple[int, ...]]:
 
 
 def _name_of(declarator: Node | None) -> Node | None:
-    """The identifier within a parameter's declarator."""
+    """Return the identifier in a parameter's declarator."""
     while declarator is not None and declarator.type != "identifier":
         declarator = next((child for child in reversed(declarator.named_children)), None)
     return declarator

@@ -1,4 +1,4 @@
-"""What can be wrong with an entry of derivatives.yaml."""
+"""Check an entry of derivatives.yaml."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .formulas import Surroundings, check_formulas, formulas
 from .generated import check_generated
 from .schemas import Function
 
-# The keys of an entry that are no argument's or return's name (the head of PyTorch's derivatives.yaml explains them).
+# The keys of an entry that are not names of arguments or returns (explained at the top of PyTorch's derivatives.yaml).
 _OTHER_KEYS = frozenset({"name", "dispatch", "output_differentiability", "result"})
 
 
@@ -26,15 +26,15 @@ def check_derivatives(
     base: BaseOperators,
     findings: Findings,
 ) -> None:
-    """Check each entry against the function it is for.
+    """Check each entry against its function.
 
     Args:
-        entries: of the folders' derivatives.yaml.
-        functions: of the folders.
-        unknown: the names of functions whose entries are not understood; what is said of them is not judged.
-        sources: the folders' C++.
-        base: what PyTorch has.
-        findings: takes what is wrong.
+        entries: the entries of the folders' derivatives.yaml.
+        functions: the folders' functions.
+        unknown: names of functions with invalid entries; their formulas are not checked.
+        sources: the folders' C++ sources.
+        base: the base.
+        findings: receives errors.
     """
     own = {str(f.schema.name): f for f in functions}
     generated = {str(made) for f in functions for made in f.native.autogen}
@@ -49,7 +49,7 @@ def check_derivatives(
         name = entry.operator
         place = entry.value("name")
         if name in generated | unknown:
-            continue  # torchgen makes the generated ones, and judges their entries; of the unknown nothing is known
+            continue  # generated functions are checked by torchgen; unknown ones cannot be checked
         if name in seen:
             other = line_of(seen[name].file, seen[name].line, entry.file)
             findings.add(place, f"{name} has an entry in {other} already", "make one of the two")
@@ -129,7 +129,7 @@ def _check_keys(entry: Entry, schema: FunctionSchema, findings: Findings) -> Non
 
 
 def _check_outputs(entry: Entry, schema: FunctionSchema, findings: Findings) -> None:
-    """output_differentiability has a truth value, or a condition, for each return."""
+    """output_differentiability has a boolean, or a condition, for each return."""
     given = entry.fields.get("output_differentiability")
     if given is not None and not isinstance(given, list):
         what = f"output_differentiability is no list: {given}"
@@ -146,7 +146,7 @@ def _check_outputs(entry: Entry, schema: FunctionSchema, findings: Findings) -> 
 
 
 def _say_what_is_not_differentiable(functions: list[Function], seen: Container[str], findings: Findings) -> None:
-    """An operator without a formula raises in backward: that should be a decision, not an oversight."""
+    """An operator without a formula raises an error in backward. That should be a decision, not an oversight."""
     for function in functions:
         schema = function.schema
         takes = _differentiable(schema.arguments.flat_non_out)

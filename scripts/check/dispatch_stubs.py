@@ -1,6 +1,6 @@
-"""What can be wrong with dispatch stubs: the kernels that are compiled once for each CPU capability.
+"""Check dispatch stubs: the kernels that are compiled once for each CPU capability.
 
-ATen/native/DispatchStub.h explains them.
+See ATen/native/DispatchStub.h.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 from .cplusplus import Source, StubMacro
 from .finding import Findings
 
-# Macros that register for the capability that the file is compiled for, and so mean something in such a file only.
+# Macros that register for the capability the file is compiled for, so they work only in such files.
 _BY_CAPABILITY = frozenset(
     {
         "REGISTER_DISPATCH",
@@ -22,7 +22,7 @@ _BY_CAPABILITY = frozenset(
 
 
 def check_stubs(sources: list[Source], findings: Findings) -> None:
-    """Check that each stub is declared, defined once, and filled for every capability."""
+    """Check that each stub is declared, defined once, and registered for every capability."""
     macros = [macro for source in sources for macro in source.stub_macros]
     names = {source.path: source.name for source in sources}
     defined = {macro.stub: macro for macro in macros if macro.macro == "DEFINE_DISPATCH"}

@@ -1,4 +1,4 @@
-"""The entries of a YAML list, each with the places of its keys and values."""
+"""The entries of a YAML list, with the places of keys and values."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Entry:
 
     Args:
         file: the YAML file.
-        line: where it begins.
-        fields: as torchgen's loader gives them.
-        places: of each key.
+        line: its first line.
+        fields: as torchgen's loader returns them.
+        places: the place of each key.
         values: the place of each value.
     """
 
@@ -35,22 +35,22 @@ class Entry:
 
     @property
     def operator(self) -> str:
-        """The operator's name, with that of its overload, as far as the text before the first parenthesis is one."""
+        """The operator's name with its overload: the text before the first parenthesis, if that is a name."""
         schema = self.fields.get("func", self.fields.get("name", ""))
         return str(schema).partition("(")[0].strip()
 
     def place(self, key: str) -> Place:
-        """The place of ``key``, or of the entry where it has no such key."""
+        """Return the place of ``key``, or of the entry if it has no such key."""
         return self.places.get(key, (self.file, self.line, 0))
 
     def value(self, key: str, offset: int = 0) -> Place:
-        """The place of ``key``'s value, ``offset`` characters into it."""
+        """Return the place of the value of ``key``, shifted by ``offset`` characters."""
         file, line, column = self.values[key]
         return file, line, column + offset
 
 
 def compose(path: Path, findings: Findings) -> yaml.Node | None:
-    """The tree of a YAML file, if there is one; what is no YAML is a finding."""
+    """Return the syntax tree of a YAML file, or None if it does not exist. Invalid YAML is reported."""
     if not path.is_file() or path in findings.unreadable:
         return None
     try:
@@ -67,7 +67,7 @@ def compose(path: Path, findings: Findings) -> yaml.Node | None:
 
 
 def read_entries(path: Path, findings: Findings) -> list[Entry]:
-    """Read a YAML list of mappings; what is no such thing is a finding."""
+    """Read a YAML list of mappings. Anything else is reported."""
     tree = compose(path, findings)
     if tree is None:
         return []
@@ -98,12 +98,12 @@ def _entry(path: Path, node: yaml.MappingNode, findings: Findings) -> Entry | No
     try:
         loader.flatten_mapping(node)
         fields = {text_of(key): loader.construct_object(value, deep=True) for key, value in node.value}
-    except Exception as error:  # what looks like a number or a date, and is none, raises whatever Python raises
+    except Exception as error:  # invalid numbers and dates raise arbitrary errors
         mark = getattr(error, "problem_mark", None) or node.start_mark
         what = f"YAML that nobody can make values of: {getattr(error, 'problem', None) or error}"
         findings.add((path, mark.line + 1, mark.column + 1), what, "write plain keys and values, as PyTorch's own file")
         return None
-    # What comes from another mapping lies where that is named.
+    # Merged keys have the place of the mapping that they come from.
     merge = places.get("<<", _place(path, node))
     return Entry(
         path,
@@ -115,7 +115,7 @@ def _entry(path: Path, node: yaml.MappingNode, findings: Findings) -> Entry | No
 
 
 def text_of(key: yaml.Node) -> str:
-    """A key as it is written: `on` is no key of PyTorch's, but nor is `True`."""
+    """Return a key as text: `on`, for example, is parsed as `True`."""
     return str(key.value) if isinstance(key, yaml.ScalarNode) else "(no text)"
 
 

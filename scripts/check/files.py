@@ -1,4 +1,4 @@
-"""What can be wrong with the files of native folders: their encoding, their names, and one file in two folders."""
+"""Check the files of native folders: encoding, names, and files of the same name in two folders."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .finding import Findings
 
 CPLUSPLUS = (".cpp", ".h", ".hpp", ".inl", ".inc", ".cu", ".cuh")
 
-# What others call C++ sources; PyTorch's CMake files glob *.cpp.
+# Other extensions of C++ sources; PyTorch's CMake files glob *.cpp.
 _OTHER_CPLUSPLUS = (".cc", ".cxx", ".c++", ".C", ".c")
 _YAML = (FUNCTIONS, DERIVATIVES, AUTOCAST)
 _TEXT = (*CPLUSPLUS, *PYTHON_SUFFIXES, DOCS_SUFFIX, ".yaml")
 
 
 def own_files(folder: Path) -> list[Path]:
-    """The files of ``folder`` as sorted relative paths, without its tests, those of tools and of Python's cache."""
+    """Return the files of ``folder`` as sorted relative paths, without tests, files of tools and Python's cache."""
     names = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
     return [name for name in names if name.parts[0] != "tests" and not _is_of_a_tool(name)]
 
@@ -28,7 +28,7 @@ def _is_of_a_tool(name: Path) -> bool:
 
 
 def check_files(natives: Sequence[Path], findings: Findings) -> None:
-    """Check each file by itself, and that no two folders have different ones of the same name."""
+    """Check each file, and that no two folders have different files of the same name."""
     first: dict[Path, Path] = {}
     for native in natives:
         for name in own_files(native):
@@ -38,7 +38,7 @@ def check_files(natives: Sequence[Path], findings: Findings) -> None:
             if name.parts[0] != PYTHON.name:
                 _check_name(path, name, findings)
             if name.suffix not in CPLUSPLUS and name.parent != DOCS:
-                continue  # the texts of the others follow each other
+                continue  # other texts are concatenated
             other = first.setdefault(name, path)
             if other != path and other.read_bytes() != path.read_bytes():
                 what = f"{other} is another file of the same name"
@@ -46,7 +46,7 @@ def check_files(natives: Sequence[Path], findings: Findings) -> None:
 
 
 def _check_encoding(path: Path, findings: Findings) -> None:
-    """A text that is not UTF-8 is not judged any further."""
+    """A file that is not UTF-8 is not checked further."""
     data = path.read_bytes()
     try:
         data.decode()
@@ -59,7 +59,7 @@ def _check_encoding(path: Path, findings: Findings) -> None:
 
 
 def _check_name(path: Path, name: Path, findings: Findings) -> None:
-    """Files that look as if they were part of the folder, and that no build reads."""
+    """Files that look like part of the folder, but that no build reads."""
     place = (path, 1, 0)
     if path.suffix in _OTHER_CPLUSPLUS:
         findings.add(place, f"PyTorch's build compiles no {path.suffix} files", f"name it {path.stem}.cpp")
@@ -72,6 +72,6 @@ def _check_name(path: Path, name: Path, findings: Findings) -> None:
 
 
 def _named_for(path: Path) -> str:
-    """What to do with a YAML file of another name."""
+    """Return a remedy for a YAML file with another name."""
     close = difflib.get_close_matches(path.stem, [name.stem for name in _YAML], n=1, cutoff=0.5)
     return f"name it {close[0]}.yaml" if close else "move what it says there, or delete it"

@@ -1,4 +1,4 @@
-"""One thing that is wrong, and the list that they are gathered in."""
+"""An error or warning, and the list that collects them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """A mistake.
+    """An error or a warning.
 
     Args:
-        file: where it is.
+        file: its file.
         line: counted from 1.
-        column: counted from 1; 0 where the line says enough.
+        column: counted from 1; 0 if the line is enough.
         what: what is wrong.
         todo: what to write instead.
-        is_warning: whether a build goes on all the same: the text alone does not tell for sure.
+        is_warning: whether a build continues, because the text alone is not conclusive.
     """
 
     file: Path
@@ -36,24 +36,24 @@ class Finding:
 
 @dataclass
 class Findings:
-    """What was found so far.
+    """All findings.
 
     Args:
-        found: each once.
-        unreadable: files of which nothing more is said.
+        found: the findings, without duplicates.
+        unreadable: files for which nothing else is reported.
     """
 
     found: set[Finding] = field(default_factory=set)
     unreadable: set[Path] = field(default_factory=set)
 
     def add(self, place: tuple[Path, int, int], what: str, todo: str, *, is_warning: bool = False) -> None:
-        """Note a mistake at ``place`` (file, line, column). Each is noted once."""
+        """Add a finding at ``place`` (file, line, column), unless it is there already."""
         if place[0] not in self.unreadable:
             self.found.add(Finding(*place, " ".join(what.split()), todo, is_warning))
 
     @property
     def errors(self) -> list[Finding]:
-        """The findings that no build can go on with."""
+        """The findings that prevent a build."""
         return [finding for finding in self.found if not finding.is_warning]
 
     def lines(self) -> list[str]:
@@ -62,12 +62,14 @@ class Findings:
 
 
 def line_of(file: Path, line: int, seen_from: Path) -> str:
-    """How a message about ``seen_from`` names a place."""
+    """Return how a message about ``seen_from`` refers to a place."""
     return f"line {line}" if file == seen_from else f"{file}:{line}"
 
 
 def nearest(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """``did you mean `x`?`` for that word of ``known`` which is most like ``word``; or else ``otherwise``, or all."""
+    """Return ``did you mean `x`?`` for the word of ``known`` most similar to ``word``, or else ``otherwise``, or all of
+    them.
+    """
     words = sorted(known)
     close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     if close:

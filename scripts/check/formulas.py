@@ -1,4 +1,4 @@
-"""What can be wrong with the text of a derivative formula: its C++, its names, and how many gradients it gives."""
+"""Check the text of a derivative formula: its C++, its names, and the number of gradients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .signatures import values_of
 
 _SPECIAL = ("auto_linear", "auto_element_wise", "non_differentiable", "not_implemented")
 
-# What a formula may say besides the names that PyTorch or the folder knows.
+# Names that a formula can use in addition to those of PyTorch and the folder.
 _LANGUAGE = frozenset(
     re.findall(
         r"\w+",
@@ -35,12 +35,12 @@ _LANGUAGE = frozenset(
 
 @dataclass
 class Surroundings:
-    """What a formula may use.
+    """What a formula can use.
 
     Args:
-        base: what PyTorch has.
+        base: the base.
         functions: the folders' operators.
-        sources: the folders' C++.
+        sources: the folders' C++ sources.
     """
 
     base: BaseOperators
@@ -49,13 +49,13 @@ class Surroundings:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """Names that formulas can use for all that the text tells."""
+        """Return the names that formulas can use, as far as the text shows."""
         names = [str(name.name) for f in self.functions for name in (f.schema.name, *f.native.autogen)]
         own = {f"{name}{suffix}" for name in names for suffix in ("", "_symint", "_out", "_outf", "_symint_out")}
         return _LANGUAGE | self.base.formula_words | own.union(*(source.words for source in self.sources))
 
     def values_of(self, name: str) -> set[int | None]:
-        """How many values the functions called ``name`` give; None is among them where that cannot be told."""
+        """Return how many values the functions called ``name`` return; includes None if that is unknown."""
         root = name.removesuffix("_symint")
         schemas = [
             *self.base.schemas_like(root),
@@ -67,7 +67,7 @@ class Surroundings:
 
 
 def formulas(entry: Entry) -> Iterator[tuple[str, str, Place]]:
-    """Each formula of ``entry``: what it is for, its text and its place."""
+    """Yield each formula of ``entry``: its variables, its text and its place."""
     for key, value in entry.fields.items():
         if isinstance(value, str) and key not in ("name", "output_differentiability"):
             yield key, value, entry.value(key)
@@ -80,7 +80,7 @@ def formulas(entry: Entry) -> Iterator[tuple[str, str, Place]]:
 
 
 def check_formulas(entry: Entry, schema: FunctionSchema, around: Surroundings, findings: Findings) -> None:
-    """Check the text of each formula of ``entry``, which is for ``schema``."""
+    """Check the text of each formula of ``entry`` for ``schema``."""
     arguments = [a.name for a in schema.arguments.flat_all]
     returns = [r.name for r in schema.returns if r.name]
     results = [f"result{i}" for i in range(len(schema.returns))] if len(schema.returns) > 1 else []
@@ -121,7 +121,7 @@ def check_formulas(entry: Entry, schema: FunctionSchema, around: Surroundings, f
 
 
 def _unknown(tree: Node, values: set[str], others: set[str], around: Surroundings) -> Iterator[tuple[str, str, bool]]:
-    """The names of a formula that nobody defines, what to say of each, and whether that is a warning."""
+    """Yield the undefined names of a formula, each with a remedy, and whether it is a warning."""
     nodes = list(identifiers(tree))
     values = values | {text_of(node) for node in nodes if _is_declared(node)}
     for node in nodes:
@@ -134,12 +134,12 @@ def _unknown(tree: Node, values: set[str], others: set[str], around: Surrounding
         is_known = name in around.words
         if is_of_another or not (is_known or name.isupper() or around.base.says(name)):
             yield name, what, False
-        elif not is_known and not is_member:  # it may be a macro of C's
+        elif not is_known and not is_member:  # it may be a C macro
             yield name, f"the formula names `{name}`, which no header that formulas are compiled with defines", True
 
 
 def _is_declared(node: Node) -> bool:
-    """Whether ``node`` is a name that the formula itself introduces: a parameter or a variable of a lambda."""
+    """Return whether ``node`` is a name that the formula itself declares: a parameter or variable of a lambda."""
     parent = node.parent
     while parent is not None and parent.type.endswith("declarator") and parent.type != "init_declarator":
         node, parent = parent, parent.parent
@@ -148,13 +148,13 @@ def _is_declared(node: Node) -> bool:
 
 
 def _value(tree: Node) -> Node | None:
-    """The formula itself in what ``parse`` gives of ``auto _ = formula;``."""
+    """Return the formula's node in the syntax tree of ``auto _ = formula;``."""
     declarator = tree.named_children[0].child_by_field_name("declarator")
     return declarator.child_by_field_name("value") if declarator is not None else None
 
 
 def _check_number(names: list[str], value: Node | None, place: Place, around: Surroundings, findings: Findings) -> None:
-    """Several names share a ``std::tuple``, of which each takes its element; one takes what the formula returns."""
+    """Several variables share a ``std::tuple`` with one element each; one variable gets the returned value."""
     for part, numbers in _numbers(value, around):
         given = [number for number in numbers if number is not None]
         if len(given) < len(numbers) or not given:
@@ -169,7 +169,7 @@ def _check_number(names: list[str], value: Node | None, place: Place, around: Su
 
 
 def _numbers(node: Node | None, around: Surroundings) -> Iterator[tuple[str, set[int | None]]]:
-    """The parts of a formula that it may return, each with how many values that may be."""
+    """Yield the expressions that a formula may return, each with its possible numbers of values."""
     if node is None:
         return
     if node.type == "parenthesized_expression":

@@ -1,4 +1,4 @@
-"""What can be wrong with an entry of native_functions.yaml."""
+"""Check entries of native_functions.yaml."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .schemas import Function, has_known_keys, parse_entry
 
 
 def check_functions(entries: list[Entry], base: BaseOperators, findings: Findings) -> list[Function]:
-    """Check each entry and how they fit together; return those that torchgen understands."""
+    """Check each entry and how they fit together. Return the valid ones."""
     functions = []
     seen: dict[str, Entry] = {}
     for entry in entries:
@@ -41,17 +41,17 @@ def check_functions(entries: list[Entry], base: BaseOperators, findings: Finding
 
 
 def misread(entries: list[Entry], functions: list[Function]) -> list[Entry]:
-    """The entries that torchgen does not understand: who speaks of these operators may be right."""
+    """Operators with invalid entries: references to them may be correct."""
     understood = {id(function.entry) for function in functions}
     return [entry for entry in entries if id(entry) not in understood]
 
 
 def root_of(operator: str) -> str:
-    """The name that all variants of an operator share, the copying one of a view included."""
+    """Return the name shared by all variants of an operator, including the copy variant of a view."""
     name = operator.partition(".")[0]
     try:
         return BaseOperatorName.parse(name).base.removesuffix("_copy")
-    except Exception:  # not a name: found elsewhere
+    except Exception:  # not a name: reported elsewhere
         return name
 
 
@@ -74,7 +74,7 @@ def _in_place_has_a_functional_twin(
     function: Function, functions: list[Function], base: BaseOperators, findings: Findings
 ) -> None:
     if function.schema.kind() != SchemaKind.inplace or not function.native.has_composite_implicit_autograd_kernel:
-        return  # torchgen makes the twin of any other, and asks for it in `autogen:`
+        return  # torchgen generates the variants of other operators, and lists them in `autogen:`
     name = function.schema.name.name.base
     others = [f.schema for f in functions] + base.schemas_like(name)
     twin = function.schema.signature()
@@ -100,7 +100,7 @@ def _delegate_exists(function: Function, functions: list[Function], base: BaseOp
 
 
 def _pointwise_is_said(function: Function, functions: list[Function], base: BaseOperators, findings: Findings) -> None:
-    """TensorIterator computes element by element, and torch.compile relies on the tag to know."""
+    """TensorIterator is elementwise, and torch.compile relies on the tag."""
     delegate = function.native.structured_delegate
     kernel = next((f for f in functions if f.schema.name == delegate), function)
     reduces = any("dim" in a.name for a in kernel.schema.arguments.flat_all)

@@ -1,4 +1,6 @@
-"""Whether what torchgen makes of derivatives.yaml is C++: it replaces text, and has variables of its own."""
+"""Check that the code that torchgen generates from derivatives.yaml is valid C++: torchgen replaces text and declares
+variables.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ Infos = dict[str, DifferentiabilityInfo]
 
 
 def check_generated(entries: list[Entry], functions: list[Function], findings: Findings) -> None:
-    """Let torchgen judge ``entries``, each for one of ``functions``, and look at what it makes of them."""
+    """Run torchgen on ``entries``, each for one of ``functions``, and check its output."""
     by_root: dict[str, list[Function]] = defaultdict(list)
     for function in functions:
         by_root[function.schema.name.name.base].append(function)
@@ -63,7 +65,7 @@ def check_generated(entries: list[Entry], functions: list[Function], findings: F
 def _torchgen_judges(entry: Entry, findings: Findings) -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # torchgen raises whatever fits
+    except Exception as error:  # torchgen raises arbitrary errors
         what = str(error) or f"torchgen cannot make sense of this entry ({type(error).__name__})"
         findings.add(entry.value("name"), what, "compare it with an entry of PyTorch's own derivatives.yaml")
 
@@ -73,7 +75,7 @@ def _infos(entry: Entry, natives: list[NativeFunction]) -> tuple[FunctionSchema,
     for native in natives:
         by_signature[native.func.signature()].append(native)
     fields: dict[str, Any] = dict(entry.fields)
-    if "dispatch" not in fields:  # as load_derivatives does it
+    if "dispatch" not in fields:  # as in load_derivatives
         about_all: dict[str, Any] = {
             key: fields.pop(key) for key in ("name", "output_differentiability") if key in fields
         }
@@ -85,7 +87,7 @@ def _infos(entry: Entry, natives: list[NativeFunction]) -> tuple[FunctionSchema,
 
 
 def _check_replaced(entry: Entry, info: DifferentiabilityInfo, findings: Findings) -> None:
-    """torchgen replaces text such as `self.sym_sizes()`, and looks neither at what stands before it nor at the type."""
+    """torchgen replaces text like `self.sym_sizes()` without checking what precedes it, or the type."""
     places = {formula: place for _, formula, place in formulas(entry)}
     for derivative in info.derivatives:
         place = places[derivative.original_formula]
@@ -109,13 +111,13 @@ def _check_replaced(entry: Entry, info: DifferentiabilityInfo, findings: Finding
 
 
 def _torn(formula: str, made: set[str], original: str, left: str | None = None) -> Iterator[tuple[str, str]]:
-    """The names in ``formula`` that torchgen replaced a part of, each with the name of ``made`` that is in it.
+    """Return the names in ``formula`` that torchgen replaced partly, each with the name of ``made`` in it.
 
     Args:
-        formula: what torchgen made.
-        made: the names that it put there.
-        original: the formula before.
-        left: a name that should not be left.
+        formula: torchgen's version.
+        made: the names that torchgen inserted.
+        original: the original formula.
+        left: a name that must not remain.
     """
     known = {*re.findall(r"\w+", original), *made}
     for chain in re.findall(r"(?:\w|::|->|\.)+", formula):
@@ -127,21 +129,21 @@ def _torn(formula: str, made: set[str], original: str, left: str | None = None) 
 
 
 def _text_of(saved: SavedAttribute) -> str:
-    """What torchgen replaced to save ``saved``."""
+    """Return the expression that torchgen replaced to save ``saved``."""
     if saved.nctype.name == f"{saved.expr}_info":
         return f"zeros_like({saved.expr})"
     return re.sub(r"(\w+)\.has_value\(\).*", r"\1->sym_sizes()", str(saved.expr))
 
 
 def _is_optional_text(saved: SavedAttribute) -> bool:
-    """Whether torchgen writes another expression for each use."""
+    """Return whether torchgen writes a different expression for each use."""
     return bool(saved.nctype.type == OptionalCType(BaseCType(stringT)))
 
 
 def _check_type(
     saved: SavedAttribute, text: str, info: DifferentiabilityInfo, place: Place, findings: Findings
 ) -> None:
-    """What is saved of an argument is computed in the forward pass, where an optional one is no tensor yet."""
+    """What is saved of an argument is computed in the forward pass, where an optional argument may not be a tensor."""
     arguments = [a for a in info.func.func.arguments.flat_all if re.search(rf"\b{a.name}\b", text)]
     if not arguments or not arguments[0].type.is_tensor_like():
         return
@@ -157,7 +159,7 @@ def _check_type(
 
 
 def _names(infos: Infos) -> set[str]:
-    """The names of arguments and returns, and of what is saved of them."""
+    """Return the names of arguments and returns, and of saved variables."""
     schemas = [info.func.func for info in infos.values()]
     saved = [one for info in infos.values() for one in (*info.all_saved_inputs, *info.all_saved_outputs)]
     written = {
@@ -167,7 +169,7 @@ def _names(infos: Infos) -> set[str]:
 
 
 def _code(schema: FunctionSchema, infos: dict[FunctionSchema, Infos], natives: list[NativeFunction]) -> list[str]:
-    """The C++ that torchgen makes of the entry for ``schema``, one of those for ``natives``."""
+    """Return the C++ that torchgen generates from the entry for ``schema``, one of those for ``natives``."""
     texts = []
     for info in infos[schema].values():
         if info.args_with_derivatives:
@@ -181,7 +183,7 @@ def _code(schema: FunctionSchema, infos: dict[FunctionSchema, Infos], natives: l
 
 
 def _declared_twice(root: Node) -> Iterator[str]:
-    """The names that mean something already where the generated code declares them."""
+    """Names that the generated code already uses in these scopes."""
     members: set[str] = set()
     for node in root.named_children:
         body, declarator = (node.child_by_field_name(field) for field in ("body", "declarator"))
@@ -197,7 +199,7 @@ def _declared_twice(root: Node) -> Iterator[str]:
 
 
 def _in_scope(node: Node, names: set[str]) -> Iterator[str]:
-    """The names that ``node`` declares although they are in ``names``, which takes those that are new."""
+    """Yield names that ``node`` declares although they are in ``names``. New names are added to ``names``."""
     for child in node.named_children:
         if child.type.endswith("declaration") or (child.type, node.type) == (
             "function_definition",

@@ -1,6 +1,6 @@
-"""What can be wrong between the variants of one operator: functional, in-place, out, and views of each kind.
+"""Check the variants of one operator together: functional, in-place, out, and views of each kind.
 
-torchgen judges: it groups the variants, makes those that ``autogen:`` names, and says which do not fit together.
+torchgen decides: it groups the variants, generates those named in ``autogen:``, and reports which do not fit together.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .schemas import Function, remedy
 
 
 def check_groups(entries: list[Entry], functions: list[Function], base: BaseOperators, findings: Findings) -> None:
-    """Let torchgen group the functions of each name, where nothing was found wrong with one of them."""
+    """Run torchgen's grouping for each name without other errors."""
     broken = {(error.file, error.line) for error in findings.errors}
-    # By identity, since YAML lets two entries stand on one line.
+    # By identity, since YAML allows two entries on one line.
     sound = {id(f.entry) for f in functions if not broken & {(p[0], p[1]) for p in f.entry.places.values()}}
     waiting = {root_of(entry.operator) for entry in entries if id(entry) not in sound}
     by_root: dict[str, list[Function]] = defaultdict(list)
@@ -52,7 +52,7 @@ def _check_group(root: str, group: list[Function], base: BaseOperators, findings
         add_generated_native_functions(natives, kernels)
         grouped = get_grouped_native_functions(natives)
         get_grouped_by_view_native_functions(natives)
-    except Exception as error:  # torchgen raises whatever fits
+    except Exception as error:  # torchgen raises arbitrary errors
         what = str(error).strip() or f"torchgen cannot group the variants of this operator ({type(error).__name__})"
         named = [f for f in group if f"{f.schema.name}'" in what or f"{f.schema.name} " in f"{what} "]
         entry = max(named, key=lambda f: len(str(f.schema.name)), default=group[0]).entry
@@ -65,9 +65,9 @@ def _check_group(root: str, group: list[Function], base: BaseOperators, findings
 
 
 def _check_lonely(function: Function, findings: Findings) -> None:
-    """Functionalization replaces an operator that writes by its functional twin, so it needs one, and an out form.
+    """Functionalization replaces a mutating operator by its functional variant, so it needs one, and an out variant.
 
-    As torchgen/gen_functionalization_type.py demands, which names no place.
+    Required by torchgen/gen_functionalization_type.py, which gives no place.
     """
     native = function.native
     if native.has_composite_implicit_autograd_kernel or native.is_view_op or not modifies_arguments(native):

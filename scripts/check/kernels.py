@@ -1,4 +1,4 @@
-"""What can be wrong between ``dispatch:`` and the kernels, as far as the text of the sources tells."""
+"""Check ``dispatch:`` against the kernels, as far as the text of the sources shows."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from .signatures import (
 
 @dataclass(frozen=True)
 class Kernel:
-    """A C++ function that an entry of native_functions.yaml asks for.
+    """A C++ function that an entry of native_functions.yaml requires.
 
     Args:
-        namespace: such as ``at::native``.
-        name: its own.
-        root: that of the operator, which the generated headers are named by.
-        signature: that torchgen declares it with.
-        purpose: for messages, such as ``the kernel of foo.out for CPU``.
-        place: of the entry.
-        is_structured: whether it is written with ``TORCH_IMPL_FUNC`` or ``TORCH_META_FUNC``.
+        namespace: for example ``at::native``.
+        name: its name.
+        root: the root name of the operator, which the generated headers are named after.
+        signature: torchgen's declaration.
+        purpose: for messages, for example ``the kernel of foo.out for CPU``.
+        place: the place of the entry.
+        is_structured: whether it is defined with ``TORCH_IMPL_FUNC`` or ``TORCH_META_FUNC``.
     """
 
     namespace: str
@@ -52,16 +52,16 @@ class Kernel:
 def wanted_kernels(
     functions: list[Function], unwritable: set[OperatorName], *, with_cuda: Container[Path]
 ) -> list[Kernel]:
-    """The kernels that the entries ask for, those for CUDA if the folder is one ``with_cuda``.
+    """Return the kernels that the entries require, including CUDA kernels if ``with_cuda``.
 
-    Not those of ``unwritable`` whose declarations torchgen fails to write.
+    Operators in ``unwritable``, whose declarations torchgen cannot write, are skipped.
     """
     natives = [f.native for f in functions]
     found: list[Kernel] = []
     for function in functions:
         group = group_of(function.native, natives) if function.native.structured else None
         if "ufunc_inner_loop" in function.entry.fields or "view_copy" in function.native.tags:
-            continue  # torchgen makes these
+            continue  # torchgen generates these
         try:
             absent = ABSENT_DEVICES if function.entry.file.parent in with_cuda else (*ABSENT_DEVICES, "CUDA")
             found += _registered(function, group, absent)
@@ -101,14 +101,14 @@ def _registered(function: Function, group: NativeFunctionsGroup | None, absent: 
 def check_kernels(
     kernels: list[Kernel], unknown: list[Entry], sources: list[Source], base: BaseOperators, findings: Findings
 ) -> None:
-    """Check that each kernel is defined with its signature, and that what is defined is not PyTorch's already.
+    """Check that each kernel is defined with its signature, and that no definition repeats one of PyTorch's.
 
     Args:
-        kernels: that the entries ask for.
-        unknown: entries that ask for more, if they were understood.
-        sources: of the folder.
-        base: what PyTorch has.
-        findings: takes what is wrong.
+        kernels: the required kernels.
+        unknown: invalid entries, which may require more kernels.
+        sources: the folder's sources.
+        base: the base.
+        findings: receives errors.
     """
     definitions = [definition for source in sources for definition in source.definitions]
     for kernel in kernels:
@@ -128,7 +128,7 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
     if met:
         _no_default_is_repeated(kernel, met[0], sources, findings)
         return
-    # What a macro makes, the text does not tell: there the linker has the last word.
+    # Definitions made by macros cannot be seen here; the linker checks those.
     are_made = any(source.pastes_names for source in sources)
     is_unsure = are_made or any(kernel.name in source.words for source in sources)
     todo = f"write `{kernel.signature.declaration}`"
@@ -157,7 +157,7 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
 
 
 def _no_default_is_repeated(kernel: Kernel, definition: Definition, sources: list[Source], findings: Findings) -> None:
-    """C++ takes a default argument once, and the generated header has it, if the file includes that."""
+    """C++ allows a default argument once, and the generated header has it, if the file includes that."""
     if set(definition.defaults) & set(kernel.signature.defaults):
         code = next(source.code for source in sources if source.path == definition.file)
         is_included = re.search(rf"#\s*include\s*<ATen/(NativeFunctions|ops/{kernel.root}_native)\.h>", code)
@@ -167,17 +167,17 @@ def _no_default_is_repeated(kernel: Kernel, definition: Definition, sources: lis
 
 
 def _is_of_the_kind(definition: Definition, kernel: Kernel) -> bool:
-    """Whether ``definition`` is a meta function where one is asked for, and a kernel where not."""
+    """Return whether ``definition`` is a meta function if one is required, or a kernel if not."""
     return ("META_FUNC" in definition.macro) == (kernel.namespace == "at::meta")
 
 
 def _plain_name(definition: Definition) -> str:
-    """``name_overload`` for ``TORCH_META_FUNC2(name, overload)``."""
+    """Return ``name_overload`` for ``TORCH_META_FUNC2(name, overload)``."""
     return re.sub(r"\s*,\s*", "_", definition.name)
 
 
 def _is_not_pytorch_s(definition: Definition, base: BaseOperators, findings: Findings) -> None:
-    """A second function of one name and signature: which of the two is called would be the loader's choice."""
+    """With two functions of one name and signature, the loader would choose which one is called."""
     if definition.is_local or definition.macro or definition.namespace != "at::native":
         return
     if any(
@@ -189,7 +189,7 @@ def _is_not_pytorch_s(definition: Definition, base: BaseOperators, findings: Fin
 
 
 def _every_file_is_named(kernels: list[Kernel], sources: list[Source], findings: Findings) -> None:
-    """A source that no entry names and no other file uses is most likely one that an entry was forgotten for."""
+    """A source that no entry names and no other file uses probably lacks its entry."""
     wanted = {kernel.name for kernel in kernels}
     for source in sources:
         if source.path.suffix not in (".cpp", ".cu") or source.pastes_names or not source.definitions:

@@ -1,4 +1,4 @@
-"""What can be wrong with the Python files and the docstrings of a native folder."""
+"""Check the Python files and docstrings of a native folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..inputs.native import DOCS, DOCS_SUFFIX, PYTHON, PYTHON_SUFFIXES, SAMPLES
 from .files import own_files
 from .finding import Findings, nearest
 
-# What the graft writes itself, and what to write instead.
+# Files that the graft writes itself, and what to write instead.
 _TAKEN = {
     "_torch_docs.py": "write the docstring into docs/<operator>.rst",
     "_tensor_docs.py": "write the docstring into docs/<operator>.rst",
@@ -23,7 +23,7 @@ _TAKEN = {
 def check_python(natives: Sequence[Path], tree: Path, findings: Findings) -> None:
     """Check the files below ``python/``; ``tree`` is the base's."""
     torch = tree / "torch"
-    texts: dict[Path, str] = {}  # of torch and of the folders before
+    texts: dict[Path, str] = {}  # of torch and of the previous folders
     files = _files_below(natives, PYTHON)
     names = {name for _, name in files}
     for path, name in files:
@@ -38,13 +38,13 @@ def check_python(natives: Sequence[Path], tree: Path, findings: Findings) -> Non
 
 
 def _files_below(natives: Sequence[Path], folder: Path) -> list[tuple[Path, Path]]:
-    """The files below ``folder`` of each native folder, with their paths in it."""
+    """Return the files below ``folder`` of each native folder, with their relative paths."""
     files = [(native, name) for native in natives for name in own_files(native) if name.parts[0] == folder.name]
     return [(native / name, name.relative_to(folder)) for native, name in files if name != folder]
 
 
 def _check_package(path: Path, name: Path, names: set[Path], torch: Path, findings: Findings) -> None:
-    """Every folder is a package of torch's, or a new one with an ``__init__.py`` of its own."""
+    """Every folder must be a package of torch, or a new one with its own ``__init__.py``."""
     for package in reversed(name.parents[:-1]):
         if (torch / package).is_dir() or package / "__init__.py" in names:
             continue
@@ -63,7 +63,7 @@ def _check_stub(path: Path, name: Path, names: set[Path], torch: Path, findings:
 
 
 def _check_text(path: Path, upstream: Path, texts: dict[Path, str], findings: Findings) -> None:
-    """It is Python behind what upstream, and the folders before, have there."""
+    """Check that the text is valid Python after that of upstream and of previous folders."""
     text = path.read_text(encoding="utf-8")
     if upstream not in texts and upstream.is_file():
         texts[upstream] = upstream.read_text(encoding="utf-8")
@@ -93,9 +93,9 @@ def _parse(path: Path, findings: Findings) -> ast.Module | None:
 
 
 def check_samples(natives: Sequence[Path], names: set[str], findings: Findings) -> None:
-    """Check that each public function of ``samples.py`` is named as an operator, and is in one folder.
+    """Check that each public function of ``samples.py`` is named after an operator, and is in one folder only.
 
-    An operator's reference and its errors are named for it, too.
+    References and error inputs are named after operators, too.
     """
     names = names | {f"{name}{of}" for name in names for of in ("_reference", "_errors")}
     seen: dict[str, Path] = {}
@@ -113,7 +113,7 @@ def check_samples(natives: Sequence[Path], names: set[str], findings: Findings) 
 
 
 def check_docs(natives: Sequence[Path], names: set[str], findings: Findings) -> None:
-    """Check that each file below ``docs/`` is named as an operator of the folders."""
+    """Check that each file below ``docs/`` is named after an operator of the folders."""
     for path, name in _files_below(natives, DOCS):
         if name.suffix != DOCS_SUFFIX or name.parent != Path():
             todo = f"name it {DOCS}/<operator>{DOCS_SUFFIX}"

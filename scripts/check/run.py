@@ -1,4 +1,4 @@
-"""The builder's side of the checks: run them in a process that can import the base's torchgen."""
+"""Run the checks in a process that can import the base's torchgen."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .python import check_python
 
 
 def check_native(snapshot: Snapshot, base_tree: Path, note: Path | None = None) -> None:
-    """Check the native folders of ``snapshot`` against the base; print warnings.
+    """Check the native folders of ``snapshot`` against the base, and print warnings.
 
     Args:
-        snapshot: of the folders.
-        base_tree: what they are built upon.
-        note: a file that remembers what was found to be right, so that it is not checked again; None checks all.
+        snapshot: the inputs of the build.
+        base_tree: the unpacked base.
+        note: a file that records successful checks, so that they are not repeated; None to check everything.
 
     Raises:
-        OperatorError: naming every mistake, each as ``file:line: what is wrong; what to write instead``.
+        OperatorError: lists every error as ``file:line: what is wrong; what to write instead``.
     """
     stamp = _stamp(snapshot)
     if note and note.is_file() and note.read_text(encoding="utf-8") == stamp:
@@ -42,7 +42,7 @@ def check_native(snapshot: Snapshot, base_tree: Path, note: Path | None = None) 
 
 
 def _check_texts(snapshot: Snapshot, base_tree: Path) -> None:
-    """Check docstrings and Python files, which nothing else depends on. That needs no torchgen."""
+    """Check docstrings and Python files. Nothing else depends on them, and torchgen is not needed."""
     findings = Findings()
     check_files(snapshot.natives, findings)
     check_python(snapshot.natives, base_tree, findings)
@@ -54,7 +54,7 @@ def _check_texts(snapshot: Snapshot, base_tree: Path) -> None:
 
 
 def _stamp(snapshot: Snapshot) -> str:
-    """A hash of what is checked: of docstrings and Python files only the names."""
+    """Return a hash of what is checked; for docstrings and Python files, of their names only."""
     digest = hashlib.sha256(hash_of_builder(("check", "inputs")).encode())
     for name, content in sorted({**snapshot.files, **dict.fromkeys(snapshot.unread, b"")}.items()):
         is_text = name.split("/")[2:3] in ([DOCS.name], [PYTHON.name])

@@ -1,4 +1,4 @@
-"""An entry of native_functions.yaml by itself: whether torchgen understands it, and if not, where it stops."""
+"""Check a single entry of native_functions.yaml: whether torchgen parses it, and if not, where it fails."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .base import BaseOperators
 from .entries import Entry, Place
 from .finding import Findings, nearest
 
-# torchgen takes the keys out of an entry one by one; there is no list of them but its code.
+# torchgen has no list of valid keys except for its code, which removes them from an entry one by one.
 KEYS = frozenset(re.findall(r"""e\.pop\(\s*["'](\w+)["']""", inspect.getsource(NativeFunction.from_yaml))) - {
     "__line__"  # torchgen's loader adds it
 }
 
-# Remedies for torchgen's complaints, by a part of the message.
+# Remedies for torchgen's errors, by a part of the message.
 _REMEDIES = (
     (r"alias keys?\b", "keep one of the Composite keys"),
     (r"manual_kernel_registration", "leave `dispatch` or `manual_kernel_registration` out"),
@@ -42,7 +42,7 @@ _REMEDIES = (
 
 @dataclass(frozen=True)
 class Function:
-    """An entry that torchgen understands."""
+    """A valid entry."""
 
     entry: Entry
     native: NativeFunction
@@ -68,7 +68,7 @@ def parse_entry(entry: Entry, base: BaseOperators, findings: Findings) -> Functi
     text = entry.fields["func"]
     try:
         FunctionSchema.parse(text)
-    except Exception as error:  # torchgen raises whatever assert, ValueError or RuntimeError fits
+    except Exception as error:  # torchgen raises AssertionError, ValueError or RuntimeError
         offset, what = _fault_in_schema(str(text), error)
         findings.add(entry.value("func", offset), what, remedy(what, "compare it with a schema of PyTorch's own file"))
         return None
@@ -86,7 +86,7 @@ def parse_entry(entry: Entry, base: BaseOperators, findings: Findings) -> Functi
 
 
 def _fault_in_schema(text: str, error: Exception) -> tuple[int, str]:
-    """Where in ``text`` the first part is that torchgen cannot parse, and what it says about it."""
+    """Return the place in ``text`` of the first part that torchgen cannot parse, and its message."""
     what = str(error) or f"not a schema: {text}"
     match = re.fullmatch(r"([^(]*)\((.*)\) -> (.*)", text)
     if not match:
@@ -111,7 +111,7 @@ def _fault_in_schema(text: str, error: Exception) -> tuple[int, str]:
 
 
 def _parts(text: str, start: int) -> list[tuple[int, str]]:
-    """The parts of a list between commas, as torchgen splits it, each with its place."""
+    """Split a list at commas, like torchgen, and return each part with its place."""
     parts: list[tuple[int, str]] = []
     for part in re.split(r", (?![^\[(]*[\])])", text) if text else []:
         parts.append((text.find(part, parts[-1][0] - start + 1 if parts else 0) + start, part))
@@ -119,12 +119,12 @@ def _parts(text: str, start: int) -> list[tuple[int, str]]:
 
 
 def remedy(what: str, otherwise: str) -> str:
-    """What to do about torchgen's complaint ``what``."""
+    """Return a remedy for torchgen's error ``what``."""
     return next((todo for pattern, todo in _REMEDIES if re.search(pattern, what)), otherwise)
 
 
 def _place_of(entry: Entry, what: str) -> Place:
-    """The key that torchgen's message speaks of by its name or its value, or else the schema."""
+    """Return the key that torchgen's message mentions, by name or value, or else the schema."""
     named = [key for key in entry.fields if key != "func" and key.removesuffix("s") in what]
     quoted = [
         key for key, value in entry.fields.items() if re.search(rf"\bnot an? \w+: {re.escape(str(value))}$", what)
@@ -160,7 +160,7 @@ def _dispatch_is_known(entry: Entry, findings: Findings) -> bool:
 
 def _tags_are_known(entry: Entry, base: BaseOperators, findings: Findings) -> bool:
     tags = entry.fields.get("tags", [])
-    listed = tags if isinstance(tags, list) else [tags] if isinstance(tags, str) else []  # torchgen judges the rest
+    listed = tags if isinstance(tags, list) else [tags] if isinstance(tags, str) else []  # torchgen checks the rest
     unknown = [str(tag) for tag in listed if str(tag) not in base.tags]
     for tag in unknown:
         findings.add(entry.place("tags"), f"there is no tag `{tag}`", nearest(tag, base.tags))

@@ -1,4 +1,4 @@
-"""The C++ signatures that torchgen expects of kernels, and whether a written one is the same."""
+"""The C++ signatures that torchgen expects of kernels, and whether a definition matches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torchgen.api.types import Binding, NativeSignature
 from torchgen.context import native_function_manager
 from torchgen.model import NativeFunction, NativeFunctionsGroup, SchemaKind
 
-# ATen's names for one type. Which of them a kernel is written with makes no difference to the linker.
+# ATen's alternative names of types. The linker does not distinguish them.
 _ALIASES = {
     "IntArrayRef": ("ArrayRef", "<", "int64_t", ">"),
     "SymIntArrayRef": ("ArrayRef", "<", "SymInt", ">"),
@@ -22,7 +22,7 @@ _ALIASES = {
     "long": ("int64_t",),
 }
 
-# The types of ATen's and of C++ that signatures are made of. Another one may be a name for one of these.
+# The types of ATen and C++ in signatures. Other types may be aliases of these.
 _KNOWN = frozenset(
     {
         *("const", "unsigned", "void", "bool", "int", "long", "int64_t", "float", "double"),
@@ -32,19 +32,19 @@ _KNOWN = frozenset(
     }
 )
 
-# Namespaces that kernels are written in or take types from, and words that change no type.
+# Namespaces of kernels and their types, and keywords that do not change a type.
 _SILENT = frozenset({"at", "c10", "std", "torch", "native", "class", "struct", "typename", "inline", "TORCH_API"})
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What a kernel takes and gives, as C++.
+    """The C++ signature of a kernel.
 
     Args:
-        declaration: how it is written.
-        returns: the type.
-        parameters: their types.
-        defaults: the numbers of those that the generated header gives a default.
+        declaration: the text of the declaration.
+        returns: the return type.
+        parameters: the parameter types.
+        defaults: the indices of parameters for which the generated header has a default.
     """
 
     declaration: str
@@ -53,13 +53,13 @@ class Signature:
     defaults: tuple[int, ...] = ()
 
     def is_met_by(self, returns: str, parameters: tuple[str, ...]) -> bool:
-        """Whether a function with these types, as written, is the kernel that is asked for."""
+        """Return whether a function with these types is the required kernel."""
         same_return = "auto" in returns or not returns or canonical(returns) == canonical(self.returns)
         return same_return and [canonical(p) for p in parameters] == [canonical(p) for p in self.parameters]
 
 
 def kernel_signature(function: NativeFunction, kernel: str, *, symint: bool) -> Signature:
-    """The signature of a plain kernel."""
+    """Return the signature of a plain kernel."""
     with native_function_manager(function):
         native = NativeSignature(function.func, symint=symint)
         bindings = native.arguments()
@@ -69,13 +69,13 @@ def kernel_signature(function: NativeFunction, kernel: str, *, symint: bool) -> 
 
 
 def impl_signature(group: NativeFunctionsGroup, kernel: str) -> Signature:
-    """The signature of a structured kernel."""
+    """Return the signature of a structured kernel."""
     with native_function_manager(group.out):
         return _of_macro("TORCH_IMPL_FUNC", kernel, structured.impl_arguments(group))
 
 
 def meta_signature(group: NativeFunctionsGroup) -> Signature:
-    """The signature of a structured operator's meta function."""
+    """Return the signature of a structured operator's meta function."""
     name = group.functional.func.name
     macro = "TORCH_PRECOMPUTE_META_FUNC" if group.out.precomputed else "TORCH_META_FUNC"
     if name.overload_name:
@@ -86,7 +86,7 @@ def meta_signature(group: NativeFunctionsGroup) -> Signature:
 
 
 def meta_name(group: NativeFunctionsGroup) -> str:
-    """What torchgen calls the meta function."""
+    """Return torchgen's name of the meta function."""
     return meta.name(group)
 
 
@@ -96,7 +96,7 @@ def _of_macro(macro: str, name: str, bindings: list[Binding]) -> Signature:
 
 
 def group_of(out: NativeFunction, functions: list[NativeFunction]) -> NativeFunctionsGroup | None:
-    """The structured group of ``out``; None where its functional form is missing or torchgen refuses the group."""
+    """Return the structured group of ``out``; None if it lacks a functional variant or torchgen rejects it."""
     wanted = out.func.signature()
     twins = [f for f in functions if f.func.kind() == SchemaKind.functional and f.func.signature() == wanted]
     try:
@@ -106,13 +106,15 @@ def group_of(out: NativeFunction, functions: list[NativeFunction]) -> NativeFunc
 
 
 def has_known_types(*cpp_types: str) -> bool:
-    """Whether the types are made of those that everybody knows, so that they are what they seem."""
+    """Return whether the types consist of known types only, so that no alias is involved."""
     words = {word for cpp_type in cpp_types for word in re.findall(r"[A-Za-z_]\w*", canonical(cpp_type))}
     return words <= _KNOWN
 
 
 def values_of(returns: str) -> int | None:
-    """How many values a function gives that returns a ``std::tuple``, or one; None if that cannot be told."""
+    """Return how many values a function with this return type returns: those of a ``std::tuple``, or one; None if
+    unknown.
+    """
     kept = canonical(returns)
     if not kept or not has_known_types(returns) or kept.startswith(("array<", "void")):
         return None
@@ -120,7 +122,7 @@ def values_of(returns: str) -> int | None:
 
 
 def canonical(cpp_type: str) -> str:
-    """``cpp_type`` written in one way: without namespaces, aliases and what changes no signature."""
+    """Normalize ``cpp_type``: without namespaces, aliases and keywords that do not change it."""
     tokens = re.findall(r"\w+|[<>&*,\[\]()]|\.\.\.", re.sub(r"\[\[.*?\]\]", "", cpp_type))
     kept = [part for token in tokens if token not in _SILENT for part in _ALIASES.get(token, (token,))]
     kept = [token for token in kept if not re.fullmatch(r"C10_\w+", token)]
@@ -130,7 +132,7 @@ def canonical(cpp_type: str) -> str:
 
 
 def _canonical(tokens: list[str]) -> tuple[str, list[str]]:
-    """One type of ``tokens``, with ``const`` in front, and what is left behind it."""
+    """Parse one type from ``tokens``. Return it with ``const`` in front, and the rest of the tokens."""
     is_const, words = False, ""
     while tokens and tokens[0] not in (">", ","):
         token, *tokens = tokens

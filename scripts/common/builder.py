@@ -1,4 +1,6 @@
-"""The builder's own virtual environment, one for each Python. Only the standard library is there before it is made."""
+"""The builder's own virtual environment, one for each Python. Uses only the standard library, which is all there is at
+first.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,18 @@ from .layout import REPOSITORY
 
 _REQUIREMENTS = REPOSITORY / "scripts/requirements.txt"
 
-# Where the builder, and the tests that it runs, cache bytecode.
+# The bytecode cache of the builder and of the tests that it runs.
 _BYTECODE = REPOSITORY / "build/bytecode"
 
 
 def enter(arguments: Sequence[str]) -> int:
-    """Become ``python -m scripts`` with ``arguments``; return the exit code where that cannot be."""
+    """Replace this process by ``python -m scripts`` with ``arguments``. Return an exit code if that fails."""
     folder = ENVIRONMENTS / f"builder-{name_of_python()}"
     content = hashlib.sha256(_REQUIREMENTS.read_bytes()).hexdigest()
     try:
         with held(folder, [Layer(content, _make)]) as lock:
             python = folder / "bin/python"
-            # The lock stays with the process, which ends with the build.
+            # The process keeps the lock until the build ends.
             os.set_inheritable(lock, True)
             _cache_bytecode()
             os.execv(python, [str(python), "-m", "scripts", *arguments])
@@ -42,8 +44,7 @@ def enter(arguments: Sequence[str]) -> int:
 def _cache_bytecode() -> None:
     """Cache the bytecode of all modules in ``build/``, even if ``PYTHONDONTWRITEBYTECODE`` is set.
 
-    Container images often set it to keep folders clean. Compiling PyTorch's modules each time doubles the time of
-    ``import torch``.
+    Container images often set it. Without a cache, ``import torch`` takes twice as long.
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ.setdefault("PYTHONPYCACHEPREFIX", str(_BYTECODE))

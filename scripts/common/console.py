@@ -1,4 +1,4 @@
-"""Progress on the terminal: numbered steps, each with its time."""
+"""Progress on the terminal: numbered steps with their times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Steps:
-    """Counts the steps of a build and keeps how long each took, in seconds."""
+    """Counts the steps of a build and records how long each took, in seconds."""
 
     total: int
     seconds: dict[str, float] = field(default_factory=dict)
@@ -19,7 +19,7 @@ class Steps:
 
     @contextmanager
     def step(self, name: str) -> Iterator[StepLine]:
-        """Announce step ``name``, run the body, then say how long it took."""
+        """Print the step's name, run the body, then print how long it took."""
         self._number += 1
         line = StepLine(f"({self._number}/{self.total}) {name}")
         with self.counted(name):
@@ -32,18 +32,20 @@ class Steps:
 
     @contextmanager
     def counted(self, name: str) -> Iterator[None]:
-        """Count how long the body takes; it says itself what it does, if that is anything."""
+        """Measure the body without printing a step."""
         start = time.perf_counter()
         yield
         self.seconds[name] = time.perf_counter() - start
 
 
-# How often a log shows that a long step goes on, in seconds.
+# Seconds between two lines that a log gets about a long step.
 _LOGGED_EVERY = 60
 
 
 class StepLine:
-    """One line of progress. On a terminal it is rewritten in place; a log gets its end, and one a minute until then."""
+    """One line of progress. A terminal rewrites it in place; a log gets the final text, and one line a minute until
+    then.
+    """
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -53,7 +55,7 @@ class StepLine:
         self.update("...")
 
     def update(self, text: str) -> None:
-        """Show ``text`` behind the title."""
+        """Show ``text`` after the title."""
         if self._live:
             print(f"\r\x1b[K{self.title} {text}", end="", file=sys.stderr, flush=True)
         elif time.monotonic() - self._logged >= _LOGGED_EVERY:
@@ -72,7 +74,7 @@ def say(text: str) -> None:
 
 
 def table(lines: Sequence[Sequence[str]]) -> str:
-    """Lines with their columns one below another."""
+    """Return the rows as text with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines

@@ -1,4 +1,6 @@
-"""Folders that are costly to make, such as virtual environments: whole or not there, and kept while they are used."""
+"""Folders that are costly to create, such as virtual environments. A folder is complete or absent, and is kept while in
+use.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from .process import run
 
 ENVIRONMENTS = REPOSITORY / "build/environments"
 
-# The file in such a folder that says what it holds.
+# The file that describes the content of such a folder.
 _HOLDS = "holds.json"
 
 
@@ -34,8 +36,8 @@ class Layer:
     """A part of a folder's content.
 
     Args:
-        content: says what it is; another text means other content.
-        add: puts it into the folder, over an older one of the same layer, too.
+        content: identifies the content; the folder is updated when it changes.
+        add: writes the layer into the folder, also over an older version of it.
     """
 
     content: str
@@ -44,10 +46,10 @@ class Layer:
 
 @contextmanager
 def held(folder: Path, layers: Sequence[Layer]) -> Iterator[int]:
-    """Bring ``folder`` up to date, and keep it as it is while the body runs; yields the descriptor of the lock.
+    """Bring ``folder`` up to date and keep it unchanged while the body runs. Yields the descriptor of the lock.
 
-    It is made in a folder beside and renamed. Where only later layers than the first differ, they are added again in
-    place. Processes that want the same content hold it together; one that wants another waits for them.
+    A new folder is created under another name and renamed. If only later layers than the first changed, they are added
+    in place. Processes that need the same content share the lock; a process that needs other content waits for them.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.lock").open("a+", encoding="utf-8") as file:
@@ -59,8 +61,8 @@ def held(folder: Path, layers: Sequence[Layer]) -> Iterator[int]:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                # Look again, instead of waiting for all to leave: another process may have made just this content,
-                # and keep it.
+                # Retry instead of waiting for every holder to finish: another process may already have created this
+                # content.
                 fcntl.flock(file, fcntl.LOCK_UN)
                 if not is_said:
                     say(f"{busy}; waiting for it to end")
@@ -76,7 +78,7 @@ def _bring_up_to_date(folder: Path, layers: Sequence[Layer]) -> None:
     if there == wanted:
         return
     if there[:1] == wanted[:1] and len(there) == len(wanted):
-        (folder / _HOLDS).unlink()  # killed in between, it is made anew
+        (folder / _HOLDS).unlink()  # if killed from here on, the folder is created again
         for layer, old in zip(layers[1:], there[1:], strict=True):
             if layer.content != old:
                 layer.add(folder)
@@ -104,7 +106,7 @@ def _held(folder: Path) -> list[str]:
 
 
 def _name_programs(environment: Path, target: Path) -> None:
-    """Make the programs of a virtual environment name the Python in ``target``, where it is renamed to."""
+    """Make the programs of a virtual environment refer to ``target``, its final path."""
     for path in environment.glob("bin/*"):
         if path.is_file() and not path.is_symlink():
             content = path.read_bytes()
@@ -113,18 +115,18 @@ def _name_programs(environment: Path, target: Path) -> None:
 
 
 def name_of_python() -> str:
-    """What tells this Python from others: the same in it and in the virtual environments made by it."""
+    """Return a name for this Python. It is the same in all virtual environments created from it."""
     itself = f"{sys.base_prefix} {sys.abiflags}"
     return f"{sys.implementation.cache_tag}-{hashlib.sha256(itself.encode()).hexdigest()[:8]}"
 
 
 def make_virtual_environment(folder: Path) -> None:
-    """Make a virtual environment with pip, as ``python -m venv`` does in a hundredth of the time.
+    """Create a virtual environment with pip, a hundred times faster than ``python -m venv``.
 
-    Python comes with wheels of pip and, before 3.12, of setuptools. They are unpacked; venv runs pip to install them.
+    Python ships wheels of pip and, before 3.12, of setuptools. They are unpacked; venv would run pip to install them.
 
     Raises:
-        ToolchainError: this Python lacks a module for it, which distributions have in a package of its own.
+        ToolchainError: this Python lacks a module that distributions ship separately.
     """
     try:
         import venv
@@ -144,7 +146,7 @@ def make_virtual_environment(folder: Path) -> None:
 
 
 def _wheels_of_python() -> list[Path]:
-    """The newest wheels of pip and setuptools that this Python comes with; those of Debian lie elsewhere."""
+    """Return the newest bundled wheels of pip and setuptools. Debian keeps them in another folder."""
     bundled = importlib.util.find_spec("ensurepip")
     if bundled is None or bundled.origin is None:
         raise ImportError("No module named 'ensurepip'")
@@ -159,10 +161,10 @@ def _wheels_of_python() -> list[Path]:
 
 
 def install(environment: Path, *arguments: str | Path, what: str = "packages") -> None:
-    """Let the pip of a virtual environment install. What is imported is compiled then, and nothing else.
+    """Install packages with the pip of a virtual environment. Bytecode is compiled at the first import.
 
     Raises:
-        ToolchainError: with what pip said.
+        ToolchainError: pip's message.
     """
     pip: list[str | Path] = [environment / "bin/python", "-m", "pip", "install", "--quiet"]
     try:

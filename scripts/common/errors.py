@@ -1,4 +1,4 @@
-"""The errors a user can meet. Each says what failed, the likely cause and what to do next."""
+"""The errors that a user can see. Each states what failed, the likely cause and what to do next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from .layout import REPOSITORY
 
-# Where programs put what they need for a moment.
+# The folder for temporary files.
 _TEMPORARY = Path(os.environ.get("TMPDIR", "/tmp"))
 
 
@@ -19,7 +19,7 @@ class GraftError(Exception):
     """Base of every expected failure.
 
     Args:
-        what: what failed, with ``file:line`` where there is one.
+        what: what failed, with ``file:line`` if there is one.
         cause: the likely cause; may be empty.
         todo: what to do next; may be empty.
     """
@@ -42,43 +42,43 @@ class GraftError(Exception):
 
 
 class UsageError(GraftError):
-    """A wrong option or a folder that is not there."""
+    """An invalid option or a folder that does not exist."""
 
     exit_code = 2
 
 
 class PinError(GraftError):
-    """A pin, series or patch that is missing or wrong."""
+    """A pin, series or patch is missing or invalid."""
 
     exit_code = 3
 
 
 class FetchError(GraftError):
-    """The base wheel cannot be had, or is not the pinned one."""
+    """The base wheel is not available, or is not the pinned one."""
 
     exit_code = 4
 
 
 class UnusableBaseError(GraftError):
-    """The base is of a kind that cannot be built upon."""
+    """The base is not supported."""
 
     exit_code = 15
 
 
 class OperatorError(GraftError):
-    """native_functions.yaml or derivatives.yaml cannot be turned into code."""
+    """torchgen cannot generate code from native_functions.yaml or derivatives.yaml."""
 
     exit_code = 5
 
 
 class CompileError(GraftError):
-    """The C++ compiler refused a source."""
+    """A source does not compile."""
 
     exit_code = 6
 
 
 class LinkError(GraftError):
-    """A symbol is missing, or a library cannot be linked."""
+    """A symbol is undefined, or a library cannot be linked."""
 
     exit_code = 7
 
@@ -96,45 +96,45 @@ class ToolchainError(GraftError):
 
 
 class CommandError(GraftError):
-    """A command that should not fail did."""
+    """A command failed unexpectedly."""
 
     exit_code = 10
 
 
 class SourceError(GraftError):
-    """A source tree is not as it must be."""
+    """A source tree is not in the expected state."""
 
     exit_code = 14
 
 
 class RefusedError(GraftError):
-    """The operating system refused something."""
+    """The operating system reported an error."""
 
     exit_code = 11
 
     @classmethod
     def of(cls, error: OSError) -> RefusedError:
-        """What the system says, about which file, and what helps against it."""
+        """Convert an error of the operating system: its message, its file and a remedy."""
         where = f"{error.filename}: " if error.filename else ""
         return cls(f"{where}{error.strerror or error}", todo=remedy(error))
 
 
 def refuse_full(said: str, folder: Path) -> None:
-    """Check that a program that failed in ``folder`` did not run out of space.
+    """Check whether a program that failed in ``folder`` ran out of disk space.
 
     Raises:
-        RefusedError: it did; with what it said.
+        RefusedError: the disk is full; with the program's message.
     """
     if os.strerror(errno.ENOSPC) in said:
         raise RefusedError(said, todo=f"free some space on the file system of {_free_space([folder, _TEMPORARY])}")
 
 
 def remedy(error: OSError, path: Path | None = None) -> str:
-    """What helps against an error of the system.
+    """Return a remedy for an error of the operating system.
 
     Args:
-        error: which may name a file.
-        path: the file that it is about, if it names none.
+        error: the error; it may name a file.
+        path: the file concerned, if the error names none.
     """
     file = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else path
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -152,16 +152,16 @@ def remedy(error: OSError, path: Path | None = None) -> str:
 
 
 def _free_space(files: Sequence[Path]) -> str:
-    """Folders that are there, with what is free in them."""
+    """Name existing folders and the free space on their file systems."""
     folders = [next(each for each in (file, *file.absolute().parents) if each.is_dir()) for file in files]
     return " or ".join(f"{folder}, where {shutil.disk_usage(folder).free >> 20} MiB are free" for folder in folders)
 
 
 def run_all(*steps: Callable[[], Any]) -> list[Any]:
-    """Run every step, also behind one that fails, so that a user learns of all mistakes at once; return their results.
+    """Run every step even if an earlier one fails, so that the user sees all errors at once. Return the results.
 
     Raises:
-        GraftError: the only failure; or one that names them all, with the exit code of the first.
+        GraftError: the only error, or one that lists them all, with the exit code of the first.
     """
     results: list[Any] = []
     failures: list[GraftError] = []

@@ -1,4 +1,4 @@
-"""Small helpers for files: write only what changed, replace at once, hash."""
+"""Small helpers for files: write only changed content, replace atomically, hash."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 
 def write_if_changed(path: Path, content: str | bytes) -> bool:
-    """Write ``content`` to ``path`` unless it holds just that; return whether it was written.
+    """Write ``content`` to ``path`` unless it is there already. Return whether it was written.
 
-    A file that keeps its content keeps its time, so ninja does not rebuild what depends on it.
+    An unchanged file keeps its modification time, so ninja does not rebuild what depends on it.
     """
     data = content.encode() if isinstance(content, str) else content
     try:
@@ -25,7 +25,7 @@ def write_if_changed(path: Path, content: str | bytes) -> bool:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write ``content`` beside ``path`` and rename it into place: never a half-written file."""
+    """Write ``content`` to a temporary file and rename it to ``path``, so that no half-written file remains."""
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
@@ -37,7 +37,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def sha256_of_file(path: Path) -> str:
-    """The sha256 of a file, as hexadecimal digits."""
+    """Return the sha256 of a file as hexadecimal digits."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -46,7 +46,7 @@ def sha256_of_file(path: Path) -> str:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """Every file below ``folder``, as sorted paths relative to it."""
+    """Return every file below ``folder`` as sorted relative paths."""
     return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
 
 
@@ -59,12 +59,12 @@ def remove_others(folder: Path, keep: Iterable[Path]) -> None:
 
 
 def lay_out_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Make ``folder`` hold just ``files``, by relative path; what did not change keeps its time."""
+    """Make ``folder`` contain exactly ``files``, by relative path. Unchanged files keep their modification times."""
     for name, content in files.items():
         write_if_changed(folder / name, content)
     remove_others(folder, map(Path, files))
 
 
 def free_bytes(folder: Path) -> int:
-    """Free space, in bytes, on the file system that holds ``folder``."""
+    """Return the free space on the file system of ``folder``, in bytes."""
     return shutil.disk_usage(folder).free

@@ -1,4 +1,4 @@
-"""One build at a time in one repository, and other things that only one process may do at once."""
+"""Locks: one build at a time in one repository, and similar."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .console import say
 
 @contextmanager
 def build_lock(folder: Path) -> Iterator[None]:
-    """Hold the lock on ``folder``. While another build holds it, say so and wait.
+    """Hold the lock on ``folder``. If another build holds it, print a message and wait.
 
-    The lock goes with the process that holds it, however that ends.
+    The lock is released when the process ends, for whatever reason.
     """
     with file_lock(folder / "lock", "another build runs here"):
         yield
@@ -24,7 +24,9 @@ def build_lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def file_lock(path: Path, busy: str) -> Iterator[None]:
-    """Hold the lock on the file ``path``, which is made. While another process holds it, say ``busy`` and wait."""
+    """Hold the lock on the file ``path``, which is created if needed. While another process holds it, print ``busy``
+    and wait.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:
         take(file, busy)
@@ -35,7 +37,9 @@ def file_lock(path: Path, busy: str) -> Iterator[None]:
 
 
 def take(file: IO[str], busy: str, how: int = fcntl.LOCK_EX) -> None:
-    """Lock an open file. While another process holds it, say ``busy``, with its id if the file has it, and wait."""
+    """Lock an open file. While another process holds it, print ``busy``, with that process's id if the file has it, and
+    wait.
+    """
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:

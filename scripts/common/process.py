@@ -1,4 +1,4 @@
-"""The one way to run a command."""
+"""Run commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .errors import CommandError
 
-# For commands whose messages are read by a program.
+# For commands whose messages a program parses.
 UNTRANSLATED = {"LC_ALL": "C"}
 
 
@@ -25,18 +25,18 @@ def run(
     echo: bool = False,
     stdin: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``command`` without a shell; return what it printed.
+    """Run ``command`` without a shell. Return its result with the output.
 
     Args:
         command: program and arguments.
         cwd: the folder to run in.
         env: variables added to this process's environment.
-        check: raise when the command exits with another code than 0.
-        echo: print the command first.
-        stdin: what it reads; nothing by default.
+        check: raise an error if the exit code is not 0.
+        echo: print the command before it runs.
+        stdin: its standard input; empty by default.
 
     Raises:
-        CommandError: the program is missing, or failed while ``check`` is set.
+        CommandError: the program was not found, or failed and ``check`` is set.
     """
     words = [str(word) for word in command]
     if echo:
@@ -75,9 +75,9 @@ def follow(
     env: Mapping[str, str],
     is_futile: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Run ``command`` as ``run`` does, and hand each line that it prints to ``read`` at once; return its exit code.
+    """Run ``command`` like ``run``, and pass each line of output to ``read`` at once. Return the exit code.
 
-    It is ended where ``is_futile`` says so, which is asked several times a second.
+    It is terminated when ``is_futile``, which is called several times a second, returns true.
     """
     with subprocess.Popen(
         [str(word) for word in command],

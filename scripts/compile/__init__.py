@@ -1,1 +1,1 @@
-"""Compile and link what was generated and the native folder's kernels."""
+"""Compile and link the generated sources and the native folder's kernels."""

@@ -1,4 +1,4 @@
-"""What tools say of generated code, in terms of the native folder's entries that it was made of."""
+"""Attribute errors in generated code to entries of the native folder's YAML."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..inputs.native import DERIVATIVES
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of one of the YAML files, as its text tells.
+    """An entry of one of the YAML files.
 
     Args:
-        file: where it is.
-        line: of its first line, counted from 1.
-        schema: of the operator.
+        file: the YAML file.
+        line: its first line, counted from 1.
+        schema: the schema of the operator.
         text: its lines.
     """
 
@@ -29,12 +29,12 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """The operator's name, with its overload name."""
+        """The operator's name with its overload name."""
         return self.schema.partition("(")[0]
 
 
 def entries(file: Path) -> list[Entry]:
-    """The entries of ``file``; none if there is no such file."""
+    """Return the entries of ``file``; none if it does not exist."""
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     starts = [(n, m[1]) for n, line in enumerate(lines) if (m := re.match(r"\s*- (?:func|name):\s*(.+?)\s*$", line))]
     ends = [*(number for number, _ in starts), len(lines)][1 : len(starts) + 1]
@@ -42,9 +42,9 @@ def entries(file: Path) -> list[Entry]:
 
 
 def of_torchgen(message: str, merged: Sequence[MergedFile]) -> str:
-    """torchgen's ``message`` with places in the merged YAML replaced by those in the native folder.
+    """Return torchgen's ``message`` with places in the merged YAML replaced by those in the native folder.
 
-    Where torchgen quotes an operator without its place, the place is looked up.
+    If torchgen names an operator without its place, the place is looked up.
     """
     for file in merged:
 
@@ -60,7 +60,7 @@ def of_torchgen(message: str, merged: Sequence[MergedFile]) -> str:
 
 
 def of_compiler(output: str, native: Path) -> str:
-    """The compiler's ``output``, with the derivative formulas named that it could not compile."""
+    """Return the compiler's ``output`` with the names of the derivative formulas that did not compile."""
     functions = re.findall(r"^(?:generated|units)/\S+: In (?:member |static )*function '(.*)':$", output, re.M)
     blamed = dict.fromkeys(entry for function in functions if (entry := formula_of(function, native)))
     lines = [f"{e.file}:{e.line}: a formula of {e.name} is not valid C++; the compiler says:" for e in blamed]
@@ -68,12 +68,12 @@ def of_compiler(output: str, native: Path) -> str:
 
 
 def formula_of(function: str, native: Path) -> Entry | None:
-    """The entry of derivatives.yaml whose formulas the generated ``function`` holds; None if it holds none."""
+    """Return the entry of derivatives.yaml whose formulas the generated ``function`` contains, or None."""
     return next((entry for entry in entries(native / DERIVATIVES) if _compiles(function, entry.name)), None)
 
 
 def _compiles(function: str, operator: str) -> bool:
-    """Whether the generated ``function`` holds formulas of ``operator``."""
+    """Return whether the generated ``function`` contains formulas of ``operator``."""
     name = re.search(
         r"::(\w+?)Backward\d*(?:_apply_functional|::apply\w*)?\(|VariableType::(?:\{anonymous\}::)?(\w+)\(", function
     )

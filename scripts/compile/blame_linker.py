@@ -1,4 +1,4 @@
-"""What the linker says, in terms of the native folder's files and entries."""
+"""Attribute the linker's errors to files and entries of the native folder."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .blame import Entry, entries
 
 
 def of_linker(output: str, native: Path) -> str:
-    """The linker's ``output``: each symbol that is missing or there twice, with its place, and what to do.
+    """Explain the linker's ``output``: each undefined or duplicate symbol, its place, and what to do.
 
     Args:
-        output: of GNU ld.
-        native: the folder whose files are the user's.
+        output: the output of GNU ld.
+        native: the folder with the user's files.
     """
     functions, sources = entries(native / FUNCTIONS), read_sources([native])
     lines: dict[str, None] = {}
@@ -29,14 +29,14 @@ def of_linker(output: str, native: Path) -> str:
 
 
 def _undefined(output: str) -> Iterator[tuple[str, str]]:
-    """The symbols that the linker misses, each with the source that it names."""
+    """Return the undefined symbols, each with the source that the linker names."""
     for match in re.finditer(r"^(.*): undefined reference to `(.+?)'$", output, re.M):
         where = match[1].removeprefix("/usr/bin/ld: ")
         yield re.sub(r":\(\.text.*?\)$", "", where), match[2]
 
 
 def _repeated(output: str) -> Iterator[tuple[str, str]]:
-    """The symbols that are defined twice, each with the sources of both."""
+    """Return the duplicate symbols, each with both sources."""
     repeated = r"^(.*?):\(.*: multiple definition of `(.+?)'; (?:\S+?\.o:)?(\S+?):\(.*first defined here$"
     for match in re.finditer(repeated, output, re.M):
         yield match[2], f"{match[1].removeprefix('/usr/bin/ld: ')} and {match[3]}"
@@ -55,7 +55,7 @@ def _missing(caller: str, symbol: str, sources: list[Source]) -> str:
 
 
 def _line_of_call(source: Source, name: str) -> int:
-    """The first line of ``source`` that names a function and is no declaration of it; 0 if there is none."""
+    """Return the first line of ``source`` that mentions a function and does not declare it; 0 if there is none."""
     declared = {each.line for each in source.declarations if each.name == name}
     lines = enumerate(source.code.splitlines(), 1)
     return next((n for n, text in lines if n not in declared and re.search(rf"\b{re.escape(name)}\b", text)), 0)
@@ -75,7 +75,7 @@ def _twice(symbol: str, objects: str, sources: list[Source]) -> str:
 
 
 def _defining(symbol: str, sources: list[Source], *, are_alike: bool) -> list[Definition]:
-    """The definitions of the function, or of others with its name."""
+    """Return the definitions of the function, or of others with its name."""
     scope, name = symbol.partition("(")[0].rpartition("::")[0], _name_of(symbol)
     found = [d for source in sources for d in source.definitions if d.name == name and not d.macro]
     if not are_alike:
@@ -85,7 +85,7 @@ def _defining(symbol: str, sources: list[Source], *, are_alike: bool) -> list[De
 
 
 def _parameters(symbol: str) -> int:
-    """How many parameters a demangled function has."""
+    """Return the number of parameters of a demangled function."""
     inner = re.sub(r"<[^<>]*>", "", symbol.partition("(")[2].rpartition(")")[0])
     return inner.count(",") + 1 if inner else 0
 
@@ -99,7 +99,7 @@ def _name_of(symbol: str) -> str:
 
 
 def _kernel_of(symbol: str) -> str:
-    """The name that ``dispatch:`` gives to the function ``symbol``."""
+    """Return the name of the function ``symbol`` in ``dispatch:``."""
     path = symbol.partition("(")[0].split("::")
     if len(path) > 1 and path[-1] in ("impl", "meta"):  # structured_<kernel>::impl
         return path[-2].removeprefix("structured_")

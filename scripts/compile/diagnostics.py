@@ -1,4 +1,4 @@
-"""The errors in the output of g++ and nvcc, each with the source line of the user that it comes from."""
+"""The errors in the output of g++ and nvcc, each with the user's source line that causes it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PLACED = re.compile(r"(\S[^:\n]*):(\d+)(?::(\d+))?: (?:fatal )?error\b[^:]*: (.*)")
-# The assembler, the driver and the linker name no column, and often no line.
+# The assembler, the driver and the linker print no column, and often no line.
 _UNPLACED = re.compile(r"(\S[^:\n]*)(?::(\d+))?: (?:fatal )?[Ee]rror: (.*)")
 _REMARK = re.compile(r"\S.*: (?:note|warning|remark)\b.*?: ")
 _FUNCTION = re.compile(r"\S+: In (?:\w+ )*(?:function|instantiation of|constructor)(?: '(.*?)'(?: \[.*)?)?:$")
@@ -16,9 +16,9 @@ _ELSEWHERE = re.compile(r"\S+: (?:At|In) .*:$")
 _CHAIN = re.compile(r"\s*(?:In file included )?from (\S+?):(\d+)(?::\d+)?[,:]$")
 _REQUIRED = re.compile(r"(\S+?):(\d+)(?::(\d+))?:   (?:recursively )?required (?:from|by)")
 _EXPANDED = re.compile(r"(\S+?):(\d+):(\d+): note: in expansion of macro")
-# Where the macro pastes names together, g++ does not say where it is used.
+# g++ does not print where a macro that pastes names together is used.
 _DEFINED = re.compile(r"\S+: note: in definition of macro '(\w+)'")
-# nvcc writes behind an error where the template was used that it is in.
+# nvcc prints the instantiation of a template after the error.
 _INSTANTIATED = re.compile(r"\s+.* at line (\d+) of (\S+)$")
 
 
@@ -27,13 +27,13 @@ class Diagnostic:
     """An error.
 
     Args:
-        file: where the compiler found it; of the driver and the assembler, the program or file that they name.
-        line: 0 if none is named.
-        column: 0 if none is named.
-        message: what is wrong.
+        file: the file that the compiler names; for the driver and the assembler, the program or file that they name.
+        line: 0 if the message has none.
+        column: 0 if the message has none.
+        message: the error message.
         excerpt: the source line and the marks below it.
-        function: that it is in; empty outside of functions.
-        user: the file and line of the native folder that it comes from; None if none is known.
+        function: the function that contains it; empty outside of functions.
+        user: the file and line in the native folder that cause it; None if unknown.
     """
 
     file: str
@@ -46,16 +46,16 @@ class Diagnostic:
 
     @property
     def kind(self) -> str:
-        """The message without names: the same for errors that are alike."""
+        """The message without names: it is the same for similar errors."""
         return re.sub(r"'[^']*'|\"[^\"]*\"", "''", re.sub(r"; did you mean .*", "", self.message))
 
 
 def diagnostics(output: Iterable[str], native: Path) -> list[Diagnostic]:
-    """The errors of ``output``, each once.
+    """Return the errors in ``output`` without duplicates.
 
     Args:
         output: lines of the compiler.
-        native: the folder whose files are the user's.
+        native: the folder with the user's files.
     """
     found = list(_read(output, native))
     once: dict[tuple[str, int, int, str], Diagnostic] = {}
@@ -78,7 +78,7 @@ def _read(output: Iterable[str], native: Path) -> Iterator[Diagnostic]:
             current = Diagnostic(*place, match[match.re.groups], [], function, user)
             required, is_excerpt = None, True
         elif (match := _EXPANDED.match(text)) and current and match[1].startswith(own):
-            # The macro is of a header; of several expansions the last is what the user wrote.
+            # The macro is defined in a header; the last of several expansions is the user's code.
             current.user = current.user if current.file.startswith(own) else (match[1], int(match[2]), int(match[3]))
             is_excerpt = False
         elif (match := _DEFINED.match(text)) and current and chain and not current.file.startswith(own):
@@ -90,7 +90,7 @@ def _read(output: Iterable[str], native: Path) -> Iterator[Diagnostic]:
             required = (match[1], int(match[2]), int(match[3] or 0)) if match[1].startswith(own) else required
             is_excerpt = False
         elif match := _CHAIN.match(text):
-            # A new chain begins with "In file"; the user's file is the last of it that is named.
+            # An include chain begins with "In file"; the user's file is the last that it names.
             chain = None if text.startswith("In file") else chain
             chain = (match[1], int(match[2]), 0) if match[1].startswith(own) else chain
             is_excerpt = False
@@ -107,7 +107,7 @@ def _read(output: Iterable[str], native: Path) -> Iterator[Diagnostic]:
 
 
 def _use(macro: str, file: Path, message: str) -> tuple[str, int, int] | None:
-    """Where ``file`` uses ``macro`` with a name that ``message`` has, too."""
+    """Return where ``file`` uses ``macro`` with a name that also occurs in ``message``."""
     text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
     uses = re.finditer(rf"\b{macro}\(\s*(\w+)", text)
     found = next((use for use in uses if re.search(rf"_{use[1]}\b", message)), None)

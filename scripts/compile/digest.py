@@ -1,4 +1,4 @@
-"""What the compiler said, on one screen for each file: the first error of each kind, and what helps against it."""
+"""Summarize the compiler's output on one screen for each file: the first error of each kind, with a hint."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from .blame import formula_of
 from .diagnostics import Diagnostic, diagnostics
 from .hints import hint_for
 
-# Kinds of errors shown of one file: with their source lines, hints and counts they fill a screen.
+# Kinds of errors shown for one file: with source lines, hints and counts they fill a screen.
 _KINDS = 6
-# Of the message of a template, which may be pages long.
+# Characters shown of one message; those of templates can take pages.
 _WIDTH = 300
 
 
 def digest(output: Iterable[str], native: Path, has_header: Callable[[str], bool]) -> str:
-    """The first error of each kind in each file; empty if there is no error that can be told from other text.
+    """Return the first error of each kind in each file; empty if the output has no recognizable error.
 
     Args:
-        output: the lines of the compilers, which name the files of ``native``.
-        native: the folder whose files are the user's.
-        has_header: whether the base or the folder has a header.
+        output: the compilers' output lines, with file names of ``native``.
+        native: the folder with the user's files.
+        has_header: returns whether the base or the folder has a header.
     """
     files: dict[str, dict[str, list[Diagnostic]]] = {}
     for each in diagnostics(output, native):
@@ -33,7 +33,7 @@ def digest(output: Iterable[str], native: Path, has_header: Callable[[str], bool
 
 
 def _blame_formula(error: Diagnostic, native: Path) -> None:
-    """Let an error in generated code name the formula that the code was made of."""
+    """For an error in generated code, name the formula that it was generated from."""
     if error.user is None and (entry := formula_of(error.function, native)):
         error.user = (str(entry.file), entry.line, 0)
         error.message = f"a formula of {entry.name} is not valid C++: {error.message}"
@@ -47,7 +47,7 @@ def _of_file(file: str, kinds: dict[str, list[Diagnostic]], native: Path, has_he
 
 
 def _of_kind(errors: list[Diagnostic], native: Path, has_header: Callable[[str], bool]) -> list[str]:
-    """The first of ``errors``, which are alike, and where the others are."""
+    """Show the first of several similar ``errors``, and list the lines of the others."""
     first = errors[0]
     file, line, column = first.user or (first.file, first.line, first.column)
     place = ":".join([file, *(str(number) for number in (line, column) if number)])
@@ -77,7 +77,7 @@ def _source_line(path: Path, number: int) -> str:
 
 
 def _short(file: str) -> str:
-    """A header as it is included."""
+    """Return the path of a header as in an ``#include``."""
     return re.sub(r"^.*/include/(?=(?:ATen|c10|torch)/)", "", file)
 
 

@@ -1,4 +1,4 @@
-"""What helps against the compiler's errors that people meet when they write kernels: the table ``hints.yaml``."""
+"""Hints for common compiler errors in kernels: the table ``hints.yaml``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import yaml
 
 _TABLE = Path(__file__).with_name("hints.yaml")
 
-# How g++ and nvcc say that there is no such name.
+# The messages of g++ and nvcc for an unknown name.
 _NO_SUCH_NAME = (
     r"'{0}' (?:was not declared|is not a member of|has not been declared|(?:in namespace .* )?does not name a)"
     r"|identifier \"{0}\" is undefined|has no member \"{0}\""
 )
-# What g++ says of a macro that it does not know, which it takes for a function.
+# The message of g++ for an unknown macro, which it parses as a function.
 _MACRO = r"expected constructor, destructor, or type conversion before|has not been declared"
 
 
@@ -26,12 +26,12 @@ class Hint:
     """A row of the table.
 
     Args:
-        says: what the message must match.
-        line: what the source line must match; empty if any does.
-        include: the header that is missing; empty if none is.
+        says: a pattern for the message.
+        line: a pattern for the source line; empty to match any.
+        include: the missing header; empty if none is missing.
         write: what else to write.
-        example: C++ that makes the compiler say so.
-        fixed: the same as it should be.
+        example: C++ code that produces the message.
+        fixed: the corrected code.
     """
 
     says: str
@@ -42,7 +42,7 @@ class Hint:
     fixed: str
 
     def text(self, message: str, line: str, has_header: Callable[[str], bool]) -> str:
-        """What to write against an error; empty if this row does not fit it."""
+        """Return the hint for an error; empty if this row does not match."""
         said, read = re.search(self.says, message), re.search(self.line, line)
         if not said or not read:
             return ""
@@ -57,28 +57,28 @@ class Hint:
 
 @cache
 def hints() -> tuple[Hint, ...]:
-    """The rows of the table."""
+    """Return the rows of the table."""
     return tuple(row for each in yaml.safe_load(_TABLE.read_text(encoding="utf-8")) for row in _rows(each))
 
 
 def hint_for(message: str, line: str, has_header: Callable[[str], bool]) -> str:
-    """What the first row that fits says; empty if none does.
+    """Return the hint of the first matching row; empty if none matches.
 
     Args:
-        message: of the compiler.
-        line: the source line that it is about.
-        has_header: whether the base or the folder has a header.
+        message: the compiler's message.
+        line: the source line of the error.
+        has_header: returns whether the base or the folder has a header.
     """
     return next((text for hint in hints() if (text := hint.text(message, line, has_header))), "")
 
 
 def header_in(folders: Sequence[Path]) -> Callable[[str], bool]:
-    """What tells whether one of ``folders`` has a header."""
+    """Return a predicate that tests whether one of ``folders`` has a header."""
     return lambda name: any((folder / name).is_file() for folder in folders)
 
 
 def _rows(row: dict[str, str]) -> list[Hint]:
-    """A row, or two where ``name`` is short for a name and for a macro."""
+    """Return a row, or two rows if ``name`` is shorthand for a name and a macro."""
     include, write, example = (row.get(key, "") for key in ("include", "write", "example"))
     fixed = row.get("fixed") or f"#include <{include}>\n{example}"
     if name := row.get("name"):

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 _FLAGS = ("-shared", "-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections")
 
-# Of a library by its build-id, whichever base it is found in.
+# Symbol indexes by build-id, shared by all bases.
 _SYMBOLS = REPOSITORY / "build/symbols"
 
-# The stages of the builder that decide about what is bound, and how.
+# The packages of the builder that decide which symbols are bound, and how.
 _BINDING = ("base", "compile")
 
-# Symbols that the linker itself defines, and those of the generated table of trampolines.
+# Symbols that the linker or the generated table of trampolines defines.
 _DEFINED_LATER = frozenset(
     {"_GLOBAL_OFFSET_TABLE_", "__dso_handle", "_DYNAMIC"}
     | {"graft_libraries", "graft_slots", "graft_is_python_extension"}
@@ -50,13 +50,13 @@ class Product:
 
     Args:
         name: its path in the wheel.
-        units: what is in it.
-        bound: libraries of the base whose functions it calls, exported or not.
-        like: a library that tells where this one looks for others.
-        linked: further libraries of the base that are loaded with it.
-        loaded: libraries of other products that are loaded with it.
-        offered: libraries that are loaded with it if it calls them.
-        provided: what is in another product that this one calls.
+        units: the units in it.
+        bound: libraries of the base whose functions it calls, exported or hidden.
+        like: a library with the same search path for other libraries.
+        linked: additional libraries of the base that it loads.
+        loaded: libraries of other products that it loads.
+        offered: libraries that it loads only if it uses them.
+        provided: units of another product that it calls.
         is_python_extension: whether Python loads it.
     """
 
@@ -73,16 +73,16 @@ class Product:
 
 _OF_TORCH, _CUDA = ("libtorch_cpu.so", "libc10.so"), "libtorch_cuda.so"
 
-# Loaded by libtorch.so. It names libtorch.so nowhere, since libraries that load each other have no order: what it calls
-# there is found in the process.
+# Loaded by libtorch.so. It does not link to libtorch.so, since libraries that load each other have no initialization
+# order. Its calls are resolved in the running process.
 OPERATORS_FOR_CUDA = "torch/lib/libtorch_operators_cuda.so"
 
 
 def products(units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product]:
-    """The libraries of a wheel, and of the tree of ``make develop``.
+    """Return the libraries of a wheel, and of the tree of ``make develop``.
 
-    ``libtorch.so`` is in the official wheel an empty umbrella that everything loads. Here it holds the operators, so
-    that every process has them, and every C++ program that links to it can call them.
+    In the official wheel ``libtorch.so`` is an empty library that everything loads. Here it contains the operators, so
+    that every process has them and every C++ program linked to it can call them.
     """
     umbrella = base.library("lib/libtorch.so")
     cuda = _cuda_products(OPERATORS_FOR_CUDA, base.library, units, base, nvcc)
@@ -102,7 +102,7 @@ def products(units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product
 
 
 def thin_products(name: str, units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product]:
-    """The libraries of a thin wheel, whose package is ``name``: all that they call is loaded with torch before."""
+    """Return the libraries of a thin wheel with the package ``name``. torch has loaded everything they call before."""
     beside = Library((), "$ORIGIN", "--enable-new-dtags")
     cuda = _cuda_products(f"{name}/lib{name}_cuda.so", lambda _: beside, units, base, nvcc)
     extension = Product(
@@ -117,7 +117,7 @@ def thin_products(name: str, units: Units, base: Base, nvcc: Nvcc | None = None)
 def _cuda_products(
     name: str, like: Callable[[str], Library], units: Units, base: Base, nvcc: Nvcc | None
 ) -> list[Product]:
-    """The library of the kernels for CUDA, if there is one."""
+    """Return the library of the CUDA kernels, if there is one."""
     if nvcc is None or not units.cuda:
         return []
     toolkit = nvcc.libraries(base.library(f"lib/{_CUDA}").needed)
@@ -130,10 +130,10 @@ class Linker:
     """Links the products of one build.
 
     Args:
-        layout: its folders, in which the objects are.
-        base: the laid-out base.
+        layout: its folders, which contain the objects.
+        base: the unpacked base.
         toolchain: the compiler.
-        names: how messages name the native folder's files.
+        names: translates file names in messages.
     """
 
     def __init__(self, layout: Layout, base: Base, toolchain: Toolchain, names: Names) -> None:
@@ -143,18 +143,18 @@ class Linker:
         self._names = names
 
     def link(self, products: Sequence[Product]) -> dict[str, Path]:
-        """Link every product that is not up to date; return the libraries by their paths in the wheel.
+        """Link every product that is not up to date. Return the libraries by their paths in the wheel.
 
         Raises:
-            LinkError: a symbol is nowhere to be found.
+            LinkError: a symbol is undefined.
         """
         missing = [product for product in products if self._quick_stamp(product) != self._marks(product)[0]]
-        # Before there are threads: an index is made once, and numpy reads its header with Python's parser, which two
-        # threads at once make fail in Python 3.11 ("AST constructor recursion depth mismatch").
+        # This must precede the threads: numpy parses the index's header with Python's parser, which fails in two
+        # threads at once in Python 3.11 ("AST constructor recursion depth mismatch").
         for name in {name for product in missing for name in product.bound}:
             self._index(name)
-        # Only who loads a new library waits for it; the extension is linked to the base's libtorch.so, which has the
-        # new one's name.
+        # Only products that load a new library wait for it. The extension is linked to the base's libtorch.so, which
+        # has the same name as the new one.
         with ThreadPoolExecutor(len(products)) as pool:
             first = [product for product in products if not product.loaded]
             linked = dict(zip((each.name for each in first), pool.map(self._link, first), strict=True))
@@ -187,13 +187,13 @@ class Linker:
         return target
 
     def _marks(self, product: Product) -> tuple[str, str]:
-        """The stamps with which ``product`` was linked; empty if it was not."""
+        """Return the stamps that ``product`` was linked with; empty if it was not linked."""
         mark = self._linked(product.name).with_name(f"{Path(product.name).name}.stamp")
         lines = mark.read_text(encoding="utf-8").splitlines() if mark.is_file() else []
         return (lines[0], lines[1]) if len(lines) == 2 else ("", "")
 
     def _quick_stamp(self, product: Product) -> str:
-        """A hash of size and time of all that is linked: as long as it holds, nothing need be read."""
+        """Return a hash of the size and time of all inputs. If it has not changed, nothing needs to be read."""
         files = [self._layout.work / unit.target for unit in (*product.units, *product.provided)]
         files += [self._base.libraries / name for name in product.bound]
         files += [*map(self._linked, product.loaded), *product.offered]
@@ -206,7 +206,7 @@ class Linker:
         return self._layout.objects / "linked" / name
 
     def _stamp(self, product: Product, objects: Sequence[Path]) -> str:
-        """A hash of all that is linked, and how."""
+        """Return a hash of all inputs and of the link command."""
         digest = hashlib.sha256()
         for path in (*objects, *map(self._linked, product.loaded)):
             digest.update(hashlib.sha256(path.read_bytes()).digest())
@@ -220,10 +220,10 @@ class Linker:
 
     def _command(self, product: Product, target: Path, objects: Sequence[Path]) -> list[str | Path]:
         libraries = self._base.libraries
-        # What a sanitizer or a debugger finds is reported with function and line, so there nothing is stripped.
+        # Sanitizers and debuggers report function names and lines, so nothing is stripped for them.
         flags = [*_FLAGS, *(self._toolchain.sanitizers or self._toolchain.debugging or ["-s"])]
         if self._toolchain.is_for_edits and shutil.which("ld.gold"):
-            flags.append("-fuse-ld=gold")  # half the time; what ships is linked by the linker of the official libraries
+            flags.append("-fuse-ld=gold")  # twice as fast; what ships uses the linker of the official libraries
         command: list[str | Path] = [self._toolchain.compiler, *flags, "-o", target, *objects]
         like = product.like
         command += [f"-Wl,-soname,{Path(product.name).name}"]
@@ -239,9 +239,10 @@ class Linker:
         raise LinkError(message, cause=cause, todo="correct the files that are named; only those are compiled again")
 
     def _aliases(self, unresolved: Iterable[str]) -> dict[str, str]:
-        """The kernel that a dispatch stub looks up for a CPU capability that is not compiled, and the one it gets.
+        """Return the symbols of the kernels for CPU capabilities that are not compiled, each with the symbol to use
+        instead.
 
-        They are the static members ``AVX2`` and the like of ``at::native::DispatchStub``, by their mangled names.
+        They are the static members ``AVX2`` etc. of ``at::native::DispatchStub``, as mangled names.
         """
         if not self._toolchain.is_for_edits:
             return {}
@@ -255,14 +256,14 @@ class Linker:
         }
 
     def _trampolines(self, product: Product, unresolved: Iterable[str]) -> Path:
-        """Compile the table that binds what ``product`` needs and its base libraries hide."""
+        """Compile the table that binds the functions that ``product`` needs and that the base's libraries hide."""
         bound = self.hidden_functions(product, unresolved)
         stem = product.name.split(".")[0].replace("/", ".")
         source, target = (self._layout.objects / f"trampolines/{stem}{suffix}" for suffix in (".cpp", ".o"))
         table = trampoline_table(bound, is_python_extension=product.is_python_extension)
         command = [self._toolchain.compiler, *self._toolchain.flags, f"-I{self._layout.work / 'fixed'}"]
         stamp = f"// {' '.join(command)}; {self._toolchain.description}\n"
-        # Which functions are bound changes seldom.
+        # The set of bound functions rarely changes.
         if write_if_changed(source, f"{table}{stamp}") or not target.is_file():
             target.unlink(missing_ok=True)
             partial = target.with_name(f"{target.name}.partial")
@@ -271,7 +272,7 @@ class Linker:
         return target
 
     def unresolved(self, product: Product) -> set[str]:
-        """What ``product`` needs and neither it nor a library that is surely loaded has for all to see."""
+        """Return the symbols that ``product`` needs and that neither it nor a library loaded with it exports."""
         files = [ElfFile(self._layout.work / unit.target) for unit in product.units]
         needed = {name for file in files for name in file.undefined()} - _DEFINED_LATER
         others = [ElfFile(self._layout.work / unit.target) for unit in product.provided]
@@ -285,10 +286,11 @@ class Linker:
         return needed - self._toolchain.linked_in
 
     def hidden_functions(self, product: Product, unresolved: Iterable[str]) -> list[BoundLibrary]:
-        """Those of ``unresolved`` that only the full symbol tables of the base's libraries tell of.
+        """Return the ones of ``unresolved`` that only the full symbol tables of the base's libraries contain.
 
         Raises:
-            LinkError: a symbol is nowhere. The linker cannot tell: the interpreter's are missing, too, until it runs.
+            LinkError: a symbol is undefined. The linker cannot detect this: the interpreter's symbols, too, are missing
+                until it runs.
         """
         libraries = [self._index(name) for name in product.bound]
         bound = bind_hidden(unresolved, libraries)
@@ -307,13 +309,13 @@ class Linker:
 
     @cache  # noqa: B019  # one linker a build
     def _index(self, name: str) -> SymbolIndex:
-        from ..base.symbol_index import symbol_index  # numpy, which takes its time
+        from ..base.symbol_index import symbol_index  # imports numpy, which is slow
 
         return symbol_index(self._base.libraries / name, _SYMBOLS)
 
 
 def _python_library() -> Path:
-    """The file that exports Python's C interface: libpython where there is one, or else the interpreter."""
+    """Return the file that exports Python's C API: libpython if it exists, or else the interpreter."""
     folder, name = sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("INSTSONAME")
     shared = Path(folder or "") / (name or "")
     is_shared = bool(sysconfig.get_config_var("Py_ENABLE_SHARED"))

@@ -1,4 +1,4 @@
-"""Run the compilers with ninja, and tell what they say in terms of the user's files."""
+"""Run the compilers with ninja, and report errors in terms of the user's files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .digest import digest
 from .hints import header_in
 from .units import CXX, NARROW_HEADERS, Unit
 
-# The place of an error, as g++ and nvcc write it.
+# The place of an error in messages of g++ and nvcc.
 _ERROR = re.compile(r"([^\s:(]+(?::\d+:\d+|\(\d+\))): (?:fatal )?error\b")
 
 # Headers: the folder's own, those of the new operators, those that wheels lack, the base's.
@@ -34,21 +34,21 @@ _INCLUDES = (
     *("../base/tree/torch/include", "../base/tree/torch/include/torch/csrc/api/include"),
 )
 
-# Variables that change what a compiler reads or makes; a build depends on none of them.
+# Environment variables that affect compilers. They are unset, so that a build does not depend on them.
 _DROPPED = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 
 
-# Where the whole output of compilers that fail goes, in the folder of the build.
+# The log with the complete output of failed compilers, in the folder of the build.
 _LOG = "compiler.log"
-# Lines of output that holds no error that can be told from other text, such as the shell's.
+# Lines shown of output without a recognizable error, for example the shell's.
 _UNKNOWN = 30
 
-# What the ninja file calls the launcher of compilers.
+# The name of the compiler launcher in the ninja file.
 _LAUNCHER = "GRAFT_LAUNCHER"
 
 
 class Compiler(Protocol):
-    """What compiles: g++ and nvcc take the same arguments for what is written into the ninja file."""
+    """A compiler: g++ or nvcc, with a common interface for the ninja file."""
 
     @property
     def compiler(self) -> str:
@@ -60,11 +60,11 @@ class Compiler(Protocol):
 
     @property
     def description(self) -> str:
-        """What it says of itself: another one compiles everything again."""
+        """Its version; a change recompiles everything."""
 
 
 def launcher() -> str:
-    """What is put before each compiler: ``LAUNCHER``, or ccache where it is installed; nothing if it is ``none``."""
+    """Return the command put before each compiler: ``LAUNCHER``, or ccache if installed; empty for ``none``."""
     wanted = os.environ.get("LAUNCHER", "").strip()
     if wanted == "none":
         return ""
@@ -73,11 +73,11 @@ def launcher() -> str:
 
 @dataclass(frozen=True)
 class Names:
-    """How messages name the native folder's files.
+    """Translates file names in messages to those of the native folder.
 
     Args:
-        native: the folder that was laid out for compilers, as it is in the snapshot.
-        translate: replaces places in the snapshot by those in the user's folders.
+        native: the native folder's copy for compilers, as in the snapshot.
+        translate: replaces paths in the snapshot by those of the user's folders.
     """
 
     native: Path
@@ -93,19 +93,19 @@ def compile_units(
     names: Names,
     is_futile: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Bring the object files of ``units`` up to date, in their order as far as ``jobs`` at once allow it.
+    """Bring the object files of ``units`` up to date, in order as far as parallel jobs allow.
 
     Args:
         layout: the folders of the build.
         units: what to compile.
-        compilers: those that the units name.
-        jobs: how many may run at once.
+        compilers: the compilers that units refer to.
+        jobs: the maximum number of compilers to run at once.
         line: shows the progress.
-        names: for messages.
-        is_futile: asked now and then: whether to stop, since another failure is known already.
+        names: translates file names in messages.
+        is_futile: called repeatedly; returns whether to stop because of an error elsewhere.
 
     Raises:
-        CompileError: with the compiler's messages, which name the native folder's own files.
+        CompileError: the compiler's messages, with paths in the native folder.
     """
     write_if_changed(layout.work / "build.ninja", ninja_file(units, compilers))
     for name, compiler in compilers.items():
@@ -114,14 +114,14 @@ def compile_units(
 
 
 def ninja_file(units: Sequence[Unit], compilers: Mapping[str, Compiler]) -> str:
-    """The text of the ninja file."""
+    """Return the text of the ninja file."""
     text = io.StringIO()
     writer = Writer(text)  # type: ignore[arg-type]  # its annotation says str, its code wants a file
     writer.variable("includes", " ".join(f"-I{folder}" for folder in _INCLUDES))
     compiling = "$more $includes -MD -MF $out.d -c $in -o $out"
     write_rule = partial(writer.rule, description="$in", depfile="$out.d", deps="gcc")
     for name, compiler in compilers.items():
-        # The shell puts the launcher in, so that another one compiles nothing again.
+        # The shell inserts the launcher, so that changing it recompiles nothing.
         command = f"$${_LAUNCHER} {shlex.quote(compiler.compiler)}"
         flags = " ".join(compiler.flags)
         write_rule(name, command=f"{command} {flags} {compiling}")
@@ -131,7 +131,7 @@ def ninja_file(units: Sequence[Unit], compilers: Mapping[str, Compiler]) -> str:
     for unit in units:
         variables = {"more": " ".join(unit.flags), "narrow": " ".join(f"-I{folder}" for folder in unit.narrow)}
         rule = "narrow" if unit.narrow else unit.compiler
-        # A source that was compiled without the narrow headers may be compiled with others.
+        # A source that was compiled without the narrow headers may be compiled with other headers.
         headers = [str(folder / name) for folder in unit.narrow for name in NARROW_HEADERS]
         implicit = [f"{unit.compiler}.txt", *headers, *map(str, unit.needed)]
         writer.build([str(unit.target)], rule, [str(unit.source)], implicit=implicit, variables=variables)
@@ -139,7 +139,7 @@ def ninja_file(units: Sequence[Unit], compilers: Mapping[str, Compiler]) -> str:
 
 
 def _run_ninja(layout: Layout, jobs: int, line: StepLine, names: Names, is_futile: Callable[[], bool]) -> int:
-    """Run ninja, showing its progress; return how many sources it compiled."""
+    """Run ninja and show its progress. Return the number of compiled sources."""
     command = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", str(layout.work), "-j", str(jobs), "-k", "0"]
     output: list[str] = []
     compiled = 0
@@ -159,7 +159,7 @@ def _run_ninja(layout: Layout, jobs: int, line: StepLine, names: Names, is_futil
 
 
 def refuse(said: Sequence[str], layout: Layout, names: Names) -> NoReturn:
-    """End the build with what the compilers said: a digest as the error, all of it in a log.
+    """End the build with the compilers' messages: a digest as the error, everything in a log.
 
     Raises:
         CompileError: always.
@@ -179,10 +179,10 @@ def refuse(said: Sequence[str], layout: Layout, names: Names) -> NoReturn:
 
 
 def without_repetition(output: Iterable[str]) -> list[str]:
-    """ninja's output without the targets whose errors are where those of others of the same source are.
+    """Return ninja's output without targets that repeat the errors of another target of the same source.
 
-    A source in ``cpu/`` is compiled for each CPU capability, and what is wrong with it is mostly wrong for all. What is
-    wrong with its preamble, which ``preambles.py`` compiles, is wrong with it.
+    A source in ``cpu/`` is compiled for each CPU capability, usually with the same errors. Errors in its preamble,
+    which ``preambles.py`` compiles, are errors of the source.
     """
     targets: list[list[str]] = [[]]
     for text in output:
@@ -203,16 +203,16 @@ def without_repetition(output: Iterable[str]) -> list[str]:
 
 
 def faulty(blamed: str, natives: Sequence[Path]) -> list[str]:
-    """The native folders' own files that errors are in."""
+    """Return the native folder's own files with errors."""
     folders = "|".join(re.escape(str(folder)) for folder in natives)
     at_fault = rf"^((?:{folders})/[^:\n]+):\d+:(?:\d+:)? (?:fatal )?error\b"
     return list(dict.fromkeys(re.findall(at_fault, blamed, re.M)))
 
 
 def relevant(output: Iterable[str], native: Path) -> list[str]:
-    """The compiler's messages without ninja's own, naming the files of ``native``."""
+    """Return the compiler's messages without ninja's own, with file names of ``native``."""
     noise = ("ninja: ", "FAILED: ")
     lines = [text for text in output if not text.startswith(noise) and " -MD -MF " not in text]
-    # nvcc writes the line's number in parentheses.
+    # nvcc writes the line number in parentheses.
     placed = [re.sub(r"^([^\s:(]+)\((\d+)\): ", r"\1:\2: ", text) for text in lines]
     return [text.replace("src/ATen/native/", f"{native}/") for text in placed]

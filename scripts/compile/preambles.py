@@ -1,7 +1,8 @@
-"""What a source includes first, compiled by itself once the source is edited: half the time of the next compilation.
+"""Precompile the headers that a source includes first, once it was edited. This halves the time of its next
+compilation.
 
-A precompiled header is g++'s: it holds what the compiler knows after reading the preamble, and counts only as long as
-the flags are the same. Nothing differs for the source, whose own ``#include`` lines then find everything read already.
+A precompiled header of g++ holds the compiler's state after the preamble, and is valid only for the same flags. The
+source is unchanged: its own ``#include`` lines find that everything was read already.
 """
 
 from __future__ import annotations
@@ -16,20 +17,21 @@ from pathlib import Path
 from ..common.files import write_atomically, write_if_changed
 from .units import Unit
 
-# What a preamble may consist of; anything else ends it.
+# The lines that a preamble may consist of; any other line ends it.
 _PREAMBLE = re.compile(r'(?:[ \t]*(?://[^\n]*)?\n|#[ \t]*(?:include[ \t]*[<"][^\n]*|define[^\n\\]*|pragma once)\n)*')
 
 
 def with_preambles(
     units: Iterable[Unit], work: Path, headers: Iterable[Path], compiler: str
 ) -> tuple[list[Unit], list[Unit]]:
-    """The units, with the preambles of the folder's own sources where they count, and the units that make these.
+    """Return the units, those of the folder's own sources with preambles if useful, and units that compile the
+    preambles.
 
     Args:
-        units: all of a library.
-        work: the work folder, which paths of units are relative to.
-        headers: the native folder's own, which an edit may change.
-        compiler: its description.
+        units: all units of a library.
+        work: the work folder; the units' paths are relative to it.
+        headers: the native folder's own headers, which may be edited.
+        compiler: its version.
     """
     common = hashlib.sha256(compiler.encode())
     for path in headers:
@@ -44,7 +46,9 @@ def with_preambles(
 
 
 def _with_preamble(unit: Unit, work: Path, common: str) -> tuple[Unit, Unit | None]:
-    """A unit that uses its preamble if that is there; one that makes it for the next time if the source changed."""
+    """Return a unit that uses its preamble if it exists, and a unit that compiles it for the next time if the source
+    changed.
+    """
     text = (work / unit.source).read_text(encoding="utf-8", errors="replace")
     preamble = preamble_of(text)
     if "#include" not in preamble:
@@ -57,12 +61,12 @@ def _with_preamble(unit: Unit, work: Path, common: str) -> tuple[Unit, Unit | No
     is_same, is_edited = old.get("stamp") == stamp, old.get("source", source) != source
     if not is_same:
         (work / made).unlink(missing_ok=True)
-    # A source that did not change keeps its command, or it would be compiled again for nothing.
+    # The command of an unchanged source must not change, or it would be recompiled.
     is_used = is_same and (old["is_used"] or (is_edited and (work / made).is_file()))
     write_atomically(note, json.dumps({"stamp": stamp, "source": source, "is_used": is_used}))
     if not is_edited and not is_used:
         return unit, None
-    # Read as where it comes from: messages name the source, which may include what lies beside it.
+    # Compiled under the source's name: messages name the source, and it may include files next to it.
     write_if_changed(work / header, f'#line 1 "{unit.source}"\n{preamble}')
     maker = Unit(header, made, (*unit.flags, "-iquote", str(unit.source.parent), "-x", "c++-header"))
     if is_used:
@@ -71,6 +75,6 @@ def _with_preamble(unit: Unit, work: Path, common: str) -> tuple[Unit, Unit | No
 
 
 def preamble_of(text: str) -> str:
-    """The lines at the beginning that only include and define."""
+    """Return the leading lines with only includes and macros."""
     found = _PREAMBLE.match(text)
     return found[0] if found else ""

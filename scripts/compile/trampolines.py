@@ -1,4 +1,6 @@
-"""Bind what the base's libraries define but hide: one jump per function, filled in when the library loads."""
+"""Bind functions that the base's libraries define but hide: one jump for each function, filled in when the library
+loads.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BoundLibrary:
-    """A library of the base and the hidden functions of it that are bound."""
+    """A library of the base and its hidden functions that are bound."""
 
     name: str
     build_id: str
@@ -24,12 +26,12 @@ class BoundLibrary:
 
 
 def bind_hidden(needed: Iterable[str], libraries: Sequence[SymbolIndex]) -> list[BoundLibrary]:
-    """Find each of ``needed`` among the hidden functions of ``libraries``, in their order.
+    """Find each of ``needed`` among the hidden functions of ``libraries``, in this order.
 
-    Data cannot be bound, since code reaches it without a call; it stays undefined, for the linker to report.
+    Data cannot be bound, since code accesses it without a call. It stays undefined, and the linker reports it.
 
     Raises:
-        LinkError: a library has no build-id, or a name stands for several functions.
+        LinkError: a library has no build-id, or a name is ambiguous.
     """
     left = set(needed)
     bound = []
@@ -55,7 +57,7 @@ def bind_hidden(needed: Iterable[str], libraries: Sequence[SymbolIndex]) -> list
 
 
 def trampoline_table(libraries: Sequence[BoundLibrary], *, is_python_extension: bool) -> str:
-    """The C++ source that lists what ``templates/trampolines.cpp`` binds at load time, and where calls jump from."""
+    """Return the C++ table of the functions that ``templates/trampolines.cpp`` binds at load time, with their jumps."""
     trampolines, tables, entries = [], [], []
     index = 0
     for number, library in enumerate(libraries):

@@ -1,4 +1,4 @@
-"""What is compiled: the units of the build, and the library that each object goes into."""
+"""The translation units of a build, and the library that each object goes into."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from ..inputs.native import NativeFolder
 from ..inputs.toolchain import Toolchain
 from .views import Views, text_with_headers
 
-# Nobody reads the compiler's messages about macros in generated sources; not keeping track of them saves time.
+# Messages about macros in generated sources are not shown to users; not tracking macros saves time.
 _GENERATED = ("-ftrack-macro-expansion=0",)
 
-# What narrow folders hold.
+# The content of narrow folders.
 NARROW_HEADERS = tuple(
     f"ATen/{name}.h" for name in ("Functions", "NativeFunctions", "Operators", "RedispatchFunctions")
 )
 
-# One declares a function of the C++ library with another visibility.
+# One of these redeclares a function of the C++ library with another visibility.
 _FIXED = ("-Wno-attributes",)
 
 # The folders of a unit's generated sources, by the source that includes them.
 _PARTS = {"library": ("ATen", "autograd"), "bindings": ("python",), "cuda": ("cuda",)}
 
-# The compilers, as the ninja file calls them.
+# The names of the compilers in the ninja file.
 CXX, NVCC = "cxx", "nvcc"
 
 _TEMPLATES = Path(__file__).with_name("templates")
 
-# Sources that are the same for every native folder, by the library they go into.
+# Sources that are the same for every native folder, by library.
 _OF_LIBRARIES = ("compatibility.cpp", "trampolines.cpp")
 _OF_EXTENSION = ("bindings.cpp", "module.cpp")
 _OF_THIN_EXTENSION = ("bindings.cpp", "thin_module.cpp")
@@ -42,16 +42,16 @@ _OF_THIN_EXTENSION = ("bindings.cpp", "thin_module.cpp")
 
 @dataclass(frozen=True)
 class Unit:
-    """One source to compile.
+    """A source to compile.
 
     Args:
         source: relative to the work folder.
         target: the object file, relative to the work folder.
-        flags: beyond those that every source has.
-        compiler: the name of what compiles it, ``cxx`` or ``nvcc``.
-        narrow: folders of headers that declare less than the base's, relative to the work folder. They are much
-            faster to read. A source that needs more is compiled without them.
-        needed: what is made before, relative to the work folder.
+        flags: flags in addition to those of every source.
+        compiler: ``cxx`` or ``nvcc``.
+        narrow: folders of headers that declare less than the base's and are much faster to parse, relative to the work
+            folder. A source that needs more is compiled without them.
+        needed: files that must be built first, relative to the work folder.
     """
 
     source: Path
@@ -64,15 +64,15 @@ class Unit:
 
 @dataclass(frozen=True)
 class Units:
-    """The units of a build, in the order in which their objects are linked.
+    """The units of a build, in link order.
 
     Args:
-        common: of every library.
+        common: units in every library.
         library: the operators.
-        bindings: their bindings to Python.
-        module: of ``torch._C``.
-        thin_module: of the module of a thin wheel, which adds the bindings to a ``torch._C`` that is there.
-        cuda: the kernels for CUDA; none if they are not built.
+        bindings: the Python bindings.
+        module: the initialization of ``torch._C``.
+        thin_module: the initialization of a thin wheel's module, which adds the bindings to the existing ``torch._C``.
+        cuda: the CUDA kernels; empty if they are not built.
     """
 
     common: list[Unit]
@@ -84,7 +84,7 @@ class Units:
 
 
 def in_order(units: Iterable[Unit]) -> list[Unit]:
-    """Each unit once, in the order to compile them in: the slow ones first, so that none is left for the end."""
+    """Every unit once, in compile order: the slowest first, so that none runs alone at the end."""
     every = list(units)
     kernels = [unit for unit in every if unit.compiler == NVCC]
     generated = [unit for unit in every if unit.narrow]
@@ -95,10 +95,10 @@ class Planner:
     """Plans the units of a build.
 
     Args:
-        layout: its folders; sources are laid out already.
-        base: the laid-out base.
+        layout: the folders of the build, with all sources written.
+        base: the unpacked base.
         toolchain: the compiler.
-        nvcc: the compiler of CUDA; None if no kernels for CUDA are built.
+        nvcc: the CUDA compiler; None if no CUDA kernels are built.
     """
 
     def __init__(self, layout: Layout, base: Base, toolchain: Toolchain, nvcc: Nvcc | None = None) -> None:
@@ -108,7 +108,7 @@ class Planner:
         self._views = Views(base.tree, layout.generated / FRAGMENTS, layout.work / "views")
 
     def plan(self, native: NativeFolder) -> Units:
-        """The units of ``native`` and of what is generated for it."""
+        """Return the units of ``native`` and of its generated sources."""
         units = self._layout.generated / "units"
         folders = sorted(path.parent for path in units.glob("*/library.cpp"))
         fixed_files = {name.as_posix(): (_TEMPLATES / name).read_bytes() for name in files_below(_TEMPLATES)}
@@ -119,12 +119,12 @@ class Planner:
             name: Unit(Path("fixed", name), self._object(f"fixed/{Path(name).stem}"), (*_FIXED, self._python_include))
             for name in (*_OF_LIBRARIES, *_OF_EXTENSION, *_OF_THIN_EXTENSION)
         }
-        # Registrations run in the order of linking, and those that are derived look at what the folder registers.
+        # Registrations run in link order, and derived ones check what the folder registers.
         library = [*own, *(self._generated(folder, "library") for folder in folders)]
         library += [self._unit(path, f"generated/{path.stem}") for path in sorted(units.glob("*/ATen/UfuncCPU_*.cpp"))]
         vectorized = [(native_folder / name, f"native/{name}") for name in native.vectorized]
         vectorized += [(path, f"generated/{path.name}") for path in sorted(units.glob("*/vectorized/*.cpp"))]
-        # Behind the others: see toolchain.CPU_CAPABILITIES.
+        # After the others; see toolchain.CPU_CAPABILITIES.
         library += [
             self._unit(source, f"{name}.{capability}", self._toolchain.capability_flags(capability))
             for capability in self._toolchain.capabilities
@@ -141,7 +141,7 @@ class Planner:
         )
 
     def _cuda(self, native: NativeFolder, folders: list[Path]) -> list[Unit]:
-        """The units of the kernels for CUDA; their registrations behind what they call, as in ``library``."""
+        """Return the units of the CUDA kernels. Their registrations follow what they call, as in ``library``."""
         if self._nvcc is None:
             return []
         flags = (*(f"-D{name}" for name in DEFINITIONS), f"-I{self._nvcc.include}")
@@ -162,7 +162,7 @@ class Planner:
         return Unit(self._relative(source), self._object(name), (*flags, *include, *own), compiler=compiler)
 
     def _generated(self, folder: Path, kind: str, flags: Iterable[str] = ()) -> Unit:
-        """The unit of generated sources ``kind`` in ``folder``, a key of ``_PARTS``."""
+        """Return the unit of generated sources ``kind`` in ``folder``, a key of ``_PARTS``."""
         parts = _PARTS[kind]
         sources = [folder / f"{kind}.cpp", *(path for part in parts for path in sorted((folder / part).glob("*.cpp")))]
         view = self._views.of("\n".join(path.read_text(encoding="utf-8") for path in sources))
@@ -187,10 +187,10 @@ class Planner:
 
 
 def lay_out_sources(layout: Layout, native: NativeFolder) -> None:
-    """Lay out the folder's C++ at its place in PyTorch's source tree; what did not change keeps its time."""
+    """Write the folder's C++ to its path in PyTorch's source tree. Unchanged files keep their modification times."""
     files = {name.as_posix(): (native.path / name).read_bytes() for name in native.cplusplus}
     lay_out_files(layout.sources, files)
-    # Of the wheel's new headers compilers see those of single operators; the others list them all.
+    # Of the wheel's new headers, compilers see those of single operators. The others list all operators.
     operators = layout.work / "operators/ATen/ops"
     if not operators.is_symlink():
         operators.parent.mkdir(parents=True, exist_ok=True)

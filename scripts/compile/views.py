@@ -1,7 +1,7 @@
-"""Headers that list operators, as one source needs them: the base's, and the new operators that the source names.
+"""Headers that list operators, as needed by one source: the base's plus the new operators that it uses.
 
-A source that names none is compiled with the base's own headers. So an operator more, which changes these headers in
-the wheel, compiles only those sources again that speak of it, and each object depends on nothing but its inputs.
+A source that uses no new operator is compiled with the base's own headers. Adding an operator changes these headers in
+the wheel, but recompiles only the sources that use it, and each object depends only on its own inputs.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 
 from ..common.files import write_if_changed
 
-# Headers that are made of includes of one header for each operator, and how its name ends.
+# Headers that consist of includes of one header for each operator, with the suffix of its name.
 _OF_INCLUDES = {"Functions": "", "NativeFunctions": "_native", "Operators": "_ops"}
 
-# Headers of functions, their namespace, and the fragments that go there.
+# Headers of functions, their namespace, and the fragments added there.
 _OF_FUNCTIONS = (
     ("RedispatchFunctions", "at::redispatch", "redispatch"),
     ("VmapGeneratedPlumbing", "at::functorch", "plumbing"),
@@ -30,12 +30,12 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*["<](?:ATen/native/)?([^">]+)[">]', re
 
 
 class Views:
-    """The views of one build.
+    """The header views of one build.
 
     Args:
-        base: the laid-out base.
-        fragments: the generator's ``fragments.json``: what each new operator adds.
-        folder: where views are written, a folder each.
+        base: the unpacked base.
+        fragments: the generator's ``fragments.json`` with the parts of each new operator.
+        folder: the output folder, with a folder for each view.
     """
 
     def __init__(self, base: Path, fragments: Path, folder: Path) -> None:
@@ -45,7 +45,7 @@ class Views:
         self._roots = {name: root for root, each in self._fragments.items() for name in each["names"]}
 
     def of(self, text: str) -> Path | None:
-        """The folder of the headers that a source of this text needs before the base's; None if it needs none."""
+        """Return the folder of headers that a source with this text needs before the base's, or None."""
         roots = sorted({self._roots[word] for word in _WORD.findall(text) if word in self._roots})
         if not roots:
             return None
@@ -75,7 +75,7 @@ class Views:
         return f"#pragma once\n#include_next <ATen/{name}.h>\n{text}"
 
     def _tensor_body(self, chosen: Iterable[Mapping[str, list[str]]]) -> str:
-        """The base's TensorBody.h with the methods of the chosen operators."""
+        """Return the base's TensorBody.h with the methods of the selected operators."""
         text = (self._base / "torch/include/ATen/core/TensorBody.h").read_text(encoding="utf-8")
         for kind in ("declarations", "definitions"):
             addition = "".join(f"{method}\n" for each in chosen for method in each[kind])
@@ -87,7 +87,7 @@ class Views:
 
     @cached_property
     def _following(self) -> dict[str, str]:
-        """What follows the methods in TensorBody.h, as torchgen's template has it."""
+        """The text after the methods in TensorBody.h, from torchgen's template."""
         template = (self._base / "torchgen/packaged/ATen/templates/TensorBody.h").read_text(encoding="utf-8")
         return {
             kind: template.partition(f"${{tensor_method_{kind}}}")[2].partition("$")[0]
@@ -96,7 +96,7 @@ class Views:
 
 
 def text_with_headers(source: Path, folder: Path) -> str:
-    """The text of a source with that of the native folder's headers that it includes, directly or not."""
+    """Return the text of a source with that of the native folder's headers that it includes, directly or indirectly."""
     texts: dict[Path, str] = {}
     left = [source]
     while left:

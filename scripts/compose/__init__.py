@@ -1,1 +1,1 @@
-"""Upstream's files with what is patched, generated and appended: the files of the wheel that differ from the base's."""
+"""Compose the files that differ from the base's: upstream's text with patched, generated and appended parts."""

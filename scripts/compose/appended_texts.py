@@ -1,8 +1,9 @@
-"""Text that goes behind that of torch's own Python files, and files beside them.
+"""Texts that are appended to torch's own Python files, and new files.
 
-In this order: docstrings and public names; the native folder's ``python/``, which mirrors the ``torch`` package: a file
-that torch does not have is new, one that it has gains the text; ``samples.py``; and last what every wheel gets, in
-``appended/``, since it looks at what is there. What the folder's own text needs goes before that.
+The order is: docstrings and public names; the native folder's ``python/``, which mirrors the ``torch`` package (a file
+that torch does not have is new, text for an existing one is appended); ``samples.py``; and last the texts in
+``appended/``, which every wheel gets, since they look at what is there. Those that the folder's own text needs come
+before it.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from .description import Description
 from .docs import docstring, docstring_texts
 
 _OURS = Path(__file__).resolve().parent / "appended"
-# Of those, what the native folder's text for the same file needs.
+# Those of them that the native folder's text for the same file needs.
 _BEFORE_THE_FOLDER_S = ("torch/_decomp/decompositions.py",)
 _SAMPLES = "testing/_internal/added_samples.py"
 
 
 def appended_texts(native: NativeFolder, description: Description) -> dict[str, str]:
-    """The texts by the path of their file in the wheel, several for one file joined."""
+    """Return the texts by the path of their file in the wheel, joined if there are several for one file."""
     documented = {bound: docstring(bound, native.path / DOCS) for bound in description.bound}
     texts = docstring_texts(documented)
     for name, path in _files(native):
@@ -33,7 +34,7 @@ def appended_texts(native: NativeFolder, description: Description) -> dict[str, 
 
 
 def our_files() -> dict[str, Path]:
-    """The texts that every wheel gets, by the path of their file in the wheel."""
+    """Return the texts that every wheel gets, by the path of their file in the wheel."""
     return {f"torch/{file.as_posix()}": _OURS / file for file in files_below(_OURS) if file.suffix == ".py"}
 
 
@@ -49,5 +50,5 @@ def _files(native: NativeFolder) -> Iterator[tuple[str, Path]]:
 
 
 def behind(upstream: str | None, text: str) -> str:
-    """The text of a file: ``text`` alone, or behind what upstream has there."""
+    """Return the content of a file: ``text`` alone, or after upstream's text."""
     return text if upstream is None else f"{upstream}{MARK}{text}"

@@ -1,4 +1,4 @@
-"""What the generator found out about the added operators, for those who write Python files about them."""
+"""The generator's description of the added operators, for the writers of Python files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Bound:
 
     Args:
         place: the class or module of ``torch._C``.
-        name: as it is bound there.
-        public: as users write it: ``torch.fft.x`` where ``name`` is ``fft_x``.
+        name: its name there.
+        public: the public name: ``torch.fft.x`` if ``name`` is ``fft_x``.
         signatures: the first lines of its docstring.
-        reference: the rest of it where that refers to another name; else empty.
-        derived: what the schema says, for an operator that the native folder has no docstring of.
+        reference: the rest of the docstring if it refers to another name; else empty.
+        derived: a description derived from the schema, for operators without a docstring in the native folder.
     """
 
     place: Place
@@ -43,7 +43,7 @@ class Description:
         bound: the names that the base does not have.
         hints: definitions for stub files, by place and name.
         return_types: definitions of named tuples for ``return_types.pyi``, by name.
-        annotated: lines for ``annotated_fn_args.py``, which PyTorch's test_overrides.py calls functions with.
+        annotated: lines for ``annotated_fn_args.py``, from which PyTorch's test_overrides.py takes arguments.
     """
 
     bound: list[Bound]
@@ -53,7 +53,7 @@ class Description:
 
 
 def load_description(path: Path) -> Description:
-    """Read what the generator wrote."""
+    """Read the file that the generator wrote."""
     places = {place.name: place for place in PLACES}
     fields = json.loads(path.read_text(encoding="utf-8"))
     bound = [Bound(places[each.pop("place")], **each) for each in fields.pop("bound")]
@@ -61,7 +61,7 @@ def load_description(path: Path) -> Description:
 
 
 def describe_additions(base: str, description: Description) -> str:
-    """The notice that goes beside PyTorch's license: what was added to the version ``base``, and by what."""
+    """Return the notice that is added to PyTorch's licenses: what was added to the version ``base``, and from where."""
     names = sorted({bound.public for bound in description.bound})
     return (
         f"This is PyTorch {base}, under the license in LICENSE, with operators that Graft added.\n"

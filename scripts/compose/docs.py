@@ -1,6 +1,7 @@
-"""Docstrings of the added operators, as PyTorch's own files write them: behind ``torch/_torch_docs.py`` and its like.
+"""Docstrings of the added operators in the form of PyTorch's own, appended to ``torch/_torch_docs.py`` and similar
+files.
 
-The public modules name an operator of ``torch._C._fft`` and the like in the same statement that gives it its docstring.
+For operators of ``torch._C._fft`` etc., the public module adds name and docstring in one statement.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _METHODS = "torch/_tensor_docs.py"
 
 
 def docstring(bound: Bound, folder: Path) -> str:
-    """The docstring of ``bound``: its signatures, then what the file in the folder ``docs/`` says of the operator."""
+    """Return the docstring of ``bound``: its signatures, then the text of its file in the folder ``docs/``."""
     written = folder / f"{bound.name.removesuffix('_')}.rst"
     body = bound.reference
     if not body:
@@ -25,13 +26,13 @@ def docstring(bound: Bound, folder: Path) -> str:
 
 
 def _filled(text: str, derived: str) -> str:
-    """``text`` with what the schema tells of an argument where a line is ``{name}``, as in PyTorch's own docstrings."""
+    """Replace lines ``{name}`` in ``text`` by the schema's description of the argument, as PyTorch does."""
     told = {name: line for line, name in re.findall(r"^    ((\w+) \(.*)$", derived, re.M)}
     return re.sub(r"^(\s*)\{(\w+)\}\s*?$", lambda m: f"{m[1]}{told[m[2]]}" if m[2] in told else m[0], text, flags=re.M)
 
 
 def docstring_texts(documented: Mapping[Bound, str]) -> dict[str, str]:
-    """What gives the added operators their docstrings and public names, by the file it goes behind."""
+    """Return the code that sets docstrings and public names, by the file that it is appended to."""
     texts: dict[str, list[str]] = {}
     for bound, text in documented.items():
         doc = _literal(text)
@@ -67,6 +68,6 @@ def _export(bound: Bound) -> str:
 
 
 def _literal(text: str) -> str:
-    """A docstring as Python writes it."""
+    """Format a docstring as a Python literal."""
     is_plain = '"""' not in text and not text.endswith(("\\", '"'))
     return f'r"""\n{text}\n"""' if is_plain else repr(f"\n{text}\n")

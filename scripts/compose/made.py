@@ -1,4 +1,4 @@
-"""What the stages up to linking made: what a delivery is composed of."""
+"""The results of the stages up to linking, from which a delivery is composed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .description import Description
 
 @dataclass(frozen=True)
 class Made:
-    """What was made of a native folder.
+    """What was built from a native folder.
 
     Args:
-        hash_: tells it from what other inputs make.
-        native: the folder.
-        description: of its operators.
-        patched: the files that patches edit, patched.
-        generated: the folder of files that the generator made for the wheel as they are.
-        libraries: by their paths below site-packages.
+        hash_: a hash of the inputs.
+        native: the native folder.
+        description: the description of its operators.
+        patched: the files that patches change, with the patches applied.
+        generated: the folder of files that the generator wrote for the wheel.
+        libraries: the linked libraries, by path below site-packages.
     """
 
     hash_: str

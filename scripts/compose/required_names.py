@@ -1,7 +1,7 @@
-"""Whether PyTorch's modules have the names that the texts of ``appended/`` take from them.
+"""Check that PyTorch's modules define the names that the texts of ``appended/`` use.
 
-Those texts extend upstream's functions and lists by their names. Where a release no longer has one, the build says so
-instead of a user's ``import torch``.
+Those texts extend upstream's functions and lists by name. If a release no longer has one, the build reports it, rather
+than a user's ``import torch``.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _GIVEN = {*dir(builtins), "__name__", "__file__"}
 
 
 def require_names(tree: Path, texts: Mapping[str, Path] | None = None, note: Path | None = None) -> None:
-    """Check that the base has each name that a text uses and does not define.
+    """Check that the base defines each name that a text uses and does not define itself.
 
     Args:
-        tree: the laid-out base.
-        texts: by the name of the file they go behind; None for those that every wheel gets.
-        note: a file beside the base that remembers that it has all; None to look again.
+        tree: the unpacked base.
+        texts: by the file that they are appended to; None for those that every wheel gets.
+        note: a file next to the base that records a successful check; None to check again.
 
     Raises:
-        PinError: naming every module and name.
+        PinError: lists every module and name that is missing.
     """
     stamp = hash_of_builder(("compose",))
     if note and note.is_file() and note.read_text(encoding="utf-8") == stamp:
@@ -50,19 +50,19 @@ def require_names(tree: Path, texts: Mapping[str, Path] | None = None, note: Pat
 
 
 def _defined(scope: symtable.SymbolTable) -> set[str]:
-    """The names that a module binds at its top level."""
+    """Return the names that a module binds at its top level."""
     return {each.get_name() for each in scope.get_symbols() if each.is_assigned() or each.is_imported()}
 
 
 def _required(text: str) -> set[str]:
-    """The names that a text takes from the module that it goes behind."""
+    """Return the names that a text needs from the module that it is appended to."""
     reader = _Reader()
     reader.visit(ast.parse(text))
     return (reader.required | _globals_of(symtable.symtable(text, "text", "exec")) - reader.bound) - _GIVEN
 
 
 class _Reader(ast.NodeVisitor):
-    """Goes through what runs when a module is imported; a name that is used before the text binds it is upstream's."""
+    """Visits the code that runs when a module is imported. Names used before the text binds them are upstream's."""
 
     def __init__(self) -> None:
         self.bound: set[str] = set()
@@ -82,12 +82,12 @@ class _Reader(ast.NodeVisitor):
             self.visit_Name(ast.Name(node.target.id, ast.Load()))
         if isinstance(name := getattr(node, "name", None), str):
             self.bound.add(name)  # of a function, a class or a caught error
-        # The body of a function runs when all names are there, and has names of its own, as that of a class has.
+        # A function's body runs when all names exist, and like a class it has a scope of its own.
         has_scope = isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Lambda))
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
             self._visit_comprehension(node)
             return
-        # What is assigned or gone through is evaluated first.
+        # Assigned and iterated values are evaluated first.
         for field in sorted(node._fields, key=lambda field: field not in ("value", "iter")):
             value = getattr(node, field, None)
             for child in value if isinstance(value, list) else [value]:
@@ -95,7 +95,7 @@ class _Reader(ast.NodeVisitor):
                     self.visit(child)
 
     def _visit_comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
-        """Its variables are bound in it alone; Python 3.12 and later give it no scope that symtable would show."""
+        """Its variables are local; Python 3.12 and later inline the scope, so symtable does not show it."""
         outside = set(self.bound)
         for generator in node.generators:
             for child in (generator.iter, generator.target, *generator.ifs):
@@ -106,7 +106,7 @@ class _Reader(ast.NodeVisitor):
 
 
 def _globals_of(scope: symtable.SymbolTable) -> set[str]:
-    """The global names that the functions and classes within a scope use."""
+    """Return the global names used in nested functions and classes of a scope."""
     found: set[str] = set()
     for child in scope.get_children():
         found |= {each.get_name() for each in child.get_symbols() if each.is_global() and each.is_referenced()}

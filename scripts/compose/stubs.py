@@ -1,4 +1,4 @@
-"""Insert definitions into a stub file, where upstream's generator would have put them (tools/pyi/gen_pyi.py)."""
+"""Insert definitions into a stub file where upstream's generator would put them (tools/pyi/gen_pyi.py)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OVERLOAD = "@overload\n"
 
 
 def with_docstring(definitions: Iterable[str], doc: str) -> list[str]:
-    """The definitions of one name with its docstring, which upstream's generator writes into stubs, too."""
+    """Return the definitions of one name with its docstring, which upstream's generator also writes into stubs."""
     if not doc or '"""' in doc or doc.endswith("\\"):
         return list(definitions)
     body = "\n" + textwrap.indent(f'r"""\n{doc}\n"""\n', "    ")
@@ -20,7 +20,7 @@ def with_docstring(definitions: Iterable[str], doc: str) -> list[str]:
 
 
 def insert_functions(text: str, class_name: str | None, definitions: Definitions) -> str:
-    """Insert function definitions into a stub's module or class, keeping the names sorted and overloads together."""
+    """Insert function definitions into a stub's module or class. Names stay sorted and overloads together."""
     module = ast.parse(text)
     scope: ast.Module | ast.ClassDef = module
     if class_name is not None:
@@ -41,7 +41,7 @@ def insert_functions(text: str, class_name: str | None, definitions: Definitions
 
 
 def insert_classes(text: str, definitions: Definitions) -> str:
-    """Insert class definitions into a stub's module, keeping the names sorted."""
+    """Insert class definitions into a stub's module. Names stay sorted."""
     module = ast.parse(text)
     classes = [node for node in module.body if isinstance(node, ast.ClassDef)]
     insertions = []
@@ -54,7 +54,7 @@ def insert_classes(text: str, definitions: Definitions) -> str:
 
 
 def _place_for(name: str, same: list[ast.FunctionDef], functions: list[ast.FunctionDef], scope: ast.AST) -> int:
-    """The number of lines that come before a new definition of ``name``."""
+    """Return the number of lines before a new definition of ``name``."""
     if same:
         return same[-1].end_lineno or 0
     following = next((node for node in functions if node.name > name), None)
@@ -64,7 +64,7 @@ def _place_for(name: str, same: list[ast.FunctionDef], functions: list[ast.Funct
 
 
 def _exports(module: ast.Module, names: Iterable[str]) -> list[tuple[int, str]]:
-    """Insertions that add ``names`` to the module's ``__all__``."""
+    """Return the insertions that add ``names`` to the module's ``__all__``."""
     exports = next(
         (
             node.value.elts
@@ -87,8 +87,8 @@ def _exports(module: ast.Module, names: Iterable[str]) -> list[tuple[int, str]]:
 
 def _insert_lines(text: str, insertions: Iterable[tuple[int, str]]) -> str:
     lines = text.splitlines(keepends=True)
-    # From the end, so that the numbers of the lines before stay right. Of two at one line the one that belongs to what
-    # follows goes in first, and then the later name.
+    # Insert from the end, so that earlier line numbers stay valid. At the same line, text that belongs to what follows
+    # goes first, then the later name.
     ordered = sorted(insertions, key=lambda item: (item[0], item[1].strip() == _OVERLOAD.strip(), item[1]))
     for line, block in reversed(ordered):
         lines.insert(line, block)

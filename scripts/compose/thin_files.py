@@ -1,4 +1,4 @@
-"""Compose the files of a thin wheel: what a grafted torch has behind its own files, for a torch that is installed."""
+"""Compose the files of a thin wheel: what a grafted torch appends to its own files, for an installed torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CODECACHE = "torch/_inductor/codecache.py"
 
 _SHIPPED = Path(__file__).resolve().parent.parent / "deliver/shipped"
 
-# Libraries whose size tells whether a torch is the one that the wheel was made for.
+# Libraries whose sizes identify the torch that the wheel was built for.
 _TOLD_BY = ("libtorch_cpu.so", "libtorch_python.so", "libtorch_cuda.so", "libc10.so")
 
 
@@ -27,10 +27,10 @@ def compose_thin(base: Base, made: Made, name: str, requires: str) -> dict[str, 
     """Compose the files of a thin wheel.
 
     Args:
-        base: the torch that it is made for.
-        made: what it is composed of.
-        name: of its package.
-        requires: the version of torch that it needs, as pip knows it.
+        base: the torch that it is for.
+        made: the linked build.
+        name: the name of its package.
+        requires: the version of torch that it needs, as reported by pip.
     """
     given = appended_texts(made.native, made.description)
     own = {_CODECACHE: _shipped("codecache.py")}
@@ -66,12 +66,12 @@ def compose_thin(base: Base, made: Made, name: str, requires: str) -> dict[str, 
 
 
 def _stubs(base: Base, made: Made, texts: Mapping[str, str]) -> dict[str, bytes]:
-    """A partial stub package (PEP 561): where it has no file, type checkers read that of torch."""
+    """A partial stub package (PEP 561): for files that it lacks, type checkers use torch's."""
     composition = Composition(base.tree, {}, made.generated)
     composition.insert(made.native, made.description)
     composition.append({path: text for path, text in texts.items() if path.endswith(".pyi") or _is_public(path)})
     stubs = {path: text for path, text in composition.files.items() if path.endswith(".pyi")}
-    # Where torch has no stub, type checkers read the module itself, which may stand for its stub.
+    # If torch has no stub, type checkers read the module itself, so the module serves as the stub.
     stubs |= {
         f"{path}i": text
         for path, text in composition.files.items()
@@ -84,25 +84,25 @@ def _stubs(base: Base, made: Made, texts: Mapping[str, str]) -> dict[str, bytes]
 
 
 def _is_public(path: str) -> bool:
-    """Whether this is a Python file of a module that users name."""
+    """Return whether this is a Python file of a module that users import."""
     names = path.removesuffix(".py").split("/")
     return path.endswith(".py") and not any(name.startswith("_") and name != "__init__" for name in names)
 
 
 def module_of(path: str) -> str:
-    """The name of the module in a file: ``torch.nn`` for ``torch/nn/__init__.py``."""
+    """Return the name of the module in a file: ``torch.nn`` for ``torch/nn/__init__.py``."""
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def star_importers(tree: Path, modules: Iterable[str]) -> Mapping[str, list[str]]:
-    """For each of ``modules`` those of torch that take all its names, themselves or by way of another."""
+    """For each of ``modules``, return the modules of torch that import all its names, directly or indirectly."""
     direct: dict[str, list[str]] = {}
     for path in sorted((tree / "torch").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         if "import *" not in text:
             continue
         relative = path.relative_to(tree).as_posix()
-        for node in ast.walk(ast.parse(text)):  # one may be below an `if`
+        for node in ast.walk(ast.parse(text)):  # it may be below an `if`
             if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
                 direct.setdefault(_source(node, relative), []).append(module_of(relative))
     found = {}
@@ -119,7 +119,7 @@ def star_importers(tree: Path, modules: Iterable[str]) -> Mapping[str, list[str]
 
 
 def _source(node: ast.ImportFrom, path: str) -> str:
-    """The module that a file imports from."""
+    """Return the module that a file imports from."""
     if not node.level:
         return node.module or ""
     parts = path.split("/")[: -node.level]
@@ -127,7 +127,7 @@ def _source(node: ast.ImportFrom, path: str) -> str:
 
 
 def _operators(added: str) -> list[str]:
-    """What the generated module of the added operators lists."""
+    """Return the lists in the generated module of the added operators."""
     for node in ast.parse(added).body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "OPERATORS":
             return list(ast.literal_eval(node.value))

@@ -1,7 +1,7 @@
 """Compose the files of the wheel that differ from the base's, each from its layers, in one pass.
 
-The layers of a text file are upstream's text, the patches, what is inserted in it, and what is appended to it. Nothing
-is ever composed on top of an earlier result.
+The layers of a text file are upstream's text, patches, insertions and appended texts. No layer is applied to an earlier
+result.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _NOTE = "torch/_graft.json"
 
 
 class Composition:
-    """The files of the wheel that differ from the base's, by their paths in it.
+    """The files of the wheel that differ from the base's, by path.
 
     Args:
-        tree: the laid-out base.
-        patched: the files that patches edit, patched.
-        generated: the folder of files that the generator made for the wheel as they are.
+        tree: the unpacked base.
+        patched: the files that patches change, with the patches applied.
+        generated: the folder of files that the generator wrote for the wheel.
     """
 
     def __init__(self, tree: Path, patched: Mapping[str, bytes], generated: Path) -> None:
@@ -43,14 +43,14 @@ class Composition:
         self.files |= {name.as_posix(): (generated / name).read_bytes() for name in files_below(generated)}
 
     def text(self, name: str) -> str | None:
-        """The text of ``name`` so far; None if there is no such file."""
+        """Return the current text of ``name``, or None if there is no such file."""
         content = self.files.get(name)
         if content is None and (self._tree / name).is_file():
             content = (self._tree / name).read_bytes()
         return None if content is None else content.decode("utf-8")
 
     def insert(self, native: NativeFolder, description: Description) -> None:
-        """Insert the added operators in the files that upstream generates: stubs and arguments for tests."""
+        """Insert the added operators into files that upstream generates: stubs, and arguments for tests."""
         documented = {(b.place.name, b.name): docstring(b, native.path / DOCS) for b in description.bound}
         for place in PLACES:
             if place.stub and (hints := description.hints.get(place.name)):
@@ -65,7 +65,7 @@ class Composition:
             self._put(ANNOTATED, f"{head}{''.join(description.annotated)}{brace}{tail}")
 
     def append(self, texts: Mapping[str, str]) -> None:
-        """Put texts behind the files of these names."""
+        """Append texts to the files of these names."""
         for name, text in texts.items():
             self._put(name, behind(self.text(name), text))
 
@@ -82,13 +82,13 @@ def compose(tree: Path, made: Made, version: str, note: Mapping[str, Any]) -> di
     """Compose every file of a grafted torch that differs from the base's.
 
     Args:
-        tree: the laid-out base.
-        made: what it is composed of.
-        version: what ``torch.__version__`` will be.
-        note: what ``python -m torch._graft`` says of it.
+        tree: the unpacked base.
+        made: the linked build.
+        version: the value of ``torch.__version__``.
+        note: the description that ``python -m torch._graft`` shows.
 
     Raises:
-        UsageError: a header of the native folder is one of PyTorch's.
+        UsageError: a header of the native folder has the name of one of PyTorch's.
     """
     composition = Composition(tree, made.patched, made.generated)
     composition.insert(made.native, made.description)
@@ -100,15 +100,15 @@ def compose(tree: Path, made: Made, version: str, note: Mapping[str, Any]) -> di
 
 
 def with_version(text: str, version: str) -> str:
-    """The text of ``torch/version.py`` with another ``__version__``."""
+    """Return the text of ``torch/version.py`` with another ``__version__``."""
     return re.sub(r"^__version__ = .*$", f"__version__ = '{version}'", text, count=1, flags=re.M)
 
 
 def installed_headers(tree: Path, native: NativeFolder) -> dict[str, bytes]:
-    """The native folder's headers where PyTorch installs its own.
+    """Return the native folder's headers, at the paths where PyTorch installs its own.
 
     Raises:
-        UsageError: PyTorch has a header of the same name, which the base was compiled with.
+        UsageError: PyTorch has a header of this name, which the base was compiled with.
     """
     found = {}
     for header in native.headers:

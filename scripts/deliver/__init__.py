@@ -1,1 +1,1 @@
-"""What a build hands out: the wheel."""
+"""Write the delivery: a wheel of torch, a tree for ``make develop``, or a thin wheel."""

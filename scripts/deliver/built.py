@@ -1,4 +1,4 @@
-"""What the last build of a native folder made, so that the same input builds nothing."""
+"""Records of builds, so that a build with unchanged inputs does nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..common.layout import Layout
 
 @dataclass(frozen=True)
 class Built:
-    """What the last build of a native folder made."""
+    """The record of the last build of a native folder."""
 
     stamp: str
     wheel: str
@@ -23,12 +23,12 @@ class Built:
 
     @classmethod
     def of(cls, stamp: str, wheel: Path, cuda: str = "") -> Built:
-        """Note the wheel that ``stamp`` gave, and what was asked for about CUDA if that has a part in it."""
+        """Record the wheel built with ``stamp``, and the CUDA settings if they affected it."""
         status = wheel.stat()
         return cls(stamp, str(wheel), status.st_size, status.st_mtime_ns, cuda)
 
     def is_there(self) -> bool:
-        """Whether the wheel is still there, as it was written."""
+        """Return whether the wheel still exists, unchanged."""
         path = Path(self.wheel)
         return path.is_file() and (path.stat().st_size, path.stat().st_mtime_ns) == (self.size, self.time)
 
@@ -38,7 +38,7 @@ GRAFT, SOURCE = "graft", "source"
 
 
 def load_built(layout: Layout, build: str = GRAFT) -> Built | None:
-    """What the last build of this kind made of this native folder where its wheels go now, if anything."""
+    """Return the record of the last build of this kind for this native folder and output folder, or None."""
     try:
         return Built(**json.loads(_note(layout, build).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -46,7 +46,7 @@ def load_built(layout: Layout, build: str = GRAFT) -> Built | None:
 
 
 def save_built(layout: Layout, built: Built, build: str = GRAFT) -> None:
-    """Remember ``built``."""
+    """Write the record ``built``."""
     write_atomically(_note(layout, build), json.dumps(asdict(built), indent=1) + "\n")
 
 

@@ -1,8 +1,8 @@
-"""Add operators to the torch that is installed, without writing to it: a tree beside it, which Python finds first.
+"""Add operators to an installed torch without changing it: a separate tree that Python finds first.
 
-The tree consists of links to the files of the installed torch; only the composed files are its own. Each build makes a
-tree of its own, and one ``.pth`` file names the tree that counts: a process that runs keeps the one it started with,
-and a build that is killed leaves what was there.
+The tree consists of links to the files of the installed torch, plus the composed files. Each build writes a new tree,
+and one ``.pth`` file names the current tree. So a running process keeps its tree, and a killed build leaves the
+previous one in use.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from ..common.layout import REPOSITORY
 _PTH = "torch_graft.pth"
 _START = "_torch_graft_start"
 
-# The file in a tree that says what it was made of.
+# The file in a tree that records its inputs.
 _NOTE = "graft.json"
 
-# Files whose size and time tell at each start of Python whether the base is there.
+# Files whose size and time are compared with the base's at each start of Python.
 _WATCHED = ("torch/version.py", "torch/lib/libtorch_cpu.so", "torch/lib/libtorch_python.so")
 
 
 def developed(environment: Environment) -> dict[str, Any]:
-    """What the tree that counts was made of; empty if there is none."""
+    """Return the inputs' stamp of the current tree; empty if there is none."""
     tree = _current(environment)
     try:
         note: dict[str, Any] = json.loads((tree / _NOTE).read_text(encoding="utf-8")) if tree else {}
@@ -46,16 +46,16 @@ def developed(environment: Environment) -> dict[str, Any]:
 
 
 def add_tree(environment: Environment, base: Base, files: Mapping[str, bytes], stamp: str) -> Path:
-    """Make the tree with ``files``, and let Python find it first; return it.
+    """Write the tree with ``files`` and make Python find it first. Return its path.
 
     Args:
-        environment: whose torch is added to.
+        environment: the environment whose torch is extended.
         base: that torch.
         files: the composed files, by path below site-packages.
-        stamp: of the inputs; `developed` gives it back.
+        stamp: the stamp of the inputs, which `developed` returns.
 
     Raises:
-        PackError: it cannot be written.
+        PackError: the tree cannot be written.
     """
     note = {"stamp": stamp, "base": environment.key, "files": {name: _hash(text) for name, text in files.items()}}
     name = hashlib.sha256(json.dumps(note).encode()).hexdigest()[:12]
@@ -66,7 +66,7 @@ def add_tree(environment: Environment, base: Base, files: Mapping[str, bytes], s
             partial = trees / f"{name}.partial"
             shutil.rmtree(partial, ignore_errors=True)
             if spare := _spare(environment, old):
-                (spare / _NOTE).rename(spare / f"{_NOTE}.old")  # killed from now on, it is no tree any more
+                (spare / _NOTE).rename(spare / f"{_NOTE}.old")  # if killed from here on, the tree is invalid
                 spare.rename(partial)
             else:
                 _fill(partial, environment, base)
@@ -78,18 +78,18 @@ def add_tree(environment: Environment, base: Base, files: Mapping[str, bytes], s
     except OSError as error:
         raise PackError(f"{tree}: {error.strerror or error}", todo=remedy(error, tree)) from error
     for other in trees.iterdir():
-        if other not in (tree, old):  # a process that started before may still import from the old one
+        if other not in (tree, old):  # running processes may still import from the old one
             shutil.rmtree(other, ignore_errors=True)
     return tree
 
 
 def remove_trees(packages: Path) -> bool:
-    """Let the Python of these site-packages find the torch that is installed there, and delete what was made.
+    """Make the Python of these site-packages use its installed torch again, and delete the trees.
 
-    Returns whether there was anything.
+    Returns whether there was anything to delete.
 
     Raises:
-        PackError: it cannot be deleted.
+        PackError: a file cannot be deleted.
     """
     pth, trees = packages / _PTH, packages / TREES
     is_there = pth.exists() or trees.exists()
@@ -103,7 +103,7 @@ def remove_trees(packages: Path) -> bool:
 
 
 def _current(environment: Environment) -> Path | None:
-    """The tree that counts."""
+    """Return the current tree."""
     with suppress(OSError, ValueError, SyntaxError):
         text = (environment.packages / _PTH).read_text(encoding="utf-8")
         if found := re.search(r"tree = (.+?); exec", text):
@@ -113,9 +113,9 @@ def _current(environment: Environment) -> Path | None:
 
 
 def _pth_text(tree: Path) -> str:
-    """One line, as ``.pth`` files may have. In a virtual environment it runs twice, and the second time does nothing.
+    """A ``.pth`` file may have one line of code. In a virtual environment it runs twice; the second run does nothing.
 
-    If the tree is gone, torch is the installed one.
+    If the tree does not exist, the installed torch is used.
     """
     text = f"if {_START!r} not in sys.modules:\n    sys.path.insert(0, tree)\n"
     text += f"    try: import {_START}\n    except ImportError: sys.path.remove(tree)\n"
@@ -142,7 +142,7 @@ def _hash(content: bytes) -> str:
 
 
 def _spare(environment: Environment, current: Path | None) -> Path | None:
-    """A tree of the same base that counts no longer, and is a few files away from one that does."""
+    """Return an old tree of the same base, which differs from the new one in a few files only."""
     for tree in sorted((environment.packages / TREES).glob("*")):
         with suppress(OSError, ValueError):
             note = json.loads((tree / _NOTE).read_text(encoding="utf-8"))
@@ -152,7 +152,7 @@ def _spare(environment: Environment, current: Path | None) -> Path | None:
 
 
 def _fill(target: Path, environment: Environment, base: Base) -> None:
-    """Link every file of the installed torch, and the folders beside it in which its libraries look for others."""
+    """Link every file of the installed torch, and the folders next to it that its libraries search for others."""
     for package in PACKAGES:
         _link_tree(environment.site / package, target / package)
     for name in _siblings(base) if base.cuda else ():
@@ -161,7 +161,7 @@ def _fill(target: Path, environment: Environment, base: Base) -> None:
 
 
 def _change(tree: Path, environment: Environment, files: Mapping[str, bytes]) -> None:
-    """Give a tree the files that it is to have of its own, and no others."""
+    """Write the tree's own files, and delete own files of an earlier build."""
     old = tree / f"{_NOTE}.old"
     before = json.loads(old.read_text(encoding="utf-8"))["files"] if old.is_file() else {}
     old.unlink(missing_ok=True)
@@ -170,7 +170,7 @@ def _change(tree: Path, environment: Environment, files: Mapping[str, bytes]) ->
         if name in files and before.get(name) == _hash(files[name]):
             continue
         for stale in (path, *path.parent.glob(f"__pycache__/{path.stem}.*.pyc")):
-            stale.unlink(missing_ok=True)  # a link: what it links to stays
+            stale.unlink(missing_ok=True)  # it is a link; its target stays
         if name in files:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(files[name])
@@ -181,7 +181,7 @@ def _change(tree: Path, environment: Environment, files: Mapping[str, bytes]) ->
 
 
 def _prune(folder: Path, tree: Path, site: Path) -> None:
-    """Delete a folder that torch does not have once no file is left in it: Python would take it for a package."""
+    """Delete a folder that torch does not have and that contains no file: Python would treat it as a package."""
     while folder != tree and folder.is_dir() and not (site / folder.relative_to(tree)).is_dir():
         if any(path.name != "__pycache__" for path in folder.iterdir()):
             return
@@ -200,12 +200,12 @@ def _link_tree(source: Path, target: Path) -> None:
 def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
-    except OSError:  # another file system, one without hard links, or a file of another user
+    except OSError:  # another file system, no support for hard links, or another user's file
         target.symlink_to(os.path.realpath(source))
 
 
 def _siblings(base: Base) -> set[str]:
-    """Folders beside ``torch`` in which its libraries look for others: ``nvidia``."""
+    """Folders next to ``torch`` that its libraries search for others: ``nvidia``."""
     libraries = [path.name for path in base.libraries.glob("libtorch*.so")]
     paths = [base.library(f"lib/{name}").rpath for name in libraries]
     return {found for text in paths for found in re.findall(r"\$ORIGIN/\.\./\.\./([\w.]+)", text)}

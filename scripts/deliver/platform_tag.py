@@ -1,4 +1,4 @@
-"""The platform tag that a wheel with the new libraries may claim."""
+"""Find the platform tag of a wheel with the new libraries."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from ..common.console import say
 
 
 def platform_tag(base_platforms: Collection[str], libraries: Iterable[Path]) -> str:
-    """The base's platform tag, among the given ones, or a newer one if ``libraries`` need newer symbols.
+    """Return the base's platform tag, or a newer one if ``libraries`` need newer symbols.
 
-    Auditwheel's policies tell.
-    A manylinux tag promises which versions of glibc's and libstdc++'s symbols are enough; PEP 600.
+    The policies are auditwheel's. A manylinux tag limits the versions of symbols from glibc and libstdc++ (PEP 600).
     """
     policies = WheelPolicies(libc=Libc.GLIBC, arch=Architecture.x86_64)
     needed = [ElfFile(library).needed_versions() for library in libraries]
     ours = policies.versioned_symbols_policy({str(i): set(versions) for i, versions in enumerate(needed) if versions})
     base = min((policy for policy in policies if policy.name in base_platforms), key=lambda policy: policy.priority)
-    # A higher priority is an older platform.
+    # Higher priorities are older platforms.
     if base.priority <= ours.priority:
         return str(base.name)
     newer = newer_symbols(needed, base.symbol_versions)
@@ -32,7 +31,7 @@ def platform_tag(base_platforms: Collection[str], libraries: Iterable[Path]) -> 
 
 
 def newer_symbols(needed: Iterable[Mapping[str, set[str]]], known: Mapping[str, Iterable[str]]) -> str:
-    """The needed symbols of libraries in ``known`` whose versions it has not: ``exp, log2 (GLIBC_2.29)``."""
+    """Return the symbols of libraries in ``known`` with versions that these lack: ``exp, log2 (GLIBC_2.29)``."""
     found: dict[str, set[str]] = {}
     for versions in needed:
         for version, symbols in versions.items():

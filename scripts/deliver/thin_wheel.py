@@ -1,4 +1,4 @@
-"""Write a thin wheel: operators for a torch that is installed already (PEP 427; entry points of ``torch.backends``)."""
+"""Write a thin wheel: operators for an installed torch (PEP 427; entry points of ``torch.backends``)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ..common.errors import PackError, UsageError, remedy
 from ..common.layout import INTERPRETER
 from .wheel import Member, Record, add_member
 
-# What Python can import and wheels can be called: pip takes no name with two underscores side by side, or at an end.
+# Names that are valid for Python and for wheels: pip allows no double underscore, and none at an end.
 _NAME = re.compile("[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 
-# Packages that come with torch.
+# Packages that are installed with torch.
 _TAKEN = ("torch", "torchgen", "functorch")
 
 _DATE = (1980, 1, 1, 0, 0, 0)  # the same input gives the same bytes
 
 
 def package_name(name: str, folder: Path) -> str:
-    """The name of the package: ``name``, or that of the native folder.
+    """Return the name of the package: ``name``, or that of the native folder.
 
     Raises:
-        UsageError: Python could not import it, or pip not install it.
+        UsageError: Python cannot import it, or pip cannot install it.
     """
     chosen = name or re.sub(r"[\W_]+", "_", folder.name)
     if not _NAME.fullmatch(chosen) or keyword.iskeyword(chosen) or chosen in _TAKEN:
@@ -39,10 +39,10 @@ def package_name(name: str, folder: Path) -> str:
 
 
 def thin_version(version: str, requires: str) -> str:
-    """The version of a thin wheel: with the torch that it is for, so that wheels for several lie in one folder.
+    """Return the version of a thin wheel, with its torch's version so that wheels for several can share a folder.
 
     Raises:
-        UsageError: ``version`` is none.
+        UsageError: ``version`` is not a valid version.
     """
     try:
         parsed = Version(version)
@@ -56,19 +56,19 @@ def thin_version(version: str, requires: str) -> str:
 def pack_thin(
     files: Mapping[str, bytes], *, name: str, version: str, requires: str, platform: str, out: Path, summary: str
 ) -> Path:
-    """Write the wheel into ``out``; return its path.
+    """Write the wheel into ``out``. Return its path.
 
     Args:
         files: by path in the wheel.
-        name: of its package.
-        version: its own.
+        name: the name of its package.
+        version: the version of the thin wheel.
         requires: the version of torch that it needs.
         platform: its platform tag.
-        out: an existing or new folder.
-        summary: one line about it.
+        out: the output folder; created if it does not exist.
+        summary: a description in one line.
 
     Raises:
-        PackError: it cannot be written.
+        PackError: the wheel cannot be written.
     """
     tag = f"{INTERPRETER}-{INTERPRETER}-{platform}"
     target, info = out / f"{name}-{version}-{tag}.whl", f"{name}-{version}.dist-info"

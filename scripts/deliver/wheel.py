@@ -1,4 +1,4 @@
-"""Write the new wheel: the base's members as they are, the new ones compressed, RECORD and metadata rewritten."""
+"""Write the new wheel: the base's members unchanged, new members compressed, RECORD and metadata rewritten."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from packaging.utils import parse_wheel_filename
 
 from ..common.errors import PackError, remedy
 
-# PKWARE APPNOTE 4.3.7: the fixed part of a local file header, with the lengths of name and extra field at its end.
+# PKWARE APPNOTE 4.3.7: the fixed part of a local file header; it ends with the lengths of name and extra field.
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 
 
 @dataclass
 class Member:
-    """A member of the new wheel: new content, or the base's member that it is copied from."""
+    """A member of the new wheel: new content, or a copy of the base's member."""
 
     name: str
     content: bytes | None = None
@@ -39,12 +39,12 @@ class Record:
     rows: list[tuple[str, str, str]] = field(default_factory=list)
 
     def add(self, name: str, content: bytes) -> None:
-        """Note a file's hash and size."""
+        """Add a file's hash and size."""
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
         self.rows.append((name, f"sha256={digest}", str(len(content))))
 
     def text(self) -> bytes:
-        """RECORD's content."""
+        """Return the content of RECORD."""
         out = io.StringIO()
         csv.writer(out, lineterminator="\n").writerows(self.rows)
         return out.getvalue().encode()
@@ -60,16 +60,16 @@ def pack(
     notice: str = "",
     owner: str = "",
 ) -> Path:
-    """Write the wheel into ``out``; return its path.
+    """Write the wheel into ``out``. Return its path.
 
     Args:
         base: the base wheel.
         files: content of the members that are new or differ, by path in the wheel.
         version: the new wheel's version.
         platform: its platform tag.
-        out: an existing or new folder.
-        notice: what was added to the base, for its licenses; empty for no such file.
-        owner: tells those apart that write into ``out`` at once; what is left of a killed one goes with its next wheel.
+        out: the output folder; created if it does not exist.
+        notice: what was added to the base, for its licenses; empty to add no file.
+        owner: identifies who writes into ``out``; a later build of the same owner deletes what a killed one left.
 
     Raises:
         PackError: the wheel cannot be written, or one of ``files`` would replace metadata.
@@ -100,7 +100,7 @@ def pack(
 
 
 def with_graft(version: str, hash_: str) -> str:
-    """The version of a new wheel: the base's with a local part (PEP 440), or with more of it."""
+    """Return the version of a new wheel: the base's with a local version label (PEP 440), or a longer one."""
     return f"{version}{'.' if '+' in version else '+'}graft.{hash_}"
 
 
@@ -113,7 +113,7 @@ def _wheel_file(text: str, tag: str) -> bytes:
 
 
 def _members(archive: ZipFile, changed: Mapping[str, bytes], old_info: str, new_info: str) -> list[Member]:
-    """The new wheel's members but RECORD: the base's in their order, additions before the metadata."""
+    """Return the new wheel's members except RECORD: the base's in their order, additions before the metadata."""
     left = dict(changed)
     files: list[Member] = []
     metadata: list[Member] = []
@@ -159,16 +159,16 @@ def _old_record(archive: ZipFile) -> dict[str, tuple[str, str]]:
 def add_member(wheel: ZipFile, member: Member, date: tuple[int, int, int, int, int, int]) -> None:
     info = ZipInfo(member.name, date)
     info.compress_type = ZIP_DEFLATED
-    info.create_system = 3  # Unix: the upper half of external_attr is a mode
+    info.create_system = 3  # Unix: the upper half of external_attr is the mode
     info.external_attr = (0o100000 | member.mode) << 16
     wheel.writestr(info, member.content or b"")
 
 
 def copy_member(source: BinaryIO, info: ZipInfo, wheel: ZipFile, name: str) -> None:
-    """Copy a member's compressed bytes; zipfile itself can only copy by way of decompressing.
+    """Copy a member's compressed bytes. zipfile itself would decompress and compress them again.
 
     Raises:
-        PackError: the base is written in a way that leaves sizes to the end of the data.
+        PackError: the base was written with sizes after the data, which is not supported.
     """
     if info.flag_bits & 0x08:
         raise PackError(f"{info.filename}: the base wheel was written as a stream", todo="use an official wheel")

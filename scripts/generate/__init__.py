@@ -1,20 +1,20 @@
-"""Code generation with the wheel's own torchgen.
+"""Code generation with the base's own torchgen.
 
-Runs as a process of its own (``python -m scripts.generate``) whose import path holds the base wheel's ``torchgen``:
-what generates the code is the very generator the base was built with. torchgen parses the *merged* YAML, because an
-operator's registrations depend on its neighbours, and then writes
+It runs in a separate process (``python -m scripts.generate``) whose import path has the base wheel's ``torchgen``, so
+the base's own generator writes the code. torchgen parses the *merged* YAML, because an operator's registrations depend
+on the other operators, and then writes
 
 * headers for the merged set, where they differ from the base's,
 * sources for the new operators only.
 """
 
-# What compilers, and those who write Python files, read of what is generated.
+# The generated files that compilers, and the writers of Python files, read.
 FRAGMENTS = "fragments.json"
 DESCRIPTION = "operators.json"
 
-# Printed as soon as the sources are complete, so that compilers need not wait for the rest.
+# Printed when the sources are complete, so that compilation can start before the rest is generated.
 SOURCES_ARE_THERE = "sources are there"
 
-# What the generator does about CUDA: a folder's kernels are registered, or an error in place of each where they are not
-# compiled; on a base for CPUs there is nothing to register.
+# What the generator writes for CUDA: registrations of the folder's kernels, or of an error for each kernel that is not
+# compiled. For a CPU base there is nothing to register.
 KERNELS, MISSING, NO_CUDA = "kernels", "missing", "no"

@@ -1,4 +1,4 @@
-"""``python -m scripts.generate``: everything that torchgen makes of one merged operator set."""
+"""``python -m scripts.generate``: run torchgen on one merged operator set."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def main() -> int:
     parser.add_argument("--cuda", choices=(KERNELS, MISSING, NO_CUDA), default=NO_CUDA, help="what is said of CUDA")
     parser.add_argument("--verbose", action="store_true", help="show a traceback when it fails")
     options = parser.parse_args()
-    gc.disable()  # everything lives until the end, which comes soon
+    gc.disable()  # the process ends soon, so nothing needs to be freed
     try:
-        # What a killed build left running must end first; its child, too, has the lock.
+        # A process left by a killed build must end first. Its child holds the lock, too.
         with build_lock(options.out):
             part = _PARTS.get(options.part) or partial(generate, cuda=options.cuda)
             part(options.base, options.native, options.out)
-    except Exception as error:  # torchgen raises whatever assert, ValueError or KeyError fits
+    except Exception as error:  # torchgen raises AssertionError, ValueError or KeyError
         if options.verbose:
             traceback.print_exc()
         print(error)
@@ -67,10 +67,10 @@ def main() -> int:
 
 
 def generate(base: Path, native: Path, out: Path, *, cuda: str = NO_CUDA) -> None:
-    """Generate all that a wheel needs, below ``out``:
+    """Generate everything that a wheel needs, below ``out``:
 
-    ``units/``, ``include/`` and ``fragments.json`` are for compilers, ``wheel/`` holds files of the wheel,
-    ``operators.json`` describes the operators to those who write docstrings, stubs and lists.
+    ``units/``, ``include/`` and ``fragments.json`` are for compilers, ``wheel/`` has files of the wheel, and
+    ``operators.json`` describes the operators for docstrings, stubs and lists.
     """
     generated, wheel = Output(out), Output(out / "wheel")
     operators = load_operators(base, out / "wheel")
@@ -84,7 +84,7 @@ def generate(base: Path, native: Path, out: Path, *, cuda: str = NO_CUDA) -> Non
     with alongside(headers_of_the_wheel, wheel):
         generate_sources(operators, derivatives, native, generated, HeaderSink(base, wheel), cuda)
         generate_fragments(operators, generated)
-        # Before compilers start, nothing of an earlier run may be left where they look.
+        # Compilers must not find files of an earlier run.
         generated.prune(of=("units", "include"))
         wheel.prune(of=("torch/include/ATen/ops",))
         print(SOURCES_ARE_THERE, flush=True)
@@ -121,7 +121,7 @@ def generate_sources(
 
 
 def generate_cpp(base: Path, native: Path, out: Path) -> None:
-    """Generate headers and sources in one unit, and nothing that needs the rest of a wheel."""
+    """Generate only headers and sources, in one unit."""
     generated, wheel = Output(out), Output(out / "wheel")
     operators = load_operators(base, out / "wheel")
     derivatives = Derivatives(operators)
@@ -135,14 +135,16 @@ def generate_cpp(base: Path, native: Path, out: Path) -> None:
 
 
 def generate_python(base: Path, native: Path, out: Path) -> None:
-    """Generate what a source tree's own build does not: lists of the added operators, and texts behind its files."""
+    """Generate what the build of a source tree does not: lists of the added operators, and texts to append to its
+    files.
+    """
     generated, wheel, appended = Output(out), Output(out / "wheel"), Output(out / "appended")
     for name, text in texts(lists_of(base, out / "wheel")).items():
         appended(appended.folder / name, text)
     operators = load_operators(base, out / "wheel")
     generate_added(operators, wheel)
     generate_description(operators, generated)
-    # Upstream's are written by hand, in folders of which the build compiles every source.
+    # In these folders, which hold upstream's handwritten files, the build compiles every source.
     with TemporaryDirectory() as scratch:
         rules, policies = Output(Path(scratch) / "rules"), Output(Path(scratch) / "policies")
         generate_batching_rules(operators, rules)
@@ -170,7 +172,7 @@ def load_operators(base: Path, wheel: Path) -> Operators:
 
 
 def lists_of(base: Path, wheel: Path) -> Lists:
-    """What torchgen's own lists lack of the merged YAML in ``wheel``."""
+    """Return what torchgen's own lists lack for the merged YAML in ``wheel``."""
     base_yaml = YamlFiles.below(base / "torchgen/packaged")
     merged = YamlFiles.below(wheel / "torchgen/packaged")
     return missing_names(
@@ -180,7 +182,7 @@ def lists_of(base: Path, wheel: Path) -> Lists:
 
 
 def new_entries(base: Path, merged: Path) -> list[Entry]:
-    """The entries of ``merged`` behind those of ``base``, with whose text it begins."""
+    """Return the entries of ``merged`` after those of ``base``. Its text begins with that of ``base``."""
     addition = merged.read_text(encoding="utf-8")[len(base.read_text(encoding="utf-8")) :]
     return list(yaml.load(addition, YamlLoader) or [])
 

@@ -1,4 +1,4 @@
-"""``torch/_added_operators.py``: the module from which lists of operators take the added ones."""
+"""Write ``torch/_added_operators.py``, from which lists of operators take the added ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def resolve(name):
 
 
 def generate_added(operators: Operators, wheel: Output) -> None:
-    """Write the module that texts behind torch's own Python files take the new operators from."""
+    """Write the module in which the appended Python texts look up the new operators."""
     functions, public, factories = [], [], []
     for place in PLACES:
         owner = place.owner
@@ -46,7 +46,7 @@ def generate_added(operators: Operators, wheel: Output) -> None:
         signatures = {group.signature.name: group for group in groups}
         for name, group in sorted(signatures.items()):
             if name.startswith("__") and not place.is_method:
-                continue  # torch/__init__.py names no such function
+                continue  # torch/__init__.py excludes such functions
             functions.append(f'    "{owner}.{name}": {stand_in(group)},\n')
             if not place.is_method and not (short := place.public_name(name)).rpartition(".")[2].startswith("_"):
                 public.append(f'    "{short}": "{owner}.{name}",\n')
@@ -65,31 +65,33 @@ def generate_added(operators: Operators, wheel: Output) -> None:
 
 
 def names_of_base(operators: Operators, place: Place) -> frozenset[str]:
-    """The names bound at ``place`` that the base has operators of."""
+    """Return the names bound at ``place`` that the base has operators for."""
     return frozenset(
         str(f.func.name.name) for f in operators.functions if not operators.is_new(f) and belongs(f, place)
     )
 
 
 def makes_tensor(name: str, group: PythonSignatureGroup) -> bool:
-    """Whether this function makes a tensor on a device that no argument but ``device`` tells."""
+    """Return whether this function creates a tensor on the device of its ``device`` argument."""
     follows_another = group.signature.method or name.endswith("_like") or name.startswith("new_")
     return has_tensor_options(group.base) and not follows_another
 
 
 def needs_symbolic_meta(f: NativeFunction) -> bool:
-    """Whether ``f`` is a functional or in-place pointwise operator of a structured kernel that returns one tensor."""
+    """Return whether ``f`` is a functional or in-place pointwise operator with a structured kernel that returns one
+    tensor.
+    """
     returns_one_tensor = [str(r.type) for r in f.func.returns] == ["Tensor"]
     is_of_kind = f.func.kind() in (SchemaKind.functional, SchemaKind.inplace)
     return "pointwise" in f.tags and f.part_of_structured_group and returns_one_tensor and is_of_kind
 
 
 def stand_in(group: PythonSignatureGroup) -> str:
-    """A lambda with the Python signature of ``group``, as torch/overrides.py writes them."""
+    """Return a lambda with the Python signature of ``group``, as torch/overrides.py writes them."""
     signature = group.signature
     inputs = ["self"] if signature.method else []
     for argument in signature.arguments(skip_outputs=True):
-        # Python calls the first argument of a function `input` where the schema says `self`.
+        # In Python, the first argument of a function is `input` if the schema calls it `self`.
         name = "input" if argument.name == "self" and not signature.method else argument.name
         inputs.append(name if argument.default is None else f"{name}=None")
     if group.outplace is not None and not signature.method:

@@ -1,7 +1,6 @@
-"""Autocast policies that the native folder declares: under ``torch.autocast`` an operator's arguments are cast first.
+"""Autocast policies of the native folder: ``torch.autocast`` casts an operator's arguments first.
 
-``autocast.yaml`` lists operators under upstream's names of policies (ATen/autocast_mode.h), as upstream's lists there
-do for PyTorch's own::
+``autocast.yaml`` lists operators by the names of upstream's policies (ATen/autocast_mode.h), like upstream's lists::
 
     lower_precision_fp: [my_convolution]
     fp32: [my_loss]
@@ -19,10 +18,10 @@ from .derived import registrations
 from .operators import Operators
 from .writer import Output
 
-# What upstream registers with no signature but the operator's own.
+# Policies that upstream registers without an additional signature.
 POLICIES = ("lower_precision_fp", "fp32", "fp32_set_opt_dtype", "promote")
 
-# The dispatch keys that a policy is registered for, each with upstream's macro for it. `Autocast` is CUDA's.
+# The dispatch keys that a policy is registered for, each with upstream's macro. `Autocast` is the key of CUDA.
 _KEYS = {"AutocastCPU": "KERNEL_CPU", "Autocast": "KERNEL_CUDA"}
 
 _SOURCE = """\
@@ -41,7 +40,7 @@ namespace {{
 
 
 def generate_autocast(operators: Operators, declarations: Path, out: Output) -> None:
-    """Generate the registrations of the policies in the file ``declarations``, which may be missing."""
+    """Generate the registrations of the policies in the file ``declarations``, which may not exist."""
     policies = read_policies(declarations)
     listed = [(f, policies[str(f.func.name)]) for f in operators.new_functions if str(f.func.name) in policies]
     if listed:
@@ -53,7 +52,7 @@ def generate_autocast(operators: Operators, declarations: Path, out: Output) -> 
 
 
 def read_policies(path: Path) -> dict[str, str]:
-    """The policy of each operator that ``path`` names, overload included."""
+    """Return the policy of each operator in ``path``, by name with overload."""
     lists = yaml.load(path.read_text(encoding="utf-8"), YamlLoader) if path.is_file() else None
     return {name: policy for policy, names in (lists or {}).items() for name in names}
 

@@ -1,4 +1,4 @@
-"""Batching rules that follow from an operator's entry: under ``torch.vmap`` it then needs no loop."""
+"""Batching rules that follow from an operator's entry, so that ``torch.vmap`` needs no loop."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from .writer import Output, SelectingFileManager
 
 _TENSOR = BaseType(BaseTy.Tensor)
 
-# Rules are registered as decompositions: what a folder registers for FuncTorchBatched takes precedence, whichever is
-# registered first. In a source tree their files come, as upstream's own, before LegacyBatchingRegistrations.cpp in the
-# order of linking: PyTorch 2.6 looks past decompositions registered behind the fallback (getRuntimeDispatchKeySet
-# lacks their key).
+# They are registered as decompositions: what a folder registers for FuncTorchBatched takes precedence, in any order. In
+# a source tree their files are linked before LegacyBatchingRegistrations.cpp, like upstream's: PyTorch 2.6 ignores
+# decompositions that are registered after the fallback (getRuntimeDispatchKeySet lacks their key).
 _KEY = "FuncTorchBatchedDecomposition"
 _COMPOSITES = "BatchRulesOfAddedComposites.cpp"
 _POINTWISE = "BatchRulesOfAddedPointwise.cpp"
@@ -37,7 +36,7 @@ namespace at {{
 }} // namespace at
 """
 
-# Under vmap a kernel has no values to look at, and each sample has random numbers of its own.
+# Under vmap a kernel cannot read values, and each sample needs its own random numbers.
 _TAGS_THAT_LOOP = {"nondeterministic_seeded", "data_dependent_output", "dynamic_output_shape"}
 
 
@@ -51,20 +50,21 @@ def generate_batching_rules(operators: Operators, out: Output) -> None:
 
 
 def is_batched_pointwise(f: NativeFunction) -> bool:
-    """Whether ``f`` computes element by element and takes and returns its tensors one by one."""
+    """Return whether ``f`` is elementwise and takes and returns individual tensors."""
     takes = all(_is_tensor(a.type) for a in f.func.arguments.flat_all if a.type.is_tensor_like())
     returns = bool(f.func.returns) and all(r.type == _TENSOR for r in f.func.returns)
     is_of_kind = f.func.kind() in (SchemaKind.functional, SchemaKind.inplace)
-    # A composite operator is decomposed instead.
+    # Composite operators are decomposed instead.
     is_written = not f.has_composite_implicit_autograd_kernel and f.namespace == "aten"
     is_random = "nondeterministic_seeded" in f.tags
     return "pointwise" in f.tags and takes and returns and is_of_kind and is_written and not is_random
 
 
 def is_batched_by_its_kernel(f: NativeFunction, operators: Operators) -> bool:
-    """Whether ``f`` has one kernel for every backend, which may only call other operators, and writes to no argument.
+    """Return whether ``f`` has one kernel for every backend, which can only call other operators, and mutates no
+    argument.
 
-    Meta kernels compute nothing, so that one beside it makes no difference.
+    An additional meta kernel does not matter, since it computes nothing.
     """
     keys = {key for key, index in operators.backend_indices.items() if index.has_kernel(f)} - {DispatchKey.Meta}
     arguments = f.func.arguments.flat_all
@@ -87,7 +87,7 @@ def _is_tensor(type: Type) -> bool:
 
 
 def _generate_boxed(file: str, rule: str, functions: Sequence[NativeFunction], out: Output) -> None:
-    """Generate ``file`` of its template, with the registrations of ``rule`` for ``functions``."""
+    """Generate ``file`` from its template, with registrations of ``rule`` for ``functions``."""
     if functions:
         statement = 'm.impl("{}", torch::CppFunction::makeFromBoxedFunction<&{}>());'
         text = _registrations([(f, statement.format(f.func.name, rule)) for f in functions])

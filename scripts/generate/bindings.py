@@ -1,4 +1,4 @@
-"""Python bindings of the new operators: what ``torch._C`` adds to its classes and modules."""
+"""Python bindings of the new operators, which are added to the classes and modules of ``torch._C``."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ Pairs = Sequence[PythonSignatureNativeFunctionPair]
 
 @cache
 def signatures(operators: Operators, *, method: bool) -> Pairs:
-    """Every Python signature of functions, or methods, of the merged set, deprecated ones included."""
+    """Return every Python signature of functions, or methods, of the merged set, including deprecated ones."""
     return upstream.load_signatures(operators.bindable, str(operators.yaml.deprecated), method=method)
 
 
 def belongs(f: NativeFunction, place: Place) -> bool:
-    """Whether ``f`` is bound at ``place``."""
+    """Return whether ``f`` is bound at ``place``."""
     return bool(getattr(upstream, place.predicate)(f))
 
 
 def new_names(operators: Operators, place: Place) -> frozenset[BaseOperatorName]:
-    """Names bound at ``place`` that have a new overload: their whole binding, old overloads included, is made anew."""
+    """Return the names at ``place`` that have a new overload. Their binding is generated again with all overloads."""
     new = (f for f in operators.new_functions if should_generate_py_binding(f))
     return frozenset(f.func.name.name for f in new if belongs(f, place))
 
 
 class Capture(FileManager):
-    """Keeps the template environment that torchgen computed, instead of writing upstream's file with it."""
+    """Keeps torchgen's template environment instead of writing upstream's file."""
 
     def __init__(self) -> None:
         super().__init__("", "", dry_run=False)
@@ -61,9 +61,9 @@ class Capture(FileManager):
 
 
 def generate_bindings(operators: Operators, derivatives: Derivatives, *, packaged: Path, out: Output) -> bool:
-    """Generate ``bindings.cpp`` and what it includes; return whether any operator is bound."""
+    """Generate ``bindings.cpp`` and the files that it includes. Return whether it binds any operator."""
     templates = packaged / "autograd/templates"
-    # The units of a library each define a function of this name.
+    # Each unit of a library defines a function of this name.
     shard = out.folder.name
     manager = partial(SelectingFileManager, sink=out, wanted=lambda name: name.endswith(".cpp"), shard=shard)
     with autograd_writes_with(manager):
@@ -101,7 +101,7 @@ def generate_bindings(operators: Operators, derivatives: Derivatives, *, package
 
 
 def _namespace(place: Place, captured: dict[str, Any]) -> str:
-    """The bindings of one place."""
+    """Generate the bindings of one place."""
     variable = f"[[maybe_unused]] static PyObject* {place.variable} = nullptr;" if place.variable else ""
     texts = [f"namespace graft_{place.name} {{", variable, *captured["py_forwards"], *captured["py_methods"]]
     definitions = ["static PyMethodDef definitions[] = {", *captured["py_method_defs"], "{nullptr}};"]
@@ -109,7 +109,7 @@ def _namespace(place: Place, captured: dict[str, Any]) -> str:
 
 
 def _bind(place: Place) -> list[str]:
-    """The statements that add the bindings of one place to it."""
+    """Return the statements that add the bindings of one place."""
     namespace = f"torch::autograd::graft_{place.name}"
     kind = {"methods": "methods", "torch": "static_methods"}.get(place.name, "functions")
     add = f'graft::add_{kind}(torch_c, "{place.attribute}", {namespace}::definitions);'
@@ -131,7 +131,7 @@ def _bindings_at(place: Place, pairs: Pairs, names: frozenset[BaseOperatorName])
 
 
 def _return_types(operators: Operators) -> dict[str, Any]:
-    """Named tuples of the new operators. A name that the base has already keeps the base's type."""
+    """Return the named tuples of the new operators. If the base has a named tuple of this name, its type is used."""
     old = {str(f.func.name.name) for f in operators.functions if not operators.is_new(f) and named_returns(f)}
     pairs = [
         pair
@@ -144,8 +144,8 @@ def _return_types(operators: Operators) -> dict[str, Any]:
 
 
 def _view_metas(operators: Operators) -> dict[str, Any]:
-    """How functionalization replays the new views, bound so that compiled graphs can be saved."""
-    # Before 2.9 a view is replayed by a function that is generated where it is registered, and is not bound.
+    """Bind how functionalization replays the new views, so that compiled graphs can be saved."""
+    # Before 2.9 the replay function is generated with the registration and is not bound.
     bind = getattr(gen_functionalization_type, "gen_functionalization_view_meta_classes_binding", None)
     nop = SelectiveBuilder.get_nop_selector()
     bindings = [text for g in operators.new_view_groups() for text in bind(nop, g)] if bind else []
@@ -154,12 +154,14 @@ def _view_metas(operators: Operators) -> dict[str, Any]:
 
 
 def named_returns(f: NativeFunction) -> bool:
-    """Whether Python returns a named tuple for ``f``."""
+    """Return whether Python returns a named tuple for ``f``."""
     return len(f.func.returns) > 1 and all(r.name is not None for r in f.func.returns)
 
 
 def operator_slots(templates: Path, names: frozenset[BaseOperatorName]) -> list[str]:
-    """Entries such as ``__add__`` that upstream's template binds by hand to a function that is made anew."""
+    """Return entries such as ``__add__``, which upstream's template binds by hand to a function that is generated
+    again.
+    """
     text = (templates / "python_variable_methods.cpp").read_text(encoding="utf-8")
     entry = re.compile(r"^\s*(\{\"__\w+__\", .*TypeError_to_NotImplemented_<THPVariable_(\w+)>\).*\}),\s*$", re.M)
     wanted = {str(name) for name in names}

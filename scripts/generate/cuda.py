@@ -1,4 +1,4 @@
-"""Registrations of the new operators for CUDA: their kernels, or what says that this torch was built without them."""
+"""Registrations of the new operators for CUDA: their kernels, or an error if this torch was built without them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def generate_cuda(operators: Operators, how: str, *, packaged: Path, out: Output
     """Generate registrations for CUDA.
 
     Args:
-        operators: the new ones are registered.
+        operators: the operators; the new ones are registered.
         how: ``KERNELS`` writes ``cuda.cpp`` below ``out``, the translation unit that registers the folder's kernels,
-            and kernels below ``cuda`` where the folder has only what their loops do (``ufunc_inner_loop``);
-            ``MISSING`` one for ``library.cpp`` that registers an error in place of each.
+            and complete kernels below ``cuda`` if the folder has only inner loops (``ufunc_inner_loop``). ``MISSING``
+            writes a source for ``library.cpp`` that registers an error for each kernel.
         packaged: torchgen's YAML and templates.
-        out: the folder of a unit.
+        out: the folder of the unit.
     """
     if how == KERNELS:
         _generate_registrations(operators, packaged, out)

@@ -1,8 +1,8 @@
-"""Registrations of kernels that are derived, each made only where the folder has registered none of its own.
+"""Registrations of derived kernels, each made only if the folder did not register its own.
 
-The kernels that a folder registers itself are only known when its initializers have run, which in a grafted library is
-before those of what is generated (scripts/compile). In a source tree it is the other way round, and the folder's
-kernels then replace what is derived.
+Which kernels a folder registers itself is known only after its initializers have run. In a grafted library they run
+before those of generated code (scripts/compile). In a source tree they run after, and the folder's kernels then replace
+the derived ones.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _REGISTRATION = """\
 
 
 def registrations(key: str, statements: Sequence[tuple[NativeFunction, str]], *, or_key: str | None = None) -> str:
-    """A C++ block that registers kernels for the dispatch key ``key``.
+    """Return a C++ block that registers kernels for the dispatch key ``key``.
 
     Args:
         key: the dispatch key, in C++.
-        statements: for each operator what registers its kernel with the library ``m``.
-        or_key: another key whose kernel stands in the way of one for ``key``.
+        statements: the statement that registers each operator's kernel with the library ``m``.
+        or_key: another key; its kernel also prevents the registration.
     """
     keys = [each for each in (key, or_key) if each]
     is_unset = " && ".join(f"!op->hasKernelForDispatchKey(c10::DispatchKey::{each})" for each in keys)

@@ -1,4 +1,4 @@
-"""Describe the new operators to those who write Python files about them: docstrings, stubs, lists."""
+"""Describe the new operators for the writers of docstrings, stubs and lists."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def generate_description(operators: Operators, out: Output) -> None:
 
 
 def _annotated(operators: Operators) -> list[str]:
-    """The new operators' arguments, as PyTorch's test_overrides.py calls functions with them."""
+    """Return the new operators' arguments for the calls in PyTorch's test_overrides.py."""
     lines = []
     for place in PLACES:
         names = new_names(operators, place) if place.annotated else frozenset()

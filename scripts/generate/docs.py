@@ -1,4 +1,4 @@
-"""What the schemas of new operators say of them in words: docstrings but for the text of the native folder."""
+"""Derive docstrings of new operators from their schemas. The native folder's text is added later."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Bound:
 
     Args:
         place: the class or module of ``torch._C``.
-        name: as it is bound there.
-        public: as users write it: ``torch.fft.x`` where ``name`` is ``fft_x``.
+        name: its name there.
+        public: the public name: ``torch.fft.x`` if ``name`` is ``fft_x``.
         groups: its Python signatures.
     """
 
@@ -39,7 +39,7 @@ class Bound:
 
 
 def bound_names(operators: Operators, place: Place) -> list[Bound]:
-    """The names at ``place`` that the base does not have; one that it has is documented there."""
+    """Return the names at ``place`` that the base does not have. Existing names keep their documentation."""
     old = names_of_base(operators, place)
     groups: dict[str, list[PythonSignatureGroup]] = {}
     for group in new_signature_groups(operators, place):
@@ -54,12 +54,12 @@ def bound_names(operators: Operators, place: Place) -> list[Bound]:
 
 
 def signature_lines(bound: Bound) -> str:
-    """The first lines of the docstring of ``bound``, one for each overload."""
+    """Return the first lines of the docstring of ``bound``, one for each overload."""
     return "\n".join(dict.fromkeys(signature_line(bound, group) for group in bound.groups))
 
 
 def reference(bound: Bound, functions: Mapping[str, Bound], methods: Mapping[str, Bound]) -> str:
-    """The rest of it where that refers to another name; else empty."""
+    """Return the rest of the docstring if it refers to another name; else an empty string."""
     root = bound.name.removesuffix("_")
     if bound.place.is_method and bound.name in functions:
         return f"See :func:`{functions[bound.name].public}`"
@@ -73,7 +73,7 @@ def reference(bound: Bound, functions: Mapping[str, Bound], methods: Mapping[str
 def derived_body(
     group: PythonSignatureGroup, summary: str = "An operator that was added to this build of PyTorch.", todo: str = ""
 ) -> str:
-    """What the schema alone tells; ``todo`` stands where it tells nothing of an argument."""
+    """Describe an operator from its schema. ``todo`` is written where the schema does not describe an argument."""
     arguments = _arguments(group)
     positional = [
         _describe(*each, todo) for each in zip(*_with_defaults(arguments.args, arguments.defaults), strict=True)
@@ -99,7 +99,7 @@ def _describe(argument: ast.arg, default: ast.expr | None, todo: str) -> str:
 
 
 def signature_line(bound: Bound, group: PythonSignatureGroup) -> str:
-    """The first line of a docstring: ``lerp(input, end, weight, *, out=None) -> Tensor``."""
+    """Return the first line of a docstring: ``lerp(input, end, weight, *, out=None) -> Tensor``."""
     arguments = _arguments(group)
     words = [_word(*each) for each in zip(*_with_defaults(arguments.args, arguments.defaults), strict=True)]
     keyword = [_word(*each) for each in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
@@ -118,7 +118,7 @@ def _definition(group: PythonSignatureGroup) -> ast.FunctionDef:
 
 
 def _arguments(group: PythonSignatureGroup) -> ast.arguments:
-    """The arguments of the stub's definition, without the ``self`` of a method."""
+    """Return the arguments of the stub's definition, without the ``self`` of a method."""
     arguments = _definition(group).args
     if group.signature.method:
         del arguments.args[0]
@@ -132,13 +132,13 @@ def _with_defaults(
 
 
 def _type_text(node: ast.expr) -> str:
-    """A type as docstrings write it: ``_int | None`` is ``int or None``."""
+    """Convert a type to the form of docstrings: ``_int | None`` becomes ``int or None``."""
     text = re.sub(r"\b_(?=[a-z])", "", ast.unparse(node))
     return text.replace(" | ", " or ")
 
 
 def _returns_text(group: PythonSignatureGroup) -> str:
-    """What is returned: ``Tensor``, ``(Tensor, int)`` or, with names, ``(Tensor low, Tensor high)``."""
+    """Return the return type: ``Tensor``, ``(Tensor, int)`` or, with names, ``(Tensor low, Tensor high)``."""
     if named_returns(group.base):
         return f"({', '.join(f'{each.type} {each.name}' for each in group.base.func.returns)})"
     node = _definition(group).returns

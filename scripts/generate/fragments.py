@@ -1,7 +1,7 @@
-"""What new operators add to headers that list operators, each by itself.
+"""The parts that each new operator adds to headers that list operators.
 
-A kernel that calls none of the new operators is compiled with the base's own headers, so that one operator more does
-not compile it again. One that does is compiled with headers that have just those operators added.
+A kernel that calls no new operator is compiled with the base's own headers, so adding an operator does not recompile
+it. Other kernels are compiled with headers that contain only the operators they call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .writer import Output
 
 
 def generate_fragments(operators: Operators, out: Output) -> None:
-    """Write ``fragments.json``: for each new root name what C++ code calls it by, and its parts of headers.
+    """Write ``fragments.json``: for each new root name its C++ names and its parts of headers.
 
     ``names`` are the identifiers, ``declarations`` and ``definitions`` those of methods in TensorBody.h, and
     ``plumbing`` and ``redispatch`` the functions in VmapGeneratedPlumbing.h and RedispatchFunctions.h.

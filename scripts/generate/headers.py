@@ -1,4 +1,4 @@
-"""Headers of the merged operator set, where they differ from the base wheel's."""
+"""Headers of the merged operator set that differ from the base wheel's."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _TEMPLATES = "torchgen/packaged/ATen/templates"
 
 HEADER_KEYS = [key for key in dispatch_keys if key not in ABSENT_BACKENDS]
 
-# These number names that the base's binaries were compiled with: they stay as the base has them.
-# A new operator's symbol is interned at run time.
+# These headers number names that the base's binaries were compiled with, so they stay unchanged. A new operator's
+# symbol is interned at run time.
 FROZEN = frozenset({"aten_interned_strings.h", "enum_tag.h"})
 
 # Needed to compile generated sources, but not shipped in a wheel.
 INTERNAL = frozenset({"FunctionalInverses.h", "ViewMetaClasses.h"})
 
-# setup.py of PyTorch wraps every installed header in this guard.
+# PyTorch's setup.py wraps every installed header in this guard.
 GUARD_OPEN = "#if !defined(TORCH_STABLE_ONLY) && !defined(TORCH_TARGET_VERSION)\n"
 GUARD_CLOSE = (
     "\n#else\n"
@@ -51,11 +51,11 @@ GUARD_CLOSE = (
 
 @dataclass(frozen=True)
 class HeaderSink:
-    """Stores a generated header of the wheel unless the base holds the same one.
+    """Stores a generated header of the wheel unless it is identical to the base's.
 
     Args:
         base: the base wheel's tree.
-        wheel: the new wheel's additions to it.
+        wheel: the files of the new wheel that differ.
     """
 
     base: Path
@@ -63,7 +63,7 @@ class HeaderSink:
 
     @property
     def include(self) -> Path:
-        """Where the new wheel's headers go."""
+        """The folder of the new wheel's headers."""
         return self.wheel.folder / "torch/include"
 
     def __call__(self, path: Path, text: str) -> None:
@@ -84,10 +84,10 @@ class HeaderSink:
 
 
 def require_additions_only(name: Path, base: str, merged: str) -> None:
-    """Refuse a header that loses or reorders a line of the base's: the base's binaries were compiled with it.
+    """Reject a header in which a line of the base's is missing or moved: the base's binaries were compiled with it.
 
     Raises:
-        ValueError: naming the first line that is gone.
+        ValueError: names the first missing line.
     """
     lines = iter(merged.splitlines())
     for number, wanted in enumerate(base.splitlines(), 1):
@@ -99,16 +99,16 @@ def require_additions_only(name: Path, base: str, merged: str) -> None:
 
 
 def generate_operator_headers(operators: Operators, sink: HeaderSink, internal: Output) -> None:
-    """Generate what is included to call or define the new operators: ``ATen/ops/<name>*.h``.
+    """Generate the headers for calling or defining the new operators: ``ATen/ops/<name>*.h``.
 
     Args:
         operators: the merged set.
-        sink: takes the headers of the wheel.
-        internal: takes headers that no wheel ships, below ``include``.
+        sink: receives the headers of the wheel.
+        internal: receives headers that no wheel ships, below ``include``.
     """
     suffixes = ("", "_ops", "_meta", "_native", *(f"_{key.lower()}_dispatch" for key in FUNCTIONS_KEYS))
     wanted = {f"{name}{suffix}.h" for name in operators.new_root_names for suffix in suffixes}
-    # A name that the base has operators of, too, has one header for them all.
+    # If the base has operators of the same name, one header declares them all.
     functions = [f for f in operators.functions if f.root_name in operators.new_root_names]
     grouped = [g for g in operators.grouped if _root_of(g) in operators.new_root_names]
     _gen_headers(operators, functions, grouped, sink, wanted=lambda _: False, wanted_ops=wanted.__contains__)
@@ -116,8 +116,8 @@ def generate_operator_headers(operators: Operators, sink: HeaderSink, internal: 
 
 
 def generate_aten_headers(operators: Operators, sink: HeaderSink) -> None:
-    """Generate the headers that list operators: ``ATen/Functions.h``, ``ATen/core/TensorBody.h`` and their like."""
-    # torchgen would compute declarations for headers of single operators, which nobody wants here.
+    """Generate the headers that list operators: ``ATen/Functions.h``, ``ATen/core/TensorBody.h`` etc."""
+    # This skips torchgen's declarations for headers of single operators, which are not needed here.
     with patch.object(gen, "get_native_function_declarations", lambda **_: []):
         _gen_headers(operators, operators.functions, operators.grouped, sink, wanted=is_open_header)
 
@@ -135,14 +135,14 @@ def _gen_headers(
     wanted: Callable[[str], bool],
     wanted_ops: Callable[[str], bool] = lambda _: False,
 ) -> None:
-    """torchgen's ``gen_headers`` (torchgen/gen.py), of which ``sink`` takes the wanted files."""
+    """Run torchgen's ``gen_headers`` (torchgen/gen.py). ``sink`` receives the selected files."""
     out = sink.include / "ATen"
 
     def manager(folder: Path, wanted: Callable[[str], bool]) -> SelectingFileManager:
         return SelectingFileManager(folder, sink.base / _TEMPLATES, sink=sink, wanted=wanted)
 
     general = manager(out, wanted)
-    # Where enum_tag.h goes, which is not generated here; older torchgen has one folder less.
+    # The folder of enum_tag.h, which is not generated here. Older versions of torchgen have one folder less.
     more = {"headeronly_fm": general} if "headeronly_fm" in signature(gen_headers).parameters else {}
     gen_headers(
         native_functions=functions,
@@ -165,7 +165,7 @@ def _gen_headers(
 
 
 def is_open_header(filename: str) -> bool:
-    """Whether the merged set may change this header."""
+    """Return whether the merged set may change this header."""
     return filename.endswith(".h") and filename not in FROZEN
 
 
@@ -196,11 +196,11 @@ def generate_autograd_headers(operators: Operators, derivatives: Derivatives, si
 
 
 def generate_unit_headers(operators: Operators, derivatives: Derivatives, tree: Path, out: Output) -> None:
-    """Generate those headers as they would be if only this unit's operators existed: they are read much faster."""
+    """Generate those headers with this unit's operators only, which makes them much faster to parse."""
     folder = out.folder / "own/torch/csrc/autograd/generated"
     templates = HeaderSink(tree, out)
     functions = [f for f in operators.functions if f.root_name in operators.new_root_names]
-    # An operator on lists of tensors may have the nodes of the one on tensors, which another unit may hold.
+    # An operator on lists of tensors may use the autograd nodes of the one on tensors, which may be in another unit.
     used = [info for each in derivatives.new_functions for info in (each.info or {}).values()]
     infos = {**{info.func.func: {"Default": info} for info in used}, **derivatives.new_infos}
     _gen_autograd_headers(operators, infos, derivatives.new_functions, functions, folder, templates, sink=out)
@@ -219,7 +219,7 @@ def _gen_autograd_headers(
     templates = base.base / "torchgen/packaged/autograd/templates"
     manager = partial(SelectingFileManager, sink=sink or base, wanted=is_open_header)
     parsed = SimpleNamespace(native_functions=functions)
-    # torchgen would parse the YAML again.
+    # Otherwise torchgen would parse the YAML again.
     parse = patch.object(factories, "parse_native_yaml", lambda *_: parsed)
     with autograd_writes_with(manager), parse:
         gen_autograd_functions_lib(str(out), infos, str(templates))
@@ -231,16 +231,16 @@ def _gen_autograd_headers(
 
 
 def narrow_headers(operators: Operators, text: str, templates: Path, out: Output) -> None:
-    """Write the headers that include all operators' such that they include only those that ``text`` names.
+    """Write versions of the headers that include all operators' headers, with only those that ``text`` uses.
 
     Args:
         operators: the merged set.
         text: the sources of a unit.
-        templates: torchgen's, of ATen.
-        out: takes the headers, below ``narrow``.
+        templates: torchgen's templates for ATen.
+        out: receives the headers, below ``narrow``.
     """
     roots = operators.whole.roots_by_name
-    # Functions written by hand stand in the template.
+    # The template contains handwritten functions.
     text += (templates / "Functions.h").read_text(encoding="utf-8")
     named = sorted({roots[word] for word in set(re.findall(r"[A-Za-z_]\w*", text)) if word in roots})
     own = [f for f in operators.functions if f.root_name in operators.new_root_names]

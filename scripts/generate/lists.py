@@ -1,7 +1,7 @@
-"""Names that torchgen keeps in Python lists: upstream, whoever adds an operator edits them in the same change.
+"""Names in torchgen's Python lists. Upstream, adding an operator includes editing them.
 
-For the operators of a native folder they are derived from what the folder says already. A graft extends the lists of
-the process that generates; a source tree, whose own build generates, gets them written behind torchgen's files.
+For a native folder they are derived from its YAML. A graft extends the lists in the generating process. A source tree,
+whose own build generates, gets them appended to torchgen's files.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LISTS: tuple[Any, ...] = (
 
 @contextmanager
 def extended_lists(functions: Sequence[Entry], derivatives: Sequence[Entry]) -> Iterator[None]:
-    """torchgen's lists with the new operators; afterwards they are as they were."""
+    """Extend torchgen's lists with the new operators while the body runs."""
     before = [copy(each) for each in _LISTS]
     extend_lists(missing_names(functions, derivatives))
     try:
@@ -47,13 +47,13 @@ def extended_lists(functions: Sequence[Entry], derivatives: Sequence[Entry]) -> 
 
 @dataclass(frozen=True)
 class Lists:
-    """What the lists lack.
+    """The missing entries of the lists.
 
     Args:
-        without_out: operators that return no tensor, and so can have no out= variant.
-        views: for operators that return a view, the argument that it is a view of.
-        for_complex: operators whose gradients are right for complex tensors. Upstream's list means "it was checked for
-            complex inputs". Here the formula is the promise; gradcheck with complex inputs keeps it.
+        without_out: operators that return no tensor, and so have no out= variant.
+        views: for each operator that returns a view, the argument that is viewed.
+        for_complex: operators with correct gradients for complex tensors. In upstream's list these were verified with
+            complex inputs. Here the formula declares it, and gradcheck verifies it with complex inputs.
     """
 
     without_out: tuple[str, ...]
@@ -62,7 +62,7 @@ class Lists:
 
 
 def missing_names(functions: Sequence[Entry], derivatives: Sequence[Entry]) -> Lists:
-    """Derive what the lists lack from the new entries of native_functions.yaml and derivatives.yaml."""
+    """Derive the missing list entries from the new entries of native_functions.yaml and derivatives.yaml."""
     without_out: list[str] = []
     views: dict[str, str] = {}
     for entry in functions:
@@ -78,13 +78,13 @@ def missing_names(functions: Sequence[Entry], derivatives: Sequence[Entry]) -> L
         if viewed and not is_composite_implicit(entry) and name not in VIEW_FUNCTIONS:
             views.setdefault(name, viewed)
     names = {str(entry.get("name", "")).split("(")[0].split(".")[0] for entry in derivatives}
-    # torchgen derives the formula of the copy that functionalization puts in a view's place.
+    # torchgen derives the formula of the copy that functionalization uses in place of a view.
     names |= {f"{name}_copy" for name in names if name in views}
     return Lists(tuple(without_out), views, tuple(sorted(names - GRADIENT_IMPLEMENTED_FOR_COMPLEX)))
 
 
 def extend_lists(lists: Lists) -> None:
-    """Add to torchgen's lists what they lack, for this process."""
+    """Add the missing entries to torchgen's lists, in this process."""
     FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT.extend(lists.without_out)
     VIEW_FUNCTIONS.update(lists.views)
     ALL_VIEW_FUNCTIONS.update(lists.views)
@@ -93,7 +93,7 @@ def extend_lists(lists: Lists) -> None:
 
 
 def texts(lists: Lists) -> dict[str, str]:
-    """What does that for every process, behind the text of torchgen's files, by their names in a wheel."""
+    """Return the text to append to each of torchgen's files, so that every process has the entries."""
     found = {}
     if lists.without_out:
         names = "".join(f'    "{name}",\n' for name in lists.without_out)
@@ -114,13 +114,13 @@ def texts(lists: Lists) -> dict[str, str]:
 
 
 def is_composite_implicit(entry: Entry) -> bool:
-    """Whether an entry is composed of other operators; a key of ``dispatch`` may name several dispatch keys."""
+    """Return whether an entry is composed of other operators. A key of ``dispatch`` may name several dispatch keys."""
     names = [name.strip() for keys in entry.get("dispatch") or {} for name in str(keys).split(",")]
     return not names or "CompositeImplicitAutograd" in names
 
 
 def viewed_argument(schema: FunctionSchema) -> str | None:
-    """The argument that the result is a view of, by the alias annotations: ``Tensor(a) self -> Tensor(a)``."""
+    """Return the argument that the result is a view of, from the alias annotations: ``Tensor(a) self -> Tensor(a)``."""
     for result in schema.returns:
         annotation = result.annotation
         if annotation is None or annotation.is_write:

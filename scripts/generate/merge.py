@@ -1,4 +1,4 @@
-"""Merge the native folder's YAML into the base's."""
+"""Merge the native folder's YAML with the base's."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MARK = "\n# Added by Graft, from the native folder that this torch is built with
 
 @dataclass(frozen=True)
 class MergedFile:
-    """A YAML file of the base with the native folder's entries behind it.
+    """A YAML file of the base followed by the native folder's entries.
 
     Args:
         path: the merged file.
         source: the native folder's file.
-        offset: how many lines come before the native folder's first one.
+        offset: the number of lines before the native folder's first line.
     """
 
     path: Path
@@ -37,12 +37,12 @@ class MergedFile:
 
 
 def merge(native: NativeFolder, tree: Path, target: Path) -> list[MergedFile]:
-    """Write both merged YAML files below ``target``, at their places in the wheel.
+    """Write both merged YAML files below ``target``, at their paths in the wheel.
 
     Args:
         native: the native folder.
         tree: the laid-out base.
-        target: a folder; a file that does not change keeps its time.
+        target: the output folder; unchanged files keep their modification times.
 
     Raises:
         OperatorError: a file of the native folder is not a YAML list of entries.
@@ -59,10 +59,10 @@ def merge(native: NativeFolder, tree: Path, target: Path) -> list[MergedFile]:
 
 
 def entries_text(path: Path) -> str:
-    """The text of a YAML list, in such a form that it can follow another list; empty if it has no entry.
+    """Return the text of a YAML list in a form that can follow another list; empty if it has no entry.
 
     Raises:
-        OperatorError: it is not a YAML list, or is written in a way that cannot follow the base's.
+        OperatorError: it is not a YAML list, or its form cannot follow the base's.
     """
     text = path.read_text(encoding="utf-8")
     try:
@@ -100,7 +100,7 @@ def require_key(path: Path, text: str, key: str) -> None:
     """Check that each entry of a YAML list is a mapping with ``key``.
 
     Raises:
-        OperatorError: naming the line of every entry that is not.
+        OperatorError: gives the line of every entry that is not.
     """
     faults = []
     tree = yaml.compose(text, Loader)

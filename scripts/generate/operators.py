@@ -1,4 +1,4 @@
-"""Which operators there are, and which of them are new."""
+"""The operators, and which of them are new."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from torchgen.selective_build.selector import SelectiveBuilder
 
 @dataclass(frozen=True)
 class YamlFiles:
-    """The YAML that torchgen reads."""
+    """The YAML files that torchgen reads."""
 
     native_functions: Path
     tags: Path
@@ -55,18 +55,18 @@ class YamlFiles:
         )
 
 
-# The keys of absent devices, as far as torchgen's own command line leaves them out (torchgen/gen.py, main).
+# The keys of absent devices, as torchgen's own command line filters them (torchgen/gen.py, main).
 ABSENT_BACKENDS = frozenset(
     {DispatchKey.MPS, DispatchKey.SparseMPS, DispatchKey.SparseCsrMPS, DispatchKey.XPU, DispatchKey.MTIA}
 )
 
 
 def is_of(key: DispatchKey, devices: Collection[str]) -> bool:
-    """Whether ``key`` is of one of ``devices``, dense or otherwise: SparseCsrMPS is of MPS."""
+    """Return whether ``key`` belongs to one of ``devices``, dense or other: SparseCsrMPS belongs to MPS."""
     return str(key).endswith(tuple(devices))
 
 
-# The keys that get a <Key>Functions.h (torchgen/gen.py, main).
+# The keys that have a <Key>Functions.h (torchgen/gen.py, main).
 FUNCTIONS_KEYS = {
     DispatchKey.CPU,
     DispatchKey.CUDA,
@@ -79,7 +79,7 @@ FUNCTIONS_KEYS = {
 
 
 def qualified_name(f: NativeFunction) -> str:
-    """``namespace::name.overload`` of ``f``."""
+    """Return ``namespace::name.overload`` of ``f``."""
     return f"{f.namespace}::{f.func.name}"
 
 
@@ -87,12 +87,12 @@ Grouped: TypeAlias = NativeFunction | NativeFunctionsGroup
 
 
 class Operators:
-    """The merged operator set as torchgen sees it, and the part of it that is new.
+    """The merged operator set as torchgen parses it, and which part is new.
 
     Args:
         yaml: the merged files.
-        base_lines: how many lines of native_functions.yaml are the base's. What is defined behind them is new, and so
-            is what torchgen generates from it.
+        base_lines: the number of lines of native_functions.yaml from the base. Operators defined after them, and what
+            torchgen generates from these, are new.
     """
 
     def __init__(self, yaml: YamlFiles, base_lines: int) -> None:
@@ -114,17 +114,17 @@ class Operators:
         self._new_names = frozenset(qualified_name(f) for f in new)
 
     def part(self, roots: Collection[str]) -> Operators:
-        """The same merged set, of which only the new functions with these root names count as new."""
+        """Return the same merged set with only these root names as new functions."""
         part = copy(self)
         part._take([f for f in self.new_functions if f.root_name in roots])
         return part
 
     def units(self) -> list[list[str]]:
-        """The new root names, divided among units of compilation, in the order of the YAML.
+        """Divide the new root names among translation units, in the order of the YAML.
 
-        A unit reads the same headers however few operators it holds, so that many small units are slow to build from
-        nothing, and few large ones slow to build again. Sizes are the binary digits of the number of names: of 25
-        names, units of 16, 8 and 1. One more operator at the end of the YAML is compiled alone, or with the last few.
+        A unit parses the same headers however few operators it has: many small units are slow to build from nothing,
+        and few large ones are slow to rebuild. The sizes are the binary digits of the number of names: 25 names make
+        units of 16, 8 and 1. An operator added at the end of the YAML is compiled alone, or with the last few.
         """
         names = self._root_groups()
         units: list[list[str]] = []
@@ -136,7 +136,7 @@ class Operators:
         return units
 
     def _root_groups(self) -> list[list[str]]:
-        """The new root names in order; those of a view and of its copy, which are generated together, in one group."""
+        """Return the new root names in order. A view and its copy, which are generated together, form one group."""
         leader = {f.root_name: g.view.root_name for g in self.new_view_groups() for f in g.functions()}
         groups: dict[str, dict[str, None]] = {}
         for f in self.new_functions:
@@ -145,7 +145,7 @@ class Operators:
 
     @cached_property
     def roots_by_name(self) -> dict[str, str]:
-        """The root name of each name that C++ code calls an operator by."""
+        """Return the root name for each name that C++ code calls an operator by."""
         names = {}
         for f in self.functions:
             names[f.func.name.unambiguous_name()] = f.root_name
@@ -155,10 +155,10 @@ class Operators:
         return names
 
     def refuse_unsupported(self) -> None:
-        """Refuse new operators that ask for what only an edit of PyTorch's own sources could give.
+        """Reject new operators that need changes in PyTorch's own sources.
 
         Raises:
-            ValueError: naming each of them, with its place.
+            ValueError: lists each of them with its place.
         """
         faults = [
             f"{f.loc.file}:{f.loc.line}: {f.func.name}: manual_cpp_binding asks for a C++ function written by hand in "
@@ -170,16 +170,16 @@ class Operators:
             raise ValueError("\n".join(faults))
 
     def is_new(self, f: NativeFunction) -> bool:
-        """Whether ``f`` is one of the new functions."""
+        """Return whether ``f`` is one of the new functions."""
         return qualified_name(f) in self._new_names
 
     @cached_property
     def bindable(self) -> list[NativeFunction]:
-        """The functions that get a Python binding (tools/autograd/gen_python_functions.py, gen)."""
+        """Return the functions that get a Python binding (tools/autograd/gen_python_functions.py, gen)."""
         return [f for f in self.functions if should_generate_py_binding(f)]
 
     def new_grouped(self) -> list[Grouped]:
-        """The groups that hold a new function. A group may hold old ones too: ``selector`` leaves those out."""
+        """Return the groups with a new function. They may also contain old ones, which ``selector`` excludes."""
         return [
             g
             for g in self.grouped
@@ -187,11 +187,11 @@ class Operators:
         ]
 
     def new_view_groups(self) -> list[NativeFunctionsViewGroup]:
-        """The view groups (view, view_copy, view_inplace) that hold a new function."""
+        """Return the view groups (view, view_copy, view_inplace) with a new function."""
         return [g for g in self.view_groups if any(self.is_new(f) for f in g.functions())]
 
     def selector(self) -> SelectiveBuilder:
-        """torchgen's own way to generate for some operators only, set to the new ones."""
+        """torchgen's mechanism for generating only some operators, set to the new ones."""
         chosen = {
             "is_root_operator": True,
             "is_used_for_training": True,
@@ -203,12 +203,12 @@ class Operators:
 
 
 def structured(grouped: Sequence[Grouped]) -> list[NativeFunctionsGroup]:
-    """The groups among ``grouped`` (functional, in-place and out variants of one operator)."""
+    """Return the groups (functional, in-place and out variants of one operator) among ``grouped``."""
     return [g for g in grouped if isinstance(g, NativeFunctionsGroup)]
 
 
 class Derivatives:
-    """derivatives.yaml matched with the functions, as ``gen_autograd`` does it."""
+    """derivatives.yaml matched with the functions, as in ``gen_autograd``."""
 
     def __init__(self, operators: Operators) -> None:
         yaml = operators.yaml
@@ -238,7 +238,7 @@ class Derivatives:
         }
 
     def part(self, operators: Operators) -> Derivatives:
-        """Those of a part of the operators."""
+        """Return the formulas for some of the operators."""
         part = copy(self)
         part._operators = operators
         part.__dict__["new_functions"] = [f for f in self.new_functions if operators.is_new(f.func)]

@@ -1,4 +1,4 @@
-"""Do part of the work in a second process, which starts with all that this one has parsed."""
+"""Run part of the work in a forked process, which shares everything parsed so far."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .writer import Output
 
 @contextmanager
 def alongside(work: Callable[[], None], *outputs: Output) -> Iterator[None]:
-    """Run ``work`` in a forked process while the body runs here; then note in ``outputs`` what it wrote.
+    """Run ``work`` in a forked process while the body runs, then add the files that it wrote to ``outputs``.
 
     A fork has the parsed operators already; parsing them again would take longer than ``work``.
 
     Raises:
-        ValueError: with the message of what ``work`` raised.
+        ValueError: ``work`` raised an error; with its message.
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)

@@ -1,4 +1,4 @@
-"""Where operators go: the classes and modules of ``torch._C``, what each is called, and the devices of a wheel."""
+"""Where operators are bound: the classes and modules of ``torch._C``, their names, and the devices of a wheel."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ class Place:
     """A class or module of ``torch._C`` that operators are bound in.
 
     Args:
-        name: as ``python_module`` has it, or ``methods`` or ``torch``.
-        predicate: torchgen's own test of which functions go there (gen_python_functions.py).
+        name: the ``python_module`` of its entries, or ``methods`` or ``torch``.
+        predicate: torchgen's function that selects its operators (gen_python_functions.py).
         attribute: its name in ``torch._C``.
         owner: where users find its functions.
-        variable: what torchgen's bindings call the module; empty for methods.
-        annotated: as upstream's generator of annotated_fn_args.py names it; empty if it has none of its functions.
-        stub: the stub file that has its functions; empty if there is none.
-        stub_class: the class in it that has them, if it is not the module.
+        variable: the name of the module in torchgen's bindings; empty for methods.
+        annotated: its name in upstream's generator of annotated_fn_args.py; empty if that has none of its functions.
+        stub: its stub file; empty if there is none.
+        stub_class: the class in the stub file, if it is not the module.
         has_all: whether the public module has ``__all__``.
     """
 
@@ -33,7 +33,7 @@ class Place:
 
     @property
     def module(self) -> str | None:
-        """What torchgen calls the Python module; None for methods."""
+        """torchgen's name of the Python module; None for methods."""
         if self.is_method:
             return None
         return "torch" if self.name == "torch" else f"torch.{self.name}"
@@ -44,7 +44,7 @@ class Place:
         return self.name == "methods"
 
     def public_name(self, name: str) -> str:
-        """The name below ``torch`` of a function: ``torch._C._fft.fft_x`` is ``fft.x``."""
+        """Return the name below ``torch`` of a function: ``torch._C._fft.fft_x`` is ``fft.x``."""
         if self.name in ("methods", "torch"):
             return name
         module = "nn.functional" if self.name == "nn" else self.name
@@ -78,8 +78,8 @@ PLACES = (
     _module("special", "Special"),
 )
 
-# Devices of which no official wheel for Linux on x86-64 holds the library: what is registered for them is left out.
+# Devices whose library no official wheel for Linux on x86-64 contains. Registrations for them are skipped.
 ABSENT_DEVICES = ("MPS", "XPU", "HPU", "MTIA")
 
-# What `python_module` of an entry may name.
+# The valid values of `python_module` in an entry.
 PYTHON_MODULES = frozenset(place.name for place in PLACES) - {"methods", "torch"}

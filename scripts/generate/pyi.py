@@ -1,4 +1,4 @@
-"""Python signatures of the new operators, and how stub files write them."""
+"""Python signatures of the new operators in the form of stub files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .places import Place
 
 @cache
 def new_signature_groups(operators: Operators, place: Place) -> list[PythonSignatureGroup]:
-    """Python signatures bound at ``place`` that belong to new operators; an out variant is part of its base's group."""
+    """Return the Python signatures at ``place`` of new operators. An out variant is part of its base's group."""
     names = new_names(operators, place)
     functions = [f for f in operators.bindable if f.func.name.name in names and belongs(f, place)]
     pairs = [signature_pair(f, place) for f in functions]
@@ -30,13 +30,13 @@ def new_signature_groups(operators: Operators, place: Place) -> list[PythonSigna
 
 
 def signature_pair(f: NativeFunction, place: Place) -> PythonSignatureNativeFunctionPair:
-    """``f`` with its Python signature, in the types that stub files use."""
+    """Return ``f`` with its Python signature, in the types that stub files use."""
     with native_function_manager(f):
         return PythonSignatureNativeFunctionPair(signature(f, method=place.is_method, pyi=True), f)
 
 
 def hints(groups: Iterable[PythonSignatureGroup]) -> dict[str, list[str]]:
-    """The definitions of a stub file, by function name."""
+    """Return the definitions of a stub file, by function name."""
     found: dict[str, list[str]] = {}
     for group in groups:
         vararg = group.signature.signature_str_pyi_vararg(skip_outputs=group.outplace is None)
@@ -46,7 +46,7 @@ def hints(groups: Iterable[PythonSignatureGroup]) -> dict[str, list[str]]:
 
 
 def function_hint(group: PythonSignatureGroup) -> str:
-    """The definition of ``group`` in a stub file."""
+    """Return the definition of ``group`` for a stub file."""
     return _in_python(group.signature.signature_str_pyi(skip_outputs=group.outplace is None))
 
 
@@ -55,7 +55,7 @@ _REDUCTIONS = {"at::Reduction::None": "0", "at::Reduction::Mean": "1", "at::Redu
 
 
 def _in_python(hint: str) -> str:
-    """``hint`` without the defaults that torchgen leaves in C++."""
+    """Return ``hint`` without the defaults that torchgen leaves in C++."""
     for cpp, python in _REDUCTIONS.items():
         hint = hint.replace(cpp, python)
     return re.sub(r"= \w+(::\w+)+", "= ...", hint)

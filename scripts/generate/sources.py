@@ -24,16 +24,17 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 FUNCTIONALIZATION = frozenset({"RegisterFunctionalization.cpp", "ViewMetaClasses.cpp"})
 
-# These declare what ATen's headers declare, so as not to depend on them, and cannot share a unit with those that do.
+# These files repeat declarations of ATen's headers instead of including them, so they need a unit without those
+# headers.
 SEPARATE = "UfuncCPU_"
 
-# What the base's libraries hold already and no new operator adds to.
+# The base's libraries contain these, and new operators add nothing to them.
 _IN_THE_BASE = frozenset({"Functions.cpp", "TensorMethods.cpp", "ATenOpList.cpp"})
 
-# A registration for a device whose library no wheel holds has nothing to call; those for CUDA go elsewhere.
+# Registrations for a device without a library have nothing to call. Those for CUDA are written separately.
 KEYS_BUT_CUDA = [key for key in dispatch_keys if not is_of(key, (*ABSENT_DEVICES, "CUDA"))]
 
-# The keys of CUDA, dense and otherwise.
+# The dispatch keys of CUDA, dense and other.
 CUDA_KEYS = [key for key in dispatch_keys if is_of(key, ("CUDA",))]
 
 
@@ -57,7 +58,8 @@ def generate_aten_sources(operators: Operators, *, packaged: Path, out: Output) 
         selector=operators.selector(),
         dispatch_keys=KEYS_BUT_CUDA,
     )
-    # Functionalization takes no selector that selects. A group may hold functions of the base, which are registered.
+    # The generator for functionalization accepts no selector. A group may contain functions of the base, which are
+    # registered already.
     functionalization = SelectingFileManager(
         out.folder / "ATen",
         templates,
@@ -80,7 +82,7 @@ def _is_aten_source(filename: str) -> bool:
 
 
 def _registers_new(operators: Operators) -> Callable[[str], bool]:
-    """A test that fails for lines which register a kernel for a function of the base."""
+    """Return a predicate that is false for lines that register a kernel for a function of the base."""
     new = {str(f.func.name) for f in operators.new_functions}
 
     def keep(line: str) -> bool:
@@ -101,9 +103,9 @@ def run_gen_source_files(
     selector: SelectiveBuilder,
     dispatch_keys: Sequence[DispatchKey],
 ) -> None:
-    """torchgen's ``gen_source_files`` (torchgen/gen.py); the managers decide which files come of it.
+    """Run torchgen's ``gen_source_files`` (torchgen/gen.py). The file managers select the files.
 
-    ``vectorized`` gets those that are compiled once for each CPU capability.
+    ``vectorized`` receives the files that are compiled once for each CPU capability.
     """
     gen_source_files(
         native_functions=functions,
@@ -149,10 +151,10 @@ def generate_autograd_sources(
 
 
 def write_library(out: Output) -> str:
-    """Write ``library.cpp``, the translation unit that includes the generated sources; return the text of them all.
+    """Write ``library.cpp``, the translation unit that includes the generated sources. Return the text of all of them.
 
-    Autograd comes first, since it includes the most. Sources that forbid the header of all operators come last: the
-    others include it.
+    Autograd comes first because it includes the most. Sources that forbid the header with all operators come last,
+    because the others include it.
     """
     names = [name for name in out.names if name.suffix == ".cpp" and name.parent.name in ("ATen", "autograd")]
     texts = {name: (out.folder / name).read_text(encoding="utf-8") for name in names}

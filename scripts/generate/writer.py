@@ -1,4 +1,4 @@
-"""torchgen's FileManager, told which files to write and where."""
+"""torchgen's FileManager with control over which files are written and where."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..common.files import remove_others
 T = TypeVar("T")
 Env = Callable[[], str | dict[str, Any]]
 
-# Environment keys that are there whether or not a file has anything to say.
+# Keys of a template environment that are always there, even for a file without content.
 _ALWAYS_THERE = {"generated_comment", "ops_headers", "op_headers", "operator_headers", "shard_id", "file_stem"}
 
 
@@ -33,11 +33,11 @@ Sink = Callable[[Path, str], None]
 
 @dataclass
 class Output:
-    """A sink that writes what changed, so that what depends on the rest is not rebuilt, and remembers every file.
+    """Writes changed files only, so that nothing else is rebuilt, and remembers every file.
 
     Args:
-        folder: where files may be written.
-        names: what was written, relative to ``folder``.
+        folder: the output folder.
+        names: the written files, relative to ``folder``.
     """
 
     folder: Path
@@ -50,24 +50,24 @@ class Output:
             path.write_text(text, encoding="utf-8")
 
     def prune(self, of: Iterable[str] = ("",)) -> None:
-        """Delete what an earlier run left, and this one did not write, below the folders ``of``."""
+        """Delete files below the folders ``of`` that only an earlier run wrote."""
         for folder in of:
             kept = {name.relative_to(folder) for name in self.names if name.is_relative_to(folder)}
             remove_others(self.folder / folder, kept)
 
 
 class SelectingFileManager(FileManager):
-    """Writes only the files that ``wanted`` accepts: one where torchgen splits into shards, none without content.
+    """Writes only files that ``wanted`` accepts, one file in place of torchgen's shards, and no file without content.
 
     Args:
-        install_dir: where files go.
-        template_dir: torchgen's templates. A template of the same name in ``own_templates`` is taken first.
+        install_dir: the output folder.
+        template_dir: torchgen's templates. Templates in ``own_templates`` take precedence.
         dry_run: as in FileManager.
-        sink: given a path and its text, stores it.
-        wanted: given a file's name, whether to generate it; torchgen computes nothing for the others.
-        own_templates: templates that differ from torchgen's on purpose.
-        keep_line: given an entry of a sharded list, whether it stays.
-        shard: names the one file that stands for torchgen's shards, and the functions that it defines.
+        sink: a function that stores a text at a path.
+        wanted: a predicate on file names; nothing is computed for other files.
+        own_templates: templates that replace torchgen's.
+        keep_line: a predicate on entries of a sharded list.
+        shard: gives the name of the file that replaces torchgen's shards, and of the functions in it.
     """
 
     def __init__(
@@ -113,12 +113,12 @@ class SelectingFileManager(FileManager):
         if isinstance(env, dict):
             if not has_content(env):
                 return
-            # torchgen before 2.7 does not say it.
+            # torchgen before 2.7 has no such attribute.
             env.setdefault("file_stem", Path(filename).stem.lower())
         super().write_with_template(filename, template_fn, lambda: env)
 
     def write_sharded(self, filename: str | Path, items: Iterable[T], **options: Any) -> None:
-        # torchgen before 2.9 has no other function for shards.
+        # torchgen before 2.9 has only this function for shards.
         self.write_sharded_with_template(filename, filename, items, **options)
 
     def write_sharded_with_template(
@@ -148,18 +148,18 @@ class SelectingFileManager(FileManager):
         self._sink(Path(filename), contents)
 
     def template_dir_for_comments(self) -> str:
-        # What upstream's build, which runs in the source tree, writes into the wheel's headers.
+        # Comments that differ because upstream's build runs in the source tree.
         return "../tools/autograd/templates"
 
 
 def has_content(env: dict[str, Any]) -> bool:
-    """Whether a template environment says more than which headers to include."""
+    """Return whether a template environment contains more than the headers to include."""
     return any(value for key, value in env.items() if key not in _ALWAYS_THERE and key.strip())
 
 
 @contextmanager
 def autograd_writes_with(manager: Callable[..., FileManager]) -> Iterator[None]:
-    """Let the generators of ``torchgen.packaged.autograd`` use ``manager``: they construct a FileManager themselves."""
+    """Make the generators of ``torchgen.packaged.autograd`` use ``manager``. They create a FileManager themselves."""
     with ExitStack() as stack:
         for module in (
             gen_autograd_functions,

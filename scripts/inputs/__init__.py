@@ -1,1 +1,1 @@
-"""What a build is made of: the pin and its patches, native folders, the toolchain."""
+"""The inputs of a build: the pin and its patches, native folders, the toolchain."""

@@ -1,4 +1,4 @@
-"""What a build does about CUDA, given what its base has, its folder wants and this machine can compile."""
+"""Decide how a build handles CUDA, from its base, its native folder and what this machine can compile."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .snapshot import Snapshot
 
 @dataclass(frozen=True)
 class Cuda:
-    """What a build does about CUDA.
+    """How a build handles CUDA.
 
     Args:
-        how: what the generator is asked for.
-        nvcc: what compiles; None if nothing is compiled for CUDA.
+        how: what the generator is asked to generate.
+        nvcc: the compiler; None if nothing is compiled for CUDA.
     """
 
     how: str = NO_CUDA
@@ -28,23 +28,24 @@ class Cuda:
 
     @property
     def description(self) -> str:
-        """What tells one result from another; empty where CUDA has no part in it."""
+        """Identifies the result; empty if CUDA plays no part in it."""
         return "" if self.how == NO_CUDA else f"{self.how} {self.nvcc.description if self.nvcc else ''}"
 
     @property
     def request(self) -> str:
-        """What must be asked for again for the same result; empty where CUDA has no part in it."""
+        """The variables that give the same result again; empty if CUDA plays no part in it."""
         if self.how == NO_CUDA:
             return ""
-        # Where the toolkit is missing, each build looks for it again.
+        # If the toolkit is missing, each build searches for it again.
         return request() if self.nvcc or wanted_architectures() == (NONE,) else MISSING
 
 
 def plan_cuda(snapshot: Snapshot, base: Base, native: NativeFolder, *, is_required: bool = False) -> Cuda:
-    """Find what compiles the folder's kernels for CUDA; where there is none, say so and go on without, unless required.
+    """Find a compiler for the folder's CUDA kernels. If there is none, print that and continue without, unless it is
+    required.
 
     Raises:
-        GraftError: what there is cannot be used, or nothing is there and it ``is_required``.
+        GraftError: the toolkit cannot be used, or there is none and it ``is_required``.
     """
     found = kernels_for_cuda(native)
     if is_required and not found:

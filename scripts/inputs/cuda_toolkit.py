@@ -1,4 +1,4 @@
-"""The CUDA toolkit that compiles for a base: ``CUDA_HOME``, or NVIDIA's packages as the pin has them, from pip."""
+"""The CUDA toolkit for a base: ``CUDA_HOME``, or NVIDIA's packages, which the pin lists and pip downloads."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from ..common.process import run
 from .pin import TOOLKITS, Pin
 from .toolchain import Toolchain
 
-# All of a toolkit's packages and what is laid out of them.
+# The packages of all toolkits, and what is unpacked from them.
 _NEEDED_BYTES = 8 * 1024**3
 _FOLDERS = ("bin", "include", "lib", "nvvm")
 
-# CUDA_ARCHS to compile no CUDA source.
+# The value of CUDA_ARCHS that compiles no CUDA source.
 NONE = "none"
 
-# What PyTorch defines for sources of libtorch_cuda.
+# The macros that PyTorch defines for sources of libtorch_cuda.
 DEFINITIONS = ("TORCH_CUDA_BUILD_MAIN_LIB", "USE_CUDA")
 
 # PyTorch's own flags for CUDA sources (cmake/Dependencies.cmake, torch/utils/cpp_extension.py).
@@ -39,7 +39,7 @@ _FLAGS = (
     "-O3",
     "--expt-relaxed-constexpr",
     "--expt-extended-lambda",
-    # A call of a host function from a kernel would only fail when it runs.
+    # Calling a host function from a kernel would fail only at run time.
     "-Werror=cross-execution-space-call",
     "-Xcompiler=-fPIC,-fvisibility=hidden,-Wno-psabi,-Werror=return-type",
 )
@@ -56,17 +56,17 @@ _DEFINITIONS = (
 
 
 class NoToolkitError(FetchError):
-    """There is no toolkit, and pip cannot fetch one."""
+    """There is no toolkit, and pip cannot download one."""
 
 
 @dataclass(frozen=True)
 class Nvcc:
-    """nvcc with what it compiles for.
+    """nvcc and the architectures it compiles for.
 
     Args:
-        folder: the toolkit.
-        host: the C++ compiler that it hands the host's part to.
-        architectures: of GPUs, such as ``90a``.
+        folder: the folder of the toolkit.
+        host: the C++ compiler for the host code.
+        architectures: of GPUs, for example ``90a``.
     """
 
     folder: Path
@@ -75,17 +75,17 @@ class Nvcc:
 
     @cached_property
     def description(self) -> str:
-        """What it says of itself, and its host compiler."""
+        """The versions that it and its host compiler report."""
         return f"{run([self.compiler, '--version']).stdout}; {self.host.description}; {' '.join(self.architectures)}"
 
     @property
     def compiler(self) -> str:
-        """The command."""
+        """Its path."""
         return str(self.folder / "bin/nvcc")
 
     @property
     def include(self) -> Path:
-        """The headers of CUDA."""
+        """The folder of CUDA's headers."""
         return self.folder / "include"
 
     @property
@@ -97,16 +97,16 @@ class Nvcc:
 
     @cached_property
     def known_architectures(self) -> list[str]:
-        """Every architecture that this nvcc can compile for."""
+        """Return every architecture that this nvcc can compile for."""
         return re.findall(r"^sm_(\w+)$", run([self.compiler, "--list-gpu-code"]).stdout, re.M)
 
     def require_known_architectures(self) -> None:
-        """Check that nvcc knows what it is to compile for.
+        """Check that nvcc knows the requested architectures.
 
         Raises:
-            UsageError: naming what it does not know.
+            UsageError: lists the unknown ones.
         """
-        # It does not list variants: 90a, 100f.
+        # nvcc does not list variants: 90a, 100f.
         unknown = [name for name in self.architectures if name.rstrip("af") not in self.known_architectures]
         if unknown:
             raise UsageError(
@@ -115,17 +115,17 @@ class Nvcc:
             )
 
     def libraries(self, needed: tuple[str, ...]) -> list[Path]:
-        """The toolkit's libraries among those that a library of the base ``needed``."""
+        """Return the toolkit's libraries among those that a library of the base ``needed``."""
         folders = [self.folder / name for name in ("lib", "lib64", "targets/x86_64-linux/lib")]
         found = (next((each / name for each in folders if (each / name).is_file()), None) for name in needed)
         return [path for path in found if path]
 
 
 def wanted_architectures() -> tuple[str, ...]:
-    """What ``CUDA_ARCHS`` names, such as ``80 90a``; nothing for those of the base.
+    """Parse ``CUDA_ARCHS``, for example ``80 90a``. Empty means the architectures of the base.
 
     Raises:
-        UsageError: it names something else.
+        UsageError: it contains something else.
     """
     words = os.environ.get("CUDA_ARCHS", "").replace(",", " ").split()
     names = tuple(word.removeprefix("sm_").replace(".", "") for word in words)
@@ -139,17 +139,17 @@ def wanted_architectures() -> tuple[str, ...]:
 
 
 def request() -> str:
-    """What decides about the kernels for CUDA beyond the files of a build."""
+    """What decides about the CUDA kernels in addition to the files of a build."""
     return f"{' '.join(wanted_architectures())} {os.environ.get('CUDA_HOME', '')}"
 
 
 def find_nvcc(pin: Pin, base: Base, host: Toolchain, line: StepLine) -> Nvcc:
-    """The nvcc that compiles for ``base``.
+    """Return the nvcc for ``base``.
 
     Raises:
-        NoToolkitError: there is none, and pip could not fetch one.
-        FetchError: what pip fetched is not what the pin has.
-        UsageError: ``CUDA_ARCHS`` names what nvcc does not know.
+        NoToolkitError: there is no toolkit, and pip could not download one.
+        FetchError: a downloaded package has another hash than the pin.
+        UsageError: nvcc does not know an architecture in ``CUDA_ARCHS``.
     """
     folder = _toolkit_of_user(base.cuda, line) or _toolkit_of_pin(pin, base.cuda, line)
     nvcc = Nvcc(folder, host, wanted_architectures() or base.architectures)
@@ -163,7 +163,7 @@ def find_nvcc(pin: Pin, base: Base, host: Toolchain, line: StepLine) -> Nvcc:
 
 
 def _toolkit_of_user(cuda: str, line: StepLine) -> Path | None:
-    """The folder that ``CUDA_HOME`` names, if it is a toolkit of the version ``cuda``."""
+    """Return the folder in ``CUDA_HOME`` if it is a toolkit of the version ``cuda``."""
     home = os.environ.get("CUDA_HOME", "")
     if not home:
         return None
@@ -185,7 +185,7 @@ def _toolkit_of_user(cuda: str, line: StepLine) -> Path | None:
 
 
 def _toolkit_of_pin(pin: Pin, cuda: str, line: StepLine) -> Path:
-    """The folder of the packages that the pins have for ``cuda``, which is made if it is not there."""
+    """Return the folder with the pinned packages for ``cuda``, which is created if it does not exist."""
     packages = pin.toolkits.get(cuda)
     if not packages:
         raise NoToolkitError(
@@ -203,11 +203,11 @@ def _toolkit_of_pin(pin: Pin, cuda: str, line: StepLine) -> Path:
 
 
 def _lay_out(packages: Mapping[str, str], folder: Path, line: StepLine) -> None:
-    """Fetch ``packages`` and extract them into ``folder``, which is there only when it is whole."""
+    """Download ``packages`` and extract them into ``folder``, which exists only once it is complete."""
     if free_bytes(folder.parent) < _NEEDED_BYTES:
         raise FetchError(f"{folder.parent}: less than {_NEEDED_BYTES >> 30} GiB are free", todo="free some space")
     partial, downloads = (folder.with_name(f"{folder.name}.{kind}") for kind in ("partial", "downloads"))
-    for left in (partial, downloads):  # by a build that was killed
+    for left in (partial, downloads):  # left by a build that was killed
         rmtree(left, ignore_errors=True)
     downloads.mkdir()
     try:
@@ -223,10 +223,10 @@ def _lay_out(packages: Mapping[str, str], folder: Path, line: StepLine) -> None:
 
 
 def download(packages: Mapping[str, str], folder: Path) -> None:
-    """Let pip fetch ``packages`` into ``folder``, each of which must have its sha256.
+    """Download ``packages`` into ``folder`` with pip. Each must have its sha256.
 
     Raises:
-        NoToolkitError: pip cannot.
+        NoToolkitError: pip failed.
         FetchError: a file has another hash.
     """
     lines = [f"{requirement} --hash=sha256:{sha256}\n" for requirement, sha256 in packages.items()]
@@ -244,7 +244,7 @@ def download(packages: Mapping[str, str], folder: Path) -> None:
 
 
 def _extract(wheel: Path, target: Path) -> None:
-    """Extract programs, headers and libraries; a program keeps its right to run, which zipfile forgets."""
+    """Extract programs, headers and libraries. Programs stay executable, which zipfile does not preserve."""
     with ZipFile(wheel) as archive:
         # nvidia/cu13/include/cuda.h
         members = [m for m in archive.infolist() if m.filename.split("/")[2:3] and m.filename.split("/")[2] in _FOLDERS]

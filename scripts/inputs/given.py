@@ -1,4 +1,4 @@
-"""What a user gives by options and variables, looked at before anything is done."""
+"""Check the user's options and variables before anything is done."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from .pin import load_pin
 
 # Verbs that write into OUT.
 _WRITING = frozenset({"build", "thin-wheel", "wheels", "test", "test-matrix", "bench", "surfaces", "export"})
-# Verbs that take torch from an environment, or one pin after another.
+# Verbs that use the torch of an environment, or several pins.
 _WITHOUT_A_PIN = frozenset({"develop", "undevelop", "wheels", "test-matrix", "pin"})
-# What tests and the table of surfaces look at.
+# What tests and the table of surfaces can run on.
 _DELIVERIES = ("wheel", "develop", "thin-wheel")
-# What PIN is for thin wheels of the torch that PYTHON has installed.
+# The value of PIN for thin wheels for the torch that PYTHON has installed.
 _INSTALLED = "installed"
 
 
 def check_given(options: argparse.Namespace) -> None:
-    """Check all that is given for a verb.
+    """Check all options and variables of a verb.
 
     Raises:
-        GraftError: naming everything that is wrong.
+        GraftError: lists everything that is wrong.
     """
     if not hasattr(options, "native"):
         return
@@ -48,7 +48,7 @@ def _check_natives(options: argparse.Namespace) -> None:
         return
     folders = native_folders(options.native)
     if options.verb == "new-op":
-        # It is made where it is missing.
+        # It is created if it does not exist.
         _require_folder("NATIVE", folders[0], "a folder for the operator")
         return
     for folder in folders:
@@ -63,7 +63,7 @@ def _check_out(options: argparse.Namespace) -> None:
 
 
 def _require_folder(variable: str, folder: Path, wanted: str) -> None:
-    """Check that files can be written into ``folder``, or that it can be made."""
+    """Check that files can be written into ``folder``, or that it can be created."""
     there = next(each for each in (folder, *folder.parents) if each.exists())
     if not there.is_dir():
         raise UsageError(f"{variable}={folder}: {there} is a file", todo=f"set {variable} to {wanted}")
@@ -75,7 +75,7 @@ def _require_folder(variable: str, folder: Path, wanted: str) -> None:
 
 
 def _check_pin_and_wheel(options: argparse.Namespace) -> None:
-    """The wheel is the one of the pin; whether the pin has one for this Python is said where it is fetched."""
+    """The wheel must belong to the pin. Whether the pin has one for this Python is checked when it is downloaded."""
     if options.verb in _WITHOUT_A_PIN or options.pin == _INSTALLED:
         return
     layout = Layout(options.pin, (), Path())
@@ -90,7 +90,7 @@ def _check_pin_and_wheel(options: argparse.Namespace) -> None:
 
 
 def _check_source(options: argparse.Namespace) -> None:
-    """A checkout or a mirror on this machine is there; that of an address is looked for where it is fetched."""
+    """A local checkout or mirror must exist. A remote one is checked when it is cloned."""
     source = getattr(options, "source", None)
     if source and ":" not in source and not expanded(source).is_dir():
         raise UsageError(
@@ -100,7 +100,7 @@ def _check_source(options: argparse.Namespace) -> None:
 
 
 def _check_deliveries(options: argparse.Namespace) -> None:
-    """One for tests, and several for the table of surfaces; `make wheels` knows others and says so itself."""
+    """One delivery for tests, several for the table of surfaces. `make wheels` checks its own."""
     if options.verb not in ("test", "surfaces"):
         return
     words = options.delivery.split() if options.verb == "surfaces" else [options.delivery]

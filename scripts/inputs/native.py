@@ -1,4 +1,4 @@
-"""A native folder: laid out as aten/src/ATen/native of a PyTorch checkout."""
+"""A native folder: it has the layout of aten/src/ATen/native in a PyTorch checkout."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ DOCS_SUFFIX = ".rst"
 
 @dataclass(frozen=True)
 class NativeFolder:
-    """A native folder and the files of it that matter, as sorted relative paths.
+    """A native folder and its relevant files, as sorted relative paths.
 
     Args:
         path: the folder.
-        yaml: the YAML files that are there.
-        sources: C++ files compiled once.
+        yaml: its YAML files.
+        sources: C++ files that are compiled once.
         vectorized: files below ``cpu/``, compiled once for each CPU capability.
-        headers: installed with the wheel, below ``ATen/native``.
+        headers: headers that are installed with the wheel, below ``ATen/native``.
         cuda: everything below ``cuda/``, and CUDA sources elsewhere.
         python: Python files below ``python/``, which mirrors the ``torch`` package.
-        docs: docstrings below ``docs/``, each named as its operator.
-        samples: ``samples.py``, the inputs that tests call operators with, if there is one.
-        unread: files that no build reads, of which ``make check`` says so.
+        docs: docstrings below ``docs/``, each named after its operator.
+        samples: ``samples.py``, the sample inputs of the tests, if it exists.
+        unread: files that no build reads; ``make check`` lists them.
     """
 
     path: Path
@@ -56,21 +56,21 @@ class NativeFolder:
 
     @property
     def cplusplus(self) -> list[Path]:
-        """What compilers read."""
+        """The files that compilers read."""
         return sorted({*self.sources, *self.vectorized, *self.headers, *self.cuda})
 
     @property
     def files(self) -> list[Path]:
-        """Everything a build reads."""
+        """The files that a build reads."""
         samples = [self.samples] if self.samples else []
         return sorted({*self.yaml, *self.cplusplus, *self.python, *self.docs, *samples})
 
 
 def load_native(path: Path) -> NativeFolder:
-    """Look through ``path``.
+    """Read the folder ``path``.
 
     Raises:
-        UsageError: there is no such folder, or no native_functions.yaml in it.
+        UsageError: the folder, or its native_functions.yaml, does not exist.
     """
     if not path.is_dir():
         raise UsageError(f"{path}: no such folder", todo="set NATIVE to a folder that holds native_functions.yaml")
@@ -102,7 +102,7 @@ def load_native(path: Path) -> NativeFolder:
 
 
 def _belongs(folder: Path, file: Path) -> bool:
-    """Whether this is a source of the folder's, and not a test, or an editor's or a version control system's file."""
+    """Return whether this is a source file, not a test or a file of an editor or version control system."""
     parts = file.relative_to(folder).parts
     of_a_tool = any(part.startswith(".") or part == "__pycache__" for part in parts)
     return parts[0] != "tests" and not of_a_tool and file.is_file()
@@ -114,16 +114,16 @@ def _is_vectorized(file: Path) -> bool:
 
 
 def kernels_for_cuda(native: NativeFolder) -> list[str]:
-    """What the folder has for CUDA, as a message lists it: how many kernels its entries name, and the files."""
+    """List what the folder has for CUDA, for messages: the number of kernels in its entries, and the files."""
     try:
         entries = yaml.safe_load((native.path / FUNCTIONS).read_text(encoding="utf-8", errors="replace")) or []
         named = sum(_names_cuda(entry) for entry in entries)
     except (yaml.YAMLError, AttributeError, TypeError):
-        named = 0  # the check names the mistake
+        named = 0  # the check reports the error
     return [*([f"{named} kernels for CUDA"] if named else []), *map(str, native.cuda)]
 
 
 def _names_cuda(entry: dict[str, Any]) -> bool:
-    """Whether an operator has a kernel for CUDA, dense or otherwise; torchgen makes those of inner loops."""
+    """Return whether an operator has a CUDA kernel, dense or other. torchgen writes the kernels of inner loops."""
     keys = re.split(r",\s*", ", ".join(entry.get("dispatch") or {}))
     return "ufunc_inner_loop" in entry or any(key.endswith("CUDA") for key in keys)

@@ -18,20 +18,20 @@ SERIES = "series"
 
 @dataclass(frozen=True)
 class Patch:
-    """A patch file and the files it edits, as paths in the tree."""
+    """A patch file and the files that it changes, as paths in the tree."""
 
     path: Path
     targets: tuple[str, ...]
 
 
 def load_series(folder: Path) -> list[Patch]:
-    """Read ``folder/series`` and the patches it names, in its order.
+    """Read ``folder/series`` and its patches, in order.
 
-    A patch of another pin that fits this one, too, is named with its folder: ``../2.13.0/that.patch``.
+    A patch of another pin that also fits this one is listed with its folder: ``../2.13.0/that.patch``.
 
     Raises:
-        PinError: reports everything that is wrong: a patch that is named and missing, there and not named, named
-            twice, without a header or without a change.
+        PinError: lists all errors: a patch that is listed but missing, exists but is not listed, is listed twice, or
+            has no header or no change.
     """
     series = folder / SERIES
     if not series.is_file():
@@ -66,10 +66,10 @@ def load_series(folder: Path) -> list[Patch]:
 
 
 def pin_files(folder: Path) -> list[Path]:
-    """The pin file, the series and its patches, and the toolkits of CUDA, relative to ``folder``: all that a pin says.
+    """Return the pin file, the series, its patches and the CUDA toolkits, relative to ``folder``: all files of a pin.
 
     Raises:
-        PinError: something is wrong with the series.
+        PinError: the series is invalid.
     """
     patches = [Path(os.path.relpath(patch.path, folder)) for patch in load_series(folder)]
     toolkits = [Path("..", TOOLKITS)] if (folder.parent / TOOLKITS).is_file() else []
@@ -77,15 +77,15 @@ def pin_files(folder: Path) -> list[Path]:
 
 
 def patched(patches: list[Patch], base: Path, scratch: Path) -> dict[str, bytes]:
-    """The files that ``patches`` edit, by their paths in the tree, with the patches applied in order.
+    """Return the files that ``patches`` change, by path in the tree, with the patches applied in order.
 
     Args:
         patches: a series.
-        base: the tree; nothing is written there.
-        scratch: where a folder is made for the time this takes.
+        base: the tree, which is only read.
+        scratch: the folder in which a temporary folder is created.
 
     Raises:
-        PinError: naming each patch that does not apply, and the hunk.
+        PinError: lists each patch that does not apply, with the hunk.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     faults: list[str] = []
@@ -100,7 +100,7 @@ def patched(patches: list[Patch], base: Path, scratch: Path) -> dict[str, bytes]
 
 
 def _lay_out(patch: Patch, base: Path, folder: Path) -> list[str]:
-    """Copy the files that ``patch`` edits, unless an earlier patch had them copied; return what is wrong."""
+    """Copy the files that ``patch`` changes, unless they were copied already. Return an error message."""
     faults = []
     for target in patch.targets:
         if not (base / target).is_file():
@@ -113,8 +113,8 @@ def _lay_out(patch: Patch, base: Path, folder: Path) -> list[str]:
 
 
 def _apply(patch: Patch, folder: Path) -> list[str]:
-    """Apply ``patch`` in ``folder``; return what is wrong."""
-    # Outside any repository, as git sees it: within one it would skip files that are not below the current folder.
+    """Apply ``patch`` in ``folder``. Return an error message."""
+    # git must not see a repository: inside one it skips files that are not below the current folder.
     env = {**UNTRANSLATED, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
     done = run(["git", "apply", "--verbose", patch.path], cwd=folder, env=env, check=False)
     if done.returncode == 0:
@@ -129,6 +129,6 @@ def _apply(patch: Patch, folder: Path) -> list[str]:
 
 
 def _line_of(patch: Patch, pattern: str) -> int:
-    """The first line of ``patch`` that starts with ``pattern``."""
+    """Return the first line of ``patch`` that starts with ``pattern``."""
     lines = patch.path.read_text(encoding="utf-8").splitlines()
     return next((number for number, line in enumerate(lines, 1) if re.match(pattern, line)), 1)

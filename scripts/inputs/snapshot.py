@@ -1,4 +1,4 @@
-"""The inputs of a build, read once, when it begins. Its stamp is the hash of all of them."""
+"""The inputs of a build, read once at its start. Their hash is the stamp of the build."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ from .patches import pin_files
 from .pin import Pin, load_pin
 from .toolchain import Toolchain, find_toolchain
 
-# The stages that make a wheel. The other packages of scripts/ change nothing in it.
+# The packages that decide about a wheel. Other packages of scripts/ do not affect it.
 _STAGES = (
     *("common", "inputs", "base", "generate", "compile", "compose", "deliver"),
     *("graft.py", "stages.py", "develop.py", "thin.py"),
 )
 
-# Those of which torchgen's output is made.
+# The packages that decide about torchgen's output.
 _GENERATING = ("inputs", "base", "generate")
 
-# Libraries that decide about a wheel's bytes: auditwheel's policies give the platform tag.
+# Libraries that affect a wheel's bytes: auditwheel's policies determine the platform tag.
 _LIBRARIES = ("auditwheel", "pyelftools", "pyyaml", "packaging")
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The inputs as they were when the build began; every later step reads them here.
+    """The inputs at the start of the build. All later stages read them here.
 
     Args:
-        folder: where they are laid out once ``lay_out`` was called.
+        folder: the folder that ``lay_out`` writes them to.
         files: their contents, by path below ``folder``: ``native/0/Gdh.cpp``, ``patches/2.13.0/pin.yaml``.
-        unread: files of the native folders that no build reads. Their names are checked; the stamp leaves them out.
-        origins: the user's folder of each folder below ``native/``.
-        pin: the pin file, read.
+        unread: files of the native folders that no build reads. Their names are checked, but do not affect the stamp.
+        origins: the user's folder for each folder below ``native/``.
+        pin: the parsed pin file.
         toolchain: the compiler.
-        settings: what else decides about the result.
+        settings: other values that affect the result.
     """
 
     folder: Path
@@ -61,7 +61,7 @@ class Snapshot:
 
     @cached_property
     def stamp(self) -> str:
-        """A hash of all inputs, wherever their folders are: the same one means the same wheel."""
+        """A hash of all inputs, independent of paths. The same hash means the same wheel."""
         digest = hashlib.sha256()
         for name, content in sorted(self.files.items()):
             digest.update(f"{name}\0{len(content)}\0".encode())
@@ -72,7 +72,7 @@ class Snapshot:
 
     @cached_property
     def stamp_of_generated(self) -> str:
-        """A hash of what torchgen is run on, and of the code that runs it."""
+        """A hash of torchgen's input and of the code that runs it."""
         digest = hashlib.sha256()
         for name, content in sorted(self.files.items()):
             if Path(name).name in map(str, (*YAML, "pin.yaml")):
@@ -88,16 +88,18 @@ class Snapshot:
 
     @property
     def natives(self) -> list[Path]:
-        """The copies of the native folders, in the order in which the user named them."""
+        """The copies of the native folders, in the user's order."""
         return [self.folder / f"native/{number}" for number in range(len(self.origins))]
 
     @property
     def merged(self) -> Path:
-        """The one native folder that the build is made of: the only one, or all of them together."""
+        """The native folder of the build: the only one, or all of them merged."""
         return self.natives[0] if len(self.origins) == 1 else self.folder / "native/merged"
 
     def lay_out(self) -> NativeFolder:
-        """Write the inputs below ``folder``; what did not change keeps its time. Returns the merged native folder."""
+        """Write the inputs below ``folder``. Unchanged files keep their modification times. Returns the merged native
+        folder.
+        """
         files = {**dict.fromkeys(self.unread, b""), **self.files}
         if len(self.origins) > 1:
             files |= {f"native/merged/{name}": text for name, text in merge_folders(self.natives_content()).items()}
@@ -114,7 +116,7 @@ class Snapshot:
         return found
 
     def translate(self, text: str) -> str:
-        """``text`` with places in the snapshot replaced by those in the user's folders."""
+        """Return ``text`` with paths in the snapshot replaced by those of the user's files."""
         pins = (self.patches.parent, self.pin.path.parent.parent)
         for copy, origin in (*zip(self.natives, self.origins, strict=True), pins):
             text = re.sub(rf"{re.escape(str(copy))}(?!\w)", str(origin).replace("\\", r"\\"), text)
@@ -125,7 +127,7 @@ class Snapshot:
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Let the errors of the body name the user's files."""
+        """Make errors raised in the body name the user's files."""
         try:
             yield
         except GraftError as error:
@@ -133,7 +135,7 @@ class Snapshot:
             raise
 
     def place(self, name: Path, line: int) -> str:
-        """The user's file, and its line, of a line of a file of the merged folder."""
+        """Return the user's file and line for a line of a file in the merged folder."""
         for origin, content in zip(self.origins, self.natives_content(), strict=True):
             lines = content[name].count(b"\n") + 1 if name in content else 0
             if name in content and line <= lines:
@@ -143,10 +145,10 @@ class Snapshot:
 
 
 def take_snapshot(layout: Layout) -> Snapshot:
-    """Read every input of ``layout``'s build.
+    """Read all inputs of a build.
 
     Raises:
-        GraftError: a folder, the pin, a patch or the compiler is missing or unusable.
+        GraftError: a folder, the pin, a patch or the compiler is missing or invalid.
     """
     files: dict[str, bytes] = {}
     unread: list[str] = []
@@ -173,7 +175,7 @@ def take_snapshot(layout: Layout) -> Snapshot:
 
 
 def hash_of_builder(stages: Iterable[str] = _STAGES) -> str:
-    """A hash of the builder's own files in ``stages``, by default all that make wheels."""
+    """Return a hash of the builder's own files in ``stages``, by default all that affect wheels."""
     digest = hashlib.sha256()
     scripts = REPOSITORY / "scripts"
     for stage in stages:
@@ -187,10 +189,10 @@ def hash_of_builder(stages: Iterable[str] = _STAGES) -> str:
 
 
 def merge_folders(folders: list[dict[Path, bytes]]) -> dict[Path, bytes]:
-    """The files of one native folder that holds all of ``folders``.
+    """Return the files of one native folder that merges all of ``folders``.
 
-    YAML lists and Python texts follow each other. ``make check`` refuses two files of one name where that means
-    nothing: kernels, headers, docstrings.
+    YAML lists and Python texts are concatenated. ``make check`` rejects two files of one name if they cannot be merged:
+    kernels, headers, docstrings.
     """
     merged: dict[Path, bytes] = {}
     for name in sorted({name for folder in folders for name in folder}):
@@ -200,9 +202,9 @@ def merge_folders(folders: list[dict[Path, bytes]]) -> dict[Path, bytes]:
         elif name == SAMPLES:
             merged |= _samples_modules(texts)
         elif name in YAML or name.parts[0] == PYTHON.name:
-            # Lists of two folders may be indented differently. Whether texts are UTF-8 is checked later.
+            # The lists of two folders may have different indentation. Whether texts are UTF-8 is checked later.
             parts = [dedent(text.decode("latin-1")).encode("latin-1") if name in YAML else text for text in texts]
-            # Each text ends with a line of its own, so that lines can be told apart again.
+            # Each text ends with a newline, so that lines can be attributed to their files.
             merged[name] = b"\n".join(parts)
         else:
             merged[name] = texts[0]
@@ -217,12 +219,12 @@ def _merge_policies(texts: list[bytes]) -> bytes:
             for policy, names in (yaml.safe_load(text) or {}).items():
                 policies.setdefault(policy, []).extend(names)
     except (yaml.YAMLError, AttributeError, TypeError):
-        return b"\n".join(texts)  # the check names the mistake
+        return b"\n".join(texts)  # the check reports the error
     return yaml.safe_dump(policies).encode()
 
 
 def _samples_modules(texts: list[bytes]) -> dict[Path, bytes]:
-    """``samples.py`` of several folders: a module for each, and one that has the names of all."""
+    """Merge the ``samples.py`` of several folders: one module for each, and one that imports all names."""
     package = Path("torch/testing/_internal")
     modules = {PYTHON / package.relative_to("torch") / f"added_samples_{n}.py": text for n, text in enumerate(texts)}
     lines = ["OPINFO, SURFACES = {}, {}"]

@@ -1,4 +1,4 @@
-"""The C++ compiler and the flags PyTorch is built with."""
+"""The C++ compiler and the flags that PyTorch is built with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..common.layout import DEBUG, DEVELOP, SANITIZED
 from ..common.process import run
 from .pin import Pin
 
-# The flags of the official libraries that bear on generated code; `torch.__config__.show()` lists them all.
+# The official libraries' flags that affect generated code; `torch.__config__.show()` prints all.
 _CXX_FLAGS = (
     "-O2",
     "-fPIC",
@@ -25,7 +25,7 @@ _CXX_FLAGS = (
     "-fno-trapping-math",
     "-Wno-psabi",
     "-Werror=return-type",
-    # No garbage collection in the compiler before it holds 4 GB: a tenth off the time.
+    # No garbage collection in the compiler below 4 GB of memory: this saves a tenth of the time.
     "--param=ggc-min-heapsize=4000000",
 )
 _DEFINITIONS = (
@@ -38,8 +38,8 @@ _DEFINITIONS = (
     "USE_PTHREADPOOL",
 )
 
-# PyTorch's cmake/Codegen.cmake. DEFAULT comes first: where the linker picks one of several copies of an inline
-# function it takes the first, which must run on every processor.
+# PyTorch's cmake/Codegen.cmake. DEFAULT comes first: of several copies of an inline function, the linker keeps the
+# first, and that must run on every processor.
 CPU_CAPABILITIES: dict[str, tuple[str, ...]] = {
     "DEFAULT": ("-O3",),
     "AVX2": (
@@ -53,14 +53,14 @@ CPU_CAPABILITIES: dict[str, tuple[str, ...]] = {
     "AVX512": ("-O3", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma", "-mf16c"),
 }
 
-# What a processor must have for AVX2 (ATen/native/DispatchStub.cpp), as Linux names it.
+# The processor features that AVX2 needs (ATen/native/DispatchStub.cpp), by their names in Linux.
 _AVX2 = {"avx2", "fma", "f16c"}
 
 # For `GRAFT_DEBUG=1`.
 DEBUGGING = ("-O0", "-g")
 
-# For `make test-sanitize`. Code goes on behind a finding, so that one run reports them all. The class of an object
-# (vptr) is checked by its type information, which the base's libraries hide.
+# For `make test-sanitize`. The program continues after a finding, so that one run reports all. Checking the class of an
+# object (vptr) needs type information that the base's libraries hide.
 SANITIZERS = (
     "-fsanitize=address,undefined",
     "-fsanitize-recover=address,undefined",
@@ -79,15 +79,15 @@ _SYSTEM_LIBRARIES = (
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A C++ compiler that is known to do.
+    """A supported C++ compiler.
 
     Args:
         compiler: the command.
-        description: what it says of itself and of the linker; another one makes other bytes.
+        description: the versions of compiler and linker. Another version gives other bytes.
         standard: the C++ standard.
-        sanitizers: flags that let the code watch itself.
-        debugging: further flags for the folder's own sources, for a debugger.
-        capabilities: those that sources in ``cpu/`` are compiled for.
+        sanitizers: the sanitizers' flags.
+        debugging: additional flags for the folder's own sources, for a debugger.
+        capabilities: the CPU capabilities that sources in ``cpu/`` are compiled for.
     """
 
     compiler: str
@@ -103,17 +103,17 @@ class Toolchain:
         return [f"-std={self.standard}", *_CXX_FLAGS, *(f"-D{name}" for name in _DEFINITIONS), *self.sanitizers]
 
     def capability_flags(self, capability: str) -> list[str]:
-        """Further flags for a vectorized source; the sanitizers' level of optimization takes the place of its own."""
+        """Additional flags for a vectorized source. With sanitizers, their optimization level is used."""
         definitions = [f"-DCPU_CAPABILITY={capability}", f"-DCPU_CAPABILITY_{capability}"]
         return [*CPU_CAPABILITIES[capability], *definitions, *self.sanitizers]
 
     @property
     def is_for_edits(self) -> bool:
-        """Whether what it makes stays on this machine, and is made again soon."""
+        """Whether the objects stay on this machine and are replaced soon."""
         return len(self.capabilities) < len(CPU_CAPABILITIES)
 
     def of_kind(self, kind: str) -> Toolchain:
-        """The same compiler for a build of another kind."""
+        """Return the same compiler for another kind of build."""
         if kind == SANITIZED:
             return replace(self, description=f"{self.description}; {' '.join(SANITIZERS)}", sanitizers=SANITIZERS)
         if kind in (DEVELOP, DEBUG):
@@ -124,7 +124,7 @@ class Toolchain:
 
     @property
     def python_include(self) -> str:
-        """The folder of Python.h."""
+        """The folder that contains Python.h."""
         return sysconfig.get_path("include")
 
     @cached_property
@@ -134,16 +134,17 @@ class Toolchain:
 
     @cached_property
     def linked_in(self) -> frozenset[str]:
-        """What the compiler links into each library from its own: support for processors' features and the like."""
+        """The compiler's own static library, linked into each library, for example for checks of processor features."""
         archive = run([self.compiler, "-print-libgcc-file-name"]).stdout.strip()
         lines = run(["nm", "--defined-only", "--format=posix", archive], check=False).stdout.splitlines()
         return frozenset(line.split()[0] for line in lines if len(line.split()) > 2)
 
     def preloaded(self) -> list[Path]:
-        """What a program that is not sanitized itself has to load first: the sanitizers, and what they hook into.
+        """Libraries that a program built without sanitizers must preload: the sanitizers and the functions they
+        intercept.
 
         Raises:
-            ToolchainError: the compiler comes without them.
+            ToolchainError: the compiler does not include them.
         """
         names = (*_SANITIZER_LIBRARIES, "libstdc++.so.6")
         found = self._libraries(names)
@@ -160,7 +161,9 @@ class Toolchain:
 
 
 def capability_for_edits() -> str:
-    """The one of ``CPU_CAPABILITIES`` that runs here and compiles fastest for what it gives: AVX512 takes half more."""
+    """Return the one of ``CPU_CAPABILITIES`` that runs here and gives the best result for its compile time: AVX512
+    takes half as long again.
+    """
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:

@@ -1,4 +1,4 @@
-"""What is in a wheel beside its base."""
+"""What a wheel contains in addition to its base."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .fatbin import architectures
 
 @dataclass(frozen=True)
 class Contents:
-    """What is in a wheel.
+    """The content of a wheel.
 
     Args:
         size: in bytes.
-        added: compressed bytes of the members that the base has not, or has otherwise; metadata left out.
-        cuda: the version of CUDA of the base; empty if it is one for CPUs.
-        architectures: what the operators' library for CUDA holds code for; empty if there is none.
+        added: compressed bytes of the members that the base lacks, or that differ from it, without metadata.
+        cuda: the CUDA version of the base; empty for CPU.
+        architectures: the GPU architectures in the operators' CUDA library; empty if there is none.
     """
 
     size: int
@@ -29,7 +29,7 @@ class Contents:
 
 
 def contents(wheel: Path, base: Path) -> Contents:
-    """Look into a wheel and its base."""
+    """Compare a wheel with its base."""
     with ZipFile(base) as archive:
         old = {(info.filename, info.CRC, info.file_size) for info in archive.infolist()}
     with ZipFile(wheel) as archive:

@@ -1,6 +1,6 @@
-"""What NVIDIA's compilers put into a library for GPUs: "fat binaries", of an image for each architecture.
+"""GPU code in libraries from NVIDIA's compilers: "fat binaries" with an image for each architecture.
 
-NVIDIA documents the format nowhere; cuobjdump reads it. What is read here was compared with what that prints.
+NVIDIA does not document the format; cuobjdump reads it. The results were compared with its output.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ _SECTION = ".nv_fatbin"
 _REGION = struct.Struct("<IHHQ")
 _MAGIC = 0xBA55ED50
 
-# An image's header: kind, version, size of the header, size of what follows; the architecture and flags lie further in.
+# An image's header: kind, version, size of the header, size of what follows; then the architecture and flags.
 _IMAGE = struct.Struct("<HHIQ")
 _ARCHITECTURE = struct.Struct("<28xI8xQ")
 _PTX, _CODE = 1, 2
 
-# Architectures with a letter, whose code runs on no later GPU (a) or on none of another family (f).
+# Architectures with a letter: their code runs on no later GPU (a), or only on the same family (f).
 _SPECIFIC, _FAMILY = 1 << 20, 1 << 21
 
 
 def architectures(library: bytes) -> list[str]:
-    """What a library holds code for, in order: ``sm_90a`` for machine code, ``compute_90`` for PTX.
+    """Return the architectures in a library, sorted: ``sm_90a`` for machine code, ``compute_90`` for PTX.
 
     Raises:
-        ValueError: the section of fat binaries holds something else.
+        ValueError: the section of fat binaries contains something else.
     """
     section = ELFFile(BytesIO(library)).get_section_by_name(_SECTION)
     data = section.data() if section is not None else b""
     found = set()
     start = 0
     while start < len(data):
-        if not any(data[start : start + 8]):  # between those of two objects
+        if not any(data[start : start + 8]):  # padding between those of two objects
             start += 8
             continue
         magic, _, header, size = _REGION.unpack_from(data, start)

@@ -1,4 +1,4 @@
-"""The processes of the rows, which end when this one is interrupted, with all that they started."""
+"""The processes of the rows. They end, with their children, when this process is interrupted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..common.layout import REPOSITORY
 
-# How long an interrupted row may take to end, in seconds: it deletes its environments.
+# Seconds that an interrupted row has to end; it deletes its environments.
 _PATIENCE = 180
 
 
@@ -23,12 +23,12 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True)
 class Done:
-    """A command that ended.
+    """A finished command.
 
     Args:
         code: its exit code.
         seconds: how long it took.
-        output: what it printed.
+        output: its output.
     """
 
     code: int
@@ -37,7 +37,7 @@ class Done:
 
     @property
     def error(self) -> str:
-        """The first line of what failed; empty if nothing did."""
+        """The first line of the error; empty if there is none."""
         if self.code == 0:
             return ""
         errors = [line.removeprefix("error: ") for line in self.output if line.startswith("error: ")]
@@ -46,14 +46,14 @@ class Done:
 
 
 class Processes:
-    """Runs commands of the builder, also several at once from several threads."""
+    """Runs commands of the builder, several at once if called from several threads."""
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[str]] = set()
         self._is_stopped = False
 
     def run(self, python: Path, arguments: Sequence[str | Path], write: Callable[[str], object]) -> Done:
-        """Run a verb of the builder by ``python``; each line of what it prints goes to ``write``.
+        """Run a verb of the builder with ``python``. Each line of output is passed to ``write``.
 
         Raises:
             StoppedError: ``stop`` was called.
@@ -89,13 +89,13 @@ class Processes:
         return Done(process.returncode, time.perf_counter() - start, output)
 
     def stop(self) -> None:
-        """End what runs, and let nothing else begin."""
+        """End all running commands, and start no more."""
         self._is_stopped = True
         _end(list(self._running))
 
 
 def _end(processes: Sequence[subprocess.Popen[str]]) -> None:
-    """Interrupt processes as Ctrl-C does, with what they started, and kill what does not end."""
+    """Interrupt processes and their children like Ctrl-C, and kill those that do not end."""
     for number, patience in ((signal.SIGINT, _PATIENCE), (signal.SIGKILL, 1)):
         left = [process for process in processes if process.poll() is None]
         for process in left:

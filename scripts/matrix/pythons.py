@@ -1,4 +1,4 @@
-"""The Pythons that wheels are built for: looked for by version, name or path."""
+"""The Pythons that wheels are built for, found by version, name or path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from ..common.errors import CommandError, UsageError
 from ..common.process import run
 
-# What `INTERPRETER` in layout.py is made of, with the mark of a Python without the GIL.
+# The parts of `INTERPRETER` in layout.py, and the mark of a free-threaded Python.
 _PROBE = "import sys; print(*sys.version_info[:3], sys.implementation.name, 'flags' + sys.abiflags)"
 
 # Where programs that install Pythons put them, below the home folder.
@@ -30,9 +30,9 @@ class Python:
 
     Args:
         path: the program.
-        version: all of it, such as ``(3, 12, 1)``.
-        interpreter: the name of a build's folder, such as ``cp312``.
-        abi: the same, or ``cp313t``.
+        version: the complete version, for example ``(3, 12, 1)``.
+        interpreter: the name of a build's folder, for example ``cp312``.
+        abi: the ABI tag, ``cp312`` or ``cp313t``.
     """
 
     path: Path
@@ -42,20 +42,20 @@ class Python:
 
     @property
     def tag(self) -> str:
-        """What the names of its wheels have, such as ``cp312-cp312``."""
+        """The tag of its wheels, for example ``cp312-cp312``."""
         return f"{self.interpreter}-{self.abi}"
 
     @property
     def release(self) -> str:
-        """What tells its wheels from others: ``3.12``, ``3.13t``."""
+        """The release: ``3.12``, ``3.13t``."""
         return f"{self.version[0]}.{self.version[1]}{self.abi.removeprefix(self.interpreter)}"
 
 
 def find_pythons(words: Sequence[str]) -> list[Python]:
-    """The Pythons that ``words`` name, each release once.
+    """Return the Pythons that ``words`` name, each release once.
 
     Raises:
-        UsageError: naming all that are not there.
+        UsageError: lists all that were not found.
     """
     found = {word: find_python(word) for word in words}
     if missing := [word for word, python in found.items() if python is None]:
@@ -68,7 +68,7 @@ def find_pythons(words: Sequence[str]) -> list[Python]:
 
 
 def find_python(word: str) -> Python | None:
-    """The first Python that is meant and runs: the shims of pyenv are there for versions that do not."""
+    """Return the first matching Python that runs. pyenv has shims also for versions that are not installed."""
     wanted = tuple(map(int, word.split("."))) if re.fullmatch(r"\d+(\.\d+)+", word) else ()
     for path in _places(word, wanted):
         python = probed(path) if os.access(path, os.X_OK) and path.is_file() else None
@@ -96,7 +96,7 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def probed(path: Path) -> Python | None:
-    """What the Python says of itself; None if it does not run."""
+    """Return a Python's properties; None if it does not run."""
     try:
         done = run([path, "-c", _PROBE], check=False)
     except (OSError, CommandError):

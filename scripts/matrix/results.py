@@ -1,4 +1,4 @@
-"""What came of the rows: kept as JSON, so that an interrupted matrix goes on, and shown as a table in Markdown."""
+"""The results of the rows, kept as JSON so that an interrupted matrix can continue, and shown as a Markdown table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEAD = ("PyTorch", "Python", "CUDA", "architectures", "wheel", "added", "build"
 
 @dataclass(frozen=True)
 class Counts:
-    """The counts of one kind of tests, and their seconds; not all of them if pytest crashed."""
+    """The counts of one kind of tests, and their seconds; incomplete if pytest crashed."""
 
     passed: int
     skipped: int
@@ -34,19 +34,19 @@ class Counts:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a row.
+    """The result of a row.
 
     Args:
         native: the native folders.
         pin, python: the row.
         parts: of the tests.
-        extra: what pytest was told.
-        date: when it ended.
+        extra: arguments for pytest.
+        date: when it was tested.
         machine: the processor.
         wheel: its file name; empty if there is none.
-        size, added, cuda, architectures: what is in it.
-        build: the seconds that its build took; None if it was there before.
-        tests: by their kind.
+        size, added, cuda, architectures: the content of the wheel.
+        build: the seconds of its build; None if it was up to date.
+        tests: the counts by kind.
         error: what failed; empty if nothing did.
     """
 
@@ -68,12 +68,12 @@ class Result:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What tells rows apart."""
+        """Identifies the row."""
         return self.native, self.pin, self.python
 
     @property
     def note(self) -> str:
-        """What the row's columns do not say."""
+        """The conditions that the row's columns do not show."""
         return "; ".join(filter(None, [f"only `pytest {self.extra}`" if self.extra else "", self.error]))
 
 
@@ -81,10 +81,10 @@ Results = dict[tuple[str, str, str], Result]
 
 
 def load(path: Path) -> Results:
-    """The results of earlier rows, if any.
+    """Read the results of earlier rows, if any.
 
     Raises:
-        UsageError: the file holds something else.
+        UsageError: the file has other content.
     """
     if not path.is_file():
         return {}
@@ -97,14 +97,14 @@ def load(path: Path) -> Results:
 
 
 def save(path: Path, results: Results) -> None:
-    """Write them."""
+    """Write the results."""
     write_atomically(path, json.dumps([asdict(result) for result in results.values()], indent=1) + "\n")
 
 
 def counted(folder: Path) -> dict[str, Counts]:
-    """The results that pytest left in ``folder``, by the kind of the part: ``2-operators.xml``.
+    """Read pytest's results in ``folder``, by the kind of the part: ``2-operators.xml``.
 
-    A part whose pytest crashed has an empty file, or half of one.
+    If pytest crashed, the file is empty or incomplete.
     """
     found: dict[str, Counts] = {}
     for path in sorted(folder.glob("*-*.xml")):
@@ -130,7 +130,7 @@ def counted(folder: Path) -> dict[str, Counts]:
 
 
 def markdown(results: Sequence[Result], title: str) -> str:
-    """The table, with the dates and the processors that it is of."""
+    """Return the table, with dates and processors."""
     dates = sorted({result.date for result in results})
     machines = ", ".join(sorted({result.machine for result in results}))
     lines = [_HEAD, ("---",) * 2 + ("---",) * 2 + ("--:",) * 3 + ("---",) * 2, *map(_cells, results)]

@@ -15,7 +15,7 @@ from .pythons import Python, find_pythons
 
 _PATCHES = REPOSITORY / "patches"
 
-# What `make test-matrix` tests if nothing is said: each pin on one Python, and one pin on others.
+# The default of `make test-matrix`: each pin on one Python, and one pin on others.
 _PYTHON = "3.11"
 _PIN, _OTHER_PYTHONS = "2.14.1", ("3.10", "3.12", "3.13")
 
@@ -38,15 +38,15 @@ class Row:
 
 
 def chosen_rows(pins: str, pythons: str, *, default_python: str = sys.executable) -> list[Row]:
-    """Each pin that ``PINS`` names, or all, on each Python that ``PYTHONS`` names, or the default.
+    """Return each pin in ``PINS``, or all, on each Python in ``PYTHONS``, or the default.
 
     Args:
-        pins: with spaces between; empty for all that have wheels.
-        pythons: the same; a path that holds a space may be quoted.
-        default_python: taken if ``pythons`` is empty.
+        pins: separated by spaces; empty for all that have wheels.
+        pythons: separated by spaces; a path that contains a space may be quoted.
+        default_python: used if ``pythons`` is empty.
 
     Raises:
-        GraftError: a Python is not there, or no wheel is known of a pair whose pin was named.
+        GraftError: a Python was not found, or a pin named by the user has no wheel for one.
     """
     try:
         found = find_pythons(shlex.split(pythons) or [default_python])
@@ -66,14 +66,14 @@ def chosen_rows(pins: str, pythons: str, *, default_python: str = sys.executable
 
 
 def rows_of_matrix(pins: str, pythons: str) -> list[Row]:
-    """The rows of ``make test-matrix``, the table's own if neither pins nor Pythons are named.
+    """Return the rows of ``make test-matrix``, by default the table's own.
 
     Raises:
-        GraftError: as ``chosen_rows``.
+        GraftError: see ``chosen_rows``.
     """
     if pins or pythons:
         return chosen_rows(pins, pythons, default_python=_PYTHON)
-    find_pythons([_PYTHON, *_OTHER_PYTHONS])  # names all that are missing
+    find_pythons([_PYTHON, *_OTHER_PYTHONS])  # lists all that are missing
     return [*chosen_rows("", _PYTHON), *chosen_rows(_PIN, " ".join(_OTHER_PYTHONS))]
 
 

@@ -1,4 +1,4 @@
-"""``make test-matrix``: build and test each pin on each Python, and write a table of it."""
+"""``make test-matrix``: build and test each pin on each Python, and write a table."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from .results import Result, Results, counted, load, markdown, save
 from .rows import Row, RowsFailed, rows_of_matrix
 from .wheels import build_row, megabytes, options
 
-# The results, and beside them a folder of logs.
+# The results; a folder of logs is next to them.
 _RESULTS = REPOSITORY / "build/test-matrix.json"
 
-# The environment of a CUDA wheel, its base laid out as a whole, the wheels and objects of a row.
+# Space for the environment of a CUDA wheel, its unpacked base, and the wheels and objects of a row.
 _NEEDED_BYTES = 15 * 1024**3
 
 
@@ -47,24 +47,24 @@ def test_matrix(
     is_kept: bool,
     markdown_file: Path | None,
 ) -> None:
-    """Build and test the native folders of ``layout`` on each pin and Python; results are written after each row.
+    """Build and test the native folders of ``layout`` on each pin and Python. Results are written after each row.
 
-    A row whose wheel passed the same tests before is not tested again.
+    A row is skipped if its wheel passed the same tests before.
 
     Args:
-        layout: the native folders and where the wheels go.
-        pins, pythons: with spaces between; both empty for the table's own.
-        jobs: how many compilers may run at once.
-        at_once: how many rows.
-        parts: of the tests, as ``make test`` calls them.
+        layout: the native folders and the output folder.
+        pins, pythons: separated by spaces; both empty for the default.
+        jobs: the maximum number of compilers to run at once.
+        at_once: the number of rows to run at once.
+        parts: the parts of the tests, as in ``make test``.
         extra: arguments for pytest.
-        is_anew: whether also those are tested that passed before.
-        is_kept: whether the environments of the tests stay.
-        markdown_file: a further file that the table goes into.
+        is_anew: whether to test rows that passed before, too.
+        is_kept: whether to keep the environments of the tests.
+        markdown_file: an additional file for the table.
 
     Raises:
         RowsFailed: some rows failed.
-        GraftError: a pin or Python is not there, or space; nothing was built.
+        GraftError: a pin or Python was not found, or the disk is full; nothing was built.
     """
     rows = rows_of_matrix(pins, pythons)
     _require_space(at_once)
@@ -94,7 +94,7 @@ def test_matrix(
 
 @dataclass(frozen=True)
 class _Matrix:
-    """Builds and tests rows, several of them at once if the threads are."""
+    """Builds and tests rows, in several threads."""
 
     layout: Layout
     jobs: int
@@ -107,7 +107,7 @@ class _Matrix:
     processes: Processes = field(default_factory=Processes)
 
     def row(self, row: Row) -> Result:
-        """Build and test one row; what fails is in the result."""
+        """Build and test one row. Failures are part of the result."""
         log = _RESULTS.with_suffix("") / f"{row.pin}-{row.python.release}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         say(f"{row}: begins, and writes {log}")

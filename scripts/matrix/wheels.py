@@ -1,4 +1,4 @@
-"""``make wheels``: the wheels of a native folder for several pins and Pythons."""
+"""``make wheels``: build the wheels of a native folder for several pins and Pythons."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .rows import Row, RowsFailed, chosen_rows
 
 @dataclass(frozen=True)
 class Wheel:
-    """What came of a build.
+    """The result of a build.
 
     Args:
-        path: of the wheel; None if there is none.
+        path: the path of the wheel; None if there is none.
         seconds: how long the command took.
-        is_new: whether it had anything to do.
+        is_new: whether anything was built.
         error: why there is no wheel.
     """
 
@@ -34,17 +34,17 @@ class Wheel:
 
 
 def build_wheels(layout: Layout, pins: str, pythons: str, *, jobs: int, thin: Sequence[str] | None = None) -> None:
-    """Build the native folders of ``layout`` for each pin on each Python, one after another; print a table.
+    """Build the native folders of ``layout`` for each pin on each Python, one after another. Print a table.
 
     Args:
-        layout: the native folders, and where the wheels go.
-        pins, pythons: as ``chosen_rows`` takes them.
-        jobs: how many compilers may run at once.
-        thin: the options of ``thin-wheel`` if thin wheels are wanted.
+        layout: the native folders, and the output folder.
+        pins, pythons: see ``chosen_rows``.
+        jobs: the maximum number of compilers to run at once.
+        thin: the options of ``thin-wheel``, for thin wheels.
 
     Raises:
-        GraftError: a pin or a Python is not there, and nothing was built.
-        RowsFailed: some wheels could not be built, and the others were.
+        GraftError: a pin or a Python was not found, and nothing was built.
+        RowsFailed: some wheels could not be built.
     """
     rows = chosen_rows(pins, pythons)
     processes, lines, failed = Processes(), [("torch", "Python", "wheel", "size", "seconds")], 0
@@ -81,10 +81,10 @@ def build_row(
 
 
 def options(row: Row, layout: Layout, jobs: int) -> list[str | Path]:
-    """What the verbs of one pin are told of a row."""
+    """Return the options of a row for verbs that handle one pin."""
     return ["--pin", row.pin, "--native", named(layout), "--out", layout.out, "--jobs", str(jobs)]
 
 
 def megabytes(count: int) -> str:
-    """A size in the units that package indexes show."""
+    """Return a size in the units of package indexes."""
     return f"{count / 1e6:.0f}" if count >= 1e7 else f"{count / 1e6:.1f}"

@@ -1,1 +1,1 @@
-"""Measurements: benchmarks of operators and of builds, surfaces of an operator, random calls."""
+"""Measurements: benchmarks of operators and of builds, surfaces of operators, random calls."""

@@ -1,7 +1,7 @@
-"""``make bench-build``: how long ``make patch-and-build`` takes, measured on a copy of this repository.
+"""``make bench-build``: measure how long ``make patch-and-build`` takes, in a copy of this repository.
 
-What is timed is the command that a user types, on the native folder as it is. Beside it stands what else compiles one
-function: ``torch.utils.cpp_extension.load_inline``, with the wheel that was built.
+It times the command that users type, with the native folder as it is. For comparison it also times
+``torch.utils.cpp_extension.load_inline`` of one function, with the built wheel.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _NOTHING, _UNCHANGED = "from nothing", "unchanged"
 
 WHEEL, DEVELOP = "patch-and-build", "develop"
 
-# The most that `make develop` should take after an edit on two cores, in seconds.
+# The aim for `make develop` after an edit on two cores, in seconds.
 _AIMS_OF_DEVELOP = {KERNEL_EDITED: 4, DOCS_EDITED: 1, ADDED: 12}
 
 
 @dataclass(frozen=True)
 class Timed:
-    """One build: the seconds that the command and each of its steps took, and the name of the wheel that it left."""
+    """One build: the seconds of the command and of each step, and the name of the wheel."""
 
     seconds: float
     steps: dict[str, float]
@@ -63,13 +63,13 @@ class Row:
     """A row of the table.
 
     Args:
-        name: what was done before the build, or what else was built.
-        about: the file that was edited, or the like.
-        aim: the most that it should take on two cores, in seconds; None for what is not ours.
+        name: what was done before the build, or what was built for comparison.
+        about: the edited file, or another remark.
+        aim: the aim on two cores, in seconds; None for comparisons.
         left_out: why it cannot be measured; empty if it can.
         edit: what is done before each build, if anything.
-        verb: of make that is timed.
-        runs: what was measured.
+        verb: the timed target of make.
+        runs: the measurements.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Row:
 
     @property
     def seconds(self) -> list[float]:
-        """Of each run, in their order."""
+        """The seconds of each run, in order."""
         return [timed.seconds for timed in self.runs]
 
     @property
@@ -95,7 +95,7 @@ class Row:
 
 
 def rows_of(layout: Layout, only: Sequence[str]) -> list[Row]:
-    """The rows that were asked for, or else all; those that cannot be measured say why.
+    """Return the requested rows, or all. Those that cannot be measured contain the reason.
 
     Raises:
         UsageError: there is no such row.
@@ -116,7 +116,7 @@ def rows_of(layout: Layout, only: Sequence[str]) -> list[Row]:
 
 
 def list_builds(layout: Layout) -> None:
-    """Print the rows, each with its aim."""
+    """Print the rows with their aims."""
     for row in rows_of(layout, []):
         aim = f"{row.aim:g} s" if row.aim is not None else ""
         print(f"{row.name:28}{aim:>7}  {f'left out: {row.left_out}' if row.left_out else row.about}".rstrip())
@@ -134,16 +134,16 @@ def bench_build(
     result: Path,
     markdown: Path | None,
 ) -> None:
-    """Time builds of a copy of this repository; print a table, and write it down as JSON and in Markdown.
+    """Time builds of a copy of this repository. Print a table, and write it as JSON and Markdown.
 
     Args:
-        layout: the pin and the native folder, of which the copy has a copy.
-        base_wheel: the base as a file; None to let pip fetch it.
-        jobs: how many compilers may run at once.
-        only: the names of the rows to measure; all if there are none.
+        layout: the pin and the native folder, which is copied, too.
+        base_wheel: path of the base wheel; None to download it with pip.
+        jobs: the maximum number of compilers to run at once.
+        only: the names of the rows to measure; empty for all.
         repeat: how often each build is timed; None for once from nothing, and three times the others.
-        folder: where the copy goes; left there if ``keep``.
-        result, markdown: the files.
+        folder: the folder of the copy; kept if ``keep``.
+        result, markdown: the output files.
     """
     rows = rows_of(layout, only)
     about = conditions(layout, jobs)
@@ -168,7 +168,7 @@ def bench_build(
 
 
 def conditions(layout: Layout, jobs: int) -> dict[str, Any]:
-    """What figures depend on: the processor and how busy it is, the date, what is built."""
+    """Return what figures depend on: the processor and its load, the date, what is built."""
     info = Path("/proc/cpuinfo")
     found = re.search(r"^model name\s*: (.*)$", info.read_text(encoding="utf-8") if info.is_file() else "", re.M)
     processor, cores = found[1] if found else "unknown processor", len(os.sched_getaffinity(0))
@@ -181,29 +181,29 @@ def conditions(layout: Layout, jobs: int) -> dict[str, Any]:
 
 
 class _Builds:
-    """Builds in the copy, which find nothing that other builds left but what pip keeps."""
+    """Builds in the copy, which reuse nothing of other builds except for pip's cache."""
 
     def __init__(self, folder: Path, native: Path, pin: str, base_wheel: Path | None, jobs: int) -> None:
         self.folder, self.native = folder, native
-        # What this verb's make was given is in the environment, so all that the copy's make takes from there is said.
+        # The environment has the variables of this make, so every variable of the copy's make is given explicitly.
         wheel = base_wheel.resolve() if base_wheel else ""
         self.variables = [f"PIN={pin}", f"JOBS={jobs}", f"NATIVE={native.name}", "OUT=dist", f"WHEEL={wheel}"]
         self.variables += ["BUILD=graft", "SOURCE=", "WATCH=", "ARGS=--timings timings.json"]
         self.base = f"{pin}/{INTERPRETER}/base"
         caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         self.environment = {
-            "MAKEFLAGS": "",  # a sub-make would share the job slots of this verb's make
+            "MAKEFLAGS": "",  # a sub-make would share this make's job slots
             "CCACHE_DISABLE": "1",
             "PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR") or str(caches / "pip"),
             "XDG_CACHE_HOME": str(folder / "cache"),
         }
 
     def wheel(self) -> Path | None:
-        """The wheel that was built last."""
+        """The wheel of the last build."""
         return max((self.folder / "dist").glob("*.whl"), key=lambda path: path.stat().st_mtime_ns, default=None)
 
     def prepare(self, row: Row, rows: Sequence[Row], times: int) -> None:
-        """Bring the copy to where ``row`` can be measured ``times`` times."""
+        """Prepare the copy for measuring ``row`` ``times`` times."""
         is_added = row.name != REMOVED or any(other.name == ADDED for other in rows)
         for number in range(1, 1 if is_added else times + 1):
             add_operator(self.native, number)
@@ -215,10 +215,10 @@ class _Builds:
             self.build(DEVELOP)
 
     def time_row(self, row: Row, number: int) -> Timed:
-        """Do what ``row`` says, the ``number``-th time.
+        """Measure ``row`` for the ``number``-th time.
 
         Raises:
-            CommandError: the build failed, or made of another text the same wheel, or of the same text another one.
+            CommandError: the build failed, or an edit did not change the wheel, or the wheel changed without an edit.
         """
         if row.name in INLINE:
             wheel = self.wheel()
@@ -237,12 +237,12 @@ class _Builds:
         return timed
 
     def tree(self) -> str:
-        """What makes Python find the tree that `make develop` made last; empty if it made none."""
+        """Return the variables that select the tree of the last `make develop`; empty if there is none."""
         found = list((self.folder / "develop-environment").glob("lib/python*/site-packages/torch_graft.pth"))
         return found[0].read_text(encoding="utf-8") if found else ""
 
     def made(self, verb: str) -> str:
-        """What tells what ``verb`` made last from what it makes of another text."""
+        """Return a fingerprint of what ``verb`` built last."""
         wheel = self.wheel()
         return self.tree() if verb == DEVELOP else wheel.name if wheel else ""
 
@@ -260,7 +260,7 @@ class _Builds:
 
     @contextmanager
     def python(self, verb: str) -> Iterator[str | Path]:
-        """The Python that ``verb`` is told of: for `make develop` that of an environment with the base wheel."""
+        """Return the Python for ``verb``: for `make develop` that of an environment with the base wheel."""
         if verb == WHEEL:
             yield sys.executable
             return
@@ -276,7 +276,7 @@ def _as_json(row: Row) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows that were measured as a Markdown table, and below it why others were not."""
+    """Return the measured rows as a Markdown table, and the reasons why others were not measured."""
     lines = [("", "runs", "min", "median", "aim", ""), ("---", "--:", "--:", "--:", "--:", "---")]
     for row in (row for row in rows if row.runs):
         figures = (str(len(row.runs)), _seconds(min(row.seconds)), _seconds(statistics.median(row.seconds)))

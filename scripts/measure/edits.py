@@ -1,6 +1,6 @@
-"""The copy that ``make bench-build`` measures, the edits of its native folder, and what else compiles a function.
+"""The copy that ``make bench-build`` measures, the edits of its native folder, and builds to compare with.
 
-Each edit takes a number and changes the text otherwise for each, so that no build finds a result of an earlier one.
+Each edit has a number and changes the text differently for each number, so that no build finds an earlier result.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _MARK = "made-by-make-bench-build"
 KERNEL_EDITED, DOCS_EDITED = "kernel edited", "documentation edited"
 ADDED, REMOVED = "operator added", "operator removed"
 
-# The kernel of the shipped folder that a first kernel is copied from.
+# The kernel that a first kernel is copied from if a folder has none.
 _USUAL = Path("cpu/TwicePlusKernel.cpp")
 
-# An operator that uses what most do: a kernel, a function and a method, a derivative formula, samples.
+# An operator with common features: a kernel, a function and a method, a derivative formula, samples.
 _FUNCTION = """
 - func: {name}(Tensor self, Scalar factor) -> Tensor
   variants: function, method
@@ -62,7 +62,7 @@ Tensor {name}(const Tensor& self, const Scalar& factor) {{
 """
 _APPENDED = {FUNCTIONS: _FUNCTION, DERIVATIVES: _FORMULA, SAMPLES: _SAMPLE}
 
-# load_inline of one function, as its documentation shows it, and with the least that declares a tensor and an operator.
+# load_inline of one function, as in its documentation, and with the minimum that declares a tensor and an operator.
 _INLINE_FUNCTION = "at::Tensor scale(const at::Tensor& self, double factor) { return self.mul(factor); }\n"
 INLINE: dict[str, tuple[str, dict[str, Any], str]] = {
     "load_inline, default": (_INLINE_FUNCTION, {"functions": ["scale"]}, "torch/extension.h and pybind11"),
@@ -85,7 +85,7 @@ assert scale(torch.ones(2), 3.0).tolist() == [3.0, 3.0]
 print(seconds)
 """
 
-# Code that compiler and linker keep. A source in cpu/ is compiled several times, so it is not visible outside.
+# Code that compiler and linker keep. A source in cpu/ is compiled several times, so the symbol is local.
 _CODE = "namespace {{ [[gnu::constructor]] void edited_by_bench_build() {{ volatile int kept = {number}; }} }}"
 _PARAGRAPH = "The text was edited for measurement {number}."
 
@@ -95,11 +95,11 @@ class Edit:
     """A change of a native folder.
 
     Args:
-        name: of the row of the table.
-        aim: the most that a build after it should take on two cores, in seconds.
-        about: the file that is edited, or what else there is to say.
-        apply: makes the change; takes the folder and a number.
-        left_out: why this folder cannot be edited so; empty if it can.
+        name: the name of the row.
+        aim: the aim for a build after it on two cores, in seconds.
+        about: the edited file, or another remark.
+        apply: changes the folder; takes the folder and a number.
+        left_out: why it does not apply to this folder; empty if it does.
     """
 
     name: str
@@ -111,10 +111,10 @@ class Edit:
 
 @contextmanager
 def copied(layout: Layout, folder: Path, keep: bool) -> Iterator[Path]:
-    """Copy this repository's files to ``folder``, and give the native folder in there. The end removes all.
+    """Copy this repository's files to ``folder``, and yield the native folder there. It is deleted at the end.
 
     Raises:
-        UsageError: the folder is there, and no measurement made it.
+        UsageError: the folder exists, and was not created by a measurement.
     """
     if folder.exists() and not (folder / _MARK).is_file():
         todo = "delete it, or name another folder with --copy"
@@ -138,7 +138,7 @@ def copied(layout: Layout, folder: Path, keep: bool) -> Iterator[Path]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a copy, its mark last, so that what an interruption leaves is still known as a copy."""
+    """Delete a copy, its mark last, so that it is still recognized as a copy after an interruption."""
     for path in folder.iterdir() if folder.is_dir() else []:
         if path.is_dir():
             shutil.rmtree(path)
@@ -148,15 +148,15 @@ def _remove(folder: Path) -> None:
 
 
 def edits_of(native: NativeFolder, first: int = 0) -> list[Edit]:
-    """The edits that builds are timed after, in this order, each with the file that is chosen from ``native``.
+    """Return the edits in order, each with the file chosen from ``native``.
 
     Args:
-        native: the folder.
-        first: added to the number of each edit, so that what is measured before leaves nothing for it.
+        native: the native folder.
+        first: added to the number of each edit, so that earlier measurements leave nothing to reuse.
     """
     kernels = sorted(native.vectorized or native.sources)
     usual = _USUAL if _USUAL in kernels else next(iter(kernels), None)
-    # The one that compiles longest, as far as this can be known beforehand.
+    # Return the source that probably compiles longest.
     largest = max(kernels, key=lambda name: (native.path / name).stat().st_size, default=None)
     formulas = DERIVATIVES if find_formula(native.path / DERIVATIVES) else None
     edits = [
@@ -175,27 +175,27 @@ def _numbered(apply: Callable[[Path, int], None], first: int) -> Callable[[Path,
 
 
 def _edit(name: str, aim: float, file: Path | None, change: Callable[[Path, int], None], lack: str) -> Edit:
-    """An edit of one file; of none where the folder lacks it."""
+    """Return an edit of one file, or one that is left out if the folder has no such file."""
     if file is None:
         return Edit(name, aim, "", lambda *_: None, left_out=f"the folder has {lack}")
     return Edit(name, aim, file.as_posix(), lambda native, number: change(native / file, number))
 
 
 def edit_kernel(source: Path, number: int) -> None:
-    """Add a function behind the code of ``source``, or change the one that was added."""
+    """Append a function to the code of ``source``, or change it if it was appended before."""
     kept = re.sub(r"\n.* void edited_by_bench_build\(\).*\n", "", _read(source))
     _write(source, f"{kept}\n{_CODE.format(number=number)}\n")
 
 
 def edit_docs(docs: Path, number: int) -> None:
-    """Add a paragraph behind the first one of ``docs``, or change the one that was added."""
+    """Add a paragraph after the first one of ``docs``, or change it if it was added before."""
     text = re.sub(_PARAGRAPH.format(number=r"\d+") + r"\n\n", "", _read(docs))
     first, _, rest = text.partition("\n\n")
     _write(docs, f"{first.rstrip()}\n\n{_PARAGRAPH.format(number=number)}\n\n{rest}")
 
 
 def find_formula(derivatives: Path) -> re.Match[str] | None:
-    """The first formula in ``derivatives`` that gives the gradient of one tensor: its start and its text."""
+    """Return the start and the text of the first formula in ``derivatives`` that gives the gradient of one tensor."""
     if not derivatives.is_file():
         return None
     for entry in entries(derivatives):
@@ -224,7 +224,7 @@ def add_operator(native: Path, number: int) -> None:
 
 
 def remove_operator(native: Path, number: int) -> None:
-    """Remove the operator ``number``, and each file that holds nothing else."""
+    """Remove the operator ``number``, and files that contain nothing else."""
     for file, text in _APPENDED.items():
         left = _read(native / file).replace(text.format(name=_name(number)), "")
         if left:
@@ -235,7 +235,7 @@ def remove_operator(native: Path, number: int) -> None:
 
 
 def time_inline(name: str, folder: Path, wheel: Path, environment: Mapping[str, str]) -> float:
-    """The seconds that ``INLINE[name]`` takes where ``wheel`` is installed, without those of importing torch."""
+    """Return the seconds that ``INLINE[name]`` takes with ``wheel``, without importing torch."""
     extensions = folder / "extensions"
     shutil.rmtree(extensions, ignore_errors=True)
     source, arguments, _ = INLINE[name]
@@ -251,7 +251,7 @@ def time_inline(name: str, folder: Path, wheel: Path, environment: Mapping[str, 
 
 @contextmanager
 def environment_with(wheel: Path, folder: Path, requirement: str) -> Iterator[Path]:
-    """Hold a virtual environment with ``wheel`` and a package more; yields its Python."""
+    """Hold a virtual environment with ``wheel`` and another package. Yields its Python."""
     requirements = folder.with_name(f"{folder.name}.txt")
     requirements.write_text(f"{requirement}\n", encoding="utf-8")
     with environment_in(folder, wheel, requirements) as python:

@@ -1,4 +1,4 @@
-"""A copy of ``patches/``, in which a pin is written and tried before the repository gets it."""
+"""A copy of ``patches/`` in which a pin is written and tested before it is added to the repository."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _PIN = "pin.yaml"
 
 
 class Draft:
-    """The pin of a release, as it will be.
+    """The new pin of a release.
 
     Args:
-        patches: the folder of all pins; it is not written to.
-        copy: where all of it is copied to.
-        release: what is pinned.
+        patches: the folder of all pins, which is only read.
+        copy: where it is copied to.
+        release: the release to pin.
 
     Attributes:
-        is_new: whether nothing is pinned of this release yet.
+        is_new: whether the release has no pin yet.
     """
 
     def __init__(self, patches: Path, copy: Path, release: Release) -> None:
@@ -45,17 +45,17 @@ class Draft:
         return self.copy / self._name
 
     def translate(self, error: GraftError) -> None:
-        """Let an error name the files of the repository."""
+        """Make errors name the files of the repository."""
         error.what, error.cause, error.todo = map(self._translate, (error.what, error.cause, error.todo))
 
     def _translate(self, text: str) -> str:
         return text.replace(str(self.copy), str(self._patches))
 
     def pin(self) -> Pin:
-        """The pin with the release's wheels. What is found in a wheel is written later, where the pin is new.
+        """Return the pin with the release's wheels. For a new pin, properties of the wheel are added later.
 
         Raises:
-            PinError: the pin has another file of the same kind, or cannot be read.
+            PinError: the pin has another file of the same kind, or is invalid.
         """
         path = self.folder / _PIN
         if self.is_new:
@@ -75,10 +75,10 @@ class Draft:
         return load_pin(self.folder, self._release.version)
 
     def finish(self, pin: Pin, found: Findings) -> None:
-        """Write what is found in the wheel, or compare it with what the pin says.
+        """Write the properties found in the wheel, or compare them with the pin.
 
         Raises:
-            PinError: the pin says otherwise.
+            PinError: the pin has other values.
         """
         if self.is_new:
             head = texts.new_pin(self._name, found.commit, found.standard)
@@ -93,10 +93,10 @@ class Draft:
                 )
 
     def add_toolkit(self, pin: Pin, cuda: str, index: str) -> int:
-        """See that there is a toolkit of that version of CUDA; return of how many packages, 0 if pip has none.
+        """Make sure there is a toolkit for that version of CUDA. Return its number of packages, 0 if pip has none.
 
         Raises:
-            GraftError: what pip has does not belong together, or it cannot tell.
+            GraftError: pip's packages do not fit together, or pip failed.
         """
         if cuda in pin.toolkits:
             return len(pin.toolkits[cuda])
@@ -107,12 +107,12 @@ class Draft:
         return len(packages)
 
     def add_series(self, base: Base, scratch: Path) -> dict[Patch, str]:
-        """See that there is a series; return the patches that were tried, each with the reason why it does not apply.
+        """Make sure there is a series. Return the patches that were tried, each with the reason why it does not apply.
 
-        A new series names those patches of the newest other pin that apply.
+        A new series lists those patches of the newest other pin that apply.
 
         Raises:
-            PinError: a series that is there is wrong.
+            PinError: an existing series is invalid.
         """
         is_there = (self.folder / SERIES).is_file()
         other = None if is_there else newest(self._patches, self._release)
@@ -123,7 +123,7 @@ class Draft:
         return {patch: self._translate(why) for patch, why in tried.items()}
 
     def changed(self) -> dict[Path, str]:
-        """The files that the repository does not have like this, by their path there."""
+        """The files that differ from the repository's, by path."""
         files = [self.folder / _PIN, self.folder / SERIES, self.copy / TOOLKITS]
         new = {self._patches / file.relative_to(self.copy): file.read_text(encoding="utf-8") for file in files}
         return {
@@ -136,12 +136,12 @@ class Draft:
 
 
 def newest(patches: Path, release: Release, *, is_same_kind: bool = False) -> str:
-    """The newest wheel of another pin; empty if there is none.
+    """Return the newest wheel of another pin; empty if there is none.
 
     Args:
         patches: the folder of all pins.
-        release: which that pin is not of.
-        is_same_kind: whether only wheels for CPUs, or only those for CUDA, are meant, like the release.
+        release: the release of this pin.
+        is_same_kind: whether to consider only CPU wheels, or only CUDA wheels, like the release.
     """
     pins = [load_pin(path.parent) for path in sorted(patches.glob(f"*/{_PIN}"))]
     known = [Version(name) for pin in pins for name in pin.wheels]
@@ -157,7 +157,7 @@ def _is_for_cpus(version: Version) -> bool:
 
 
 def try_patches(patches: list[Patch], tree: Path, scratch: Path) -> dict[Patch, str]:
-    """Each patch with the reason why it does not apply behind those before it that do; empty where it does."""
+    """Return each patch with the reason why it does not apply after earlier ones; empty if it does."""
     applied: list[Patch] = []
     tried = {}
     for patch in patches:

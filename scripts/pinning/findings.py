@@ -1,4 +1,4 @@
-"""What is found in a base, and what differs between two of them."""
+"""What is found in a base, and the differences between two."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ..inputs.pin import Pin
 
 @dataclass(frozen=True)
 class Findings:
-    """What a report tells of a base.
+    """The properties of a base for the report.
 
     Args:
-        version: of its wheel.
-        commit: that it was built from.
-        cuda: the version of CUDA; empty for CPUs.
-        architectures: of GPUs.
-        standard: of C++.
+        version: the version of its wheel.
+        commit: the commit that it was built from.
+        cuda: the version of CUDA; empty for CPU.
+        architectures: the GPU architectures.
+        standard: the C++ standard.
         needed: the libraries in ``torch/lib``, and what each loads.
-        pythons: those that there are wheels for.
+        pythons: the Pythons that it has wheels for.
     """
 
     version: str
@@ -36,12 +36,12 @@ class Findings:
 
     @property
     def devices(self) -> str:
-        """What it runs on."""
+        """The platform."""
         return f"CPU, CUDA {self.cuda} for {' '.join(self.architectures)}" if self.cuda else "CPU"
 
 
 def look_at(base: Base, pin: Pin) -> Findings:
-    """What is in the base of a pin."""
+    """Return the properties of a pin's base."""
     names = sorted(path.name for path in base.libraries.glob("*.so*"))
     return Findings(
         version=pin.wheel_version,
@@ -55,13 +55,13 @@ def look_at(base: Base, pin: Pin) -> Findings:
 
 
 def standard_of(base: Base) -> str:
-    """The C++ standard that PyTorch compiles extensions with, such as ``c++20``.
+    """Return the C++ standard that PyTorch compiles extensions with, for example ``c++20``.
 
     Raises:
-        UnusableBaseError: it does not say.
+        UnusableBaseError: it is not stated.
     """
     text = (base.tree / "torch/utils/cpp_extension.py").read_text(encoding="utf-8")
-    # Its examples name others, too.
+    # The examples there mention other standards, too.
     found = Counter(re.findall(r"-std=(c\+\+\d+)", text))
     if not found:
         raise UnusableBaseError(f"{base.wheel.name} cannot be built upon: it does not say its C++ standard")
@@ -69,12 +69,12 @@ def standard_of(base: Base) -> str:
 
 
 def pythons_of(tags: Iterable[str]) -> tuple[str, ...]:
-    """The Pythons of compatibility tags: ``3.11`` of ``cp311-cp311-manylinux_2_28_x86_64``."""
+    """Return the Pythons of compatibility tags: ``3.11`` for ``cp311-cp311-manylinux_2_28_x86_64``."""
     return tuple(re.sub(r"cp3(\d+)-.*", r"3.\1", tag) for tag in tags)
 
 
 def differences(old: Findings, new: Findings) -> dict[str, str]:
-    """What ``new`` has otherwise than ``old``, by what it is about."""
+    """Return what differs in ``new`` from ``old``, by subject."""
     both = [name for name in new.needed if name in old.needed]
     found = {
         "CUDA": _changed(old.cuda or "none", new.cuda or "none"),

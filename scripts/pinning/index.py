@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from ..common.errors import FetchError
 from ..common.process import run
 
-# What pip prints where there is no such package, where a constraint forbids it, and where there is no network.
+# pip's messages if there is no such package, a constraint forbids it, or the network is down.
 _MISSING = "No matching distribution found"
 _CONSTRAINED = "(constraint)"
 _UNREACHABLE = "Retrying (Retry("
@@ -25,10 +25,10 @@ class Distribution:
     """A package that pip would install.
 
     Args:
-        name: of the package.
+        name: the name of the package.
         version: its version.
         file: the name of its file.
-        sha256: of that file.
+        sha256: the hash of that file.
     """
 
     name: str
@@ -38,20 +38,20 @@ class Distribution:
 
 
 class MissingError(FetchError):
-    """No index has what was asked for."""
+    """No index has the requested package."""
 
 
 def ask_pip(requirement: str, index: str, *options: str) -> list[Distribution]:
-    """What pip would install for ``requirement``.
+    """Return what pip would install for ``requirement``.
 
     Args:
-        requirement: as pip takes it.
-        index: one to ask beside those of pip's configuration; may be empty.
-        options: further options of ``pip install``.
+        requirement: a requirement in pip's form.
+        index: an index in addition to pip's configuration; may be empty.
+        options: additional options of ``pip install``.
 
     Raises:
-        MissingError: there is nothing of that kind.
-        FetchError: pip cannot ask, or must not choose it.
+        MissingError: there is no such package.
+        FetchError: pip failed, or a constraint forbids it.
     """
     with TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
@@ -68,7 +68,7 @@ def _distribution(entry: dict[str, Any]) -> Distribution:
     url, metadata = entry["download_info"]["url"], entry["metadata"]
     file = unquote(urlsplit(url).path).rpartition("/")[2]
     archive = entry["download_info"]["archive_info"]
-    # Releases of pip before 23.1 write `hash` alone.
+    # Releases of pip before 23.1 write only `hash`.
     sha256 = archive.get("hashes", {}).get("sha256") or archive.get("hash", "").removeprefix("sha256=")
     if not re.fullmatch(r"[0-9a-f]{64}", sha256):
         raise FetchError(f"{url}: the index gives no sha256 of this file", todo="ask another index with INDEX")

@@ -1,4 +1,4 @@
-"""``make pin``: from the name of a release to its pin, and a report."""
+"""``make pin``: from the version of a release to its pin, and a report."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def make_pin(torch: str, *, index: str, jobs: int, patches: Path = REPOSITORY / 
 
     Args:
         torch: a version, or the path of a wheel file.
-        index: one for pip to ask beside those of its configuration; may be empty.
-        jobs: how many compilers may run at once.
+        index: an index for pip in addition to its configuration; may be empty.
+        jobs: the maximum number of compilers to run at once.
         patches: the folder of all pins.
 
     Raises:
-        GraftError: and nothing is written; or the smallest operator cannot be built: then the pin is there.
+        GraftError: nothing is written, unless the smallest operator cannot be built: then the pin is.
     """
     steps = Steps(total=4)
     with steps.step("ask for the wheels") as line:
@@ -44,7 +44,7 @@ def make_pin(torch: str, *, index: str, jobs: int, patches: Path = REPOSITORY / 
     layout = Layout(release.version, (SMALLEST,), Path())
     layout.pin_build.mkdir(parents=True, exist_ok=True)
     with (
-        # For all releases: they have the file of the toolkits in common.
+        # One lock for all releases, since they share the file with the toolkits.
         file_lock(layout.pin_build.parents[1] / "pin.lock", "another `make pin` runs here"),
         TemporaryDirectory(prefix="pin-", dir=layout.pin_build) as scratch,
     ):
@@ -71,7 +71,7 @@ def make_pin(torch: str, *, index: str, jobs: int, patches: Path = REPOSITORY / 
 
 
 def look_at_other(version: str, patches: Path, index: str) -> Findings | str | None:
-    """What is in the base of another pin; or why it cannot be looked at; None where there is no ``version``."""
+    """Return the properties of another pin's base, or an error; None if there is no ``version``."""
     if not version:
         return None
     layout = Layout(version, (), Path(), pins=patches)
@@ -84,7 +84,7 @@ def look_at_other(version: str, patches: Path, index: str) -> Findings | str | N
 
 
 def try_smallest(layout: Layout, jobs: int) -> GraftError | None:
-    """Build the smallest operator; return what went wrong, if anything did. Nothing of it is kept."""
+    """Build the smallest operator. Return an error, if any. The result is deleted."""
     say("the smallest operator:")
     try:
         snapshot = take_snapshot(layout)

@@ -1,4 +1,4 @@
-"""The wheels of a release: those that pip knows of, or one that is at hand as a file."""
+"""The wheels of a release: those that pip finds, or a local file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .index import Distribution, MissingError, ask_pip
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
-# PyTorch's own index has wheels of the second kind, too.
+# PyTorch's own index also has wheels of the second kind.
 _PLATFORMS = ("manylinux_2_28_x86_64", "linux_x86_64")
 
 
@@ -27,9 +27,9 @@ class Release:
     """Wheels of one version of torch.
 
     Args:
-        version: theirs, such as ``2.13.0+cpu``.
-        wheels: compatibility tag and sha256 of each.
-        file: the only one, where it is at hand; None where pip fetches them.
+        version: their version, for example ``2.13.0+cpu``.
+        wheels: the compatibility tag and sha256 of each.
+        file: the only one, if it is a local file; None if pip downloads them.
     """
 
     version: str
@@ -38,17 +38,17 @@ class Release:
 
     @property
     def public(self) -> str:
-        """The version without its local part, after which the pin's folder is named."""
+        """The version without its local part, which names the pin's folder."""
         return Version(self.version).public
 
 
 def find_release(torch: str, index: str) -> Release:
-    """What ``TORCH`` names: a version, or a wheel file.
+    """Return the wheels for ``TORCH``: a version, or a wheel file.
 
     Raises:
         UsageError: it is neither.
-        FetchError: there is no wheel of that version, or pip cannot tell.
-        UnusableBaseError: the file cannot be built upon.
+        FetchError: there is no wheel of that version, or pip failed.
+        UnusableBaseError: the file is not supported.
     """
     if torch.endswith(".whl"):
         return _of_file(expanded(torch))
@@ -65,7 +65,7 @@ def find_release(torch: str, index: str) -> Release:
 def _of_index(version: str, index: str) -> dict[str, str]:
     options = ["--no-deps", *(f"--platform={name}" for name in _PLATFORMS)]
     found: list[Distribution] = []
-    # One after the other: where an index has no metadata of its own, pip downloads each wheel to read it.
+    # One after another: if an index does not serve metadata, pip downloads each wheel to read it.
     for python in PYTHONS:
         try:
             found += ask_pip(f"torch==={version}", index, f"--python-version={python}", *options)
@@ -94,6 +94,6 @@ def _of_file(path: Path) -> Release:
 
 
 def _tag(file: str) -> str:
-    """One compatibility tag of a wheel; a name may hold several of the same file."""
+    """Return one compatibility tag of a wheel; a file name may contain several."""
     *_, tags = parse_wheel_filename(file)
     return min(map(str, tags))

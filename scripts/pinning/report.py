@@ -1,4 +1,4 @@
-"""The report of ``make pin``: one screen."""
+"""The report of ``make pin``, on one screen."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Report:
     """What a run of ``make pin`` did and found.
 
     Args:
-        found: what is in the base.
-        is_new: whether there was no pin of this release.
-        packages: of how many the toolkit of its CUDA is made; 0 if there is none.
-        tried: the patches, each with the reason why it does not apply, if it does not.
-        written: the files that were not there like this.
+        found: the properties of the base.
+        is_new: whether the release had no pin.
+        packages: the number of packages in the toolkit of its CUDA; 0 if there is none.
+        tried: the patches, each with the reason if it does not apply.
+        written: the files that were added or changed.
         failure: why the smallest operator cannot be built; None if it was.
-        other: what is in the newest other base of its kind, or why that is not known; None if there is no such pin.
+        other: the properties of the newest other base of its kind, or an error; None if there is no such pin.
     """
 
     found: Findings
@@ -36,7 +36,7 @@ class Report:
     other: Findings | str | None
 
     def text(self) -> str:
-        """The report."""
+        """The report's text."""
         found = self.found
         missing = [python for python in PYTHONS if python not in found.pythons]
         written = [

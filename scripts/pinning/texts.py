@@ -11,7 +11,7 @@ import yaml
 from ..common.errors import PinError
 from ..inputs.patches import Patch
 
-# The oldest g++ that knows enough of a C++ standard for PyTorch's headers.
+# The oldest g++ that supports enough of a C++ standard for PyTorch's headers.
 _GXX = {"c++17": 9, "c++20": 11}
 
 _WHEELS = "\nwheels:\n"
@@ -28,7 +28,7 @@ compiler:
   gxx: {gxx}
   standard: {standard}
 """
-# Until it is known what the wheel holds.
+# Used until the wheel was inspected.
 EMPTY_PIN = "version: {version}\nsource: {{git: {{commit: ''}}}}\ncompiler: {{gxx: 0, standard: ''}}\n"
 _SERIES = """\
 # The patches of this pin, in the order in which they are applied. Lines that start with # are comments.
@@ -39,7 +39,7 @@ _EMPTY_SERIES = (
 
 
 def new_pin(version: str, commit: str, standard: str) -> str:
-    """What a new pin says above its wheels.
+    """The comment above the wheels of a new pin.
 
     Raises:
         PinError: no compiler is known for that C++ standard.
@@ -53,10 +53,10 @@ def new_pin(version: str, commit: str, standard: str) -> str:
 
 
 def with_wheels(text: str, path: Path, wheels: Mapping[str, Mapping[str, str]]) -> str:
-    """The text of a pin with ``wheels`` in place of its own, or behind it where it has none; the rest stays.
+    """Return the text of a pin with ``wheels`` in place of its own, or appended if it has none. The rest is unchanged.
 
     Raises:
-        PinError: the section of the wheels is not the last one, so that what follows it would be lost.
+        PinError: the section of the wheels is not the last one, so what follows it would be lost.
     """
     if _WHEELS in text and list(yaml.safe_load(text))[-1] != "wheels":
         raise PinError(f"{path}: `wheels:` is not its last section", todo="move it to the end")
@@ -68,12 +68,12 @@ def with_wheels(text: str, path: Path, wheels: Mapping[str, Mapping[str, str]]) 
 
 
 def with_toolkit(text: str, cuda: str, packages: Mapping[str, str]) -> str:
-    """The text of the toolkits with that of one more version of CUDA behind it."""
+    """Return the text of the toolkits with another version of CUDA appended."""
     lines = [f'"{cuda}":', *(f"  {requirement}: {sha256}" for requirement, sha256 in packages.items())]
     return text.rstrip() + "\n" + "\n".join(lines) + "\n"
 
 
 def series(patches: Iterable[Patch], folder: Path) -> str:
-    """A series of ``patches`` of other pins, for the pin in ``folder``."""
+    """Return a series of ``patches`` of other pins, for the pin in ``folder``."""
     names = [os.path.relpath(patch.path, folder) for patch in patches]
     return "".join([_SERIES, *(f"{name}\n" for name in names)]) if names else _EMPTY_SERIES

@@ -1,4 +1,4 @@
-"""The packages that make up the toolkit of a version of CUDA."""
+"""The packages of the toolkit for a version of CUDA."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _PARTS = (
     "nvjitlink", "nvrtc", "nvtx", "nvcc", "cccl",
 )  # fmt: skip
 
-# The compiler, its headers and its optimizer, which only work together.
+# The compiler, its headers and its optimizer, which must have the same version.
 NVCC = "nvidia-cuda-nvcc"
 COMPILER = (NVCC, "nvidia-cuda-crt", "nvidia-nvvm")
 
 
 def find_toolkit(cuda: str, index: str) -> dict[str, str]:
-    """The packages of CUDA ``cuda``, as requirements with the sha256 of each; nothing if pip has no such compiler.
+    """Return the packages of CUDA ``cuda``, as requirements with their hashes; empty if pip has no such compiler.
 
     Raises:
-        PinError: the parts of the compiler are of several versions.
-        FetchError: pip cannot tell.
+        PinError: the parts of the compiler have different versions.
+        FetchError: pip failed.
     """
     try:
         found = ask_pip(f"cuda-toolkit[{','.join(_PARTS)}]=={cuda}.*", index)
@@ -30,7 +30,7 @@ def find_toolkit(cuda: str, index: str) -> dict[str, str]:
         return {}
     packages = sorted((each for each in found if each.name != "cuda-toolkit"), key=lambda each: each.name)
     versions = {each.name: each.version for each in packages}
-    # NVIDIA's packages of CUDA 12 hold only parts of a compiler.
+    # NVIDIA's packages of CUDA 12 contain only parts of a compiler.
     if NVCC not in versions:
         return {}
     require_one_compiler(cuda, versions)
@@ -38,12 +38,12 @@ def find_toolkit(cuda: str, index: str) -> dict[str, str]:
 
 
 def require_one_compiler(cuda: str, versions: dict[str, str]) -> None:
-    """Check that the parts of the compiler are all of CUDA ``cuda``.
+    """Check that all parts of the compiler are of CUDA ``cuda``.
 
-    Older releases of cuda-toolkit leave some of them open, and pip takes the newest.
+    Older releases of cuda-toolkit leave some versions open, and pip chooses the newest.
 
     Raises:
-        PinError: naming each part.
+        PinError: lists each part.
     """
     parts = {name: versions.get(name, "missing") for name in COMPILER}
     if any(".".join(map(str, Version(versions.get(name, "0")).release[:2])) != cuda for name in COMPILER):

@@ -1,6 +1,6 @@
-"""The first text of a new operator, made from its schema.
+"""Generate the skeleton of a new operator from its schema.
 
-Runs as a process of its own (``python -m scripts.scaffold``) whose import path holds the base wheel's ``torchgen``, as
-``scripts.generate`` does: which C++ signature a schema asks for is torchgen's to say. Nothing is written into the
-native folder here; ``new_op`` does that with what this process prints.
+It runs in a separate process (``python -m scripts.scaffold``) whose import path has the base wheel's ``torchgen``, like
+``scripts.generate``: torchgen determines the C++ signature of a schema. This process prints the texts, and ``new_op``
+writes them into the native folder.
 """

@@ -1,4 +1,4 @@
-"""``python -m scripts.scaffold``: print the texts of a new operator as JSON, or why there are none."""
+"""``python -m scripts.scaffold``: print the texts of a new operator as JSON, or an error."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ def main() -> int:
 
 
 def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str]) -> dict[str, dict[str, str]]:
-    """Make the texts of a new operator.
+    """Generate the texts of a new operator.
 
     Args:
         base: the base wheel's tree.
-        native: the native folder, which may be missing.
-        schema: of the functional variant.
+        native: the native folder, which may not exist.
+        schema: the schema of the functional variant.
         kind: ``pointwise``, ``plain`` or ``composite``.
         variants: ``inplace`` and ``out``, or some of them.
 
     Returns:
-        ``appended``: what goes behind the YAML files, ``samples.py`` and the decompositions; ``created``: the new
+        ``appended``: what is appended to the YAML files, ``samples.py`` and the decompositions; ``created``: the new
         files; each by its path in ``native``.
 
     Raises:
-        OperatorError: the schema does not fit, or an operator has its name.
+        OperatorError: the schema is not supported, or the name is taken.
     """
     request = parse_request(schema, kind, variants)
     packaged = base / "torchgen/packaged/ATen/native"

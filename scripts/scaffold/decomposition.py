@@ -1,4 +1,4 @@
-"""The decomposition of a pointwise operator, by which Inductor fuses it with its neighbours."""
+"""The decomposition of a pointwise operator, with which Inductor fuses it with its neighbors."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _KNOWN = frozenset({"Tensor", "float", "int", "bool", "str"})
 
 
 def decomposition(request: Request, native: Path) -> str:
-    """What goes behind ``FILE`` of ``native``; nothing for an operator that is not pointwise.
+    """Return the text to append to ``FILE`` of ``native``; empty unless the operator is pointwise.
 
     Args:
-        request: what is wanted.
-        native: the native folder, whose file may be there.
+        request: the requested operator.
+        native: the native folder, which may contain the file.
     """
     if request.kind != "pointwise":
         return ""
@@ -42,7 +42,7 @@ def {request.name}({_parameters(request)}) -> Tensor:
 
 
 def _overloads(request: Request) -> str:
-    """Every overload of a new name; of one that has others, the overload and its out= variant."""
+    """Every overload of a new name. If the name has others, the overload and its out= variant."""
     if not request.func.name.overload_name:
         return f"aten.{request.func.name.name}"
     return f"[aten.{request.func.name}, aten.{request.out_func.name}]"
@@ -65,5 +65,5 @@ def _parameter(argument: Argument) -> str:
 
 
 def _default(text: str) -> str:
-    """A default of a schema as Python writes it."""
+    """Format a schema's default in Python."""
     return {"true": "True", "false": "False"}.get(text, text)

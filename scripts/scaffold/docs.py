@@ -1,4 +1,4 @@
-"""The docstring: what the schema tells, and places for what it does not."""
+"""The docstring: what the schema says, and TODOs for the rest."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .request import Request
 
 
 def docs_file(request: Request, functions: Sequence[NativeFunction], native: Path, known: set[str]) -> dict[str, str]:
-    """The docstring's file, by its path in the native folder; none for what is documented or private.
+    """Return the docstring's file, by path in the native folder; empty for documented or private operators.
 
     Args:
-        request: what is wanted.
-        functions: what torchgen makes of the entries.
+        request: the requested operator.
+        functions: torchgen's result for the entries.
         native: the native folder.
         known: the names of PyTorch's own operators.
     """

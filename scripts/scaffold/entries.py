@@ -1,4 +1,4 @@
-"""The entries in native_functions.yaml and derivatives.yaml."""
+"""The entries for native_functions.yaml and derivatives.yaml."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torchgen.model import FunctionSchema, Location, NativeFunction
 from ..common.errors import OperatorError
 from .request import Request
 
-# The modules whose functions all begin with the module's name in native_functions.yaml, and no others do.
+# Modules whose functions all have the module's name as a prefix in native_functions.yaml, and no others do.
 PREFIXED_MODULES = frozenset({"fft", "linalg", "special"})
 
 
 def kernel_name(request: Request, func: FunctionSchema) -> str:
-    """What the kernel of one variant is called.
+    """Return the name of the kernel of one variant.
 
-    An operator without a dispatch table has its kernel's name from torchgen, which leaves the overload out of it.
+    Without a dispatch table torchgen names the kernel, and omits the overload.
     """
     name = str(request.func.name.name) if request.kind == "composite" else request.name
     if func.is_out_fn():
@@ -30,12 +30,12 @@ def kernel_name(request: Request, func: FunctionSchema) -> str:
 
 
 def takes_symint(request: Request, func: FunctionSchema) -> bool:
-    """Whether the kernel gets symbolic sizes; those of structured kernels never do."""
+    """Return whether the kernel has symbolic sizes; structured kernels never do."""
     return bool(func.has_symint()) and request.kind != "pointwise"
 
 
 def function_entries(request: Request) -> str:
-    """The entries in native_functions.yaml, one for each variant that torchgen does not make itself."""
+    """Return the entries for native_functions.yaml, one for each variant that torchgen does not generate."""
     written = request.functions
     if request.kind == "plain":
         written = [func for func in written if not func.is_out_fn()]
@@ -43,7 +43,9 @@ def function_entries(request: Request) -> str:
 
 
 def python_module(func: FunctionSchema) -> str | None:
-    """The module that a function is bound in, by its name; as in PyTorch's own file, those have no methods."""
+    """Return the module that a function is bound in, from its name. As in PyTorch's own file, those functions have no
+    methods.
+    """
     prefix = func.name.name.base.partition("_")[0]
     return prefix if prefix in PREFIXED_MODULES and not func.name.name.inplace else None
 
@@ -68,7 +70,7 @@ def _entry(request: Request, func: FunctionSchema) -> list[str]:
         lines.append("  tags: pointwise")
     elif request.kind == "plain":
         lines += ["  dispatch:", f"    CompositeExplicitAutograd: {kernel}"]
-        # torchgen makes the out= variant of the in-place one, where there is one.
+        # torchgen generates the out= variant of the in-place one, if there is one.
         if request.out and func == (request.inplace_func if request.inplace else request.func):
             lines.append(f"  autogen: {request.out_func.name}")
     elif takes_symint(request, func):
@@ -79,7 +81,7 @@ def _entry(request: Request, func: FunctionSchema) -> list[str]:
 
 
 def derivative_entry(request: Request) -> str:
-    """The entry in derivatives.yaml; empty for an operator that needs none."""
+    """Return the entry for derivatives.yaml; empty if the operator needs none."""
     if request.kind == "composite" or not request.is_differentiable:
         return ""
     lines = [f"# TODO: formulas. Until then, backward through {request.func.name} raises an error that names it."]
@@ -93,7 +95,7 @@ def derivative_entry(request: Request) -> str:
 
 
 def _scalar(schema: str) -> str:
-    """``schema`` as YAML: bare where that reads back as the same text."""
+    """Format ``schema`` in YAML: without quotes if that is parsed as the same text."""
     try:
         if yaml.safe_load(f"- func: {schema}\n") == [{"func": schema}]:
             return schema
@@ -103,37 +105,37 @@ def _scalar(schema: str) -> str:
 
 
 def parse_entries(text: str, tags: set[str]) -> list[NativeFunction]:
-    """What torchgen makes of entries.
+    """Run torchgen on entries.
 
     Raises:
-        OperatorError: with torchgen's reason for refusing one.
+        OperatorError: torchgen rejects one; with its message.
     """
     functions = []
     for entry in yaml.safe_load(text):
         schema = entry["func"]
         try:
             functions.append(NativeFunction.from_yaml(entry, Location("SCHEMA", 1), tags)[0])
-        except Exception as error:  # torchgen raises whatever assert, ValueError or KeyError fits
+        except Exception as error:  # torchgen raises AssertionError, ValueError or KeyError
             raise OperatorError(f"SCHEMA: torchgen refuses {schema}", cause=str(error)) from error
     return functions
 
 
 def refuse_known(request: Request, ours: Path, theirs: Path) -> None:
-    """Check that no variant has the name of an operator that is there.
+    """Check that no variant has the name of an existing operator.
 
     Args:
-        request: what is wanted.
-        ours: the native folder's native_functions.yaml, which may be missing.
-        theirs: PyTorch's.
+        request: the requested operator.
+        ours: the native folder's native_functions.yaml, which may not exist.
+        theirs: PyTorch's native_functions.yaml.
 
     Raises:
-        OperatorError: with the place of each that is there.
+        OperatorError: gives the place of each that exists.
     """
     names = [str(func.name) for func in request.functions]
     faults = [f"{ours}:{line}: there is an operator {name} already" for name, line in _known(ours, names)]
     faults += [f"PyTorch has an operator {name} ({theirs}:{line})" for name, line in _known(theirs, names)]
     if not request.func.name.overload_name:
-        # Beside one of PyTorch's, an operator must be an overload with a name.
+        # If PyTorch has the name, the new operator must be an overload with its own name.
         base = re.escape(str(request.func.name.name))
         hit = re.search(rf"^- func: ({base}\.\w+)\(", theirs.read_text(encoding="utf-8"), re.M)
         if hit and not faults:

@@ -1,4 +1,4 @@
-"""The C++ files: signatures from torchgen, checks, and bodies to fill in."""
+"""The C++ files: torchgen's signatures, checks, and bodies to complete."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _BUILDERS = {1: "build_borrowing_unary_op", 2: "build_borrowing_binary_op", 3: "
 
 
 def kernel_files(request: Request, functions: Sequence[NativeFunction]) -> dict[str, str]:
-    """The C++ files of an operator, by their path in the native folder.
+    """Return the C++ files of an operator, by path in the native folder.
 
     Args:
-        request: what is wanted.
-        functions: what torchgen makes of the entries.
+        request: the requested operator.
+        functions: torchgen's result for the entries.
     """
     if request.kind != "pointwise":
-        # What torchgen sets for every function whose entry does not ask for the opposite.
+        # torchgen sets this for every function whose entry does not set the opposite.
         with local.parametrize(use_const_ref_for_mutable_tensors=False, use_ilistref_for_tensor_lists=False):
             return {f"{request.camel}.cpp": _plain(request)}
     group = NativeFunctionsGroup.from_dict({f.func.kind(): f for f in functions})
@@ -38,7 +38,7 @@ def kernel_files(request: Request, functions: Sequence[NativeFunction]) -> dict[
 
 
 def _plain(request: Request) -> str:
-    # TensorOperators.h has +, * and the like for tensors.
+    # TensorOperators.h has +, * etc. for tensors.
     includes = ["ATen/core/Tensor.h", "ATen/TensorOperators.h"]
     if any(str(argument.type).startswith("Tensor?[") for argument in request.tensors):
         includes.append("ATen/core/List.h")
@@ -83,7 +83,7 @@ def _out(request: Request) -> str:
     )
     options = request.func.arguments.tensor_options
     if options is not None:
-        # The out= variant of a factory takes no options: they are those of out.
+        # The out= variant of a factory function has no options; they are those of out.
         given = ", ".join(
             f"{outs[0]}.{_OF_OUT[binding.name]}" if binding.name in _OF_OUT else binding.name
             for binding in _signature(request, request.func).arguments()
@@ -111,7 +111,7 @@ _OF_OUT = {
 
 
 def _check(request: Request, binding: Binding) -> str:
-    """A check of one argument, such as most kernels need."""
+    """Return a check of one argument, as most kernels need."""
     argument, name, operator = binding.argument, binding.name, request.func.name.name
     kind = getattr(argument, "type", None)
     todo = "  // TODO: ask for the number of dimensions, the shape and the dtype that the kernel needs.\n"
@@ -238,7 +238,7 @@ ALSO_REGISTER_AVX512_DISPATCH({request.name}_stub, &{request.name}_kernel)
 
 
 def _others(group: NativeFunctionsGroup) -> list[Binding]:
-    """The arguments that are no tensors, as the meta function and the kernel get them."""
+    """Return the arguments that are not tensors, in the form that the meta function and the kernel receive."""
     return [binding for binding in structured.meta_arguments(group) if binding.argument.type != TENSOR]
 
 
@@ -268,7 +268,7 @@ def _head(head: str, parameters: Sequence[str]) -> str:
 
 
 def _tidy(text: str) -> str:
-    """A declaration of torchgen's as it is written by hand within ``namespace at::native``."""
+    """Format one of torchgen's declarations for use within ``namespace at::native``."""
     text = re.sub(r"(?<![\w:])(?:::)?at::", "", text)
     text = re.sub(r"(?<![\w:])::std::", "std::", text)
     return re.sub(r",(?=\S)", ", ", text.replace(" &", "&"))

@@ -1,4 +1,4 @@
-"""``make new-op``: write the first text of a new operator into a native folder."""
+"""``make new-op``: write the skeleton of a new operator into a native folder."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ VARIANTS = ("inplace", "out")
 
 
 def new_op(layout: Layout, *, base_wheel: Path | None, schema: str, kind: str, variants: str) -> list[Path]:
-    """Write the YAML entries, the kernel and the tests of an operator; return the files.
+    """Write the YAML entries, the kernel and the tests of an operator. Return the files.
 
     Args:
-        layout: the pin, and the native folder, which is made if it is missing.
-        base_wheel: the base as a file; None to let pip fetch it.
-        schema: of the functional variant, as in native_functions.yaml.
+        layout: the pin, and the native folder, which is created if it does not exist.
+        base_wheel: path of the base wheel; None to download it with pip.
+        schema: the schema of the functional variant, as in native_functions.yaml.
         kind: one of ``KINDS``.
         variants: some of ``VARIANTS``, separated by commas.
 
     Raises:
-        GraftError: and nothing is written.
+        GraftError: nothing is written.
     """
     wanted = check_usage(schema, kind, variants)
     base = get_base(load_pin(layout.patches, layout.pin), layout, base_wheel, Steps(total=2))
@@ -49,10 +49,10 @@ def new_op(layout: Layout, *, base_wheel: Path | None, schema: str, kind: str, v
 
 
 def check_usage(schema: str, kind: str, variants: str) -> list[str]:
-    """The variants asked for, each once.
+    """Return the requested variants without duplicates.
 
     Raises:
-        UsageError: there is no schema, no such kind or no such variant.
+        UsageError: there is no schema, or the kind or a variant is unknown.
     """
     if not schema.strip():
         raise UsageError(
@@ -71,13 +71,13 @@ def check_usage(schema: str, kind: str, variants: str) -> list[str]:
 
 
 def _scaffold(base: Base, native: Path, schema: str, kind: str, variants: list[str]) -> dict[str, dict[str, str]]:
-    """Ask a process that has the base's torchgen for the texts.
+    """Get the texts from a process that imports the base's torchgen.
 
     Raises:
-        OperatorError: as that process has it.
+        OperatorError: that process reported it.
         CommandError: it failed in another way.
     """
-    # One word each, so that a schema may begin with a dash.
+    # As one argument, so that a schema may begin with a dash.
     wanted = [f"--schema={schema}", f"--kind={kind}", f"--variants={','.join(variants)}"]
     done = run_with_torchgen(base.tree, "scripts.scaffold", "--base", base.tree, "--native", native, *wanted)
     if done.returncode not in (0, OperatorError.exit_code):
@@ -90,10 +90,10 @@ def _scaffold(base: Base, native: Path, schema: str, kind: str, variants: list[s
 
 
 def refuse_existing(texts: Mapping[Path, str], native: Path, base: Base) -> None:
-    """Check that none of the new files is there, here or as a header of PyTorch's.
+    """Check that none of the new files exists in the folder, or as a header of PyTorch's.
 
     Raises:
-        UsageError: naming each that is.
+        UsageError: lists each that does.
     """
     faults = [f"{path}: the file is there already" for path in texts if path.exists()]
     for path in texts:
@@ -105,10 +105,10 @@ def refuse_existing(texts: Mapping[Path, str], native: Path, base: Base) -> None
 
 
 def appended(path: Path, entries: str) -> str:
-    """The text of a YAML list with ``entries`` behind it.
+    """Return the text of a YAML list with ``entries`` appended.
 
     Raises:
-        OperatorError: it is no list that entries can be written behind.
+        OperatorError: it is not a list that entries can be appended to.
     """
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if text:
@@ -127,13 +127,13 @@ def appended(path: Path, entries: str) -> str:
 
 
 def appended_python(path: Path, text: str) -> str:
-    """The text of a Python file with ``text`` behind it."""
+    """Return the text of a Python file with ``text`` appended."""
     before = path.read_text(encoding="utf-8").rstrip() if path.is_file() else ""
     return f"{before}\n\n\n{text}" if before else text
 
 
 def write_all(texts: Mapping[Path, str]) -> None:
-    """Write every file, or leave everything as it was."""
+    """Write every file, or change nothing."""
     before = {path: path.read_bytes() if path.is_file() else None for path in texts}
     missing = sorted({folder for path in texts for folder in path.parents if not folder.exists()}, reverse=True)
     try:
@@ -152,7 +152,7 @@ def write_all(texts: Mapping[Path, str]) -> None:
 
 
 def report(native: Path, made: Mapping[str, Mapping[str, str]]) -> None:
-    """Say what was written, and what is left to do."""
+    """Print what was written, and what remains to be done."""
     lines = [f"  added to  {native / name}" for name in made["appended"]]
     lines += [f"  new       {native / name}" for name in made["created"]]
     left = todos(native, [Path(name) for name in (*made["created"], *made["appended"])])

@@ -1,4 +1,4 @@
-"""The test file: values, variants, gradients, opcheck and compile, with a reference to fill in."""
+"""The test file: values, variants, gradients, opcheck and compile, with a reference to complete."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VALUES = {
 
 
 def python_test(request: Request) -> str:
-    """The text of the test file."""
+    """Return the text of the test file."""
     parts = [_head(request), _values(request)]
     if request.inplace:
         parts.append(_inplace(request))
@@ -122,7 +122,7 @@ def test_out() -> None:
 
 
 def _gradients(request: Request) -> str:
-    # What is composed has both kinds of derivatives from what it calls.
+    # Composite operators get both kinds of derivatives from the operators they call.
     forward = ", check_forward_ad=True" if request.kind == "composite" else ""
     todo = "" if forward else "    # TODO: check_forward_ad=True, once derivatives.yaml has formulas of the results.\n"
     return f"""\
@@ -156,20 +156,22 @@ def _operator(func: FunctionSchema) -> str:
 
 
 def _index_of_self(request: Request) -> int:
-    """Where ``self`` is among the tensors that the tests pass."""
+    """The index of ``self`` among the tensors that the tests pass."""
     before = request.tensors[: [argument.name for argument in request.tensors].index("self")]
     return sum(len(_tensor_names(argument)) for argument in before)
 
 
 def _tensor_names(argument: Argument) -> list[str]:
-    """The parameters that stand for a tensor, or for two in a list."""
+    """The parameters for a tensor, or for two in a list."""
     if isinstance(argument.type, ListType):
         return [f"{argument.name}_{index}" for index in range(argument.type.size or 2)]
     return [f"{argument.name}_" if keyword.iskeyword(argument.name) else argument.name]
 
 
 def is_given(argument: Argument) -> bool:
-    """Whether the tests pass this argument: those with defaults keep them, tensors and what may precede them apart."""
+    """Return whether the tests pass this argument. Those with defaults keep them, except for tensors and what may
+    precede them.
+    """
     return argument.type.is_tensor_like() or argument.default is None
 
 
@@ -181,7 +183,7 @@ def _given(argument: Argument) -> str:
 
 
 def value(kind: Type) -> str:
-    """A value for an argument that is no tensor, as Python code."""
+    """Return a value for an argument that is not a tensor, as Python code."""
     if isinstance(kind, ListType):
         return f"[{', '.join([value(kind.elem)] * (kind.size or 2))}]"
     name = re.sub(r"\?$", "", str(kind))

@@ -1,4 +1,4 @@
-"""What is asked for: a schema, read by torchgen, with the variants and the kind of its kernel."""
+"""The requested operator: its schema, parsed by torchgen, its variants and the kind of its kernel."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 
 @dataclass(frozen=True)
 class Request:
-    """An operator to write the first text of.
+    """An operator to generate a skeleton for.
 
     Args:
         func: the schema of the functional variant.
         kind: ``pointwise``, ``plain`` or ``composite``.
-        inplace: whether an in-place variant is wanted.
-        out: whether an ``out=`` variant is wanted.
+        inplace: whether to add an in-place variant.
+        out: whether to add an ``out=`` variant.
     """
 
     func: FunctionSchema
@@ -32,12 +32,12 @@ class Request:
 
     @property
     def name(self) -> str:
-        """The name of the operator with that of its overload, as a C++ or Python name."""
+        """The operator's name with its overload, as a C++ or Python name."""
         return str(self.func.name).replace(".", "_")
 
     @property
     def camel(self) -> str:
-        """The name, as the names of kernel files are written."""
+        """The name in the form of kernel files' names."""
         return "".join(part[:1].upper() + part[1:] for part in self.name.split("_"))
 
     @property
@@ -47,7 +47,7 @@ class Request:
 
     @property
     def tensors(self) -> list[Argument]:
-        """The arguments that are tensors, or may be, or hold some."""
+        """The arguments that are tensors, optional tensors or lists of tensors."""
         return [argument for argument in self.arguments if argument.type.is_tensor_like()]
 
     @property
@@ -64,7 +64,7 @@ class Request:
 
     @property
     def out_func(self) -> FunctionSchema:
-        """The schema of the ``out=`` variant, named as torchgen names those it makes itself."""
+        """The schema of the ``out=`` variant, with the name that torchgen gives to generated ones."""
         return functional_to_out_signature(self.func)
 
     @property
@@ -75,16 +75,16 @@ class Request:
 
 
 def parse_request(schema: str, kind: str, variants: set[str]) -> Request:
-    """Read ``schema`` and check that ``kind`` and ``variants`` fit it.
+    """Parse ``schema`` and check that ``kind`` and ``variants`` fit it.
 
     Raises:
-        OperatorError: it is no schema, or not one that can be scaffolded so.
+        OperatorError: the schema is invalid, or not supported by new-op.
     """
     func = parse_schema(schema)
     _require_functional(func)
     inplace = "inplace" in variants
-    # A structured operator is its out= variant: the other ones call it. A plain one that changes self needs it because
-    # torchgen groups variants for functionalization only round an out= variant.
+    # A structured operator needs its out= variant, which the other variants call. A plain one that mutates self needs
+    # it because torchgen groups variants for functionalization only around an out= variant.
     out = "out" in variants or kind == "pointwise" or (kind == "plain" and inplace)
     request = Request(func, kind, inplace, out)
     if kind == "pointwise":
@@ -97,16 +97,16 @@ def parse_request(schema: str, kind: str, variants: set[str]) -> Request:
 
 
 def parse_schema(schema: str) -> FunctionSchema:
-    """Parse with torchgen.
+    """Parse a schema with torchgen.
 
     Raises:
-        OperatorError: with torchgen's reason and, where it can be found, the column.
+        OperatorError: torchgen's message and, if it can be found, the column.
     """
     try:
         func = FunctionSchema.parse(schema)
         if not _IDENTIFIER.fullmatch(str(func.name)):
             raise ValueError(f"{func.name} is not a name; letters, digits and _ make one, with .overload behind it")
-    except Exception as error:  # torchgen raises whatever assert, ValueError or RuntimeError fits
+    except Exception as error:  # torchgen raises AssertionError, ValueError or RuntimeError
         column = _column_of_fault(schema)
         raise OperatorError(
             f"SCHEMA: column {column + 1}: not a schema\n  {schema}\n  {' ' * column}^",
@@ -117,7 +117,7 @@ def parse_schema(schema: str) -> FunctionSchema:
 
 
 def _column_of_fault(schema: str) -> int:
-    """Where torchgen first fails, counted from 0: it says why, but not where."""
+    """Return where torchgen fails, counted from 0. Its message does not include that."""
     if not _IDENTIFIER.match(schema):
         return 0
     opening, arrow = schema.find("("), schema.rfind(") -> ")
@@ -143,7 +143,7 @@ def _column_of_fault(schema: str) -> int:
 
 
 def _parses(parse: object, text: str) -> bool:
-    """Whether ``parse`` takes ``text`` and gives back the same."""
+    """Return whether ``parse`` accepts ``text`` and the result has the same text."""
     assert callable(parse)
     try:
         return str(parse(text)) == text
@@ -152,11 +152,11 @@ def _parses(parse: object, text: str) -> bool:
 
 
 def _first_difference(schema: str) -> int:
-    """Where the schema as torchgen understood it begins to differ; 0 where it understood none."""
+    """Return where the schema as parsed by torchgen begins to differ; 0 if nothing was parsed."""
     name, _, rest = schema.partition("(")
     try:
         understood = str(FunctionSchema.parse(" ".join(schema.split())))
-    except Exception as error:  # torchgen quotes what it understood as `<understood> != <given>`
+    except Exception as error:  # torchgen's message has the form `<parsed> != <given>`
         understood = str(error).partition(" != ")[0]
     if not understood.startswith(f"{name}("):
         return 0

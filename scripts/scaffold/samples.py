@@ -1,4 +1,4 @@
-"""The entry of ``samples.py``: inputs that follow from the schema, which make an OpInfo of the operator."""
+"""The entry for ``samples.py``: inputs derived from the schema, for an OpInfo of the operator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEAD = (
     '"""What tests call the operators with: a function for each; make(*shape) makes a tensor of the wanted dtype."""\n'
 )
 _SHAPES = ("2, 3", "0, 3")
-# Commented out: until it is filled in, the tests say that values are not compared.
+# It is commented out: until it is completed, the tests report that values are not compared.
 _TODO = """
 
 # TODO: a reference in NumPy or plain torch, which gets double precision, and the inputs that are refused.
@@ -33,10 +33,11 @@ _TODO = """
 
 
 def samples_entry(request: Request, native: Path, known: set[str]) -> str:
-    """What goes behind the ``samples.py`` of ``native``; nothing for an operator that gets no OpInfo, or has samples.
+    """Return the text to append to the ``samples.py`` of ``native``; empty if the operator gets no OpInfo or has
+    samples.
 
     Args:
-        request: what is wanted.
+        request: the requested operator.
         native: the native folder.
         known: the names of PyTorch's own operators.
     """
@@ -53,7 +54,7 @@ def samples_entry(request: Request, native: Path, known: set[str]) -> str:
 
 
 def _defines(text: str, name: str) -> bool:
-    """Whether Python code assigns or defines ``name``; what is no Python is ``make check``'s to tell."""
+    """Return whether Python code assigns or defines ``name``. ``make check`` reports invalid Python."""
     try:
         ast.parse(text)
     except SyntaxError:
@@ -62,14 +63,14 @@ def _defines(text: str, name: str) -> bool:
 
 
 def _parameters(request: Request) -> str:
-    """Of the reference, which gets what is positional so, and the rest by name."""
+    """Parameters of the reference: positional arguments stay positional, the rest are keywords."""
     arguments = request.func.arguments
     names = ["input" if a.name == "self" else a.name for a in arguments.flat_positional]
     return ", ".join([*names, *(["**named"] if arguments.flat_kwarg_only else [])])
 
 
 def _given(request: Request, shape: str) -> str:
-    """The arguments of one sample, those behind the ``*`` as a dictionary."""
+    """Return the arguments of one sample; those after the ``*`` form a dictionary."""
     arguments = request.func.arguments
     values = [_value(argument, shape) for argument in arguments.flat_positional if is_given(argument)]
     named = [f'"{a.name}": {_value(a, shape)}' for a in arguments.flat_kwarg_only if is_given(a)]

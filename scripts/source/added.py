@@ -1,4 +1,4 @@
-"""The merged YAML and torch's Python files, with what the tree's own torchgen makes of a native folder."""
+"""The merged YAML and torch's Python files, with what the tree's own torchgen generates from a native folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ YAML = {FUNCTIONS: FUNCTIONS_YAML, DERIVATIVES: "tools/autograd/derivatives.yaml
 
 
 def lay_out_torchgen(stack: Stack, base: Path) -> None:
-    """Lay out the tip's torchgen as a wheel holds it, with what upstream's setup.py copies below torchgen/packaged."""
+    """Write the tip's torchgen as in a wheel, including the files that upstream's setup.py copies below
+    torchgen/packaged.
+    """
     packaged = base / "torchgen/packaged"
     folders = {
         "torchgen": base / "torchgen",
@@ -37,12 +39,12 @@ def lay_out_torchgen(stack: Stack, base: Path) -> None:
 
 
 def merge_yaml(native: NativeFolder, base: Path, out: Path) -> tuple[list[MergedFile], dict[str, Path]]:
-    """Merge the YAML for ``generate_part``; return the merged files, and their places by their names in the tree.
+    """Merge the YAML for ``generate_part``. Return the merged files, and their paths by name in the tree.
 
     Args:
         native: the native folder.
         base: the tree's torchgen.
-        out: the folder that is generated into.
+        out: the output folder.
 
     Raises:
         OperatorError: a file of the native folder is not a YAML list of entries.
@@ -53,42 +55,42 @@ def merge_yaml(native: NativeFolder, base: Path, out: Path) -> tuple[list[Merged
 
 
 def generate_part(part: str, native: NativeFolder, merged: Sequence[MergedFile], base: Path, out: Path) -> None:
-    """Run the graft's generator on the tree's torchgen.
+    """Run the graft's generator with the tree's torchgen.
 
     Args:
         part: what to generate.
         native: the native folder.
         merged: its YAML, merged in ``out``.
         base: the tree's torchgen.
-        out: a folder.
+        out: the output folder.
 
     Raises:
-        OperatorError: with torchgen's message, naming the native folder's file and line.
+        OperatorError: torchgen's message, with file and line in the native folder.
     """
     arguments: list[str | Path] = ["--base", base, "--native", native.path, "--out", out, "--part", part]
-    # Run elsewhere, so that Python imports no torchgen of the current folder.
+    # Run in another folder, so that Python does not import a torchgen from the current one.
     done = run_with_torchgen(base, "scripts.generate", *arguments, cwd=out)
     if done.returncode != 0:
         raise OperatorError(blame.of_torchgen(done.stdout, merged).strip())
 
 
 def generate_added(native: NativeFolder, merged: Sequence[MergedFile], base: Path, out: Path) -> None:
-    """Write the Python file that names the added operators, what goes behind other files, and what describes them.
+    """Write the Python file that lists the added operators, texts to append to other files, and descriptions.
 
     Raises:
-        OperatorError: as ``generate_part``.
+        OperatorError: see ``generate_part``.
     """
     generate_part("python", native, merged, base, out)
 
 
 def python_files(native: NativeFolder, generated: Path, stack: Stack, scratch: Path) -> dict[str, Path]:
-    """The files of the tree that gain something, written below ``scratch``, by their names in the tree.
+    """Return the extended files of the tree, written below ``scratch``, by name in the tree.
 
     Args:
         native: the native folder.
-        generated: the folder that ``generate_added`` wrote into.
-        stack: whose tip holds upstream's files.
-        scratch: a folder for what is made on the way.
+        generated: the output folder of ``generate_added``.
+        stack: the stack whose tip has upstream's files.
+        scratch: a folder for temporary files.
     """
     written = {ADDED: generated / "wheel" / ADDED}
     appended = generated / "appended"
@@ -96,7 +98,7 @@ def python_files(native: NativeFolder, generated: Path, stack: Stack, scratch: P
     texts |= appended_texts(native, load_description(generated / DESCRIPTION))
     for in_wheel, text in texts.items():
         name = in_wheel.replace("torchgen/packaged/autograd/", "tools/autograd/")
-        # The build makes some stubs from a file beside them: torch/nn/functional.pyi of functional.pyi.in.
+        # The build generates some stubs from templates: torch/nn/functional.pyi from functional.pyi.in.
         there = stack.holds([name, f"{name}.in"])
         target = scratch / "python" / name
         if there:

@@ -1,4 +1,4 @@
-"""``make apply``: make a PyTorch checkout the fork that a pin's patches and a native folder describe."""
+"""``make apply``: turn a PyTorch checkout into the fork that a pin's patches and a native folder describe."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ folder: new ones beside torch's, additions behind torch's own text.
 
 @dataclass(frozen=True)
 class Fork:
-    """A checkout's fork.
+    """The fork in a checkout.
 
     Args:
         base: the upstream commit.
-        tip: the last commit of ours.
-        written: how many files were written to check it out.
+        tip: the last of our commits.
+        written: the number of files written to check it out.
     """
 
     base: str
@@ -51,14 +51,14 @@ class Fork:
 
 
 def apply(source: Path, layout: Layout) -> Fork:
-    """Check out in ``source`` the fork of its base, and say so.
+    """Check out in ``source`` the fork of its base, and print that.
 
     Args:
         source: a checkout of PyTorch, or its sources as a plain folder, which becomes a repository.
         layout: the pin and the native folders.
 
     Raises:
-        GraftError: and what was checked out still is.
+        GraftError: the checkout is unchanged.
     """
     with (
         tempfile.TemporaryDirectory(prefix="graft-") as scratch,
@@ -74,10 +74,10 @@ def apply(source: Path, layout: Layout) -> Fork:
 
 
 def make_fork(source: Path, pin: Pin, series: list[Patch], native: NativeFolder) -> Fork:
-    """Check out the fork of the tree's base, made anew from the patches and the native folder.
+    """Check out the fork of the tree's base, created again from the patches and the native folder.
 
     Raises:
-        GraftError: and what was checked out still is.
+        GraftError: the checkout is unchanged.
     """
     tree = open_tree(source, pin)
     with build_lock(tree.git_dir / "graft"):
@@ -92,12 +92,12 @@ def make_fork(source: Path, pin: Pin, series: list[Patch], native: NativeFolder)
 
 
 def make_commits(stack: Stack, series: list[Patch], native: NativeFolder, scratch: Path) -> str:
-    """Make the fork's commits on ``stack``; return the last.
+    """Create the fork's commits on ``stack``. Return the last.
 
     Raises:
         PinError: a patch does not apply.
         UsageError: a native file would replace one of the tree's.
-        OperatorError: the native folder's YAML is wrong, or a source of it would not be compiled.
+        OperatorError: the native folder's YAML is invalid, or a source of it would not be compiled.
     """
     for patch in series:
         stack.apply_patch(patch)

@@ -1,4 +1,4 @@
-"""``make patch-and-build BUILD=source``: PyTorch's own build of the whole tree, with the native folder in it."""
+"""``make patch-and-build BUILD=source``: PyTorch's own build of the whole tree, including the native folder."""
 
 from __future__ import annotations
 
@@ -31,36 +31,36 @@ from .orphans import remove_orphans
 from .settings import affordable, make_environment, variables
 from .tree import Tree, count, open_tree
 
-# Where CMake installs what it built, for setup.py to take from there.
+# CMake's install folder, which setup.py copies from.
 _INSTALLED = ("torch/bin", "torch/include", "torch/lib", "torch/share")
 
-# Behind the stamp of a wheel with objects that incremental builds left alone.
+# Appended to the stamp of a wheel with objects that an incremental build did not rebuild.
 _LEFT_ALONE = "-incremental"
 
 
 @dataclass(frozen=True)
 class Input:
-    """What a source build is made of, checked as far as it can be without the tree."""
+    """The inputs of a source build, checked as far as possible without the tree."""
 
     snapshot: Snapshot
     cache: Cache
 
     @property
     def pin(self) -> Pin:
-        """The pin file, read."""
+        """The parsed pin file."""
         return self.snapshot.pin
 
     @property
     def stamp(self) -> str:
-        """A hash of all that the wheel depends on."""
+        """A hash of everything that affects the wheel."""
         return hashlib.sha256(f"{self.snapshot.stamp} {hash_of_builder(['source'])}".encode()).hexdigest()
 
 
 def load_input(layout: Layout) -> Input:
-    """Read the pin and the native folders, and look for the compiler and the system's packages.
+    """Read the pin and the native folders, and find the compiler and the system's packages.
 
     Raises:
-        GraftError: naming what is wrong or missing.
+        GraftError: an input is invalid or missing.
     """
     snapshot = take_snapshot(layout)
     refuse_missing_packages(snapshot.pin.settings.packages)
@@ -73,13 +73,13 @@ def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: 
 
     Args:
         layout: the pin, the native folders and where the wheel goes.
-        source: a checkout, or where to fetch from; None for what the pin says.
-        jobs: how many compilers may run at once, if the memory is enough.
-        incremental: leave alone what was compiled with headers that only gain declarations; else compile also what
-            earlier builds left alone.
+        source: a checkout, or a place to clone from; None for the pin's.
+        jobs: the maximum number of compilers to run at once, if memory allows.
+        incremental: skip objects compiled with headers that only gained declarations; else compile everything, also
+            what earlier builds skipped.
 
     Raises:
-        GraftError: what was compiled so far is kept.
+        GraftError: the build failed; compiled objects are kept.
     """
     given = load_input(layout)
     with build_lock(given.cache.folder), given.snapshot.translated():
@@ -109,10 +109,10 @@ def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: 
 
 
 def fetched(layout: Layout, source: str | None) -> Path:
-    """The source tree for ``apply`` and ``export``: a checkout, or the pin's tree in the cache.
+    """Return the source tree for ``apply`` and ``export``: a checkout, or the pin's tree in the cache.
 
     Raises:
-        GraftError: it is not there and cannot be fetched.
+        GraftError: it does not exist and cannot be downloaded.
     """
     if checkout := checkout_of(source):
         return checkout
@@ -123,16 +123,16 @@ def fetched(layout: Layout, source: str | None) -> Path:
 
 
 def tree_of_build(layout: Layout, source: str | None) -> Path:
-    """The tree that BUILD=source builds in, as the last build left it."""
+    """Return the tree of BUILD=source, as the last build left it."""
     cache, checkout = cache_of(load_pin(layout.patches, layout.pin)), checkout_of(source)
     return cache.copy_of(checkout) if checkout else cache.tree
 
 
 def prepare(given: Input, source: str | None, jobs: int, steps: Steps) -> Configured:
-    """Fetch the tree, make it the fork, and configure its build. A user's checkout is only read.
+    """Get the tree, turn it into the fork, and configure its build. A user's checkout is only read.
 
     Raises:
-        GraftError: as the steps do.
+        GraftError: one of the steps failed.
     """
     with steps.step("fetch the sources") as line:
         tree = fetch_to_build(given.pin, given.cache, source, line)
@@ -150,7 +150,7 @@ def prepare(given: Input, source: str | None, jobs: int, steps: Steps) -> Config
 
 
 def generate(configured: Configured, jobs: int, line: StepLine, *, incremental: bool) -> str:
-    """Run the tree's generators; return what an incremental build assumes about the headers."""
+    """Run the tree's generators. Return what an incremental build assumes about the headers."""
     tree = configured.tree
 
     def run_generators() -> None:
@@ -165,21 +165,22 @@ def generate(configured: Configured, jobs: int, line: StepLine, *, incremental: 
 
 
 def remove_installed(tree: Tree) -> None:
-    """Delete what setup.py and CMake installed below the tree for an earlier wheel: they replace, but never delete.
+    """Delete what setup.py and CMake installed in the tree for an earlier wheel. They replace files, but never delete
+    any.
 
-    Else the header or the module of an operator that is gone would be in every wheel that follows.
+    Otherwise headers and modules of removed operators would be in every later wheel.
     """
     for folder in (tree.path / "build").glob("lib.*"):
         shutil.rmtree(folder)
-    # Only what git does not track: some of these folders hold sources, too.
+    # Only untracked files: some of these folders also contain sources.
     tree.git("clean", "--quiet", "--force", "-d", "-x", "--", *_INSTALLED)
 
 
 def pack_wheel(configured: Configured, folder: Path, version: str, out: Path) -> Path:
-    """Let setup.py make a wheel in ``folder``, and write it into ``out`` under the fork's version.
+    """Run setup.py in ``folder``, and write its wheel into ``out`` with the fork's version.
 
     Raises:
-        PackError: setup.py made none.
+        PackError: setup.py wrote no wheel.
     """
     shutil.rmtree(folder, ignore_errors=True)
     command: list[str | Path] = ["python", "setup.py", "bdist_wheel", "--dist-dir", folder]

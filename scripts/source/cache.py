@@ -1,4 +1,4 @@
-"""What source builds keep outside the repository, so that a clean clone does not start from nothing."""
+"""The cache of source builds. It is outside the repository, so that a fresh clone does not start from nothing."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ..inputs.pin import Pin
 
 @dataclass(frozen=True)
 class Cache:
-    """The folders that builds of one pin's source share.
+    """The folders shared by builds of one pin's source.
 
     Args:
-        folder: all of it.
+        folder: the folder that contains them.
     """
 
     folder: Path
 
     @property
     def downloads(self) -> Path:
-        """Files as they were fetched."""
+        """Downloaded files."""
         return self.folder / "downloads"
 
     @property
@@ -37,21 +37,21 @@ class Cache:
 
     @property
     def snapshot(self) -> Path:
-        """The inputs of the build that runs, as they were read when it began."""
+        """The inputs of the running build, as read at its start."""
         return self.folder / "snapshot"
 
     @property
     def environment(self) -> Path:
-        """The virtual environment that the tree is built in."""
+        """The virtual environment for building the tree."""
         return self.folder / f"environment-{sysconfig.get_config_var('SOABI')}"
 
     @property
     def ccache(self) -> Path:
-        """Objects, for the builds of every pin."""
+        """Cached objects of the builds of every pin."""
         return self.folder.parent / "ccache"
 
 
 def cache_of(pin: Pin) -> Cache:
-    """The folders of ``pin``, below XDG_CACHE_HOME or ~/.cache."""
+    """Return the folders of ``pin``, below XDG_CACHE_HOME or ~/.cache."""
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return Cache((given if given.is_absolute() else Path.home() / ".cache") / "graft" / pin.path.parent.name)

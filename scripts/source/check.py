@@ -1,4 +1,4 @@
-"""``make check-source``: the part of a source build that depends on the native folder, and nothing linked."""
+"""``make check-source``: the part of a source build that depends on the native folder, without linking."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .tree import count, open_tree
 
 
 def check_source_if_possible(layout: Layout, *, source: str | None, jobs: int) -> None:
-    """Check as ``check_source`` does; say why not where the machine has not got the packages or the sources.
+    """Run ``check_source``. If this machine lacks packages or the sources, print that and skip it.
 
     Raises:
-        GraftError: everything else.
+        GraftError: another error.
     """
     try:
         check_source(layout, source=source, jobs=jobs)
@@ -33,15 +33,15 @@ def check_source_if_possible(layout: Layout, *, source: str | None, jobs: int) -
 
 
 def check_source(layout: Layout, *, source: str | None, jobs: int) -> None:
-    """Generate with the tree's own build, and compile with its own commands what holds the added operators.
+    """Generate with the tree's own build, and compile the added operators with its own commands.
 
     Args:
         layout: the pin and the native folders.
-        source: a checkout, or where to fetch from; None for what the pin says.
-        jobs: how many compilers may run at once, if the memory is enough.
+        source: a checkout, or a place to clone from; None for the pin's.
+        jobs: the maximum number of compilers to run at once, if memory allows.
 
     Raises:
-        GraftError: as the steps do. What was compiled so far is kept, also for a whole build.
+        GraftError: one of the steps failed. Compiled objects are kept, also for a whole build.
     """
     given = load_input(layout)
     with build_lock(given.cache.folder), given.snapshot.translated():
@@ -62,14 +62,14 @@ def check_source(layout: Layout, *, source: str | None, jobs: int) -> None:
 
 
 def concerned(configured: Configured, generated: Sequence[str]) -> list[str]:
-    """The object files of the fork's own sources, and of generated sources.
+    """Return the object files of the fork's own sources, and of generated sources.
 
     Args:
-        configured: the tree.
-        generated: the generated sources that hold the operators, by their names in the tree.
+        configured: the configured tree.
+        generated: the generated sources that contain the operators, by name in the tree.
 
     Raises:
-        SourceError: the build compiles none of the fork's sources, so this says nothing.
+        SourceError: the build compiles none of the fork's sources, so the check would be meaningless.
     """
     build = configured.tree / "build"
     own, found = [], []

@@ -1,4 +1,4 @@
-"""Run PyTorch's own configuration, where what it depends on has changed."""
+"""Run PyTorch's own configuration, if its inputs changed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ..common.files import write_if_changed
 from ..common.process import run
 from ..inputs.pin import Pin
 
-# Of the variables, these say how to build and not what.
+# Variables that affect how it is built, but not the result.
 _NO_MATTER = ("MAX_JOBS", "PATH")
 
 
 @dataclass(frozen=True)
 class Configured:
-    """A tree that is the fork, and in which ninja can run.
+    """A configured tree of the fork, in which ninja can run.
 
     Args:
         tree: its top folder.
-        variables: of setup.py and ninja.
-        sources: the files that the fork adds or changes, by their names in the tree.
-        native: the native folder that some of them come from.
+        variables: environment variables for setup.py and ninja.
+        sources: the files that the fork adds or changes, by name in the tree.
+        native: the native folder.
     """
 
     tree: Path
@@ -35,14 +35,14 @@ class Configured:
 
 
 def configure(tree: Path, pin: Pin, environment: Path, variables: Mapping[str, str], sources: Sequence[str]) -> bool:
-    """Bring ``tree/build`` to where ninja can go on; return whether CMake had to run.
+    """Configure ``tree/build`` for ninja. Return whether CMake had to run.
 
     Args:
         tree: the source tree.
-        pin: says what the system's flatc has to make anew.
+        pin: lists headers to generate with the system's flatc.
         environment: the virtual environment of the build.
-        variables: of setup.py.
-        sources: the fork's files, by their names in the tree. CMake looks for files only while it runs.
+        variables: environment variables for setup.py.
+        sources: the fork's files, by name in the tree. CMake finds new files only when it runs.
 
     Raises:
         SourceError: CMake or flatc failed.
@@ -67,7 +67,7 @@ def configure(tree: Path, pin: Pin, environment: Path, variables: Mapping[str, s
 
 
 def stamp(tree: Path, environment: Path, variables: Mapping[str, str], sources: Sequence[str]) -> str:
-    """A hash of what CMake's result depends on."""
+    """Return a hash of the inputs of CMake."""
     chosen = {name: value for name, value in variables.items() if name not in _NO_MATTER}
     python = (environment / "ready").read_text(encoding="utf-8")
     cmake_files = run(["git", "ls-files", "-s", "*.cmake", "*CMakeLists.txt", "*.in"], cwd=tree).stdout
@@ -76,10 +76,10 @@ def stamp(tree: Path, environment: Path, variables: Mapping[str, str], sources: 
 
 
 def make_flatbuffers_header(tree: Path, schema: str) -> None:
-    """Make a schema's header fit the system's flatbuffers.
+    """Generate a schema's header with the system's flatbuffers.
 
-    The tree holds a header that another version made. The build looks for headers in its own folder first, so that
-    one stays as it is.
+    The header in the tree comes from another version. The build searches its own folder first, so the tree's file is
+    not changed.
     """
     folder = tree / "build" / Path(schema).parent
     aside = folder / ".made"

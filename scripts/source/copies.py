@@ -1,4 +1,4 @@
-"""A copy of a user's checkout, which is only read: PyTorch's build writes all over its tree."""
+"""Copy a user's checkout, which is only read: PyTorch's build writes into many folders of its tree."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from ..common.errors import CommandError, FetchError
 from ..inputs.pin import Pin
 from .tree import Tree, commit_folder, find_tree, pinned_base, refuse_other_version
 
-# Whoever owns the checkout, the user has named it.
+# The user named the checkout, so git may trust it whoever owns it.
 _UPLOAD_PACK = "git -c safe.directory='*' upload-pack"
 
 
 def bring_copy(checkout: Path, pin: Pin, folder: Path) -> None:
-    """Make ``folder`` a copy of ``checkout`` as it was before Graft's commits, unless it is one already.
+    """Make ``folder`` a copy of ``checkout`` without Graft's commits, unless it is one already.
 
     Args:
         checkout: a repository, or the sources as a plain folder.
-        pin: the release that it must be.
-        folder: Graft's own. What was built there stays, and files that do not differ keep their times.
+        pin: the expected release.
+        folder: Graft's own folder. Built files stay, and unchanged files keep their modification times.
 
     Raises:
-        SourceError: ``checkout`` is another release, or there are changes that no commit holds.
+        SourceError: ``checkout`` is another release, or has uncommitted changes.
         FetchError: a submodule is missing.
     """
     theirs, copy = find_tree(checkout), make_repository(folder)
@@ -37,11 +37,11 @@ def bring_copy(checkout: Path, pin: Pin, folder: Path) -> None:
 
 
 def make_repository(folder: Path) -> Tree:
-    """The repository at ``folder``, made if there is none."""
+    """Return the repository at ``folder``, created if it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
     tree = Tree(folder, folder / ".git")
     for lock in tree.git_dir.glob("*.lock"):
-        lock.unlink()  # of a git that was killed: there is one build at a time
+        lock.unlink()  # left by a killed git: only one build runs at a time
     tree.git("init", "--quiet", "--initial-branch=upstream")
     return tree
 
@@ -49,10 +49,10 @@ def make_repository(folder: Path) -> Tree:
 def check_out(copy: Tree, commit: str, checkout: Path) -> None:
     """Check out ``commit`` of the repository ``checkout`` with its submodules.
 
-    HEAD is set last, so that whatever has it is whole.
+    HEAD is set last, so a repository with HEAD is complete.
 
     Raises:
-        FetchError: ``checkout`` does not hold the commit, or one of a submodule.
+        FetchError: ``checkout`` does not contain the commit, or one of a submodule.
     """
     if copy.git("cat-file", "-e", f"{commit}^{{commit}}", check=False).returncode != 0:
         fetch = ["fetch", "--quiet", "--no-tags", "--depth=1", f"--upload-pack={_UPLOAD_PACK}"]
@@ -73,7 +73,7 @@ def check_out(copy: Tree, commit: str, checkout: Path) -> None:
 
 
 def submodules(tree: Tree, commit: str) -> list[tuple[str, str]]:
-    """The submodules of a commit: where they lie, and what commit each must be at."""
+    """Yield the submodules of a commit: their paths, and the commit of each."""
     entries = tree.git("ls-tree", "-r", "-z", commit).stdout.split("\0")
     links = (entry.removeprefix("160000 commit ").split("\t") for entry in entries if entry.startswith("160000 "))
     return [(name, wanted) for wanted, name in links]

@@ -1,4 +1,4 @@
-"""Source packages and packages of Debian, by Debian's own tools."""
+"""Get source packages and check packages of Debian, with Debian's own tools."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def fetch_package(source: DebianSource, downloads: Path, target: Path, mirror: s
     """Unpack the source package into ``target``, with Debian's patches applied.
 
     Args:
-        source: what is wanted.
-        downloads: where the package's files are kept.
-        target: a folder that is not there yet.
+        source: the source package.
+        downloads: the folder for the package's files.
+        target: the output folder; it must not exist.
         mirror: the address or the path of a Debian mirror; None for the one that apt uses.
 
     Raises:
-        FetchError: a file cannot be had, or is not the pinned one.
-        ToolchainError: dpkg-source is missing.
+        FetchError: a file cannot be downloaded, or is not the pinned one.
+        ToolchainError: dpkg-source is not installed.
     """
     downloads.mkdir(parents=True, exist_ok=True)
     missing = [name for name, sha256 in source.sha256.items() if not is_file(downloads / name, sha256)]
@@ -42,15 +42,15 @@ def fetch_package(source: DebianSource, downloads: Path, target: Path, mirror: s
 
 
 def is_file(path: Path, sha256: str) -> bool:
-    """Whether ``path`` is the file with this hash."""
+    """Return whether ``path`` is the file with this hash."""
     return path.is_file() and sha256_of_file(path) == sha256
 
 
 def download(source: DebianSource, name: str, mirrors: Sequence[str], target: Path) -> None:
-    """Fetch one file of a source package the way apt does, with apt's settings, from the first mirror that has it.
+    """Download one file of a source package with apt, using its settings, from the first mirror that has it.
 
     Raises:
-        FetchError: none has it as it was pinned.
+        FetchError: no mirror has the pinned file.
     """
     sha256 = source.sha256[name]
     answers = []
@@ -71,17 +71,17 @@ def download(source: DebianSource, name: str, mirrors: Sequence[str], target: Pa
 
 
 def as_address(mirror: str) -> str:
-    """A mirror's address for apt; a path becomes one."""
+    """Return a mirror's address for apt; a path is converted."""
     return mirror.rstrip("/") if "://" in mirror else f"copy://{Path(mirror).expanduser().resolve()}"
 
 
 def pool_folder(package: str) -> str:
-    """Where mirrors keep a source package of Debian's main section."""
+    """Return the folder of a source package of Debian's main section on a mirror."""
     return f"pool/main/{package[:4] if package.startswith('lib') else package[0]}/{package}"
 
 
 def configured_mirrors() -> list[str]:
-    """The mirrors of Debian that apt takes packages from, whatever its release: a pool holds those of all.
+    """Return the Debian mirrors in apt's configuration, of any release: a pool contains the files of all releases.
 
     Raises:
         FetchError: there is none.
@@ -105,7 +105,7 @@ def refuse_missing_packages(names: Sequence[str]) -> None:
     """Check that the system's packages are installed.
 
     Raises:
-        ToolchainError: naming all that are missing.
+        ToolchainError: lists all missing packages.
     """
     if not names:
         return

@@ -1,4 +1,4 @@
-"""What a generated C++ file declares outside functions, as tree-sitter parses it."""
+"""What a generated C++ file declares outside of functions, as parsed by tree-sitter."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from tree_sitter import Language, Node, Parser
 
 _PARSER = Parser(Language(tree_sitter_cpp.language()))
 
-# The grammar knows no macros: it would take these for types, or for statements without an end.
+# The grammar does not know macros: it would parse these as types, or as incomplete statements.
 _MACRO = re.compile(
     rb"\b(?:(?:TORCH|C10|AT)_(?:\w+_)?(?:API|EXPORT|INLINE|UNUSED)\b|(?:END_)?HANDLE_TH_ERRORS\b|"
     rb'C10_DEPRECATED_MESSAGE\(".*"\))'
 )
-# Classes of autograd have a head for Windows and one for others, but one end. The grammar gets to see the second head.
+# Autograd's classes have one head for Windows, another for other systems, and one end. The second head is passed to the
+# grammar.
 _WINDOWS = re.compile(rb"^(#ifdef _WIN32\n(?:(?!#).*\n)*#else\n)((?:(?!#).*\n)*)(#endif\n)", re.M)
 
 _CONDITIONS = ("preproc_if", "preproc_ifdef", "preproc_else", "preproc_elif", "preproc_elifdef")
@@ -28,10 +29,10 @@ class Declaration:
     """A declaration, a definition or a preprocessor line.
 
     Args:
-        node: of the grammar.
-        text: without comments and in one line; of a class whose members follow, what stands before the brace.
-        scope: the heads of the namespaces and classes that it is in.
-        is_member: whether the last of these is a class.
+        node: its syntax node.
+        text: without comments, in one line; for a class with members, the text before the brace.
+        scope: the heads of the enclosing namespaces and classes.
+        is_member: whether the innermost of these is a class.
     """
 
     node: Node
@@ -44,8 +45,8 @@ class Declarations:
     """A C++ file.
 
     Args:
-        text: what is in it.
-        members: whether the members of classes are declarations of their own.
+        text: its content.
+        members: whether members of classes are separate declarations.
     """
 
     def __init__(self, text: str, *, members: bool) -> None:
@@ -53,13 +54,13 @@ class Declarations:
         self._members = members
 
     def __iter__(self) -> Iterator[Declaration]:
-        """What stands outside functions, in its order."""
+        """The declarations outside of functions, in order."""
         seen = _WINDOWS.sub(lambda match: _blank(match[1]) + match[2] + _blank(match[3]), self._code)
         seen = _MACRO.sub(lambda match: _blank(match[0]), seen)
         return self._within(_PARSER.parse(seen).root_node.children, 0)
 
     def text(self, node: Node, start: int, end: int) -> str:
-        """The text from ``start`` to ``end`` without the comments of ``node``, in one line."""
+        """Return the text from ``start`` to ``end`` without the comments of ``node``, in one line."""
         parts = []
         if b"//" in self._code[start:end] or b"/*" in self._code[start:end]:
             for comment in _comments(node):
@@ -71,7 +72,7 @@ class Declarations:
         self, nodes: Sequence[Node], end: int, scope: tuple[str, ...] = (), is_member: bool = False
     ) -> Iterator[Declaration]:
         for node in nodes:
-            # What the grammar did not get to see before a declaration belongs to it.
+            # Text that was hidden from the grammar belongs to the declaration after it.
             start, end = end, node.end_byte
             body = node.child_by_field_name("body")
             if node.type in _CONDITIONS:
@@ -87,14 +88,14 @@ class Declarations:
                 yield Declaration(node, head, scope, is_member)
                 yield from self._within(members.children, members.start_byte, (*scope, head), True)
             elif (node.is_named and node.type != "comment") or node.type == "#endif":
-                if node.next_sibling is not None and node.next_sibling.type == ";":  # behind a class
+                if node.next_sibling is not None and node.next_sibling.type == ";":  # after a class
                     end = node.next_sibling.end_byte
                 if (text := self.text(node, start, end)) not in ("", ";"):
                     yield Declaration(node, text, scope, is_member)
 
 
 def _members_of(node: Node) -> Node | None:
-    """The body of the class that ``node`` defines, unless it also declares an object of it."""
+    """Return the body of the class that ``node`` defines, unless ``node`` also declares an object."""
     if node.type in _CLASSES:
         return node.child_by_field_name("body")
     if node.type in ("template_declaration", "field_declaration") and not node.child_by_field_name("declarator"):

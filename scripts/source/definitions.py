@@ -1,4 +1,4 @@
-"""Generated C++ as a set of definitions, to compare it wherever in the sources each of them is."""
+"""Generated C++ as a set of definitions, which can be compared regardless of the file they are in."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _PARTS = re.compile(r"static PyTypeObject \w+; addClass<\w+>\([^;]*\);|addReturn
 def definitions(text: str) -> set[str]:
     """The definitions and registrations of a generated source, without comments, includes, layout and namespaces.
 
-    What shards divide (tables of methods, the registration of autograd nodes) is taken apart.
+    Content that is divided among shards (tables of methods, the registration of autograd nodes) is split up.
     """
     found = set(_statements(text))
     tags = {match[1]: match[2] for statement in found if (match := _TAGS.search(statement))}
     apart: set[str] = set()
     for statement in (text for text in found if not _TAGS.search(text)):
         entries = (_ENTRY if "PyMethodDef " in statement else _PARTS).findall(statement)
-        # The numbers of tags depend on what else there is.
+        # The numbers of tags depend on the other tags.
         numbered = re.sub(r"\btags_\d+(?=\);$)", lambda match: tags.get(match[0], match[0]), statement)
         apart.update(entries or [numbered])
     return apart
 
 
 def _statements(text: str) -> Iterator[str]:
-    """Statements outside functions, each in one line; those of a TORCH_LIBRARY block begin with its head."""
+    """Yield statements outside of functions, each in one line; those of a TORCH_LIBRARY block begin with its head."""
     source = Declarations(text, members=False)
     for each in source:
         node = each.node
@@ -39,7 +39,7 @@ def _statements(text: str) -> Iterator[str]:
         if body is None or not each.text.startswith("TORCH_LIBRARY"):
             yield each.text
             continue
-        # A graft's schemas are a fragment of the library that the base defines.
+        # A graft registers schemas in a fragment of the library that the base defines.
         head = source.text(node, node.start_byte, body.start_byte).replace("_FRAGMENT", "")
         for statement in body.named_children:
             if statement.type != "comment" and statement.text != b";":

@@ -1,4 +1,4 @@
-"""``make export``: the fork as a series of mails, which ``git am`` turns into the same commits."""
+"""``make export``: write the fork as patches that ``git am`` turns into the same commits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..common.files import write_if_changed
 from .stack import Stack
 from .tree import EMAIL, NAME, Tree, find_tree
 
-# Everything that settings could change is said.
+# Options are explicit, so that git's settings do not matter.
 _FORMAT = [
     "--zero-commit",
     "--full-index",
@@ -45,10 +45,10 @@ _FORMAT = [
 
 
 def export(source: Path, out: Path) -> list[Path]:
-    """Write the fork in ``source`` as patch files into ``out``; earlier ones of ours are replaced.
+    """Write the fork in ``source`` as patch files into ``out``. Earlier ones are replaced.
 
     Raises:
-        SourceError: there is no fork, or the patches do not give it again.
+        SourceError: there is no fork, or the patches do not reproduce it.
     """
     tree = find_tree(source)
     head = tree.head() if tree and tree.has_commit() else ""
@@ -79,7 +79,7 @@ def export(source: Path, out: Path) -> list[Path]:
 
 
 def refuse_difference(tree: Tree, base: str, head: str, mails: list[Path], scratch: Path) -> None:
-    """Check that ``mails`` make ``head`` of ``base``.
+    """Check that applying ``mails`` to ``base`` gives ``head``.
 
     Raises:
         SourceError: they do not.

@@ -1,4 +1,4 @@
-"""Get the pinned source tree: from a checkout at hand, from git, or from a Debian mirror."""
+"""Get the pinned source tree: from a local checkout, from git, or from a Debian mirror."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from .copies import bring_copy
 from .debian import fetch_package
 from .tree import FUNCTIONS_YAML
 
-# Sources, objects of a whole build and the wheel.
+# Space for the sources, the objects of a whole build and the wheel.
 _NEEDED_BYTES = 8 * 1024**3
 
 
 def fetch_tree(pin: Pin, cache: Cache, given: str | None, line: StepLine) -> Path:
-    """Return the source tree, fetching it into ``cache`` if it is not there.
+    """Return the source tree. Download it into ``cache`` if it is not there.
 
     Args:
-        pin: what is wanted. Whether a checkout is that is for ``apply`` to find out.
-        cache: where trees are kept.
-        given: a checkout to take instead; or where to fetch from, a git repository or a Debian mirror.
-        line: notes if nothing was fetched.
+        pin: the pin. Whether a checkout matches it is checked by ``apply``.
+        cache: the folder for trees.
+        given: a checkout to use instead; or a place to download from, a git repository or a Debian mirror.
+        line: shows if nothing was downloaded.
 
     Raises:
-        FetchError: it cannot be had, is another than the pinned one, or there is no space for it.
+        FetchError: it is not available, is not the pinned one, or the disk is full.
     """
     checkout = checkout_of(given) or cache.tree
     if (checkout / FUNCTIONS_YAML).is_file():
         line.note = f"{checkout} is there already"
         return checkout
     require_space(cache)
-    # What an interrupted fetch left: git goes on there, and an unpacking starts again.
+    # Left by an interrupted download. git continues it; unpacking starts again.
     partial = cache.tree.with_name(f"{cache.tree.name}.partial")
     if isinstance(pin.source, GitSource):
         clone(pin.source, partial, given or pin.source.repository)
@@ -48,17 +48,17 @@ def fetch_tree(pin: Pin, cache: Cache, given: str | None, line: StepLine) -> Pat
 
 
 def checkout_of(given: str | None) -> Path | None:
-    """The checkout that ``given`` is, if it is one and no place to fetch from."""
+    """Return the checkout in ``given``, unless it is a place to download from."""
     folder = Path(given).expanduser().resolve() if given else None
     return folder if folder and (folder / FUNCTIONS_YAML).is_file() else None
 
 
 def fetch_to_build(pin: Pin, cache: Cache, given: str | None, line: StepLine) -> Path:
-    """Return a tree below ``cache`` to build in, as ``fetch_tree`` does: of a user's checkout that is a copy.
+    """Return a tree below ``cache`` to build in, like ``fetch_tree``. A user's checkout is copied.
 
     Raises:
-        SourceError: the checkout is another release, or there are changes that no commit holds.
-        FetchError: the tree cannot be had, or there is no space for it.
+        SourceError: the checkout is another release, or has uncommitted changes.
+        FetchError: the tree is not available, or the disk is full.
     """
     tree = fetch_tree(pin, cache, given, line)
     if tree == cache.tree:
@@ -72,7 +72,7 @@ def fetch_to_build(pin: Pin, cache: Cache, given: str | None, line: StepLine) ->
 
 
 def require_space(cache: Cache) -> None:
-    """Check that there is room for a tree and what is built in it.
+    """Check that there is space for a tree and its build.
 
     Raises:
         FetchError: there is not.
@@ -86,18 +86,18 @@ def require_space(cache: Cache) -> None:
 
 
 def clone(source: GitSource, folder: Path, repository: str) -> None:
-    """Clone the pinned commit with its submodules into ``folder``, where an interrupted clone may lie.
+    """Clone the pinned commit with its submodules into ``folder``, which may contain an interrupted clone.
 
-    PyTorch's setup.py asks for every submodule.
+    PyTorch's setup.py requires every submodule.
 
     Raises:
-        FetchError: git fails, or the tag stands for another commit than the pinned one.
+        FetchError: git failed, or the tag points to another commit than the pin.
     """
     folder.mkdir(exist_ok=True)
-    # Elsewhere git must not ask for a password: nobody is there to answer.
+    # git must not ask for a password: nobody could answer.
     env = {"GIT_TERMINAL_PROMPT": "0", "GIT_CEILING_DIRECTORIES": str(folder.parent)}
     for lock in folder.glob(".git/**/*.lock"):
-        lock.unlink()  # of a git that was killed: there is one build at a time
+        lock.unlink()  # left by a killed git: only one build runs at a time
     try:
         run(["git", "init", "--quiet"], cwd=folder, env=env)
         run(["git", "fetch", "--quiet", "--depth=1", repository, f"refs/tags/{source.tag}"], cwd=folder, env=env)

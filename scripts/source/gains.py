@@ -1,4 +1,4 @@
-"""Whether a header only gained declarations, so that what was compiled with the old text is right with the new one."""
+"""Decide whether a header only gained declarations, so that objects compiled with the old text remain valid."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tree_sitter import Node
 
 from .declarations import Declaration, Declarations
 
-# What a namespace may gain.
+# Declarations that can be added to a namespace.
 _HARMLESS = frozenset(
     {
         "alias_declaration",
@@ -25,10 +25,10 @@ _INDIRECT = ("reference_declarator", "pointer_declarator")
 
 
 def only_gains(old: str, new: str) -> bool:
-    """Whether ``new`` is ``old`` with declarations added that change no layout, number or macro of what was there.
+    """Return whether ``new`` is ``old`` plus declarations that change no existing layout, number or macro.
 
-    That is: includes, functions, classes and variables of a namespace, and functions of a class that are not virtual.
-    What the grammar does not understand is no gain.
+    These are includes; functions, classes and variables of a namespace; and non-virtual functions of a class. Text that
+    the grammar does not understand counts as a change.
     """
     before = [(each.scope, each.text) for each in Declarations(old, members=True)]
     classes = {(*scope, text) for scope, text in before}
@@ -42,7 +42,7 @@ def only_gains(old: str, new: str) -> bool:
 
 
 def is_harmless(added: Declaration, *, in_old_class: bool) -> bool:
-    """Whether this declaration may be added; a class that was there before may gain less than others."""
+    """Return whether this declaration may be added. Fewer may be added to an existing class."""
     node = added.node
     if node.type.startswith("preproc") or node.type == "#endif":
         return node.type == "preproc_include"
@@ -52,9 +52,9 @@ def is_harmless(added: Declaration, *, in_old_class: bool) -> bool:
 
 
 def declares_function(node: Node) -> bool:
-    """Whether a member is a function or a template of one.
+    """Return whether a member is a function or a function template.
 
-    A destructor is none that may be added: it changes how objects are passed.
+    A destructor may not be added: it changes how objects are passed.
     """
     if node.type == "template_declaration":
         return declares_function(node.named_children[-1])
@@ -68,6 +68,6 @@ def _is_function(declarator: Node) -> bool:
     while declarator.type in _INDIRECT:
         declarator = declarator.named_children[-1]
     name = declarator.child_by_field_name("declarator")
-    # Of a pointer to a function the name is in parentheses.
+    # For a pointer to a function, the name is in parentheses.
     is_plain = name is not None and name.type not in ("parenthesized_declarator", "destructor_name")
     return declarator.type == "operator_cast" or (declarator.type == "function_declarator" and is_plain)

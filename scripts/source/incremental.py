@@ -1,7 +1,7 @@
-"""After a change of operators, compile only what the change can reach.
+"""After a change of operators, compile only what the change affects.
 
-Every source of PyTorch includes the headers that declare all operators. A header that only gained declarations gets
-back the time that it had, so that ninja leaves what was compiled with it alone.
+Every source of PyTorch includes the headers that declare all operators. A header that only gained declarations gets its
+old modification time back, so that ninja does not rebuild its users.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ..common.files import write_atomically
 from .gains import only_gains
 from .tree import count
 
-# Numbers every name of aten, so that a name more shifts the numbers that unchanged objects were compiled with. It stays
-# as it was; the symbol of an operator that it does not know is interned at run time.
+# This header numbers every name of aten, so a new name changes numbers that existing objects were compiled with. It is
+# kept; the symbols of unknown operators are interned at run time.
 KEPT = frozenset({"build/aten/src/ATen/core/aten_interned_strings.h"})
 
 _FOLDERS = ("build/aten/src/ATen", "torch/csrc/autograd/generated", "torch/csrc/lazy/generated")
@@ -28,12 +28,12 @@ _NOTE = "build/graft-incremental.json"
 
 @dataclass
 class Changes:
-    """Headers that the generators wrote anew, by their names in the tree.
+    """Headers that the generators changed, by name in the tree.
 
     Args:
-        gained: those that only gained declarations.
-        kept: those that were put back as they were.
-        changed: all others, whose users are compiled again.
+        gained: headers that only gained declarations.
+        kept: headers that were restored.
+        changed: all others; their users are recompiled.
     """
 
     gained: list[str] = field(default_factory=list)
@@ -52,9 +52,9 @@ class Changes:
 
 
 def generate_incrementally(tree: Path, generate: Callable[[], None]) -> Changes:
-    """Run the tree's generators; put back the times of headers that only gained declarations.
+    """Run the tree's generators, then restore the times of headers that only gained declarations.
 
-    An interruption loses nothing: the headers are saved first, and are compared with what was saved.
+    It can be interrupted at any time: the headers are saved first and compared with their copies.
 
     Args:
         tree: the source tree.
@@ -80,7 +80,7 @@ def generate_incrementally(tree: Path, generate: Callable[[], None]) -> Changes:
 
 
 def put_back(old: Path, tree: Path, name: str, changes: Changes) -> None:
-    """Compare the header ``name`` with its ``old`` copy, put back what can be, and note it in ``changes``."""
+    """Compare the header ``name`` with its ``old`` copy, restore what is possible, and record it in ``changes``."""
     new = tree / name
     if not new.is_file() or new.stat().st_mtime_ns == old.stat().st_mtime_ns:
         return
@@ -97,12 +97,12 @@ def put_back(old: Path, tree: Path, name: str, changes: Changes) -> None:
 
 
 def forget(tree: Path) -> int:
-    """Let everything be compiled again that incremental builds left alone; return how many headers that concerns."""
+    """Mark everything that incremental builds skipped for recompilation. Return the number of headers concerned."""
     shutil.rmtree(tree / _SAVED, ignore_errors=True)
     names = left_as_they_were(tree)
     for name in names:
         if name in KEPT:
-            (tree / name).unlink(missing_ok=True)  # so that it is generated
+            (tree / name).unlink(missing_ok=True)  # so that it is generated again
         elif (tree / name).is_file():
             os.utime(tree / name)
     (tree / _NOTE).unlink(missing_ok=True)
@@ -110,13 +110,13 @@ def forget(tree: Path) -> int:
 
 
 def left_as_they_were(tree: Path) -> list[str]:
-    """The headers whose users incremental builds left alone, by name in the tree."""
+    """Return the headers whose users incremental builds skipped, by name in the tree."""
     note = tree / _NOTE
     return list(json.loads(note.read_text(encoding="utf-8"))) if note.is_file() else []
 
 
 def generated_headers(tree: Path) -> list[str]:
-    """What the generators wrote, by name in the tree."""
+    """Return the files that the generators wrote, by name in the tree."""
     return [path.relative_to(tree).as_posix() for folder in _FOLDERS for path in sorted((tree / folder).rglob("*.h"))]
 
 

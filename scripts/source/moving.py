@@ -1,4 +1,4 @@
-"""Check out one commit after another, so that an interruption loses nothing."""
+"""Check out commits in a way that can be interrupted."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import os
 from ..common.errors import SourceError
 from .tree import Tree, shortened
 
-# While it stands, files may be half-way between HEAD and this commit.
+# While this ref exists, files may be partly at HEAD and partly at its commit.
 MOVING_REF = "refs/graft/moving"
 
 
 def move_to(tree: Tree, commit: str) -> int:
-    """Check out ``commit``, detached. Only files that differ are written; return how many.
+    """Check out ``commit``, detached. Only changed files are written; return how many.
 
     Raises:
-        SourceError: an untracked file is in the way.
+        SourceError: an untracked file would be overwritten.
     """
     old = tree.head()
     if old == commit:
@@ -36,11 +36,11 @@ def move_to(tree: Tree, commit: str) -> int:
 
 
 def go_back(tree: Tree) -> None:
-    """Take back what an interrupted ``move_to`` did; leave everything if other files are changed, too."""
+    """Undo an interrupted ``move_to``. If other files are changed, too, do nothing."""
     aim = tree.git("rev-parse", "--quiet", "--verify", f"{MOVING_REF}^{{commit}}", check=False)
     if aim.returncode != 0:
         return
-    # Nobody else holds it: git was killed, and we have the lock of our own.
+    # No other process holds it: git was killed, and we hold our own lock.
     (tree.git_dir / "index.lock").unlink(missing_ok=True)
     tree.git("update-index", "-q", "--refresh", check=False)
     old, new = tree.head(), aim.stdout.strip()

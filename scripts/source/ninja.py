@@ -1,4 +1,4 @@
-"""PyTorch's own compile commands, run by ninja in ``build/`` of the tree."""
+"""Run PyTorch's own compile commands with ninja in ``build/`` of the tree."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from ..compile import blame
 from .configure import Configured
 from .placing import NATIVE
 
-# What CMake calls the runs of the tree's generators (cmake/Codegen.cmake, caffe2/CMakeLists.txt).
+# The names of the tree's generators in CMake (cmake/Codegen.cmake, caffe2/CMakeLists.txt).
 GENERATORS = ("ATEN_CPU_FILES_GEN_TARGET", "generate-torch-sources")
 
-# Done, of how many, and the time that is left as ninja reckons it from earlier builds and from this one.
+# Finished commands, their total number, and ninja's estimate of the remaining time.
 _STATUS = "[%f/%t, %W left] "
 _IS_STATUS = re.compile(r"\[\d+/\d+, .*? left\] ")
 _COMMAND = re.compile(r"^(/\S*|\w+=\S+|:) .* && |^\S*/(ccache|g\+\+|gcc|c\+\+|cc|python\S*|cmake) ")
 
-# So many lines of compilers' messages are shown; the first ones matter.
+# The number of lines of compilers' messages shown; the first ones matter most.
 _SHOWN = 60
 
 
 def ninja(configured: Configured, jobs: int, line: StepLine, targets: Sequence[str] = ()) -> int:
-    """Build ``targets``, or everything; return how many commands were run.
+    """Build ``targets``, or everything. Return the number of commands run.
 
-    What is done is kept if this is interrupted, and the next call goes on there.
+    After an interruption, the next call continues with what is left.
 
     Args:
-        configured: the tree.
-        jobs: how many commands may run at once.
+        configured: the configured tree.
+        jobs: the maximum number of commands to run at once.
         line: shows the progress.
-        targets: by their names in build.ninja.
+        targets: names in build.ninja.
 
     Raises:
-        CompileError: with the first messages, naming the native folder's own files.
+        CompileError: the first messages, with paths in the native folder.
     """
     output: list[str] = []
     finished = 0
@@ -60,19 +60,19 @@ def ninja(configured: Configured, jobs: int, line: StepLine, targets: Sequence[s
 
 
 def shortened(status: str) -> str:
-    """A line of progress without the long names that CMake gives to generating commands."""
+    """Shorten a line of progress: CMake gives generating commands long names."""
     progress, _, what = status.strip().partition("] ")
     return f"{progress}] {what.rsplit('/', 1)[-1] if 'Building' in what else what[:60]}"
 
 
 def messages(output: Sequence[str], configured: Configured) -> str:
-    """The messages of compilers and generators, without the commands that ninja repeats."""
+    """Return the messages of compilers and generators without the commands that ninja repeats."""
     kept = [text for text in output if not text.startswith("ninja: ") and not _COMMAND.search(text)]
     text = "".join(kept[:_SHOWN]).strip()
     for name in configured.sources:
         if name.startswith(f"{NATIVE}/"):
             theirs = configured.native / name.removeprefix(f"{NATIVE}/")
-            # As seen from build/, where compilers run, or by the copy for a CPU capability, which includes it.
+            # As seen from build/, where compilers run, or in the copy for a CPU capability, which includes it.
             for path in (f"../{name}", str(configured.tree / name)):
                 text = text.replace(f"{path}:", f"{theirs}:")
     return blame.of_compiler(text, configured.native)

@@ -1,4 +1,4 @@
-"""Headers of operators that are gone: torchgen writes what there is, and leaves what there was."""
+"""Headers of removed operators: torchgen writes current headers, and does not delete old ones."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _GENERATED = "build/aten/src/ATen"
 
 
 def remove_orphans(tree: Path) -> int:
-    """Delete each operator's header that no header of all operators includes; return how many there were.
+    """Delete each operator's header that no list of headers includes. Return how many were deleted.
 
-    Else they would be in every wheel that follows. ``Functions.h``, ``Operators.h``, ``NativeFunctions.h`` and those of
+    Otherwise they would be in every later wheel. ``Functions.h``, ``Operators.h``, ``NativeFunctions.h`` and those of
     the dispatch keys include each header below ``ops/``.
     """
     folder = tree / _GENERATED

@@ -14,14 +14,14 @@ CMAKE_FILES = ("aten/src/ATen/CMakeLists.txt", "cmake/Codegen.cmake")
 
 
 def placed(native: NativeFolder, tree: Path) -> dict[str, Path]:
-    """Every C++ and CUDA file of the native folder, by its name in the tree.
+    """Return every C++ and CUDA file of the native folder, by name in the tree.
 
     Args:
-        native: the native folder; CUDA sources included.
-        tree: holds the checkout's CMake files, which say what folders are compiled.
+        native: the native folder, including CUDA sources.
+        tree: has the checkout's CMake files, which list the compiled folders.
 
     Raises:
-        OperatorError: a source lies in a folder that PyTorch's build does not look into.
+        OperatorError: a source is in a folder that PyTorch's build does not compile.
     """
     files = sorted({*native.sources, *native.vectorized, *native.headers, *native.cuda})
     patterns = compiled_patterns(tree)
@@ -42,10 +42,10 @@ def placed(native: NativeFolder, tree: Path) -> dict[str, Path]:
 
 
 def compiled_patterns(tree: Path) -> list[tuple[str, bool]]:
-    """The patterns below ``native/`` that CMake globs, and whether each goes through subfolders.
+    """Return the patterns below ``native/`` that CMake globs, and whether each is recursive.
 
     Raises:
-        UsageError: there are none, so this is no PyTorch that we know.
+        UsageError: there are none, so this version of PyTorch is not supported.
     """
     found = []
     for name in CMAKE_FILES:
@@ -62,7 +62,7 @@ def compiled_patterns(tree: Path) -> list[tuple[str, bool]]:
 
 
 def matches(file: Path, pattern: str, recursive: bool) -> bool:
-    """Whether CMake's ``pattern`` finds ``file``, a path in the native folder."""
+    """Return whether CMake's ``pattern`` matches ``file``, a path in the native folder."""
     path, wanted = PurePosixPath("native", file.as_posix()), PurePosixPath(pattern)
     in_folder = wanted.parent == path.parent or (recursive and wanted.parent in path.parents)
     return in_folder and fnmatchcase(path.name, wanted.name)

@@ -1,4 +1,4 @@
-"""What PyTorch's own build is run with."""
+"""The settings of PyTorch's own build."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from ..inputs.pin import Pin
 from ..inputs.toolchain import Toolchain
 from .cache import Cache
 
-# What a compiler takes at most, measured on PyTorch's own sources, with some room.
+# The peak memory of a compiler, measured on PyTorch's own sources, with a margin.
 _BYTES_PER_JOB = 2500 * 1024**2
 
 
 def variables(pin: Pin, cache: Cache, tree: Path, toolchain: Toolchain, jobs: int) -> dict[str, str]:
-    """The environment variables of setup.py and of everything that it calls."""
+    """Return the environment variables for setup.py and the commands that it runs."""
     path = os.pathsep.join([str(cache.environment / "bin"), os.environ.get("PATH", os.defpath)])
     found = {**pin.settings.variables, "PATH": path, "CXX": toolchain.compiler, "MAX_JOBS": str(jobs)}
     if linker := quick_linker(toolchain):
         found["LDFLAGS"] = f"{os.environ.get('LDFLAGS', '')} -fuse-ld={linker}".strip()
-    # PyTorch's CMake files take ccache where they find it. Paths below the tree do not count, so that another tree's
-    # objects serve as well.
+    # PyTorch's CMake files use ccache if it is installed. Paths below the tree are ignored, so that objects of other
+    # trees are reused.
     objects = os.environ.get("CCACHE_DIR", str(cache.ccache))
     found |= {"CCACHE_DIR": objects, "CCACHE_BASEDIR": str(tree), "CCACHE_NOHASHDIR": "1"}
     return found
 
 
 def quick_linker(toolchain: Toolchain) -> str | None:
-    """A linker that is quicker than the compiler's own, if there is one that the compiler can call."""
+    """Return the option for a faster linker than the default, if the compiler can run one."""
     for name in ("mold", "lld"):
         command = [toolchain.compiler, f"-fuse-ld={name}", "-Wl,--version"]
         if shutil.which(f"ld.{name}") and run(command, check=False).returncode == 0:
@@ -40,7 +40,7 @@ def quick_linker(toolchain: Toolchain) -> str | None:
 
 
 def affordable(jobs: int) -> int:
-    """How many of ``jobs`` compilers the free memory has room for."""
+    """Return how many of ``jobs`` compilers fit into the free memory."""
     room = max(1, free_memory() // _BYTES_PER_JOB)
     if room < jobs:
         say(f"      {room} of {jobs} compilers at once: there is not memory for more")
@@ -48,7 +48,7 @@ def affordable(jobs: int) -> int:
 
 
 def free_memory() -> int:
-    """Memory that could be used now, in bytes; what a control group allows, if that is less."""
+    """Return the available memory in bytes, or the limit of the control group if that is lower."""
     fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines())
     free = int(fields["MemAvailable"].split()[0]) * 1024
     limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
@@ -58,7 +58,7 @@ def free_memory() -> int:
 
 
 def make_environment(pin: Pin, cache: Cache) -> None:
-    """Make the virtual environment that holds what PyTorch's build takes from pip."""
+    """Create the virtual environment with the Python packages that PyTorch's build needs."""
     mark = cache.environment / "ready"
     wanted = f"{sys.version}\n{pin.settings.python}\n"
     if mark.is_file() and mark.read_text(encoding="utf-8") == wanted:

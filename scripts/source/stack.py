@@ -1,4 +1,4 @@
-"""Commits on top of a base, made in an index of their own: neither files nor HEAD of the checkout change."""
+"""Commits on top of a base, created in a separate index: files and HEAD of the checkout do not change."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .tree import Tree
 
 
 class Stack:
-    """A growing line of commits.
+    """A sequence of commits that grows.
 
     Args:
-        tree: the checkout in whose repository they are made.
+        tree: the checkout whose repository contains them.
         base: the commit below them.
         scratch: an empty folder.
     """
@@ -28,31 +28,31 @@ class Stack:
         tree.git("read-tree", base, env=self._index)
 
     def commit(self, message: str) -> None:
-        """Commit what was staged, unless that is nothing."""
+        """Commit the staged changes, if any."""
         content = self.content()
         if content != self.tree.ask("rev-parse", f"{self.tip}^{{tree}}"):
             self.tip = self.tree.commit_tree(content, self.tip, message)
 
     def content(self) -> str:
-        """The id of what is staged."""
+        """The id of the staged tree."""
         return self.tree.git("write-tree", "--missing-ok", env=self._index).stdout.strip()
 
     def add(self, files: Mapping[str, Path]) -> None:
-        """Stage files by their names in the tree."""
+        """Stage files by name in the tree."""
         for name, path in files.items():
             blob = self.tree.ask("hash-object", "-w", "--no-filters", path)
             self.tree.git("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}", env=self._index)
 
     def apply(self, path: Path) -> str | None:
-        """Stage what a patch file changes; return git's message if it does not apply."""
+        """Stage the changes of a patch file. Return git's message if it does not apply."""
         done = self.tree.git("apply", "--cached", "--whitespace=nowarn", path, env=self._index, check=False)
         return done.stdout.strip() if done.returncode else None
 
     def apply_patch(self, patch: Patch) -> None:
-        """Commit a patch of the series under its header.
+        """Commit a patch of the series with its header as the message.
 
         Raises:
-            PinError: it does not apply; names each hunk that fails.
+            PinError: it does not apply; lists each hunk that failed.
         """
         message = self.apply(patch.path)
         if message is None:
@@ -68,12 +68,12 @@ class Stack:
         )
 
     def holds(self, names: list[str]) -> list[str]:
-        """Those of ``names`` that the tip holds already."""
+        """Return those of ``names`` that the tip contains."""
         listed = self.tree.git("ls-tree", "-r", "-z", "--name-only", self.tip, "--", *names).stdout.split("\0")
         return [name for name in names if name in listed]
 
     def lay_out(self, folders: Mapping[str, Path], files: Mapping[str, Path]) -> None:
-        """Write folders of the tip, and single files, to where the mappings say."""
+        """Write folders and files of the tip to the paths in the mappings."""
         for number, (name, target) in enumerate(folders.items()):
             index = {"GIT_INDEX_FILE": f"{self._index['GIT_INDEX_FILE']}-{number}"}
             self.tree.git("read-tree", f"{self.tip}:{name}", env=index)
@@ -85,7 +85,7 @@ class Stack:
 
 
 def commit_message(patch: str) -> str:
-    """The header of a patch as a commit's message: its subject, a blank line, and the rest."""
+    """Convert the header of a patch to a commit message: its subject, a blank line, and the rest."""
     header = re.split(r"^(?:diff --git|---) ", patch, maxsplit=1, flags=re.M)[0].rstrip()
     subject, *rest = re.split(r"\n(?! )", header.removeprefix("Subject: "))
     body = "\n".join(line.rstrip() for line in "\n".join(rest).strip().splitlines())
@@ -93,7 +93,7 @@ def commit_message(patch: str) -> str:
 
 
 def failing_hunks(path: Path, message: str) -> list[str]:
-    """The places in a patch file of the hunks that git's ``message`` says failed."""
+    """Return the places in a patch file of the hunks that failed according to git's ``message``."""
     failed = set(re.findall(r"patch failed: (.+):(\d+)$", message, re.M))
     found, target, number = [], "", 0
     for at, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):

@@ -1,4 +1,4 @@
-"""A PyTorch source checkout as a git repository, and the part of its history that is ours."""
+"""A PyTorch source checkout as a git repository, and our commits in it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ BASE_REF = "refs/graft/base"
 NAME, EMAIL = "Graft", "graft@localhost"
 FUNCTIONS_YAML = "aten/src/ATen/native/native_functions.yaml"
 
-# When a folder that came without a history was committed: any fixed time will do.
+# The date of the commit for a folder without a history; any fixed time works.
 _IMPORT_DATE = "@946684800 +0000"
-# A fork of more commits than this is taken for none.
+# A sequence of more commits than this is not a fork of ours.
 _LONGEST_FORK = 1000
 
 
@@ -38,10 +38,11 @@ class Tree:
     def git(
         self, *arguments: str | Path, env: Mapping[str, str] | None = None, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
-        """Run git on this checkout, with the repository's own settings only: a user's must not change commit ids.
+        """Run git on this checkout with the repository's own settings only: the user's settings must not change commit
+        ids.
 
         Raises:
-            CommandError: git failed while ``check`` is set.
+            CommandError: git failed and ``check`` is set.
         """
         variables = {
             **isolated(),
@@ -53,7 +54,7 @@ class Tree:
         return run(["git", *arguments], cwd=self.path, env=variables, check=check)
 
     def ask(self, *arguments: str | Path) -> str:
-        """What git prints, without the line's end."""
+        """Return git's output without the trailing newline."""
         return self.git(*arguments).stdout.strip()
 
     def head(self) -> str:
@@ -61,14 +62,13 @@ class Tree:
         return self.ask("rev-parse", "--verify", "HEAD^{commit}")
 
     def has_commit(self) -> bool:
-        """Whether anything was ever committed."""
+        """Whether there is any commit."""
         return self.git("rev-parse", "--quiet", "--verify", "HEAD^{commit}", check=False).returncode == 0
 
     def base_of(self, commit: str) -> str:
-        """The upstream commit below our own commits, which are told by their committer.
+        """Return the upstream commit below our own commits, which have our committer.
 
-        It is ``commit`` itself where there are none, and the first commit where a folder without a history was
-        committed by us.
+        It is ``commit`` itself if there are none, and the first commit if we committed a folder without a history.
         """
         form = "--format=%H%x09%P%x09<%ce>"
         history = self.ask("log", "--first-parent", f"--max-count={_LONGEST_FORK}", "--no-show-signature", form, commit)
@@ -79,11 +79,11 @@ class Tree:
         return commit
 
     def is_ours(self, commit: str) -> bool:
-        """Whether Graft made ``commit``."""
+        """Return whether Graft created ``commit``."""
         return self.ask("log", "--max-count=1", "--no-show-signature", "--format=%ce", commit) == EMAIL
 
     def commit_tree(self, tree: str, parent: str | None, message: str) -> str:
-        """Make a commit whose id depends on nothing but the arguments; its date is the parent's."""
+        """Create a commit whose id depends only on the arguments; its date is the parent's."""
         date = f"@{self.ask('log', '--max-count=1', '--format=%ct', parent)} +0000" if parent else _IMPORT_DATE
         who = {
             f"GIT_{role}_{field}": value
@@ -95,10 +95,10 @@ class Tree:
         return self.git(*words, env=who).stdout.strip()
 
     def refuse_changes(self) -> None:
-        """Refuse a checkout with changes that no commit holds.
+        """Check that there are no uncommitted changes.
 
         Raises:
-            SourceError: naming the files.
+            SourceError: lists the changed files.
         """
         form = ["--porcelain", "--untracked-files=no", "--ignore-submodules=dirty"]
         changed = self.git("status", *form).stdout.splitlines()
@@ -110,23 +110,23 @@ class Tree:
             )
 
     def differing(self, old: str, new: str, kinds: str = "") -> list[str]:
-        """The files that differ between two commits; with ``kinds``, those that git's --diff-filter leaves."""
+        """Return the files that differ between two commits; ``kinds`` is git's --diff-filter."""
         chosen = [f"--diff-filter={kinds}"] if kinds else []
         names = self.git("diff-tree", "-r", "-z", "--name-only", "--no-renames", *chosen, old, new).stdout
         return [name for name in names.split("\0") if name]
 
 
 def isolated() -> dict[str, str]:
-    """Variables that keep a user's and a machine's settings of git out, and git from writing where it only looks."""
+    """Return variables that disable the settings of user and machine, and writing by commands that only read."""
     settings = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C.UTF-8"}
     return {**settings, "GIT_OPTIONAL_LOCKS": "0"}
 
 
 def find_tree(path: Path) -> Tree | None:
-    """The checkout at ``path``; None if it is no repository of its own.
+    """Return the checkout at ``path``; None if it is not the top of a repository.
 
     Raises:
-        UsageError: there is no PyTorch.
+        UsageError: it is not PyTorch.
     """
     if not (path / FUNCTIONS_YAML).is_file():
         raise UsageError(
@@ -140,11 +140,11 @@ def find_tree(path: Path) -> Tree | None:
 
 
 def open_tree(path: Path, pin: Pin) -> Tree:
-    """The checkout at ``path``, made a repository if it is none.
+    """Return the checkout at ``path``. A folder without a repository becomes one.
 
     Raises:
-        UsageError: there is no PyTorch.
-        SourceError: it is a folder without a history, and another version than the pin's.
+        UsageError: it is not PyTorch.
+        SourceError: it has no history, and another version than the pin's.
     """
     tree = find_tree(path)
     if tree and tree.has_commit():
@@ -158,16 +158,16 @@ def open_tree(path: Path, pin: Pin) -> Tree:
 
 
 def commit_folder(tree: Tree, pin: Pin, env: Mapping[str, str] | None = None) -> str:
-    """Make a commit of the files as they came, which no branch holds yet.
+    """Commit the original files. No branch refers to the commit yet.
 
     Args:
-        tree: the files, and the repository that the commit goes into.
-        pin: the release that they are.
-        env: git's variables.
+        tree: the files, and the repository for the commit.
+        pin: the release.
+        env: environment variables for git.
     """
     add = ["-c", "advice.addEmbeddedRepo=false", "add", "--all"]
     tree.git(*add, env=env)
-    # What the projects there ignore is none of PyTorch's own build's, and came with the sources.
+    # Files ignored by the projects there are not written by PyTorch's build; they came with the sources.
     if (tree.path / "third_party").is_dir():
         tree.git(*add, "--force", "--", "third_party", env=env)
     content = tree.git("write-tree", env=env).stdout.strip()
@@ -175,10 +175,10 @@ def commit_folder(tree: Tree, pin: Pin, env: Mapping[str, str] | None = None) ->
 
 
 def pinned_base(tree: Tree, pin: Pin) -> str:
-    """The commit below our own, which is the pinned one.
+    """Return the commit below our own, which must be the pinned one.
 
     Raises:
-        SourceError: it is another.
+        SourceError: it is another commit.
     """
     base = tree.base_of(tree.head())
     if tree.is_ours(base):
@@ -202,20 +202,20 @@ def pinned_base(tree: Tree, pin: Pin) -> str:
 
 
 def refuse_other_version(folder: Path, pin: Pin) -> None:
-    """Refuse a folder without a history that is not the pinned release.
+    """Check that a folder without a history is the pinned release.
 
     Raises:
-        SourceError: its version.txt says something else, or is missing.
+        SourceError: its version.txt has another version, or is missing.
     """
     version = folder / "version.txt"
     refuse_version(folder, version.read_text(encoding="utf-8").strip() if version.is_file() else "", pin)
 
 
 def refuse_version(path: Path, version: str, pin: Pin) -> None:
-    """Refuse a folder without a history unless version.txt says that it is the pinned release.
+    """Check that version.txt of a folder without a history has the pinned version.
 
     Raises:
-        SourceError: it says something else.
+        SourceError: it has another version.
     """
     if not re.match(rf"{re.escape(pin.version)}(?![.\d])", version):
         raise SourceError(
@@ -230,6 +230,6 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 
 def shortened(lines: list[str], most: int = 10) -> str:
-    """The first lines, indented, and how many more there are."""
+    """Return the first lines, indented, and the number of remaining ones."""
     rest = [f"and {len(lines) - most} more"] if len(lines) > most else []
     return "\n".join(f"    {line}" for line in [*lines[:most], *rest])

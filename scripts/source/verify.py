@@ -1,4 +1,4 @@
-"""``make check-incremental``: whether objects that incremental builds left alone are what a whole build would make."""
+"""``make check-incremental``: check that objects skipped by incremental builds equal those of a whole build."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from .tree import count
 
 
 def check_incremental(layout: Layout, *, source: str | None, jobs: int, objects: int) -> None:
-    """Compile objects again that incremental builds left alone, chosen by chance, and compare them byte for byte.
+    """Recompile random objects that incremental builds skipped, and compare them byte for byte.
 
     Args:
-        layout: the pin and the native folders, as they were built.
-        source: a checkout, or where to fetch from; None for what the pin says.
+        layout: the pin and the native folders of the build.
+        source: a checkout, or a place to clone from; None for the pin's.
         jobs: part of the settings that the tree was configured with.
-        objects: how many; all of them if there are no more.
+        objects: the number of objects; all if there are fewer.
 
     Raises:
-        UsageError: no incremental build left anything alone.
-        SourceError: an object differs, so that a header did more than to gain declarations.
+        UsageError: no incremental build skipped anything.
+        SourceError: an object differs, so a header did not only gain declarations.
     """
     given = load_input(layout)
     with build_lock(given.cache.folder), given.snapshot.translated():
@@ -58,7 +58,7 @@ def check_incremental(layout: Layout, *, source: str | None, jobs: int, objects:
 
 
 def shuffled_objects(configured: Configured) -> list[str]:
-    """The objects of the build by their names in build.ninja, in an order by chance."""
+    """Return the objects of the build by name in build.ninja, in random order."""
     entries = json.loads((configured.tree / "build/compile_commands.json").read_text(encoding="utf-8"))
     names = [str(entry["output"]) for entry in entries]
     random.shuffle(names)
@@ -66,9 +66,9 @@ def shuffled_objects(configured: Configured) -> list[str]:
 
 
 def left_alone(configured: Configured, names: Iterable[str]) -> Iterator[str]:
-    """Those of the objects ``names`` that are older than the text of a header they were compiled with.
+    """Return those of the objects ``names`` that are older than the text of a header they include.
 
-    The headers' own times were put back; when the text was written is told by the change of the file's status.
+    The headers' modification times were restored; the status change time shows when the text was written.
     """
     tree = configured.tree
     written = {name: (tree / name).stat().st_ctime for name in left_as_they_were(tree) if (tree / name).is_file()}
@@ -80,7 +80,7 @@ def left_alone(configured: Configured, names: Iterable[str]) -> Iterator[str]:
 
 
 def included(configured: Configured, name: str) -> set[str]:
-    """What an object was compiled with, by names in the tree, as ninja recorded it."""
+    """Return the files that an object was compiled from, by name in the tree, as recorded by ninja."""
     build = configured.tree / "build"
     lines = ask_ninja(configured, "deps", name)
     paths = ((build / line.strip()).resolve() for line in lines if line.startswith("    "))
@@ -88,15 +88,15 @@ def included(configured: Configured, name: str) -> set[str]:
 
 
 def compare(name: str, again: Path, configured: Configured) -> bool:
-    """Compile an object into ``again`` by the build's own command, ccache and all, since that changes paths in it.
+    """Compile an object into ``again`` with the build's own command, including ccache, which changes paths in it.
 
     Returns:
-        Whether it has the same bytes. In a large source a declaration more may change which functions GCC inlines or
-        clones: such an object has other code, but defines and needs the same functions. That its code differs in
-        nothing else is not shown, so the build's user is told its name.
+        Return whether the bytes are equal. In a large source, an added declaration may change which functions GCC
+        inlines or clones. Such an object has other code, but defines and needs the same functions. Since this does not
+        prove the rest, the object's name is shown to the user.
 
     Raises:
-        SourceError: it differs otherwise from what is there.
+        SourceError: it differs in another way.
     """
     words = shlex.split(ask_ninja(configured, "commands", "-s", name)[-1])
     for option, path in (("-o", again), ("-MF", again.with_suffix(".d"))):
@@ -116,12 +116,12 @@ def compare(name: str, again: Path, configured: Configured) -> bool:
 
 
 def described(path: Path) -> tuple[frozenset[str], frozenset[str]]:
-    """What an object file defines, inline functions left out, and what it needs."""
+    """Return what an object file defines, without inline functions, and what it needs."""
     elf = ElfFile(path)
     return elf.defined(weak=False), elf.undefined()
 
 
 def ask_ninja(configured: Configured, tool: str, *arguments: str) -> list[str]:
-    """The lines that one of ninja's tools prints."""
+    """Return the output lines of one of ninja's tools."""
     command: list[str | Path] = ["ninja", "-C", configured.tree / "build", "-t", tool, *arguments]
     return run(command, env=configured.variables).stdout.splitlines()

@@ -1,1 +1,1 @@
-"""make test and its relatives: environments, pytest, sanitizers, linters."""
+"""``make test`` and related targets: environments, pytest, sanitizers, linters."""

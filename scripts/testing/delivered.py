@@ -1,4 +1,4 @@
-"""The same tests on the other deliveries: in an environment with the official torch, and operators added to that."""
+"""Run the same tests on the other deliveries: an environment with the official torch and operators added to it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from .run import QUIET, TESTS, WHEEL, named, one_at_a_time, own_tests
 DEVELOP, THIN = "develop", "thin-wheel"
 DELIVERIES = (WHEEL, DEVELOP, THIN)
 
-# As the table of surfaces has it.
+# A mark in the table of surfaces.
 NO = "NO"
 
 
 def test_delivered(
     layout: Layout, delivery: str, *, base_wheel: Path | None, jobs: int, extra: Sequence[str], chosen: Sequence[str]
 ) -> None:
-    """Run the tests of the operators, and those that hold for every folder, on a delivery that is no wheel of torch.
+    """Run the tests of the operators, and those for every folder, on a delivery that is not a wheel of torch.
 
     Raises:
-        TestsFailed: naming the parts that failed.
+        TestsFailed: lists the parts that failed.
     """
     parts = [Part("wheel", f"the operators as {delivery}", [TESTS / "wheel/any"]), *own_tests(layout)]
     parts = [part for part in parts if not chosen or part.kind in chosen]
@@ -50,10 +50,10 @@ def test_delivered(
 def show_surfaces_of(
     layout: Layout, deliveries: Sequence[str], *, base_wheel: Path | None, jobs: int, extra: Sequence[str]
 ) -> None:
-    """Print where the operators show up, for each delivery, and then these side by side.
+    """Print the surfaces of the operators for each delivery, and then compare the deliveries.
 
     Raises:
-        TestsFailed: an operator of the folder is not where they are.
+        TestsFailed: an operator lacks a surface.
     """
     failed, found = [], {}
     for delivery in deliveries:
@@ -78,9 +78,9 @@ def show_surfaces_of(
 
 
 def side_by_side(found: Mapping[str, Sequence[Sequence[str]]]) -> str:
-    """A row for each surface, a column for each delivery: ``yes``, or the operators that are not there.
+    """Format a row for each surface and a column for each delivery: ``yes``, or the operators that lack it.
 
-    Of a delivery whose torch crashed there are no marks.
+    If torch crashed in a delivery, it has no marks.
     """
     titles = list(dict.fromkeys(title for marks in found.values() for title, _, _ in marks))
     lines = [("", *found)]
@@ -99,7 +99,7 @@ def _cell(title: str, marks: Sequence[Sequence[str]]) -> str:
 def delivered(
     layout: Layout, delivery: str, base_wheel: Path | None, jobs: int
 ) -> Iterator[tuple[Path, Mapping[str, str]]]:
-    """Hold an environment with the operators in it; yields its Python, and what tests are told of it.
+    """Hold an environment with the operators. Yields its Python, and the tests' environment variables.
 
     Raises:
         UsageError: there is no such delivery.

@@ -1,7 +1,7 @@
-"""The virtual environments that tests, random calls and benchmarks run in: each holds a rebuilt wheel.
+"""The virtual environments for tests, random calls and benchmarks: each contains a rebuilt wheel.
 
-There is one for each native folder, pin, Python and purpose, so that none takes the place of another's. A new wheel is
-installed over the old one; anything else that changes makes the environment anew.
+There is one for each native folder, pin, Python and purpose. A new wheel is installed over the old one; after any other
+change the environment is created again.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from ..deliver.built import GRAFT, Built, load_built
 
 REQUIREMENTS = REPOSITORY / "tests/requirements.txt"
 
-# What environments are for.
+# The purposes of environments.
 TEST, TEST_SOURCE, SANITIZED, BENCH = "test", "test-source", "sanitized", "bench"
 
 
 def folder_of(purpose: str, layout: Layout) -> Path:
-    """Where something lies that no other native folder, pin or Python shares."""
+    """Return a folder that no other native folder, pin or Python shares."""
     itself = f"{layout.title}\0{layout.pin}\0{name_of_python()}"
     return ENVIRONMENTS / f"{purpose}-{hashlib.sha256(itself.encode()).hexdigest()[:12]}"
 
@@ -47,14 +47,14 @@ def folder_of(purpose: str, layout: Layout) -> Path:
 def wheel_environment(
     layout: Layout, purpose: str, wheel: Path, requirements: Path = REQUIREMENTS, more: Sequence[Layer] = ()
 ) -> Iterator[Path]:
-    """Hold a virtual environment with ``wheel``, what is required and ``more``; yields its Python."""
+    """Hold a virtual environment with ``wheel``, the requirements and ``more``. Yields its Python."""
     with environment_in(folder_of(purpose, layout), wheel, requirements, more) as python:
         yield python
 
 
 @contextmanager
 def environment_in(folder: Path, wheel: Path, requirements: Path, more: Sequence[Layer] = ()) -> Iterator[Path]:
-    """The same in a folder that is given; ``more`` may need the wheel."""
+    """Hold such an environment in ``folder``; ``more`` may need the wheel."""
 
     def make(target: Path) -> None:
         say(f"making a fresh environment in {folder}")
@@ -74,7 +74,7 @@ def environment_in(folder: Path, wheel: Path, requirements: Path, more: Sequence
 
 @contextmanager
 def unpacked(layout: Layout, purpose: str, wheel: Path) -> Iterator[Path]:
-    """Hold a folder with ``wheel`` alone, for tests that look at another torch than the environment's."""
+    """Hold a folder with only ``wheel``, for tests that read another torch than the environment's."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
 
     def add(target: Path) -> None:
@@ -86,15 +86,15 @@ def unpacked(layout: Layout, purpose: str, wheel: Path) -> Iterator[Path]:
 
 
 def discard(layout: Layout, purposes: Sequence[str]) -> None:
-    """Delete what lies there for these purposes, once nobody uses it; one of a CUDA wheel takes 5 GB.
+    """Delete the folders of these purposes once they are unused; the environment of a CUDA wheel takes 5 GB.
 
-    The file of the lock stays: who waits for it would hold another than who makes a new one.
+    The lock file stays: otherwise a waiting process and a later one would lock different files.
     """
     for folder in (folder_of(purpose, layout) for purpose in purposes):
         if folder.is_dir():
             with folder.with_name(f"{folder.name}.lock").open("a+", encoding="utf-8") as file:
                 take(file, f"another process uses {folder}", fcntl.LOCK_EX)
-                old = folder.parent / "old" / folder.name  # half deleted where it was, it would look whole
+                old = folder.parent / "old" / folder.name  # deleted in place, a half-deleted folder would look complete
                 shutil.rmtree(old, ignore_errors=True)
                 old.parent.mkdir(exist_ok=True)
                 folder.rename(old)
@@ -102,20 +102,20 @@ def discard(layout: Layout, purposes: Sequence[str]) -> None:
 
 
 def identity(wheel: Path) -> str:
-    """Says which build of a wheel it is."""
+    """Identify a build of a wheel."""
     return f"{wheel.name} {wheel.stat().st_mtime_ns}"
 
 
 def base_wheel_of(layout: Layout) -> Path:
-    """The base wheel."""
+    """Return the base wheel."""
     return next(iter(layout.base.glob("*.whl")))
 
 
 def wheel_of(layout: Layout, build: str = GRAFT) -> Built:
-    """What was built last.
+    """Return the record of the last build.
 
     Raises:
-        UsageError: nothing was.
+        UsageError: there is none.
     """
     built = load_built(layout, build)
     if built is None or not built.is_there():
@@ -124,12 +124,12 @@ def wheel_of(layout: Layout, build: str = GRAFT) -> Built:
 
 
 def in_test_environment(layout: Layout, command: Sequence[str | Path], variables: Mapping[str, str] = {}) -> int:
-    """Run a Python program with ``layout``'s wheel, what it prints going to the terminal; return its exit code."""
+    """Run a Python program with ``layout``'s wheel; it prints to the terminal. Return its exit code."""
     with wheel_environment(layout, TEST, Path(wheel_of(layout).wheel)) as python:
         return run_python(python, command, variables)
 
 
 def run_python(python: Path, command: Sequence[str | Path], variables: Mapping[str, str]) -> int:
-    """Run a Python program in the repository, what it prints going to the terminal; return its exit code."""
+    """Run a Python program in the repository; it prints to the terminal. Return its exit code."""
     env = {**os.environ, **variables}
     return subprocess.run([python, *command], cwd=REPOSITORY, env=env, stdin=subprocess.DEVNULL, check=False).returncode

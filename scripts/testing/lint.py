@@ -17,21 +17,21 @@ _TOOLS = ("ruff", "mypy", "types-PyYAML", "clang-format")
 
 
 class LintError(GraftError):
-    """A linter complained."""
+    """A linter reported an error."""
 
     exit_code = 13
 
 
 def lint() -> None:
-    """Run every linter, all of them even if the first complains.
+    """Run every linter, even if an earlier one fails.
 
     Raises:
-        LintError: naming those that complained.
+        LintError: lists the linters that failed.
     """
     folder = _environment()
     binaries = folder / "bin"
     tracked = run(["git", "ls-files"], cwd=REPOSITORY).stdout.split()
-    # Templates are not C++ until they are filled in.
+    # Templates are not valid C++.
     sources = [
         name for name in tracked if name.endswith((".cpp", ".h", ".cu", ".cuh")) and not name.startswith("scripts/")
     ]
@@ -52,7 +52,7 @@ def lint() -> None:
 
 
 def _environment() -> Path:
-    """The builder's environment with the linters beside its own packages, whose types mypy reads."""
+    """Return the builder's environment with the linters. mypy reads the types of the builder's packages there."""
     folder = Path(sys.prefix)
     wanted = " ".join(_TOOLS)
     mark = folder / "linters"

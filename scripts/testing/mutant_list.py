@@ -1,4 +1,4 @@
-"""The wrong lines of tests/mutants: what each is, which of them are chosen, whether they still fit the sources."""
+"""The mutants in tests/mutants: load and choose them, and check that they match the sources."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Mutant:
     """A wrong line.
 
     Args:
-        number: of the list, from 1.
-        file: the source, from the top of the repository.
-        right: what stands there, once.
-        wrong: what is put in its place.
+        number: its number in the list, from 1.
+        file: the source, relative to the repository.
+        right: a text that occurs once in the source.
+        wrong: the text to replace it with.
         tests: arguments for pytest; one of these tests must fail.
-        operator: that alone computes something wrong, so that mutants of others may be built with it; or empty.
+        operator: the only operator that it affects, so that one build can include mutants of several; or empty.
     """
 
     number: int
@@ -39,14 +39,14 @@ class Mutant:
 
     @property
     def is_emulated(self) -> bool:
-        """Whether it is a kernel for CUDA, which is compiled as C++."""
+        """Whether it is in a CUDA kernel, which is compiled as C++."""
         return self.file.startswith("native/cuda/")
 
     def place(self, repository: Path) -> int:
-        """The line that the right text begins in.
+        """Return the first line of the right text.
 
         Raises:
-            UsageError: the source is not there, or does not hold the text just once.
+            UsageError: the source does not exist, or does not contain the text exactly once.
         """
         source = repository / self.file
         text = source.read_text(encoding="utf-8") if source.is_file() else ""
@@ -54,10 +54,10 @@ class Mutant:
         return text[: text.index(self.right)].count("\n") + 1
 
     def require_once(self, text: str) -> None:
-        """Check that the right text can be replaced in that of the source.
+        """Check that the right text can be replaced in the source.
 
         Raises:
-            UsageError: it does not stand there just once, or the wrong one is the same.
+            UsageError: it does not occur exactly once, or equals the wrong text.
         """
         count = text.count(self.right)
         if count != 1 or self.right == self.wrong:
@@ -69,10 +69,10 @@ class Mutant:
 
 
 def load_mutants(folder: Path) -> list[Mutant]:
-    """All mutants of the YAML files in ``folder``.
+    """Load all mutants from the YAML files in ``folder``.
 
-    A file is a list of sources: each has ``file``, ``mutants`` with ``right`` and ``wrong`` texts, and for all or for
-    each of these ``tests``, words for pytest, and maybe ``operator``, the only one that is wrong then.
+    A file is a list of sources. Each has ``file`` and ``mutants`` with ``right`` and ``wrong``. The source or each
+    mutant has ``tests``, arguments for pytest, and optionally ``operator``, the only affected operator.
 
     Raises:
         UsageError: a file has other keys.
@@ -93,10 +93,10 @@ def load_mutants(folder: Path) -> list[Mutant]:
 
 
 def places(mutants: Sequence[Mutant], repository: Path) -> dict[Mutant, int]:
-    """The line of each mutant.
+    """Return the line of each mutant.
 
     Raises:
-        UsageError: naming all those that do not fit the sources any more.
+        UsageError: lists all that do not match the sources.
     """
     found, stale = {}, []
     for mutant in mutants:
@@ -110,10 +110,11 @@ def places(mutants: Sequence[Mutant], repository: Path) -> dict[Mutant, int]:
 
 
 def choose(mutants: Sequence[Mutant], words: Sequence[str]) -> list[Mutant]:
-    """Those of the given numbers, ranges of numbers (``3-7``) and parts of files' names; all if there are no words.
+    """Return the mutants with these numbers, ranges of numbers (``3-7``) and parts of file names; all if there are no
+    words.
 
     Raises:
-        UsageError: a word chooses none.
+        UsageError: a word matches none.
     """
     found: set[Mutant] = set()
     for word in words:

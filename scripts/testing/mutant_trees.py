@@ -1,4 +1,4 @@
-"""Copies of the repository in which one line is wrong, and what tests say of them."""
+"""Copies of the repository with wrong lines, and the results of their tests."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from .mutant_list import Mutant
 # pytest.ExitCode.TESTS_FAILED
 _TESTS_FAILED = 1
 
-# Seconds. The tests of a mutant are few, but others may use the machine, too.
+# Seconds. A mutant has few tests, but the machine may be busy.
 _LIMIT = 900
 
 _RED = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.M)
-# What `pytest -v` prints when a test begins; behind a crash, of the test that crashed.
+# What `pytest -v` prints when a test begins; after a crash, the last one is the test that crashed.
 _BEGUN = re.compile(r"^(\S+\.py::\S.*?) *(?:PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR|$)", re.M)
 _COMPLAINT = re.compile(r"^.*\b(?:error|refused)\b.*$", re.M)
 
 
 class Outcome(Enum):
-    """What came of a mutant."""
+    """The result of a mutant."""
 
     KILLED = "killed"
     CRASHED = "crashed"
@@ -42,18 +42,18 @@ class Outcome(Enum):
 
     @property
     def is_found(self) -> bool:
-        """Whether somebody would notice the wrong line."""
+        """Whether a test or the build detected the wrong line."""
         return self not in (Outcome.SURVIVED, Outcome.BROKEN)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a mutant, and how long it took.
+    """The result of a mutant, and how long it took.
 
     Args:
-        outcome: in a word.
-        by: the test that failed, crashed or hung, or else what was said.
-        seconds: with its build.
+        outcome: the kind of result.
+        by: the test that failed, crashed or hung, or else a message.
+        seconds: including its build.
     """
 
     outcome: Outcome
@@ -66,10 +66,10 @@ class Tree:
     """A copy of the repository.
 
     Args:
-        folder: where it is.
-        python: of the environment that tests run in.
-        variables: what the tests of a mutant run with.
-        build: adds the copy's operators to the environment, and returns an exit code and what was printed.
+        folder: its path.
+        python: the Python that runs the tests.
+        variables: returns the environment variables for the tests of a mutant.
+        build: builds and installs the copy's operators; returns an exit code and the output.
     """
 
     folder: Path
@@ -78,7 +78,7 @@ class Tree:
     build: Callable[[], tuple[int, str]]
 
     def judge(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, Result]]:
-        """Run the tests of each mutant with all the wrong lines, which one build takes if there is any to build."""
+        """Apply all these mutants, build once if needed, and run the tests of each."""
         start = time.monotonic()
         with self._mutated(mutants):
             is_built = any(not mutant.is_builder and not mutant.is_emulated for mutant in mutants)
@@ -90,11 +90,11 @@ class Tree:
                 outcome, by = self._judge_wrong(mutant)
                 yield mutant, Result(outcome, by, time.monotonic() - start)
                 start = time.monotonic()
-        for mutant in mutants if code else ():  # one of them is to blame
+        for mutant in mutants if code else ():  # one of them broke the build
             yield from self.judge([mutant])
 
     def failing(self, tests: Sequence[str], variables: Mapping[str, str]) -> set[str]:
-        """Those of the tests that fail on the copy as it is; all of them where pytest cannot say."""
+        """Return those of the tests that fail without a mutant; all of them if pytest cannot run."""
         code, text = self._test(["-q", *tests], variables)
         return set(_RED.findall(text)) if code == _TESTS_FAILED else set(tests) if code else set()
 
@@ -119,7 +119,7 @@ class Tree:
         wrong = dict(right)
         for mutant in mutants:
             path = self.folder / mutant.file
-            mutant.require_once(wrong[path])  # another one of the same text would hide it
+            mutant.require_once(wrong[path])  # it would be hidden by another mutant with the same text
             wrong[path] = wrong[path].replace(mutant.right, mutant.wrong)
         try:
             _write(wrong)
@@ -140,10 +140,10 @@ def _write(texts: Mapping[Path, str]) -> None:
 def run_limited(
     command: Sequence[str | Path], folder: Path, variables: Mapping[str, str], limit: float
 ) -> tuple[int, str]:
-    """Run a program; return its exit code and what it printed.
+    """Run a program. Return its exit code and output.
 
     Raises:
-        subprocess.TimeoutExpired: after ``limit`` seconds, when it and what it started are killed.
+        subprocess.TimeoutExpired: after ``limit`` seconds; it and its children are killed.
     """
     with subprocess.Popen(
         command,
@@ -169,7 +169,7 @@ def run_limited(
 
 @contextmanager
 def copied(folder: Path, repository: Path = REPOSITORY) -> Iterator[Path]:
-    """Make ``folder`` a copy of the repository's files, without what is ignored; gone in the end."""
+    """Copy the repository's files, without ignored ones, to ``folder``, and delete it at the end."""
     shutil.rmtree(folder, ignore_errors=True)
     listed = run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=repository).stdout
     for name in filter(None, listed.split("\0")):
@@ -183,7 +183,7 @@ def copied(folder: Path, repository: Path = REPOSITORY) -> Iterator[Path]:
 
 
 def _last_begun(text: str) -> str:
-    """The test that was running when pytest ended; empty if that cannot be told."""
+    """Return the test that was running when pytest ended; empty if unknown."""
     begun = _BEGUN.findall(text)
     return str(begun[-1]) if begun else ""
 

@@ -1,4 +1,4 @@
-"""``make test-mutants``: one wrong line at a time, and which test fails."""
+"""``make test-mutants``: insert one wrong line at a time, and check that a test fails."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def list_mutants(words: Sequence[str], folder: Path = LIST, repository: Path = R
 
 
 def test_mutants(layout: Layout, words: Sequence[str], *, base_wheel: Path | None, jobs: int) -> None:
-    """Try the chosen mutants of the list, each in a copy of this repository, and print a table of the survivors.
+    """Try the chosen mutants, each in a copy of this repository. Print a table of the survivors.
 
     Args:
-        layout: of the native folder that the list is about.
-        words: numbers and parts of files' names; none for all.
-        base_wheel: the base as a file; None to let pip fetch it.
-        jobs: how many compilers, or copies without operators of their own, may run at once.
+        layout: the layout with the repository's native folder.
+        words: numbers and parts of file names; empty for all.
+        base_wheel: path of the base wheel; None to download it with pip.
+        jobs: the maximum number of compilers, or of copies that build no operators, to run at once.
 
     Raises:
-        TestsFailed: no test noticed a mutant.
-        UsageError: the list does not fit the sources, or a word chooses nothing.
+        TestsFailed: some mutants survived.
+        UsageError: the list does not match the sources, or a word matches nothing.
     """
     chosen = choose(load_mutants(LIST), words)
     lines = places(chosen, REPOSITORY)
@@ -55,7 +55,7 @@ def test_mutants(layout: Layout, words: Sequence[str], *, base_wheel: Path | Non
 def judge(
     chosen: Sequence[Mutant], lines: Mapping[Mutant, int], operators: Tree, others: Sequence[Tree]
 ) -> dict[Mutant, Result]:
-    """What came of each mutant: those of operators one round after another, and beside them those of the builder."""
+    """Return the result of each mutant. Those of operators run in rounds, those of the builder at the same time."""
     results: dict[Mutant, Result] = {}
     waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
     for mutant in (mutant for mutant in chosen if mutant.is_builder):
@@ -70,7 +70,7 @@ def judge(
 
     def judge_operators() -> None:
         native = [mutant for mutant in chosen if not mutant.is_builder]
-        # Kernels for CUDA come first: for them nothing is built but the kernels, so the operators must be right.
+        # CUDA kernels come first: only the kernels are built for them, so the operators must be correct.
         for is_emulated in (True, False):
             for mutants in rounds([mutant for mutant in native if mutant.is_emulated == is_emulated]):
                 judge_all(operators, mutants)
@@ -91,7 +91,7 @@ def judge(
 
 
 def without_false_alarms(results: Mapping[Mutant, Result], tree: Tree) -> dict[Mutant, Result]:
-    """The results, but tests that fail without a wrong line, too, say nothing of one."""
+    """Correct the results by tests that also fail without a wrong line."""
     kinds: dict[tuple[tuple[str, str], ...], dict[str, None]] = {}
     for mutant, result in results.items():
         if result.outcome in (Outcome.KILLED, Outcome.CRASHED, Outcome.HUNG) and result.by:
@@ -104,7 +104,7 @@ def without_false_alarms(results: Mapping[Mutant, Result], tree: Tree) -> dict[M
 
 
 def rounds(mutants: Iterable[Mutant]) -> list[list[Mutant]]:
-    """The mutants in groups that one build serves: of each operator one, or one that is of no operator alone."""
+    """Group the mutants for common builds: one for each operator, and those that affect several operators alone."""
     of: dict[str, list[Mutant]] = {}
     for mutant in mutants:
         of.setdefault(mutant.operator, []).append(mutant)
@@ -113,10 +113,10 @@ def rounds(mutants: Iterable[Mutant]) -> list[list[Mutant]]:
 
 
 def conclude(results: Mapping[Mutant, Result], lines: Mapping[Mutant, int]) -> None:
-    """Say what came of the mutants.
+    """Print the results of the mutants.
 
     Raises:
-        TestsFailed: some were not found.
+        TestsFailed: some survived.
     """
     counts = Counter(result.outcome for result in results.values())
     summary = ", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome if counts[outcome])
@@ -138,14 +138,14 @@ def conclude(results: Mapping[Mutant, Result], lines: Mapping[Mutant, int]) -> N
 
 @contextmanager
 def _trees(layout: Layout, base_wheel: Path | None, jobs: int) -> Iterator[tuple[Tree, list[Tree]]]:
-    """Hold the copy whose operators are built, and copies for mutants of the builder, ``jobs`` with that one."""
+    """Hold the copy that builds operators, and copies for mutants of the builder, ``jobs`` in all."""
     with ExitStack() as stack:
         copies = [
             stack.enter_context(copied(_COPIES / name)) for name in ["operators", *map(str, range(max(jobs - 1, 1)))]
         ]
         there = replace(layout, natives=(copies[0] / "native",), out=copies[0] / "dist")
         python, variables = stack.enter_context(delivered(there, DEVELOP, base_wheel, jobs))
-        shared = {**variables, "OMP_WAIT_POLICY": "passive"}  # others use the processors, too
+        shared = {**variables, "OMP_WAIT_POLICY": "passive"}  # other processes need the processors, too
         options = ["--pin", layout.pin, "--native", str(there.native), "--jobs", str(jobs), "--python", str(python)]
 
         def build() -> tuple[int, str]:
@@ -164,6 +164,6 @@ def _trees(layout: Layout, base_wheel: Path | None, jobs: int) -> Iterator[tuple
 
 
 def _short(text: str) -> str:
-    """The text in one line."""
+    """Return the text in one line, shortened."""
     line = " ".join(text.split())
     return line if len(line) <= 60 else f"{line[:57]}..."

@@ -1,4 +1,4 @@
-"""``make test-nightly``: what CI leaves out because it takes hours, one step after the other."""
+"""``make test-nightly``: what CI leaves out because it takes hours, one step after another."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Step:
     """A target of the Makefile.
 
     Args:
-        name: as ``ARGS`` chooses it.
-        shows: what it shows, for the table.
-        command: what make is told.
+        name: its name in ``ARGS``.
+        shows: what it tests, for the table.
+        command: the arguments of make.
     """
 
     name: str
@@ -46,16 +46,16 @@ STEPS = (
 def test_nightly(
     chosen: Sequence[str], steps: Sequence[Step] = STEPS, variables: Mapping[str, str] = os.environ
 ) -> None:
-    """Run the steps, all of them even if the first fails, and print a table of them.
+    """Run the steps, even if an earlier one fails, and print a table.
 
     Args:
-        chosen: the names of steps; none for all.
-        steps: those that there are.
-        variables: the environment, in which make has put what it was given.
+        chosen: the names of steps; empty for all.
+        steps: the available steps.
+        variables: environment variables, including those set by make.
 
     Raises:
-        TestsFailed: naming the steps that failed.
-        UsageError: a step that there is not is chosen.
+        TestsFailed: lists the steps that failed.
+        UsageError: there is no step of a chosen name.
     """
     names = [step.name for step in steps]
     if unknown := [name for name in chosen if name not in names]:

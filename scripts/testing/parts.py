@@ -1,4 +1,4 @@
-"""Parts of the tests: what pytest runs of each, and what came of it."""
+"""Run the parts of the tests with pytest, and report the results."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from ..common.errors import GraftError
 from .environments import run_python
 from .skips import Expected, Skip, differences, skips_in
 
-# pytest's exit code where no test ran (pytest.ExitCode.NO_TESTS_COLLECTED), as when -k chooses tests of another part.
+# pytest's exit code if no test ran (pytest.ExitCode.NO_TESTS_COLLECTED), for example if -k matches only tests of
+# another part.
 _NOTHING_COLLECTED = 5
 
-# Each holds a torch, a gigabyte with its tensors.
+# Each process imports torch and needs about a gigabyte.
 _MOST_PROCESSES = 8
 
 
@@ -26,11 +27,11 @@ class Part:
     """A part of the tests.
 
     Args:
-        kind: what ``--parts`` calls it; that of several native folders is the same.
-        name: as messages have it.
-        paths: where the tests are.
-        variables: what they run with, beyond what all parts do.
-        is_by_file: whether one process runs all tests of a file, since these share what takes long to make.
+        kind: its name in ``--parts``; parts of several native folders share it.
+        name: its name in messages.
+        paths: the folders and files of the tests.
+        variables: environment variables in addition to those of all parts.
+        is_by_file: whether one process runs all tests of a file, because they share expensive fixtures.
     """
 
     kind: str
@@ -41,7 +42,7 @@ class Part:
 
 
 class Outcome(Enum):
-    """What came of a part of the tests."""
+    """The result of a part."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -63,19 +64,19 @@ def run_parts(
     expected: Expected | None = None,
     jobs: int = 1,
 ) -> None:
-    """Run parts of the tests, all of them even if the first fails.
+    """Run parts of the tests, even if an earlier one fails.
 
     Args:
-        python: of the environment that they run in.
-        parts: what is run.
-        variables: what all parts run with.
+        python: the Python that runs them.
+        parts: the parts to run.
+        variables: environment variables of all parts.
         extra: arguments for pytest.
-        junit: a folder that the results of each part go into, as XML; None for none.
-        expected: the skips that are expected; None if any may be.
-        jobs: how many processes may run tests at once.
+        junit: a folder for the results of each part, as XML; None for none.
+        expected: the expected skips; None to allow any.
+        jobs: the maximum number of processes that run tests.
 
     Raises:
-        TestsFailed: as ``conclude``, or other tests were skipped than expected.
+        TestsFailed: see ``conclude``; or the skips differ from those expected.
     """
     outcomes = {}
     found: dict[str, list[Skip]] = {}
@@ -98,10 +99,10 @@ def run_parts(
 
 
 def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:
-    """Say what came of the parts of the tests.
+    """Print the result of the parts.
 
     Raises:
-        TestsFailed: naming the parts that failed; or no part ran a test.
+        TestsFailed: lists the parts that failed; or no part ran a test.
     """
     failed = [name for name, outcome in outcomes.items() if outcome is Outcome.FAILED]
     without = [name for name, outcome in outcomes.items() if outcome is Outcome.NOT_CHOSEN]
@@ -127,12 +128,12 @@ def run_pytest(
     junit: Path | None = None,
     jobs: int = 1,
 ) -> Outcome:
-    """Run the tests of a part; return whether they passed, or ``extra`` chose none of them."""
+    """Run the tests of a part. Return whether they passed, or ``extra`` selected none."""
     say(f"\n== tests of {part.name}")
     options = ["-q", "-p", "no:cacheprovider", *([f"--junit-xml={junit}"] if junit else [])]
     if (processes := min(jobs, _MOST_PROCESSES)) > 1:
         options += ["--numprocesses", str(processes), "--dist", "loadfile" if part.is_by_file else "worksteal"]
-        # Two tests at once are quicker than one test with two threads.
+        # Two tests at once are faster than one test with two threads.
         more = {"OMP_NUM_THREADS": "1", **more}
     code = run_python(python, ["-m", "pytest", *options, *extra, *part.paths], more)
     if extra and code == _NOTHING_COLLECTED:

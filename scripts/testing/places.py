@@ -1,4 +1,4 @@
-"""Where the text of an operator is: its entries and its kernels, for those who read that a test of it failed."""
+"""Find the entries and kernels of an operator, for messages about a failed test."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-# A key of an entry and what stands behind it, without a comment.
+# A key of an entry and its value, without a comment.
 _PAIR = re.compile(r"\s+([\w, ']+):\s+(.*?)\s*(?:#.*)?")
-# Keys of derivatives.yaml that are no formulas.
+# Keys of derivatives.yaml that are not formulas.
 _NO_FORMULAS = frozenset({"name", "dispatch", "output_differentiability"})
 
 
 def places_of(operator: str, natives: Sequence[Path]) -> list[str]:
-    """Lines that name the formulas of ``operator`` and its kernels, each as ``file:line: text``.
+    """Return lines with the formulas of ``operator`` and its kernels, each as ``file:line: text``.
 
     Args:
         operator: its name in native_functions.yaml, without an overload.
@@ -31,7 +31,7 @@ def places_of(operator: str, natives: Sequence[Path]) -> list[str]:
 
 
 def _entry_lines(file: Path, operator: str) -> Iterator[tuple[int, str]]:
-    """The lines of the entries of ``operator``, in all its forms, with their numbers."""
+    """Yield the numbered lines of the entries of ``operator``, with all its variants."""
     is_in = False
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines() if file.is_file() else [], 1):
         if head := re.match(r"\s*- (?:func|name):\s*['\"]?(\w+?)_?[.(]", line):
@@ -41,7 +41,7 @@ def _entry_lines(file: Path, operator: str) -> Iterator[tuple[int, str]]:
 
 
 def _kernels_of(file: Path, operator: str) -> list[str]:
-    """The kernels that ``dispatch:`` names; the operator itself where it names none."""
+    """Yield the kernels that ``dispatch:`` names, or the operator's name if there are none."""
     names, is_dispatch = [], False
     for _, line in _entry_lines(file, operator):
         indent = len(line) - len(line.lstrip())
@@ -52,7 +52,7 @@ def _kernels_of(file: Path, operator: str) -> list[str]:
 
 
 def _definitions(native: Path, kernel: str) -> Iterator[str]:
-    """Where a kernel is defined, as far as the text of the sources tells."""
+    """Yield the places where a kernel is defined, as far as the text of the sources shows."""
     defined = re.compile(rf"^(?:TORCH_IMPL_FUNC\(\s*{kernel}\s*\)|[\w:<>,&*\s]*?\b{kernel})\s*\([^;{{]*\{{", re.M)
     for path in sorted([*native.rglob("*.cpp"), *native.rglob("*.cu")]):
         text = path.read_text(encoding="utf-8", errors="replace")

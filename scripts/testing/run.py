@@ -1,4 +1,4 @@
-"""``make test``: install the wheel into a fresh environment and run the tests on it."""
+"""``make test``: install the wheel into a new environment and run the tests on it."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ TESTS = REPOSITORY / "tests"
 SHIPPED = REPOSITORY / "native"
 GRAMMAR = TESTS / "wheel/grammar"
 
-# What the profiler and the compilers say to those who run them on purpose.
+# Variables that disable logs of the profiler and the compilers, which tests call on purpose.
 QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_LOGS": "-all"}
 
-# The delivery that is tested if no other is named.
+# The delivery that is tested by default.
 WHEEL = "wheel"
 
-# What ``--parts`` chooses from.
+# The values of ``--parts``.
 PARTS = ("tools", "codegen", "promises", "wheel", "operators", "grammar", "emulated", "bases", "deliveries")
 
-# What runs where nothing is chosen: other bases and environments take minutes and gigabytes.
+# The parts that run by default. The others take minutes and gigabytes.
 _USUAL = PARTS[:-2]
 
 
@@ -55,22 +55,22 @@ def run_tests(
     junit: Path | None = None,
     is_discarding: bool = False,
 ) -> None:
-    """Run every test that applies to ``layout``'s wheel, which is built already.
+    """Run every test that applies to ``layout``'s wheel, which must be built.
 
-    The tools have tests of their own, which run for the shipped folder alone; another native folder may bring a
-    ``tests`` folder, which runs too.
+    The tests of the tools run for the repository's native folder only. Other native folders may have a ``tests``
+    folder, which runs, too.
 
     Args:
         layout: the pin and the native folders.
-        base_wheel: the base as a file; None to let pip fetch it.
-        jobs: how many compilers, or processes of pytest, may run at once.
+        base_wheel: path of the base wheel; None to download it with pip.
+        jobs: the maximum number of compilers, or processes of pytest, to run at once.
         extra: arguments for pytest.
-        chosen: the kinds of parts to run, among ``PARTS``; none for the usual ones.
-        junit: a folder that each part's results go into, as XML; None for none.
-        is_discarding: whether the environments of the tests are deleted afterwards, however that ends.
+        chosen: the kinds of parts to run, from ``PARTS``; empty for the default.
+        junit: a folder for the results of each part, as XML; None for none.
+        is_discarding: whether to delete the tests' environments afterwards, whatever happens.
 
     Raises:
-        TestsFailed: naming the parts that failed.
+        TestsFailed: lists the parts that failed.
         UsageError: no part of the chosen kinds applies.
     """
     if unknown := [kind for kind in chosen if kind not in PARTS]:
@@ -126,21 +126,21 @@ def _run_tests(
 
 
 def _grammar(layout: Layout) -> Layout:
-    """The folder that holds what the grammar of native_functions.yaml allows, on the same pin."""
+    """Return the layout of the folder with all features of native_functions.yaml, for the same pin."""
     return replace(layout, natives=(GRAMMAR,), out=REPOSITORY / "build/grammar")
 
 
 def run_source_tests(layout: Layout, tree: Path, whole: Path | None, extra: Sequence[str]) -> None:
-    """Run the tests on the wheel of a source build, which is built already, and PyTorch's own of its OpInfos.
+    """Run the tests, and PyTorch's own with its OpInfos, on the wheel of a source build, which must be built.
 
     Args:
         layout: the pin and the native folder.
-        tree: the source tree, which holds PyTorch's own tests.
-        whole: the wheel of a whole build, which that of an incremental one is compared with; None if there is none.
+        tree: the source tree, which has PyTorch's own tests.
+        whole: the wheel of a whole build to compare an incremental one with; None if there is none.
         extra: arguments for pytest.
 
     Raises:
-        TestsFailed: naming the parts that failed.
+        TestsFailed: lists the parts that failed.
     """
     with ExitStack() as stack:
         stack.enter_context(one_at_a_time(layout, TEST_SOURCE))
@@ -159,14 +159,14 @@ def run_source_tests(layout: Layout, tree: Path, whole: Path | None, extra: Sequ
 
 @contextmanager
 def one_at_a_time(layout: Layout, purpose: str) -> Iterator[None]:
-    """Let the tests of a native folder run once at a time; others wait."""
+    """Make sure that the tests of a native folder run once at a time."""
     folder = folder_of(purpose, layout)
     with file_lock(folder.with_name(f"{folder.name}.running"), f"the tests of {layout.title} run already"):
         yield
 
 
 def emulated_variables(layout: Layout) -> dict[str, str]:
-    """What makes pytest put the kernels of native/cuda in place of those for CPUs."""
+    """Return the variables with which pytest replaces CPU kernels by the emulated kernels of native/cuda."""
     return {
         "PYTHONPATH": str(TESTS / "emulated"),
         "PYTEST_ADDOPTS": "-p emulated_cuda",
@@ -175,19 +175,21 @@ def emulated_variables(layout: Layout) -> dict[str, str]:
 
 
 def emulated_tests(native: Path) -> list[Path]:
-    """Those of the emulation and of each operator with a source in ``cuda/``: for RoiPoolKernel.cu test_roi_pool.py."""
+    """Return the tests of the emulation and of each operator with a source in ``cuda/``: test_roi_pool.py for
+    RoiPoolKernel.cu.
+    """
     stems = [source.stem.removesuffix("Kernel") for source in sorted(native.glob("cuda/*.cu"))]
     names = [re.sub(r"(?<!^)(?=[A-Z])", "_", stem).lower() for stem in stems]
     return [TESTS / "emulated", *(TESTS / f"wheel/shipped/test_{name}.py" for name in names)]
 
 
 def is_shipped(layout: Layout) -> bool:
-    """Whether the native folder is the one of this repository, and the only one."""
+    """Return whether the only native folder is that of this repository."""
     return layout.natives == (SHIPPED,)
 
 
 def own_tests(layout: Layout) -> list[Part]:
-    """The tests that native folders bring for their operators."""
+    """Return the tests in native folders."""
     parts: list[Part] = []
     for native in layout.natives:
         if native == SHIPPED:
@@ -198,13 +200,13 @@ def own_tests(layout: Layout) -> list[Part]:
 
 
 def named(layout: Layout) -> str:
-    """The native folders, as ``native_folders`` reads them."""
+    """Format the native folders for ``native_folders``."""
     return shlex.join(map(str, layout.natives))
 
 
 @contextmanager
 def test_variables(layout: Layout, wheel: str) -> Iterator[dict[str, str]]:
-    """What the tests are told of the build."""
+    """Return environment variables that describe the build to tests."""
     with unpacked(layout, "stock", base_wheel_of(layout)) as stock:
         yield {
             "GRAFT_WHEEL": wheel,

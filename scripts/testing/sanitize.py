@@ -1,7 +1,7 @@
-"""``make test-sanitize``, ``make fuzz``: the operators with sanitizers, their tests and random calls on that.
+"""``make test-sanitize``, ``make fuzz``: build the operators with sanitizers, and run their tests and random calls.
 
-The base's libraries are the official ones, so only what the folder adds watches itself: its kernels, for each CPU
-capability, and what is generated for them.
+The base's libraries are the official ones, so only the folder's code is checked: its kernels, for each CPU capability,
+and the generated sources.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from .environments import SANITIZED, folder_of, in_test_environment, run_python,
 from .parts import Part, TestsFailed, conclude, run_pytest
 from .run import TESTS, one_at_a_time, own_tests, test_variables
 
-# Leaks are not looked for: an interpreter that ends leaves most of its memory to the system. A size that no machine has
-# makes malloc return null, as it does without the sanitizer, and PyTorch an error of it.
+# Leaks are not checked: an interpreter frees little of its memory when it ends. If an allocation is too large, malloc
+# returns null as it does without a sanitizer, and PyTorch raises an error.
 _ADDRESS: dict[str, object] = {"detect_leaks": 0, "allocator_may_return_null": 1}
 _UNDEFINED: dict[str, object] = {"print_stacktrace": 1, "suppressions": TESTS / "undefined.supp"}
 
-# Memory that one allocation may take; beyond it malloc returns null.
+# The maximum size of one allocation; for more, malloc returns null.
 LARGEST_ALLOCATION_MB = 4096
 
 
 def test_sanitized(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequence[str]) -> None:
-    """Build the operators of ``layout`` with sanitizers and run their tests, but those that cannot run so.
+    """Build the operators of ``layout`` with sanitizers and run their tests.
 
-    Those are marked ``unsanitized``, each with its reason.
+    Tests marked ``unsanitized``, each with a reason, are left out.
 
     Raises:
-        TestsFailed: a test failed, or a sanitizer found something; then with all that it said.
+        TestsFailed: a test failed, or a sanitizer reported an error; with its output.
     """
     sanitized = layout.sanitized()
     wheel = build(sanitized, base_wheel=base_wheel, jobs=jobs).wheel
@@ -62,10 +62,10 @@ def test_sanitized(layout: Layout, *, base_wheel: Path | None, jobs: int, extra:
 
 
 def fuzz(layout: Layout, extra: Sequence[str]) -> None:
-    """Call the operators at random, on the sanitized wheel if there is one of the same sources.
+    """Call the operators at random, on the wheel with sanitizers if there is one of the same sources.
 
     Raises:
-        TestsFailed: a call ended in what no call may end in.
+        TestsFailed: a call had an invalid outcome.
     """
     sanitized = layout.sanitized()
     snapshot = take_snapshot(sanitized)
@@ -82,12 +82,12 @@ def fuzz(layout: Layout, extra: Sequence[str]) -> None:
 
 
 def sanitizer_variables(toolchain: Toolchain, *, log: Path | None = None) -> dict[str, str]:
-    """The environment in which a Python that is not sanitized itself loads the sanitized wheel.
+    """Return the variables for loading the wheel in a Python built without sanitizers.
 
     Args:
-        toolchain: what the wheel was built with.
-        log: findings go into files whose names begin so, a process each, and the program goes on; without it they go
-            to stderr, and the first ends the program.
+        toolchain: the toolchain of the wheel.
+        log: a prefix of files for reports, one for each process, and the program continues. Without it reports go to
+            stderr, and the first ends the program.
     """
     shared: dict[str, object] = {"halt_on_error": 1}
     if log is not None:

@@ -1,4 +1,4 @@
-"""Skips are counted: tests/skips.yaml lists those that each part of the tests has, with their reasons."""
+"""Compare skipped tests with tests/skips.yaml, which lists those of each part with their reasons."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ import yaml
 
 @dataclass(frozen=True, order=True)
 class Skip:
-    """A test that was skipped, of a part of the tests, and why."""
+    """A skipped test, its part and the reason."""
 
     kind: str
     reason: str
     test: str
 
     def with_any_parameters(self) -> Skip:
-        """As tests/skips.yaml names all tests of a function at once."""
+        """In tests/skips.yaml a name stands for all tests of a function."""
         return replace(self, test=f"{self.test.partition('[')[0]}[*]")
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What tests/skips.yaml says.
+    """The content of tests/skips.yaml.
 
     Args:
-        pin: the release that it holds for.
-        skips: those that happen everywhere.
-        machine: patterns of the reasons that a machine may give.
+        pin: the pin that it applies to.
+        skips: the skips that happen on every machine.
+        machine: patterns of reasons that depend on the machine.
     """
 
     pin: str
@@ -52,24 +52,24 @@ def load_expected(path: Path) -> Expected:
 
 
 def skips_in(results: Path, kind: str) -> Iterator[Skip]:
-    """The skips in what pytest wrote of a part of the tests as XML; none if it crashed."""
+    """Return the skips in pytest's XML results of a part; none if it crashed."""
     if not results.read_bytes():
         return
     for case in ElementTree.parse(results).iter("testcase"):
         for skipped in case.iter("skipped"):
             file = re.search(r"(?:^|\.)test_(\w+)", case.get("classname", ""))
-            # A file that is skipped as a whole stands there as the name of a test.
+            # A file that is skipped as a whole appears as the name of a test.
             name = case.get("name", "") if file else case.get("name", "").rpartition(".")[2]
             yield Skip(kind, skipped.get("message", ""), f"{file[1]}: {name}" if file else name)
 
 
 def differences(expected: Expected, found: Mapping[str, list[Skip]], *, is_whole: bool) -> list[str]:
-    """What is skipped and not expected, and if all tests ran, what is expected and not skipped.
+    """Return the unexpected skips and, if all tests ran, those expected but missing.
 
     Args:
-        expected: of all parts.
-        found: by the kinds of parts that ran.
-        is_whole: whether no tests were left out.
+        expected: the expected skips of all parts.
+        found: the skips of the parts that ran, by kind.
+        is_whole: whether all tests ran.
     """
     skips = {skip for of_kind in found.values() for skip in of_kind}
     of_machine = {skip for skip in skips if any(re.match(pattern, skip.reason) for pattern in expected.machine)}

@@ -1,4 +1,4 @@
-"""What is left to write where `make new-op` left a place: lines marked TODO."""
+"""Lines marked TODO, which `make new-op` writes where text is missing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..common.console import say
 from ..common.files import files_below
 
 MARK = "TODO"
-# What a kernel of `make new-op` says until it is written. Then every test fails, and for that reason.
+# The message of a kernel by `make new-op` until it is implemented. Until then every test fails with it.
 NO_CODE = "TODO: there is no code yet"
 
 _SUFFIXES = frozenset({".cpp", ".h", ".cu", ".cuh", ".py", ".rst", ".yaml"})
@@ -23,7 +23,7 @@ _SHOWN = 30
 
 @dataclass(frozen=True)
 class Todo:
-    """A place that is left: ``file:line: text``."""
+    """A place to complete: ``file:line: text``."""
 
     file: Path
     line: int
@@ -34,11 +34,11 @@ class Todo:
 
 
 def todos(native: Path, names: Iterable[Path] | None = None) -> list[Todo]:
-    """The places marked TODO in a native folder.
+    """Return the places marked TODO in a native folder.
 
     Args:
         native: the folder.
-        names: files of it to look at; None for all.
+        names: the files to search; None for all.
     """
     found = []
     for name in files_below(native) if names is None else names:
@@ -49,15 +49,15 @@ def todos(native: Path, names: Iterable[Path] | None = None) -> list[Todo]:
 
 
 def _said(line: str) -> str:
-    """What a line says from its mark on, without the code behind a message."""
+    """Return a line's text from its mark on, without code after a message."""
     return line[line.index(MARK) :].rstrip().removesuffix('");').removesuffix('")').removesuffix('"""')
 
 
 @contextmanager
 def ending_with_todos(natives: Sequence[Path]) -> Iterator[None]:
-    """Let tests end with what is left to write.
+    """Print the remaining TODOs after the tests.
 
-    While a kernel has no code, all tests fail for that; so nothing is shown of them but how many they are.
+    While a kernel is not implemented, all tests fail with its message, so only their number is shown.
     """
     found = [todo for native in natives if native.is_dir() for todo in todos(native)]
     before = os.environ.get("PYTEST_ADDOPTS")

@@ -1,4 +1,4 @@
-"""``python -m torch._graft``: what this torch is, and which operators were added to it."""
+"""``python -m torch._graft``: show what this torch is, and which operators were added to it."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ import os
 
 import torch
 
-# What a build says of itself lies beside this file. A source build says nothing: all of it is one.
+# The build writes its description next to this file. A source build writes none.
 _NOTE = os.path.join(os.path.dirname(__file__), "_graft.json")
 
 _DELIVERIES = {
@@ -18,7 +18,7 @@ _DELIVERIES = {
 
 
 def notes():
-    """What was added to this torch, each as a dictionary; thin wheels come last."""
+    """Return what was added to this torch, each as a dictionary; thin wheels come last."""
     own = []
     if os.path.isfile(_NOTE):
         with open(_NOTE, encoding="utf-8") as file:
@@ -34,7 +34,7 @@ def notes():
 
 
 def changed(folder, files):
-    """The files of a native folder that are not as they were when it was built: paths relative to it, sorted."""
+    """Return the files of a native folder that changed since it was built, as sorted relative paths."""
     found = {}
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith((".", "__pycache__", "tests"))]

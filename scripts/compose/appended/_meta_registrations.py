@@ -1,10 +1,10 @@
-# Meta functions of added operators. Those of the native folder are registered behind upstream's activate_meta().
+# Meta functions of added operators. Those of the native folder are registered after upstream's activate_meta().
 from torch import _added_operators
 from torch._decomp import _decompositions_of_added
 
 
 def _meta_in_cpp(op):
-    """What calls the meta kernel in C++ also when one in Python has replaced it; None where nothing can."""
+    """Return a function that calls the C++ meta kernel even if a Python one replaces it; None if that is impossible."""
     if hasattr(torch.library, "get_kernel"):
         kernel, keys = torch.library.get_kernel(op, "Meta"), torch._C.DispatchKeySet(torch._C.DispatchKey.Meta)
         return lambda *args, **kwargs: kernel.call_boxed(keys, *args, **kwargs)
@@ -27,7 +27,7 @@ def _meta_in_cpp(op):
     return in_place
 
 
-# Python compares the numbers of two tuples before their lengths, which would put a guard on a symbolic one.
+# Python compares the elements of two tuples before their lengths, which would add a guard on a symbolic number.
 def _is_shape(shape, other):
     return len(shape) == len(other) and utils.is_same_shape(shape, other)
 
@@ -40,9 +40,11 @@ def _check_shape_of_result(self, shape):
 
 
 def _register_added_pointwise(op, in_cpp):
-    """Register a meta function beside that in C++, whose TensorIterator takes no symbolic shapes."""
+    """Register a Python meta function in addition to the C++ one, whose TensorIterator does not support symbolic
+    shapes.
+    """
 
-    # The kernel checks the other arguments and promotes types alike for every shape.
+    # The kernel checks the other arguments and promotes types in the same way for every shape.
     def of_size_one(tensor):
         return torch.empty([1] * tensor.dim(), dtype=tensor.dtype, device="meta")
 

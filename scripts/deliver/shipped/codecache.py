@@ -1,8 +1,8 @@
-# Compiled code is kept by a hash of torch's own files. What a thin wheel adds lies elsewhere.
+# The cache key of compiled code is a hash of torch's own files. What a thin wheel adds is elsewhere.
 
 
 def _with_thin_wheels(upstreams):
-    """Make ``torch_key`` one that knows what was added to this torch."""
+    """Make ``torch_key`` include what was added to this torch."""
 
     @functools.lru_cache(None)
     @functools.wraps(upstreams)

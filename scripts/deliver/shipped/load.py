@@ -1,7 +1,7 @@
-"""Add the operators of this package to the torch that is being imported: what a grafted torch has in its own files.
+"""Add the operators of this package to the torch that is being imported, as in a grafted torch.
 
-PyTorch calls ``autoload`` at the end of ``import torch`` (entry points of the group ``torch.backends``). Nothing that
-goes wrong here stops torch: it is said in one line, and torch is without these operators.
+PyTorch calls ``autoload`` at the end of ``import torch`` (entry points of the group ``torch.backends``). An error here
+never stops torch: it prints one line, and torch works without these operators.
 """
 
 import importlib.util
@@ -16,11 +16,11 @@ _is_done = False
 
 
 class _Refused(Exception):
-    """Why the operators are left out."""
+    """The reason why the operators are not added."""
 
 
 def autoload():
-    """Add the operators, once; say in one line what hinders it."""
+    """Add the operators, once. On an error, print one line."""
     global _is_done
     if _is_done:
         return
@@ -56,7 +56,7 @@ def _load(note):
 
 
 def _require_its_torch(note, torch):
-    """The libraries must be those that functions were bound in, by their places."""
+    """Functions are bound by address, so the libraries must be identical."""
     lib = os.path.join(os.path.dirname(torch.__file__), "lib")
     sizes = {}
     for name in note["libraries"]:
@@ -81,7 +81,7 @@ def _require_no_other(note, torch):
 
 
 def _module(name, file):
-    """The module of a file of this package, which is not put into ``sys.modules``."""
+    """Import a module from a file of this package without adding it to ``sys.modules``."""
     spec = importlib.util.spec_from_file_location(name, os.path.join(_FOLDER, file))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -89,7 +89,7 @@ def _module(name, file):
 
 
 def _merge(added):
-    """Add to ``torch._added_operators``, which several such packages share."""
+    """Extend ``torch._added_operators``, which several such packages share."""
     import torch
 
     if not importlib.util.find_spec("torch._added_operators"):
@@ -107,13 +107,13 @@ def _merge(added):
 
 
 def _bound(note, torch):
-    """What is bound in the classes and modules of ``torch._C`` now."""
+    """Return what the classes and modules of ``torch._C`` bind."""
     owners = {name: getattr(torch._C, name) for name in note["owners"]}
     return {(owner, name): getattr(value, name) for owner, value in owners.items() for name in vars(value)}
 
 
 def _publish(added, torch):
-    """Name the new functions in ``torch``, as torch/__init__.py does; other modules do so in their texts."""
+    """Add the new functions to ``torch``, as torch/__init__.py does. Texts of other modules add theirs."""
     for path in added.FUNCTIONS:
         package, _, name = path.rpartition(".")
         if package == "torch" and not hasattr(torch, name):
@@ -125,7 +125,7 @@ def _publish(added, torch):
 
 
 def _publish_return_types(torch):
-    """Name the new named tuples in ``torch.return_types``, and let pytree look into them, as that module does."""
+    """Add the new named tuples to ``torch.return_types`` and register them with pytree, as that module does."""
     module = torch.return_types
     for name in dir(torch._C._return_types):
         if not name.startswith("__") and not hasattr(module, name):
@@ -138,7 +138,7 @@ def _publish_return_types(torch):
 
 
 def _follow(replaced):
-    """Where a name gained an overload, its binding is another object: let torch's modules have that one."""
+    """A name with a new overload has a new binding; replace the old one in torch's modules."""
     if not replaced:
         return
     import torch
@@ -157,7 +157,7 @@ def _follow(replaced):
 
 
 def _tell_torchscript(bound):
-    """TorchScript finds functions in a table by their identity."""
+    """TorchScript looks up functions by identity."""
     from torch.jit._builtins import _register_builtin
 
     for (owner, name), function in bound.items():
@@ -166,7 +166,7 @@ def _tell_torchscript(bound):
 
 
 def _refresh_packets(note, torch):
-    """A packet that was made before knows no new overload."""
+    """A packet created earlier lacks the new overload."""
     for qualified in note["operators"]:
         namespace, _, name = qualified.partition("::")
         packet = vars(getattr(torch.ops, namespace)).get(name.partition(".")[0])
@@ -175,9 +175,9 @@ def _refresh_packets(note, torch):
 
 
 class _Behind:
-    """Runs texts behind modules of torch: at once behind those that are loaded, else when they are.
+    """Runs texts that extend modules of torch: immediately if the module is loaded, else when it is imported.
 
-    It also finds the modules that torch does not have.
+    It also finds modules that torch does not have.
     """
 
     def __init__(self, note):
@@ -187,7 +187,7 @@ class _Behind:
         self._looking = set()
 
     def run_loaded(self):
-        """Run the texts behind what is loaded: a package's after those of its modules, as in a grafted torch."""
+        """Run the texts of loaded modules: those of a package after those of its modules, as in a grafted torch."""
         loaded = [name for name in sys.modules if name in self._behind]
         for name in sorted(loaded, key=lambda name: -name.count(".")):
             self._run(sys.modules[name])

@@ -1,4 +1,4 @@
-"""Operators for PyTorch, which ``import torch`` loads. ``python -m torch._graft`` names them."""
+"""Operators for PyTorch, loaded by ``import torch``. ``python -m torch._graft`` lists them."""
 
 from ._load import autoload
 

@@ -1,6 +1,6 @@
-"""Run when Python starts, by ``torch_graft.pth``: keep the grafted torch first on the path if the base is still there.
+"""Run at the start of Python by ``torch_graft.pth``: put the grafted torch first on the path if its base is unchanged.
 
-What is said is said when torch is imported. Python that never imports it pays for two or three calls of ``stat``.
+Messages are printed only when torch is imported. Python without torch pays for two or three calls of ``stat``.
 """
 
 import os
@@ -8,8 +8,8 @@ import sys
 
 TREE = os.path.dirname(os.path.abspath(__file__))
 
-# `make develop` writes these: the folder that torch is installed in, that of the environment's packages, and size and
-# time of some files of torch.
+# Written by `make develop`: the folders of the installed torch and of the environment's packages, and sizes and times
+# of some of torch's files.
 SITE = ""
 PACKAGES = ""
 STATE = {}
@@ -17,7 +17,7 @@ MAKE = ""
 
 
 def _state():
-    """The same of the torch that is there now; None for a file that is not."""
+    """Return the same for the torch that is installed now; None for a missing file."""
     found = {}
     for name in STATE:
         try:
@@ -29,7 +29,7 @@ def _state():
 
 
 class _SayAtImport:
-    """Finds no module, but prints a line when ``torch`` is looked for."""
+    """Finds no module, but prints a line when ``torch`` is imported."""
 
     def __init__(self, text):
         self.text = text
@@ -42,7 +42,7 @@ class _SayAtImport:
 
 
 def _place():
-    """Put the tree before the installed torch, but behind what PYTHONPATH names."""
+    """Put the tree before the installed torch, but after the folders in PYTHONPATH."""
     sys.path.remove(TREE)
     places = [sys.path.index(folder) for folder in (SITE, PACKAGES) if folder in sys.path]
     sys.path.insert(min(places, default=0), TREE)
@@ -54,7 +54,7 @@ def _start():
         _place()
         return
     is_gone = not any(found.values())
-    # Hard links outlive what they were made of; symbolic ones do not.
+    # Hard links remain when their originals are deleted; symbolic links break.
     is_whole = os.path.exists(os.path.join(TREE, "torch/lib/libtorch_cpu.so"))
     if is_gone:
         text = "torch: it was uninstalled from " + SITE + "; to remove what `make develop` added, too: "

@@ -1,7 +1,6 @@
-"""``make bench``: models with our depthwise layers, and each operator beside what a user would pick instead of it.
+"""``make bench``: time models with our depthwise layers, and each operator compared with its alternatives.
 
-``models`` lists the cases of whole models, ``operators`` holds a module for each operator that lists its own;
-``case`` says what a case is, ``processor`` what it is measured on, ``measure`` times both sides of one, ``report``
-writes the results as JSON, tables and a plot. Runs in an environment of its own, which ``environment`` makes, with the
-rebuilt wheel.
+``models`` lists the cases of whole models, and ``operators`` has a module for each operator with its cases. ``case``
+describes a case, ``processor`` the machine, ``measure`` times both sides of a case, and ``report`` writes the results
+as JSON, tables and a plot. It runs in an environment created by ``environment``, with the rebuilt wheel.
 """

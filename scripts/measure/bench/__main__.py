@@ -1,4 +1,4 @@
-"""Measure the cases of all operators, or of those named; run by the Python of an environment with the rebuilt wheel."""
+"""Measure the cases of all operators, or of some. The Python of an environment with the rebuilt wheel runs this."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .report import write_json, write_plot, write_summary, write_table
 
 
 def main() -> None:
-    """Measure and report; after each case the files hold what there is so far."""
+    """Measure and report. After each case the files contain the results so far."""
     options = _parser().parse_args()
     keep_memory()
     print(f"on {describe_processor()}")

@@ -1,4 +1,4 @@
-"""A case: two ways to compute the same, of which the time is compared."""
+"""A case: two ways to compute the same result, whose times are compared."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Case:
     """A comparison.
 
     Args:
-        operator: the operator, as the table names it.
+        operator: the operator's name in the table.
         peer: what it is compared with.
         name: sizes, dtype and format.
         step: "forward" or "backward".
-        aim: how many times as fast as the peer it is to be.
-        make: gives both sides, ours first; called just before they are measured.
-        group: cases of one operator and peer with the same group are one line of the short table.
+        aim: the required speedup over the peer.
+        make: creates both sides, ours first; called right before they are measured.
+        group: cases of one operator and peer with the same group share a line of the short table.
     """
 
     operator: str
@@ -34,13 +34,13 @@ class Case:
 
 
 def forward(ours: Callable[..., object], theirs: Callable[..., object], *inputs: torch.Tensor) -> tuple[Side, Side]:
-    """Both functions on the same inputs, without a graph."""
+    """Call both functions on the same inputs, without a graph."""
     detached = [x.detach() for x in inputs]
     return lambda: ours(*detached), lambda: theirs(*detached)
 
 
 def backward(ours: Callable[..., object], theirs: Callable[..., object], *inputs: torch.Tensor) -> tuple[Side, Side]:
-    """The gradients of the floating-point inputs that require one."""
+    """Compute the gradients of the floating-point inputs that require one."""
     wanted = [x for x in inputs if x.requires_grad]
 
     def gradients(function: Callable[..., object]) -> Side:

@@ -16,7 +16,7 @@ REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 
 
 def bench(layout: Layout, arguments: Sequence[str]) -> None:
-    """Run the benchmarks with ``layout``'s wheel; what they print goes to the terminal.
+    """Run the benchmarks with ``layout``'s wheel. They print to the terminal.
 
     Raises:
         CommandError: they failed.
@@ -24,14 +24,14 @@ def bench(layout: Layout, arguments: Sequence[str]) -> None:
     wheel = Path(wheel_of(layout).wheel)
     torchvision = Layer(f"torchvision for {wheel.name}", partial(_add_torchvision, wheel))
     with wheel_environment(layout, BENCH, wheel, REQUIREMENTS, [torchvision]) as python:
-        # The profiler, which tells how much memory is used, else logs each time it starts and stops.
+        # Otherwise the profiler, which measures memory, logs each start and stop.
         quiet = {"KINETO_LOG_LEVEL": "99"}
         if run_python(python, ["-m", "scripts.measure.bench", *arguments], quiet) != 0:
             raise CommandError("the benchmarks failed; what was measured before is in build/bench-results")
 
 
 def _add_torchvision(wheel: Path, environment: Path) -> None:
-    """Install the torchvision that requires the torch of ``wheel``; pip knows which one that is."""
+    """Install the torchvision that requires the torch of ``wheel``; pip determines its version."""
     torch = f"torch=={wheel.name.split('-')[1]}"
     try:
         install(environment, "torchvision", torch)

@@ -1,4 +1,4 @@
-"""Time both sides of a case in turn, so that their ratio holds when the machine's speed drifts."""
+"""Time both sides of a case alternately, so that their ratio is right even if the machine's speed drifts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .memory import settle
 
 @dataclass(frozen=True)
 class Measured:
-    """What was found.
+    """The result of a case.
 
     Args:
-        operator, peer, name, step, aim, group: the case's.
-        threads: how many threads both sides had.
-        ratios: of each round, the peer's time over ours.
-        seconds: our least time and the peer's.
-        peak_bytes: the most memory each allocated at once.
+        operator, peer, name, step, aim, group: see ``Case``.
+        threads: the number of threads of both sides.
+        ratios: the peer's time divided by ours, in each round.
+        seconds: the minimum times, ours and the peer's.
+        peak_bytes: the maximum memory that each allocated at once.
     """
 
     operator: str
@@ -49,7 +49,7 @@ def measure(case: Case, threads: int, rounds: int, seconds: float) -> Measured:
     sides = case.make()
     if not settle(sides):
         print("some of the calls take memory from the system; the ratio is that of page faults, too", file=sys.stderr)
-    # One thread's processor time holds on a machine that others use, too; that of several would hide their waiting.
+    # One thread's processor time is reliable on a shared machine. With several threads it would exclude waiting.
     clock = time.process_time if threads == 1 else time.perf_counter
     timers = [Timer("side()", timer=clock, globals={"side": side}, num_threads=threads) for side in sides]
     ratios, least = [], [float("inf")] * 2
@@ -73,7 +73,7 @@ def measure(case: Case, threads: int, rounds: int, seconds: float) -> Measured:
 
 
 def _peak(side: Side) -> int:
-    """The most bytes that a call holds at once beyond what was there before."""
+    """Return the maximum number of bytes that a call allocates at once."""
     with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         result = side()
     del result

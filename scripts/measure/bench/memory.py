@@ -1,4 +1,4 @@
-"""What becomes of the memory that is freed between calls."""
+"""Keep freed memory between calls."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable
 # malloc.h's names.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
-# So many calls in turn, each of fewer new pages, show that there is a place for all; or so many calls are enough.
+# Stop when this many calls in turn needed fewer new pages, or after this many calls.
 _SETTLED_CALLS, _FEW_PAGES, _MOST_CALLS = 3, 256, 20
 
 
 def keep_memory() -> None:
-    """Ask glibc to keep what is freed, by mallopt(3), up to 2 GB.
+    """Make glibc keep freed memory, up to 2 GB, with mallopt(3).
 
-    By default it gives the memory of a large tensor back to the system, and the next call takes it again page by page,
-    or not, as it happens to lie. That can cost more than the call, and falls on one side or the other.
+    By default it returns the memory of a large tensor to the system, depending on its position, and the next call gets
+    it again page by page. That can take longer than the call, and distort the comparison.
 
     Raises:
-        OSError: it refuses.
+        OSError: mallopt failed.
     """
     mallopt = ctypes.CDLL(None).mallopt
     for parameter, value in ((_M_TRIM_THRESHOLD, 2**31 - 1), (_M_MMAP_MAX, 0)):
@@ -29,13 +29,13 @@ def keep_memory() -> None:
 
 
 def settle(functions: Iterable[Callable[[], object]]) -> bool:
-    """Call ``functions`` until the memory of each is there.
+    """Call ``functions`` until they need no new memory.
 
-    A small tensor in the place of a large one that was freed leaves too little for the next large one, which is taken
-    from the system even where what is freed is kept. After some calls there is a place for each.
+    A small tensor in the place of a large one leaves too little space for the next large one, which then needs new
+    memory even if freed memory is kept. After some calls there is space for each.
 
     Returns:
-        whether it is so.
+        this is the result
     """
     settled = 0
     for _ in range(_MOST_CALLS):

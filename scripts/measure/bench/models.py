@@ -1,4 +1,4 @@
-"""The models of torchvision whose depthwise layers are nn.Conv2d, beside the same with every one of them by ours."""
+"""torchvision's models, with nn.Conv2d and with our operator in every depthwise layer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AIMS = {"inference": 1.0, "training": 1.1}
 
 
 def cases() -> Iterator[Case]:
-    """Each model in both formats and types; none without torchvision."""
+    """Yield each model in both memory formats and dtypes; none without torchvision."""
     if importlib.util.find_spec("torchvision") is None:
         print("models: left out, since pip finds no torchvision for this torch", file=sys.stderr)
         return
@@ -42,12 +42,12 @@ def cases() -> Iterator[Case]:
 
 
 def title(model: str, memory_format: str, dtype: str) -> str:
-    """What a model's case is called."""
+    """Return the name of a model's case."""
     return f"{model}, {memory_format} {dtype}"
 
 
 class _Depthwise(nn.Module):
-    """``conv``, computed by ours from its own parameters."""
+    """``conv`` computed by our operator with the same parameters."""
 
     def __init__(self, conv: nn.Conv2d) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class _Depthwise(nn.Module):
 
 
 def _replace(module: nn.Module) -> int:
-    """Let ours compute every depthwise layer below ``module``; returns how many there are."""
+    """Replace every depthwise layer below ``module`` by ours. Return their number."""
     replaced = 0
     for name, child in module.named_children():
         if isinstance(child, nn.Conv2d) and child.groups == child.in_channels > 1:
@@ -83,10 +83,10 @@ def _make(function: str, step: str, memory_format: str, dtype: str) -> tuple[Sid
 
 
 def _torchvision_models() -> Any:
-    """torchvision.models, also of a torchvision for CUDA, as PyPI has it, beside a torch for CPUs.
+    """Import torchvision.models, even from a torchvision for CUDA (as on PyPI) with a torch for CPU.
 
-    Such a torchvision cannot load its library, and then fails to register fake kernels for what that defines. The
-    models use none of its operators.
+    Such a torchvision cannot load its library, and then fails to register fake kernels for its operators. The models do
+    not use them.
     """
     sys.modules.setdefault("torchvision._meta_registrations", ModuleType("torchvision._meta_registrations"))
     return importlib.import_module("torchvision.models")
@@ -103,7 +103,7 @@ def _inference(model: nn.Module, x: torch.Tensor) -> Side:
 
 
 def _training(model: nn.Module, x: torch.Tensor) -> Side:
-    """Forward and backward; nothing is held between two of them."""
+    """Run forward and backward without keeping anything."""
     model.train()
 
     def side() -> None:

@@ -1,15 +1,15 @@
-"""The processor that the figures hold for."""
+"""The processor that the figures apply to."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-# What decides which kernels run, ours and oneDNN's, by the names of Linux.
+# The features that decide which kernels run, ours and oneDNN's, by their names in Linux.
 _FEATURES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8", "amx_fp16")
 
 
 def describe_processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """Its name and which of these features it has."""
+    """Return its name and which of these features it has."""
     lines = (line.partition(":") for line in cpuinfo.read_text(encoding="utf-8").splitlines())
     about: dict[str, str] = {}
     for key, _, value in lines:

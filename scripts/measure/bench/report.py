@@ -1,4 +1,4 @@
-"""Write what was measured: JSON for programs, tables for the README, a plot of the ratios."""
+"""Write the results: JSON for programs, tables for the README, a plot of the ratios."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HEAD = (
 
 
 def write_json(results: Sequence[Measured], path: Path) -> None:
-    """Everything, with the machine and the build it was measured on."""
+    """Return all results, with the machine and the build."""
     about = {
         "torch": torch.__version__,
         "machine": platform.processor() or platform.machine(),
@@ -32,14 +32,14 @@ def write_json(results: Sequence[Measured], path: Path) -> None:
 
 
 def write_table(results: Sequence[Measured], path: Path) -> None:
-    """All cases in Markdown, the models first; what misses its aim is in bold."""
+    """Return all cases as Markdown, models first; misses are bold."""
     lines = [*_top(results), _HEAD, "|" + "---|" * 9]
     lines += [_row(result) for result in results]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def write_summary(results: Sequence[Measured], path: Path) -> None:
-    """The README's tables: the models; of each group the range of its ratios and how many of them miss their aim."""
+    """Return the README's tables: the models, and the range of ratios and the number of misses of each group."""
     lines, results = _top(results), [result for result in results if result.operator != models.NAME]
     columns = [(step, threads) for step in ("forward", "backward") for threads in sorted({r.threads for r in results})]
     heads = ["operator", "beside"]
@@ -49,7 +49,7 @@ def write_summary(results: Sequence[Measured], path: Path) -> None:
     for result in results:
         rows.setdefault((result.operator, result.group, result.peer), []).append(result)
     for (operator, group, peer), row in rows.items():
-        # Peers that one could type are code.
+        # Peers that are valid code are formatted as code.
         cells = [f"`{operator}`" + (f", {group}" if group else ""), f"`{peer}`" if set(peer) & set(".([") else peer]
         cells += [_range([r for r in row if (r.step, r.threads) == column]) for column in columns]
         lines.append(f"| {' | '.join(cells)} |")
@@ -57,7 +57,7 @@ def write_summary(results: Sequence[Measured], path: Path) -> None:
 
 
 def _top(results: Sequence[Measured]) -> list[str]:
-    """What the figures hold for, and a table of the models for each number of threads."""
+    """Return the conditions, and a table of the models for each number of threads."""
     lines = [f"torch {torch.__version__} on {describe_processor()}", ""]
     of_models = [result for result in results if result.operator == models.NAME]
     for threads in sorted({result.threads for result in of_models}):
@@ -105,7 +105,7 @@ def _time(seconds: float) -> str:
 
 
 def write_plot(results: Sequence[Measured], path: Path) -> None:
-    """A panel for each operator with a row for each group of cases; a point is a case, red if it misses its aim."""
+    """Plot a panel for each operator, with a row for each group. A point is a case, red if it misses its aim."""
     import matplotlib
 
     matplotlib.use("agg")

@@ -1,7 +1,7 @@
-"""``make fuzz``: random calls of the operators, right and wrong, that must end in a result or a plain error.
+"""``make fuzz``: random calls of the operators, valid and invalid, that must return or raise a clear error.
 
-Runs in an environment that holds the rebuilt wheel (``python -m scripts.measure.fuzz``), best the one of ``make
-test-sanitize``. ``tensors`` describes a tensor and makes it, ``corpus`` finds right calls, ``calls`` makes others of
-them, ``judge`` makes a call and judges what comes; ``worker`` does so for one seed after the other, and ``__main__``
-watches it, since what is looked for may end the process.
+It runs in an environment with the rebuilt wheel (``python -m scripts.measure.fuzz``), preferably that of ``make
+test-sanitize``. ``tensors`` describes and creates tensors, ``corpus`` collects valid calls, ``calls`` varies them, and
+``judge`` makes a call and checks the outcome. ``worker`` does this for one seed after another. ``__main__`` monitors it
+in another process, since a call may crash.
 """

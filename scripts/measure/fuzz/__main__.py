@@ -1,4 +1,4 @@
-"""``python -m scripts.measure.fuzz``: start a worker, watch it, start it again after a crash, report what was found."""
+"""``python -m scripts.measure.fuzz``: start a worker, monitor it, restart it after a crash, report findings."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-# Seconds that a call may take. One on sizes beyond memory may take longer than anybody waits; it is given up soon.
+# The time limit of a call in seconds. Calls with huge sizes can take forever, so they have a short limit.
 LONGEST = 120
 LONGEST_BEYOND = 20
 # Seconds until a worker makes its first call.
 START = 600
-# With sanitizers operator new does not throw where there is no memory, it ends the process.
+# With sanitizers operator new does not throw if there is no memory, but ends the process.
 NO_MEMORY = ("AddressSanitizer: allocator is out of memory", "AddressSanitizer: requested allocation size")
-# Address space in MB beyond what is in use before the calls. Sanitizers reserve more than any limit and have their own.
+# Address space in MB, in addition to what is used before the calls. Sanitizers reserve more than any limit and have
+# their own.
 MEMORY = 4096
 
 
 @dataclass
 class Tally:
-    """What came of the calls."""
+    """The outcomes of the calls."""
 
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)
@@ -44,7 +45,7 @@ class Tally:
         print(f"\nFINDING {self.findings[-1]}", flush=True)
 
     def table(self) -> str:
-        """Operators down, kinds of outcomes across."""
+        """Return a table with a row for each operator and a column for each kind of outcome."""
         names = sorted({name for name, _ in self.kinds})
         kinds = sorted({kind for _, kind in self.kinds})
         width = max((len(name) for name in names), default=0)
@@ -76,7 +77,7 @@ def main() -> int:
 
 @contextmanager
 def worker(first: int, sanitized: bool) -> Iterator[tuple[subprocess.Popen[str], queue.Queue[Any], IO[str]]]:
-    """A worker, what it says line by line (None at its end), and the file of its stderr."""
+    """A worker, its output line by line (None at its end), and the file of its stderr."""
     command = [sys.executable, "-m", "scripts.measure.fuzz.worker", str(first)]
     command += [] if sanitized else ["--memory", str(MEMORY)]
     lines: queue.Queue[Any] = queue.Queue()
@@ -88,7 +89,7 @@ def worker(first: int, sanitized: bool) -> Iterator[tuple[subprocess.Popen[str],
             stderr=errors,
             text=True,
             encoding="utf-8",
-            # Warnings would hide what the end of a process is told with.
+            # Warnings would hide the message at the end of a crashed process.
             env={**os.environ, "TORCH_CPP_LOG_LEVEL": "ERROR"},
         ) as process,
     ):
@@ -107,7 +108,7 @@ def worker(first: int, sanitized: bool) -> Iterator[tuple[subprocess.Popen[str],
 
 
 def follow(first: int, end: float, tally: Tally, options: argparse.Namespace) -> int:
-    """Let a worker make calls until the time or the worker ends; return the seed to go on with.
+    """Let a worker make calls until the time is over or the worker ends. Return the next seed.
 
     Raises:
         RuntimeError: the worker ends before its first call.
@@ -145,7 +146,7 @@ def follow(first: int, end: float, tally: Tally, options: argparse.Namespace) ->
 def give_up(
     call: tuple[int, str, bool], ended: bool, process: subprocess.Popen[str], errors: IO[str], tally: Tally
 ) -> None:
-    """Note a call that did not come back."""
+    """Record a call that did not return."""
     seed, text, is_large = call
     operator = text.partition("(")[0]
     code = process.wait() if ended else 0
@@ -163,9 +164,9 @@ def give_up(
 
 
 def stderr_of(errors: IO[str]) -> str:
-    """What a worker printed on stderr, as much as anybody reads."""
+    """Return what a worker printed on stderr, shortened."""
     errors.seek(0)
-    lines = [line for line in errors if "failed to allocate" not in line]  # which no call is blamed for
+    lines = [line for line in errors if "failed to allocate" not in line]  # not attributed to a call
     return "".join(lines)[:6000]
 
 

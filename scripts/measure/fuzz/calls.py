@@ -1,4 +1,4 @@
-"""The call that a seed stands for: a right one, changed in some places, or one made up from the schema alone."""
+"""Generate the call for a seed: a valid call with changes, or one generated from the schema alone."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ INTEGERS = [-1, 0, 1, 2, 3, 5, -2, 100, 1 << 31, (1 << 31) - 1, -(1 << 31), 1 <<
 FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, 1e-45, 1e-310, 1e38, 1e308, math.inf, -math.inf, math.nan]
 STRINGS = ["", "none", "mean", "sum", "same", "valid", "full", "zeros", "\0", "é" * 40]
 
-# Of a hundred calls, how many are made up from the schema, and how many hold a tensor beyond all memory.
+# Percentages: calls generated from the schema, and calls with a tensor too large for any memory.
 MADE_UP, BEYOND = 15, 3
 
 
 def call_of(seed: int, overloads: Sequence[torch._ops.OpOverload], right: Mapping[str, list[Call]]) -> tuple[Any, Call]:
-    """The overload and the arguments that ``seed`` stands for."""
+    """Return the overload and the arguments for ``seed``."""
     random = Random(seed)
     overload = random.choice(overloads)
     known = right.get(str(overload.name()), [])
     is_made_up = not known or random.randrange(100) < MADE_UP
     call = made_up(overload, random) if is_made_up else dict(random.choice(known))
-    # Most calls stay right but for their layouts, so that the kernels are reached.
+    # Most calls stay valid except for their memory layouts, so that they reach the kernels.
     changes = random.choice([0, 0, 1, 1, 1, 2, 4])
     for _ in range(changes):
         random.choice(CHANGES)(call, overload, random)
@@ -41,7 +41,7 @@ def call_of(seed: int, overloads: Sequence[torch._ops.OpOverload], right: Mappin
 
 
 def made_up(overload: torch._ops.OpOverload, random: Random) -> Call:
-    """Arguments of the schema's types."""
+    """Return arguments of the schema's types."""
     shapes = [tuple(random.choice(SIZES[:8]) for _ in range(random.randrange(6))) for _ in range(2)]
     dtype = random.choice(DTYPES)
 
@@ -67,7 +67,7 @@ def made_up(overload: torch._ops.OpOverload, random: Random) -> Call:
 
 
 def tensors_in(call: Call) -> list[str]:
-    """The names of the arguments that are tensors."""
+    """Return the names of the tensor arguments."""
     return [name for name, value in call.items() if isinstance(value, Described)]
 
 
@@ -80,7 +80,7 @@ def change_tensors(call: Call, random: Random, change: Callable[[Described], Des
 
 
 def change_size(call: Call, overload: Any, random: Random) -> None:
-    """Another size in place of one that occurs, wherever it does or in one tensor."""
+    """Replace one size wherever it occurs, or in one tensor."""
     sizes = sorted({size for name in tensors_in(call) for size in call[name].shape})
     if sizes:
         old, new = random.choice(sizes), random.choice(SIZES)
@@ -90,7 +90,7 @@ def change_size(call: Call, overload: Any, random: Random) -> None:
 
 
 def change_dimensions(call: Call, overload: Any, random: Random) -> None:
-    """One dimension more or less."""
+    """Add or remove a dimension."""
     at = random.randrange(5)
     more = random.choice([(), (), (1,), (2,), (0,), (3, 1)])
     change_tensors(
@@ -99,30 +99,30 @@ def change_dimensions(call: Call, overload: Any, random: Random) -> None:
 
 
 def change_dtype(call: Call, overload: Any, random: Random) -> None:
-    """Another dtype."""
+    """Change the dtype."""
     dtype = random.choice(DTYPES)
     change_tensors(call, random, lambda x: replace(x, dtype=dtype))
 
 
 def change_fill(call: Call, overload: Any, random: Random) -> None:
-    """Special values."""
+    """Insert special values."""
     fill = random.choice(list(FILLS))
     change_tensors(call, random, lambda x: replace(x, fill=fill, seed=random.randrange(1 << 30)))
 
 
 def change_values(call: Call, overload: Any, random: Random) -> None:
-    """Values that nothing is known of."""
+    """Use meta tensors."""
     change_tensors(call, random, lambda x: replace(x, like=None, seed=random.randrange(1 << 30)))
 
 
 def change_device(call: Call, overload: Any, random: Random) -> None:
-    """No memory at all."""
+    """Use empty tensors."""
     if not random.randrange(4):
         change_tensors(call, random, lambda x: replace(x, device="meta"))
 
 
 def change_to_huge(call: Call, overload: Any, random: Random) -> None:
-    """A size that no memory holds, expanded from one."""
+    """Use a size that no memory holds, by expanding a dimension of size one."""
     at, size = random.randrange(4), random.choice(HUGE)
     change_tensors(
         call, random, lambda x: replace(x, shape=(*x.shape[:at], size, *x.shape[at + 1 :])) if x.shape[at:] else x
@@ -130,7 +130,7 @@ def change_to_huge(call: Call, overload: Any, random: Random) -> None:
 
 
 def change_number(call: Call, overload: Any, random: Random) -> None:
-    """An argument that is no tensor."""
+    """Change an argument that is not a tensor."""
     names = [name for name in call if name not in tensors_in(call)]
     if names:
         name = random.choice(names)
@@ -157,12 +157,12 @@ CHANGES = [
 
 
 def change_layouts(call: Call, overload: Any, random: Random, wants_gradient: bool) -> Call:
-    """Other strides for some of the tensors, gradients for some calls."""
+    """Change the strides of some tensors, and require gradients in some calls."""
     written_to = [argument.name for argument in overload._schema.arguments if argument.is_write]
 
     def change(name: str, x: Described) -> Described:
         layout = random.choice([*LAYOUTS, "contiguous", "contiguous"])
-        # Of several tensors that are written to, PyTorch's fallback for these views asserts that there is but one.
+        # With several mutated tensors, PyTorch's fallback for these views fails an assertion that there is one.
         is_refused = layout in ("conjugated", "negated") and name in written_to and len(written_to) > 1
         return replace(x, layout="contiguous" if x.is_huge or is_refused else layout, requires_grad=wants_gradient)
 

@@ -1,4 +1,4 @@
-"""Right calls of the added operators: their samples, and what these call in turn."""
+"""Valid calls of the added operators: their samples, and the calls made by these."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .tensors import Described
 
-# What a wrong argument may be told with. A RuntimeError is c10's error, as a rule.
+# Errors that a wrong argument may raise. c10's errors are RuntimeErrors.
 PLAIN = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, OverflowError)
 
-# A call: the arguments of an overload by name, tensors described.
+# A call: the arguments of an overload by name, tensors as descriptions.
 Call = dict[str, Any]
 
 _KEPT = 40
 
 
 def overloads() -> list[torch._ops.OpOverload]:
-    """Every overload that was added."""
+    """Return every added overload."""
     return [overload_of(name) for name in _added_operators.OPERATORS]
 
 
 def overload_of(name: str) -> torch._ops.OpOverload:
-    """The overload called ``aten::name.overload``."""
+    """Return the overload called ``aten::name.overload``."""
     packet, _, overload = name.removeprefix("aten::").partition(".")
     return getattr(getattr(torch.ops.aten, packet), overload or "default")
 
 
 class _Recorder(TorchDispatchMode):
-    """Notes calls of added operators, but for those that are composed of others."""
+    """Records calls of added operators, except for composite ones."""
 
     def __init__(self, found: dict[str, list[Call]]) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class _Recorder(TorchDispatchMode):
 
 @contextlib.contextmanager
 def composites_recorded(found: dict[str, list[Call]]) -> Iterator[None]:
-    """Note calls of added operators that are composed of others, which no dispatch mode sees."""
+    """Record calls of added composite operators, which dispatch modes do not see."""
 
     def noting(overload: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
         result = overload.decompose(*args, **kwargs)
@@ -71,7 +71,7 @@ def composites_recorded(found: dict[str, list[Call]]) -> Iterator[None]:
 
 
 def note(found: dict[str, list[Call]], func: torch._ops.OpOverload, args: Any, kwargs: Mapping[str, Any]) -> None:
-    """Add a call to ``found`` if it is one of an added operator."""
+    """Add a call to ``found`` if it calls an added operator."""
     name = str(func.name())
     if name in _added_operators.OPERATORS and len(found[name]) < _KEPT:
         given = {**dict(zip([a.name for a in func._schema.arguments], args, strict=False)), **kwargs}
@@ -80,12 +80,12 @@ def note(found: dict[str, list[Call]], func: torch._ops.OpOverload, args: Any, k
 
 
 def described(x: Tensor) -> Described:
-    """A tensor of a right call."""
+    """Describe a tensor of a valid call."""
     return Described(tuple(x.shape), x.dtype, like=x.detach().clone(), requires_grad=x.requires_grad)
 
 
 def right_calls() -> dict[str, list[Call]]:
-    """Right calls of each overload; of some there are none."""
+    """Return valid calls of each overload; some overloads have none."""
     found: dict[str, list[Call]] = defaultdict(list)
     torch.manual_seed(0)
     functional = [overload for overload in overloads() if not overload._schema.is_mutable]
@@ -102,19 +102,19 @@ def right_calls() -> dict[str, list[Call]]:
 
 
 def _record(found: dict[str, list[Call]], overload: torch._ops.OpOverload, dtype: torch.dtype) -> None:
-    """Call ``overload`` with those samples that it takes, and differentiate what comes."""
+    """Call ``overload`` with the samples that it accepts, and differentiate the results."""
 
     def make(*shape: Any) -> Tensor:
         return make_of(*shape, dtype=dtype, device="cpu", requires_grad=True)
 
     for sample in samples(overload._schema.name.removeprefix("aten::"), make):
-        # Another overload's samples, or a dtype that it does not take.
+        # Samples of another overload, or of an unsupported dtype.
         with _Recorder(found), contextlib.suppress(*PLAIN):
             _differentiate(overload, sample)
 
 
 def _differentiate(overload: torch._ops.OpOverload, sample: Any) -> None:
-    """Twice in reverse mode, in forward mode, and forward over reverse."""
+    """Differentiate twice in reverse mode, in forward mode, and forward over reverse."""
     result = overload(sample.input, *sample.args, **sample.kwargs)
     wanted = [x for x in pytree.tree_leaves((sample.input, sample.args)) if is_differentiable(x)]
     for _ in range(2):
@@ -134,19 +134,19 @@ def _gradients(result: Any, wanted: list[Tensor]) -> Any:
 
 
 def _moving(x: Tensor) -> Tensor:
-    """With a tangent, where the dtype has one."""
+    """Add a tangent if the dtype supports it."""
     if not is_differentiable(x):
         return x
     return fwAD.make_dual(x.detach().requires_grad_(), torch.randn_like(x))
 
 
 def is_differentiable(x: Any) -> bool:
-    """Whether a gradient by ``x`` can be asked for."""
+    """Return whether a gradient with respect to ``x`` can be requested."""
     return isinstance(x, Tensor) and x.requires_grad
 
 
 def _borrowed(found: Mapping[str, list[Call]], overload: torch._ops.OpOverload) -> list[Call]:
-    """The calls of the functional form; what is written to has the result's shape, or none yet."""
+    """Yield calls derived from those of the functional variant: outputs have the result's shape, or are empty."""
     base = overload._schema.name.removesuffix("_")
     calls = []
     for number, call in enumerate(found.get(base, [])):
@@ -159,7 +159,7 @@ def _borrowed(found: Mapping[str, list[Call]], overload: torch._ops.OpOverload) 
 
 
 def _receiver(result: Tensor | None, has_shape: bool) -> Described:
-    """A tensor to write ``result`` to; where a mask leaves the result out, one must be given all the same."""
+    """Return a tensor for ``result``. If a mask omits the result, a tensor must be passed all the same."""
     if result is None:
         return Described((0,), torch.float32)
     return Described(tuple(result.shape) if has_shape else (0,), result.dtype)

@@ -1,4 +1,4 @@
-"""Make a call and judge what comes of it."""
+"""Make a call and check its outcome."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from torch.utils import _pytree as pytree
 from .corpus import PLAIN, Call
 from .tensors import Described
 
-# What an error may not say: of the standard library, and of checks that nobody was to reach.
+# Texts that an error must not contain: errors of the standard library, and internal assertions.
 NEVER = ("INTERNAL ASSERT", "bad_alloc", "vector::", "basic_string", "std::", "map::at", "bad optional", "bad_cast")
-# Where memory ends: c10's, MKL's and that of the fake tensors.
+# Messages for lack of memory: c10's, MKL's and that of fake tensors.
 NO_MEMORY = ("can't allocate memory", "not enough memory", "Storage size calculation overflowed", "invalid size")
 
-# Elements that inputs and results together may have before a lack of memory is the caller's own doing.
+# The maximum number of elements of inputs and results for which a lack of memory is a finding.
 SMALL = 1 << 24
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a call.
+    """The outcome of a call.
 
     Args:
         kind: ``result``, ``error``, ``no memory``, ``not compared``, ``not made`` or ``finding``.
-        text: why it is a finding.
+        text: the description of a finding.
     """
 
     kind: str
@@ -40,16 +40,16 @@ class Outcome:
 
 
 class Finding(Exception):
-    """What no call may lead to."""
+    """An invalid outcome."""
 
 
 def written(overload: torch._ops.OpOverload, call: Call) -> str:
-    """The call, to be read."""
+    """Format the call for messages."""
     return f"{overload.name()}({', '.join(f'{name}={value}' for name, value in call.items())})"
 
 
 def judge(overload: torch._ops.OpOverload, call: Call, large: bool) -> Outcome:
-    """Make the call, which is ``large`` or not, and say what came of it."""
+    """Make the call, which is ``large`` or not, and return its outcome."""
     try:
         given = made(call)
     except (RuntimeError, TypeError, ValueError, NotImplementedError):
@@ -73,12 +73,12 @@ def judge(overload: torch._ops.OpOverload, call: Call, large: bool) -> Outcome:
 
 
 def made(call: Call, change: Callable[[Described], Described] = lambda x: x) -> Call:
-    """The call with tensors in place of their descriptions."""
+    """Return the call with tensors in place of their descriptions."""
     return {name: change(value).make() if isinstance(value, Described) else value for name, value in call.items()}
 
 
 def run(overload: torch._ops.OpOverload, given: Call) -> list[Tensor]:
-    """The tensors that the call results in. What is written to asks for no gradient."""
+    """Return the tensors in the call's result. Tensors that are written to require no gradient."""
     given = dict(given)
     for argument in overload._schema.arguments:
         if argument.is_write and isinstance(given[argument.name], Tensor):
@@ -88,17 +88,19 @@ def run(overload: torch._ops.OpOverload, given: Call) -> list[Tensor]:
 
 
 def tensors_of(value: Any) -> list[Tensor]:
-    """Every tensor in ``value``."""
+    """Return every tensor in ``value``."""
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
 def is_large(overload: torch._ops.OpOverload, call: Call) -> bool:
-    """Whether a lack of memory or time is what was asked for, by what is given and, as meta tensors tell, results."""
+    """Return whether the inputs, or the results according to meta tensors, are so large that lack of memory or time is
+    expected.
+    """
     if sum(math.prod(x.shape) for x in call.values() if isinstance(x, Described)) > SMALL:
         return True
     try:
         results = run(overload, pytree.tree_map_only(Tensor, without_memory, made(call)))
-    except Exception:  # which the call itself will tell of
+    except Exception:  # the call itself will raise it
         return False
     return sum(x.numel() for x in results) > SMALL
 
@@ -107,7 +109,7 @@ def attempt(function: Callable[[], list[Tensor]], large: bool) -> list[Tensor] |
     """Call ``function``.
 
     Raises:
-        Finding: it ends in another way than with a result or an error that tells of a wrong argument.
+        Finding: it neither returns nor raises an error about a wrong argument.
     """
     try:
         return function()
@@ -128,12 +130,12 @@ def attempt(function: Callable[[], list[Tensor]], large: bool) -> list[Tensor] |
 
 
 def without_memory(x: Tensor) -> Tensor:
-    """Its shape, strides and dtype."""
+    """Return its shape, strides and dtype."""
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
 
 
 def compare_with_meta(overload: torch._ops.OpOverload, call: Call, result: list[Tensor]) -> None:
-    """Meta tensors give the same shapes, dtypes and strides."""
+    """Check that meta tensors give the same shapes, dtypes and strides."""
     if any(x.is_conj() or x.is_neg() for x in tensors_of(made(call))):
         return
     given = pytree.tree_map_only(Tensor, without_memory, made(call))
@@ -142,7 +144,7 @@ def compare_with_meta(overload: torch._ops.OpOverload, call: Call, result: list[
         return
     if isinstance(meta, Outcome):
         raise Finding(f"a result, but meta tensors fail: {meta.text[:2000]}")
-    # The strides of what is resized to hold a result are nobody's promise.
+    # The strides of a tensor that is resized to the result are unspecified.
     has_strides = not overload._schema.is_mutable and not is_copied_first(tensors_of(given))
     ours, theirs = ([layout_of(x, has_strides) for x in tensors] for tensors in (result, meta))
     if ours != theirs:
@@ -150,10 +152,10 @@ def compare_with_meta(overload: torch._ops.OpOverload, call: Call, result: list[
 
 
 def is_copied_first(given: list[Tensor]) -> bool:
-    """Whether TensorIterator gives some of them other strides before it chooses those of the result.
+    """Return whether TensorIterator changes the strides of an input before it chooses those of the result.
 
-    On CPUs it takes what is of another dtype than the result as a copy, which is dense; on other devices, and meta
-    tensors follow them, it converts while it computes (compute_types in ATen/TensorIterator.cpp).
+    On CPU it copies inputs of other dtypes than the result's, and the copy is dense. On other devices, which meta
+    tensors imitate, it converts during the computation (compute_types in ATen/TensorIterator.cpp).
     """
     return len({x.dtype for x in given}) > 1 and not all(
         torch.ops.aten.is_non_overlapping_and_dense.default(x) for x in given
@@ -161,20 +163,20 @@ def is_copied_first(given: list[Tensor]) -> bool:
 
 
 def layout_of(x: Tensor, has_strides: bool) -> tuple[Any, ...]:
-    """Shape, dtype, and strides as far as they bear on where elements are."""
+    """Return shape, dtype, and the strides that affect element positions."""
     strides = [stride for size, stride in zip(x.shape, x.stride(), strict=True) if size > 1]
     return tuple(x.shape), x.dtype, strides if has_strides and x.numel() else None
 
 
 def compare_with_contiguous(overload: torch._ops.OpOverload, call: Call, result: list[Tensor]) -> None:
-    """The same numbers in contiguous tensors give the same result."""
+    """Check that contiguous tensors with the same values give the same result."""
 
     def contiguous(x: Tensor) -> Tensor:
         return x.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
 
     written_to = [call[a.name] for a in overload._schema.arguments if a.is_write]
     if any(isinstance(x, Described) and x.layout in ("overlapping", "expanded") for x in written_to):
-        return  # the order of writing decides
+        return  # the result depends on the order of writes
 
     def run_again(change: Callable[[Tensor], Tensor]) -> list[Tensor] | Outcome:
         given = pytree.tree_map_only(Tensor, lambda x: change(contiguous(x)), made(call))
@@ -195,10 +197,9 @@ def compare_with_contiguous(overload: torch._ops.OpOverload, call: Call, result:
 
 
 def compare_with_reference(overload: torch._ops.OpOverload, call: Call, result: list[Tensor]) -> None:
-    """The reference in samples.py gives the same result, to what rounding the arguments does.
+    """Check that the reference in samples.py gives the same result, up to rounding of the arguments.
 
-    It is asked where all tensors are of one dtype that the operator is stated to take: what numbers of several dtypes
-    make together is not what a reference in NumPy is for.
+    It is called if all tensors have the same supported dtype: references in NumPy are not made for type promotion.
     """
     name = overload._schema.name.removeprefix("aten::")
     function = None if overload._schema.is_mutable else reference(name)
@@ -213,7 +214,7 @@ def compare_with_reference(overload: torch._ops.OpOverload, call: Call, result: 
         positional = [values.pop(a.name) for a in overload._schema.arguments if not a.kwarg_only]
         try:
             return reference_results(function, *positional, **values)
-        except Exception as error:  # of numbers that it is not written for
+        except Exception as error:  # for values that it does not support
             return Outcome("not compared", str(error))
 
     expected = wanted(lambda x: x)
@@ -233,16 +234,16 @@ def compare_with_reference(overload: torch._ops.OpOverload, call: Call, result: 
 
 @functools.cache
 def stated_dtypes(name: str) -> frozenset[torch.dtype]:
-    """The dtypes that samples.py says an operator takes; none where it does not say."""
+    """Return the dtypes that samples.py states for an operator; none if it states none."""
     return frozenset(getattr(added_samples, "OPINFO", {}).get(name, {}).get("dtypes", ()))
 
 
 def run_moved(
     run_again: Callable[[Callable[[Tensor], Tensor]], list[Tensor] | Outcome], result: list[Tensor]
 ) -> list[float]:
-    """How far each result moves, at the most, where each number that is given moves by one rounding error.
+    """Return how much each result changes, at most, when each input value changes by one rounding error.
 
-    Of a sum that cancels out no more can be asked than that.
+    A sum with cancellation cannot be more precise.
     """
     generator = torch.Generator().manual_seed(0)
 
@@ -262,11 +263,11 @@ def run_moved(
 
 
 def repetitions_in(x: Tensor) -> int:
-    """How often, at the most, one number other than zero is given.
+    """Return how often, at most, one nonzero value occurs.
 
-    The rounding errors of a sum of other numbers cancel out, for the most part, as those of `run_moved` do; of equal
-    numbers they can all have the same sign. Both are far from the bound of n errors (Higham, Accuracy and Stability
-    of Numerical Algorithms, section 4.2), which only equal numbers come near to.
+    The rounding errors of a sum of different values mostly cancel out, as those in `run_moved` do. With equal values
+    they can all have the same sign. Both are far below the bound of n errors (Higham, Accuracy and Stability of
+    Numerical Algorithms, section 4.2), which only equal values approach.
     """
     numbers = torch.view_as_real(x.detach().to(torch.complex128)).flatten()
     _, counts = numbers[numbers != 0].unique(return_counts=True)
@@ -274,24 +275,24 @@ def repetitions_in(x: Tensor) -> int:
 
 
 def error_of_addition(x: Tensor) -> float:
-    """What one addition may lose that leads to the numbers of ``x``. Those of half types are added as float."""
+    """Return the maximum error of one addition with the result ``x``. Half types are added as float."""
     if not (x.dtype.is_floating_point or x.is_complex()):
         return 0.0
     return min(torch.finfo(x.dtype).eps, torch.finfo(torch.float32).eps) * largest_of(x)
 
 
 def is_tame(x: Tensor) -> bool:
-    """Whether the order of additions matters little."""
+    """Return whether the order of additions matters little."""
     return not (x.dtype.is_floating_point or x.is_complex()) or bool((x.to(torch.complex128).abs() < 1e4).all())
 
 
 def largest_of(x: Tensor) -> float:
-    """The largest finite magnitude."""
+    """Return the largest finite magnitude."""
     return float(x.detach().to(torch.complex128).abs().nan_to_num(0, 0, 0).max()) if x.numel() else 0.0
 
 
 def is_close(one: Tensor, other: Tensor, beyond: float = 0.0) -> bool:
-    """To what rounding may do to sums of a few numbers, and ``beyond`` that."""
+    """Compare up to the rounding errors of sums of a few values, plus ``beyond``."""
     if not (one.dtype.is_floating_point or one.is_complex()):
         return torch.equal(one, other)
     precision = torch.finfo(one.dtype).eps
@@ -302,7 +303,7 @@ def is_close(one: Tensor, other: Tensor, beyond: float = 0.0) -> bool:
 
 
 def differentiate(result: list[Tensor], given: Call) -> None:
-    """The backward formula takes what the operator took."""
+    """Check that the backward formula accepts what the operator accepted."""
     wanted = [x for x in tensors_of(given) if x.requires_grad]
     outputs = [x for x in result if x.requires_grad]
     if outputs:

@@ -1,4 +1,4 @@
-"""A tensor as it is described, and as it is made: values, strides, dtype, device."""
+"""The description of a tensor, and its creation: values, strides, dtype, device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DTYPES = [
     torch.bool, torch.float8_e5m2,
 ]  # fmt: skip
 
-# Elements that a tensor with memory of its own may have; what has more is expanded from fewer.
+# The maximum number of elements with their own memory; larger tensors are expanded.
 LARGEST = 1 << 20
 
 FILLS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf, "large": 1e38, "tiny": 1e-45, "zeros": 0.0, "ones": 1.0}
@@ -24,17 +24,17 @@ FILLS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf, "large": 1e38, "ti
 
 @dataclass(frozen=True)
 class Described:
-    """What a tensor is made from.
+    """A description of a tensor.
 
     Args:
         shape: its sizes.
         dtype: its dtype.
-        seed: of its values, and of what its layout leaves open.
-        like: a tensor whose values it repeats, as many as it has.
+        seed: the seed of its values and of its memory layout.
+        like: a tensor whose values it repeats, as far as they suffice.
         layout: a name in LAYOUTS.
-        fill: a name in FILLS, for half of the elements, or nothing.
+        fill: a name in FILLS, for half of the elements, or empty.
         device: ``cpu`` or ``meta``.
-        requires_grad: whether a gradient is asked for, where the dtype has one.
+        requires_grad: whether to require a gradient, if the dtype supports it.
     """
 
     shape: tuple[int, ...]
@@ -47,7 +47,7 @@ class Described:
     requires_grad: bool = False
 
     def __str__(self) -> str:
-        """Without the values, which the seed of the call gives again."""
+        """The values are left out, since they follow from the seed of the call."""
         dtype = str(self.dtype).removeprefix("torch.")
         more = [text for text in (self.layout, self.fill, self.device) if text not in ("contiguous", "", "cpu")]
         return " ".join([f"{dtype}{list(self.shape)}", *more])
@@ -58,7 +58,7 @@ class Described:
         return math.prod(self.shape) > LARGEST
 
     def make(self) -> Tensor:
-        """The tensor."""
+        """Create the tensor."""
         is_differentiable = self.dtype.is_floating_point or self.dtype.is_complex
         return self._laid_out().to(self.device).requires_grad_(self.requires_grad and is_differentiable)
 

@@ -1,8 +1,7 @@
-"""``python -m scripts.measure.fuzz.worker FIRST``: one seed after the other, from FIRST on, until it is ended.
+"""``python -m scripts.measure.fuzz.worker FIRST``: run one seed after another, starting with FIRST, until terminated.
 
-Each line on stdout is a JSON list: ``["begin", seed, call]`` before a call, ``["large", seed]`` where it may want more
-memory or time than there is, ``["end", seed, operator, kind, text]`` behind it. What went before the end of the process
-is thus known.
+Each line on stdout is a JSON list: ``["begin", seed, call]`` before a call, ``["large", seed]`` if it may need too much
+memory or time, ``["end", seed, operator, kind, text]`` after it. So the last call before a crash is known.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def say(*values: object) -> None:
 
 
 def limit_memory(more: int) -> None:
-    """Let allocations fail that take more than what is in use and ``more``."""
+    """Make allocations fail that need more than ``more`` in addition to the memory in use."""
     pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
     limit = pages * os.sysconf("SC_PAGE_SIZE") + more
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -1,6 +1,6 @@
-"""``2 * x + y`` as an operator in three ways: what a call costs, and what a C++ extension takes to build.
+"""``2 * x + y`` as an operator in three ways: the cost of a call, and the build of a C++ extension.
 
-Run by the Python of an environment with a wheel that has ``torch.twice_plus``; prints JSON.
+The Python of an environment with a wheel that has ``torch.twice_plus`` runs this. It prints JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils import cpp_extension
 from torch.utils.benchmark import Timer
 
-# As the tutorial on custom C++ operators has it: a kernel, and an autograd function for the derivatives.
+# As in the tutorial on custom C++ operators: a kernel, and an autograd function for the derivatives.
 _EXTENSION = """
 #include <torch/library.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -66,7 +66,7 @@ def in_python(x: Tensor, y: Tensor) -> Tensor:
 
 
 def build_extension(folder: Path) -> dict[str, float]:
-    """Build and load the extension; return the seconds that took and the library's bytes."""
+    """Build and load the extension. Return the seconds and the library's bytes."""
     source = folder / "extension.cpp"
     source.write_text(_EXTENSION, encoding="utf-8")
     start = time.perf_counter()
@@ -75,20 +75,20 @@ def build_extension(folder: Path) -> dict[str, float]:
 
 
 def cost(call: Callable[..., Tensor], *arguments: Tensor) -> float:
-    """The seconds that a call takes, the median of at least a second of calls, on one thread."""
+    """Return the seconds of a call, the median of at least a second of calls, on one thread."""
     timer = Timer("call(*arguments)", globals={"call": call, "arguments": arguments})
     return timer.blocked_autorange(min_run_time=1).median
 
 
 def costs(call: Callable[..., Tensor], operands: int = 2) -> dict[str, float]:
-    """On tensors of one element: without gradients, and where autograd records the call."""
+    """Time calls on tensors of one element: without gradients, and recorded by autograd."""
     plain = [torch.ones(1) for _ in range(operands)]
     recorded = [torch.ones(1, requires_grad=True), *plain[1:]]
     return {"plain": cost(call, *plain), "recorded": cost(call, *recorded)}
 
 
 def check(call: Callable[..., Tensor]) -> None:
-    """Raise where the operator or its derivative is wrong."""
+    """Check the operator and its derivative."""
     x, y = torch.rand(3, requires_grad=True), torch.rand(3)
     result = call(x, y)
     torch.testing.assert_close(result, 2 * x + y)
@@ -96,7 +96,7 @@ def check(call: Callable[..., Tensor]) -> None:
 
 
 def main() -> None:
-    """Measure, and print what was found."""
+    """Measure, and print the results."""
     custom_op = torch.library.custom_op("peers_in_python::custom_op", in_python, mutates_args=())
     custom_op.register_autograd(lambda _, grad: (grad * 2, grad))
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""``make bench-peers``: builds and calls of Graft beside ``torch.library.custom_op`` and a C++ extension."""
+"""``make bench-peers``: compare builds and calls of Graft with ``torch.library.custom_op`` and a C++ extension."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def bench_peers(layout: Layout, *, base_wheel: Path | None, jobs: int, markdown:
     """Measure, print a table and write it into ``markdown``.
 
     Args:
-        layout: the pin, and the native folder that is built; it has ``twice_plus``.
-        base_wheel: the base as a file; None to let pip fetch it.
-        jobs: how many compilers may run at once.
+        layout: the pin, and the native folder to build; it has ``twice_plus``.
+        base_wheel: path of the base wheel; None to download it with pip.
+        jobs: the maximum number of compilers to run at once.
         markdown: a file for the table; None for none.
 
     Raises:
@@ -49,7 +49,7 @@ def bench_peers(layout: Layout, *, base_wheel: Path | None, jobs: int, markdown:
 
 
 def _calls(layout: Layout) -> dict[str, Any]:
-    """What calls.py measures with the folder's wheel."""
+    """Run calls.py with the folder's wheel."""
     with wheel_environment(layout, BENCH, Path(wheel_of(layout).wheel), REQUIREMENTS) as python:
         command = [str(python), "-m", "scripts.measure.peers.calls"]
         done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, encoding="utf-8", check=False)
@@ -60,7 +60,7 @@ def _calls(layout: Layout) -> dict[str, Any]:
 
 
 def _builds(layout: Layout, base_wheel: Path | None, jobs: int) -> dict[str, float]:
-    """The median seconds of `make bench-build`'s rows."""
+    """Return the median seconds of `make bench-build`'s rows."""
     result = _RESULTS / "builds.json"
     bench_build(
         layout,
@@ -79,10 +79,10 @@ def _builds(layout: Layout, base_wheel: Path | None, jobs: int) -> dict[str, flo
 
 
 def table(found: Mapping[str, Any], builds: Mapping[str, float], thin: int) -> str:
-    """Markdown: a row for each figure.
+    """Format a Markdown table with a row for each figure.
 
     Args:
-        found: what calls.py printed.
+        found: the output of calls.py.
         builds: seconds, by the names of ``_ROWS``.
         thin: the bytes of the thin wheel.
     """
@@ -102,6 +102,6 @@ def table(found: Mapping[str, Any], builds: Mapping[str, float], thin: int) -> s
 
 
 def _times(calls: Mapping[str, Mapping[str, float]], kind: str) -> list[str]:
-    """The calls' times, and how many calls of torch.digamma take as long."""
+    """Format the calls' times, also as multiples of torch.digamma's."""
     unit = calls["digamma"][kind]
     return [f"{calls[name][kind] * 1e6:.1f} us ({calls[name][kind] / unit:.1f})" for name in _ORDER]

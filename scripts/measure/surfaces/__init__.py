@@ -1,6 +1,6 @@
-"""``make surfaces``: where an operator shows up, measured beside operators of PyTorch's own.
+"""``make surfaces``: compare where an operator shows up with PyTorch's own operators.
 
-Runs in an environment that holds the rebuilt wheel (``python -m scripts.measure.surfaces``). ``subject`` is an operator
-with its samples; ``python``, ``autograd``, ``dispatch``, ``compilers`` and ``elsewhere`` hold the surfaces, each a
-function that fails or not; ``table`` calls them all and compares.
+It runs in an environment with the rebuilt wheel (``python -m scripts.measure.surfaces``). ``subject`` is an operator
+with its samples. ``python``, ``autograd``, ``dispatch``, ``compilers`` and ``elsewhere`` define the surfaces, each a
+function that raises or not. ``table`` calls all of them and compares.
 """

@@ -1,4 +1,4 @@
-"""``python -m scripts.measure.surfaces``: print the table; exit with 1 if an operator is not as PyTorch's own are."""
+"""``python -m scripts.measure.surfaces``: print the table; exit with 1 if an operator differs from PyTorch's own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .remedies import remedy
 from .subject import Subject, subjects
 from .table import NO, Cell, References, differences, lacking, measure, row
 
-# PyTorch's own: with kernels of their own, and composed of others.
+# PyTorch's own operators: with kernels, and composite.
 KERNELS, COMPOSITES = ["lerp", "digamma"], ["outer", "nn.functional.conv2d"]
 PARTS = (python, dispatch, autograd, compilers, elsewhere)
 
@@ -54,12 +54,12 @@ def main() -> int:
 
 
 def references_of(subject: Subject) -> References:
-    """What to compare an operator with, the same kind first."""
+    """Return the operators to compare with, those of the same kind first."""
     return (COMPOSITES, KERNELS) if subject.is_composite else (KERNELS,)
 
 
 def reasons(cells: dict[tuple[str, str], Cell], title: str, compared: dict[str, References]) -> Iterator[str]:
-    """Why an operator is not there, and which of PyTorch's own is not there either."""
+    """Yield why an operator lacks a surface, and which of PyTorch's own lack it, too."""
     for (of, name), cell in cells.items():
         if of == title and cell.mark == NO:
             like = lacking(cells, title, compared[name]) if name in compared else []
@@ -69,7 +69,7 @@ def reasons(cells: dict[tuple[str, str], Cell], title: str, compared: dict[str, 
 
 
 def accepted_differences() -> dict[tuple[str, str], str]:
-    """Differences that the folder's ``samples.py`` gives reasons for: ``SURFACES = {(title, name): reason}``."""
+    """Return accepted differences from the folder's ``samples.py``: ``SURFACES = {(title, name): reason}``."""
     try:
         samples = importlib.import_module("torch.testing._internal.added_samples")
     except ImportError:
@@ -79,7 +79,7 @@ def accepted_differences() -> dict[tuple[str, str], str]:
 
 
 def of_the_delivery(title: str) -> str:
-    """Why a delivery has not what ``title`` names; empty if it has."""
+    """Return why a delivery lacks what ``title`` names; empty if it has it."""
     is_thin = os.environ.get("GRAFT_DELIVERY") == "thin-wheel"
     return "a thin wheel has no C++ headers" if is_thin and title.startswith("C++: ") else ""
 

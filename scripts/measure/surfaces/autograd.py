@@ -22,7 +22,7 @@ SURFACES = Surfaces()
 
 
 def differentiable(subject: Subject, dtype: torch.dtype = torch.double) -> tuple[Callable[..., Any], list[Tensor]]:
-    """A function of the sample's tensors, and these, those that can asking for a gradient."""
+    """Return a function of the sample's tensors, and the tensors, which require gradients if possible."""
     subject.require_gradient()
     if dtype not in subject.info.dtypes:
         raise NotThere(f"no {dtype}")
@@ -148,7 +148,7 @@ def checkpointed(subject: Subject) -> None:
 
 @contextmanager
 def no_loop() -> Iterator[None]:
-    """Without a batching rule vmap loops over slices; here it must not."""
+    """Without a batching rule vmap loops over slices, which counts as a failure here."""
     torch._C._functorch._set_vmap_fallback_enabled(False)
     try:
         yield
@@ -187,7 +187,7 @@ TRANSFORMS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
 
 
 def transformed(name: str) -> None:
-    """Let a transform join the surfaces."""
+    """Define the surface of a transform."""
 
     @SURFACES(f"torch.func.{name}, and under torch.vmap")
     def probe(subject: Subject) -> None:

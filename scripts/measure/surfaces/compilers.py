@@ -26,7 +26,7 @@ SURFACES = Surfaces()
 
 
 def as_module(subject: Subject) -> tuple[torch.nn.Module, tuple[Tensor, ...]]:
-    """A module that calls the operator, and its inputs."""
+    """Return a module that calls the operator, and its inputs."""
     call, tensors = subject.on_tensors()
 
     class Model(torch.nn.Module):
@@ -37,7 +37,7 @@ def as_module(subject: Subject) -> tuple[torch.nn.Module, tuple[Tensor, ...]]:
 
 
 def compiled(title: str, backend: str, **options: Any) -> None:
-    """Let a way to compile join the surfaces."""
+    """Define the surface of a way to compile."""
 
     @SURFACES(title)
     def probe(subject: Subject) -> None:
@@ -103,7 +103,7 @@ def compiled_autograd(subject: Subject) -> None:
 
 
 def checked(title: str, check: Callable[..., Any], *more: Any) -> None:
-    """Let a check of torch.testing join the surfaces."""
+    """Define the surface of a check from torch.testing."""
 
     @SURFACES(title)
     def probe(subject: Subject) -> None:
@@ -212,7 +212,7 @@ def traced(subject: Subject) -> None:
 
 
 def saved_and_loaded(function: Any) -> Any:
-    """A TorchScript function from the file that it was written to."""
+    """Save a TorchScript function to a file and load it."""
     file = io.BytesIO()
     torch.jit.save(function, file)
     file.seek(0)

@@ -27,7 +27,7 @@ SURFACES = Surfaces()
 
 
 def described(value: Any) -> list[Any]:
-    """What a tensor without data has of one with data."""
+    """Return the properties of a tensor that do not depend on its data."""
     return [
         (each.shape, each.dtype, each.stride()) for each in pytree.tree_leaves(value) if isinstance(each, torch.Tensor)
     ]
@@ -227,7 +227,7 @@ def autocast_policy(subject: Subject) -> None:
 
 
 def header(name: str) -> str:
-    """A header of the wheel."""
+    """Return the text of a header of the wheel."""
     return (Path(torch.__file__).parent / "include" / name).read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Distribution, other processes and the tests of PyTorch's own."""
+"""Distributed tensors, other processes and PyTorch's own tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SURFACES = Surfaces()
 
 @contextmanager
 def two_ranks() -> Iterator[Any]:
-    """A mesh of two ranks, one of which is this process; nothing is sent."""
+    """A mesh of two ranks, one of which is this process. Nothing is sent."""
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
     try:
         yield init_device_mesh("cpu", (2,))
@@ -77,7 +77,7 @@ def saved_module(subject: Subject) -> None:
 
 
 class Calling(torch.nn.Module):
-    """Calls what it holds."""
+    """Calls the function that it holds."""
 
     def __init__(self, function: Any) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class Calling(torch.nn.Module):
 
 
 class Results(torch.utils.data.Dataset[Tensor]):
-    """Calls the operator in the process that loads data."""
+    """Calls the operator in a data loader's worker process."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject

@@ -1,4 +1,4 @@
-"""Names, forms, help and overrides in Python."""
+"""Names, variants, help and overrides in Python."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def docstring(subject: Subject) -> None:
 @SURFACES("Tensor.op.__doc__")
 def method_docstring(subject: Subject) -> None:
     short = subject.name.rpartition(".")[2]
-    # Several results are listed in parentheses, with their names where they have some.
+    # Several results are listed in parentheses, with their names if they have any.
     kinds = [str(each.type) for each in subject.overload._schema.returns]
     returned = r"\(" if len(kinds) > 1 else "Tensor$" if kinds == ["Tensor"] else r"\S"
     assert re.match(rf"\s*{short}\(.*\) -> {returned}", subject.method.__doc__ or "", re.M), subject.method.__doc__
@@ -116,7 +116,7 @@ def keywords(subject: Subject) -> None:
 
 
 class Overriding(Tensor):
-    """Notes what it is asked for."""
+    """Records the functions that it is called for."""
 
     asked: list[Any] = []  # noqa: RUF012  # of the class, on purpose
 
@@ -170,7 +170,7 @@ def testing_overrides(subject: Subject) -> None:
 
 @SURFACES("torch.overrides.resolve_name()")
 def resolved_name(subject: Subject) -> None:
-    # One of its names: torch.nn.functional may have another.
+    # Return one of its names: torch.nn.functional may have another.
     name = overrides.resolve_name(subject.function) or ""
     assert torch._added_operators.resolve(name) is subject.function
 

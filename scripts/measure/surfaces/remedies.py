@@ -1,4 +1,4 @@
-"""What to do where an operator is not as PyTorch's own are: a line for each surface."""
+"""What to do if an operator differs from PyTorch's own: one line for each surface."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BATCHED = "let the kernel and the formulas call operators that have batching ru
 _SHARDING = "for an operator that is not pointwise, write a sharding rule into python/distributed/tensor/_ops"
 _GENERATED = "build again with `make clean` before it; if it stays, report it: this is generated from the schema"
 
-# By what the titles hold; the first that fits is taken.
+# By patterns of titles; the first match is used.
 _REMEDIES = (
     (r"^gradcheck of complex", f"{_FORMULA}: gradients of complex numbers need .conj()"),
     (r"^gradgradcheck|forward mode over backward", f"{_FORMULA}; what they call must be differentiable, too"),
@@ -57,9 +57,9 @@ _REMEDIES = (
 
 
 def remedy(title: str) -> str:
-    """What to do where a surface is not there.
+    """Return what to do if a surface is missing.
 
     Args:
-        title: of the surface.
+        title: the title of the surface.
     """
     return next(text for pattern, text in _REMEDIES if re.search(pattern, title))

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 
 class NotThere(Exception):
-    """The operator has no such form, as its schema says; so there is nothing to compare."""
+    """The operator has no such variant, according to its schema, so there is nothing to compare."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Subject:
     """An operator of this torch.
 
     Args:
-        name: below ``torch``: ``lerp``, ``fft.rfft2``.
+        name: its name below ``torch``: ``lerp``, ``fft.rfft2``.
         info: its OpInfo.
     """
 
@@ -57,33 +57,33 @@ class Subject:
 
     @cached_property
     def aten_name(self) -> str:
-        """As in native_functions.yaml, without an overload."""
+        """Its name in native_functions.yaml, without an overload."""
         return str(self.info.aten_name)
 
     @cached_property
     def overload(self) -> torch._ops.OpOverload:
-        """The overload that writes to no argument."""
+        """The overload that mutates no argument."""
         return functional_overload(self.aten_name)
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether it computes element by element."""
+        """Whether it is elementwise."""
         return torch.Tag.pointwise in self.overload.tags
 
     @property
     def is_composite(self) -> bool:
-        """Whether it is composed of others, which autograd and tracing then see in its place."""
+        """Whether it is a composite of other operators, which autograd and tracing see in its place."""
         return self.has_kernel("CompositeImplicitAutograd")
 
     def has_kernel(self, key: str) -> bool:
-        """Whether something is registered for a dispatch key."""
+        """Return whether a kernel is registered for a dispatch key."""
         return torch._C._dispatch_has_kernel_for_dispatch_key(self.overload.name(), key)
 
     def require_gradient(self) -> None:
-        """Leave where the operator has no gradient.
+        """Check that the operator is differentiable.
 
         Raises:
-            NotThere: by its OpInfo.
+            NotThere: it is not, according to its OpInfo.
         """
         if not self.info.supports_autograd:
             raise NotThere("not differentiable")
@@ -91,7 +91,7 @@ class Subject:
     def sample(
         self, dtype: torch.dtype = torch.double, requires_grad: bool = False
     ) -> tuple[list[Any], dict[str, Any]]:
-        """Arguments to call it with."""
+        """Return arguments to call it with."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             samples = list(self.info.sample_inputs("cpu", dtype, requires_grad=requires_grad))
@@ -101,7 +101,7 @@ class Subject:
     def on_tensors(
         self, form: Callable[..., Any] | None = None, **options: Any
     ) -> tuple[Callable[..., Any], list[Tensor]]:
-        """A function of the sample's tensors alone, and these tensors."""
+        """Return a function of the sample's tensors only, and these tensors."""
         args, kwargs = self.sample(**options)
         leaves, spec = pytree.tree_flatten((args, kwargs))
         places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
@@ -117,18 +117,18 @@ class Subject:
         return call, [leaves[place] for place in places]
 
     def expected(self, **options: Any) -> Any:
-        """What a plain call of the function gives for the sample."""
+        """Return the result of a plain call with the sample."""
         call, tensors = self.on_tensors(**options)
         return call(*(tensor.detach().clone() for tensor in tensors))
 
 
 def first_result(result: Any) -> Any:
-    """Of several results the first: the others may have no gradient."""
+    """Return the first of several results: the others may have no gradient."""
     return result[0] if isinstance(result, (tuple, list)) else result
 
 
 def subjects(names: list[str]) -> tuple[list[Subject], list[str]]:
-    """The operators with these names below ``torch``, and of those that have no OpInfo, or no samples, why not."""
+    """Return the operators with these names below ``torch``, and reasons for those without OpInfo or samples."""
     infos: dict[str, OpInfo] = {}
     for info in op_db:
         infos.setdefault(info.name, info)
@@ -137,7 +137,7 @@ def subjects(names: list[str]) -> tuple[list[Subject], list[str]]:
 
 
 def left_out(name: str, info: OpInfo | None) -> str:
-    """Why an operator cannot be called; empty where it can."""
+    """Return why an operator cannot be called; empty if it can."""
     if info is None:
         return f"{name}: there are no samples; write `def {name.rpartition('.')[2]}(make)` into samples.py"
     return str(getattr(info, "left_out", ""))

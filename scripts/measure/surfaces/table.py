@@ -17,16 +17,16 @@ References = Sequence[Sequence[str]]
 
 YES, NO, NOT_THERE = "yes", "NO", "-"
 
-# Warnings that torch's own code causes, whatever the operator.
+# Warnings caused by torch's own code, whatever the operator.
 _OF_TORCH_ITSELF: list[tuple[str, type[Warning]]] = [
     ("`torch.jit", DeprecationWarning),
     (r"`isinstance\(treespec", FutureWarning),
-    # To make a fake tensor of a saved one, compiled autograd reads all its attributes.
+    # Compiled autograd reads all attributes of a saved tensor to make a fake one.
     ("The .grad attribute of a Tensor that is not a leaf", UserWarning),
-    # Of every operator that makes a complex tensor, torch.fft.rfft2 for one.
+    # For every operator that returns a complex tensor, for example torch.fft.rfft2.
     ("Torchinductor does not support code generation for complex operators", UserWarning),
 ]
-# What its compilers say of their own use of PyTorch and Python; tests/wheel/conftest.py leaves out the same.
+# Warnings of its compilers about their own use of PyTorch and Python; tests/wheel/conftest.py ignores the same.
 _COMPILERS = r"torch\._(inductor|dynamo|functorch|export|subclasses|higher_order_ops)\b|torch\.(fx|export)\b"
 
 
@@ -35,8 +35,8 @@ class Surface:
     """A place where an operator can show up.
 
     Args:
-        title: what is asked of it.
-        probe: raises unless the operator is there; ``NotThere`` if it has no such form.
+        title: its description.
+        probe: raises unless the operator is there; ``NotThere`` if it has no such variant.
     """
 
     title: str
@@ -45,20 +45,20 @@ class Surface:
 
 @dataclass(frozen=True)
 class Cell:
-    """What was found: ``YES``, ``NO`` or ``NOT_THERE``, and why."""
+    """The result: ``YES``, ``NO`` or ``NOT_THERE``, and the reason."""
 
     mark: str
     why: str = ""
 
 
 class Surfaces:
-    """A list that functions join by being decorated."""
+    """A list of surfaces; its decorator adds a function."""
 
     def __init__(self) -> None:
         self.all: list[Surface] = []
 
     def __call__(self, title: str) -> Callable[[Probe], Probe]:
-        """Let a function join under ``title``."""
+        """Add a function under ``title``."""
 
         def join(probe: Probe) -> Probe:
             self.all.append(Surface(title, probe))
@@ -68,7 +68,7 @@ class Surfaces:
 
 
 def measure(surface: Surface, subject: Subject) -> Cell:
-    """Ask one operator for one surface. Warnings count as failures: one of PyTorch's own gives none."""
+    """Check one surface of one operator. Warnings count as failures: PyTorch's own operators cause none."""
     torch.manual_seed(0)
     torch._dynamo.reset()
     try:
@@ -92,12 +92,12 @@ def differences(
     ours: Mapping[str, References],
     accepted: dict[tuple[str, str], str],
 ) -> list[str]:
-    """Where an operator of ours is not as PyTorch's own are.
+    """Return where our operators differ from PyTorch's own.
 
     Args:
-        cells: by title and name.
-        ours: the names of the operators that were added, each with those of PyTorch's own that it is compared with.
-        accepted: reasons for differences, by title and name; those that are none any more are reported, too.
+        cells: the results, by title and name.
+        ours: the names of the added operators, each with the operators of PyTorch's own that it is compared with.
+        accepted: reasons for differences, by title and name; obsolete ones are reported, too.
     """
     found = []
     for title in dict.fromkeys(title for title, _ in cells):
@@ -111,9 +111,9 @@ def differences(
 
 
 def lacking(cells: dict[tuple[str, str], Cell], title: str, references: References) -> list[str]:
-    """The operators of PyTorch's own that are not there either; none if one is.
+    """Return the operators of PyTorch's own that lack the surface, too; none if one of them has it.
 
-    Those of the same kind tell, unless none of them has such a form.
+    Those of the same kind decide, unless none of them has such a variant.
     """
     for names in references:
         marks = {name: cells[title, name].mark for name in names}
@@ -123,6 +123,6 @@ def lacking(cells: dict[tuple[str, str], Cell], title: str, references: Referenc
 
 
 def row(cells: dict[tuple[str, str], Cell], title: str, names: Sequence[str], width: int) -> str:
-    """A row of the table as text, its title in ``width`` columns and each mark in those of the operator's name."""
+    """Format a row: the title in ``width`` columns, and each mark in those of the operator's name."""
     marks = "  ".join(f"{cells[title, name].mark:{len(name)}}" for name in names)
     return f"{title:{width}}  {marks}".rstrip()

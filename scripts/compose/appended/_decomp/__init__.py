@@ -1,10 +1,10 @@
-# Inductor and torch.export take the operators that they decompose from a list kept by hand. An added operator is
-# decomposed if it has a decomposition.
+# Inductor and torch.export decompose the operators of a handwritten list. An added operator is decomposed if it has a
+# decomposition.
 from torch import _added_operators
 
 
 def _with_added_operators(upstreams):
-    """Make ``_core_aten_decompositions_post_autograd`` one that knows the operators that were added to this torch."""
+    """Extend ``_core_aten_decompositions_post_autograd`` with the operators added to this torch."""
 
     @wraps(upstreams)
     def _core_aten_decompositions_post_autograd():
@@ -16,8 +16,8 @@ def _with_added_operators(upstreams):
 
 _core_aten_decompositions_post_autograd = _with_added_operators(_core_aten_decompositions_post_autograd)
 
-# torch/_meta_registrations.py, which imports this module, makes meta functions of all decompositions before those of
-# the added operators are registered, which go first. It gets these afterwards.
+# torch/_meta_registrations.py, which imports this module, creates meta functions of all decompositions before those of
+# the added operators, which take precedence, are registered. It gets these afterwards.
 _decompositions_of_added = {
     kind: {
         op: registry.pop(op)

@@ -1,11 +1,11 @@
-# A decomposition for a name is registered for all its overloads. One that was added to this torch is another operator
-# of the same name, of which the decomposition knows nothing. This goes before the native folder's own decompositions,
-# so that those find no other in their place.
+# A decomposition for a name is registered for all its overloads. An overload added to this torch is a different
+# operator with the same name, so the decomposition does not apply. This runs before the native folder's own
+# decompositions, so that they can be registered.
 from torch import _added_operators, _decomp
 
 
 def _leave_added_overloads(upstreams):
-    """Make ``_add_op_to_registry`` one that registers nothing for added overloads, unless for just that overload."""
+    """Make ``_add_op_to_registry`` skip added overloads, unless they are registered explicitly."""
 
     @functools.wraps(upstreams)
     def _add_op_to_registry(registry, op, fn):
@@ -17,7 +17,7 @@ def _leave_added_overloads(upstreams):
     return _add_op_to_registry
 
 
-# torch._decomp imports this module first: all that is registered so far is upstream's.
+# torch._decomp imports this module first: everything registered so far is upstream's.
 _decomp._add_op_to_registry = _leave_added_overloads(_decomp._add_op_to_registry)
 for _registry in _decomp.global_decomposition_table.values():
     for _name in _added_operators.OVERLOADS:

@@ -1,4 +1,4 @@
-# Dynamo knows the functions that it may put into a graph from a list kept by hand. Methods need no rule.
+# Dynamo has a handwritten list of the functions that it may put into a graph. Methods need no rule.
 from torch import _added_operators
 
 

@@ -1,10 +1,10 @@
-# An operator that Inductor neither decomposes nor lowers has to be on its list of fallbacks, or fallbacks have to be
-# allowed that nobody asked for, which PyTorch's own tests of Inductor do not. An added operator is asked for.
+# An operator that Inductor neither decomposes nor lowers must be on its list of fallbacks, unless implicit fallbacks
+# are allowed, which PyTorch's own tests of Inductor forbid. For added operators fallbacks are explicit.
 from torch import _added_operators
 
 
 def _fall_back_to_added_operators(upstreams):
-    """Make ``GraphLowering.call_function`` one that always may fall back to the kernel of an added operator."""
+    """Make ``GraphLowering.call_function`` accept the kernel of an added operator as a fallback."""
 
     @functools.wraps(upstreams)
     def call_function(self, target, args, kwargs):

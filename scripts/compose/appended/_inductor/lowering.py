@@ -1,10 +1,10 @@
-# A lowering for a name is registered for all its overloads. One that was added to this torch is another operator of
-# the same name, of which the lowering knows nothing. Without a lowering Inductor calls the kernel.
+# A lowering for a name is registered for all its overloads. An overload added to this torch is a different operator
+# with the same name, so the lowering does not apply. Without a lowering, Inductor calls the kernel.
 from torch import _added_operators
 
 
 def _leave_added_overloads(upstreams):
-    """Make ``get_overloads`` one that leaves added overloads out, unless they are asked for themselves."""
+    """Make ``get_overloads`` skip added overloads, unless they are requested explicitly."""
 
     def get_overloads(aten_fn):
         given = aten_fn if isinstance(aten_fn, (list, tuple)) else [aten_fn]
@@ -18,7 +18,7 @@ get_overloads = _leave_added_overloads(get_overloads)
 for _op in _added_overloads:
     _packet = _op.overloadpacket
     _others = {_packet, *(getattr(_packet, name) for name in _packet.overloads())} - _added_overloads
-    # The native folder's own is another function than that of the name or of an overload of upstream's.
+    # A lowering of the native folder differs from those of upstream's name and overloads.
     if _op in lowerings and any(lowerings[_op] is lowerings.get(other) for other in _others):
         del lowerings[_op]
         foreach_ops.discard(_op)

@@ -1,11 +1,11 @@
-# Pointwise operators that were added to this torch: their meta kernels in C++ infer shapes with TensorIterator, which
-# takes no symbolic ones. Where a meta function in Python can call the kernel that it replaces, there is one in
-# torch/_meta_registrations.py. Older releases, which cannot, get one for fake tensors.
+# Pointwise operators added to this torch: their C++ meta kernels infer shapes with TensorIterator, which does not
+# support symbolic shapes. If a Python meta function can call the kernel that it replaces, torch/_meta_registrations.py
+# registers one. Older releases, where it cannot, get one for fake tensors.
 from torch import _added_operators
 
 
 def _fast_added_pointwise(op):
-    # The kernel checks the other arguments and promotes types alike for every shape.
+    # The kernel checks the other arguments and promotes types in the same way for every shape.
     def of_size_one(tensor):
         return torch.empty([1] * tensor.dim(), dtype=tensor.dtype, device="meta")
 
@@ -29,7 +29,7 @@ def _fast_added_pointwise(op):
 
 
 def _with_added_operators(upstreams):
-    """Make ``get_fast_op_impls`` one that knows the operators that were added to this torch."""
+    """Extend ``get_fast_op_impls`` with the operators added to this torch."""
 
     @functools.lru_cache(None)
     @functools.wraps(upstreams)

@@ -1,11 +1,11 @@
-# `with torch.device(...)` takes the functions that make tensors from a list kept by hand.
+# `with torch.device(...)` has a handwritten list of the functions that create tensors.
 from torch import _added_operators
 
 
 def _with_added_operators(upstreams):
-    """Make ``_device_constructors`` one that knows the operators that were added to this torch."""
+    """Extend ``_device_constructors`` with the operators added to this torch."""
 
-    # Not before it is called: this module may be imported when torch is not complete.
+    # Only when it is called: this module may be imported before torch is complete.
     @functools.lru_cache(1)
     @functools.wraps(upstreams)
     def _device_constructors():

@@ -1,1 +1,1 @@
-"""A module for each operator, with a function ``cases`` that gives its cases."""
+"""A module for each operator, with a function ``cases`` that returns its cases."""

@@ -1,4 +1,4 @@
-"""affine: its checks beside linear's."""
+"""affine: compared with linear; measures its checks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..case import Case, Side, backward, forward
 
 
 def cases() -> Iterator[Case]:
-    """From a call's cost to a matrix product's."""
+    """From the cost of a call to that of a matrix product."""
     for shape, features in (((1, 4), 4), ((64, 256), 256), ((512, 1024), 1024)):
         for step, how in (("forward", forward), ("backward", backward)):
             name = f"{list(shape)} to {features}"

@@ -1,4 +1,4 @@
-"""correlate2d: beside F.conv2d and SciPy."""
+"""correlate2d: compared with F.conv2d and SciPy."""
 
 from __future__ import annotations
 

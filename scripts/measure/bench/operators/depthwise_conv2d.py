@@ -1,4 +1,4 @@
-"""depthwise_conv2d: the depthwise layers of networks beside conv2d with groups."""
+"""depthwise_conv2d: the depthwise layers of networks, compared with conv2d with groups."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..case import Case, Side, backward, forward
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer that pads by half of its kernel.
+    """A layer whose padding is half of its kernel.
 
     Args:
-        channels: of the input.
+        channels: the number of input channels.
         size: height and width.
-        kernel, stride, dilation, multiplier: as the operator's, the same for both axes.
+        kernel, stride, dilation, multiplier: the operator's arguments, equal for both axes.
     """
 
     channels: int
@@ -54,7 +54,8 @@ EFFICIENTNET_B0 = [
     Layer(1152, 7, 5),
 ]
 CONVNEXT_T = [Layer(96, 56, 7), Layer(192, 28, 7), Layer(384, 14, 7), Layer(768, 7, 7)]
-# The table of the peers' figures, which the types beyond float are measured on, and what peers have no kernel for.
+# The layers of the peers' published figures, which are also measured in other dtypes, and layers without a special
+# kernel in peers.
 FEW = [Layer(96, 56, 7), Layer(144, 56, 3), Layer(240, 28, 5), Layer(144, 28, 3, 2)]
 OTHERS = [Layer(144, 28, 3, dilation=2), Layer(96, 28, 3, multiplier=2)]
 
@@ -63,7 +64,7 @@ FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channel
 
 
 def cases() -> Iterator[Case]:
-    """Every layer in float, with one image and with 32; a few in the other types."""
+    """Every layer in float, with one image and with 32; some in other dtypes."""
     for layer in [*MOBILENET_V3, *EFFICIENTNET_B0, *CONVNEXT_T, *OTHERS]:
         yield from _cases_of(layer, 1, torch.float)
     for layer in FEW:
@@ -95,14 +96,14 @@ def _group(layer: Layer, batch: int, dtype: torch.dtype, memory_format: str) -> 
 
 
 def _aim(layer: Layer, dtype: torch.dtype, memory_format: str, step: str) -> float:
-    """What no layer may fall below."""
+    """The minimum for every layer."""
     if layer in OTHERS:
         return 4
     is_nchw = memory_format == "contiguous"
     if dtype == torch.double:
         return 4 if is_nchw else 20
     if dtype == torch.half:
-        # Without such instructions oneDNN has no kernel, and stock PyTorch loops over the groups.
+        # Without these instructions oneDNN has no kernel, and PyTorch loops over the groups.
         return 1.4 if torch.ops.mkldnn._is_mkldnn_fp16_supported() else 10 if is_nchw else 20
     if dtype == torch.bfloat16:
         return 1.5

@@ -1,4 +1,4 @@
-"""improved_triplet_loss: one pass, beside the same in plain operations."""
+"""improved_triplet_loss: one pass, compared with the same in plain operations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _fused(anchor: torch.Tensor, positive: torch.Tensor, negative: torch.Tensor)
 
 
 def cases() -> Iterator[Case]:
-    """A small batch, a usual one and a large one; half types beside the same."""
+    """A small batch, a usual one and a large one; half types compared with the same."""
     for shape in ((32, 128), (256, 512), (4096, 400)):
         for dtype in (torch.float, torch.bfloat16):
             for step, how in (("forward", forward), ("backward", backward)):

@@ -1,4 +1,4 @@
-"""mul_constant: a number that never becomes a tensor."""
+"""mul_constant: a number that is not converted to a tensor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..case import Case, Side, backward
 
 
 def cases() -> Iterator[Case]:
-    """Sizes from one element to 16 Mi, and the types that compute in another."""
+    """Sizes from one element to 16 Mi, and dtypes that compute in another."""
     for exponent in (0, 4, 8, 12, 16, 20, 24):
         yield Case(
             "mul_constant", "torch.mul", f"2^{exponent} float", "forward", 0.98, partial(_out, exponent, torch.float)

@@ -1,4 +1,4 @@
-"""rfft2_abs: its backward beside that of rfft2(x).abs()."""
+"""rfft2_abs: its backward compared with that of rfft2(x).abs()."""
 
 from __future__ import annotations
 

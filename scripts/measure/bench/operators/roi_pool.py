@@ -1,4 +1,4 @@
-"""roi_pool: beside a serial loop over boxes, bins, channels and pixels, as torchvision's kernel for CPUs is."""
+"""roi_pool: compared with a serial loop over boxes, bins, channels and pixels, like torchvision's CPU kernel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCALE = 1 / 16
 
 @functools.cache
 def _serial_kernel() -> ctypes.CDLL:
-    """The loop, compiled as PyTorch's own code for no processor in particular."""
+    """Return the loop, compiled for a generic processor like PyTorch's own code."""
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "serial.so"
         command: list[str | Path] = [
@@ -51,7 +51,7 @@ def _ours(x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
 
 
 def _by_scatter(x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
-    """The serial loop's gradient, by PyTorch's own scatter."""
+    """Return the serial loop's gradient, by PyTorch's own scatter."""
     output, places = torch.ops.aten.roi_pool_with_indices(x.detach(), boxes, _SCALE, 7, 7)
     planes = boxes[:, 0].long()[:, None] * x.shape[1] + torch.arange(x.shape[1])
     index = planes[:, :, None, None] * (x.shape[2] * x.shape[3]) + places.clamp(min=0)

@@ -1,4 +1,4 @@
-"""twice_plus: the cost of a call in each of its forms, and of an element at each size."""
+"""twice_plus: the cost of a call in each variant, and of an element at each size."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _call(form: str, size: int) -> tuple[Side, Side]:
 
 
 def cases() -> Iterator[Case]:
-    """Calls on one element, then out= for sizes up to 64 Mi, where memory is all there is."""
+    """Calls on one element, then out= for sizes up to 64 Mi, where memory bandwidth is the limit."""
     for form in ("torch.", "method", "out=", "torch.ops"):
         name = f"1 element, {form}"
         yield Case("twice_plus", "torch.add(alpha=2)", name, "forward", 0.98, partial(_call, form, 1))

@@ -1,8 +1,8 @@
-"""OpInfos of the operators that were added to this torch.
+"""OpInfos of the operators added to this torch.
 
-What an OpInfo says stands in ``OPINFO`` of ``samples.py``. Where that gives no dtypes, the operator is called to see
-what it takes and which derivatives it has; such an OpInfo cannot tell what is missing. Either is done when a test first
-asks: importing this module calls no operator, and no samples.
+``OPINFO`` in ``samples.py`` gives the properties of an OpInfo. If it gives no dtypes, the operator is called to find
+its dtypes and derivatives; such an OpInfo cannot detect missing ones. Both happen when a test first needs them:
+importing this module calls neither operators nor samples.
 """
 
 import inspect
@@ -37,7 +37,7 @@ _DTYPES = all_types_and_complex_and(torch.bool, torch.half, torch.bfloat16)
 
 
 class _AddedOpInfo(OpInfo):
-    """An OpInfo that knows its name, and becomes an ordinary one when it is asked for more."""
+    """An OpInfo that knows only its name, and is completed on first use."""
 
     def __init__(self, public: str, name: str) -> None:
         self.__dict__.update(name=public, aten_name=name)
@@ -56,7 +56,7 @@ class _AddedOpInfo(OpInfo):
 
 
 def op_infos(known: set[str]) -> list[OpInfo]:
-    """An OpInfo for each added function that samples are there for.
+    """Return an OpInfo for each added function that has samples.
 
     Args:
         known: names that have one already.
@@ -68,23 +68,23 @@ def op_infos(known: set[str]) -> list[OpInfo]:
             try:
                 _require_describable(name)
             except NoSamples:
-                continue  # samples.py is asked for where the samples are needed
+                continue  # reported where the samples are needed
             except WrongSamples:
-                pass  # so say its tests
+                pass  # reported by its tests
             found.append(_AddedOpInfo(public, name))
     return found
 
 
 def op_info(public: str, name: str) -> OpInfo:
-    """The OpInfo of one operator.
+    """Return the OpInfo of one operator.
 
     Args:
         public: its name below ``torch``.
-        name: as in native_functions.yaml, without an overload.
+        name: its name in native_functions.yaml, without an overload.
 
     Raises:
-        NoSamples: there are none, or an OpInfo cannot describe the operator.
-        WrongSamples: those of ``samples.py`` are wrong, or the operator is; from the error of one dtype.
+        NoSamples: it has none, or an OpInfo cannot describe the operator.
+        WrongSamples: ``samples.py`` or the operator is wrong; with the error for one dtype.
     """
     info = OpInfo.__new__(OpInfo)
     _describe(info, public, name)
@@ -92,8 +92,8 @@ def op_info(public: str, name: str) -> OpInfo:
 
 
 def _describe(info: OpInfo, public: str, name: str) -> None:
-    """Find out what ``info`` says; as ``op_info``."""
-    # What operators warn of, they warn of in tests again.
+    """Complete ``info``; raises like ``op_info``."""
+    # Warnings of operators are shown again in tests.
     with warnings.catch_warnings(), torch.enable_grad():
         warnings.simplefilter("ignore")
         try:
@@ -105,7 +105,7 @@ def _describe(info: OpInfo, public: str, name: str) -> None:
 
 
 def _leave_out(info: OpInfo, public: str, name: str, reason: str) -> None:
-    """Make ``info`` one whose tests are skipped for a reason; what asks it for samples has the reason as an error."""
+    """Make all tests of ``info`` skip with a reason. Requesting its samples raises the reason as an error."""
 
     def no_samples(*_: Any, **__: Any) -> Iterator[SampleInput]:
         raise NoSamples(reason)
@@ -129,7 +129,7 @@ def _function(public: str) -> Callable[..., Any]:
 
 
 def _arguments(public: str, name: str) -> dict[str, Any]:
-    """The arguments of an operator's OpInfo; as ``op_info``."""
+    """Return the arguments of an operator's OpInfo; raises like ``op_info``."""
     _require_describable(name)
     more = _more(name)
     op = _function(public)
@@ -144,7 +144,7 @@ def _arguments(public: str, name: str) -> dict[str, Any]:
     if "dtypes" not in more:
         arguments |= _derived(op, public, name)
     if _has_lists(functional_overload(name)):
-        # For lists of tensors gradcheck's vmap has neither a rule nor a loop.
+        # gradcheck's vmap supports no lists of tensors.
         arguments |= dict.fromkeys(
             ("check_batched_grad", "check_batched_gradgrad", "check_batched_forward_grad"), False
         )
@@ -152,12 +152,12 @@ def _arguments(public: str, name: str) -> dict[str, Any]:
 
 
 def is_derived(name: str) -> bool:
-    """Whether an OpInfo says what the operator was seen to do, since ``samples.py`` does not state its dtypes."""
+    """Return whether an OpInfo describes observed behavior, because ``samples.py`` does not state its dtypes."""
     return "dtypes" not in _more(name)
 
 
 def _derived(op: Callable[..., Any], public: str, name: str) -> dict[str, Any]:
-    """Dtypes, variants and derivatives, as far as calls of the operator show them; as ``op_info``."""
+    """Find dtypes, variants and derivatives by calling the operator; raises like ``op_info``."""
     raised = {dtype: _error_of(op, name, dtype) for dtype in _DTYPES}
     dtypes = _dispatch_dtypes(dtype for dtype, error in raised.items() if error is None)
     if not dtypes:
@@ -177,10 +177,10 @@ def _derived(op: Callable[..., Any], public: str, name: str) -> dict[str, Any]:
 
 
 def _more(name: str) -> dict[str, Any]:
-    """What ``OPINFO`` in ``samples.py`` gives for an operator.
+    """Return what ``OPINFO`` in ``samples.py`` states for an operator.
 
     Raises:
-        WrongSamples: it is no dictionary.
+        WrongSamples: it is not a dictionary.
     """
     try:
         return dict(getattr(added_samples, "OPINFO", {}).get(name, {}))
@@ -189,7 +189,7 @@ def _more(name: str) -> dict[str, Any]:
 
 
 def _require_describable(name: str) -> None:
-    """Check, without calling it, that what OpInfos are for can be asked of an operator.
+    """Check, without calling it, that an OpInfo can describe an operator.
 
     Raises:
         NoSamples: it cannot.
@@ -238,7 +238,7 @@ def _on_cpu(name: str, dtype: torch.dtype, requires_grad: bool = False) -> list[
 
 
 def _error_of(op: Callable[..., Any], name: str, dtype: torch.dtype) -> Exception | None:
-    """What the samples of a dtype end in, if not in results."""
+    """Return the error raised for the samples of a dtype, or None."""
     try:
         found = _on_cpu(name, dtype)
     except Exception as error:
@@ -252,7 +252,7 @@ def _error_of(op: Callable[..., Any], name: str, dtype: torch.dtype) -> Exceptio
 
 
 def _is_differentiable(op: Callable[..., Any], name: str) -> bool:
-    """Whether there are derivative formulas; what else is wrong with them is for tests to tell."""
+    """Return whether there are derivative formulas. Tests find other errors in them."""
     sample = _on_cpu(name, torch.double, requires_grad=True)[0]
     results = pytree.tree_leaves(op(sample.input, *sample.args, **sample.kwargs))
     wanted = [each for each in results if isinstance(each, torch.Tensor) and each.requires_grad]
@@ -264,7 +264,7 @@ def _is_differentiable(op: Callable[..., Any], name: str) -> bool:
 
 
 def _has_forward_derivative(op: Callable[..., Any], name: str) -> bool:
-    """Whether there are formulas of the results' tangents; as ``_is_differentiable``."""
+    """Return whether there are formulas for forward-mode derivatives, like ``_is_differentiable``."""
     sample = _on_cpu(name, torch.double)[0]
     with fwAD.dual_level():
         dual = pytree.tree_map_only(
@@ -278,5 +278,5 @@ def _has_forward_derivative(op: Callable[..., Any], name: str) -> bool:
 
 
 def _is_missing(error: Exception) -> bool:
-    """Whether a formula is missing; the backward of an operator without any raises a RuntimeError."""
+    """Return whether a formula is missing: the backward of an operator without any raises a RuntimeError."""
     return isinstance(error, NotImplementedError) or "is not implemented" in str(error)

@@ -1,6 +1,6 @@
-"""Arguments that tests call the operators with that were added to this torch.
+"""Sample inputs for tests of the operators added to this torch.
 
-They come from the native folder's ``samples.py``, or from the operators' schemas::
+They come from the native folder's ``samples.py``, or are derived from the operators' schemas::
 
     def my_op(make):  # a function for each operator; make(*shape) makes a tensor of the wanted dtype
         yield make(3, 4), make(4)  # positional arguments
@@ -14,7 +14,7 @@ They come from the native folder's ``samples.py``, or from the operators' schema
 
     OPINFO = {"my_op": {"dtypes": floating_types(), "supports_forward_ad": True}}  # arguments of PyTorch's OpInfo
 
-A reference is called with what ``widened`` makes of a sample: numbers of floating-point dtypes are double precision.
+A reference receives the samples converted by ``widened``: floating-point values have double precision.
 """
 
 import importlib.util
@@ -32,7 +32,7 @@ from torch.utils import _pytree as pytree
 
 _SHAPES: tuple[tuple[int, ...], ...] = ((3, 4), (), (2, 0))
 
-# What samples.py is in a wheel.
+# The path of samples.py in a wheel.
 _MODULE = "torch.testing._internal.added_samples"
 
 samples_error: Exception | None = None
@@ -41,19 +41,21 @@ if importlib.util.find_spec(_MODULE) is not None:
     try:
         added_samples = importlib.import_module(_MODULE)
     except Exception as error:
-        samples_error = error  # said where samples are needed; to import this module is no test
+        samples_error = error  # reported where samples are needed; importing this module is not a test
 
 
 class NoSamples(Exception):
-    """No arguments follow from a schema, or an OpInfo cannot describe the operator."""
+    """The schema gives no sample inputs, or an OpInfo cannot describe the operator."""
 
 
 class WrongSamples(Exception):
-    """``samples.py`` is wrong, or the operator is, which takes its samples of no dtype."""
+    """``samples.py`` is wrong, or the operator accepts its samples for no dtype."""
 
 
 def described(error: BaseException, name: str) -> str:
-    """An error in one line, with its place in ``samples.py``: where it was raised, or else the samples of ``name``."""
+    """Return an error in one line, with its place in ``samples.py``: where it was raised, or else the samples of
+    ``name``.
+    """
     lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)
@@ -68,17 +70,17 @@ def described(error: BaseException, name: str) -> str:
 
 
 def given(name: str) -> Callable[..., Iterator[Any]] | None:
-    """The function for an operator in ``samples.py``."""
+    """Return the function for an operator in ``samples.py``."""
     return getattr(added_samples, name, None)
 
 
 def reference(name: str) -> Callable[..., Any] | None:
-    """The function in ``samples.py`` that an operator is compared with."""
+    """Return the reference function of an operator in ``samples.py``."""
     return given(f"{name}_reference")
 
 
 def widened(value: Any) -> Any:
-    """``value`` with its tensors in double precision, as references get them; integers and what is no tensor stay."""
+    """Convert the tensors in ``value`` to double precision for references. Integers and other values stay."""
 
     def widen(x: torch.Tensor) -> torch.Tensor:
         x = x.detach().resolve_conj().resolve_neg()
@@ -88,16 +90,16 @@ def widened(value: Any) -> Any:
 
 
 def reference_results(function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[torch.Tensor]:
-    """What a reference gives for the arguments of an operator, as tensors in double precision."""
+    """Return the reference's result for the arguments of an operator, as tensors in double precision."""
     result = function(*widened(args), **widened(kwargs))
     several = result if isinstance(result, (tuple, list)) else (result,)
     return [each if isinstance(each, torch.Tensor) else torch.as_tensor(each) for each in several]
 
 
 def as_precise(expected: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A reference's result as the operator is to give it for tensors of ``dtype``: in their precision.
+    """Convert a reference's result to the precision expected for tensors of ``dtype``.
 
-    Of integers and booleans the operator gives floating-point numbers of the default dtype.
+    For integers and booleans the operator returns floating-point values of the default dtype.
     """
     if not (expected.is_floating_point() or expected.is_complex()):
         return expected
@@ -108,7 +110,9 @@ def as_precise(expected: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def errors(name: str, make: Callable[..., torch.Tensor]) -> Iterator[ErrorInput]:
-    """The wrong calls of an operator in ``samples.py``; ``make`` makes a tensor of float, or of another ``dtype``."""
+    """Return the error inputs of an operator in ``samples.py``; ``make`` creates a tensor of float, or of another
+    ``dtype``.
+    """
     for arguments, message, *kind in given(f"{name}_errors")(partial(make, dtype=torch.float)):
         values = list(arguments)
         keywords = values.pop() if isinstance(values[-1], dict) else {}
@@ -117,31 +121,31 @@ def errors(name: str, make: Callable[..., torch.Tensor]) -> Iterator[ErrorInput]
 
 
 def functional_overload(name: str) -> torch._ops.OpOverload:
-    """The first overload of an operator that writes to no argument."""
+    """Return the first overload of an operator that mutates no argument."""
     packet = getattr(torch.ops.aten, name)
     overloads = [getattr(packet, overload) for overload in packet.overloads()]
     return next((op for op in overloads if not op._schema.is_mutable), overloads[0])
 
 
 def samples(name: str, make: Callable[..., torch.Tensor]) -> Iterator[SampleInput]:
-    """The samples of an operator.
+    """Yield the samples of an operator.
 
     Args:
-        name: as in native_functions.yaml, without an overload.
-        make: makes a tensor of a shape.
+        name: its name in native_functions.yaml, without an overload.
+        make: creates a tensor of a shape.
 
     Raises:
-        NoSamples: ``samples.py`` has none, and none follow from the schema.
+        NoSamples: ``samples.py`` has none, and the schema gives none.
         WrongSamples: ``samples.py`` cannot be imported.
     """
     overload = functional_overload(name)
     for each in _raw(overload, name)(make):
-        # A view that was made of a tensor is a leaf, too.
+        # A view of a tensor must be a leaf, too.
         each = pytree.tree_map_only(torch.Tensor, lambda t: t.detach().requires_grad_(t.requires_grad), each)
         values = list(each) if isinstance(each, tuple) else [each]
         keywords = values.pop() if isinstance(values[-1], dict) else {}
         sample = SampleInput(values[0], args=tuple(values[1:]), kwargs=keywords)
-        # Tests of in-place forms leave such samples out.
+        # Tests of in-place variants skip such samples.
         is_in_place = torch.Tag.pointwise not in overload.tags or _fits_into_its_input(overload, sample)
         yield sample.with_metadata(broadcasts_input=not is_in_place)
 
@@ -153,16 +157,16 @@ def _raw(overload: torch._ops.OpOverload, name: str) -> Callable[..., Iterator[A
 
 
 def require_samples(name: str) -> None:
-    """Check that there are samples, without making one.
+    """Check that there are samples, without creating one.
 
     Raises:
-        NoSamples: ``samples.py`` has none, and none follow from the schema.
+        NoSamples: ``samples.py`` has none, and the schema gives none.
         WrongSamples: ``samples.py`` cannot be imported.
     """
     overload = functional_overload(name)
     _raw(overload, name)
     if given(name) is None:
-        # Whether there is a value for each argument does not depend on what a tensor is.
+        # Whether each argument has a value does not depend on the tensors.
         list(_from_schema(overload, lambda *shape: None))
 
 
@@ -171,9 +175,9 @@ def _fits_into_its_input(overload: torch._ops.OpOverload, sample: SampleInput) -
         with torch.no_grad():
             result = overload(sample.input, *sample.args, **sample.kwargs)
     except (RuntimeError, TypeError, ValueError, IndexError):
-        return True  # a test of the operator tells more
+        return True  # a test of the operator gives a better message
     if not isinstance(result, torch.Tensor):
-        return True  # then there is no in-place form
+        return True  # then there is no in-place variant
     return result.shape == sample.input.shape and torch.can_cast(result.dtype, sample.input.dtype)
 
 
@@ -209,6 +213,6 @@ def _value(schema: torch._C.FunctionSchema, argument: Any, tensor: Callable[[], 
 
 
 def make_of(*shape: Any, dtype: torch.dtype, requires_grad: bool = False, **options: Any) -> torch.Tensor:
-    """``make_tensor`` whose results need a gradient only where they can have one."""
+    """``make_tensor``, with ``requires_grad`` only for dtypes that support it."""
     is_differentiable = dtype.is_floating_point or dtype.is_complex
     return make_tensor(*shape, dtype=dtype, requires_grad=requires_grad and is_differentiable, **options)
