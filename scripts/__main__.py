@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("interrupted; run the same command again to go on", file=sys.stderr)
+        print("interrupted; run the same command again to continue", file=sys.stderr)
         return 130
     except OSError as error:
         if is_verbose:
@@ -58,7 +58,7 @@ def _build(options: argparse.Namespace) -> None:
 
         result = build(_layout(options), base_wheel=options.wheel, jobs=options.jobs)
     else:
-        raise UsageError(f"BUILD={options.build}: there is no such build", todo="set it to graft or source")
+        raise UsageError(f"BUILD={options.build}: no such build", todo="set it to graft or source")
     if options.report:
         write_atomically(options.report, json.dumps({"wheel": str(result.wheel), "seconds": result.seconds}))
     if options.timings:
@@ -145,7 +145,9 @@ def _run_tests(options: argparse.Namespace) -> None:
         )
         return
     if options.whole and not (options.build == SOURCE and options.whole.is_file()):
-        raise UsageError(f"--whole {options.whole}: no wheel to compare with", todo="give one that BUILD=source made")
+        raise UsageError(
+            f"--whole {options.whole}: not a wheel to compare with", todo="set it to a wheel that BUILD=source built"
+        )
     if options.build == SOURCE:
         if options.parts or options.junit or options.discard:
             raise UsageError("BUILD=source has no --parts, --junit or --discard", todo="leave them out")
@@ -219,8 +221,8 @@ def _test_matrix(options: argparse.Namespace) -> None:
 def _refuse_one_base(options: argparse.Namespace) -> None:
     if options.wheel:
         raise UsageError(
-            f"WHEEL={options.wheel}: each pin and Python has a base of its own",
-            todo="leave it out, and pip fetches them",
+            f"WHEEL={options.wheel}: each pin and Python has its own base wheel",
+            todo="leave it out; pip downloads the wheels",
         )
 
 
@@ -346,7 +348,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         named = re.sub(r"argument --(jobs|at-once): ", lambda match: f"{_VARIABLES[match[1]]}: ", message)
         verb = self.prog.rpartition(" ")[2]
-        raise UsageError(named, todo=f"`python -m scripts {verb} --help` lists what there is")
+        raise UsageError(named, todo=f"`python -m scripts {verb} --help` lists the options")
 
 
 _VARIABLES = {"jobs": "JOBS", "at-once": "AT_ONCE"}
@@ -354,99 +356,119 @@ _VARIABLES = {"jobs": "JOBS", "at-once": "AT_ONCE"}
 
 def _parser() -> argparse.ArgumentParser:
     common = _Parser(add_help=False)
-    common.add_argument("--pin", default="2.13.0+cpu", help="a torch that patches/ knows (default: %(default)s)")
     common.add_argument(
-        "--native", default=str(REPOSITORY / "native"), help="folders of operators, with spaces between"
+        "--pin", default="2.13.0+cpu", help="the PyTorch to build on, one of patches/ (default: %(default)s)"
     )
-    common.add_argument("--out", type=Path, default=REPOSITORY / "dist", help="where the wheel goes")
-    common.add_argument("--wheel", type=expanded, help="the base wheel as a file, instead of asking pip")
-    common.add_argument("--jobs", type=_positive, default=os.cpu_count() or 1, help="compilers at once (%(default)s)")
+    common.add_argument("--native", default=str(REPOSITORY / "native"), help="native folders, separated by spaces")
+    common.add_argument("--out", type=Path, default=REPOSITORY / "dist", help="output folder of the wheel")
+    common.add_argument("--wheel", type=expanded, help="the base wheel as a file, instead of a download")
+    common.add_argument(
+        "--jobs", type=_positive, default=os.cpu_count() or 1, help="compilers to run at once (%(default)s)"
+    )
     common.add_argument("-v", "--verbose", action="store_true", help="show tracebacks")
 
     parser = _Parser(prog="python -m scripts", description="Build native operators into PyTorch.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     building = verbs.add_parser("build", parents=[common], help="build the wheel of a native folder")
     thin = verbs.add_parser("thin-wheel", parents=[common], help="build the operators as a wheel of their own")
-    checking = verbs.add_parser("check-source", parents=[common], help="compile what is new in PyTorch's source tree")
-    checking.add_argument("--if-possible", action="store_true", help="where packages or sources are missing, say so")
-    comparing = verbs.add_parser("check-incremental", parents=[common], help="compile again what was left alone")
-    comparing.add_argument("--objects", type=_positive, default=20, help="how many, by chance (default: %(default)s)")
-    building.add_argument("--incremental", action="store_true", help="source: leave alone what a change cannot reach")
+    checking = verbs.add_parser("check-source", parents=[common], help="compile the operators in PyTorch's source tree")
+    checking.add_argument(
+        "--if-possible", action="store_true", help="skip the check if packages or sources are missing"
+    )
+    comparing = verbs.add_parser(
+        "check-incremental", parents=[common], help="compare objects that incremental builds skipped"
+    )
+    comparing.add_argument(
+        "--objects", type=_positive, default=20, help="how many, chosen at random (default: %(default)s)"
+    )
+    building.add_argument("--incremental", action="store_true", help="source: recompile only what a change affects")
     building.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
     for parser_of_report in (building, thin):
         parser_of_report.add_argument(
             "--report", type=Path, help="write the wheel's path and these seconds into this file, as JSON"
         )
-    developing = verbs.add_parser("develop", parents=[common], help="add the operators to the torch that is installed")
-    developing.add_argument("--watch", action="store_true", help="do so again on every save")
+    developing = verbs.add_parser("develop", parents=[common], help="add the operators to the installed torch")
+    developing.add_argument("--watch", action="store_true", help="build again on every save")
     developing.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
-    leaving = verbs.add_parser("undevelop", parents=[common], help="take them out again")
+    leaving = verbs.add_parser("undevelop", parents=[common], help="remove them again")
     for parser_of_environment in (developing, leaving, thin):
-        parser_of_environment.add_argument("--python", default=sys.executable, help="of the environment")
-    verbs.add_parser("check", parents=[common], help="find mistakes of the native folder without building")
+        parser_of_environment.add_argument("--python", default=sys.executable, help="the environment's Python")
+    verbs.add_parser("check", parents=[common], help="find errors in the native folder without building")
     verbs.add_parser("check-cuda", parents=[common], help="compile the CUDA sources of the native folder")
-    testing = verbs.add_parser("test", parents=[common], help="test the wheel in a fresh environment")
-    testing.add_argument("--whole", type=Path, help="source: the wheel of a whole build, to compare with")
-    testing.add_argument("--parts", nargs="+", help="of a graft's tests: tools, codegen, wheel, operators, ...")
-    testing.add_argument("--junit", type=Path, metavar="FOLDER", help="write the results of each part there, as XML")
+    testing = verbs.add_parser("test", parents=[common], help="test the wheel in a new environment")
+    testing.add_argument("--whole", type=Path, help="source: compare with this wheel of a whole build")
+    testing.add_argument("--parts", nargs="+", help="which tests: tools, codegen, wheel, operators, ...")
+    testing.add_argument(
+        "--junit", type=Path, metavar="FOLDER", help="write the results of each part into this folder, as XML"
+    )
     testing.add_argument("--discard", action="store_true", help="delete the environments of the tests afterwards")
     several = verbs.add_parser("wheels", parents=[common], help="build wheels for several pins and Pythons")
-    table = verbs.add_parser("test-matrix", parents=[common], help="build and test those, and write a table")
+    table = verbs.add_parser(
+        "test-matrix", parents=[common], help="build and test several pins and Pythons, and write a table"
+    )
     for parser_of_thin in (thin, several):
-        parser_of_thin.add_argument("--name", default="", help="of a thin wheel's package (default: the folder's)")
-        parser_of_thin.add_argument("--version", default="0.1", help="of a thin wheel (default: %(default)s)")
+        parser_of_thin.add_argument("--name", default="", help="the name of the thin wheel (default: the folder's)")
+        parser_of_thin.add_argument(
+            "--version", default="0.1", help="the version of the thin wheel (default: %(default)s)"
+        )
     for parser_of_rows in (several, table):
-        parser_of_rows.add_argument("--pins", default="", help="with spaces between (default: all with a wheel)")
-        parser_of_rows.add_argument("--pythons", default="", help="versions, names or paths, with spaces between")
-    table.add_argument("--at-once", type=_positive, default=1, help="rows at once (default: %(default)s)")
-    table.add_argument("--parts", nargs="+", default=["operators", "wheel"], help="what is tested (%(default)s)")
-    table.add_argument("--again", action="store_true", help="also test wheels that passed already")
-    table.add_argument("--keep", action="store_true", help="leave each row's test environments there, up to 7 GB")
-    table.add_argument("--markdown", type=Path, help="write the table into this file, too, for a README")
+        parser_of_rows.add_argument("--pins", default="", help="separated by spaces (default: all with a wheel)")
+        parser_of_rows.add_argument("--pythons", default="", help="versions, names or paths, separated by spaces")
+    table.add_argument("--at-once", type=_positive, default=1, help="rows to run at once (default: %(default)s)")
+    table.add_argument("--parts", nargs="+", default=["operators", "wheel"], help="which tests (%(default)s)")
+    table.add_argument("--again", action="store_true", help="test wheels again that passed before")
+    table.add_argument("--keep", action="store_true", help="keep each row's test environments, up to 7 GB")
+    table.add_argument("--markdown", type=Path, help="also write the table into this file, for a README")
     for parser_of_build in (building, testing):
         parser_of_build.add_argument("--build", default=GRAFT, help=f"{GRAFT} or {SOURCE} (default: %(default)s)")
     for parser_of_tree in (building, checking, comparing, testing):
-        parser_of_tree.add_argument("--source", help="a checkout of PyTorch, or where its sources are fetched from")
-    watching = verbs.add_parser("test-sanitize", parents=[common], help="build with sanitizers and test that wheel")
+        parser_of_tree.add_argument(
+            "--source", help="a checkout of PyTorch, or an address to download its sources from"
+        )
+    watching = verbs.add_parser("test-sanitize", parents=[common], help="build with sanitizers and run the tests")
     for parser_of_tests in (testing, watching, table):
-        parser_of_tests.add_argument("extra", nargs="*", help="further arguments for pytest, after --")
+        parser_of_tests.add_argument("extra", nargs="*", help="arguments for pytest, after --")
     calling = verbs.add_parser("fuzz", parents=[common], help="call the operators at random")
-    calling.add_argument("extra", nargs="*", help="after --: --minutes, or --seed to make one call again")
+    calling.add_argument("extra", nargs="*", help="after --: --minutes, or --seed to repeat one call")
     showing = verbs.add_parser("surfaces", parents=[common], help="compare the operators with PyTorch's own")
     showing.add_argument("extra", nargs="*", help="after --: --only with a part of a surface's title")
     for parser_of_delivery in (testing, showing, several):
         parser_of_delivery.add_argument(
             "--delivery", default="wheel", help="wheel, develop or thin-wheel (%(default)s)"
         )
-    for verb, text in (("apply", "make a checkout of PyTorch the fork"), ("export", "write that fork as patches")):
+    for verb, text in (("apply", "turn a PyTorch checkout into the fork"), ("export", "write that fork as patches")):
         sourcing = verbs.add_parser(verb, parents=[common], help=text)
-        sourcing.add_argument("--source", help="the top folder of a checkout of PyTorch, instead of fetching one")
+        sourcing.add_argument("--source", help="the top folder of a PyTorch checkout, instead of a download")
     benching = verbs.add_parser("bench-build", parents=[common], help="time builds in a copy of this repository")
-    benching.add_argument("--json", type=Path, default=REPOSITORY / "build/bench-build.json", help="the result's file")
-    benching.add_argument("--markdown", type=Path, help="write the table into this file, too, for a README")
+    benching.add_argument("--json", type=Path, default=REPOSITORY / "build/bench-build.json", help="the output file")
+    benching.add_argument("--markdown", type=Path, help="also write the table into this file, for a README")
     benching.add_argument(
         "--only", action="append", default=[], metavar="ROW", help="a row to measure; may be repeated"
     )
-    benching.add_argument("--list", action="store_true", help="show the rows and measure nothing")
-    benching.add_argument("--repeat", type=_positive, help="times each (default: from nothing 1, the others 3)")
-    benching.add_argument("--copy", type=Path, default=REPOSITORY / "build/bench", help="where the copy is made")
-    benching.add_argument("--keep", action="store_true", help="leave the copy there")
-    peers = verbs.add_parser("bench-peers", parents=[common], help="time Graft beside other ways to add an operator")
-    peers.add_argument("--markdown", type=Path, help="write the table into this file, too, for a README")
-    timing = verbs.add_parser("bench", parents=[common], help="time the operators beside what else there is")
+    benching.add_argument("--list", action="store_true", help="list the rows")
+    benching.add_argument("--repeat", type=_positive, help="repetitions (default: from nothing 1, the others 3)")
+    benching.add_argument("--copy", type=Path, default=REPOSITORY / "build/bench", help="the folder of the copy")
+    benching.add_argument("--keep", action="store_true", help="keep the copy")
+    peers = verbs.add_parser("bench-peers", parents=[common], help="compare Graft with other ways to add an operator")
+    peers.add_argument("--markdown", type=Path, help="also write the table into this file, for a README")
+    timing = verbs.add_parser("bench", parents=[common], help="time the operators and their alternatives")
     timing.add_argument("extra", nargs="*", help="operators and options of the benchmark, after --")
-    adding = verbs.add_parser("new-op", parents=[common], help="write the first text of a new operator")
-    adding.add_argument("--schema", required=True, help="of the functional form, as in native_functions.yaml")
+    adding = verbs.add_parser("new-op", parents=[common], help="write the skeleton of a new operator")
+    adding.add_argument(
+        "--schema", required=True, help="the schema of the functional variant, as in native_functions.yaml"
+    )
     adding.add_argument("--kind", default="plain", help="plain, pointwise or composite (default: %(default)s)")
-    adding.add_argument("--variants", default="", help="inplace, out, or both with a comma between")
+    adding.add_argument("--variants", default="", help="inplace, out, or both, separated by a comma")
     pinning = verbs.add_parser("pin", parents=[common], help="write the pin of a release, and report what is new in it")
     pinning.add_argument("--torch", required=True, help="a version, such as 2.13.0+cpu, or a wheel file")
-    pinning.add_argument("--index", default="", help="one that pip asks beside its own")
-    mutating = verbs.add_parser("test-mutants", parents=[common], help="one wrong line at a time: does a test fail?")
-    mutating.add_argument("chosen", nargs="*", help="numbers (12, 3-7) and parts of files' names (default: all)")
-    mutating.add_argument("--list", action="store_true", help="show them and try none")
-    nightly = verbs.add_parser("test-nightly", help="run what takes hours: sanitizers, fuzz, slow tests, ...")
-    nightly.add_argument("steps", nargs="*", help="some of them (default: all)")
+    pinning.add_argument("--index", default="", help="an additional index for pip")
+    mutating = verbs.add_parser(
+        "test-mutants", parents=[common], help="insert one wrong line at a time, and check that a test fails"
+    )
+    mutating.add_argument("chosen", nargs="*", help="numbers (12, 3-7) and parts of file names (default: all)")
+    mutating.add_argument("--list", action="store_true", help="list the mutants")
+    nightly = verbs.add_parser("test-nightly", help="run the tests that take hours: sanitizers, fuzz, slow tests, ...")
+    nightly.add_argument("steps", nargs="*", help="the steps to run (default: all)")
     verbs.add_parser("lint", help="run the linters")
     return parser
 

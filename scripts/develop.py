@@ -40,7 +40,7 @@ def develop(layout: Layout, python: str, *, jobs: int) -> dict[str, float]:
     layout = replace(installed(layout, environment), kind=DEBUG if os.environ.get("GRAFT_DEBUG") == "1" else DEVELOP)
     snapshot = take_snapshot(layout)
     stamp = f"{snapshot.stamp} {request()}"
-    lock = file_lock(layout.pin_build / "lock", f"another process adds operators to the torch of {python}")
+    lock = file_lock(layout.pin_build / "lock", f"another process is adding operators to the torch of {python}")
     with build_lock(layout.work), lock, snapshot.translated():
         there = developed(environment)
         if there.get("stamp") == stamp and there.get("base") == environment.key:
@@ -59,8 +59,8 @@ def develop(layout: Layout, python: str, *, jobs: int) -> dict[str, float]:
             files = compose(base.tree, made, with_graft(base.version, made.hash_), note)
         with steps.step("add to the installed torch"):
             tree = add_tree(environment, base, files, stamp)
-    say(f"{environment.site}/torch has the operators of {layout.title} now, by {tree}")
-    say(f"  {sum(steps.seconds.values()):.1f} s in all; `{python} -m torch._graft` says what is there")
+    say(f"{environment.site}/torch now has the operators of {layout.title}, from {tree}")
+    say(f"  {sum(steps.seconds.values()):.1f} s in all; `{python} -m torch._graft` lists them")
     return steps.seconds
 
 
@@ -79,9 +79,9 @@ def watch(layout: Layout, python: str, *, jobs: int) -> NoReturn:
         seen = found
         try:
             develop(layout, python, jobs=jobs)
-            say("ready; waiting for the next save (Ctrl-C ends)")
+            say("ready; waiting for the next save (Ctrl-C to end)")
         except GraftError as error:
-            say(f"error: {error}\nwaiting for the next save; torch is as it was before (Ctrl-C ends)")
+            say(f"error: {error}\nwaiting for the next save; torch is unchanged (Ctrl-C to end)")
 
 
 def _times(folders: Iterable[Path]) -> dict[Path, int]:
@@ -100,8 +100,8 @@ def undevelop(python: str) -> None:
         GraftError: a file cannot be deleted.
     """
     packages, site, _ = look(python)
-    torch = f"{site}/torch is as it was installed" if site else f"there is no torch in {packages} any more"
-    say(torch if remove_trees(packages) else f"nothing to do: make develop added nothing to {packages}")
+    torch = f"{site}/torch is the installed one again" if site else f"{packages} no longer has torch"
+    say(torch if remove_trees(packages) else f"nothing to do: make develop has not added anything to {packages}")
 
 
 def installed(layout: Layout, environment: Environment) -> Layout:

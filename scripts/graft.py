@@ -110,7 +110,7 @@ def check(layout: Layout, *, base_wheel: Path | None) -> None:
             lambda: installed_headers(base.tree, native),
             lambda: require_names(base.tree),
         )
-    say(f"{layout.title}: no mistakes found; {len(series)} patches")
+    say(f"{layout.title}: no errors found; {len(series)} patches")
 
 
 def check_cuda(layout: Layout, *, base_wheel: Path | None, jobs: int) -> None:
@@ -128,7 +128,7 @@ def check_cuda(layout: Layout, *, base_wheel: Path | None, jobs: int) -> None:
         base = get_base(snapshot.pin, layout, base_wheel, steps)
         nvcc = Graft(layout, snapshot, base, jobs, steps).check_cuda()
     targets = ", ".join(f"sm_{name}" for name in nvcc.architectures)
-    say(f"{layout.title}: what it has for CUDA compiles for {targets} with PyTorch {snapshot.pin.version}")
+    say(f"{layout.title}: its CUDA sources compile for {targets} with PyTorch {snapshot.pin.version}")
 
 
 def report(wheel: Path, steps: Steps) -> None:

@@ -80,7 +80,7 @@ class Graft:
         """
         if not self._base.cuda:
             raise PinError(
-                f"{self._snapshot.pin.path}: torch {self._base.version} is for CPUs, and has no headers of CUDA",
+                f"{self._snapshot.pin.path}: torch {self._base.version} is for CPU, and has no CUDA headers",
                 todo="set PIN to a torch for CUDA",
             )
         self.cuda = plan_cuda(self._snapshot, self._base, self._native, is_required=True)

@@ -118,9 +118,11 @@ class Base:
         for name in (*_ALWAYS_BOUND, *(name for name in _BOUND_FOR_CUDA if (self.libraries / name).is_file())):
             file = ElfFile(self.libraries / name)
             if not file.build_id:
-                raise unusable(self.wheel, f"its {name} has no build-id, by which hidden functions are bound safely")
+                raise unusable(
+                    self.wheel, f"its {name} has no build-id, which is needed to bind hidden functions safely"
+                )
             if not file.has_symbol_table:
-                raise unusable(self.wheel, f"its {name} is stripped, so that hidden functions cannot be found")
+                raise unusable(self.wheel, f"its {name} is stripped, so hidden functions cannot be found")
 
 
 def of_version_file(text: str, name: str) -> str:
@@ -137,11 +139,11 @@ def refuse_unusable(wheel: Path, names: list[str]) -> None:
     """
     *_, abi, platform = wheel.stem.split("-")
     if "linux" not in platform:
-        raise unusable(wheel, f"it is for {platform}, and only Linux is built for")
+        raise unusable(wheel, f"it is for {platform}, but only Linux is supported")
     if not platform.endswith(_X86_64):
-        raise unusable(wheel, f"it is for {platform}, and only {_X86_64} is built for")
+        raise unusable(wheel, f"it is for {platform}, but only {_X86_64} is supported")
     if abi.endswith("t"):
-        raise unusable(wheel, f"{abi} is a Python without the GIL, on which added operators were never tested")
+        raise unusable(wheel, f"{abi} is a free-threaded Python, which is not supported yet")
     refuse_other_devices(wheel, [Path(name).name for name in names if name.startswith("torch/lib/")])
 
 
@@ -154,12 +156,12 @@ def refuse_other_devices(where: Path, libraries: Iterable[str]) -> None:
     found = set(libraries)
     for library, device in _OTHER_DEVICES.items():
         if library in found:
-            raise unusable(where, f"it is for {device}, and only CPUs and CUDA are built for")
+            raise unusable(where, f"it is for {device}, but only CPU and CUDA are supported")
     if "libtorch_cpu.so" not in found:
-        raise unusable(where, "it holds no torch/lib/libtorch_cpu.so")
+        raise unusable(where, "it contains no torch/lib/libtorch_cpu.so")
 
 
 def unusable(where: Path, why: str) -> UnusableBaseError:
     """Return the error for a wheel, or an installed torch, that is not supported."""
     name = where.name if where.suffix == ".whl" else where
-    return UnusableBaseError(f"{name} cannot be built upon: {why}", todo="use an official wheel for CPUs or CUDA")
+    return UnusableBaseError(f"{name}cannot be used as a base: {why}", todo="use an official wheel for CPU or CUDA")

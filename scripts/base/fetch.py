@@ -69,16 +69,16 @@ def pinned_tag(pin: Pin, supported: Iterable[str]) -> tuple[str, str]:
         if tag in tags:
             return tag, sha256
     raise FetchError(
-        f"the pin of torch {pin.version} knows no wheel for this Python ({sys.executable}, {tags[0]})",
-        cause=f"it knows {', '.join(pin.sha256)}",
-        todo=f"{_other_wheels(pin, tags)}set PYTHON to one that this pin has a wheel for, or add the wheel with "
+        f"the pin of torch {pin.version}has no wheel for this Python ({sys.executable}, {tags[0]})",
+        cause=f"it has {', '.join(pin.sha256)}",
+        todo=f"{_other_wheels(pin, tags)}set PYTHON to a Python that this pin has a wheel for, or add a wheel with "
         f"`make pin TORCH={pin.wheel_version}`",
     )
 
 
 def _other_wheels(pin: Pin, tags: list[str]) -> str:
     others = [version for version, wheels in pin.wheels.items() if not wheels.keys().isdisjoint(tags)]
-    return f"set PIN to one that has a wheel for this Python ({', '.join(others)}), " if others else ""
+    return f"set PIN to a pin with a wheel for this Python ({', '.join(others)}), " if others else ""
 
 
 def fingerprint(path: Path, sha256: str) -> str:
@@ -95,11 +95,13 @@ def check_wheel(path: Path, pin: Pin, sha256: str) -> None:
         UnusableBaseError: it is not supported.
     """
     if not path.is_file():
-        raise FetchError(f"{path}: no such file", todo="set WHEEL to a wheel file, or leave it out to let pip fetch it")
+        raise FetchError(
+            f"{path}: no such file", todo="set WHEEL to a wheel file, or leave it out to download the wheel with pip"
+        )
     try:
         _, version, _, _ = parse_wheel_filename(path.name)
     except InvalidWheelFilename as error:
-        raise FetchError(f"{path}: not a wheel's file name", cause=str(error)) from error
+        raise FetchError(f"{path}: not the file name of a wheel", cause=str(error)) from error
     try:
         with ZipFile(path) as archive:
             refuse_unusable(path, archive.namelist())
@@ -108,14 +110,14 @@ def check_wheel(path: Path, pin: Pin, sha256: str) -> None:
     if str(version) != pin.wheel_version:
         raise FetchError(
             f"{path}: this is torch {version}, but the pin is {pin.wheel_version}",
-            todo=f"give the wheel of {pin.wheel_version}, or set PIN to a pin of {version}",
+            todo=f"set WHEEL to the wheel of {pin.wheel_version}, or PIN to a pin of {version}",
         )
     found = sha256_of_file(path)
     if found != sha256:
         raise FetchError(
-            f"{path}: the sha256 is {found}, but the pin says {sha256}",
+            f"{path}: the sha256 is {found}, but the pin has {sha256}",
             cause="the file is damaged, or not the official wheel",
-            todo="download it again, and compare the hash with the one on the index you trust",
+            todo="download it again, and compare its hash with the official index",
         )
 
 
@@ -130,8 +132,8 @@ def _download(pin: Pin, sha256: str, target: Path, index: str) -> None:
             raise FetchError(
                 f"pip could not download {pin.requirement}",
                 cause=error.cause,
-                todo="check the network; if your index does not hold the CPU builds of PyTorch, name one that does in "
-                "PIP_EXTRA_INDEX_URL, or download the wheel yourself and set WHEEL to the file",
+                todo="check the network; if your index has no CPU builds of PyTorch, name one that has in "
+                "PIP_EXTRA_INDEX_URL, or download the wheel and set WHEEL to the file",
             ) from error
         (wheel,) = Path(folder).glob("*.whl")
         check_wheel(wheel, pin, sha256)

@@ -80,7 +80,7 @@ def look(python: str) -> tuple[Path, Path | None, str]:
         ) from error
     ours = sysconfig.get_config_var("SOABI")
     if abi != ours:
-        raise UsageError(f"--python {python}: it is for {abi}, and the builder runs on {ours}", todo="run it by make")
+        raise UsageError(f"--python {python}: it is for {abi}, but the builder runs on {ours}", todo="run it with make")
     return Path(packages), Path(found[0]) if found else None, abi
 
 
@@ -95,13 +95,14 @@ def find_environment(python: str) -> Environment:
         raise UsageError(
             f"PYTHON={python}: no torch is installed there",
             cause=f"its site-packages is {packages}",
-            todo="set PYTHON to the Python of the environment that torch is in, or install torch",
+            todo="set PYTHON to the Python of an environment that has torch, or install torch",
         )
     environment = Environment(python, packages, site, abi)
     if (environment.site / "torch/_added_operators.py").is_file():
         raise UsageError(
-            f"{environment.site}/torch: operators were added to this torch already, as a wheel",
-            todo=f"install the official one: pip install --force-reinstall --no-deps 'torch=={_official(environment)}'",
+            f"{environment.site}/torch: this torch is a grafted wheel already",
+            todo="install the official wheel: "
+            f"pip install --force-reinstall --no-deps 'torch=={_official(environment)}'",
         )
     return environment
 
@@ -135,7 +136,7 @@ def base_of(environment: Environment, folder: Path) -> Base:
     mark = folder / "usable"
     if not mark.is_file():
         if environment.abi.split("-")[1].endswith("t"):
-            raise unusable(torch, "it is for a Python without the GIL, on which added operators were never tested")
+            raise unusable(torch, "it is for a free-threaded Python, which is not supported yet")
         refuse_other_devices(torch, [path.name for path in base.libraries.iterdir()])
         base.require_usable()
         mark.touch()

@@ -36,7 +36,7 @@ def get_base(pin: Pin, layout: Layout, given: Path | None, steps: Steps, index: 
     with build_lock(layout.base):
         with steps.step("fetch the base wheel"):
             wheel = fetch(pin, layout.base, given, index)
-        with steps.step("lay it out") as line:
+        with steps.step("unpack it") as line:
             return lay_out(wheel, layout.base / "tree", line)
 
 

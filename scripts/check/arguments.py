@@ -50,10 +50,10 @@ def check_arguments(functions: list[Function], findings: Findings) -> set[Operat
                 findings.add(place, what, "give one of them another name")
             seen.add(argument.name)
             if keyword.iskeyword(argument.name):
-                what = f"`{argument.name}` is a keyword of Python, which nobody could write"
+                what = f"`{argument.name}` is a Python keyword, so it cannot be used in a call"
                 findings.add(place, what, "give the argument another name")
             if argument.default is not None and not _fits(argument.default, argument.type):
-                what = f"`{argument.default}` is no default for {argument.type}"
+                what = f"`{argument.default}` is not a default for {argument.type}"
                 findings.add(place, what, _todo(argument.default, argument.type))
                 unwritable.add(function.schema.name)
             is_parsed = function.schema.kind() == SchemaKind.functional and not _has_no_binding(function)

@@ -32,10 +32,10 @@ def check_autocast(
         if name not in schemas:
             findings.add(place, f"no operator of the folder is named {name}", nearest(name, castable))
         elif name not in castable:
-            findings.add(place, f"{name} writes to an argument, which autocast cannot cast", "leave it out")
+            findings.add(place, f"{name} mutates an argument, which autocast cannot cast", "leave it out")
         elif name in seen:
             where = line_of(*seen[name][:2], seen_from=path)
-            findings.add(place, f"{name} has a policy already, in {where}, and {policy} is another", "leave one out")
+            findings.add(place, f"{name} already has another policy than {policy}, in {where}", "leave one out")
         seen.setdefault(name, place)
 
 
@@ -48,7 +48,7 @@ def _listed(natives: Sequence[Path], findings: Findings) -> Iterator[tuple[Path,
 
 
 def _policies(path: Path, tree: yaml.Node, findings: Findings) -> Iterator[tuple[str, yaml.ScalarNode]]:
-    form = "write policies with lists of operators: `fp32: [my_loss]`"
+    form = "write a policy and a list of operators: `fp32: [my_loss]`"
     if not isinstance(tree, yaml.MappingNode):
         findings.add(_place(path, tree), "no policies", form)
         return
@@ -58,7 +58,7 @@ def _policies(path: Path, tree: yaml.Node, findings: Findings) -> Iterator[tuple
             findings.add(_place(path, key), f"autocast has no policy {policy}", nearest(policy, POLICIES))
         names = value.value if isinstance(value, yaml.SequenceNode) else []
         if not names or not all(isinstance(name, yaml.ScalarNode) for name in names):
-            findings.add(_place(path, value), f"{policy}: no list of operators", form)
+            findings.add(_place(path, value), f"{policy}: not a list of operators", form)
         else:
             yield from ((policy, name) for name in names)
 

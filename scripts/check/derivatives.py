@@ -52,18 +52,18 @@ def check_derivatives(
             continue  # generated functions are checked by torchgen; unknown ones cannot be checked
         if name in seen:
             other = line_of(seen[name].file, seen[name].line, entry.file)
-            findings.add(place, f"{name} has an entry in {other} already", "make one of the two")
+            findings.add(place, f"{name} has an entry in {other} already", "merge the two entries")
             continue
         seen[name] = entry
         if name in base.derivatives:
-            findings.add(place, f"PyTorch has a derivative formula of {name} already", "leave this entry out")
+            findings.add(place, f"PyTorch already has a derivative formula for {name}", "leave this entry out")
             continue
         schema = _schema_of(name, entry, own, base, findings)
         if schema is None:
             continue
         if name in own and set(own[name].kernels) == {DispatchKey.CompositeImplicitAutograd}:
-            what = f"{name} is CompositeImplicitAutograd: it is differentiated through what it calls"
-            findings.add(place, what, "leave this entry out, or give the operator a `dispatch:` of its own")
+            what = f"{name} is CompositeImplicitAutograd: autograd differentiates the operators that it calls"
+            findings.add(place, what, "leave this entry out, or add `dispatch:` to the operator's entry")
             continue
         before = len(findings.errors)
         _check_keys(entry, schema, findings)
@@ -125,22 +125,22 @@ def _check_keys(entry: Entry, schema: FunctionSchema, findings: Findings) -> Non
         place = (entry.file, entry.line, 0)
         names_missing = ", ".join(missing)
         todo = f'add `{missing[0]}: <formula>`, `non_differentiable` or `not_implemented("{schema.name}")`'
-        findings.add(place, f"no gradient is given for {names_missing}", todo, is_warning=True)
+        findings.add(place, f"there is no gradient for {names_missing}", todo, is_warning=True)
 
 
 def _check_outputs(entry: Entry, schema: FunctionSchema, findings: Findings) -> None:
     """output_differentiability has a boolean, or a condition, for each return."""
     given = entry.fields.get("output_differentiability")
     if given is not None and not isinstance(given, list):
-        what = f"output_differentiability is no list: {given}"
-        findings.add(entry.place("output_differentiability"), what, "write `[True]`, a value for each return")
+        what = f"output_differentiability is not a list: {given}"
+        findings.add(entry.place("output_differentiability"), what, "write `[True]`, with one value for each return")
     if isinstance(given, list) and len(given) != len(schema.returns):
         what = f"{len(given)} values for {len(schema.returns)} returns of {schema.name}"
-        findings.add(entry.place("output_differentiability"), what, "write a value for each return")
+        findings.add(entry.place("output_differentiability"), what, "write one value for each return")
     elif isinstance(given, list) and not any(given):
         useless = [key for key, formula, _ in formulas(entry) if formula.strip() != "non_differentiable"]
         if useless:
-            what = f"no output of {schema.name} has a gradient, but there is a formula for {', '.join(useless)}"
+            what = f"no output of {schema.name} has a gradient, but {', '.join(useless)} has a formula"
             todo = "leave the formula out, or write True for an output that has a gradient"
             findings.add(entry.place("output_differentiability"), what, todo)
 
@@ -157,5 +157,5 @@ def _say_what_is_not_differentiable(functions: list[Function], seen: Container[s
         if function.native.has_composite_implicit_autograd_kernel or "view_copy" in function.native.tags:
             continue
         what = f"{schema.name} has no entry in derivatives.yaml"
-        todo = f'add one; `{takes[0]}: not_implemented("{schema.name}")` says that it has no gradient'
+        todo = f'add one; `{takes[0]}: not_implemented("{schema.name}")` declares that it has no gradient'
         findings.add((function.entry.file, function.entry.line, 0), what, todo, is_warning=True)

@@ -43,10 +43,10 @@ def check_stubs(sources: list[Source], findings: Findings) -> None:
 def _check_registration(name: Path, macro: StubMacro, findings: Findings) -> None:
     place = (macro.file, macro.line, 0)
     if macro.file.suffix == ".cpp" and name.parent not in (Path("cpu"), Path("quantized/cpu/kernels")):
-        what = f"{macro.macro} in a file that is not compiled for CPU capabilities"
+        what = f"{macro.macro} works only in files that are compiled for each CPU capability"
         todo = f"move the kernel into cpu/{macro.file.name}, or write `REGISTER_ALL_CPU_DISPATCH`"
         findings.add(place, what, todo)
     elif macro.macro == "REGISTER_DISPATCH" and macro.file.suffix == ".cpp":
-        what = f"REGISTER_DISPATCH leaves {macro.stub} to the AVX2 code where the CPU has AVX512"
+        what = f"with REGISTER_DISPATCH, {macro.stub} uses the AVX2 kernel on CPUs with AVX512"
         todo = f"write `ALSO_REGISTER_AVX512_DISPATCH({macro.stub}, ...)`, unless AVX512 is slower here"
         findings.add(place, what, todo, is_warning=True)

@@ -62,7 +62,7 @@ def compose(path: Path, findings: Findings) -> yaml.Node | None:
         todo = "indent with spaces" if has_tab else "quote the text, or fix the indentation"
         findings.add(place, f"not YAML: {error.problem}", todo)
     except yaml.YAMLError as error:
-        findings.add((path, 1, 0), f"not YAML: {error}", "take that character out")
+        findings.add((path, 1, 0), f"not YAML: {error}", "delete that character")
     return None
 
 
@@ -72,7 +72,7 @@ def read_entries(path: Path, findings: Findings) -> list[Entry]:
     if tree is None:
         return []
     if not isinstance(tree, yaml.SequenceNode):
-        findings.add((path, 1, 0), "no list of entries", "start each entry with `- `, as PyTorch's own file does")
+        findings.add((path, 1, 0), "not a list of entries", "start each entry with `- `, as PyTorch's own file does")
         return []
     entries = []
     for node in tree.value:
@@ -80,7 +80,7 @@ def read_entries(path: Path, findings: Findings) -> list[Entry]:
             entries.append(_entry(path, node, findings))
         else:
             findings.add(
-                _place(path, node), "this entry is no mapping", "write `- func: name(...) -> ...` and keys below it"
+                _place(path, node), "this entry is not a mapping", "write `- func: name(...) -> ...` and keys below it"
             )
     return [entry for entry in entries if entry]
 
@@ -91,7 +91,7 @@ def _entry(path: Path, node: yaml.MappingNode, findings: Findings) -> Entry | No
     for key, value in node.value:
         name, place = text_of(key), _place(path, key)
         if name in places:
-            findings.add(place, f"the key `{name}` is there twice", "leave one out: only the last would count")
+            findings.add(place, f"duplicate key `{name}`", "delete one; only the last would be used")
         places.setdefault(name, place)
         values[name] = _place(path, value)
     loader = yaml.SafeLoader("")
@@ -100,7 +100,7 @@ def _entry(path: Path, node: yaml.MappingNode, findings: Findings) -> Entry | No
         fields = {text_of(key): loader.construct_object(value, deep=True) for key, value in node.value}
     except Exception as error:  # invalid numbers and dates raise arbitrary errors
         mark = getattr(error, "problem_mark", None) or node.start_mark
-        what = f"YAML that nobody can make values of: {getattr(error, 'problem', None) or error}"
+        what = f"YAML with invalid values: {getattr(error, 'problem', None) or error}"
         findings.add((path, mark.line + 1, mark.column + 1), what, "write plain keys and values, as PyTorch's own file")
         return None
     # Merged keys have the place of the mapping that they come from.

@@ -41,7 +41,7 @@ def check_files(natives: Sequence[Path], findings: Findings) -> None:
                 continue  # other texts are concatenated
             other = first.setdefault(name, path)
             if other != path and other.read_bytes() != path.read_bytes():
-                what = f"{other} is another file of the same name"
+                what = f"{other} has the same name but another content"
                 findings.add((path, 1, 0), what, "give one of them another name")
 
 
@@ -53,7 +53,7 @@ def _check_encoding(path: Path, findings: Findings) -> None:
     except UnicodeDecodeError as error:
         before = data[: error.start].decode()
         column = len(before) - before.rfind("\n")
-        what = f"not UTF-8: no character begins or goes on with the byte 0x{data[error.start]:02x} here"
+        what = f"not UTF-8: invalid byte 0x{data[error.start]:02x}"
         findings.add((path, before.count("\n") + 1, column), what, "save the file as UTF-8")
         findings.unreadable.add(path)
 
@@ -62,16 +62,16 @@ def _check_name(path: Path, name: Path, findings: Findings) -> None:
     """Files that look like part of the folder, but that no build reads."""
     place = (path, 1, 0)
     if path.suffix in _OTHER_CPLUSPLUS:
-        findings.add(place, f"PyTorch's build compiles no {path.suffix} files", f"name it {path.stem}.cpp")
+        findings.add(place, f"PyTorch's build does not compile {path.suffix} files", f"name it {path.stem}.cpp")
     elif path.suffix in (".yaml", ".yml") and name not in _YAML:
-        what = f"nothing reads this file: the folder's YAML files are {', '.join(map(str, _YAML))}"
+        what = f"this file is not used: the folder's YAML files are {', '.join(map(str, _YAML))}"
         findings.add(place, what, _named_for(path))
     elif name.parent == Path() and path.suffix == ".py" and name != SAMPLES:
-        what = f"nothing reads this file: Python files lie below {PYTHON}/ and tests/, except {SAMPLES}"
+        what = f"this file is not used: Python files belong below {PYTHON}/ and tests/, except {SAMPLES}"
         findings.add(place, what, "move it there, or delete it", is_warning=True)
 
 
 def _named_for(path: Path) -> str:
     """Return a remedy for a YAML file with another name."""
     close = difflib.get_close_matches(path.stem, [name.stem for name in _YAML], n=1, cutoff=0.5)
-    return f"name it {close[0]}.yaml" if close else "move what it says there, or delete it"
+    return f"name it {close[0]}.yaml" if close else "move its content there, or delete it"

@@ -97,21 +97,23 @@ def check_formulas(entry: Entry, schema: FunctionSchema, around: Surroundings, f
         if word in _SPECIAL or word.startswith("not_implemented("):
             continue
         if re.fullmatch(r"\w+", word) and word not in values and not word.isdigit():
-            findings.add(place, f"`{word}` is no formula", nearest(word, [*_SPECIAL, *values]))
+            findings.add(place, f"`{word}` is not a formula", nearest(word, [*_SPECIAL, *values]))
             continue
         tree = parse(f"auto _ = {formula};")
         if tree.has_error or len(tree.named_children) != 1:
             findings.add(
-                place, "the formula is no C++ expression", "close what is open, and end it without a semicolon"
+                place,
+                "the formula is not a C++ expression",
+                "close brackets and quotes, and end it without a semicolon",
             )
             continue
         others = (gradients if is_forward else duals) - values
         for name, what, is_warning in _unknown(tree, values, others, around):
-            todo = nearest(name, values, otherwise="name an argument, an output, or a function of ATen's")
+            todo = nearest(name, values, otherwise="use an argument, an output, or a function of ATen")
             if name in others:
                 there, here = ("backward", "`self_t`") if is_forward else ("forward", "`grad`")
-                what = f"the formula of `{key}` names `{name}`, which only formulas of the {there} pass have"
-                todo = f"write it with {here} and the like"
+                what = f"the formula of `{key}` uses `{name}`, which only formulas of the {there} pass can use"
+                todo = f"use {here} instead"
             findings.add(place, what, todo, is_warning=is_warning)
         _check_number(names, _value(tree), place, around, findings)
         if not is_forward and not _uses_gradient(formula):
@@ -126,7 +128,7 @@ def _unknown(tree: Node, values: set[str], others: set[str], around: Surrounding
     values = values | {text_of(node) for node in nodes if _is_declared(node)}
     for node in nodes:
         name, before = text_of(node), (tree.text or b"")[: node.start_byte].decode()
-        what = f"the formula names `{name}`, which nobody defines"
+        what = f"the formula uses `{name}`, which is not defined"
         is_member = re.search(r"(::|\.|->)\s*$", before) is not None  # of a namespace, a class or an object
         if name in values or re.search(r"\bstd\s*::\s*$", before):
             continue
@@ -135,7 +137,7 @@ def _unknown(tree: Node, values: set[str], others: set[str], around: Surrounding
         if is_of_another or not (is_known or name.isupper() or around.base.says(name)):
             yield name, what, False
         elif not is_known and not is_member:  # it may be a C macro
-            yield name, f"the formula names `{name}`, which no header that formulas are compiled with defines", True
+            yield name, f"the formula uses `{name}`, which is not defined in the headers for formulas", True
 
 
 def _is_declared(node: Node) -> bool:
@@ -164,8 +166,8 @@ def _check_number(names: list[str], value: Node | None, place: Place, around: Su
             what = f"{', '.join(names)} share a formula, but `{part}` returns {values}"
             findings.add(place, what, f"write a formula that returns a `std::tuple` of {len(names)}")
         if len(names) == 1 and min(given) > 1:
-            what = f"`{part}` returns {min(given)} values, and the formula is for `{names[0]}` alone"
-            findings.add(place, what, "take one with `std::get<0>(...)`, or name what each is for: `self, other: ...`")
+            what = f"`{part}` returns {min(given)} values, but the formula is for `{names[0]}` only"
+            findings.add(place, what, "select one with `std::get<0>(...)`, or list the arguments: `self, other: ...`")
 
 
 def _numbers(node: Node | None, around: Surroundings) -> Iterator[tuple[str, set[int | None]]]:

@@ -25,10 +25,10 @@ def check_functions(entries: list[Entry], base: BaseOperators, findings: Finding
             if name in seen:
                 place = entry.value("func")
                 other = line_of(seen[name].file, seen[name].line, entry.file)
-                findings.add(place, f"{name} is defined in {other} too", "give it an overload name")
+                findings.add(place, f"{name} is also defined in {other}", "give it an overload name")
             elif name in base.schemas:
-                what = f"PyTorch has {base.schemas[name]} already"
-                findings.add(entry.value("func"), what, "give yours another name, or another overload name")
+                what = f"PyTorch already has {base.schemas[name]}"
+                findings.add(entry.value("func"), what, "choose another name, or another overload name")
             seen.setdefault(name, entry)
             if function:
                 functions.append(function)
@@ -66,7 +66,7 @@ def _method_needs_self(function: Function, _: list[Function], base: BaseOperator
 
 def _out_is_written(function: Function, _: list[Function], base: BaseOperators, findings: Findings) -> None:
     if function.schema.name.overload_name.split("_")[-1] == "out" and not function.schema.arguments.out:
-        what = f"{function.schema.name} is named as an out variant, but writes to no argument behind the `*`"
+        what = f"{function.schema.name} has the name of an out variant, but mutates no argument after the `*`"
         findings.add(function.entry.value("func"), what, "write `*, Tensor(a!) out) -> Tensor(a!)`", is_warning=True)
 
 
@@ -79,7 +79,7 @@ def _in_place_has_a_functional_twin(
     others = [f.schema for f in functions] + base.schemas_like(name)
     twin = function.schema.signature()
     if not any(s.kind() == SchemaKind.functional and s.signature() == twin for s in others):
-        what = f"{function.schema.name} has no functional twin"
+        what = f"{function.schema.name} has no functional variant"
         findings.add(function.entry.value("func"), what, f"add an entry for `{twin}`", is_warning=True)
 
 
@@ -92,7 +92,7 @@ def _delegate_exists(function: Function, functions: list[Function], base: BaseOp
     if target is None:
         known = [str(f.schema.name) for f in functions if f.native.structured]
         todo = nearest(str(delegate), known) if known else f"add an entry for {delegate} with `structured: True`"
-        findings.add(place, f"structured_delegate: there is no operator {delegate} in this folder", todo)
+        findings.add(place, f"structured_delegate: this folder has no operator {delegate}", todo)
     elif not target.native.structured:
         what = f"structured_delegate: {delegate} is not structured"
         where = line_of(target.entry.file, target.entry.line, function.entry.file)
@@ -108,7 +108,7 @@ def _pointwise_is_said(function: Function, functions: list[Function], base: Base
     if iterates and not reduces and "pointwise" not in function.native.tags:
         place = (function.entry.file, function.entry.line, 0)
         what = f"{function.schema.name} is a TensorIterator operator without the tag `pointwise`"
-        findings.add(place, what, "add `tags: pointwise`, if it computes element by element", is_warning=True)
+        findings.add(place, what, "add `tags: pointwise` if it is elementwise", is_warning=True)
 
 
 def _name_is_free(function: Function, _: list[Function], base: BaseOperators, findings: Findings) -> None:
@@ -117,25 +117,25 @@ def _name_is_free(function: Function, _: list[Function], base: BaseOperators, fi
         return
     place = function.entry.value("func")
     if keyword.iskeyword(str(name)):
-        findings.add(place, f"`{name}` is a keyword of Python, which nobody could write", "give it another name")
+        findings.add(place, f"`{name}` is a Python keyword, so it cannot be used in a call", "give it another name")
     in_torch = Variant.function in function.native.variants and function.native.python_module is None
     if in_torch and str(name) in base.torch_names:
-        findings.add(place, f"torch.{name} is something else already, which this would hide", "give it another name")
+        findings.add(place, f"torch.{name} already exists, and would be hidden", "give it another name")
     if Variant.method in function.native.variants and str(name) in base.tensor_names:
-        findings.add(place, f"Tensor.{name} is something else already, which this would hide", "give it another name")
+        findings.add(place, f"Tensor.{name} already exists, and would be hidden", "give it another name")
 
 
 def _module_exists(function: Function, _: list[Function], base: BaseOperators, findings: Findings) -> None:
     module = function.native.python_module
     if module is not None and module not in PYTHON_MODULES:
-        what = f"there is no Python module `{module}` that operators are bound in"
+        what = f"operators cannot be bound in a Python module `{module}`"
         findings.add(function.entry.place("python_module"), what, nearest(module, PYTHON_MODULES))
 
 
 def _binding_is_generated(function: Function, _: list[Function], base: BaseOperators, findings: Findings) -> None:
     if function.native.manual_cpp_binding:
-        what = "manual_cpp_binding asks for a C++ function written by hand in PyTorch's sources"
-        findings.add(function.entry.place("manual_cpp_binding"), what, "leave it out: the function is generated then")
+        what = "manual_cpp_binding needs a handwritten C++ function in PyTorch's sources"
+        findings.add(function.entry.place("manual_cpp_binding"), what, "leave it out; the function is then generated")
 
 
 _CHECKS: tuple[Check, ...] = (

@@ -57,7 +57,7 @@ def check_generated(entries: list[Entry], functions: list[Function], findings: F
         function = next(f for f in by_root[root] if str(f.schema.name) == entry.operator)
         clashes = {name for text in texts for name in _declared_twice(parse(text))}
         for name in clashes & _names(infos[root][schema]):
-            what = f"the code that torchgen makes for autograd has another `{name}`"
+            what = f"the autograd code that torchgen generates already uses `{name}`"
             findings.add(place_of(name, function), what, f"give `{name}` another name")
 
 
@@ -66,7 +66,7 @@ def _torchgen_judges(entry: Entry, findings: Findings) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # torchgen raises arbitrary errors
-        what = str(error) or f"torchgen cannot make sense of this entry ({type(error).__name__})"
+        what = str(error) or f"torchgen cannot process this entry ({type(error).__name__})"
         findings.add(entry.value("name"), what, "compare it with an entry of PyTorch's own derivatives.yaml")
 
 
@@ -94,7 +94,7 @@ def _check_replaced(entry: Entry, info: DifferentiabilityInfo, findings: Finding
         saved = {str(s.nctype.name): s for s in (*derivative.saved_inputs, *derivative.saved_outputs)}
         replaced = {name: _text_of(one) for name, one in saved.items() if one.expr != name or _is_optional_text(one)}
         for chain, name in _torn(derivative.formula, set(replaced), derivative.original_formula):
-            what = f"torchgen replaces `{replaced[name]}`, and makes `{chain}` of the formula"
+            what = f"torchgen replaces `{replaced[name]}`, which turns the formula into `{chain}`"
             is_whole = re.search(rf"\b{name}\b", chain) and replaced[name] != name
             todo = "write it without a qualifier" if is_whole else "give the argument another name"
             findings.add(place, what, todo)
@@ -106,7 +106,7 @@ def _check_replaced(entry: Entry, info: DifferentiabilityInfo, findings: Finding
             continue
         name = info.args_with_derivatives[0].name
         for chain, _ in _torn(forward.formula, {f"{name}_t", f"{name}_p"}, "", left="grad"):
-            what = f"torchgen makes the formula of `{key}` out of that of `{name}`, with `{chain}` in it"
+            what = f"torchgen derives the formula of `{key}` from that of `{name}`, which gives `{chain}`"
             findings.add(entry.value(key), what, f"write a formula with `{name}_t` and `{name}_p`")
 
 
@@ -152,7 +152,7 @@ def _check_type(
         what = f"`{name}` is a Tensor, which has no `->`"
         findings.add(place, what, f"write `{text.replace('->', '.')}`")
     elif "->" not in text and kind == "Tensor?":
-        what = f"torchgen takes `{text}` in the forward pass, where `{name}` is an optional tensor"
+        what = f"torchgen saves `{text}` in the forward pass, where `{name}` is an optional tensor"
         direct = re.sub(rf"\b{name}\b", f"({name})", text, count=1)
         todo = f"`{name}->sym_sizes()`" if text == f"{name}.sym_sizes()" else f"`{direct}`, which saves the tensor"
         findings.add(place, what, f"write {todo}")

@@ -75,5 +75,5 @@ def _check_lonely(function: Function, findings: Findings) -> None:
     if str(native.func.name) in MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION:
         return
     twins = [generate_function(native, kind)[0].func.name for kind in (SchemaKind.functional, SchemaKind.out)]
-    what = f"{native.func.name} writes to an argument, and has no functional and out variants"
+    what = f"{native.func.name} mutates an argument, but has no functional and out variants"
     findings.add(function.entry.value("func"), what, f"add `autogen: {twins[0]}, {twins[1]}`, or write them out")

@@ -141,7 +141,7 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
     place = (definition.file, definition.line, 0)
     if bool(definition.macro) != kernel.is_structured:
         kinds = ("structured", "a plain function") if kernel.is_structured else ("plain", "a structured kernel")
-        what = f"{kernel.purpose} is to be {kinds[0]}, and `{definition}` is {kinds[1]}"
+        what = f"{kernel.purpose} must be {kinds[0]}, but `{definition}` is {kinds[1]}"
         findings.add(place, what, todo, is_warning=are_made)
     elif reachable:
         what = f"`{definition}` is not {kernel.purpose}: the parameters or the return differ"
@@ -152,8 +152,8 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
         what = f"{kernel.name}, {kernel.purpose}, is defined in {where}"
         findings.add(place, what, f"define it in `namespace {kernel.namespace}`", is_warning=is_unsure)
     else:
-        what = f"{kernel.name}, {kernel.purpose}, is hidden in its file: static, a template or in a nameless namespace"
-        findings.add(place, what, "take it out of there: the registration is in another file")
+        what = f"{kernel.name}, {kernel.purpose}, is local to its file: static, a template or in an anonymous namespace"
+        findings.add(place, what, "move it out: the registration is in another file")
 
 
 def _no_default_is_repeated(kernel: Kernel, definition: Definition, sources: list[Source], findings: Findings) -> None:
@@ -161,7 +161,7 @@ def _no_default_is_repeated(kernel: Kernel, definition: Definition, sources: lis
     if set(definition.defaults) & set(kernel.signature.defaults):
         code = next(source.code for source in sources if source.path == definition.file)
         is_included = re.search(rf"#\s*include\s*<ATen/(NativeFunctions|ops/{kernel.root}_native)\.h>", code)
-        what = f"`{definition.name}` has a default argument, which the generated header has already"
+        what = f"`{definition.name}` has a default argument, but the generated header already has it"
         todo = f"write `{kernel.signature.declaration}`"
         findings.add((definition.file, definition.line, 0), what, todo, is_warning=not is_included)
 
@@ -184,8 +184,8 @@ def _is_not_pytorch_s(definition: Definition, base: BaseOperators, findings: Fin
         signature.is_met_by(definition.returns, definition.parameters)
         for signature in base.kernels_named(definition.name)
     ):
-        what = f"PyTorch has at::native::{definition.name} with this signature already"
-        findings.add((definition.file, definition.line, 0), what, "give yours another name")
+        what = f"PyTorch already has at::native::{definition.name} with this signature"
+        findings.add((definition.file, definition.line, 0), what, "choose another name")
 
 
 def _every_file_is_named(kernels: list[Kernel], sources: list[Source], findings: Findings) -> None:
@@ -199,6 +199,6 @@ def _every_file_is_named(kernels: list[Kernel], sources: list[Source], findings:
         defined = {_plain_name(d) for d in source.definitions}
         others = set().union(*(other.words for other in sources if other is not source))
         if not defined & (wanted | others):
-            what = f"nothing names this file: it defines {', '.join(sorted(defined))}"
+            what = f"this file is not used: it defines {', '.join(sorted(defined))}"
             todo = "name its kernel in `dispatch:`, or delete it"
             findings.add((source.path, source.definitions[0].line, 0), what, todo, is_warning=True)

@@ -16,7 +16,7 @@ _TAKEN = {
     "_torch_docs.py": "write the docstring into docs/<operator>.rst",
     "_tensor_docs.py": "write the docstring into docs/<operator>.rst",
     "_added_operators.py": "give it another name",
-    "version.py": "leave it out: the version tells what a wheel was made of",
+    "version.py": "leave it out; the build sets the version",
 }
 
 
@@ -28,7 +28,9 @@ def check_python(natives: Sequence[Path], tree: Path, findings: Findings) -> Non
     names = {name for _, name in files}
     for path, name in files:
         if path.suffix not in PYTHON_SUFFIXES:
-            findings.add((path, 1, 0), f"no {' or '.join(PYTHON_SUFFIXES)} file", "keep only Python files in python/")
+            findings.add(
+                (path, 1, 0), f"not a {' or '.join(PYTHON_SUFFIXES)} file", "put only Python files into python/"
+            )
         elif name.as_posix() in _TAKEN:
             findings.add((path, 1, 0), f"the build writes torch/{name} itself", _TAKEN[name.as_posix()])
         elif _parse(path, findings) is not None:
@@ -59,7 +61,7 @@ def _check_stub(path: Path, name: Path, names: set[Path], torch: Path, findings:
     stub = name.with_suffix(".pyi")
     if name.suffix == ".py" and (torch / stub).is_file() and stub not in names:
         what = f"type checkers read torch's {stub.name} instead of this"
-        findings.add((path, 1, 0), what, f"name what is new in {path.with_suffix('.pyi')}, too", is_warning=True)
+        findings.add((path, 1, 0), what, f"also declare new names in {path.with_suffix('.pyi')}", is_warning=True)
 
 
 def _check_text(path: Path, upstream: Path, texts: dict[Path, str], findings: Findings) -> None:
@@ -76,8 +78,8 @@ def _check_text(path: Path, upstream: Path, texts: dict[Path, str], findings: Fi
     except SyntaxError as error:
         line = (error.lineno or 1) - before.count("\n") - 1
         whose = "torch's" if upstream.is_file() else "another folder's"
-        what = f"cannot stand behind {whose} {upstream.name}: {error.msg}"
-        findings.add((path, max(line, 1), error.offset or 0), what, "write it as the end of that file")
+        what = f"is invalid after {whose} {upstream.name}: {error.msg}"
+        findings.add((path, max(line, 1), error.offset or 0), what, "write text that can be appended to that file")
         texts[upstream] = before
 
 
@@ -108,8 +110,8 @@ def check_samples(natives: Sequence[Path], names: set[str], findings: Findings) 
             if node.name not in names:
                 findings.add(place, f"no operator of the folder is named {node.name}", nearest(node.name, names))
             elif seen.setdefault(node.name, path) != path:
-                what = f"{seen[node.name]} has samples of {node.name} already"
-                findings.add(place, what, "leave one out: only the last would count")
+                what = f"{seen[node.name]} already has samples for {node.name}"
+                findings.add(place, what, "delete one; only the last would be used")
 
 
 def check_docs(natives: Sequence[Path], names: set[str], findings: Findings) -> None:
@@ -117,6 +119,6 @@ def check_docs(natives: Sequence[Path], names: set[str], findings: Findings) -> 
     for path, name in _files_below(natives, DOCS):
         if name.suffix != DOCS_SUFFIX or name.parent != Path():
             todo = f"name it {DOCS}/<operator>{DOCS_SUFFIX}"
-            findings.add((path, 1, 0), "no docstring of an operator", todo)
+            findings.add((path, 1, 0), "not the docstring of an operator", todo)
         elif name.stem not in names:
             findings.add((path, 1, 0), f"no operator of the folder is named {name.stem}", nearest(name.stem, names))

@@ -33,10 +33,10 @@ _REMEDIES = (
     (r"manual_kernel_registration", "leave `dispatch` or `manual_kernel_registration` out"),
     (r"autogen", "write that line, or write the variants out"),
     (r"new operator that aliases its inputs", "add that entry, with the tag `view_copy`"),
-    (r"could not find any other variants", "add the functional form: the same schema without `out`"),
-    (r"mutable", "mark each argument that is written to with `(a!)`, and return it as the in-place and out forms do"),
+    (r"could not find any other variants", "add the functional variant: the same schema without `out`"),
+    (r"mutable", "mark each mutated argument with `(a!)`, and return it like in-place and out variants"),
     (r"structured", "put `structured: True` on the out variant, and `structured_delegate: <name>.out` on the others"),
-    (r"\bout\b", "write the out arguments behind the `*`, each as `Tensor(a!) out`, and return them in that order"),
+    (r"\bout\b", "write the out arguments after the `*`, each as `Tensor(a!) out`, and return them in that order"),
 )
 
 
@@ -57,7 +57,7 @@ class Function:
 def has_known_keys(entry: Entry, findings: Findings) -> bool:
     for key in entry.fields:
         if key not in KEYS:
-            findings.add(entry.place(key), f"torchgen knows no key `{key}`", nearest(key, KEYS))
+            findings.add(entry.place(key), f"torchgen does not know the key `{key}`", nearest(key, KEYS))
     if "func" not in entry.fields:
         place = (entry.file, entry.line, 0)
         findings.add(place, "an entry needs the key `func`", "write `- func: name(Tensor self) -> Tensor`")
@@ -138,7 +138,9 @@ def _dispatch_is_known(entry: Entry, findings: Findings) -> bool:
     if dispatch is None:
         return True
     if not isinstance(dispatch, dict):
-        findings.add(entry.place("dispatch"), "`dispatch` is no mapping", "write `Key: kernel` below it, a key a line")
+        findings.add(
+            entry.place("dispatch"), "`dispatch` is not a mapping", "write `Key: kernel` below it, one on each line"
+        )
         return False
     known = True
     names = {str(key) for key in dispatch_keys}
@@ -147,7 +149,7 @@ def _dispatch_is_known(entry: Entry, findings: Findings) -> bool:
         for part in str(key).split(","):
             if part.strip() in seen:
                 known = False
-                what = f"the dispatch key `{part.strip()}` is there twice"
+                what = f"duplicate dispatch key `{part.strip()}`"
                 findings.add(entry.place("dispatch"), what, "leave one out")
             seen.add(part.strip())
             if part.strip() not in names:

@@ -52,7 +52,7 @@ def _cache_bytecode() -> None:
 
 def _make(folder: Path) -> None:
     start = time.perf_counter()
-    say(f"making a virtual environment for the builder, for {sys.executable}")
+    say(f"creating the builder's virtual environment for {sys.executable}")
     make_virtual_environment(folder)
     install(folder, "--requirement", _REQUIREMENTS, what="the builder's packages")
     say(f"  {time.perf_counter() - start:.1f} s")

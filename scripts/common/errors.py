@@ -148,7 +148,7 @@ def remedy(error: OSError, path: Path | None = None) -> str:
         return "raise the limit on the size of files (`ulimit -f`)"
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "raise the limit on open files (`ulimit -n`)"
-    return (f"look at {file}; " if file else "") + "with -v (`make ... ARGS=-v`) the error says where it arose"
+    return (f"check {file}; " if file else "") + "run it with -v (`make ... ARGS=-v`) for a traceback"
 
 
 def _free_space(files: Sequence[Path]) -> str:

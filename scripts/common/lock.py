@@ -18,7 +18,7 @@ def build_lock(folder: Path) -> Iterator[None]:
 
     The lock is released when the process ends, for whatever reason.
     """
-    with file_lock(folder / "lock", "another build runs here"):
+    with file_lock(folder / "lock", "another build is running here"):
         yield
 
 

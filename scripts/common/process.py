@@ -56,7 +56,7 @@ def run(
         )
     except FileNotFoundError as error:
         raise CommandError(
-            f"{words[0]}: no such program",
+            f"{words[0]}: program not found",
             cause=str(error),
             todo=f"install {words[0]} and run the same command again",
         ) from error

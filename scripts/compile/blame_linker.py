@@ -44,7 +44,7 @@ def _repeated(output: str) -> Iterator[tuple[str, str]]:
 
 def _missing(caller: str, symbol: str, sources: list[Source]) -> str:
     name = _name_of(symbol)
-    what = f"calls {symbol}, which no file defines"
+    what = f"calls {symbol}, which is not defined"
     own = next((source for source in sources if str(source.path) == caller), None)
     line = _line_of_call(own, name) if own else 0
     others = [d for d in _defining(symbol, sources, are_alike=False) if not d.is_local]
@@ -66,12 +66,12 @@ def _twice(symbol: str, objects: str, sources: list[Source]) -> str:
     if len(places) > 1:
         first, second = places[:2]
         todo = "give one another name, or write `static` before both"
-        return f"{_place(second)}: defines {symbol}, as {_place(first)} does; {todo}"
+        return f"{_place(second)}: defines {symbol}, which {_place(first)} defines, too; {todo}"
     if places and places[0].file.suffix in (".h", ".hpp", ".cuh"):
         todo = "write `inline` before it"
-        return f"{_place(places[0])}: defines {symbol} in a header, which {objects} both include; {todo}"
+        return f"{_place(places[0])}: defines {symbol} in a header, included by {objects}; {todo}"
     where = _place(places[0]) if places else objects
-    return f"{where}: {symbol} is defined by {objects}; let one of them define it"
+    return f"{where}: {symbol} is defined by {objects}; remove one definition"
 
 
 def _defining(symbol: str, sources: list[Source], *, are_alike: bool) -> list[Definition]:
@@ -117,4 +117,4 @@ def _asks_for(entry: Entry, symbol: str) -> bool:
 def _blame_entry(symbol: str, entry: Entry) -> str:
     dispatch = next((n for n, line in enumerate(entry.text) if line.strip().startswith("dispatch:")), 0)
     what = f"no file defines {symbol}, the kernel of {entry.name}"
-    return f"{entry.file}:{entry.line + dispatch}: {what}; define it in a .cpp file, with just these parameters"
+    return f"{entry.file}:{entry.line + dispatch}: {what}; define it in a .cpp file with exactly these parameters"

@@ -236,7 +236,7 @@ class Linker:
         from .blame_linker import of_linker  # tree-sitter, which only this needs
 
         message = self._names.translate(of_linker(output, self._names.native))
-        raise LinkError(message, cause=cause, todo="correct the files that are named; only those are compiled again")
+        raise LinkError(message, cause=cause, todo="fix the files named above; only those are compiled again")
 
     def _aliases(self, unresolved: Iterable[str]) -> dict[str, str]:
         """Return the symbols of the kernels for CPU capabilities that are not compiled, each with the symbol to use
@@ -303,7 +303,7 @@ class Linker:
             ]
             text = run(["c++filt"], stdin="\n".join(lines), env=UNTRANSLATED).stdout
             hides = [library.path.name for library in libraries if library.find_defined(missing)]
-            cause = f"{' and '.join(hides)} hides variables, which only its own code can reach" if hides else ""
+            cause = f"{' and '.join(hides)} hides variables, which other libraries cannot use" if hides else ""
             self._refuse(text.replace("src/ATen/native/", f"{self._names.native}/"), cause)
         return bound
 

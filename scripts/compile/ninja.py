@@ -165,16 +165,16 @@ def refuse(said: Sequence[str], layout: Layout, names: Names) -> NoReturn:
         CompileError: always.
     """
     headers = header_in([layout.work / folder for folder in _INCLUDES])
-    whole = names.translate("".join(said).strip()) or "ninja failed silently"
+    whole = names.translate("".join(said).strip()) or "ninja failed without a message"
     refuse_full(whole, layout.work)
     log = layout.work / _LOG
     write_atomically(log, f"{whole}\n")
     lines = whole.splitlines()
     blamed = names.translate(digest(said, names.native, headers)) or "\n".join(lines[:_UNKNOWN])
-    faults = ", ".join(faulty(blamed, layout.natives)) or "what is named above"
-    todo = f"fix {faults} and build again; what did compile is kept"
+    faults = ", ".join(faulty(blamed, layout.natives)) or "the errors above"
+    todo = f"fix {faults} and build again; compiled files are kept"
     if len(blamed.splitlines()) < len(lines):
-        todo += f"\n  all that the compiler said, {len(lines):,} lines: {log}"
+        todo += f"\n  the compiler's complete output, {len(lines):,} lines: {log}"
     raise CompileError(blamed, todo=todo)
 
 

@@ -39,7 +39,7 @@ def bind_hidden(needed: Iterable[str], libraries: Sequence[SymbolIndex]) -> list
         if not library.build_id:
             raise LinkError(
                 f"{library.path}: no build-id",
-                cause="hidden functions are bound by address, which is safe only for a library that can be recognized",
+                cause="hidden functions are bound by address, which is safe only for a library with a build-id",
                 todo="use an official wheel",
             )
         functions = []
@@ -48,7 +48,7 @@ def bind_hidden(needed: Iterable[str], libraries: Sequence[SymbolIndex]) -> list
             if len(candidates) > 1:
                 raise LinkError(
                     f"{library.path.name} has {len(candidates)} hidden functions named {name}",
-                    todo="do not call it; copy what it does into the native folder",
+                    todo="do not call it; copy its code into the native folder",
                 )
             functions += candidates
         left -= {function.name for function in functions}

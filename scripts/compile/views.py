@@ -81,7 +81,7 @@ class Views:
             addition = "".join(f"{method}\n" for each in chosen for method in each[kind])
             following = self._following[kind]
             head, found, tail = text.rpartition(following)
-            assert found, f"TensorBody.h is not as its template has it behind its {kind} of methods"
+            assert found, f"TensorBody.h differs from its template after its {kind} of methods"
             text = f"{head}\n{addition}{following}{tail}"
         return text
 

@@ -38,12 +38,12 @@ def require_names(tree: Path, texts: Mapping[str, Path] | None = None, note: Pat
     for name, path in (our_files() if texts is None else texts).items():
         upstream = (tree / name).read_text(encoding="utf-8") if (tree / name).is_file() else ""
         missing = _required(path.read_text(encoding="utf-8")) - _defined(symtable.symtable(upstream, name, "exec"))
-        faults += [f"{name}: it has no `{each}`, which {path} extends or uses" for each in sorted(missing)]
+        faults += [f"{name}: it has no `{each}`, which {path} needs" for each in sorted(missing)]
     if faults:
         raise PinError(
             "\n".join(faults),
-            cause="this PyTorch differs from those that Graft was made for, and is not supported yet",
-            todo="change these texts to use names that this PyTorch has, or set PIN to another release",
+            cause="this PyTorch differs from the supported ones",
+            todo="use names that this PyTorch has in these texts, or set PIN to another release",
         )
     if note:
         write_atomically(note, stamp)

@@ -116,7 +116,7 @@ def installed_headers(tree: Path, native: NativeFolder) -> dict[str, bytes]:
         if (tree / name).is_file():
             raise UsageError(
                 f"{native.path / header}: PyTorch has a header of this name, ATen/native/{header.as_posix()}",
-                todo="give yours another name",
+                todo="choose another name",
             )
         found[name] = (native.path / header).read_bytes()
     return found

@@ -26,7 +26,7 @@ def platform_tag(base_platforms: Collection[str], libraries: Iterable[Path]) -> 
     if base.priority <= ours.priority:
         return str(base.name)
     newer = newer_symbols(needed, base.symbol_versions)
-    say(f"      the wheel is for {ours.name}, since it takes newer symbols than {base.name} has: {newer}")
+    say(f"      the wheel is for {ours.name}, since it needs newer symbols than {base.name} has: {newer}")
     return str(ours.name)
 
 

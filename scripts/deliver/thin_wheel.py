@@ -49,7 +49,9 @@ def thin_version(version: str, requires: str) -> str:
     except InvalidVersion as error:
         raise UsageError(f"VERSION={version}: {error}", todo="set VERSION to one such as 1.2.0") from error
     if parsed.local:
-        raise UsageError(f"VERSION={version}: what follows + tells the torch it is for", todo=f"set {parsed.public}")
+        raise UsageError(
+            f"VERSION={version}: the part after + is reserved for the version of torch", todo=f"set {parsed.public}"
+        )
     return f"{parsed.public}+torch{requires.replace('+', '.')}"
 
 

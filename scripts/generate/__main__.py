@@ -43,14 +43,16 @@ Part = Callable[[Path, Path, Path], None]
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.generate", description=__doc__)
-    parser.add_argument("--base", type=Path, required=True, help="the laid-out base")
+    parser.add_argument("--base", type=Path, required=True, help="the unpacked base")
     parser.add_argument("--native", type=Path, required=True, help="the native folder")
-    parser.add_argument("--out", type=Path, required=True, help="holds the merged YAML below wheel/; gets the rest")
+    parser.add_argument("--out", type=Path, required=True, help="has the merged YAML below wheel/; receives the output")
     parser.add_argument(
         "--part", choices=("all", *_PARTS), default="all", help="what to generate (default: %(default)s)"
     )
-    parser.add_argument("--cuda", choices=(KERNELS, MISSING, NO_CUDA), default=NO_CUDA, help="what is said of CUDA")
-    parser.add_argument("--verbose", action="store_true", help="show a traceback when it fails")
+    parser.add_argument(
+        "--cuda", choices=(KERNELS, MISSING, NO_CUDA), default=NO_CUDA, help="the identity of the CUDA toolkit"
+    )
+    parser.add_argument("--verbose", action="store_true", help="show a traceback on errors")
     options = parser.parse_args()
     gc.disable()  # the process ends soon, so nothing needs to be freed
     try:

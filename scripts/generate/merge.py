@@ -77,7 +77,7 @@ def entries_text(path: Path) -> str:
         return ""
     if not isinstance(entries, list):
         raise OperatorError(
-            f"{path}:1: a list of entries is expected, but this is a {type(entries).__name__}",
+            f"{path}:1: expected a list of entries, but got {type(entries).__name__}",
             todo="start each entry with `- `, as PyTorch's own file does",
         )
     require_key(path, text, "func" if path.name == FUNCTIONS.name else "name")
@@ -90,7 +90,7 @@ def entries_text(path: Path) -> str:
     if follows != [{"name": "probe"}, *entries]:
         raise OperatorError(
             f"{path}:1: the list cannot follow PyTorch's own",
-            cause="it is written in brackets, or is a document of its own",
+            cause="it is written in brackets, or is a separate document",
             todo="start each entry with `- ` in the first column, without `---`",
         )
     return block if block.endswith("\n") else f"{block}\n"
@@ -107,7 +107,7 @@ def require_key(path: Path, text: str, key: str) -> None:
     for node in tree.value if tree else []:
         keys = [name.value for name, _ in node.value] if isinstance(node, yaml.MappingNode) else []
         if key not in keys:
-            given = f"it has {', '.join(map(str, keys))}" if keys else "it is no mapping"
+            given = f"it has {', '.join(map(str, keys))}" if keys else "it is not a mapping"
             faults.append(f"{path}:{node.start_mark.line + 1}: an entry needs the key `{key}`, but {given}")
     if faults:
         raise OperatorError("\n".join(faults), todo=f"start each entry with `- {key}: ` and a schema")

@@ -161,8 +161,8 @@ class Operators:
             ValueError: lists each of them with its place.
         """
         faults = [
-            f"{f.loc.file}:{f.loc.line}: {f.func.name}: manual_cpp_binding asks for a C++ function written by hand in "
-            "PyTorch's sources, which a native folder cannot hold. Leave it out: the C++ function is generated then"
+            f"{f.loc.file}:{f.loc.line}: {f.func.name}: manual_cpp_binding needs a handwritten C++ function in "
+            "PyTorch's sources, which a native folder cannot contain. Leave it out; the function is then generated"
             for f in self.new_functions
             if f.manual_cpp_binding
         ]

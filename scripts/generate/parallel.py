@@ -38,7 +38,7 @@ def alongside(work: Callable[[], None], *outputs: Output) -> Iterator[None]:
     try:
         message, names = receiver.recv()
     except EOFError:
-        message, names = "the other process ended early", []
+        message, names = "the forked process ended early", []
     process.join()
     if message:
         raise ValueError(message)

@@ -49,15 +49,15 @@ def plan_cuda(snapshot: Snapshot, base: Base, native: NativeFolder, *, is_requir
     """
     found = kernels_for_cuda(native)
     if is_required and not found:
-        raise UsageError(f"{native.path}: it has no kernels for CUDA", todo="add a kernel to its folder cuda/")
+        raise UsageError(f"{native.path}: it has no CUDA kernels", todo="add a kernel to its folder cuda/")
     if is_required and wanted_architectures() == (NONE,):
-        raise UsageError(f"CUDA_ARCHS={NONE} leaves out all kernels for CUDA", todo="unset CUDA_ARCHS")
+        raise UsageError(f"CUDA_ARCHS={NONE} leaves out all CUDA kernels", todo="unset CUDA_ARCHS")
     if not found or not base.cuda:
         if found:
             say(f"      left out, since torch {base.version} has no CUDA: {', '.join(found)}")
         return Cuda()
     if wanted_architectures() == (NONE,):
-        say(f"      left out, as CUDA_ARCHS={NONE} says: {', '.join(found)}")
+        say(f"      left out because of CUDA_ARCHS={NONE}: {', '.join(found)}")
         return Cuda(MISSING)
     line = StepLine(f"      toolkit of CUDA {base.cuda}:")
     start = time.perf_counter()
@@ -67,7 +67,7 @@ def plan_cuda(snapshot: Snapshot, base: Base, native: NativeFolder, *, is_requir
         line.end("none")
         if is_required or not isinstance(error, NoToolkitError):
             raise
-        say(f"      no kernels for CUDA are built: {error.what}; {error.todo}")
+        say(f"      CUDA kernels are not built: {error.what}; {error.todo}")
         return Cuda(MISSING)
     targets = " ".join(f"sm_{name}" for name in nvcc.architectures)
     line.end(f"{line.note}, for {targets}, {time.perf_counter() - start:.1f} s")

@@ -110,7 +110,7 @@ class Nvcc:
         unknown = [name for name in self.architectures if name.rstrip("af") not in self.known_architectures]
         if unknown:
             raise UsageError(
-                f"CUDA_ARCHS={' '.join(unknown)}: this nvcc does not compile for that",
+                f"CUDA_ARCHS={' '.join(unknown)}: this nvcc does not support it",
                 todo=f"choose among: {', '.join(self.known_architectures)}; or {NONE}",
             )
 
@@ -132,8 +132,8 @@ def wanted_architectures() -> tuple[str, ...]:
     wrong = [word for word, name in zip(words, names, strict=True) if not re.fullmatch(r"\d{2,3}[af]?", name)]
     if words != [NONE] and wrong:
         raise UsageError(
-            f"CUDA_ARCHS={' '.join(words)}: {', '.join(wrong)} is no architecture of a GPU",
-            todo=f'write them as in CUDA_ARCHS="80 90a", or {NONE} to build no kernels for CUDA',
+            f"CUDA_ARCHS={' '.join(words)}: {', '.join(wrong)} is not a GPU architecture",
+            todo=f'write them as in CUDA_ARCHS="80 90a", or {NONE} to build no CUDA kernels',
         )
     return names
 
@@ -155,7 +155,7 @@ def find_nvcc(pin: Pin, base: Base, host: Toolchain, line: StepLine) -> Nvcc:
     nvcc = Nvcc(folder, host, wanted_architectures() or base.architectures)
     if not nvcc.architectures:
         raise UsageError(
-            f"{base.wheel.name}: it does not tell for which GPU architectures it was built",
+            f"{base.wheel.name}: it does not contain its GPU architectures",
             todo='name them, as in CUDA_ARCHS="80 90"',
         )
     nvcc.require_known_architectures()
@@ -180,7 +180,7 @@ def _toolkit_of_user(cuda: str, line: StepLine) -> Path | None:
     if found and found[1] == cuda:
         line.note = home
         return folder
-    say(f"      CUDA_HOME={home} is CUDA {found[1] if found else '?'}, and this torch was built with {cuda}: not used")
+    say(f"      CUDA_HOME={home} is CUDA {found[1] if found else '?'}, but torch was built with {cuda}: not used")
     return None
 
 
@@ -237,7 +237,7 @@ def download(packages: Mapping[str, str], folder: Path) -> None:
     if done.returncode != 0:
         kind = FetchError if "DO NOT MATCH THE HASHES" in done.stdout else NoToolkitError
         raise kind(
-            "pip could not fetch the CUDA toolkit",
+            "pip could not download the CUDA toolkit",
             cause=done.stdout.strip()[-2000:],
             todo="check the network and try again, or set CUDA_HOME to a toolkit",
         )

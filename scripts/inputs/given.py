@@ -54,12 +54,12 @@ def _check_natives(options: argparse.Namespace) -> None:
     for folder in folders:
         if not folder.is_dir():
             what = "this is a file" if folder.exists() else "no such folder"
-            raise UsageError(f"{folder}: {what}", todo=f"set NATIVE to a folder that holds {FUNCTIONS}")
+            raise UsageError(f"{folder}: {what}", todo=f"set NATIVE to a folder that contains {FUNCTIONS}")
 
 
 def _check_out(options: argparse.Namespace) -> None:
     if options.verb in _WRITING:
-        _require_folder("OUT", expanded(options.out), "a folder, which is made if it is missing")
+        _require_folder("OUT", expanded(options.out), "a folder; it is created if it does not exist")
 
 
 def _require_folder(variable: str, folder: Path, wanted: str) -> None:
@@ -69,7 +69,7 @@ def _require_folder(variable: str, folder: Path, wanted: str) -> None:
         raise UsageError(f"{variable}={folder}: {there} is a file", todo=f"set {variable} to {wanted}")
     if not os.access(there, os.W_OK | os.X_OK):
         raise UsageError(
-            f"{variable}={folder}: nothing can be written into {there}",
+            f"{variable}={folder}: {there} is not writable",
             todo=f"set {variable} to {wanted}, or change the permissions of {there}",
         )
 
@@ -95,7 +95,7 @@ def _check_source(options: argparse.Namespace) -> None:
     if source and ":" not in source and not expanded(source).is_dir():
         raise UsageError(
             f"SOURCE={source}: no such folder",
-            todo="set SOURCE to a checkout of PyTorch or to an address to fetch from, or leave it out",
+            todo="set SOURCE to a checkout of PyTorch or an address to download from, or leave it out",
         )
 
 
@@ -106,7 +106,7 @@ def _check_deliveries(options: argparse.Namespace) -> None:
     words = options.delivery.split() if options.verb == "surfaces" else [options.delivery]
     if unknown := [word for word in words if word not in _DELIVERIES]:
         raise UsageError(
-            f"DELIVERY={options.delivery}: there is no delivery {' or '.join(unknown)}",
+            f"DELIVERY={options.delivery}: no such delivery: {' or '.join(unknown)}",
             todo=f"set it to {' or '.join(_DELIVERIES)}",
         )
 
@@ -119,6 +119,6 @@ def _check_launcher() -> None:
         raise UsageError(f"LAUNCHER={wanted}: {error}", todo="close the quotes") from error
     if words and wanted != "none" and not shutil.which(words[0]):
         raise ToolchainError(
-            f"LAUNCHER={wanted}: there is no program {words[0]}",
-            todo="install it, or set LAUNCHER to another one, or to none",
+            f"LAUNCHER={wanted}: program {words[0]} not found",
+            todo="install it, or set LAUNCHER to another program, or to none",
         )

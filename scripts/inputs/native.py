@@ -73,11 +73,11 @@ def load_native(path: Path) -> NativeFolder:
         UsageError: the folder, or its native_functions.yaml, does not exist.
     """
     if not path.is_dir():
-        raise UsageError(f"{path}: no such folder", todo="set NATIVE to a folder that holds native_functions.yaml")
+        raise UsageError(f"{path}: no such folder", todo="set NATIVE to a folder that contains native_functions.yaml")
     if not (path / FUNCTIONS).is_file():
         raise UsageError(
-            f"{path}: there is no {FUNCTIONS} in it",
-            cause="NATIVE must name a folder laid out as aten/src/ATen/native is",
+            f"{path}: it contains no {FUNCTIONS}",
+            cause="NATIVE must be a folder with the layout of aten/src/ATen/native",
             todo=f"write {path / FUNCTIONS}; README.md shows one",
         )
     everything = [file.relative_to(path) for file in sorted(path.rglob("*")) if _belongs(path, file)]
@@ -120,7 +120,7 @@ def kernels_for_cuda(native: NativeFolder) -> list[str]:
         named = sum(_names_cuda(entry) for entry in entries)
     except (yaml.YAMLError, AttributeError, TypeError):
         named = 0  # the check reports the error
-    return [*([f"{named} kernels for CUDA"] if named else []), *map(str, native.cuda)]
+    return [*([f"{named} CUDA kernels"] if named else []), *map(str, native.cuda)]
 
 
 def _names_cuda(entry: dict[str, Any]) -> bool:

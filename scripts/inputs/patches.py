@@ -35,7 +35,9 @@ def load_series(folder: Path) -> list[Patch]:
     """
     series = folder / SERIES
     if not series.is_file():
-        raise PinError(f"{series}: no such file", todo="write the names of the patches into it, in order, one a line")
+        raise PinError(
+            f"{series}: no such file", todo="write the names of the patches into it, in order, one on each line"
+        )
     faults: list[str] = []
     patches: list[Patch] = []
     seen: dict[str, int] = {}
@@ -45,9 +47,9 @@ def load_series(folder: Path) -> list[Patch]:
             continue
         where = f"{series}:{number}"
         if name in seen:
-            faults.append(f"{where}: {name} is named in line {seen[name]} already")
+            faults.append(f"{where}: {name} is already listed in line {seen[name]}")
         elif not (folder / name).is_file():
-            faults.append(f"{where}: {name} is named, but there is no such file")
+            faults.append(f"{where}: {name} is listed, but does not exist")
         else:
             text = (folder / name).read_text(encoding="utf-8")
             targets = tuple(dict.fromkeys(re.findall(r"^\+\+\+ b/(\S+)", text, re.M)))
@@ -57,9 +59,7 @@ def load_series(folder: Path) -> list[Patch]:
                 faults.append(f"{folder / name}: it changes no file")
             patches.append(Patch(Path(os.path.normpath(folder / name)), targets))
         seen.setdefault(name, number)
-    faults += [
-        f"{path}: it is not named in {series}" for path in sorted(folder.glob("*.patch")) if path.name not in seen
-    ]
+    faults += [f"{path}: not listed in {series}" for path in sorted(folder.glob("*.patch")) if path.name not in seen]
     if faults:
         raise PinError("\n".join(faults), todo="fix the series or the patches")
     return patches
@@ -94,7 +94,7 @@ def patched(patches: list[Patch], base: Path, scratch: Path) -> dict[str, bytes]
         for patch in patches:
             faults += _lay_out(patch, base, folder) or _apply(patch, folder)
         if faults:
-            raise PinError("\n".join(faults), todo="make the patch anew against the pinned version of the file")
+            raise PinError("\n".join(faults), todo="create the patch again for the pinned version of the file")
         targets = sorted({target for patch in patches for target in patch.targets})
         return {target: (folder / target).read_bytes() for target in targets}
 
@@ -105,7 +105,7 @@ def _lay_out(patch: Patch, base: Path, folder: Path) -> list[str]:
     for target in patch.targets:
         if not (base / target).is_file():
             line = _line_of(patch, rf"\+\+\+ b/{re.escape(target)}")
-            faults.append(f"{patch.path}:{line}: it edits {target}, which the base wheel does not hold")
+            faults.append(f"{patch.path}:{line}: it changes {target}, which the base wheel does not contain")
         elif not (folder / target).is_file():
             (folder / target).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(base / target, folder / target)

@@ -99,8 +99,8 @@ class Pin:
         """
         if not self.chosen:
             raise PinError(
-                f"{self.path}: this pin names no wheel",
-                cause="it pins a source tree, which can only be built whole",
+                f"{self.path}: this pin has no wheel",
+                cause="it pins only a source tree",
                 todo="set BUILD=source, or PIN to a pin with a wheel",
             )
         return self.chosen
@@ -151,8 +151,8 @@ def load_pin(folder: Path, wheel_version: str = "", *, is_installed: bool = Fals
         raise PinError(f"{path}: {error}", todo="compare it with another pin's file") from error
     if pin.chosen and pin.chosen not in wheels and not is_installed:
         raise PinError(
-            f"{path}: it knows no wheel of version {pin.chosen}",
-            cause=f"it knows {', '.join(wheels)}",
+            f"{path}: it has no wheel of version {pin.chosen}",
+            cause=f"it has {', '.join(wheels)}",
             todo=f"set PIN to one of these, or add that wheel with `make pin TORCH={pin.chosen}`",
         )
     return pin

@@ -150,7 +150,7 @@ class Toolchain:
         found = self._libraries(names)
         if len(found) < len(names):
             raise ToolchainError(
-                f"`{self.compiler}` has not all of {', '.join(names)}",
+                f"`{self.compiler}` does not provide {', '.join(names)}",
                 todo="install its sanitizers (libasan and libubsan; Debian has them with g++)",
             )
         return found
@@ -192,19 +192,19 @@ def find_toolchain(pin: Pin) -> Toolchain:
     if "clang" in about.lower() or not version.split(".")[0].isdigit():
         raise ToolchainError(
             f"`{compiler}` is not g++ but {about}",
-            cause="the official Linux wheels are built with g++, and so is what is added to them",
+            cause="the official Linux wheels are built with g++, so extensions must be, too",
             todo=f"set CXX to a g++ {pin.gxx} or newer",
         )
     if int(version.split(".")[0]) < pin.gxx:
         raise ToolchainError(
-            f"`{compiler}` is g++ {version}, too old for the headers of torch {pin.version}",
+            f"`{compiler}` is g++ {version}, which is too old for the headers of torch {pin.version}",
             cause=f"they need g++ {pin.gxx}",
             todo=f"install g++ {pin.gxx} or newer, or set CXX to it",
         )
     toolchain = Toolchain(compiler, f"{about}; {linker}", pin.standard)
     if not (Path(toolchain.python_include) / "Python.h").is_file():
         raise ToolchainError(
-            f"{toolchain.python_include}: Python.h is not there",
+            f"{toolchain.python_include}: Python.h not found",
             todo="install the development package of this Python (python3-dev on Debian)",
         )
     return toolchain

@@ -60,8 +60,8 @@ def find_pythons(words: Sequence[str]) -> list[Python]:
     found = {word: find_python(word) for word in words}
     if missing := [word for word, python in found.items() if python is None]:
         raise UsageError(
-            f"there is no such Python, or it does not run: {', '.join(missing)}",
-            cause="a version is looked for on PATH, then among the Pythons of pyenv, uv and conda",
+            f"Python not found, or it does not run: {', '.join(missing)}",
+            cause="versions are searched on PATH, then among the Pythons of pyenv, uv and conda",
             todo="install it, or give its path in PYTHONS",
         )
     return list({python.release: python for python in reversed(found.values()) if python}.values())[::-1]

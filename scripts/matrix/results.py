@@ -92,7 +92,7 @@ def load(path: Path) -> Results:
         rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
         results = [Result(**{**row, "tests": {kind: Counts(**t) for kind, t in row["tests"].items()}}) for row in rows]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UsageError(f"{path}: not the results of a matrix: {error}", todo="delete it") from error
+        raise UsageError(f"{path}: not a file of results: {error}", todo="delete it") from error
     return {result.key: result for result in results}
 
 

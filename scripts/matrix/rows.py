@@ -51,7 +51,7 @@ def chosen_rows(pins: str, pythons: str, *, default_python: str = sys.executable
     try:
         found = find_pythons(shlex.split(pythons) or [default_python])
     except ValueError as error:
-        raise UsageError(f"PYTHONS={pythons}: {error}", todo="end the quote") from error
+        raise UsageError(f"PYTHONS={pythons}: {error}", todo="close the quotes") from error
     named = list(dict.fromkeys(pins.split()))
     known = named or known_pins(_PATCHES, are_wheels_needed=True)
     tags = dict(zip(known, run_all(*(partial(_tags_of, pin) for pin in known)), strict=True))
@@ -59,9 +59,9 @@ def chosen_rows(pins: str, pythons: str, *, default_python: str = sys.executable
     without = [row for row in rows if not any(tag.startswith(f"{row.python.tag}-") for tag in tags[row.pin])]
     names = ", ".join(map(str, without))
     if without and (named or len(without) == len(rows)):
-        raise PinError(f"no wheel is known of {names}", todo="leave these out, or add the wheels with `make pin`")
+        raise PinError(f"no pin has a wheel of {names}", todo="leave these out, or add the wheels with `make pin`")
     if without:
-        say(f"left out, since no wheel is known: {names}")
+        say(f"left out, since no pin has a wheel: {names}")
     return [row for row in rows if row not in without]
 
 

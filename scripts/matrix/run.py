@@ -89,7 +89,9 @@ def test_matrix(
     print(f"\n{_RESULTS.with_suffix('.md').read_text(encoding='utf-8')}", end="")
     if failed := [result for result in done if result.error]:
         names = ", ".join(f"{result.pin} on Python {result.python}" for result in failed)
-        raise RowsFailed(f"{len(failed)} of {len(rows)} rows failed: {names}", todo=f"read {_RESULTS.with_suffix('')}/")
+        raise RowsFailed(
+            f"{len(failed)} of {len(rows)} rows failed: {names}", todo=f"see the logs in {_RESULTS.with_suffix('')}/"
+        )
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class _Matrix:
         """Build and test one row. Failures are part of the result."""
         log = _RESULTS.with_suffix("") / f"{row.pin}-{row.python.release}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        say(f"{row}: begins, and writes {log}")
+        say(f"{row}: starts, log in {log}")
         machine = f"{self.about['cores']} cores of {self.about['processor']}"
         new = Result(self.layout.title, row.pin, row.python.release, self.parts, shlex.join(self.extra), "", machine)
         start = time.perf_counter()
@@ -152,8 +154,8 @@ class _Matrix:
 def _require_space(at_once: int) -> None:
     if free_bytes(REPOSITORY) < _NEEDED_BYTES * at_once:
         raise RefusedError(
-            f"{REPOSITORY}: {free_bytes(REPOSITORY) >> 30} GiB are free, and a row may need {_NEEDED_BYTES >> 30}",
-            todo="free some space, for example by deleting build/<pin> of pins that are not needed now"
+            f"{REPOSITORY}: {free_bytes(REPOSITORY) >> 30} GiB are free, but a row may need {_NEEDED_BYTES >> 30}",
+            todo="free some space, for example by deleting build/<pin> of unused pins"
             + (", or set AT_ONCE=1" if at_once > 1 else ""),
         )
 

@@ -58,7 +58,8 @@ def build_wheels(layout: Layout, pins: str, pythons: str, *, jobs: int, thin: Se
     print(f"\n{table(lines)}")
     if failed:
         raise RowsFailed(
-            f"{failed} of {len(rows)} wheels could not be built", todo="read what is above; the others are there"
+            f"{failed} of {len(rows)} wheels could not be built",
+            todo="see the errors above; the other wheels are built",
         )
 
 

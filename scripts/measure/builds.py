@@ -111,7 +111,7 @@ def rows_of(layout: Layout, only: Sequence[str]) -> list[Row]:
     rows += [Row(name, about, None) for name, (_, _, about) in INLINE.items()]
     if unknown := sorted(set(only) - {row.name for row in rows}):
         names = ", ".join(f'"{row.name}"' for row in rows)
-        raise UsageError(f"--only {unknown[0]}: there is no such row", todo=f"take one of {names}")
+        raise UsageError(f"--only {unknown[0]}: there is no such row", todo=f"choose one of {names}")
     return [row for row in rows if not only or row.name in only]
 
 
@@ -149,7 +149,7 @@ def bench_build(
     about = conditions(layout, jobs)
     say(about["title"])
     if about["is_busy"]:
-        say("warning: the machine is busy; builds take longer than they would")
+        say("warning: the machine is busy, so builds take longer")
     with copied(layout, folder, keep) as native:
         builds = _Builds(folder, native, layout.pin, base_wheel, jobs)
         for row in (row for row in rows if not row.left_out):
@@ -233,7 +233,7 @@ class _Builds:
         timed = self.build(row.verb)
         is_same = before == timed.wheel
         if (row.edit and is_same) or (row.name == _UNCHANGED and not is_same):
-            raise CommandError(f"{row.name}: the build made {timed.wheel} of what was {before}")
+            raise CommandError(f"{row.name}: the build wrote {timed.wheel} after {before}")
         return timed
 
     def tree(self) -> str:
@@ -255,7 +255,7 @@ class _Builds:
             run(["make", verb, f"PYTHON={python}", *self.variables], cwd=self.folder, env=self.environment)
             seconds = time.perf_counter() - start
         made = self.made(verb)
-        assert made, "a build that succeeds leaves something"
+        assert made, "a successful build leaves a result"
         return Timed(seconds, json.loads(timings.read_text(encoding="utf-8")), made)
 
     @contextmanager

@@ -118,7 +118,7 @@ def copied(layout: Layout, folder: Path, keep: bool) -> Iterator[Path]:
     """
     if folder.exists() and not (folder / _MARK).is_file():
         todo = "delete it, or name another folder with --copy"
-        raise UsageError(f"{folder}: it is there, and `make bench-build` did not make it", todo=todo)
+        raise UsageError(f"{folder}: it exists, and was not created by `make bench-build`", todo=todo)
     _remove(folder)
     folder.mkdir(parents=True)
     (folder / _MARK).touch()
@@ -165,7 +165,7 @@ def edits_of(native: NativeFolder, first: int = 0) -> list[Edit]:
         _edit(DOCS_EDITED, 3, next(iter(native.docs), None), edit_docs, "no docs/*.rst"),
         _edit("derivative formula edited", 12, formulas, edit_formula, "no formula for one tensor in derivatives.yaml"),
         Edit(ADDED, 12, "kernel, function and method, formula, samples", add_operator),
-        Edit(REMOVED, 12, "the operator that was added", remove_operator),
+        Edit(REMOVED, 12, "the added operator", remove_operator),
     ]
     return [replace(edit, apply=_numbered(edit.apply, first)) for edit in edits]
 

@@ -66,9 +66,9 @@ class Draft:
         for tag, sha256 in self._release.wheels.items():
             if hashes.get(tag, sha256) != sha256:
                 raise PinError(
-                    f"{path}: {self._release.version}, {tag}: another file than is pinned",
-                    cause=f"the pin has {hashes[tag]}, and the file {sha256}",
-                    todo="find out which one is the official wheel; if it is the new one, delete the pin's line first",
+                    f"{path}: {self._release.version}, {tag}: the file differs from the pinned one",
+                    cause=f"the pin has {hashes[tag]}, but the file has {sha256}",
+                    todo="check which file is the official wheel; if it is the new one, delete the pin's line first",
                 )
         wheels[self._release.version] = dict(sorted({**hashes, **self._release.wheels}.items()))
         self._write(_PIN, texts.with_wheels(path.read_text(encoding="utf-8"), path, wheels))
@@ -88,8 +88,8 @@ class Draft:
         for said, is_so in [*pairs, (pin.standard, found.standard)]:
             if said != is_so:
                 raise PinError(
-                    f"{pin.path}: it says {said}, but in torch {found.version} it is {is_so}",
-                    todo="see whether all wheels of this pin are of one release, and correct the pin",
+                    f"{pin.path}: it has {said}, but torch {found.version} has {is_so}",
+                    todo="check that all wheels of this pin are of one release, and fix the pin",
                 )
 
     def add_toolkit(self, pin: Pin, cuda: str, index: str) -> int:

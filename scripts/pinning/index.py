@@ -71,29 +71,29 @@ def _distribution(entry: dict[str, Any]) -> Distribution:
     # Releases of pip before 23.1 write only `hash`.
     sha256 = archive.get("hashes", {}).get("sha256") or archive.get("hash", "").removeprefix("sha256=")
     if not re.fullmatch(r"[0-9a-f]{64}", sha256):
-        raise FetchError(f"{url}: the index gives no sha256 of this file", todo="ask another index with INDEX")
+        raise FetchError(f"{url}: the index has no sha256 of this file", todo="set INDEX to another index")
     return Distribution(metadata["name"], metadata["version"], file, sha256)
 
 
 def _refusal(requirement: str, output: str) -> FetchError:
     if _CONSTRAINED in output:
         return FetchError(
-            f"pip must not take {requirement}",
+            f"a constraint forbids {requirement}",
             cause="; ".join(line.strip() for line in output.splitlines() if _CONSTRAINED in line),
-            todo="lift the constraint with PIP_CONSTRAINT=/dev/null before the same command, or name another "
+            todo="put PIP_CONSTRAINT=/dev/null before the command, or set another "
             "configuration of pip in PIP_CONFIG_FILE",
         )
     errors = [line.removeprefix("ERROR: ") for line in output.splitlines() if line.startswith("ERROR: ")]
     if _UNREACHABLE in output:
         return FetchError(
-            f"pip could not ask for {requirement}",
+            f"pip could not look up {requirement}",
             cause=next(line for line in output.splitlines() if _UNREACHABLE in line),
-            todo="check the network and run the same command again; set TORCH to a wheel file where there is none",
+            todo="check the network and run the same command again; without a network, set TORCH to a wheel file",
         )
     kind = MissingError if _MISSING in output else FetchError
     return kind(
-        f"pip finds no {requirement}" if kind is MissingError else f"pip could not ask for {requirement}",
+        f"pip finds no {requirement}" if kind is MissingError else f"pip could not look up {requirement}",
         cause=errors[0] if errors else output.strip()[-2000:],
-        todo="set TORCH to a version that there is, or INDEX to an index that has it (the builds of PyTorch for CPUs "
+        todo="set TORCH to an existing version, or INDEX to an index that has it (the builds of PyTorch for CPUs "
         "are on https://download.pytorch.org/whl/cpu)",
     )

@@ -45,7 +45,7 @@ def make_pin(torch: str, *, index: str, jobs: int, patches: Path = REPOSITORY / 
     layout.pin_build.mkdir(parents=True, exist_ok=True)
     with (
         # One lock for all releases, since they share the file with the toolkits.
-        file_lock(layout.pin_build.parents[1] / "pin.lock", "another `make pin` runs here"),
+        file_lock(layout.pin_build.parents[1] / "pin.lock", "another `make pin` is running here"),
         TemporaryDirectory(prefix="pin-", dir=layout.pin_build) as scratch,
     ):
         draft = Draft(patches, Path(scratch) / "patches", release)

@@ -82,7 +82,9 @@ def _of_file(path: Path) -> Release:
     try:
         name, version, _, _ = parse_wheel_filename(path.name)
     except InvalidWheelFilename as error:
-        raise UsageError(f"{path}: not a wheel's file name", cause=str(error), todo="give it its own name") from error
+        raise UsageError(
+            f"{path}: not the file name of a wheel", cause=str(error), todo="give it its own name"
+        ) from error
     if name != "torch":
         raise UsageError(f"{path}: this is {name}, not torch", todo="set TORCH to a wheel of torch")
     try:

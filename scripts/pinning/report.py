@@ -43,7 +43,7 @@ class Report:
             str(path.relative_to(REPOSITORY)) if REPOSITORY in path.parents else str(path) for path in self.written
         ]
         rows = [
-            ("written", ", ".join(written) or "nothing: all of it was there"),
+            ("written", ", ".join(written) or "nothing; the pin was complete"),
             ("Pythons", " ".join(found.pythons) + (f"; not {' '.join(missing)}" if missing else "")),
             ("devices", found.devices),
             *self._toolkit(),
@@ -59,7 +59,7 @@ class Report:
         if not self.found.cuda:
             return []
         there = f"{self.packages} packages, each with its sha256"
-        return [("CUDA toolkit", there if self.packages else "none that pip has; kernels for CUDA need CUDA_HOME")]
+        return [("CUDA toolkit", there if self.packages else "none from pip; CUDA kernels need CUDA_HOME")]
 
     def _patches(self) -> list[tuple[str, str]]:
         faults = [(patch, why) for patch, why in self.tried.items() if why]
@@ -68,13 +68,13 @@ class Report:
 
     def _comparison(self) -> list[str]:
         if self.other is None:
-            return ["there is no other pin of its kind to compare it with"]
+            return ["there is no similar pin to compare it with"]
         if isinstance(self.other, str):
             return [f"not compared: {self.other}"]
         rows = differences(self.other, self.found)
         if not rows:
-            return [f"nothing differs from {self.other.version}: CUDA, C++, Pythons, libraries and what they need"]
-        return [f"what differs from {self.other.version}:", *_table(list(rows.items()))]
+            return [f"same as {self.other.version}: CUDA, C++, Pythons, libraries and their dependencies"]
+        return [f"differences from {self.other.version}:", *_table(list(rows.items()))]
 
     def _next(self) -> list[str]:
         if self.failure or not self.written:

@@ -46,7 +46,7 @@ def new_pin(version: str, commit: str, standard: str) -> str:
     """
     if standard not in _GXX:
         raise PinError(
-            f"torch {version} is built with {standard}, and Graft knows no g++ for that",
+            f"torch {version} is built with {standard}, but Graft knows no g++ for it",
             todo=f"add the oldest g++ that compiles it to _GXX in {Path(__file__).name}, beside {', '.join(_GXX)}",
         )
     return _NEW.format(version=version, commit=commit, gxx=_GXX[standard], standard=standard)

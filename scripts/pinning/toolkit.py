@@ -48,8 +48,8 @@ def require_one_compiler(cuda: str, versions: dict[str, str]) -> None:
     parts = {name: versions.get(name, "missing") for name in COMPILER}
     if any(".".join(map(str, Version(versions.get(name, "0")).release[:2])) != cuda for name in COMPILER):
         raise PinError(
-            f"cuda-toolkit {cuda}.*: the parts of its compiler do not belong together",
+            f"cuda-toolkit {cuda}.*: the parts of its compiler have different versions",
             cause=", ".join(f"{name} {version}" for name, version in parts.items()),
-            todo=f"ask an index that has the newest cuda-toolkit {cuda} with INDEX, or see whether a constraint of "
-            "pip's keeps it back",
+            todo=f"set INDEX to an index that has the newest cuda-toolkit {cuda}, or check whether a constraint of "
+            "pip's excludes it",
         )

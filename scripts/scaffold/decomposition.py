@@ -36,7 +36,7 @@ def decomposition(request: Request, native: Path) -> str:
     type_promotion_kind=utils.ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT,
 )
 def {request.name}({_parameters(request)}) -> Tensor:
-    # TODO: what the kernel computes, by other operators: Inductor then fuses it with its neighbours.
+    # TODO: compute the same with other operators, so that Inductor can fuse it with its neighbors.
     raise NotImplementedError("{request.func.name}(): TODO: write the decomposition in {FILE}, or delete it")
 '''
 

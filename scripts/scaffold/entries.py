@@ -116,7 +116,7 @@ def parse_entries(text: str, tags: set[str]) -> list[NativeFunction]:
         try:
             functions.append(NativeFunction.from_yaml(entry, Location("SCHEMA", 1), tags)[0])
         except Exception as error:  # torchgen raises AssertionError, ValueError or KeyError
-            raise OperatorError(f"SCHEMA: torchgen refuses {schema}", cause=str(error)) from error
+            raise OperatorError(f"SCHEMA: torchgen rejects {schema}", cause=str(error)) from error
     return functions
 
 
@@ -132,7 +132,7 @@ def refuse_known(request: Request, ours: Path, theirs: Path) -> None:
         OperatorError: gives the place of each that exists.
     """
     names = [str(func.name) for func in request.functions]
-    faults = [f"{ours}:{line}: there is an operator {name} already" for name, line in _known(ours, names)]
+    faults = [f"{ours}:{line}: the operator {name} already exists" for name, line in _known(ours, names)]
     faults += [f"PyTorch has an operator {name} ({theirs}:{line})" for name, line in _known(theirs, names)]
     if not request.func.name.overload_name:
         # If PyTorch has the name, the new operator must be an overload with its own name.

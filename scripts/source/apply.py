@@ -107,7 +107,7 @@ def make_commits(stack: Stack, series: list[Patch], native: NativeFolder, scratc
     if taken:
         raise UsageError(
             "\n".join(f"{files.get(name, name)}: PyTorch has this file, {name}" for name in taken),
-            todo="give yours another name; edits of PyTorch's own files belong into a patch",
+            todo="choose another name; changes of PyTorch's own files belong in a patch",
         )
     stack.add(files)
     stack.commit(_KERNELS)

@@ -187,7 +187,7 @@ def pack_wheel(configured: Configured, folder: Path, version: str, out: Path) ->
     run(command, cwd=configured.tree, env=configured.variables)
     wheels = list(folder.glob("torch-*.whl"))
     if len(wheels) != 1:
-        raise PackError(f"{folder}: one wheel was expected from setup.py, but there are {len(wheels)}")
+        raise PackError(f"{folder}: expected one wheel from setup.py, but got {len(wheels)}")
     platform = wheels[0].stem.rpartition("-")[2]
     text = with_version((configured.tree / VERSION_FILE).read_text(encoding="utf-8"), version)
     target = pack(wheels[0], {VERSION_FILE: text.encode()}, version=version, platform=platform, out=out)

@@ -53,11 +53,11 @@ def check_source(layout: Layout, *, source: str | None, jobs: int) -> None:
         with steps.step("compare with a graft") as line:
             tree = open_tree(configured.tree, given.pin)
             parity = compare_with_graft(tree, load_native(configured.native))
-            line.note = f"{parity.alike} headers and definitions alike"
+            line.note = f"{parity.alike} equal headers and definitions"
         objects = concerned(configured, parity.changed)
         with steps.step("compile") as line:
             ran = ninja(configured, jobs, line, objects)
-            line.note = f"{count(len(objects), 'object')} that hold the operators, {count(ran, 'command')}"
+            line.note = f"{count(len(objects), 'object')} with the operators, {count(ran, 'command')}"
     say(f"{layout.title}: compiles in PyTorch {given.pin.version}; {sum(steps.seconds.values()):.0f} s in all")
 
 
@@ -81,5 +81,5 @@ def concerned(configured: Configured, generated: Sequence[str]) -> list[str]:
         elif name in generated:
             found.append(entry["output"])
     if not own and any(name.endswith(".cpp") for name in configured.sources):
-        raise SourceError(f"{build}: none of the fork's sources is compiled there")
+        raise SourceError(f"{build}: it compiles none of the fork's sources")
     return [*own, *found]

@@ -64,7 +64,7 @@ def download(source: DebianSource, name: str, mirrors: Sequence[str], target: Pa
                 return
         answers.append(f"{address}: {done.stdout.strip()}")
     raise FetchError(
-        f"{name}, a file of {source.package} {source.version}, cannot be fetched as it was pinned (sha256 {sha256})",
+        f"{name}, a file of {source.package} {source.version}, cannot be downloaded with the pinned sha256 {sha256}",
         cause="\n".join(answers),
         todo=f"check the network, set SOURCE to another mirror of Debian, or put the file into {target.parent}",
     )
@@ -94,7 +94,7 @@ def configured_mirrors() -> list[str]:
         mirrors, cause = [], error.cause or error.what
     if not mirrors:
         raise FetchError(
-            "there is no mirror of Debian to take the source package from",
+            "there is no Debian mirror for the source package",
             cause=cause,
             todo="run `apt-get update`, or set SOURCE to the address of a mirror",
         )
@@ -112,12 +112,12 @@ def refuse_missing_packages(names: Sequence[str]) -> None:
     try:
         done = run(["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Package}\\n", *names], check=False)
     except CommandError:
-        say(f"      this is no Debian, so make sure that there is what Debian calls {', '.join(names)}")
+        say(f"      this is not Debian; install what corresponds to {', '.join(names)}")
         return
     installed = {line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("installed ")}
     missing = [name for name in names if name not in installed]
     if missing:
         raise ToolchainError(
-            f"{len(missing)} of the {len(names)} system packages that PyTorch is built with are missing",
+            f"{len(missing)} of the {len(names)} system packages for building PyTorch are missing",
             todo=f"apt-get install --no-install-recommends {' '.join(missing)}",
         )

@@ -55,8 +55,8 @@ def export(source: Path, out: Path) -> list[Path]:
     base = tree.base_of(head) if tree and head else ""
     if tree is None or base == head:
         raise SourceError(
-            f"{source}: there is no fork checked out",
-            cause="nothing was applied, or there are commits on top that are not Graft's",
+            f"{source}: no fork is checked out",
+            cause="`make apply` was not run, or there are other commits on top",
             todo=f"make apply SOURCE={source}",
         )
     tree.refuse_changes()
@@ -87,6 +87,6 @@ def refuse_difference(tree: Tree, base: str, head: str, mails: list[Path], scrat
     stack = Stack(tree, base, scratch)
     for mail in mails:
         if message := stack.apply(mail):
-            raise SourceError(f"{mail.name}: the patch that was written does not apply", cause=message)
+            raise SourceError(f"{mail.name}: the written patch does not apply", cause=message)
     if stack.content() != tree.ask("rev-parse", f"{head}^{{tree}}"):
-        raise SourceError(f"{tree.path}: the patches that were written do not give the tree of {head}")
+        raise SourceError(f"{tree.path}: the written patches do not reproduce the tree of {head}")

@@ -33,7 +33,7 @@ def fetch_tree(pin: Pin, cache: Cache, given: str | None, line: StepLine) -> Pat
     """
     checkout = checkout_of(given) or cache.tree
     if (checkout / FUNCTIONS_YAML).is_file():
-        line.note = f"{checkout} is there already"
+        line.note = f"{checkout} is up to date"
         return checkout
     require_space(cache)
     # Left by an interrupted download. git continues it; unpacking starts again.
@@ -105,8 +105,8 @@ def clone(source: GitSource, folder: Path, repository: str) -> None:
         if found != source.commit:
             raise FetchError(
                 f"{repository}: {source.tag} is commit {found}, but the pin says {source.commit}",
-                cause="the tag was moved, or this is another repository",
-                todo="find out why before you change the pin",
+                cause="the tag was moved, or this is a different repository",
+                todo="find the reason before you change the pin",
             )
         run(["git", "checkout", "--quiet", "--force", "--detach", found], cwd=folder, env=env)
         update = ["git", "submodule", "--quiet", "update", "--init", "--recursive", "--force", "--depth=1", "--jobs=8"]
@@ -117,6 +117,6 @@ def clone(source: GitSource, folder: Path, repository: str) -> None:
         raise FetchError(
             f"git could not fetch {source.tag} of {repository}",
             cause=error.cause or error.what,
-            todo="check the network, or set SOURCE to a mirror or to a checkout that is at hand; url.*.insteadOf in "
-            "git's settings redirects submodules. What was fetched is kept",
+            todo="check the network, or set SOURCE to a mirror or a local checkout; url.*.insteadOf in "
+            "git's settings redirects submodules. The download continues where it stopped",
         ) from error

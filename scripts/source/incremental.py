@@ -46,9 +46,9 @@ class Changes:
         told = []
         if self.gained:
             gained = count(len(self.gained), "header")
-            told.append(f"{gained} only gained declarations, which no unchanged source is taken to need")
-        told += [f"{', '.join(map(_short, self.kept))} stays as it was"] if self.kept else []
-        return "; ".join([*told, f"changed otherwise: {', '.join(map(_short, self.changed)) or 'none'}"])
+            told.append(f"{gained} only gained declarations, so unchanged sources are not recompiled")
+        told += [f"{', '.join(map(_short, self.kept))} is unchanged"] if self.kept else []
+        return "; ".join([*told, f"other changes: {', '.join(map(_short, self.changed)) or 'none'}"])
 
 
 def generate_incrementally(tree: Path, generate: Callable[[], None]) -> Changes:

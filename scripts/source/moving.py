@@ -24,7 +24,7 @@ def move_to(tree: Tree, commit: str) -> int:
     in_the_way = [name for name in tree.differing(old, commit, "A") if os.path.lexists(tree.path / name)]
     if in_the_way:
         raise SourceError(
-            f"{tree.path}: untracked files are in the way:\n{shortened(in_the_way)}",
+            f"{tree.path}: untracked files would be overwritten:\n{shortened(in_the_way)}",
             todo="move them away, or into the native folder, and run the same command again",
         )
     tree.git("update-index", "-q", "--refresh", check=False)

@@ -53,8 +53,8 @@ def ninja(configured: Configured, jobs: int, line: StepLine, targets: Sequence[s
     command: list[str | Path] = ["ninja", "-C", configured.tree / "build", "-j", str(jobs), "-k", "0", *targets]
     if follow(command, read, env={**configured.variables, "NINJA_STATUS": _STATUS}) != 0:
         raise CompileError(
-            messages(output, configured) or "ninja failed and printed nothing",
-            todo="fix the source named above and build again; what did compile is kept",
+            messages(output, configured) or "ninja failed without a message",
+            todo="fix the source named above and build again; compiled files are kept",
         )
     return finished
 

@@ -22,9 +22,9 @@ _BINDS = "a graft's torch._C adds to what the base binds, where a build binds ev
 
 # Intended differences: how a definition begins or a header is named, and the reason.
 ON_PURPOSE = {
-    r"bool is_custom_op\(": "the list of all operators is in the base's library, which a graft leaves as it is",
+    r"bool is_custom_op\(": "the list of all operators is in the base's library, which a graft does not change",
     r"using namespace register\w+;": "a graft's sources are compiled together, the dispatch keys in namespaces",
-    r"void initReturnTypes\(": "a graft adds types to the base's module, a build makes one",
+    r"void initReturnTypes\(": "a graft adds types to the base's module, a build creates it",
     r"void (bind|register_nodes)\(|const graft::Bindings |template <PyObject\*|\[\[maybe_unused\]\]": _BINDS,
     r"ViewMetaClasses\.h$": "a graft's sources share a unit, which includes it more than once",
     r"aten_interned_strings\.h$": "it numbers all names, and the base's libraries were compiled with its numbers",
@@ -88,7 +88,7 @@ def compare_with_graft(tree: Tree, native: NativeFolder) -> Parity:
     if faults:
         raise SourceError(
             "\n".join(faults),
-            cause="a graft does not generate what PyTorch's own build does",
+            cause="a graft and PyTorch's own build generate different code",
             todo="fix scripts/generate, or add the difference to ON_PURPOSE with its reason",
         )
     return Parity(alike + len(ours & theirs), changed)

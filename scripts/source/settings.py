@@ -43,7 +43,7 @@ def affordable(jobs: int) -> int:
     """Return how many of ``jobs`` compilers fit into the free memory."""
     room = max(1, free_memory() // _BYTES_PER_JOB)
     if room < jobs:
-        say(f"      {room} of {jobs} compilers at once: there is not memory for more")
+        say(f"      {room} of {jobs} compilers at once: not enough memory for more")
     return min(jobs, room)
 
 

@@ -63,8 +63,8 @@ class Stack:
         raise PinError(
             "\n".join([*failing_hunks(patch.path, message), f"{patch.path}: the patch does not apply"]),
             cause=message,
-            todo=f"`{git} && git -C {aside} apply --reject {shlex.quote(str(patch.path))}`, do there by hand what "
-            f"the .rej files say, and put what `git -C {aside} diff` prints below the header of the patch",
+            todo=f"`{git} && git -C {aside} apply --reject {shlex.quote(str(patch.path))}`, apply by hand what "
+            f"the .rej files contain, and put what `git -C {aside} diff` prints after the header of the patch",
         )
 
     def holds(self, names: list[str]) -> list[str]:
@@ -102,5 +102,5 @@ def failing_hunks(path: Path, message: str) -> list[str]:
         elif hunk := re.match(r"@@ -(\d+)", line):
             number += 1
             if (target, hunk[1]) in failed:
-                found.append(f"{path}:{at}: hunk {number} of {target} does not fit")
+                found.append(f"{path}:{at}: hunk {number} of {target} does not apply")
     return found

@@ -105,8 +105,8 @@ class Tree:
         if changed:
             raise SourceError(
                 f"{self.path}: {count(len(changed), 'file')} changed:\n{shortened(changed)}",
-                cause="these changes are not Graft's, and would be lost or mixed with it",
-                todo=f"`git -C {self.path} stash` keeps them, `git -C {self.path} reset --hard` throws them away",
+                cause="Graft did not make these changes, and would overwrite them",
+                todo=f"`git -C {self.path} stash` saves them, `git -C {self.path} reset --hard` discards them",
             )
 
     def differing(self, old: str, new: str, kinds: str = "") -> list[str]:
@@ -130,7 +130,7 @@ def find_tree(path: Path) -> Tree | None:
     """
     if not (path / FUNCTIONS_YAML).is_file():
         raise UsageError(
-            f"{path}: this is no PyTorch source tree, for there is no {FUNCTIONS_YAML}",
+            f"{path}: not a PyTorch source tree: it has no {FUNCTIONS_YAML}",
             todo="set SOURCE to the top folder of a checkout of PyTorch",
         )
     if not os.path.lexists(path / ".git"):
@@ -187,16 +187,16 @@ def pinned_base(tree: Tree, pin: Pin) -> str:
     elif not isinstance(pin.source, GitSource):
         raise SourceError(
             f"{tree.path}: this is commit {base}, but the pin is {pin.source.package} {pin.source.version} of Debian",
-            cause="there are commits that are not Graft's, or this is another tree",
-            todo="leave SOURCE out and let Graft fetch the sources, or set it to the unpacked sources of that package",
+            cause="there are other commits, or this is a different tree",
+            todo="leave SOURCE out to download the sources, or set it to the unpacked sources of that package",
         )
     elif base != pin.source.commit:
         wanted = pin.source.commit
         is_above = tree.git("merge-base", "--is-ancestor", wanted, base, check=False).returncode == 0
         raise SourceError(
             f"{tree.path}: this is commit {base}, but the pin is {wanted} (PyTorch {pin.version})",
-            cause="there are commits on top that are not Graft's" if is_above else "another version is checked out",
-            todo=f"git -C {tree.path} checkout --detach {wanted}, after fetching it if need be",
+            cause="there are other commits on top" if is_above else "another version is checked out",
+            todo=f"git -C {tree.path} checkout --detach {wanted}, after fetching it if needed",
         )
     return base
 
@@ -219,7 +219,7 @@ def refuse_version(path: Path, version: str, pin: Pin) -> None:
     """
     if not re.match(rf"{re.escape(pin.version)}(?![.\d])", version):
         raise SourceError(
-            f"{path / 'version.txt'}:1: this is PyTorch {version or '(it does not say)'}, but the pin is {pin.version}",
+            f"{path / 'version.txt'}:1: this is PyTorch {version or '(unknown version)'}, but the pin is {pin.version}",
             todo="set SOURCE to the sources of the pinned release, or PIN to a pin of this one",
         )
 

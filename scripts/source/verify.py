@@ -51,10 +51,10 @@ def check_incremental(layout: Layout, *, source: str | None, jobs: int, objects:
             line.note += f" but for what the compiler inlines in {', '.join(otherwise)}" if otherwise else ""
     if not done:
         raise UsageError(
-            f"{configured.tree}: there is no object that an incremental build left alone",
+            f"{configured.tree}: no incremental build skipped an object",
             todo="add an operator and build with BUILD=source first",
         )
-    say(f"{configured.tree}: {count(done, 'object')} of those left alone are what the compiler makes of them now")
+    say(f"{configured.tree}: {count(done, 'object')} skipped by incremental builds are up to date")
 
 
 def shuffled_objects(configured: Configured) -> list[str]:
@@ -108,8 +108,8 @@ def compare(name: str, again: Path, configured: Configured) -> bool:
         return True
     if described(again) != described(there):
         raise SourceError(
-            f"{there}: the incremental build left it alone, but the compiler makes another object of it now",
-            cause="a new declaration changes what old text means, such as an overload that fits better",
+            f"{there}: the incremental build skipped it, but recompiling gives a different object",
+            cause="a new declaration changes the meaning of old code, for example a better matching overload",
             todo="build with INCREMENTAL=0",
         )
     return False

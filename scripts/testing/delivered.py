@@ -73,7 +73,7 @@ def show_surfaces_of(
         print(f"\n{side_by_side(found)}")
     if failed:
         raise TestsFailed(
-            f"an operator differs from PyTorch's own, as {', '.join(failed)}", todo="fix what the table names"
+            f"an operator differs from PyTorch's own, in {', '.join(failed)}", todo="fix the differences in the table"
         )
 
 
@@ -105,7 +105,7 @@ def delivered(
         UsageError: there is no such delivery.
     """
     if delivery not in DELIVERIES:
-        raise UsageError(f"DELIVERY={delivery}: there is no such delivery", todo=f"set it to {' or '.join(DELIVERIES)}")
+        raise UsageError(f"DELIVERY={delivery}: no such delivery", todo=f"set it to {' or '.join(DELIVERIES)}")
     base = get_base(load_pin(layout.patches, layout.pin), layout, base_wheel, Steps(total=2))
     folder = folder_of(f"test-{delivery}", layout)
     added: list[Layer] = []

@@ -57,7 +57,7 @@ def environment_in(folder: Path, wheel: Path, requirements: Path, more: Sequence
     """Hold such an environment in ``folder``; ``more`` may need the wheel."""
 
     def make(target: Path) -> None:
-        say(f"making a fresh environment in {folder}")
+        say(f"creating an environment in {folder}")
         make_virtual_environment(target)
         install(target, "--requirement", requirements)
 
@@ -119,7 +119,7 @@ def wheel_of(layout: Layout, build: str = GRAFT) -> Built:
     """
     built = load_built(layout, build)
     if built is None or not built.is_there():
-        raise UsageError("there is no wheel yet", todo="run `make patch-and-build` with the same variables first")
+        raise UsageError("no wheel was built yet", todo="run `make patch-and-build` with the same variables first")
     return built
 
 

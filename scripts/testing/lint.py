@@ -48,7 +48,9 @@ def lint() -> None:
         else:
             failed.append(name)
     if failed:
-        raise LintError(f"complaints from {', '.join(failed)}", todo="fix them; `ruff format` and clang-format -i help")
+        raise LintError(
+            f"{', '.join(failed)} reported errors", todo="fix them; `ruff format` and `clang-format -i` fix the layout"
+        )
 
 
 def _environment() -> Path:

@@ -62,9 +62,9 @@ class Mutant:
         count = text.count(self.right)
         if count != 1 or self.right == self.wrong:
             raise UsageError(
-                f"{self.file}: {self.right!r} of mutant {self.number} stands there {count} times",
+                f"{self.file}: {self.right!r} of mutant {self.number} occurs {count} times",
                 cause="the source changed after the list was written" if count != 1 else "the wrong text is the same",
-                todo="write a line of the source, and a wrong one, into tests/mutants",
+                todo="update the mutant in tests/mutants",
             )
 
 
@@ -85,7 +85,7 @@ def load_mutants(folder: Path) -> list[Mutant]:
                 if fields.keys() != {"file", "right", "wrong", "tests", "operator"}:
                     raise UsageError(
                         f"{path.name}: {source['file']}: unknown keys, or no tests",
-                        todo="a source has file, tests, operator and mutants, a mutant right, wrong and these",
+                        todo="a source has file, tests, operator and mutants; a mutant has right, wrong and these",
                     )
                 fields["tests"] = tuple(shlex.split(fields["tests"]))
                 found.append(Mutant(number=len(found) + 1, **fields))

@@ -36,7 +36,7 @@ class Outcome(Enum):
     KILLED = "killed"
     CRASHED = "crashed"
     HUNG = "hung"
-    REFUSED = "refused by the build"
+    REFUSED = "rejected by the build"
     SURVIVED = "SURVIVED"
     BROKEN = "NO RESULT"
 

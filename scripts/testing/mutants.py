@@ -98,7 +98,9 @@ def without_false_alarms(results: Mapping[Mutant, Result], tree: Tree) -> dict[M
             kinds.setdefault(tuple(sorted(tree.variables(mutant).items())), {})[result.by] = None
     failing = {test for variables, tests in kinds.items() for test in tree.failing(list(tests), dict(variables))}
     return {
-        mutant: Result(Outcome.BROKEN, f"fails without it, too: {result.by}") if result.by in failing else result
+        mutant: Result(Outcome.BROKEN, f"fails without the mutant, too: {result.by}")
+        if result.by in failing
+        else result
         for mutant, result in results.items()
     }
 
@@ -131,8 +133,8 @@ def conclude(results: Mapping[Mutant, Result], lines: Mapping[Mutant, int]) -> N
         rows.append((str(mutant.number), place, result.outcome.value, change, result.by))
     print(table(rows))
     raise TestsFailed(
-        f"{len(left)} mutants were not found by a test",
-        todo="write a test that fails with the wrong line, or another line into tests/mutants if it changes nothing",
+        f"{len(left)} mutants survived",
+        todo="write a test that fails with the wrong line, or choose another line if this one has no effect",
     )
 
 

@@ -31,14 +31,14 @@ class Step:
 
 
 STEPS = (
-    Step("sanitizers", "no finding of the sanitizers in the operators' tests", ["test-sanitize"]),
-    Step("fuzz", "random calls end in results or errors", ["fuzz", "ARGS=--minutes 20"]),
+    Step("sanitizers", "the sanitizers find nothing in the operators' tests", ["test-sanitize"]),
+    Step("fuzz", "random calls return results or raise errors", ["fuzz", "ARGS=--minutes 20"]),
     Step("slow", "large tensors, PyTorch's own operators, auditwheel", ["test", "ARGS=-- -m slow"]),
     Step("emulated", "CUDA kernels on all parameters", ["test", "ARGS=--parts emulated", "GRAFT_EMULATED_ALL=1"]),
     Step("mutants", "a test fails for each wrong line of tests/mutants", ["test-mutants", "ARGS="]),
     Step("source", "PyTorch's own build compiles the operators", ["check-source", "PIN=2.6.0", "ARGS=--if-possible"]),
     Step("bases", "wheels for CUDA and for another Python", ["test", "ARGS=--parts bases"]),
-    Step("peers", "calls and builds beside other ways to add an operator", ["bench-peers"]),
+    Step("peers", "calls and builds compared with other ways to add an operator", ["bench-peers"]),
     Step("matrix", "the other releases and Pythons", ["test-matrix"]),
 )
 

@@ -93,8 +93,8 @@ def run_parts(
     lines = differences(expected, found, is_whole=not extra) if expected else []
     if lines:
         raise TestsFailed(
-            "other tests were skipped than expected:\n" + "\n".join(lines),
-            todo="let the tests run, or change tests/skips.yaml",
+            "the skipped tests differ from those expected:\n" + "\n".join(lines),
+            todo="make the tests run, or change tests/skips.yaml",
         )
 
 
@@ -110,14 +110,14 @@ def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:
         raise TestsFailed(f"tests failed: {', '.join(failed)}")
     if len(without) == len(outcomes):
         raise TestsFailed(
-            f"no test ran; `{shlex.join(extra)}` chooses none" if extra else "no test ran, there is none",
-            todo="look at the names that `--collect-only -q` prints"
+            f"no test ran; `{shlex.join(extra)}` selects none" if extra else "there are no tests",
+            todo="compare with the names that `--collect-only -q` prints"
             if extra
-            else "give the operators samples or tests",
+            else "write samples or tests for the operators",
         )
     if without:
-        say(f"no test was chosen of {', '.join(without)}")
-    say("all chosen tests passed" if extra else "all tests passed")
+        say(f"no test was selected from {', '.join(without)}")
+    say("all selected tests passed" if extra else "all tests passed")
 
 
 def run_pytest(

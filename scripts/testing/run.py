@@ -111,7 +111,7 @@ def _run_tests(
                 there = {"PYTHONPATH": str(stack.enter_context(unpacked(grammar, "grammar", built)))}
                 parts.append(Part("grammar", "the grammar of native_functions.yaml", [GRAMMAR / "tests"], there))
             emulated = emulated_variables(layout)
-            parts.append(Part("emulated", "the kernels for CUDA, emulated", emulated_tests(layout.native), emulated))
+            parts.append(Part("emulated", "the CUDA kernels, emulated", emulated_tests(layout.native), emulated))
         parts = [part for part in parts if part.kind in chosen]
         if not parts:
             raise UsageError(
@@ -152,8 +152,8 @@ def run_source_tests(layout: Layout, tree: Path, whole: Path | None, extra: Sequ
         parts.append(Part("upstream", "PyTorch, for the folder's operators", [TESTS / "wheel/upstream"]))
         if whole:
             variables["GRAFT_WHOLE"] = str(stack.enter_context(unpacked(layout, "whole", whole)))
-            parts.append(Part("whole", "the wheel beside that of a whole build", [TESTS / "wheel/whole"]))
-        say("not run: tests of the graft's code generation, and those of the grammar folder, whose wheel is a graft")
+            parts.append(Part("whole", "the wheel compared with that of a whole build", [TESTS / "wheel/whole"]))
+        say("not run: tests of the graft's code generation, and of the grammar folder, which need a graft")
         run_parts(python, parts, variables, extra)
 
 
@@ -161,7 +161,7 @@ def run_source_tests(layout: Layout, tree: Path, whole: Path | None, extra: Sequ
 def one_at_a_time(layout: Layout, purpose: str) -> Iterator[None]:
     """Make sure that the tests of a native folder run once at a time."""
     folder = folder_of(purpose, layout)
-    with file_lock(folder.with_name(f"{folder.name}.running"), f"the tests of {layout.title} run already"):
+    with file_lock(folder.with_name(f"{folder.name}.running"), f"the tests of {layout.title} are running already"):
         yield
 
 

@@ -56,9 +56,11 @@ def test_sanitized(layout: Layout, *, base_wheel: Path | None, jobs: int, extra:
         outcome = run_pytest(python, part, {**variables, **preloaded}, chosen)
         found = [path.read_text(encoding="utf-8", errors="replace") for path in sorted(findings.iterdir())]
     if found:
-        raise TestsFailed(f"the sanitizers found something, in full in {findings}:\n\n" + "\n".join(found)[:20_000])
+        raise TestsFailed(
+            f"the sanitizers reported errors; complete output in {findings}:\n\n" + "\n".join(found)[:20_000]
+        )
     conclude({part.name: outcome}, extra)
-    say("the sanitizers found nothing")
+    say("the sanitizers reported nothing")
 
 
 def fuzz(layout: Layout, extra: Sequence[str]) -> None:
@@ -75,10 +77,10 @@ def fuzz(layout: Layout, extra: Sequence[str]) -> None:
         with wheel_environment(sanitized, SANITIZED, Path(built.wheel)) as python:
             code = run_python(python, [*command, "--sanitized"], sanitizer_variables(snapshot.toolchain))
     else:
-        say("without sanitizers, since `make test-sanitize` has not built these sources; a crash is found all the same")
+        say("without sanitizers, since `make test-sanitize` has not built these sources; crashes are still found")
         code = in_test_environment(layout, command)
     if code != 0:
-        raise TestsFailed("calls ended in what no call may end in", todo="fix what is named above, and call again")
+        raise TestsFailed("some calls had invalid outcomes", todo="fix the findings above and run it again")
 
 
 def sanitizer_variables(toolchain: Toolchain, *, log: Path | None = None) -> dict[str, str]:

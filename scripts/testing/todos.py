@@ -71,9 +71,9 @@ def ending_with_todos(natives: Sequence[Path]) -> Iterator[None]:
             os.environ |= {"PYTEST_ADDOPTS": before} if before is not None else {}
         if found:
             are = "places are" if len(found) > 1 else "place is"
-            say("\n".join(["", f"{len(found)} {are} left to write:", *map(str, _first(found))]))
+            say("\n".join(["", f"{len(found)} {are} left to complete:", *map(str, _first(found))]))
         if is_empty:
-            say('what tests of an empty kernel say is left out; `ARGS="-- --tb=short"` shows it')
+            say('test failures of a kernel without code are not shown; `ARGS="-- --tb=short"` shows them')
 
 
 def _first(found: Sequence[Todo]) -> list[Todo | str]:

@@ -86,7 +86,7 @@ def test_kernels_call_what_the_folder_has_for_all_devices(libraries: dict[str, E
 
 
 def test_wheel_for_another_python(tmp_path: Path) -> None:
-    """Of 2.13.0, without kernels for CUDA, of which a message says so in their place."""
+    """Of 2.13.0, without CUDA kernels, of which a message says so in their place."""
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     others = (find_python(release) for release in ("3.12", "3.13", "3.10", "3.11") if release != here)
     python = next((found for found in others if found), None)

@@ -62,32 +62,32 @@ def test_one_folder_alone_lacks_what_the_other_has(known: BaseOperators, tmp_pat
         (
             {},
             {"native_functions.yaml": str(TWO["native_functions.yaml"]) + str(ONE["native_functions.yaml"])},
-            "two/native_functions.yaml:4:9: graft_one is defined in one/native_functions.yaml:1 too; give it",
+            "two/native_functions.yaml:4:9: graft_one is also defined in one/native_functions.yaml:1; give it",
         ),
         (
             {},
             {"derivatives.yaml": f"{TWO['derivatives.yaml']}{ONE['derivatives.yaml']}"},
-            "two/derivatives.yaml:3:9: graft_two has an entry in one/derivatives.yaml:1 already; make one of the two",
+            "two/derivatives.yaml:3:9: graft_two has an entry in one/derivatives.yaml:1 already; merge the two entries",
         ),
         (
             {"cpu/Shared.h": "#pragma once\n"},
             {"cpu/Shared.h": "// Another.\n"},
-            "two/cpu/Shared.h:1: one/cpu/Shared.h is another file of the same name; give one of them another name",
+            "two/cpu/Shared.h:1: one/cpu/Shared.h has the same name but another content; give one of them another name",
         ),
         (
             {"Three.cpp": "// One.\n"},
             {"Three.cpp": "// Two.\n"},
-            "two/Three.cpp:1: one/Three.cpp is another file of the same name; give one of them another name",
+            "two/Three.cpp:1: one/Three.cpp has the same name but another content; give one of them another name",
         ),
         (
             {"docs/graft_one.rst": "One.\n"},
             {"docs/graft_one.rst": "Two.\n"},
-            "two/docs/graft_one.rst:1: one/docs/graft_one.rst is another file of the same name",
+            "two/docs/graft_one.rst:1: one/docs/graft_one.rst has the same name but another content",
         ),
         (
             {"samples.py": "def graft_one(make): ...\n"},
             {"samples.py": "\ndef graft_one(make): ...\n"},
-            "two/samples.py:2:5: one/samples.py has samples of graft_one already; leave one out",
+            "two/samples.py:2:5: one/samples.py already has samples for graft_one; leave one out",
         ),
         (
             {"autocast.yaml": "fp32: [graft_one]\n"},
@@ -97,7 +97,7 @@ def test_one_folder_alone_lacks_what_the_other_has(known: BaseOperators, tmp_pat
         (
             {"python/graft_probe.py": "x = 1\n"},
             {"python/graft_probe.py": "from __future__ import annotations\n"},
-            "two/python/graft_probe.py:1:1: cannot stand behind another folder's graft_probe.py: from __future__",
+            "two/python/graft_probe.py:1:1: is invalid after another folder's graft_probe.py: from __future__",
         ),
     ],
 )
@@ -113,9 +113,7 @@ def test_text_that_is_not_utf_8_is_found_by_its_byte(name: str, known: BaseOpera
     text = b"# \xc3\xa9t\xc3\xa9\n#  \xe9 { ] nonsense\n"
     found = lines(tmp_path, known, one={**ONE, **TWO, "derivatives.yaml": "", name: text})
     about = [line for line in found if line.startswith(f"one/{name}:")]
-    assert about == [
-        f"one/{name}:2:4: not UTF-8: no character begins or goes on with the byte 0xe9 here; save the file as UTF-8"
-    ]
+    assert about == [f"one/{name}:2:4: not UTF-8: invalid byte 0xe9; save the file as UTF-8"]
 
 
 @pytest.mark.parametrize("name", ["python/nn/probe.py", "python/nn/probe.pyi", "samples.py", "docs/graft_one.rst"])

@@ -60,7 +60,7 @@ def test_files_that_are_right_have_no_mistake(base: Path, tmp_path: Path) -> Non
         (
             "python/functional.py",
             "\nfrom __future__ import annotations\n",
-            "python/functional.py:2:1: cannot stand behind torch's functional.py: from __future__",
+            "python/functional.py:2:1: is invalid after torch's functional.py: from __future__",
         ),
         (
             "python/nn/functional.py",
@@ -72,7 +72,11 @@ def test_files_that_are_right_have_no_mistake(base: Path, tmp_path: Path) -> Non
             "",
             "docs/graft_prob.rst:1: no operator of the folder is named graft_prob; did you mean `graft_probe`?",
         ),
-        ("docs/graft_probe.md", "", "docs/graft_probe.md:1: no docstring of an operator; name it docs/<operator>.rst"),
+        (
+            "docs/graft_probe.md",
+            "",
+            "docs/graft_probe.md:1: not the docstring of an operator; name it docs/<operator>.rst",
+        ),
     ],
 )
 def test_mistake_is_found_at_its_place(name: str, text: str, expected: str, base: Path, tmp_path: Path) -> None:
@@ -84,15 +88,15 @@ def test_mistake_is_found_at_its_place(name: str, text: str, expected: str, base
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("Other.cc", "Other.cc:1: PyTorch's build compiles no .cc files; name it Other.cpp"),
-        ("cpu/Other.cxx", "cpu/Other.cxx:1: PyTorch's build compiles no .cxx files; name it Other.cpp"),
+        ("Other.cc", "Other.cc:1: PyTorch's build does not compile .cc files; name it Other.cpp"),
+        ("cpu/Other.cxx", "cpu/Other.cxx:1: PyTorch's build does not compile .cxx files; name it Other.cpp"),
         (
             "derivatives.yml",
-            "derivatives.yml:1: nothing reads this file: the folder's YAML files are native_functions.yaml,",
+            "derivatives.yml:1: this file is not used: the folder's YAML files are native_functions.yaml,",
         ),
         ("derivative.yaml", "derivative.yaml:1: nothing reads this file:"),
         ("cpu/native_functions.yaml", "cpu/native_functions.yaml:1: nothing reads this file:"),
-        ("probe.py", "probe.py:1: warning: nothing reads this file: Python files lie below python/ and tests/"),
+        ("probe.py", "probe.py:1: warning: this file is not used: Python files belong below python/ and tests/"),
     ],
 )
 def test_file_that_no_build_reads_is_told(name: str, expected: str, base: Path, tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_refused(base: Path, tmp_path: Path, schema: str, kind: str, variants: s
 
 def test_an_operator_of_the_folder_is_refused_with_its_place(base: Path, tmp_path: Path) -> None:
     (tmp_path / FUNCTIONS).write_text("# Mine.\n- func: sc_a(Tensor self) -> Tensor\n")
-    with pytest.raises(OperatorError, match=rf"{FUNCTIONS}:2: there is an operator sc_a already"):
+    with pytest.raises(OperatorError, match=rf"{FUNCTIONS}:2: the operator sc_a already exists"):
         made(base, tmp_path, "sc_a(Tensor self) -> Tensor")
     made(base, tmp_path, "sc_a.mine(Tensor self) -> Tensor")
 
@@ -187,7 +187,7 @@ def test_existing_files_are_refused(base: Path, tmp_path: Path) -> None:
     texts = {tmp_path / "A.cpp": "", tmp_path / "Resize.h": "", tmp_path / "B.cpp": ""}
     with pytest.raises(UsageError) as caught:
         refuse_existing(texts, tmp_path, Base(tmp_path, base))
-    assert "A.cpp: the file is there already" in str(caught.value)
+    assert "A.cpp: the file is up to date" in str(caught.value)
     assert "Resize.h: PyTorch has a header of this name" in str(caught.value)
     assert "B.cpp" not in str(caught.value)
 

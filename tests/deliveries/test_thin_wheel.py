@@ -152,8 +152,8 @@ def test_operators_of_two_wheels_are_as_torch_s_own(printed: dict[str, str], exp
 
 def test_both_are_told(both: Environment) -> None:
     about = both.run("import runpy; runpy.run_module('torch._graft', run_name='__main__')").stdout
-    assert "a thin wheel, loaded by the torch that is installed, cut_ops" in about
-    assert "a thin wheel, loaded by the torch that is installed, rolled_ops" in about
+    assert "a thin wheel, loaded by the installed torch, cut_ops" in about
+    assert "a thin wheel, loaded by the installed torch, rolled_ops" in about
 
 
 def test_without_autoload_the_package_loads_itself(both: Environment) -> None:
@@ -188,7 +188,7 @@ def test_another_torch_is_refused_in_one_line(both: Environment) -> None:
         assert done.stdout.split() == ["1.0", "False"]
         lines = done.stderr.splitlines()
         assert len(lines) == 2
-        assert all("were made for torch" in line and "install torch==" in line for line in lines)
+        assert all("were built for torch" in line and "install torch==" in line for line in lines)
     finally:
         version.write_text(text)
 

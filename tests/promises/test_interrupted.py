@@ -10,7 +10,7 @@ import pytest
 from conftest import Disturbed
 from place import STEPS, Place, sha256
 
-GOES_ON = "interrupted; run the same command again to go on\n"
+GOES_ON = "interrupted; run the same command again to continue\n"
 
 
 def test_interrupted_build_says_so_in_one_line(disturbed: Disturbed) -> None:

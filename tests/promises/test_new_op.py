@@ -103,4 +103,4 @@ def test_operators_pass_once_their_todos_are_filled(stages: tuple[Results, Resul
     assert filled.outcome.code == 0, filled.outcome.said
     assert filled.failures.keys() == as_they_are.failures.keys()
     assert not any(filled.failures.values())
-    assert "all tests passed" in filled.outcome.said or "all chosen tests passed" in filled.outcome.said
+    assert "all tests passed" in filled.outcome.said or "all selected tests passed" in filled.outcome.said

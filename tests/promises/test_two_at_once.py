@@ -15,7 +15,7 @@ def test_one_builds_and_the_other_waits_for_it(plain: Place) -> None:
     assert [process.returncode for process in both] == [0, 0], said
     (wheel,) = (plain.home / "at_once").iterdir()
     assert all(str(wheel) in each for each in said)
-    assert sum("another build runs here (process " in each for each in said) == 1
-    (waited,) = (each for each in said if "another build runs here" in each)
+    assert sum("another build is running here (process " in each for each in said) == 1
+    (waited,) = (each for each in said if "another build is running here" in each)
     assert f"nothing changed: {wheel}\n" in waited
     assert plain.state() == before

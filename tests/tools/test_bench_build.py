@@ -196,7 +196,7 @@ def test_folder_of_somebody_else_is_not_removed(tmp_path: Path) -> None:
     (tmp_path / "copy/letter").touch()
     done = bench_build(tmp_path, make=MAKE)
     assert done.returncode == 2
-    assert f"error: {tmp_path / 'copy'}: it is there, and `make bench-build` did not make it\n  next: " in done.stderr
+    assert f"error: {tmp_path / 'copy'}: it exists, and was not created by `make bench-build`\n  next: " in done.stderr
     assert (tmp_path / "copy/letter").is_file()
 
 
@@ -216,7 +216,7 @@ def test_rows_are_listed_and_others_refused(tmp_path: Path) -> None:
     assert "load_inline, TORCH_LIBRARY" in listed
     refused = bench_build(tmp_path, *only("everything"))
     assert refused.returncode == 2
-    assert 'error: --only everything: there is no such row\n  next: take one of "from nothing", ' in refused.stderr
+    assert 'error: --only everything: there is no such row\n  next: choose one of "from nothing", ' in refused.stderr
     assert not (tmp_path / "copy").exists()
 
 

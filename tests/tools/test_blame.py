@@ -73,13 +73,13 @@ def test_undefined_symbol_names_the_entry_that_asks_for_it(native: Path, symbol:
     output = f"{where}: undefined reference to `{symbol}'"
     assert of_linker(f"{output}\n{output}\ncollect2: error: ld returned 1 exit status", native) == (
         f"{native}/native_functions.yaml:{line}: no file defines {symbol}, the kernel of {operator}; "
-        "define it in a .cpp file, with just these parameters"
+        "define it in a .cpp file with exactly these parameters"
     )
 
 
 def test_undefined_symbol_that_no_entry_asks_for_names_its_caller(native: Path) -> None:
     output = "/usr/bin/ld: Soft.cpp:(.text._Z1fv+0x1c): undefined reference to `helper(int)'"
-    assert of_linker(output, native).startswith("Soft.cpp: calls helper(int), which no file defines; define it")
+    assert of_linker(output, native).startswith("Soft.cpp: calls helper(int), which is not defined; define it")
 
 
 MINE = """\
@@ -96,7 +96,7 @@ int once(int x) { return helper(x); }
 def test_undefined_symbol_is_told_at_the_line_that_calls_it(native: Path) -> None:
     (native / "Mine.cpp").write_text(MINE)
     line = f"{native}/Mine.cpp: undefined reference to `at::native::helper(int)'"
-    called = f"{native}/Mine.cpp:6: calls at::native::helper(int), which no file defines; "
+    called = f"{native}/Mine.cpp:6: calls at::native::helper(int), which is not defined; "
     assert of_linker(line, native) == called + "define it in a .cpp file of the folder, or do not call it"
     (native / "Other.cpp").write_text("int helper(long x) { return 0; }\n")
     assert of_linker(line, native).startswith(f"{called}{native}/Other.cpp:1 defines `int helper(long)`: declare")
@@ -123,7 +123,7 @@ def test_symbol_that_is_there_twice_is_told_at_both_lines(native: Path) -> None:
 def test_function_of_a_header_that_is_there_twice_is_told_at_its_line(native: Path) -> None:
     (native / "Twice.h").write_text("namespace at::native {\nint twice(int x) { return x; }\n}\n")
     assert of_linker(REPEATED, native) == (
-        f"{native}/Twice.h:2: defines at::native::twice(int) in a header, which Mine.cpp and A.cpp both include; "
+        f"{native}/Twice.h:2: defines at::native::twice(int) in a header, included by Mine.cpp and A.cpp; "
         "write `inline` before it"
     )
 

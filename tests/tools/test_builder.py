@@ -44,7 +44,7 @@ def test_help_names_the_verbs() -> None:
         (
             ["build", "--build", "sources"],
             2,
-            "BUILD=sources: there is no such build\n  next: set it to graft or source",
+            "BUILD=sources: no such build\n  next: set it to graft or source",
         ),
         (["build", "--jobs", "0"], 2, "error: JOBS: 0 is not a positive number\n  next: "),
         (["build", "--jobs", "two"], 2, "error: JOBS: two is not a positive number\n  next: "),
@@ -70,14 +70,14 @@ GIVEN = [
     ),
     (["new-op"], ["--native", f"{OWN}/ops", "--schema=f() -> ()"], f"NATIVE={OWN}/ops: {OWN} is a file"),
     (["build", "check", "check-cuda"], ["--wheel", "/nope.whl"], "/nope.whl: no such file\n  next: set WHEEL"),
-    (["build", "check"], ["--wheel", str(OWN)], f"{OWN}: not a wheel's file name"),
+    (["build", "check"], ["--wheel", str(OWN)], f"{OWN}: not the file name of a wheel"),
     (
         ["check-source", "apply", "export"],
         ["--source", "/nowhere"],
         "SOURCE=/nowhere: no such folder\n  next: set SOURCE",
     ),
     (["test", "fuzz", "check-source"], ["--pin", "0.0.0"], "no such pin\n  next: set PIN to one of: "),
-    (["surfaces"], ["--delivery", "wheel wool"], "DELIVERY=wheel wool: there is no delivery wool\n  next: set it to"),
+    (["surfaces"], ["--delivery", "wheel wool"], "DELIVERY=wheel wool: no such delivery: wool\n  next: set it to"),
 ]
 
 
@@ -98,10 +98,10 @@ def test_what_is_given_is_looked_at_first(
         (
             "LAUNCHER",
             "no-such-cache --fast",
-            "LAUNCHER=no-such-cache --fast: there is no program no-such-cache\n  next: ",
+            "LAUNCHER=no-such-cache --fast: program no-such-cache not found\n  next: ",
         ),
         ("LAUNCHER", "'ccache", "LAUNCHER='ccache: No closing quotation\n  next: close"),
-        ("CUDA_ARCHS", "80 hopper", "CUDA_ARCHS=80 hopper: hopper is no architecture of a GPU\n  next: "),
+        ("CUDA_ARCHS", "80 hopper", "CUDA_ARCHS=80 hopper: hopper is not a GPU architecture\n  next: "),
     ],
 )
 def test_variables_are_looked_at_first(
@@ -174,7 +174,7 @@ def test_second_build_waits_for_the_first_and_says_so(tmp_path: Path) -> None:
     said = second.stderr.readline()
     end_of_first, _ = first.communicate("\n")
     end_of_second, _ = second.communicate()
-    assert f"another build runs here (process {first.pid}); waiting" in said
+    assert f"another build is running here (process {first.pid}); waiting" in said
     assert float(end_of_second) >= float(end_of_first)
 
 

@@ -85,7 +85,7 @@ def test_architectures_are_written_in_several_ways(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("text", ["hopper", "80 none", "8", "90b", "1.2.3.4"])
 def test_what_is_no_architecture_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_ARCHS", text)
-    with pytest.raises(UsageError, match=f"CUDA_ARCHS={text}: .* is no architecture of a GPU"):
+    with pytest.raises(UsageError, match=f"CUDA_ARCHS={text}: .* is not a GPU architecture"):
         wanted_architectures()
 
 
@@ -93,7 +93,7 @@ def test_architectures_that_nvcc_does_not_know_are_refused(toolkit: Path) -> Non
     known = Nvcc(toolkit, HOST, ("80", "90a"))
     known.require_known_architectures()
     assert "-gencode=arch=compute_90a,code=sm_90a" in known.flags
-    with pytest.raises(UsageError, match=r"^CUDA_ARCHS=70 81: this nvcc does not compile for that") as caught:
+    with pytest.raises(UsageError, match=r"^CUDA_ARCHS=70 81: this nvcc does not support it") as caught:
         Nvcc(toolkit, HOST, ("70", "80", "81")).require_known_architectures()
     assert caught.value.todo == "choose among: 80, 90; or none"
 
@@ -151,7 +151,7 @@ def test_packages_of_the_toolkit_are_believed_only_by_their_hashes(
     for name, value in (("NO_INDEX", "1"), ("FIND_LINKS", str(index)), ("CONFIG_FILE", "/dev/null")):
         monkeypatch.setenv(f"PIP_{name}", value)
     requirement = "nvidia-cuda-nvcc==13.0.88"
-    with pytest.raises(FetchError, match="pip could not fetch the CUDA toolkit") as caught:
+    with pytest.raises(FetchError, match="pip could not download the CUDA toolkit") as caught:
         download({requirement: "0" * 64}, downloads)
     # Not to be taken for a missing network, without which a build goes on.
     assert not isinstance(caught.value, NoToolkitError)
@@ -178,7 +178,7 @@ def test_pip_is_asked_for_hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_base_for_cpus_leaves_cuda_out_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan(base_for("", tmp_path / "tree"), tmp_path / "native") == Cuda()
     said = capsys.readouterr().err
-    assert said.endswith("has no CUDA: 1 kernels for CUDA, cuda/A.cu, cuda/A.cuh, cuda/B.cpp\n")
+    assert said.endswith("has no CUDA: 1 CUDA kernels, cuda/A.cu, cuda/A.cuh, cuda/B.cpp\n")
 
 
 def test_kernels_for_cuda_can_be_left_out(
@@ -188,8 +188,8 @@ def test_kernels_for_cuda_can_be_left_out(
     cuda = plan(base_for("13.0", tmp_path / "tree"), tmp_path / "native")
     assert cuda == Cuda(MISSING)
     assert cuda.request == "none "
-    assert "left out, as CUDA_ARCHS=none says: 1 kernels for CUDA" in capsys.readouterr().err
-    with pytest.raises(UsageError, match=r"^CUDA_ARCHS=none leaves out all kernels for CUDA") as caught:
+    assert "left out because of CUDA_ARCHS=none: 1 CUDA kernels" in capsys.readouterr().err
+    with pytest.raises(UsageError, match=r"^CUDA_ARCHS=none leaves out all CUDA kernels") as caught:
         plan(base_for("13.0", tmp_path / "other"), tmp_path / "native", is_required=True)
     assert caught.value.todo == "unset CUDA_ARCHS"
 
@@ -199,7 +199,7 @@ def test_folder_without_kernels_for_cuda_cannot_be_checked_for_it(tmp_path: Path
     (tmp_path / "native/native_functions.yaml").write_text("- func: a(Tensor self) -> Tensor\n")
     native = load_native(tmp_path / "native")
     snapshot = Snapshot(tmp_path, {}, (), (native.path,), PIN, HOST, ())
-    with pytest.raises(UsageError, match="native: it has no kernels for CUDA") as caught:
+    with pytest.raises(UsageError, match="native: it has no CUDA kernels") as caught:
         plan_cuda(snapshot, base_for("13.0", tmp_path / "tree"), native, is_required=True)
     assert caught.value.todo == "add a kernel to its folder cuda/"
 
@@ -208,7 +208,7 @@ def test_build_without_a_toolkit_goes_on_but_looks_again(tmp_path: Path, capsys:
     cuda = plan(base_for("99.1", tmp_path / "tree"), tmp_path / "native")
     assert cuda == Cuda(MISSING)
     assert cuda.request == MISSING
-    assert "no kernels for CUDA are built: " in capsys.readouterr().err
+    assert "CUDA kernels are not built: " in capsys.readouterr().err
 
 
 def test_toolkit_that_is_not_the_pinned_one_ends_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

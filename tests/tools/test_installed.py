@@ -138,7 +138,7 @@ def test_another_python_than_the_builder_s_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "python"
     path.write_text(f"#!/bin/sh\necho '{json.dumps(['/packages', ['/packages'], 'cpython-39-x86_64-linux-gnu'])}'\n")
     path.chmod(0o755)
-    with pytest.raises(UsageError, match="it is for cpython-39-x86_64-linux-gnu, and the builder runs on "):
+    with pytest.raises(UsageError, match="it is for cpython-39-x86_64-linux-gnu, but the builder runs on "):
         look(str(path))
 
 

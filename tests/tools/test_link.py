@@ -105,14 +105,14 @@ def test_hidden_variable_ends_the_build(build: Build) -> None:
     declared = "namespace libtorch_python { extern int variable; int hidden(); }\n"
     unit = build.unit("Mine", f"{declared}int f() {{ return libtorch_python::variable + libtorch_python::hidden(); }}")
     error = build.refused(unit)
-    assert error.what.startswith("/mine/Mine.cpp: calls libtorch_python::variable, which no file defines; ")
-    assert error.cause == "libtorch_python.so hides variables, which only its own code can reach"
+    assert error.what.startswith("/mine/Mine.cpp: calls libtorch_python::variable, which is not defined; ")
+    assert error.cause == "libtorch_python.so hides variables, which other libraries cannot use"
 
 
 def test_symbol_that_is_nowhere_ends_the_build(build: Build) -> None:
     unit = build.unit("Mine", "int nowhere(long); int f() { return nowhere(1); }")
     error = build.refused(unit)
-    assert error.what.startswith("/mine/Mine.cpp: calls nowhere(long), which no file defines; ")
+    assert error.what.startswith("/mine/Mine.cpp: calls nowhere(long), which is not defined; ")
     assert error.cause == ""
 
 

@@ -234,7 +234,7 @@ def test_default_is_every_pin_that_the_python_has_a_wheel_of(repository: Path) -
 @pytest.mark.parametrize(
     ("verb", "pins", "pythons", "code", "message"),
     [
-        ("wheels", "2.14.1 2.13.0+cpu", "3.11 3.12", 3, "no wheel is known of torch 2.13.0+cpu on Python 3.12\n"),
+        ("wheels", "2.14.1 2.13.0+cpu", "3.11 3.12", 3, "no pin has a wheel of torch 2.13.0+cpu on Python 3.12\n"),
         ("wheels", "9.9.9 8.8.8", "3.11", 3, "patches/8.8.8/pin.yaml: no such pin"),
         ("wheels", "2.6.0", "3.11", 3, "this pin names no wheel"),
         ("wheels", "2.14.1", "3.11 3.7 3.8", 2, "does not run: 3.7, 3.8\n"),
@@ -374,7 +374,7 @@ def test_matrix_needs_space(tmp_path: Path, home: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(matrix_run, "_RESULTS", tmp_path / "results.json")
     layout = Layout("2.14.1", (tmp_path,), tmp_path)
     options: dict[str, Any] = {"jobs": 1, "parts": ["wheel"], "extra": [], "is_anew": False, "is_kept": False}
-    with pytest.raises(RefusedError, match="20 GiB are free, and a row may need 15"):
+    with pytest.raises(RefusedError, match="20 GiB are free, but a row may need 15"):
         matrix_run.test_matrix(layout, "2.14.1", "3.11", at_once=2, markdown_file=None, **options)
 
 

@@ -25,9 +25,9 @@ def written(folder: Path, text: str) -> Path:
     [
         ("- func: f\n  bad: [\n", r":3:1: not YAML"),
         ("- func: f\n - func: g\n", r":2:2: not YAML"),
-        ("func: f\n", r":1: a list of entries is expected, but this is a dict"),
+        ("func: f\n", r":1: expected a list of entries, but got dict"),
         ("[{func: f}]\n", r":1: the list cannot follow PyTorch's own"),
-        ("- func: f\n- hello\n", r":2: an entry needs the key `func`, but it is no mapping"),
+        ("- func: f\n- hello\n", r":2: an entry needs the key `func`, but it is not a mapping"),
         ("- fun: f\n  tags: g\n", r":1: an entry needs the key `func`, but it has fun, tags"),
         ("---\n- func: f\n", r":1: the list cannot follow PyTorch's own"),
     ],

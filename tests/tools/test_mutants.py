@@ -61,7 +61,7 @@ def test_tests_that_fail_anyway_say_nothing(tmp_path: Path) -> None:
     write(tmp_path, {"test_it.py": "def test_0(): pass\ndef test_1(): raise ValueError('no - way')\n"})
     checked = without_false_alarms(results, tree)
     assert checked[right] == results[right]
-    assert checked[wrong] == Result(Outcome.BROKEN, "fails without it, too: test_it.py::test_1")
+    assert checked[wrong] == Result(Outcome.BROKEN, "fails without the mutant, too: test_it.py::test_1")
     # A test that is not there says nothing, either.
     lost = {right: Result(Outcome.KILLED, "test_it.py::test_2")}
     assert without_false_alarms(lost, tree)[right].outcome is Outcome.BROKEN
@@ -117,7 +117,7 @@ def test_list_that_does_not_fit_the_sources_is_refused(tmp_path: Path) -> None:
     stale = [mutant("return y", "z"), mutant("return x", "z"), mutant("x + x", "x + x"), mutant("x", "y", "gone.py")]
     with pytest.raises(UsageError) as caught:
         places([mutant("x + x", "x"), *stale], tmp_path)
-    assert [re.findall(r"of mutant \d stands there (\d) times", caught.value.what)] == [["0", "2", "1", "0"]]
+    assert [re.findall(r"of mutant \d occurs (\d) times", caught.value.what)] == [["0", "2", "1", "0"]]
 
 
 def test_list_says_what_each_mutant_is(tmp_path: Path) -> None:

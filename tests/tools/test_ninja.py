@@ -135,7 +135,7 @@ def test_errors_name_the_user_s_file_and_the_rest_is_compiled(build: Build) -> N
     with pytest.raises(CompileError) as caught:
         build.run()
     assert caught.value.what == "/mine/A.cpp:1:2: error: wrong"
-    assert caught.value.todo == "fix /mine/A.cpp and build again; what did compile is kept"
+    assert caught.value.todo == "fix /mine/A.cpp and build again; compiled files are kept"
     assert {unit.target for unit in build.units if (build.layout.work / unit.target).is_file()} == {
         Path("objects/B.o"),
         Path("objects/library.o"),

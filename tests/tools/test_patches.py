@@ -84,7 +84,7 @@ def test_every_patch_that_does_not_apply_is_named_with_its_hunk(tmp_path: Path, 
         patched(load_series(folder), base, tmp_path / "scratch")
     assert caught.value.what.splitlines() == [
         f"{folder}/broken.patch:8: this hunk does not apply to torch/text.py:1",
-        f"{folder}/elsewhere.patch:7: it edits torch/nowhere.py, which the base wheel does not hold",
+        f"{folder}/elsewhere.patch:7: it changes torch/nowhere.py, which the base wheel does not contain",
         f"{folder}/damaged.patch:11: the patch is damaged here",
     ]
     assert list((tmp_path / "scratch").iterdir()) == []
@@ -103,10 +103,10 @@ def test_every_fault_of_a_series_is_reported(tmp_path: Path) -> None:
         load_series(folder)
     series = folder / "series"
     assert caught.value.what.splitlines() == [
-        f"{series}:2: twice.patch is named in line 1 already",
-        f"{series}:3: missing.patch is named, but there is no such file",
+        f"{series}:2: twice.patch is already listed in line 1",
+        f"{series}:3: missing.patch is listed, but does not exist",
         f"{folder}/headless.patch:1: no header; the first line must be `Subject: what it does`",
-        f"{folder}/forgotten.patch: it is not named in {series}",
+        f"{folder}/forgotten.patch: not listed in {series}",
     ]
 
 

@@ -80,7 +80,7 @@ def test_settings_are_variables_of_setup_py() -> None:
 
 
 def test_pin_without_a_wheel_cannot_be_grafted_upon(tmp_path: Path) -> None:
-    with pytest.raises(PinError, match=r"2\.6\.0/pin\.yaml: this pin names no wheel") as caught:
+    with pytest.raises(PinError, match=r"2\.6\.0/pin\.yaml: this pin has no wheel") as caught:
         fetch(load_pin(SOURCE_ONLY), tmp_path, None)
     assert "BUILD=source" in caught.value.todo
 
@@ -92,7 +92,7 @@ def test_unknown_pin_names_those_there_are() -> None:
 
 
 def test_wheel_that_a_pin_does_not_know_is_refused_with_those_that_it_knows() -> None:
-    with pytest.raises(PinError, match=r"2\.13\.0/pin\.yaml: it knows no wheel of version 2\.13\.0\+cu130") as caught:
+    with pytest.raises(PinError, match=r"2\.13\.0/pin\.yaml: it has no wheel of version 2\.13\.0\+cu130") as caught:
         load_pin(WITH_WHEEL, "2.13.0+cu130")
     assert caught.value.cause == "it knows 2.13.0+cpu, 2.13.0"
     assert "make pin TORCH=2.13.0+cu130" in caught.value.todo
@@ -114,7 +114,7 @@ def test_python_without_a_pinned_wheel_is_refused() -> None:
 def test_python_of_another_wheel_is_told_of_it() -> None:
     with pytest.raises(FetchError) as caught:
         pinned_tag(load_pin(WITH_WHEEL, "2.13.0+cpu"), ["cp312-cp312-manylinux_2_28_x86_64"])
-    assert "set PIN to one that has a wheel for this Python (2.13.0), " in caught.value.todo
+    assert "set PIN to a pin with a wheel for this Python (2.13.0), " in caught.value.todo
 
 
 def test_wheel_of_another_version_is_refused(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_wheel_with_another_hash_is_refused_and_nothing_is_kept(tmp_path: Path) 
     wheel.write_text("not the wheel")
     found = hashlib.sha256(wheel.read_bytes()).hexdigest()
     cache = tmp_path / "cache"
-    with pytest.raises(FetchError, match=f"the sha256 is {found}, but the pin says {pin.sha256[tag]}"):
+    with pytest.raises(FetchError, match=f"the sha256 is {found}, but the pin has {pin.sha256[tag]}"):
         fetch(pin, cache, wheel)
     assert wheel.read_text() == "not the wheel"
     assert not cache.exists()
@@ -148,7 +148,7 @@ CPU = "torch/lib/libtorch_cpu.so"
         ("cp311-none-macosx_11_0_arm64", ["torch/lib/libtorch_cpu.dylib"], "macosx_11_0_arm64, and only Linux"),
         ("cp313-cp313t-manylinux_2_28_x86_64", [CPU], "cp313t is a Python without the GIL"),
         ("cp311-cp311-manylinux_2_28_aarch64", [CPU], "manylinux_2_28_aarch64, and only x86_64"),
-        ("cp311-cp311-manylinux_2_28_x86_64", ["torch/__init__.py"], "it holds no torch/lib/libtorch_cpu.so"),
+        ("cp311-cp311-manylinux_2_28_x86_64", ["torch/__init__.py"], "it contains no torch/lib/libtorch_cpu.so"),
     ],
 )
 def test_wheel_of_a_kind_that_cannot_work_is_refused_in_one_line(
@@ -160,7 +160,7 @@ def test_wheel_of_a_kind_that_cannot_work_is_refused_in_one_line(
             archive.writestr(name, "")
     with pytest.raises(UnusableBaseError, match=re.escape(why)) as caught:
         check_wheel(wheel, load_pin(WITH_WHEEL), "0" * 64)
-    assert caught.value.what.startswith(f"{wheel.name} cannot be built upon: ")
+    assert caught.value.what.startswith(f"{wheel.name}cannot be used as a base: ")
     assert "\n" not in caught.value.what
 
 

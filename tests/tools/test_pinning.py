@@ -236,7 +236,7 @@ def test_second_run_changes_nothing(place: Place, capsys: pytest.CaptureFixture[
     before = place.files()
     place.run("9.1.0")
     assert place.files() == before
-    assert "nothing: all of it was there" in capsys.readouterr().err
+    assert "nothing; the pin was complete" in capsys.readouterr().err
 
 
 def test_existing_pin_keeps_its_head_and_its_wheels(place: Place) -> None:
@@ -271,14 +271,14 @@ def test_another_file_than_the_pinned_one_is_refused(place: Place) -> None:
     path = place.add_pin(f"{HEAD}  9.1.0:\n    {TAG}: {'a' * 64}\n")
     wheel = place.add_wheel("9.1.0")
     # It names the repository's file, not that of the copy.
-    error = place.refused("9.1.0", PinError, f"^{path}: 9.1.0, {TAG}: another file than is pinned")
-    assert error.cause == f"the pin has {'a' * 64}, and the file {sha256(wheel)}"
+    error = place.refused("9.1.0", PinError, f"^{path}: 9.1.0, {TAG}: the file differs from the pinned one")
+    assert error.cause == f"the pin has {'a' * 64}, but the file has {sha256(wheel)}"
 
 
 def test_wheel_of_another_commit_is_refused(place: Place) -> None:
     place.add_pin(f"{HEAD}  9.1.0+cpu:\n    {TAG}: {'a' * 64}\n")
     place.add_wheel("9.1.0", commit="d" * 40)
-    place.refused("9.1.0", PinError, f"it says {COMMIT}, but in torch 9.1.0 it is {'d' * 40}")
+    place.refused("9.1.0", PinError, f"it has {COMMIT}, but torch 9.1.0 has {'d' * 40}")
 
 
 def test_toolkit_of_a_new_cuda_is_added(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -298,7 +298,7 @@ def test_toolkit_of_a_new_cuda_is_added(place: Place, capsys: pytest.CaptureFixt
 def test_compiler_of_several_versions_is_refused(part: str, place: Place) -> None:
     place.add_wheel("9.1.0", cuda="13.5")
     place.packages = {**TOOLKIT, part: "13.6.1"}
-    error = place.refused("9.1.0", PinError, "the parts of its compiler do not belong together")
+    error = place.refused("9.1.0", PinError, "the parts of its compiler have different versions")
     assert f"{part} 13.6.1" in error.cause
     if part != "nvidia-cuda-nvcc":
         place.packages = {name: version for name, version in TOOLKIT.items() if name != part}
@@ -310,7 +310,7 @@ def test_cuda_whose_compiler_pip_does_not_have_is_reported(place: Place, capsys:
     for packages in ({}, {"nvidia-cuda-nvcc-cu12": "12.8.93"}):
         place.packages = packages
         place.run("9.1.0")
-        assert "none that pip has; kernels for CUDA need CUDA_HOME" in capsys.readouterr().err
+        assert "none from pip; CUDA kernels need CUDA_HOME" in capsys.readouterr().err
     assert '"12.8"' not in (place.patches / "cuda-toolkits.yaml").read_text()
 
 
@@ -348,10 +348,10 @@ def test_smallest_operator_that_cannot_be_built_is_an_error_behind_the_report(
 def test_wheel_that_cannot_be_built_upon_is_refused_in_one_line(place: Place) -> None:
     wheel = place.add_wheel("9.1.0", more={"torch/lib/libtorch_hip.so": ""})
     for torch in (wheel, "9.1.0"):
-        error = place.refused(torch, UnusableBaseError, "it is for ROCm, and only CPUs and CUDA are built for")
+        error = place.refused(torch, UnusableBaseError, "it is for ROCm, but only CPU and CUDA are supported")
         assert "\n" not in error.what
     wheel = place.add_wheel("9.1.0", "cp311-none-macosx_11_0_arm64")
-    place.refused(wheel, UnusableBaseError, "it is for macosx_11_0_arm64, and only Linux is built for")
+    place.refused(wheel, UnusableBaseError, "it is for macosx_11_0_arm64, but only Linux is supported")
 
 
 def test_wheel_file_for_another_python_is_refused(place: Place) -> None:
@@ -386,8 +386,8 @@ REFUSED = "WARNING: Retrying (Retry(total=4, connect=None)) after connection bro
 @pytest.mark.parametrize(
     ("output", "what", "why", "todo"),
     [
-        (CONSTRAINED, "pip must not take torch===9.1.0", "(constraint) torch<9", "PIP_CONSTRAINT=/dev/null"),
-        (REFUSED + MISSING, "pip could not ask for torch===9.1.0", "connection broken", "check the network"),
+        (CONSTRAINED, "a constraint forbids torch===9.1.0", "(constraint) torch<9", "PIP_CONSTRAINT=/dev/null"),
+        (REFUSED + MISSING, "pip could not look up torch===9.1.0", "connection broken", "check the network"),
         (MISSING, "pip finds no torch===9.1.0", "(from versions: 1.0)", "set TORCH to a version that there is"),
         ("no such option: --report", "pip could not ask", "no such option: --report", ""),
     ],
@@ -445,7 +445,7 @@ def test_it_is_compared_with_the_newest_other_of_its_kind(place: Place, capsys: 
     capsys.readouterr()
     place.run("9.1.0")
     said = capsys.readouterr().err
-    assert "what differs from 9.0.0:\n  CUDA       13.5, was 13.0\n  libraries  -libgone.so\n" in said
+    assert "differences from 9.0.0:\n  CUDA       13.5, was 13.0\n  libraries  -libgone.so\n" in said
     place.wheels.clear()
     shutil.rmtree(place.folder / "build/9.0.0")
     place.run(place.folder / f"torch-9.1.0-{TAG}.whl")

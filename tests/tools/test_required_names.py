@@ -1,4 +1,4 @@
-"""What goes behind PyTorch's modules takes names from them; a PyTorch without such a name is refused by the build."""
+"""What goes behind PyTorch's modules takes names from them; a PyTorch without such a name is rejected by the build."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_every_module_and_name_is_reported_with_the_text(tmp_path: Path) -> None
     lines = caught.value.what.splitlines()
     files = our_files()
     path = files["torch/overrides.py"]
-    assert f"torch/overrides.py: it has no `get_testing_overrides`, which {path} extends or uses" in lines
+    assert f"torch/overrides.py: it has no `get_testing_overrides`, which {path} needs" in lines
     assert {line.partition(":")[0] for line in lines} == {name for name in files if "/added_" not in name} - {NEW}
 
 

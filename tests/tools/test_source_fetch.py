@@ -95,7 +95,7 @@ def test_tag_that_was_moved_is_refused(upstream: Path, cache: Cache) -> None:
     assert isinstance(pin.source, GitSource)
     git(upstream, "tag", "--force", "v1.2.0", "main")
     found = git(upstream, "rev-parse", "main")
-    with pytest.raises(FetchError, match=f"v1.2.0 is commit {found}, but the pin says {pin.source.commit}"):
+    with pytest.raises(FetchError, match=f"v1.2.0 is commit {found}, but the pin has {pin.source.commit}"):
         fetch(pin, cache)
     assert not cache.tree.exists()
 

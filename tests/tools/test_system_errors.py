@@ -64,8 +64,8 @@ def test_program_that_finds_no_space(tmp_path: Path) -> None:
         ),
         (errno.EFBIG, "/a/file", "next: raise the limit on the size of files (`ulimit -f`)"),
         (errno.EMFILE, "/a/file", "next: raise the limit on open files (`ulimit -n`)"),
-        (errno.ENOTDIR, "/a/file", "next: look at /a/file; with -v (`make ... ARGS=-v`) the error says where it arose"),
-        (errno.EIO, None, "next: with -v (`make ... ARGS=-v`) the error says where it arose"),
+        (errno.ENOTDIR, "/a/file", "next: look at /a/file; run it with -v (`make ... ARGS=-v`) for a traceback"),
+        (errno.EIO, None, "next: run it with -v (`make ... ARGS=-v`) for a traceback"),
     ],
 )
 def test_what_else_the_system_refuses(

@@ -124,11 +124,11 @@ def test_all_tests_pass(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
 
 def test_parts_that_ran_no_test_are_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run(tmp_path, "-k", "second")
-    assert capfd.readouterr().err.endswith("\nno test was chosen of the first\nall chosen tests passed\n")
+    assert capfd.readouterr().err.endswith("\nno test was selected from the first\nall selected tests passed\n")
 
 
 def test_choice_of_no_test_is_a_failure(tmp_path: Path) -> None:
-    with pytest.raises(Failed, match="no test ran; `-k misspelled` chooses none"):
+    with pytest.raises(Failed, match="no test ran; `-k misspelled` selects none"):
         run(tmp_path, "-k", "misspelled")
 
 
@@ -259,7 +259,7 @@ def test_tests_of_one_folder_wait_for_each_other(tmp_path: Path) -> None:
     with one_at_a_time(Layout("1", (tmp_path,), tmp_path), TEST):
         pipe = subprocess.PIPE
         other = subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=pipe, stderr=pipe, text=True)
-        assert other.stderr and f"the tests of {tmp_path} run already" in other.stderr.readline()
+        assert other.stderr and f"the tests of {tmp_path} are running already" in other.stderr.readline()
         assert other.poll() is None
     out, _ = other.communicate()
     assert (other.returncode, out) == (0, "runs\n")

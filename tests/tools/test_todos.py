@@ -52,7 +52,7 @@ def test_tests_of_an_empty_kernel_end_with_what_is_left(native: Path, capfd: pyt
         raise RuntimeError("as failing tests do")
     assert "PYTEST_ADDOPTS" not in os.environ
     lines = "".join(capfd.readouterr()).splitlines()
-    assert lines[1:3] == ["3 places are left to write:", f"{native}/F.cpp:2: TODO: compute the result here."]
+    assert lines[1:3] == ["3 places are left to complete:", f"{native}/F.cpp:2: TODO: compute the result here."]
     assert "--tb=short" in lines[-1]
 
 
@@ -62,7 +62,7 @@ def test_tests_of_a_written_kernel_say_what_fails(native: Path, capfd: pytest.Ca
         said = run_pytest(native)
         assert "a long traceback" in said and "FAILED" in said
     assert "".join(capfd.readouterr()).splitlines()[1:] == [
-        "1 place is left to write:",
+        "1 place is left to complete:",
         f"{native}/docs/f.rst:4: TODO.",
     ]
 

@@ -296,7 +296,7 @@ def test_torch_that_changed_is_the_installed_one(environment: Environment, name:
     write(environment.site, {name: "another"})
     is_first, origin, (line,) = started(environment, tree)
     assert (is_first, origin) == (False, str(environment.site / "torch/__init__.py"))
-    assert line.startswith(f"torch: another one was installed in {environment.site}, ")
+    assert line.startswith(f"torch: another torch was installed in {environment.site}, ")
     assert line.endswith(" develop PYTHON='/my env/bin/python'")
     assert started(environment, tree, is_imported=False)[2] == []
 

@@ -10,9 +10,9 @@ import torch
 _NOTE = os.path.join(os.path.dirname(__file__), "_graft.json")
 
 _DELIVERIES = {
-    "wheel": "a wheel that holds all of torch",
-    "develop": "beside the torch that is installed (make develop)",
-    "thin wheel": "a thin wheel, loaded by the torch that is installed",
+    "wheel": "a complete wheel of torch",
+    "develop": "added to the installed torch (make develop)",
+    "thin wheel": "a thin wheel, loaded by the installed torch",
     "source": "a build of PyTorch's sources",
 }
 
@@ -55,7 +55,7 @@ def _lines(note):
     yield "operators", ", ".join(name for name in names if not name.startswith("_"))
     for folder, files in note["folders"].items():
         names = changed(folder, files) if os.path.isdir(folder) else None
-        state = "it is gone" if names is None else f"changed since: {', '.join(names)}" if names else "unchanged since"
+        state = "deleted" if names is None else f"changed since: {', '.join(names)}" if names else "unchanged since"
         yield "folder", f"{folder}: {state}"
 
 

@@ -31,7 +31,7 @@ def autoload():
         _load(note)
     except Exception as error:
         reason = str(error) if isinstance(error, _Refused) else f"{type(error).__name__}: {error}"
-        sys.stderr.write(f"{note['name']}: its operators are not in torch: {reason}\n")
+        sys.stderr.write(f"{note['name']}: its operators were not added to torch: {reason}\n")
 
 
 def _load(note):
@@ -64,8 +64,8 @@ def _require_its_torch(note, torch):
         sizes[name] = os.path.getsize(path) if os.path.isfile(path) else None
     if torch.version.git_version != note["commit"] or sizes != note["libraries"]:
         raise _Refused(
-            f"they were made for torch {note['requires']} as pip installs it, and this is {torch.__version__}; install "
-            f"torch=={note['requires']}, or a {note['name']} that was made for this one"
+            f"they were built for torch {note['requires']} from pip, but this is {torch.__version__}; install "
+            f"torch=={note['requires']}, or a {note['name']} for this torch"
         )
 
 
@@ -77,7 +77,7 @@ def _require_no_other(note, torch):
         others = {f"torch {torch.__version__}": _added_operators.OPERATORS}
     for name, operators in others.items():
         if twice := sorted(set(operators) & set(note["operators"])):
-            raise _Refused(f"{twice[0]} is in {name} already; uninstall {name} or {note['name']}")
+            raise _Refused(f"{twice[0]} is already in {name}; uninstall {name} or {note['name']}")
 
 
 def _module(name, file):

@@ -57,10 +57,10 @@ def _start():
     # Hard links remain when their originals are deleted; symbolic links break.
     is_whole = os.path.exists(os.path.join(TREE, "torch/lib/libtorch_cpu.so"))
     if is_gone:
-        text = "torch: it was uninstalled from " + SITE + "; to remove what `make develop` added, too: "
+        text = "torch: it was uninstalled from " + SITE + "; to also remove what `make develop` added: "
         text += MAKE.replace("VERB", "undevelop")
     else:
-        text = "torch: another one was installed in " + SITE + ", which your operators are not in; to add them: "
+        text = "torch: another torch was installed in " + SITE + ", without your operators; to add them: "
         text += MAKE.replace("VERB", "develop")
     if is_gone and is_whole:
         _place()

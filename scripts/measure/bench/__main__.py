@@ -46,12 +46,14 @@ def _cases(names: list[str]) -> Iterator[Case]:
 
 def _parser() -> argparse.ArgumentParser:
     known = [models.NAME, *(module.name for module in pkgutil.iter_modules(operators.__path__))]
-    parser = argparse.ArgumentParser(prog="make bench ARGS=", description="Time operators beside their peers.")
+    parser = argparse.ArgumentParser(prog="make bench ARGS=", description="Time operators and their alternatives.")
     parser.add_argument("operators", nargs="*", metavar="OPERATOR", help=f"all of {', '.join(known)} if none is named")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=7, help="how often both sides are timed (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=0.1, help="for one side in one round (%(default)s)")
-    parser.add_argument("--folder", type=Path, default=Path("build/bench-results"), help="where the results go")
+    parser.add_argument("--rounds", type=int, default=7, help="repetitions (%(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=0.1, help="seconds for one side in one repetition (%(default)s)"
+    )
+    parser.add_argument("--folder", type=Path, default=Path("build/bench-results"), help="the output folder")
     return parser
 
 

@@ -27,7 +27,7 @@ def bench(layout: Layout, arguments: Sequence[str]) -> None:
         # Otherwise the profiler, which measures memory, logs each start and stop.
         quiet = {"KINETO_LOG_LEVEL": "99"}
         if run_python(python, ["-m", "scripts.measure.bench", *arguments], quiet) != 0:
-            raise CommandError("the benchmarks failed; what was measured before is in build/bench-results")
+            raise CommandError("the benchmarks failed; earlier results are in build/bench-results")
 
 
 def _add_torchvision(wheel: Path, environment: Path) -> None:

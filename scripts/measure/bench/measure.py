@@ -48,7 +48,7 @@ def measure(case: Case, threads: int, rounds: int, seconds: float) -> Measured:
     torch.set_num_threads(threads)
     sides = case.make()
     if not settle(sides):
-        print("some of the calls take memory from the system; the ratio is that of page faults, too", file=sys.stderr)
+        print("some calls get memory from the system, so the ratio includes page faults", file=sys.stderr)
     # One thread's processor time is reliable on a shared machine. With several threads it would exclude waiting.
     clock = time.process_time if threads == 1 else time.perf_counter
     timers = [Timer("side()", timer=clock, globals={"side": side}, num_threads=threads) for side in sides]

@@ -56,8 +56,8 @@ class Tally:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.measure.fuzz", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=1, help="how long (default: %(default)s)")
-    parser.add_argument("--seed", type=int, help="one call, as a finding names it")
+    parser.add_argument("--minutes", type=float, default=1, help="minutes to run (default: %(default)s)")
+    parser.add_argument("--seed", type=int, help="repeat the call of a finding")
     parser.add_argument("--first", type=int, help="the seed of the first call (default: any)")
     parser.add_argument("--sanitized", action="store_true", help="the wheel was built with sanitizers")
     options = parser.parse_args()
@@ -124,7 +124,7 @@ def follow(first: int, end: float, tally: Tally, options: argparse.Namespace) ->
             if said is None or said == ["slow"]:
                 if call is None:
                     process.kill()
-                    raise RuntimeError(f"the worker does not start:\n{stderr_of(errors)}")
+                    raise RuntimeError(f"the worker did not start:\n{stderr_of(errors)}")
                 give_up(call, said is None, process, errors, tally)
                 return call[0] + 1
             if said[0] == "begin":

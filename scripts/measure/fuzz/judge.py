@@ -125,7 +125,7 @@ def attempt(function: Callable[[], list[Tensor]], large: bool) -> list[Tensor] |
     except Exception as error:
         # The tables of dtypes in torch._prims_common lack float8: meta tensors of it fail in torch.mul, too.
         if isinstance(error, KeyError) and isinstance(error.args[0], torch.dtype):
-            return Outcome("not compared", f"PyTorch's references know no {error}")
+            return Outcome("not compared", f"PyTorch's references do not support {error}")
         raise Finding(f"{type(error).__name__}: {str(error)[:2000]}") from error
 
 

@@ -26,7 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("first", type=int)
     parser.add_argument("--step", type=int, default=1, help="from one seed to the next")
-    parser.add_argument("--memory", type=int, default=0, help="address space in MB, beyond what is in use already")
+    parser.add_argument("--memory", type=int, default=0, help="address space in MB, in addition to what is in use")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     added, right = overloads(), right_calls()

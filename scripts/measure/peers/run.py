@@ -54,7 +54,7 @@ def _calls(layout: Layout) -> dict[str, Any]:
         command = [str(python), "-m", "scripts.measure.peers.calls"]
         done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, encoding="utf-8", check=False)
     if done.returncode:
-        raise CommandError("the calls could not be measured; what Python says stands above")
+        raise CommandError("the calls could not be measured; see Python's output above")
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
 

@@ -24,9 +24,9 @@ PARTS = (python, dispatch, autograd, compilers, elsewhere)
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.measure.surfaces", description=__doc__)
-    parser.add_argument("--only", default="", help="surfaces whose titles hold this")
-    parser.add_argument("--operators", default="", help="only these of the folder's, separated by commas")
-    parser.add_argument("--json", type=Path, help="write what was found into this file, too")
+    parser.add_argument("--only", default="", help="only surfaces whose titles contain this")
+    parser.add_argument("--operators", default="", help="only these operators, separated by commas")
+    parser.add_argument("--json", type=Path, help="also write the results into this file")
     options = parser.parse_args()
     chosen = options.operators.split(",") if options.operators else list(torch._added_operators.PUBLIC)
     ours, without = subjects(chosen)

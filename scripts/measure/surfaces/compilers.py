@@ -136,7 +136,7 @@ def inductor(subject: Subject) -> None:
     assert_close(result, subject.expected(dtype=torch.float32))
 
 
-@SURFACES("Inductor fuses it with its neighbours")
+@SURFACES("Inductor fuses it with its neighbors")
 def fused(subject: Subject) -> None:
     if not subject.is_pointwise:
         raise NotThere("not pointwise")

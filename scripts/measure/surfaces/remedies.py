@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import re
 
-_FORMULA = "correct the formulas in derivatives.yaml"
+_FORMULA = "fix the formulas in derivatives.yaml"
 _META = (
-    "let a structured kernel, or a meta function in python/_meta_registrations.py, give the result's shape, dtype and "
-    "strides from those of the arguments"
+    "write a structured kernel, or a meta function in python/_meta_registrations.py, that computes the "
+    "result's shape, dtype and strides from those of the arguments"
 )
-_DECOMPOSITION = "write what the operator is made of into python/_decomp/decompositions.py, as `make new-op` begins it"
-_BATCHED = "let the kernel and the formulas call operators that have batching rules, with sizes from the arguments"
+_DECOMPOSITION = "write a decomposition into python/_decomp/decompositions.py, like the skeleton of `make new-op`"
+_BATCHED = "use operators with batching rules in the kernel and the formulas, and sizes from the arguments"
 _SHARDING = "for an operator that is not pointwise, write a sharding rule into python/distributed/tensor/_ops"
-_GENERATED = "build again with `make clean` before it; if it stays, report it: this is generated from the schema"
+_GENERATED = "run `make clean` and build again; if this remains, report it: it is generated from the schema"
 
 # By patterns of titles; the first match is used.
 _REMEDIES = (
-    (r"^gradcheck of complex", f"{_FORMULA}: gradients of complex numbers need .conj()"),
-    (r"^gradgradcheck|forward mode over backward", f"{_FORMULA}; what they call must be differentiable, too"),
+    (r"^gradcheck of complex", f"{_FORMULA}: gradients of complex tensors need .conj()"),
+    (
+        r"^gradgradcheck|forward mode over backward",
+        f"{_FORMULA}; the operators that they call must be differentiable, too",
+    ),
     (r"^forward mode|batched gradients", f"add a formula `result:` to derivatives.yaml, or {_FORMULA}"),
     (r"^(gradcheck|undefined gradients|gradient of|composite compliance of)", _FORMULA),
     (r"^the node|hooks on saved|checkpoint|compiled autograd|compile, backward", _FORMULA),
@@ -25,11 +28,11 @@ _REMEDIES = (
     (r"^C\+\+", "install a C++ compiler; the headers themselves are generated"),
     (r"vmap", _BATCHED),
     (r"^Inductor fuses", _DECOMPOSITION),
-    (r"^(Inductor|AOTInductor)", f"compare the decomposition with the kernel; without one, {_META}"),
-    (r"symbolic shapes|dynamic shapes|dynamic$", f"take sizes as SymInt, with x.sym_size(i); {_META}"),
+    (r"^(Inductor|AOTInductor)", f"compare the decomposition with the kernel; if there is none, {_META}"),
+    (r"symbolic shapes|dynamic shapes|dynamic$", f"use SymInt sizes, with x.sym_size(i); {_META}"),
     (r"Meta|fake|export|torch\.compile|aot_autograd|make_fx|opcheck", _META),
     (r"^DTensor", _SHARDING),
-    (r"jit\.(script|trace)|fx\.", "take and give only the types of the schema; call no Python of your own"),
+    (r"jit\.(script|trace)|fx\.", "use only the types of the schema, and call no Python code of your own"),
     (
         r"in-place form|x\.op_\(\)",
         "write `name_(Tensor(a!) self, ...)` into native_functions.yaml, with a kernel for it",
@@ -38,17 +41,17 @@ _REMEDIES = (
     (r"^(help|Tensor\.op|type stub)", "write docs/NAME.rst without the signature, which comes from the schema"),
     (r"^x\.op|method", "write `variants: function, method` into native_functions.yaml"),
     (r"pt2_compliant|torch_dispatch|composite compliance|functionalization|subclass", f"call only operators; {_META}"),
-    (r"aliases and writes", "write (a!) behind each argument that the kernel writes to, and (a) behind one it returns"),
+    (r"aliases and writes", "write (a!) after the type of each mutated argument, and (a) after one that is returned"),
     (
         r"conjugate and negative",
-        "read tensors by operators or TensorIterator; call .resolve_conj() before reading memory",
+        "read tensors with operators or TensorIterator; call .resolve_conj() before reading memory",
     ),
-    (r"memory layouts", "let TensorIterator allocate the result, or make it with at::empty_like(self)"),
+    (r"memory layouts", "let TensorIterator allocate the result, or create it with at::empty_like(self)"),
     (r"nested tensors", "write `tags: pointwise`, or a kernel for NestedTensorCPU into `dispatch:`"),
-    (r"deterministic", "call at::globalContext().alertNotDeterministic() only where the kernel's order varies"),
-    (r"autocast's policy", "name the operator in autocast.yaml"),
-    (r"autocast takes half", "let the kernel take half types, or name the operator in autocast.yaml under fp32"),
-    (r"^as many threads", "let the kernel use TensorIterator or at::parallel_for, and write each element once"),
+    (r"deterministic", "call at::globalContext().alertNotDeterministic() only if the kernel is nondeterministic"),
+    (r"autocast's policy", "list the operator in autocast.yaml"),
+    (r"autocast takes half", "support half types in the kernel, or list the operator in autocast.yaml under fp32"),
+    (r"^as many threads", "use TensorIterator or at::parallel_for in the kernel, and write each element once"),
     (r"keywords|wrong argument", "use the schema's own names; only the first tensor may be `self`"),
     (r"OpInfo", "write `def NAME(make)` into samples.py"),
     (r"data loader|copied and saved|pickled", "keep no state outside of tensors"),

@@ -139,5 +139,5 @@ def subjects(names: list[str]) -> tuple[list[Subject], list[str]]:
 def left_out(name: str, info: OpInfo | None) -> str:
     """Return why an operator cannot be called; empty if it can."""
     if info is None:
-        return f"{name}: there are no samples; write `def {name.rpartition('.')[2]}(make)` into samples.py"
+        return f"{name}: no samples; write `def {name.rpartition('.')[2]}(make)` into samples.py"
     return str(getattr(info, "left_out", ""))

@@ -106,7 +106,7 @@ def differences(
             if cell.mark == NO and not lacking(cells, title, references) and reason is None:
                 found.append(f"{name}: {title}: {cell.why}")
             elif cell.mark != NO and reason is not None:
-                found.append(f"{name}: {title}: there is no difference any more; take it off the list")
+                found.append(f"{name}: {title}: there is no difference any more; remove it from the list")
     return found
 
 

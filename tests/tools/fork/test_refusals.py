@@ -1,4 +1,4 @@
-"""What ``apply`` refuses, and that the tree stays as it was."""
+"""What ``apply`` refuses, and that the tree is unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_patch_that_does_not_apply_is_named_with_its_hunk(tree: Path, layout: La
     path = patches / "new_file.patch"
     number = broken.splitlines().index("@@ -29,3 +29,3 @@") + 1
     assert caught.value.what.splitlines() == [
-        f"{path}:{number}: hunk 2 of torch/text.py does not fit",
+        f"{path}:{number}: hunk 2 of torch/text.py does not apply",
         f"{path}: the patch does not apply",
     ]
     assert (state(tree), contents(tree)) == (before, files)

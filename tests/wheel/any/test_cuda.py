@@ -1,4 +1,4 @@
-"""On a GPU, each operator of the folder that has kernels for CUDA does as on the CPU."""
+"""On a GPU, each operator of the folder that has CUDA kernels does as on the CPU."""
 
 from __future__ import annotations
 

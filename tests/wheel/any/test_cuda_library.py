@@ -1,4 +1,4 @@
-"""The library of kernels for CUDA, as far as it shows without a GPU: what it is loaded with, holds and registers."""
+"""The library of CUDA kernels, as far as it shows without a GPU: what it is loaded with, holds and registers."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def test_dispatch_tables_name_the_kernels() -> None:
 
 def test_there_is_code_for_every_architecture() -> None:
     if not KERNELS.is_file():
-        pytest.skip("no kernels for CUDA were built")
+        pytest.skip("no CUDA kernels were built")
     wanted = [f"sm_{name}" for name in wanted_architectures()] or torch.cuda.get_arch_list()
     assert set(architectures(KERNELS.read_bytes())) == set(wanted)
 
 
 def test_hidden_functions_are_bound_behind_the_build_id(base: Path) -> None:
     if not KERNELS.is_file():
-        pytest.skip("no kernels for CUDA were built")
+        pytest.skip("no CUDA kernels were built")
     build_id = ElfFile(base / "torch/lib/libtorch_cuda.so").build_id
     assert build_id and build_id.encode() in KERNELS.read_bytes()
 

@@ -76,7 +76,7 @@ def test_every_surface_has_a_remedy() -> None:
     found = {title: remedy(title) for title in titles}
     assert (
         "derivatives.yaml" in found["gradcheck"]
-        and "decompositions.py" in found["Inductor fuses it with its neighbours"]
+        and "decompositions.py" in found["Inductor fuses it with its neighbors"]
     )
     # What is generated from the schema alone is bound, named and registered; no file of the folder decides about it.
     generated = {title for title in titles if found[title] == general}

@@ -164,7 +164,7 @@ def _derived(op: Callable[..., Any], public: str, name: str) -> dict[str, Any]:
         error = raised[torch.float]
         kind = WrongSamples if given(name) else NoSamples
         text = described(error, name)
-        raise kind(f"{name} takes its samples of no dtype, samples.py can give others: {text}") from error
+        raise kind(f"{name} accepts its samples in no dtype; samples.py can define others: {text}") from error
     is_differentiable = torch.double in dtypes and _is_differentiable(op, name)
     has_forward = is_differentiable and _has_forward_derivative(op, name)
     return {
@@ -185,7 +185,7 @@ def _more(name: str) -> dict[str, Any]:
     try:
         return dict(getattr(added_samples, "OPINFO", {}).get(name, {}))
     except Exception as error:
-        raise WrongSamples(f"samples.py: OPINFO is to give a dictionary for {name}: {error}") from error
+        raise WrongSamples(f"samples.py: OPINFO must have a dictionary for {name}: {error}") from error
 
 
 def _require_describable(name: str) -> None:
@@ -197,13 +197,13 @@ def _require_describable(name: str) -> None:
     """
     schema = functional_overload(name)._schema
     if schema.is_mutable:
-        raise NoSamples(f"{schema.name} has no form that leaves its arguments as they are")
+        raise NoSamples(f"{schema.name} has no variant that does not mutate its arguments")
     if not any("Tensor" in str(each.type) for each in schema.returns):
         raise NoSamples(f"{schema.name} returns no tensor")
     if not any("Tensor" in str(each.type) for each in schema.arguments):
         raise NoSamples(f"{schema.name} takes no tensor")
     if torch.Tag.nondeterministic_seeded in functional_overload(name).tags and not _more(name):
-        raise NoSamples(f"{schema.name} is random; OPINFO in samples.py can say what is to be skipped")
+        raise NoSamples(f"{schema.name} is random; OPINFO in samples.py can list tests to skip")
     require_samples(name)
 
 

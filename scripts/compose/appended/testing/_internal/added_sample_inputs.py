@@ -208,7 +208,7 @@ def _value(schema: torch._C.FunctionSchema, argument: Any, tensor: Callable[[], 
         return None
     values = {"int": 1, "float": 0.5, "number": 2, "bool": True, "List[int]": [1]}
     if kind not in values:
-        raise NoSamples(f"{schema.name}: no value follows for {kind} {argument.name}")
+        raise NoSamples(f"{schema.name}: no value can be derived for {kind} {argument.name}")
     return values[kind]
 
 
