@@ -164,4 +164,4 @@ def refuse_other_devices(where: Path, libraries: Iterable[str]) -> None:
 def unusable(where: Path, why: str) -> UnusableBaseError:
     """Return the error for a wheel, or an installed torch, that is not supported."""
     name = where.name if where.suffix == ".whl" else where
-    return UnusableBaseError(f"{name}cannot be used as a base: {why}", todo="use an official wheel for CPU or CUDA")
+    return UnusableBaseError(f"{name} cannot be used as a base: {why}", todo="use an official wheel for CPU or CUDA")

@@ -69,7 +69,7 @@ def pinned_tag(pin: Pin, supported: Iterable[str]) -> tuple[str, str]:
         if tag in tags:
             return tag, sha256
     raise FetchError(
-        f"the pin of torch {pin.version}has no wheel for this Python ({sys.executable}, {tags[0]})",
+        f"the pin of torch {pin.version} has no wheel for this Python ({sys.executable}, {tags[0]})",
         cause=f"it has {', '.join(pin.sha256)}",
         todo=f"{_other_wheels(pin, tags)}set PYTHON to a Python that this pin has a wheel for, or add a wheel with "
         f"`make pin TORCH={pin.wheel_version}`",

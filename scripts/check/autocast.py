@@ -35,7 +35,7 @@ def check_autocast(
             findings.add(place, f"{name} mutates an argument, which autocast cannot cast", "leave it out")
         elif name in seen:
             where = line_of(*seen[name][:2], seen_from=path)
-            findings.add(place, f"{name} already has another policy than {policy}, in {where}", "leave one out")
+            findings.add(place, f"{name} is already listed, in {where}", "delete one of the two")
         seen.setdefault(name, place)
 
 

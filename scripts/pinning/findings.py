@@ -64,7 +64,7 @@ def standard_of(base: Base) -> str:
     # The examples there mention other standards, too.
     found = Counter(re.findall(r"-std=(c\+\+\d+)", text))
     if not found:
-        raise UnusableBaseError(f"{base.wheel.name}cannot be used as a base: it does not say its C++ standard")
+        raise UnusableBaseError(f"{base.wheel.name} cannot be used as a base: it does not say its C++ standard")
     return str(max(found, key=found.__getitem__))
 
 

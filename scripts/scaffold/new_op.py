@@ -95,7 +95,7 @@ def refuse_existing(texts: Mapping[Path, str], native: Path, base: Base) -> None
     Raises:
         UsageError: lists each that does.
     """
-    faults = [f"{path}: the file is there already" for path in texts if path.exists()]
+    faults = [f"{path}: the file already exists" for path in texts if path.exists()]
     for path in texts:
         name = f"ATen/native/{path.relative_to(native).as_posix()}"
         if path.suffix == ".h" and (base.include / name).is_file():

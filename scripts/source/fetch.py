@@ -104,7 +104,7 @@ def clone(source: GitSource, folder: Path, repository: str) -> None:
         found = run(["git", "rev-parse", "FETCH_HEAD^{commit}"], cwd=folder, env=env).stdout.strip()
         if found != source.commit:
             raise FetchError(
-                f"{repository}: {source.tag} is commit {found}, but the pin says {source.commit}",
+                f"{repository}: {source.tag} is commit {found}, but the pin has {source.commit}",
                 cause="the tag was moved, or this is a different repository",
                 todo="find the reason before you change the pin",
             )

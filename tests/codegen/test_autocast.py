@@ -51,14 +51,14 @@ def test_nothing_is_registered_for_others(text: str, base: Path, merged: Path, t
     ("text", "expected"),
     [
         ("fp32: [\n", "2:1: not YAML"),
-        ("- graft_probe\n", "1:1: no policies; write policies with lists of operators"),
+        ("- graft_probe\n", "1:1: no policies; write a policy and a list of operators"),
         ("fp23: [graft_probe]\n", "1:1: autocast has no policy fp23; did you mean `fp32`?"),
-        ("fp32: graft_probe\n", "1:7: fp32: not a list of operators; write policies"),
+        ("fp32: graft_probe\n", "1:7: fp32: not a list of operators; write a policy"),
         ("fp32: [graft_prob]\n", "1:8: no operator of the folder is named graft_prob; did you mean `graft_probe`?"),
         ("fp32: [graft_probe_]\n", "1:8: graft_probe_ mutates an argument, which autocast cannot cast; leave it out"),
         (
             "fp32: [graft_probe]\npromote: [graft_probe]\n",
-            "2:11: graft_probe has a policy already, in line 1,",
+            "2:11: graft_probe is already listed, in line 1; delete",
         ),
     ],
 )

@@ -87,12 +87,12 @@ def test_one_folder_alone_lacks_what_the_other_has(known: BaseOperators, tmp_pat
         (
             {"samples.py": "def graft_one(make): ...\n"},
             {"samples.py": "\ndef graft_one(make): ...\n"},
-            "two/samples.py:2:5: one/samples.py already has samples for graft_one; leave one out",
+            "two/samples.py:2:5: one/samples.py already has samples for graft_one; delete one",
         ),
         (
             {"autocast.yaml": "fp32: [graft_one]\n"},
             {"autocast.yaml": "lower_precision_fp: [graft_one]\n"},
-            "two/autocast.yaml:1:22: graft_one has a policy already, in one/autocast.yaml:1, and lower_precision_fp",
+            "two/autocast.yaml:1:22: graft_one is already listed, in one/autocast.yaml:1; delete",
         ),
         (
             {"python/graft_probe.py": "x = 1\n"},

@@ -55,7 +55,7 @@ def test_files_that_are_right_have_no_mistake(base: Path, tmp_path: Path) -> Non
             "",
             "python/quux/deep/probe.py:1: torch has no package quux; a new package needs",
         ),
-        ("python/nn/probe.txt", "", "python/nn/probe.txt:1: no .py or .pyi file"),
+        ("python/nn/probe.txt", "", "python/nn/probe.txt:1: not a .py or .pyi file"),
         ("python/_torch_docs.py", "", "python/_torch_docs.py:1: the build writes torch/_torch_docs.py itself; write"),
         (
             "python/functional.py",
@@ -94,8 +94,8 @@ def test_mistake_is_found_at_its_place(name: str, text: str, expected: str, base
             "derivatives.yml",
             "derivatives.yml:1: this file is not used: the folder's YAML files are native_functions.yaml,",
         ),
-        ("derivative.yaml", "derivative.yaml:1: nothing reads this file:"),
-        ("cpu/native_functions.yaml", "cpu/native_functions.yaml:1: nothing reads this file:"),
+        ("derivative.yaml", "derivative.yaml:1: this file is not used:"),
+        ("cpu/native_functions.yaml", "cpu/native_functions.yaml:1: this file is not used:"),
         ("probe.py", "probe.py:1: warning: this file is not used: Python files belong below python/ and tests/"),
     ],
 )

@@ -187,7 +187,7 @@ def test_existing_files_are_refused(base: Path, tmp_path: Path) -> None:
     texts = {tmp_path / "A.cpp": "", tmp_path / "Resize.h": "", tmp_path / "B.cpp": ""}
     with pytest.raises(UsageError) as caught:
         refuse_existing(texts, tmp_path, Base(tmp_path, base))
-    assert "A.cpp: the file is up to date" in str(caught.value)
+    assert "A.cpp: the file already exists" in str(caught.value)
     assert "Resize.h: PyTorch has a header of this name" in str(caught.value)
     assert "B.cpp" not in str(caught.value)
 

@@ -187,7 +187,7 @@ def test_build_that_takes_no_notice_of_an_edit_is_an_error(tmp_path: Path, small
     deaf = MAKE.replace("find . -type f", "find . -name native_functions.yaml")
     done = bench_build(tmp_path, "--native", small, *only("kernel edited"), make=deaf)
     assert done.returncode == 10
-    assert "error: kernel edited: the build made torch-" in done.stderr
+    assert "error: kernel edited: the build wrote torch-" in done.stderr
     assert not (tmp_path / "copy").exists()
 
 

@@ -115,7 +115,7 @@ def test_symbol_that_is_there_twice_is_told_at_both_lines(native: Path) -> None:
         "namespace at::native {\nint twice(int, int) { return 2; }\nint twice(int) { return 1; }\n}\n"
     )
     assert of_linker(REPEATED, native) == (
-        f"{native}/Mine.cpp:4: defines at::native::twice(int), as {native}/A.cpp:3 does; "
+        f"{native}/Mine.cpp:4: defines at::native::twice(int), which {native}/A.cpp:3 defines, too; "
         "give one another name, or write `static` before both"
     )
 

@@ -138,7 +138,10 @@ def fake_compiler(folder: Path, version: str, about: str) -> str:
 
 @pytest.mark.parametrize(
     ("version", "about", "message"),
-    [("9.4.0", "g++ 9.4.0", r"is g\+\+ 9\.4\.0, too old"), ("17.0.0", "clang version 17", r"is not g\+\+ but clang")],
+    [
+        ("9.4.0", "g++ 9.4.0", r"is g\+\+ 9\.4\.0, which is too old"),
+        ("17.0.0", "clang version 17", r"is not g\+\+ but clang"),
+    ],
 )
 def test_compiler_that_will_not_do_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, about: str, message: str
@@ -224,7 +227,7 @@ def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_folder_without_functions_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"there is no native_functions\.yaml in it"):
+    with pytest.raises(UsageError, match=r"it contains no native_functions\.yaml"):
         load_native(tmp_path)
 
 

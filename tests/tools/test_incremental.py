@@ -290,7 +290,7 @@ def test_object_that_a_whole_build_would_make_otherwise_is_found(one_more: Confi
     assert not compare("method.o", tmp_path / "again.o", one_more)
     # A declaration that changes what the old text means, as a better overload does.
     header.write_text(text + "#define method other\n")
-    with pytest.raises(SourceError, match=r"method\.o: the incremental build left it alone"):
+    with pytest.raises(SourceError, match=r"method\.o: the incremental build skipped it"):
         compare("method.o", tmp_path / "again.o", one_more)
 
 

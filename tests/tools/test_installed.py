@@ -151,6 +151,6 @@ def test_torch_that_has_operators_already_is_refused(python: Path, version: str,
     fake_torch(packages, version)
     find_environment(str(python))
     (packages / "torch/_added_operators.py").touch()
-    with pytest.raises(UsageError, match=f"^{packages}/torch: operators were added to this torch already") as caught:
+    with pytest.raises(UsageError, match=f"^{packages}/torch: this torch is a grafted wheel already") as caught:
         find_environment(str(python))
     assert caught.value.todo.endswith(f": pip install --force-reinstall --no-deps 'torch=={official}'")

@@ -236,7 +236,7 @@ def test_default_is_every_pin_that_the_python_has_a_wheel_of(repository: Path) -
     [
         ("wheels", "2.14.1 2.13.0+cpu", "3.11 3.12", 3, "no pin has a wheel of torch 2.13.0+cpu on Python 3.12\n"),
         ("wheels", "9.9.9 8.8.8", "3.11", 3, "patches/8.8.8/pin.yaml: no such pin"),
-        ("wheels", "2.6.0", "3.11", 3, "this pin names no wheel"),
+        ("wheels", "2.6.0", "3.11", 3, "this pin has no wheel"),
         ("wheels", "2.14.1", "3.11 3.7 3.8", 2, "does not run: 3.7, 3.8\n"),
         ("test-matrix", "2.14.1", "3.11 3.7 3.8", 2, "does not run: 3.7, 3.8\n"),
         ("wheels", "2.14.1", "'3.11", 2, "PYTHONS='3.11: No closing quotation"),
@@ -253,7 +253,7 @@ def test_what_cannot_be_built_is_said_before_anything_is(
 
 def test_base_of_one_wheel_is_refused(repository: Path) -> None:
     done = run(repository, "wheels", "--wheel", "torch.whl", "--pythons", "3.11")
-    assert done.returncode == 2 and "each pin and Python has a base of its own" in done.stderr
+    assert done.returncode == 2 and "each pin and Python has its own base wheel" in done.stderr
 
 
 def test_error_of_a_command_is_its_last_one() -> None:
@@ -356,7 +356,7 @@ def test_interrupted_matrix_ends_its_rows_and_goes_on_later(repository: Path) ->
     assert [line for line in command_lines() if os.fsencode(repository) in line]
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
-    assert process.returncode == 130 and "run the same command again to go on" in errors
+    assert process.returncode == 130 and "run the same command again to continue" in errors
     assert not [line for line in command_lines() if os.fsencode(repository) in line]  # nor the test that never ends
     assert set(rows(repository)) == {("2.14.1", "3.11")}
     calls(repository)

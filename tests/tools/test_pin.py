@@ -94,7 +94,7 @@ def test_unknown_pin_names_those_there_are() -> None:
 def test_wheel_that_a_pin_does_not_know_is_refused_with_those_that_it_knows() -> None:
     with pytest.raises(PinError, match=r"2\.13\.0/pin\.yaml: it has no wheel of version 2\.13\.0\+cu130") as caught:
         load_pin(WITH_WHEEL, "2.13.0+cu130")
-    assert caught.value.cause == "it knows 2.13.0+cpu, 2.13.0"
+    assert caught.value.cause == "it has 2.13.0+cpu, 2.13.0"
     assert "make pin TORCH=2.13.0+cu130" in caught.value.todo
 
 
@@ -107,7 +107,7 @@ def test_missing_key_is_named(tmp_path: Path) -> None:
 def test_python_without_a_pinned_wheel_is_refused() -> None:
     with pytest.raises(FetchError, match=r"no wheel for this Python \(.*, cp39-cp39-manylinux") as caught:
         pinned_tag(load_pin(WITH_WHEEL), ["cp39-cp39-manylinux_2_28_x86_64"])
-    assert "it knows cp311-cp311-manylinux_2_28_x86_64" in str(caught.value)
+    assert "it has cp311-cp311-manylinux_2_28_x86_64" in str(caught.value)
     assert "PIN to" not in caught.value.todo
 
 
@@ -145,9 +145,9 @@ CPU = "torch/lib/libtorch_cpu.so"
     [
         ("cp311-cp311-manylinux_2_28_x86_64", [CPU, "torch/lib/libtorch_hip.so"], "ROCm"),
         ("cp311-cp311-manylinux_2_28_x86_64", [CPU, "torch/lib/libtorch_xpu.so"], "XPU"),
-        ("cp311-none-macosx_11_0_arm64", ["torch/lib/libtorch_cpu.dylib"], "macosx_11_0_arm64, and only Linux"),
-        ("cp313-cp313t-manylinux_2_28_x86_64", [CPU], "cp313t is a Python without the GIL"),
-        ("cp311-cp311-manylinux_2_28_aarch64", [CPU], "manylinux_2_28_aarch64, and only x86_64"),
+        ("cp311-none-macosx_11_0_arm64", ["torch/lib/libtorch_cpu.dylib"], "macosx_11_0_arm64, but only Linux"),
+        ("cp313-cp313t-manylinux_2_28_x86_64", [CPU], "cp313t is a free-threaded Python"),
+        ("cp311-cp311-manylinux_2_28_aarch64", [CPU], "manylinux_2_28_aarch64, but only x86_64"),
         ("cp311-cp311-manylinux_2_28_x86_64", ["torch/__init__.py"], "it contains no torch/lib/libtorch_cpu.so"),
     ],
 )
@@ -160,7 +160,7 @@ def test_wheel_of_a_kind_that_cannot_work_is_refused_in_one_line(
             archive.writestr(name, "")
     with pytest.raises(UnusableBaseError, match=re.escape(why)) as caught:
         check_wheel(wheel, load_pin(WITH_WHEEL), "0" * 64)
-    assert caught.value.what.startswith(f"{wheel.name}cannot be used as a base: ")
+    assert caught.value.what.startswith(f"{wheel.name} cannot be used as a base: ")
     assert "\n" not in caught.value.what
 
 

@@ -39,7 +39,7 @@ def require(tmp_path: Path) -> Require:
         try:
             require_names(folder, {"torch/module.py": path})
         except PinError as error:
-            assert "not supported yet" in error.cause
+            assert "differs from the supported ones" in error.cause
             return [line.partition("`")[2].partition("`")[0] for line in error.what.splitlines()]
         return []
 

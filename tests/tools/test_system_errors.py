@@ -64,7 +64,7 @@ def test_program_that_finds_no_space(tmp_path: Path) -> None:
         ),
         (errno.EFBIG, "/a/file", "next: raise the limit on the size of files (`ulimit -f`)"),
         (errno.EMFILE, "/a/file", "next: raise the limit on open files (`ulimit -n`)"),
-        (errno.ENOTDIR, "/a/file", "next: look at /a/file; run it with -v (`make ... ARGS=-v`) for a traceback"),
+        (errno.ENOTDIR, "/a/file", "next: check /a/file; run it with -v (`make ... ARGS=-v`) for a traceback"),
         (errno.EIO, None, "next: run it with -v (`make ... ARGS=-v`) for a traceback"),
     ],
 )

@@ -47,7 +47,7 @@ def test_export_is_the_same_bytes_and_drops_what_is_no_longer(
 
 
 def test_export_without_a_fork_is_refused(tree: Path, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="there is no fork"):
+    with pytest.raises(SourceError, match="no fork is checked out"):
         export(tree, tmp_path / "out")
     assert not os.path.lexists(tmp_path / "out")
 
