@@ -31,14 +31,14 @@ class Part:
         name: its name in messages.
         paths: the folders and files of the tests.
         variables: environment variables in addition to those of all parts.
-        is_by_file: whether one process runs all tests of a file, because they share expensive fixtures.
+        spread: how pytest-xdist distributes the tests (``--dist``), for tests that share expensive fixtures.
     """
 
     kind: str
     name: str
     paths: list[Path]
     variables: Mapping[str, str] = field(default_factory=dict)
-    is_by_file: bool = False
+    spread: str = "worksteal"
 
 
 class Outcome(Enum):
@@ -132,7 +132,7 @@ def run_pytest(
     say(f"\n== tests of {part.name}")
     options = ["-q", "-p", "no:cacheprovider", *([f"--junit-xml={junit}"] if junit else [])]
     if (processes := min(jobs, _MOST_PROCESSES)) > 1:
-        options += ["--numprocesses", str(processes), "--dist", "loadfile" if part.is_by_file else "worksteal"]
+        options += ["--numprocesses", str(processes), "--dist", part.spread]
         # Two tests at once are faster than one test with two threads.
         more = {"OMP_NUM_THREADS": "1", **more}
     code = run_python(python, ["-m", "pytest", *options, *extra, *part.paths], more)

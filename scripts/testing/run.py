@@ -100,9 +100,9 @@ def _run_tests(
             parts = [
                 Part("tools", "the tools", [TESTS / "tools"]),
                 Part("codegen", "code generation", [TESTS / "codegen"], codegen),
-                Part("promises", "what the README promises", [TESTS / "promises"]),
+                Part("promises", "what the README promises", [TESTS / "promises"], spread="loadfile"),
                 Part("bases", "other bases", [TESTS / "bases"]),
-                Part("deliveries", "develop and thin wheels", [TESTS / "deliveries"], is_by_file=True),
+                Part("deliveries", "develop and thin wheels", [TESTS / "deliveries"], spread="loadfile"),
                 *parts,
             ]
             if "grammar" in chosen:

@@ -48,7 +48,7 @@ def test_function_that_no_file_defines(plain: Place, texts: dict[str, str]) -> N
     calls = calls.replace("Tensor soft_clip(", "void check_limit(const Scalar&);\n\nTensor soft_clip(")
     said = failed(plain, {KERNEL: calls}, 7)
     missing = r"at::native::check_limit\(c10::Scalar const&\)"
-    assert re.search(rf"^error: {KERNEL}(:\d+)?:calls {missing}, which is not defined", said, re.M)
+    assert re.search(rf"^error: {KERNEL}(:\d+)?: calls {missing}, which is not defined", said, re.M)
 
 
 def test_variable_that_the_base_hides(plain: Place, texts: dict[str, str]) -> None:
@@ -58,7 +58,7 @@ def test_variable_that_the_base_hides(plain: Place, texts: dict[str, str]) -> No
     reads = reads.replace("namespace at::native {", f"{declared}namespace at::native {{", 1)
     said = failed(plain, {KERNEL: reads}, 7)
     missing = "at::metal::g_metal_impl_registry"
-    assert re.search(rf"^error: {KERNEL}(:\d+)?:calls {missing}, which is not defined", said, re.M)
+    assert re.search(rf"^error: {KERNEL}(:\d+)?: calls {missing}, which is not defined", said, re.M)
     assert "libtorch_cpu.so hides variables" in said
 
 
