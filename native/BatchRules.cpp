@@ -135,24 +135,20 @@ std::tuple<Tensor, Tensor> improved_triplet_loss_batch_rule(
     return at::improved_triplet_loss_with_distances(anchor, positive, negative, tau1, tau2, beta, reduction);
   }
   const Tensor a = level.unwrap(anchor);
+  const bool is_reduced = a.dim() == 3 && reduction != Reduction::None;
+  // Losses of half types are rounded once, after the reduction.
+  const auto rows = [&](const Tensor& x) {
+    const Tensor merged = merge_rows(level.unwrap(x));
+    return is_reduced ? merged.to(reduced_in(a)) : merged;
+  };
   auto [loss, distances] = at::improved_triplet_loss_with_distances(
-      merge_rows(a),
-      merge_rows(level.unwrap(positive)),
-      merge_rows(level.unwrap(negative)),
-      tau1,
-      tau2,
-      beta,
-      Reduction::None);
+      rows(anchor), rows(positive), rows(negative), tau1, tau2, beta, Reduction::None);
   if (a.dim() == 3) {
     distances = distances.view_symint({a.sym_size(0), a.sym_size(1), 2});
-    if (reduction == Reduction::None) {
-      loss = loss.view_symint(a.sym_sizes().slice(0, 2));
-    } else {
-      // Losses of half types are rounded once, after the reduction: they are computed from distances in float.
-      const Tensor d_ap = distances.select(2, 0), d_an = distances.select(2, 1);
-      const Tensor losses = (d_ap - d_an).clamp_min(tau1) + beta * d_ap.clamp_min(tau2);
-      loss = (reduction == Reduction::Mean ? losses.mean(1) : losses.sum(1)).to(a.scalar_type());
-    }
+    loss = loss.view_symint(a.sym_sizes().slice(0, 2));
+  }
+  if (is_reduced) {
+    loss = (reduction == Reduction::Mean ? loss.mean(1) : loss.sum(1)).to(a.scalar_type());
   }
   return {level.wrap(loss), level.wrap(distances)};
 }

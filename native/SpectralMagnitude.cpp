@@ -175,9 +175,8 @@ Tensor _fft_rfft2_abs_turn(const Tensor& change, const Tensor& spectrum, const T
   // the change less its part along the direction would be a rounding error, and a small magnitude makes that large.
   const Tensor direction = spectrum.sgn();
   const Tensor across = direction * c10::complex<double>(0, 1) * at::imag(direction.conj() * change);
-  // Where there is no direction, nothing turns it. A quotient by infinity would do, if all releases had 0 for it.
-  const Tensor has_none = magnitude == 0;
-  return across * magnitude.masked_fill(has_none, 1).reciprocal().masked_fill(has_none, 0);
+  // Without a direction, `across` is 0.
+  return across * magnitude.masked_fill(magnitude == 0, 1).reciprocal();
 }
 
 Tensor _fft_rfft2_abs_backward_symint(

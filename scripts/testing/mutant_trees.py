@@ -94,9 +94,14 @@ class Tree:
             yield from self.judge([mutant])
 
     def failing(self, tests: Sequence[str], variables: Mapping[str, str]) -> set[str]:
-        """Return those of the tests that fail without a mutant; all of them if pytest cannot run."""
+        """Return those of the tests that fail without a mutant, or that pytest cannot run."""
         code, text = self._test(["-q", *tests], variables)
-        return set(_RED.findall(text)) if code == _TESTS_FAILED else set(tests) if code else set()
+        if code in (0, _TESTS_FAILED):
+            return set(_RED.findall(text)) if code else set()
+        if len(tests) == 1:
+            return set(tests)
+        half = len(tests) // 2
+        return self.failing(tests[:half], variables) | self.failing(tests[half:], variables)
 
     def _judge_wrong(self, mutant: Mutant) -> tuple[Outcome, str]:
         try:

@@ -58,7 +58,7 @@ def known(base: Path) -> BaseOperators:
     return BaseOperators(base)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_mutated_yaml_gives_clean_findings_or_is_valid(data: st.DataObject, known: BaseOperators) -> None:
     """No traceback; each finding has its place and a remedy; no file changes; what is not found torchgen takes."""

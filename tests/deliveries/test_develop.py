@@ -157,6 +157,7 @@ def test_every_save_builds(stock: Environment, folder: Path) -> None:
     assert stock.print(CUT) == "[1.0, 5.0]"
 
 
+@pytest.mark.slow
 def test_debugger_finds_lines(stock: Environment, folder: Path) -> None:
     make("develop", stock, "--native", folder, GRAFT_DEBUG="1")
     library = stock.print("torch.__file__").replace("__init__.py", "lib/libtorch.so")

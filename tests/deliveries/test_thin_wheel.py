@@ -61,8 +61,8 @@ def build(environment: Environment, out: Path, folder: Path, name: str = "") -> 
 
 
 @pytest.fixture(scope="session")
-def cut(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A thin wheel with an operator and its module."""
+def cut_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two operators and a module."""
     folder = write_operator(tmp_path_factory.mktemp("cut") / "cut_ops", "cut")
     (folder / "python/nn/modules").mkdir(parents=True)
     (folder / "python/nn/modules/cut.py").write_text(MODULE)
@@ -72,7 +72,13 @@ def cut(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> P
     (folder / "cut_apart.cpp").write_text(APART_KERNEL)
     (folder / "docs").mkdir()
     (folder / "docs/cut.rst").write_text("Cuts off what is above.\n")
-    return build(environment, folder.parent / "out", folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def cut(environment: Environment, cut_folder: Path) -> Path:
+    """A thin wheel of that folder."""
+    return build(environment, cut_folder.parent / "out", cut_folder)
 
 
 @pytest.fixture(scope="session")
@@ -165,8 +171,8 @@ def test_package_may_be_imported_first(both: Environment) -> None:
     assert both.run("import cut_ops, torch; print(torch.cut(torch.ones(1) * 2).item())").stdout.strip() == "1.0"
 
 
-def test_same_operator_twice_names_both(both: Environment, tmp_path: Path) -> None:
-    again = build(both, tmp_path / "out", write_operator(tmp_path / "ops", "cut"), "other_ops")
+def test_same_operator_twice_names_both(both: Environment, cut_folder: Path, tmp_path: Path) -> None:
+    again = build(both, tmp_path / "out", cut_folder, "other_ops")
     both.pip("install", "--no-deps", again)
     try:
         done = both.run("import torch; print(torch.cut(torch.ones(1) * 2).item())")

@@ -62,6 +62,29 @@ def test_autocast(operator: Operator) -> None:
         assert x.grad is not None and x.grad.dtype == torch.float32 and x.grad.isfinite().all()
 
 
+HALF_UNDER_AUTOCAST = {
+    "affine": lambda x: torch.affine(x, x),
+    "depthwise_conv2d": lambda x: torch.depthwise_conv2d(x[None, None], x[None, None, :3, :3]),
+    "depthwise_conv2d.padding": lambda x: torch.depthwise_conv2d(x[None, None], x[None, None, :3, :3], padding="same"),
+}
+FLOAT_UNDER_AUTOCAST = {
+    "improved_triplet_loss": lambda x: torch.improved_triplet_loss(x, x, x),
+    "rfft2_abs": torch.fft.rfft2_abs,
+    "correlate2d": lambda x: torch.correlate2d(x, x[:3, :3]),
+}
+
+
+@pytest.mark.parametrize("name", [*HALF_UNDER_AUTOCAST, *FLOAT_UNDER_AUTOCAST])
+def test_dtype_under_autocast(name: str) -> None:
+    """Matrix products and convolutions run in the lower precision; sums of many terms in float, whatever comes."""
+    x = torch.rand(5, 5)
+    with torch.autocast("cpu", torch.bfloat16):
+        if name in HALF_UNDER_AUTOCAST:
+            assert HALF_UNDER_AUTOCAST[name](x).dtype == torch.bfloat16
+        else:
+            assert FLOAT_UNDER_AUTOCAST[name](x.bfloat16()).dtype == torch.float32
+
+
 @every_operator
 def test_the_same_bits_every_time(operator: Operator) -> None:
     inputs = operator.inputs(batch=300)
@@ -85,6 +108,16 @@ def test_vmap_of_the_gradient(operator: Operator) -> None:
         if any(dim == 0 for dim in chosen):
             given = [x if dim is None else torch.stack([x, -x, 2 * x]) for x, dim in zip(inputs, chosen, strict=True)]
             check_vmap(gradient, *given, in_dims=chosen)
+
+
+@every_operator
+def test_gradient_of_vmap(operator: Operator) -> None:
+    """Autograd records what a batching rule calls, as training with torch.vmap in the model does."""
+    inputs = [torch.stack([x, -x, 2 * x]).detach().requires_grad_() for x in operator.inputs(dtype=torch.float64)]
+    batched = torch.vmap(operator.function)(*inputs)
+    looped = torch.stack([operator.function(*each) for each in zip(*inputs, strict=True)])
+    found, expected = (torch.autograd.grad(result.square().sum(), inputs) for result in (batched, looped))
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("name", ["depthwise_conv2d", "improved_triplet_loss", "roi_pool"])

@@ -179,6 +179,8 @@ def test_defaults() -> None:
     assert_close_to_loss(torch.improved_triplet_loss(*inputs), reference(*inputs), inputs)
     result, _ = torch.improved_triplet_loss_with_distances(*inputs, *PARAMETERS)
     assert_exact(result, loss(*inputs))
+    module = torch.nn.ImprovedTripletLoss()
+    assert (module.tau1, module.tau2, module.beta, module.reduction) == (-1.0, 0.01, 0.002, "mean")
 
 
 def test_batch_dimensions_in_any_layout() -> None:
@@ -279,6 +281,7 @@ def test_half_types_are_rounded_at_last(dtype: torch.dtype) -> None:
     expected = torch.stack([reference(*each, *parameters) for each in zip(anchor, zeros, anchor, strict=True)])
     assert expected.isfinite().all()
     torch.testing.assert_close(mean(anchor, zeros, anchor), expected)
+    torch.testing.assert_close(torch.improved_triplet_loss(anchor[0], zeros[0], anchor[0], *parameters), expected[0])
     tangent = torch.zeros(4, 4, dtype=dtype)
     tangent[0, 0] = 200
     inputs, tangents = (tangent, zeros[0], zeros[0]), (tangent, zeros[0], zeros[0])
@@ -286,6 +289,16 @@ def test_half_types_are_rounded_at_last(dtype: torch.dtype) -> None:
     found = torch.func.jvp(lambda *x: torch.improved_triplet_loss(*x, *parameters), inputs, tangents)[1]
     wanted = torch.func.jvp(lambda *x: reference(*x, *parameters), inputs, tangents)[1]
     torch.testing.assert_close(found, wanted)
+
+
+def test_gradients_of_half_types_are_divided_in_float() -> None:
+    """The gradient of one of 4,096 losses is less than any half, but not that of its inputs."""
+    anchor = torch.zeros(2, 4096, 1, dtype=torch.float16)
+    positive, negative = anchor + 2.0**14, anchor - 2.0**14
+    mean = torch.vmap(lambda x, p, n: torch.improved_triplet_loss(x, p, n, -1.0, 0.01, 0.0, "mean"))
+    _, backward = torch.func.vjp(lambda x: mean(x, positive, negative), anchor)
+    (gradient,) = backward(torch.full((2,), 2.0**-20, dtype=torch.float16))
+    assert torch.equal(gradient, torch.full_like(anchor, -(2.0**-16)))
 
 
 def test_errors_under_vmap() -> None:

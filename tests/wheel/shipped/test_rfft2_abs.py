@@ -159,3 +159,8 @@ def check_cpu_capability() -> None:
     """What test_cpu_capabilities.py runs."""
     for shape in SHAPES:
         test_gradient(shape, torch.float32)
+
+
+def test_too_few_dimensions_under_vmap() -> None:
+    with pytest.raises(RuntimeError, match="at least two dimensions, but under vmap got 1"):
+        torch.vmap(torch.ops.aten._fft_rfft2_abs)(torch.ones(3, 4))

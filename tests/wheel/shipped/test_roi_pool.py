@@ -230,6 +230,8 @@ def test_errors() -> None:
     ):
         places = torch.zeros((8, 3, 2, 2), dtype=torch.int32)
         torch.ops.aten.roi_pool_backward(places.to(torch.uint32), BOXES, places, [2, 3, 4, 5])
+    with pytest.raises(RuntimeError, match="the index of one of input's 2 images, but it is 0.5 in row 1"):
+        torch.roi_pool(x, torch.tensor([[0, 0, 0, 1, 1], [0.5, 0, 0, 1, 1]]), 1.0, 2, 2)
     with pytest.raises(IndexError, match=r"expected indices to be below 20, but got 20"):
         indices = torch.full((1, 3, 2, 2), 20, dtype=torch.int32)
         torch.ops.aten.roi_pool_backward(torch.ones(1, 3, 2, 2), BOXES[:1], indices, [2, 3, 4, 5])
@@ -278,6 +280,27 @@ def test_vmap_keeps_images_apart() -> None:
     boxes = torch.tensor([[[2.0, 0, 0, 1, 1]], [[0.0, 0, 0, 1, 1]]])
     with pytest.raises(RuntimeError, match="the index of one of input's 4 images"):
         torch.vmap(lambda x, boxes: torch.roi_pool(x, boxes, 1.0, 1, 1))(torch.ones(2, 2, 3, 4, 5), boxes)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_vmap_of_more_images_than_half_types_count(dtype: torch.dtype) -> None:
+    """Images are numbered across the batch: half types have not all integers above 256, or 2048."""
+    count = 300 if dtype == torch.bfloat16 else 2100
+    x = torch.arange(count).view(count, 1, 1, 1, 1).float()
+    boxes = torch.tensor([[0.0, 0, 0, 0, 0]], dtype=dtype).expand(count, 1, 5)
+    result = torch.vmap(lambda x, boxes: torch.roi_pool(x, boxes, 1.0, 1, 1))(x, boxes)
+    assert torch.equal(result.flatten(), x.flatten())
+
+
+def test_tangents_have_signs() -> None:
+    """gradcheck's tangents have none."""
+    x, tangent = values((2, 3, 9, 12), torch.float64), values((2, 3, 9, 12), torch.float64, 1)
+    boxes = BOXES.double()
+    output, result = torch.func.jvp(lambda x: torch.roi_pool(x, boxes, 1.0, 2, 3), (x,), (tangent,))
+    step = 1e-7
+    moved = torch.roi_pool(x + step * tangent, boxes, 1.0, 2, 3)
+    assert (tangent < 0).any()
+    torch.testing.assert_close(result, (moved - output) / step, rtol=1e-5, atol=1e-5)
 
 
 def check_cpu_capability() -> None:

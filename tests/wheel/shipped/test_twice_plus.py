@@ -84,6 +84,13 @@ def test_special_values() -> None:
     torch.testing.assert_close(torch.twice_plus(x, y), torch.tensor([inf, -inf, nan, nan, nan, inf]), equal_nan=True)
 
 
+@pytest.mark.parametrize("count", [1, 33, 70])
+def test_half_rounds_once(count: int) -> None:
+    """2x alone overflows; in vectors and beside them the sum does not."""
+    x = torch.full((count,), 4e4, dtype=torch.float16)
+    assert torch.equal(torch.twice_plus(x, -x), x)
+
+
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @pytest.mark.parametrize("count", [1, 33, 70])
 def test_complex_half_rounds_once(count: int) -> None:
