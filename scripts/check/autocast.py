@@ -25,7 +25,7 @@ def check_autocast(
     schemas = {str(f.schema.name): f.schema for f in functions}
     castable = [name for name, schema in schemas.items() if schema.kind() == SchemaKind.functional]
     seen: dict[str, tuple[Path, int, int]] = {}
-    for path, policy, node in _listed(natives, findings):
+    for path, node in _listed(natives, findings):
         name, place = str(node.value), _place(path, node)
         if name in unknown:
             continue
@@ -39,15 +39,15 @@ def check_autocast(
         seen.setdefault(name, place)
 
 
-def _listed(natives: Sequence[Path], findings: Findings) -> Iterator[tuple[Path, str, yaml.ScalarNode]]:
-    """Return the operators' names, each with its file and policy. Anything but a list of names is reported."""
+def _listed(natives: Sequence[Path], findings: Findings) -> Iterator[tuple[Path, yaml.ScalarNode]]:
+    """Yield the operators' names, each with its file. Anything but a list of names is reported."""
     for path in (native / AUTOCAST for native in natives):
         tree = compose(path, findings)
         if tree is not None:
-            yield from ((path, policy, node) for policy, node in _policies(path, tree, findings))
+            yield from ((path, node) for node in _policies(path, tree, findings))
 
 
-def _policies(path: Path, tree: yaml.Node, findings: Findings) -> Iterator[tuple[str, yaml.ScalarNode]]:
+def _policies(path: Path, tree: yaml.Node, findings: Findings) -> Iterator[yaml.ScalarNode]:
     form = "write a policy and a list of operators: `fp32: [my_loss]`"
     if not isinstance(tree, yaml.MappingNode):
         findings.add(_place(path, tree), "no policies", form)
@@ -60,7 +60,7 @@ def _policies(path: Path, tree: yaml.Node, findings: Findings) -> Iterator[tuple
         if not names or not all(isinstance(name, yaml.ScalarNode) for name in names):
             findings.add(_place(path, value), f"{policy}: not a list of operators", form)
         else:
-            yield from ((policy, name) for name in names)
+            yield from names
 
 
 def _place(path: Path, node: yaml.Node) -> tuple[Path, int, int]:

@@ -230,7 +230,7 @@ def test_errors() -> None:
     ):
         places = torch.zeros((8, 3, 2, 2), dtype=torch.int32)
         torch.ops.aten.roi_pool_backward(places.to(torch.uint32), BOXES, places, [2, 3, 4, 5])
-    with pytest.raises(RuntimeError, match="the index of one of input's 2 images, but it is 0.5 in row 1"):
+    with pytest.raises(RuntimeError, match=r"the index of one of input's 2 images, but it is 0\.5 in row 1"):
         torch.roi_pool(x, torch.tensor([[0, 0, 0, 1, 1], [0.5, 0, 0, 1, 1]]), 1.0, 2, 2)
     with pytest.raises(IndexError, match=r"expected indices to be below 20, but got 20"):
         indices = torch.full((1, 3, 2, 2), 20, dtype=torch.int32)
