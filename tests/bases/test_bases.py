@@ -1,6 +1,7 @@
-"""Other bases than the one that every test runs on: a wheel for CUDA, another Python.
+"""Bases other than the usual one: a wheel for CUDA, and another Python.
 
-The wheels are built and read, not imported: that would take their 2.5 GB of NVIDIA's packages. `make test-matrix` does.
+The wheels are built and inspected, not imported: importing needs 2.5 GB of NVIDIA's packages. `make test-matrix` does
+that.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ KERNELS = "torch/lib/libtorch_operators_cuda.so"
 
 
 def build(out: Path, pin: str, python: str, archs: str) -> Path:
-    """The wheel that `make patch-and-build` makes."""
+    """Build a wheel with `make patch-and-build` and return its path."""
     variables = [f"PIN={pin}", f"PYTHON={python}", f"NATIVE={MY_OPS}", f"OUT={out}", f"CUDA_ARCHS={archs}"]
-    # Not with the variables of the make that runs these tests.
+    # Without the variables of the make that runs these tests.
     env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     subprocess.run(
         ["make", "patch-and-build", "ARGS=", "WHEEL=", "BUILD=graft", *variables], cwd=REPOSITORY, check=True, env=env
@@ -36,7 +37,7 @@ def build(out: Path, pin: str, python: str, archs: str) -> Path:
 
 
 def read(wheel: Path, folder: Path) -> dict[str, ElfFile]:
-    """The new libraries of the wheel, and the base's umbrella."""
+    """The new libraries of the wheel, and libtorch.so of the base."""
     (base,) = (REPOSITORY / "build").glob(f"{wheel.name.split('-')[1].split('+')[0]}/{wheel.name.split('-')[2]}/base")
     with ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if re.fullmatch(r"torch/(_C\..*|lib/libtorch)\.so", name)]
@@ -69,7 +70,7 @@ def test_kernels_are_compiled_for_each_architecture(libraries: dict[str, ElfFile
 
 
 def test_dispatch_table_gets_the_kernel(libraries: dict[str, ElfFile]) -> None:
-    """The library registers it where it is loaded, under the name of the source that does."""
+    """The library registers it when it is loaded, under the name of its source."""
     kernels = libraries["libtorch_operators_cuda"]
     content = kernels.path.read_bytes()
     assert b"generated/units/scaled_shift/cuda/RegisterCUDA.cpp" in content
@@ -86,7 +87,7 @@ def test_kernels_call_what_the_folder_has_for_all_devices(libraries: dict[str, E
 
 
 def test_wheel_for_another_python(tmp_path: Path) -> None:
-    """Of 2.13.0, without CUDA kernels, of which a message says so in their place."""
+    """A wheel of 2.13.0 without CUDA kernels: calling one raises an error that explains it."""
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     others = (find_python(release) for release in ("3.12", "3.13", "3.10", "3.11") if release != here)
     python = next((found for found in others if found), None)

@@ -1,4 +1,4 @@
-"""These tests run with the base wheel's torchgen on the import path (PYTHONPATH) and no compiler."""
+"""These tests need the base wheel's torchgen on the import path (PYTHONPATH), and no compiler."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from scripts.generate.operators import Operators, YamlFiles
 
 @pytest.fixture(scope="session")
 def base() -> Path:
-    """The base wheel's tree, as `make patch-and-build` lays it out."""
+    """The base wheel's tree, as unpacked by `make patch-and-build`."""
     return Path(os.environ["GRAFT_BASE"]) / "tree"
 
 
 @pytest.fixture(scope="session")
 def everything(base: Path) -> Operators:
-    """The base's operators, all taken for new ones."""
+    """The base's operators, all treated as new."""
     return Operators(YamlFiles.below(base / "torchgen/packaged"), base_lines=0)
 
 
 @pytest.fixture(scope="session")
 def base_yaml_in(base: Path) -> Callable[[Path], Path]:
-    """Copies the base's YAML to its place in a folder of a wheel, and returns that."""
+    """Return a function that copies the base's YAML to its path in a wheel's folder."""
 
     def copy_into(wheel: Path) -> Path:
         for name in ("ATen/native/native_functions.yaml", "autograd/derivatives.yaml"):
@@ -40,5 +40,5 @@ def base_yaml_in(base: Path) -> Callable[[Path], Path]:
 
 @pytest.fixture
 def merged(base_yaml_in: Callable[[Path], Path], tmp_path: Path) -> Path:
-    """The wheel's folder below what is generated. It holds the base's YAML, to which a test appends."""
+    """The wheel's folder below the generated files. It contains the base's YAML, which a test extends."""
     return base_yaml_in(tmp_path / "generated/wheel")

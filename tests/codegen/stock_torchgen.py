@@ -1,11 +1,11 @@
-"""What stock torchgen says of the corpus of broken folders: writes ``broken/README.md``.
+"""Write ``broken/README.md``: what stock torchgen reports for the corpus of broken folders.
 
     PYTHONPATH=.:build/2.13.0/base/tree build/environments/builder-*/bin/python tests/codegen/stock_torchgen.py
 
-Each folder's YAML is put behind PyTorch's own and taken through torchgen's steps: parse, group, match the derivatives,
-generate registrations, functionalization and autograd for what is new. The lists that upstream keeps in Python are left
-as they are. An answer is *caught* if it names the entry, by its schema, its name or its line; *misleading* if it is an
-error that does not; *silent* if there is no error. torchgen reads no C++, so it is silent on kernels.
+Each folder's YAML is appended to PyTorch's own and goes through torchgen's steps: parse, group, match the derivatives,
+and generate registrations, functionalization and autograd for new operators. The lists that upstream keeps in Python
+are not changed. An answer is *caught* if it names the entry by its schema, its name or its line; *misleading* if it is
+an error that does not; *silent* if there is no error. torchgen reads no C++, so it is silent about kernels.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def document(sections: list[tuple[str, list[tuple[str, str, str, str]]]]) -> str:
-    """The table, a section for each file of the corpus."""
+    """Return the table, with a section for each file of the corpus."""
     answers = [row[1] for _, rows in sections for row in rows]
     counts = ", ".join(f"{answers.count(answer)} {answer}" for answer in ("caught", "misleading", "silent"))
     text = ["# One mistake each: what stock torchgen says, and what `make check` says", ""]
@@ -66,7 +66,7 @@ def row(case: dict[str, str], known: BaseOperators) -> tuple[str, str, str, str]
             (native / name).parent.mkdir(exist_ok=True)
             (native / name).write_text(case[name])
         (line,) = (line.removeprefix(f"{native}/") for line in check([native], known).lines())
-        # In a process of its own: torchgen keeps what it has parsed.
+        # In a separate process, since torchgen caches what it has parsed.
         with get_context("fork").Pool(1) as pool:
             message = pool.apply(torchgen_says, (native,))
             message = message and message.replace(f"{native}/packaged/", "")
@@ -76,7 +76,7 @@ def row(case: dict[str, str], known: BaseOperators) -> tuple[str, str, str, str]
 
 
 def names_entry(message: str, case: dict[str, str]) -> bool:
-    """Whether ``message`` names the operator of the entry that is wrong."""
+    """Return whether ``message`` names the operator of the invalid entry."""
     file = case["expect"].partition(":")[0]
     names = re.findall(r"(?:func|name): (\w+(?:\.\w+)?)", case.get(file, ""))
     is_named = any(re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", message) for name in names)
@@ -84,13 +84,13 @@ def names_entry(message: str, case: dict[str, str]) -> bool:
 
 
 def shortened(text: str) -> str:
-    """``text`` as a cell of a table."""
+    """Format ``text`` as a cell of a table."""
     words = " ".join(text.replace("`", "'").split())
     return words if len(words) <= 160 else f"{words[:157]}..."
 
 
 def torchgen_says(native: Path) -> str | None:
-    """The error that torchgen ends with on PyTorch's YAML and the folder's behind it; None if it ends well."""
+    """Return torchgen's error for PyTorch's YAML followed by the folder's; None if there is none."""
     packaged = native / "packaged"
     for name, target in MERGED.items():
         text = (PACKAGED / target).read_text()

@@ -1,4 +1,4 @@
-"""``autocast.yaml``: what is registered for its policies, and the mistakes that are found in it."""
+"""``autocast.yaml``: the registrations of its policies, and the errors that are found in it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_policy_is_registered_for_each_device(base: Path, merged: Path, tmp_path
 
 
 def registered(block: str) -> list[tuple[str, str, str]]:
-    """What is registered where the operator, by name and overload, has no kernel of the folder's own."""
+    """Return the registrations for operators, by name and overload, without a kernel of the folder's own."""
     return re.findall(r'^  if \(is_free\("(\w+)", "(\w*)"\)\) {\n    (.*)\n  }$', block, re.M)
 
 

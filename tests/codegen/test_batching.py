@@ -12,7 +12,7 @@ from scripts.generate.writer import Output
 UNARY = "(Tensor self) -> Tensor"
 EXPLICIT = "  dispatch:\n    CompositeExplicitAutograd: kernel\n"
 
-# Schema, the rest of the entry, and the file that the rule is in.
+# Schema, the rest of the entry, and the file of the rule.
 ENTRIES: dict[str, tuple[str, str, str | None]] = {
     "graft_unary": (UNARY, EXPLICIT, "Explicit"),
     "graft_meta": (UNARY, EXPLICIT + "    Meta: meta\n", "Explicit"),
@@ -22,12 +22,12 @@ ENTRIES: dict[str, tuple[str, str, str | None]] = {
     "graft_number": ("(Tensor self) -> int", EXPLICIT, "Explicit"),
     "graft_pointwise": (UNARY, EXPLICIT + "  tags: pointwise\n", "Pointwise"),
     "graft_composite": (UNARY, "", "Composites"),
-    # One backend's kernel, or one that no backend has to itself.
+    # A kernel of one backend, or one for all backends.
     "graft_cpu": (UNARY, "  dispatch:\n    CPU: kernel\n", None),
     "graft_cpu_too": (UNARY, EXPLICIT + "    CPU: kernel_cpu\n", None),
     "graft_sparse_too": (UNARY, EXPLICIT + "    SparseCPU: kernel_sparse\n", None),
     "graft_functional": (UNARY, EXPLICIT.replace("Autograd", "AutogradNonFunctional"), None),
-    # What vmap cannot show.
+    # Operators that vmap cannot show.
     "graft_seeded": (UNARY, EXPLICIT + "  tags: nondeterministic_seeded\n", None),
     "graft_values": (UNARY, EXPLICIT + "  tags: data_dependent_output\n", None),
     "graft_shape": (UNARY, EXPLICIT + "  tags: dynamic_output_shape\n", None),

@@ -1,4 +1,4 @@
-"""``make check``: each mistake is found, at its place; and what is right is left alone."""
+"""``make check``: each mistake is found at its place, and valid folders have no findings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from scripts.common.layout import REPOSITORY, Layout
 from scripts.generate.places import PLACES
 from scripts.inputs.snapshot import take_snapshot
 
-# Native folders with one mistake each, written out: a key for each file, and the beginning of the line to print.
+# Native folders with one mistake each: a key for each file, and the beginning of the expected message.
 BROKEN: list[dict[str, str]] = [
     case
     for file in sorted((Path(__file__).parent / "broken").glob("*.yaml"))
@@ -33,7 +33,7 @@ BROKEN: list[dict[str, str]] = [
 
 
 def test_python_modules_are_those_that_bindings_are_generated_for() -> None:
-    """The check does not import the generator, which takes longer than the whole check."""
+    """The check does not import the generator, which takes longer than the check."""
     modules = {place.module for place in PLACES if place.module not in (None, "torch")}
     assert {f"torch.{name}" for name in PYTHON_MODULES} == modules
 
@@ -64,9 +64,9 @@ def test_folders_that_build_have_no_mistake(folder: str, known: BaseOperators) -
 
 
 def test_pytorch_s_own_entries_have_no_mistake(base: Path) -> None:
-    """An oracle that was not written for this: what is found in PyTorch's own YAML is wrong, or a known oddity."""
+    """An independent oracle: findings in PyTorch's own YAML are false, or known oddities."""
     nothing = BaseOperators(base)
-    # Read now: they depend on what is taken away next.
+    # Read now: they depend on what is removed next.
     assert nothing.torch_names and nothing.tensor_names and nothing.formula_words
     nothing.schemas, nothing.derivatives, nothing.base_names = {}, set(), set()
     findings, packaged = Findings(), base / "torchgen/packaged"
@@ -79,8 +79,9 @@ def test_pytorch_s_own_entries_have_no_mistake(base: Path) -> None:
     )
     assert len(functions) > 2000
     found = [finding.what for finding in findings.errors if "manual_cpp_binding" not in finding.what]
-    # Each name of each formula is in a header, though no formula is read to know it.
-    # Three arguments are named `from` (torchgen excepts them), and one_hot has an entry beside a composite kernel.
+    # Each name of each formula is declared in a header, although the check reads no formula to find them. Three
+    # arguments are named `from` (torchgen makes exceptions for them), and one_hot has an entry in addition to a
+    # composite kernel.
     assert sorted(what.split()[0] for what in found) == ["`from`", "`from`", "`from`", "one_hot"]
 
 

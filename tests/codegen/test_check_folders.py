@@ -1,4 +1,4 @@
-"""``make check`` on several native folders that are built together, and on files that are no text."""
+"""``make check`` on several native folders that are built together, and on files that are not text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``make check`` on YAML that was right until something happened to it."""
+"""``make check`` on valid YAML with random changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scripts.generate.lists import extended_lists
 FOLDERS = [REPOSITORY / "native", REPOSITORY / "tests/wheel/grammar"]
 YAML = ("native_functions.yaml", "derivatives.yaml")
 
-# What a slip of the hand, the editor or a merge leaves behind; and the words that torchgen has a meaning for.
+# Typing errors, leftovers of editors and merges, and words that have a meaning for torchgen.
 PIECES = [
     *" \n\t:,-#|&*!?()[]{}'\"=@%.",
     *("  ", ": ", "- ", "->", "(a!)", "(a)", "[]", "[2]", "*, ", "None", "null", "~", "0", "-1", "1e999", "yes"),
@@ -32,7 +32,7 @@ PIECES = [
 
 @st.composite
 def mutated(draw: st.DrawFn, text: str) -> str:
-    """``text`` with one to three mutations: a piece put in, a span left out, doubled or moved, two lines swapped."""
+    """Mutate ``text`` one to three times: insert a piece, delete, duplicate or move a span, or swap two lines."""
     for _ in range(draw(st.integers(1, 3))):
         start = draw(st.integers(0, len(text)))
         end = min(len(text), start + draw(st.integers(0, 40)))
@@ -61,7 +61,7 @@ def known(base: Path) -> BaseOperators:
 @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_mutated_yaml_gives_clean_findings_or_is_valid(data: st.DataObject, known: BaseOperators) -> None:
-    """No traceback; each finding has its place and a remedy; no file changes; what is not found torchgen takes."""
+    """No traceback; each finding has its place and a remedy; no file changes; torchgen accepts what has no finding."""
     folder = data.draw(st.sampled_from(FOLDERS))
     texts = {name: (folder / name).read_text() for name in YAML}
     name = data.draw(st.sampled_from(YAML))
@@ -78,7 +78,7 @@ def test_mutated_yaml_gives_clean_findings_or_is_valid(data: st.DataObject, know
             assert finding.what and finding.todo and "\n" not in str(finding)
         assert {file: (native / file).read_bytes().decode() for file in texts} == texts
         assert sorted(path.name for path in native.iterdir()) == sorted(texts)
-    # Kernels lie elsewhere, so they are missed; torchgen has no word on that.
+    # The kernels are elsewhere, so they are missing; torchgen does not check that.
     if name == "native_functions.yaml" and all("no file of the folder defines" in f.what for f in findings.errors):
         entries = yaml.load(texts[name], YamlLoader) or []
         entries = [{**entry, "__line__": number} for number, entry in enumerate(entries)]

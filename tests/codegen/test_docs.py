@@ -1,4 +1,4 @@
-"""Docstrings: their signature lines against those that upstream writes by hand, and the files they go behind."""
+"""Docstrings: their signature lines compared with upstream's handwritten ones, and the files they are appended to."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PROBES = """
 
 
 def upstream_lines(stub: Path) -> dict[str, set[str]]:
-    """The signature lines of the docstrings in one of the base's stub files, by function."""
+    """Return the signature lines of the docstrings in one of the base's stub files, by function."""
     found: dict[str, set[str]] = {}
     for node in ast.walk(ast.parse(stub.read_text())):
         if isinstance(node, ast.FunctionDef) and (doc := ast.get_docstring(node)):
@@ -53,7 +53,7 @@ def upstream_lines(stub: Path) -> dict[str, set[str]]:
     return found
 
 
-# Functions whose parameters upstream writes otherwise than they are, in 2.13.0.
+# Functions whose documented parameters differ from the real ones, in 2.13.0.
 OTHERWISE = {
     "two overloads in one line": """arange argsort bartlett_window blackman_window cumulative_trapezoid div divide
         dsplit eye gradient hann_window histogram hsplit kaiser_window quantized_batch_norm rand rand_like randint
@@ -65,12 +65,12 @@ OTHERWISE = {
     "parameters left out, or in another order": "argmax hash_tensor histogramdd nansum",
     "an annotation without Optional": "qr",
 }
-# Parameters that upstream leaves out or puts in any order, with the defaults that their None stands for.
+# Parameters that upstream omits or reorders, with the defaults that their None stands for.
 OPTIONS = {"out", "dtype", "layout", "device", "pin_memory", "requires_grad", "memory_format"}
 
 
 def parameters(line: str) -> tuple[object, ...]:
-    """Names and defaults of the parameters in a signature line, without types, the results and ``OPTIONS``."""
+    """Parse names and defaults of the parameters in a signature line, without types, results and ``OPTIONS``."""
     text = (line.partition("(")[2].rpartition(") -> ")[0] or line.partition("(")[2].rpartition(")")[0]).replace(
         "\\", ""
     )
@@ -90,7 +90,7 @@ def parameters(line: str) -> tuple[object, ...]:
 
 
 def test_signature_lines_are_those_upstream_writes(everything: Operators, base: Path) -> None:
-    """Upstream writes them by hand; parameters are compared, and lines as a whole where it takes no liberties."""
+    """Upstream writes them by hand. Parameters are compared, and whole lines if upstream takes no liberties."""
     theirs = upstream_lines(base / "torch/_C/_VariableFunctions.pyi")
     place = next(place for place in PLACES if place.name == "torch")
     ours = {b.name: {signature_line(b, group) for group in b.groups} for b in bound_names(everything, place)}
@@ -120,7 +120,7 @@ def native(tmp_path: Path) -> NativeFolder:
 
 @pytest.fixture
 def description(base: Path, merged: Path) -> Description:
-    """What the generator says of ``PROBES``."""
+    """The generator's description of ``PROBES``."""
     with (merged / FUNCTIONS).open("a") as file:
         file.write(PROBES)
     generate_description(load_operators(base, merged), Output(merged.parent))
@@ -128,7 +128,7 @@ def description(base: Path, merged: Path) -> Description:
 
 
 def literals(text: str) -> dict[str, str]:
-    """The docstrings that calls in a file give, by the text of what they are given to."""
+    """Return the docstrings in calls in a file, by the text of the documented object."""
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     return {ast.unparse(call.args[0]): ast.literal_eval(call.args[1]).strip() for call in calls}
 
@@ -173,7 +173,7 @@ def test_docstrings_go_behind_the_files_that_upstream_has_them_in(
 def test_line_with_the_name_of_an_argument_is_what_the_schema_tells_of_it(
     native: NativeFolder, description: Description
 ) -> None:
-    """As `{out}` in PyTorch's own docstrings; what is no such line is left alone."""
+    """Like `{out}` in PyTorch's own docstrings; other lines are not changed."""
     text = "Scales \\text{input}.\n\nArgs:\n    {input}\n    {factor}\n    {unknown}\n    dtype: {dtype}\n"
     (native.path / DOCS / "graft_probe.rst").write_text(text)
     bound = next(bound for bound in description.bound if bound.public == "torch.graft_probe")
@@ -201,4 +201,4 @@ def test_layers_of_a_file_follow_each_other(tmp_path: Path) -> None:
         *("new\n", "other\n", "generated\n"),
         None,
     ]
-    assert set(composition.files) == {"a.py", "b.py", "d.py"}  # what the base has already is no part of it
+    assert set(composition.files) == {"a.py", "b.py", "d.py"}  # what the base already has is not included

@@ -1,4 +1,4 @@
-"""Which changes of PyTorch's own generated headers need what includes them to be compiled again."""
+"""Which changes of PyTorch's own generated headers require recompiling the files that include them."""
 
 from __future__ import annotations
 

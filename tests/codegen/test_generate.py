@@ -1,4 +1,4 @@
-"""Generation, against what upstream's build generated: the base wheel's own headers, stubs and lists."""
+"""Generation, compared with upstream's build: the base wheel's own headers, stubs and lists."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DERIVATIVES = "torchgen/packaged/autograd/derivatives.yaml"
 
 
 class Watched(headers.HeaderSink):
-    """Notes what is generated before it is compared with the base's."""
+    """Records what is generated before it is compared with the base's."""
 
     seen: ClassVar[set[str]] = set()
 
@@ -43,23 +43,23 @@ class Watched(headers.HeaderSink):
 
 
 def test_every_header_of_the_base_is_reproduced(everything: Operators, base: Path, tmp_path: Path) -> None:
-    """Generated from the base's YAML, each header equals the wheel's: so the new wheel gets none."""
+    """Generated from the base's YAML, each header equals the wheel's, so the new wheel gets none."""
     wheel = Output(tmp_path / "wheel")
     sink = Watched(base, wheel)
     headers.generate_operator_headers(everything, sink, Output(tmp_path))
     headers.generate_aten_headers(everything, sink)
     headers.generate_autograd_headers(everything, Derivatives(everything), sink)
     assert wheel.names == set()
-    # The oracle of this: what was compared at all.
+    # The headers that were compared at all.
     in_wheel = {path.name for path in (base / "torch/include/ATen/ops").glob("*.h")}
-    assert in_wheel - sink.seen == {"from_blob.h", "tensor.h"}  # written by hand upstream
+    assert in_wheel - sink.seen == {"from_blob.h", "tensor.h"}  # handwritten upstream
     assert {"TensorBody.h", "Functions.h", "RedispatchFunctions.h", "ViewFuncs.h", "variable_factories.h"} <= sink.seen
     assert "aten_interned_strings.h" not in sink.seen
     assert "enum_tag.h" not in sink.seen
 
 
 def parsed_functions(path: Path, class_name: str | None) -> dict[str, list[str]]:
-    """Signatures by function name, without docstrings, comments and layout."""
+    """Return signatures by function name, without docstrings, comments and layout."""
     body: list[ast.stmt] = ast.parse(path.read_text()).body
     if class_name:
         body = next(node for node in body if isinstance(node, ast.ClassDef) and node.name == class_name).body
@@ -75,7 +75,7 @@ def parsed_functions(path: Path, class_name: str | None) -> dict[str, list[str]]
     "place", [place for place in PLACES if place.name in ("methods", "torch")], ids=lambda p: p.name
 )
 def test_stubs_are_those_upstream_generates(everything: Operators, base: Path, place: Place) -> None:
-    """Hints for every operator of the base, against the wheel's stub files."""
+    """The hints for every operator of the base, compared with the wheel's stub files."""
     theirs = parsed_functions(base / place.stub, place.stub_class)
     ours = pyi.hints(pyi.new_signature_groups(everything, place))
     compared = differing = 0
@@ -85,7 +85,7 @@ def test_stubs_are_those_upstream_generates(everything: Operators, base: Path, p
             signatures = sorted(ast.unparse(ast.parse(text)) for text in texts)
             if not set(signatures) <= set(theirs[name]):
                 differing += 1
-    # Upstream writes some sixty stubs by hand, add and its like among them (tools/pyi/gen_pyi.py, blocklist).
+    # Upstream writes about sixty stubs by hand, for example that of add (tools/pyi/gen_pyi.py, blocklist).
     assert compared > 500
     assert differing / compared < 0.1, f"{differing} of {compared} differ"
 
@@ -131,7 +131,7 @@ FORMULA = """
 
 @pytest.fixture(scope="module")
 def generated(base: Path, base_yaml_in: Callable[[Path], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is generated for ``PROBES``."""
+    """The generated files for ``PROBES``."""
     folder = tmp_path_factory.mktemp("probes")
     wheel = base_yaml_in(folder / "wheel")
     for name, text in ((FUNCTIONS, PROBES), (DERIVATIVES, FORMULA)):
@@ -180,7 +180,7 @@ def test_what_is_of_an_operator_that_is_gone_is_deleted(base: Path, generated: P
     env = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{base}"}
     done = subprocess.run(command, cwd=REPOSITORY, env=env, check=True, capture_output=True, text=True)
     assert done.stdout == f"{SOURCES_ARE_THERE}\n"
-    # With no operators at all the wheel gains nothing but what says so.
+    # Without operators, the wheel gains only the files that say so.
     assert files_below(folder / "units") == set()
     assert files_below(wheel) == {wheel / name for name in (FUNCTIONS, DERIVATIVES, "torch/_added_operators.py")}
 
@@ -194,7 +194,7 @@ def test_fragments_name_what_code_calls_an_operator_by(fragments: dict[str, Any]
     assert set(fragments) == {"graft_probe", "add"}
     variants = ("", "_out", "_outf", "_symint", "_symint_out", "_symint_outf")
     assert set(fragments["graft_probe"]["names"]) == {f"graft_probe{variant}" for variant in variants}
-    # Of a name that the base has too: the overloads of both.
+    # For a name that the base has, too: the overloads of both.
     assert {"add", "add_outf", "add_probe", "add_Tensor", "add_Scalar_out"} <= set(fragments["add"]["names"])
 
 
@@ -212,7 +212,7 @@ def test_fragments_are_what_the_wheel_s_headers_gain(fragments: dict[str, Any], 
         del expected[""], before[""], after[""]
         assert expected
         assert after - before == expected, header
-    # Only methods are declared, and an out variant is none.
+    # Only methods are declared, and an out variant is not a method.
     assert [len(fragments[root]["declarations"]) for root in ("graft_probe", "add")] == [1, 1]
     assert [len(fragments[root]["redispatch"]) for root in ("graft_probe", "add")] == [2, 1]
 
@@ -236,7 +236,7 @@ def test_view_of_all_operators_is_the_wheel_s_header(generated: Path, base: Path
 
 
 def test_operator_methods_of_an_overloaded_name_are_bound_again(generated: Path) -> None:
-    """``+`` is bound to the C function of ``add``; where that is made anew, so are ``__add__`` and ``__radd__``."""
+    """``+`` is bound to the C function of ``add``. If that is generated again, so are ``__add__`` and ``__radd__``."""
     bindings = (generated / "units/graft_probe/bindings.cpp").read_text()
     for name in ("__add__", "__radd__"):
         assert f'{{"{name}", ' in bindings

@@ -1,4 +1,4 @@
-"""Derivative formulas may call every helper of FunctionsManual.h: the base's symbol table tells where each is."""
+"""Derivative formulas can call every helper of FunctionsManual.h: the base's symbol table has all of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import mmap
 import re
 from pathlib import Path
 
-# Declared upstream, defined nowhere: no formula can call them, in a source build neither.
+# Declared upstream but not defined: no formula can call them, even in a source build.
 NEVER_DEFINED = {
     "fft_backward",
     "reverse_dim",
@@ -18,7 +18,7 @@ NEVER_DEFINED = {
 
 
 def declared(header: str) -> set[str]:
-    """The functions that the header declares, but not those that it defines."""
+    """Return the functions that the header declares but does not define."""
     code = re.sub(r"//[^\n]*", "", header)
     names = set(re.findall(r"^(?:TORCH_API )?[\w:<>, &]+?\s(\w+)\([^{;]*\);", code, re.M))
     return names - {"size"}
@@ -29,6 +29,6 @@ def test_every_helper_is_in_the_symbol_table(base: Path) -> None:
     assert len(names) > 180
     with (base / "torch/lib/libtorch_cpu.so").open("rb") as file:
         library = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        # Itanium C++ ABI, 5.1.4: a nested name is a row of identifiers, each behind its length.
+        # Itanium C++ ABI, 5.1.4: a nested name is a sequence of identifiers, each after its length.
         found = {match[2][: int(match[1])].decode() for match in re.finditer(rb"9generated7details(\d+)(\w+)", library)}
     assert names - found == NEVER_DEFINED

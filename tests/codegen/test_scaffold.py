@@ -1,4 +1,4 @@
-"""The first text of a new operator: that torchgen takes it, and what is refused."""
+"""The skeleton of a new operator: torchgen accepts it, and invalid requests are rejected."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def made(base: Path, folder: Path, schema: str, kind: str = "plain", variants: s
 
 @pytest.fixture(scope="module")
 def signatures(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], Path]:
-    """Every scaffold of ``SCHEMAS``, and the headers that the code generator makes of them."""
+    """Every skeleton of ``SCHEMAS``, and the generated headers."""
     folder = tmp_path_factory.mktemp("scaffold")
     texts: dict[str, str] = {}
     for name, place in ((FUNCTIONS, "ATen/native"), (DERIVATIVES, "autograd")):
@@ -69,7 +69,7 @@ def signatures(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[di
 
 
 def squeezed(text: str) -> str:
-    """C++ without what a formatter changes, default values and namespaces."""
+    """Return C++ without layout, default values and namespaces."""
     return "".join(text.replace("::std::", "std::").replace("at::", "").split())
 
 

@@ -1,4 +1,4 @@
-"""torch's Python files in a source tree, made by the tree's own torchgen."""
+"""torch's Python files in a source tree, generated with the tree's own torchgen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from scripts.source.tree import isolated, open_tree
 
 @pytest.fixture
 def tree(base: Path, tmp_path: Path) -> Path:
-    """What upstream's setup.py copies below torchgen/packaged, put back where it came from."""
+    """Move the files that upstream's setup.py copies below torchgen/packaged back to their places in the tree."""
     folder, packaged = tmp_path / "pytorch", base / "torchgen/packaged"
     shutil.copytree(base / "torchgen", folder / "torchgen", ignore=shutil.ignore_patterns("packaged", "__pycache__"))
     shutil.copytree(packaged / "autograd", folder / "tools/autograd", ignore=shutil.ignore_patterns("__pycache__"))
@@ -45,7 +45,7 @@ def tree(base: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
-    """A pin without patches, and a native folder yet to be made."""
+    """A pin without patches, and a native folder that does not exist yet."""
     folder = tmp_path / "patches/1.0"
     folder.mkdir(parents=True)
     (folder / "series").touch()
@@ -96,7 +96,7 @@ print("st_view" in GRADIENT_IMPLEMENTED_FOR_COMPLEX, "st_count" in GRADIENT_IMPL
 
 
 def test_torchgen_s_own_lists_know_the_operators(tree: Path, layout: Layout) -> None:
-    """The tree's build generates in a process of its own, whose lists Graft cannot extend."""
+    """The tree's build generates in a separate process, whose lists Graft cannot extend."""
     native = layout.native
     native.mkdir()
     (native / "native_functions.yaml").write_text(LISTED)
@@ -152,7 +152,7 @@ FORMULA = """
 
 @pytest.mark.slow
 def test_tree_s_own_generators_make_what_a_graft_does(tree: Path, layout: Layout) -> None:
-    """Without PyTorch's sources: a wheel holds all that generates."""
+    """Without PyTorch's sources: a wheel contains the whole generator."""
     layout.native.mkdir()
     (layout.native / "native_functions.yaml").write_text(f"{COMPARED}{LISTED}")
     (layout.native / "derivatives.yaml").write_text(FORMULA)

@@ -1,4 +1,4 @@
-"""How new operators are divided among units of compilation, and that each unit is what it is alone."""
+"""How new operators are divided among translation units, and that each unit is independent of the others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ VIEW_COPY = entry(
 
 
 def parsed(base: Path, folder: Path, text: str) -> Operators:
-    """The operators of a YAML that has none of PyTorch's."""
+    """The operators of YAML without PyTorch's own."""
     path = folder / "native_functions.yaml"
     path.write_text(text)
     files = YamlFiles.below(base / "torchgen/packaged")
@@ -88,7 +88,9 @@ Generate = Callable[..., Texts]
 
 @pytest.fixture(scope="module")
 def units_of(base: Path, base_yaml_in: Callable[[Path], Path], tmp_path_factory: pytest.TempPathFactory) -> Generate:
-    """Generates for entries and formulas behind PyTorch's own; returns the texts of each unit, by its name."""
+    """Return a function that generates for entries and formulas added to PyTorch's own, and returns the texts of each
+    unit by name.
+    """
 
     def generate(functions: list[str], derivatives: list[str], autocast: str = "", cuda: str = NO_CUDA) -> Texts:
         folder = tmp_path_factory.mktemp("units")
@@ -110,7 +112,7 @@ def units_of(base: Path, base_yaml_in: Callable[[Path], Path], tmp_path_factory:
     return generate
 
 
-# The unit of two: a method with an autograd node, a structured kernel, a composite one.
+# A unit of two: a method with an autograd node, a structured kernel, a composite one.
 FIRST = [
     entry("u_first", more=EXPLICIT + "  variants: function, method\n  autogen: u_first.out\n"),
     entry("u_plus", more="  structured_delegate: u_plus.out\n"),
@@ -144,7 +146,7 @@ def test_operator_at_the_end_leaves_the_other_units_as_they_were(two: Texts, two
 def test_unit_does_not_depend_on_the_others(units_of: Generate, two_and_one: Texts) -> None:
     alone = units_of([LAST], [], "fp32: [u_last]\n")
     assert alone == {"u_last": two_and_one["u_last"]}
-    # Nor do units of the same names hold what is another's.
+    # Units of the same names do not contain the other's operators, either.
     assert not any("u_last" in text for text in two_and_one["u_first"].values())
     assert not any("u_first" in text or "u_plus" in text for text in two_and_one["u_last"].values())
 
@@ -169,7 +171,7 @@ def test_narrow_headers_include_what_the_unit_names(two: Texts, two_and_one: Tex
         whole = included((base / f"torch/include/ATen/{name}.h").read_text())
         ours = included(narrow[f"narrow/ATen/{name}.h"])
         assert {f"u_first{suffix}", f"u_plus{suffix}"} <= ours - whole
-        # The formulas' operators, and what the header's handwritten functions call; not the many others.
+        # The operators of the formulas and of the header's handwritten functions, and not the many others.
         assert {f"digamma{suffix}", f"nextafter{suffix}", f"std{suffix}"} <= ours & whole
         assert len(ours) < len(whole) / 10
         of_last = included(two_and_one["u_last"][f"narrow/ATen/{name}.h"])
@@ -220,7 +222,7 @@ def test_kernels_for_cuda_are_registered_in_a_source_of_their_own(units_of: Gene
     assert "u_dense_cuda" in registered and "u_cpu" not in registered
     assert {name.split("/")[1] for name in texts if name.endswith("CUDA.cpp")} == {"cuda"}
     assert not [name for name, text in texts.items() if name.endswith("RegisterCPU.cpp") and "u_dense_cuda" in text]
-    # torchgen writes the kernel around an inner loop, for CUDA, too.
+    # torchgen generates the kernel around an inner loop, also for CUDA.
     (loop,) = (name for name in texts if "UfuncCUDA_" in name)
     assert loop.endswith("cuda/UfuncCUDA_u_loop.cu")
     assert not [text for name, text in texts.items() if name.endswith("/cuda.cpp") and "UfuncCUDA" in text]
@@ -229,7 +231,7 @@ def test_kernels_for_cuda_are_registered_in_a_source_of_their_own(units_of: Gene
 def test_an_error_is_registered_in_place_of_each_kernel_that_is_missing(units_of: Generate) -> None:
     units = units_of(FOR_CUDA, [], cuda=MISSING)
     text = "".join(files.get("ATen/RegisterMissingCUDA.cpp", "") for files in units.values())
-    # The other forms of a structured operator call this one.
+    # The other variants of a structured operator call this one.
     assert sorted(re.findall(r'm\.impl\("([\w.]+)"', text)) == ["u_dense", "u_loop.out"]
     assert not [name for files in units.values() for name in files if name.startswith("cuda")]
 

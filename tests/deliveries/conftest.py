@@ -1,4 +1,4 @@
-"""Environments with the official torch, for all tests together: each takes half a minute to make."""
+"""Environments with the official torch, shared by all tests, since each takes long to create."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def base_wheel() -> Path:
 
 @pytest.fixture(scope="session")
 def environment(base_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """An environment with the official torch; each test leaves it as it was."""
+    """An environment with the official torch; each test leaves it unchanged."""
     return Environment.new(tmp_path_factory.mktemp("environment"), str(base_wheel))
 
 
 @pytest.fixture
 def stock(environment: Environment) -> Environment:
-    """The same, with no operators added."""
+    """The same environment, without operators."""
     make("undevelop", environment)
     return environment

@@ -1,4 +1,4 @@
-"""``make develop``: the operators in the torch that is installed, and that torch as it was."""
+"""``make develop``: add operators to the installed torch, and remove them again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(place: Path) -> Path:
-    """The same folder for each test, so that what is compiled is compiled once."""
+    """The same folder for each test, so that nothing is compiled twice."""
     return write_operator(place, "cut")
 
 
@@ -93,7 +93,7 @@ def test_another_torch_is_noticed(stock: Environment, folder: Path) -> None:
     make("develop", stock, "--native", folder)
     version = stock.packages / "torch/version.py"
     status = version.stat()
-    os.utime(version, ns=(status.st_atime_ns, status.st_mtime_ns + 1))  # as an update does
+    os.utime(version, ns=(status.st_atime_ns, status.st_mtime_ns + 1))  # like an update
     try:
         done = stock.run("import torch; print(hasattr(torch, 'cut'))")
         assert done.stdout.strip() == "False"

@@ -1,4 +1,6 @@
-"""The same upon a torch for CUDA: no GPU runs it, but it imports, and its dispatch table has the kernel."""
+"""The same for a torch with CUDA. There is no GPU to run the kernel, but torch imports, and its dispatch table has the
+kernel.
+"""
 
 from __future__ import annotations
 

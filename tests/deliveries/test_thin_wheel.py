@@ -1,4 +1,4 @@
-"""``make thin-wheel``: operators as a wheel of their own, beside the torch that is both."""
+"""``make thin-wheel``: operators in a wheel of their own, for the installed torch."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Tensor roll_by_half(const Tensor& self, bool half) {
 
 
 def build(environment: Environment, out: Path, folder: Path, name: str = "") -> Path:
-    """The thin wheel of ``folder`` for the torch of an environment."""
+    """Build the thin wheel of ``folder`` for the torch of an environment."""
     make("thin-wheel", environment, "--pin", "installed", "--native", folder, "--out", out, "--name", name)
     (wheel,) = out.glob("*.whl")
     return wheel
@@ -109,7 +109,7 @@ def test_torch_loads_it_and_is_stock_afterwards(stock: Environment, cut: Path) -
     assert stock.content() == before
 
 
-# What Python prints of each expression.
+# The expected output for each expression.
 EXPECTED = {
     "torch.ones(2).cut(0).tolist()": "[0.0, 0.0]",
     "torch.nn.Cut()(torch.ones(1) * 3).item()": "1.0",
@@ -134,7 +134,7 @@ EXPECTED = {
 
 @pytest.fixture(scope="module")
 def printed(both: Environment) -> dict[str, str]:
-    """What one program prints of all of them, or the error of each."""
+    """The output of one program for all of them, or the error of each."""
     code = f"""
 import json, torch
 found = {{}}

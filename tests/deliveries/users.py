@@ -1,4 +1,4 @@
-"""What a user has: an environment with torch, and a folder of operators; and what they do with them."""
+"""What users have and do: an environment with torch, and a folder of operators."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FORMULA = """- name: NAME(Tensor self, Scalar limit=1) -> Tensor
 
 
 def write_operator(folder: Path, name: str, kernel: str = KERNEL) -> Path:
-    """A native folder with one operator, which cuts off what is above a limit."""
+    """Write a native folder with one operator, which clips values above a limit."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {"native_functions.yaml": ENTRY, "derivatives.yaml": FORMULA, f"{name}.cpp": kernel}
     for file, text in texts.items():
@@ -45,7 +45,7 @@ def write_operator(folder: Path, name: str, kernel: str = KERNEL) -> Path:
 
 
 class Environment:
-    """A virtual environment with a torch in it."""
+    """A virtual environment with torch."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -56,14 +56,14 @@ class Environment:
 
     @classmethod
     def new(cls, folder: Path, torch: str) -> Environment:
-        """One into which pip installs ``torch``, a wheel or a requirement."""
+        """Create an environment and install ``torch``, a wheel or a requirement."""
         venv.EnvBuilder(symlinks=True, with_pip=True).create(folder)
         environment = cls(folder)
         environment.pip("install", "--no-compile", "--prefer-binary", torch, "numpy", "--disable-pip-version-check")
         return environment
 
     def copied_to(self, folder: Path) -> Environment:
-        """A copy of it, which takes less time than a new one."""
+        """Copy it, which is faster than creating another one."""
         shutil.copytree(self.folder, folder, symlinks=True)
         return Environment(folder)
 
@@ -72,7 +72,7 @@ class Environment:
         subprocess.run(command, check=True, capture_output=True, text=True)
 
     def run(self, code: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run Python code; nothing may go wrong but what it prints."""
+        """Run Python code, which must succeed."""
         env = {**os.environ, "PYTHONPYCACHEPREFIX": self._bytecode, **variables}
         for name in ("PYTHONPATH", "PYTEST_ADDOPTS", "PYTHONDONTWRITEBYTECODE"):
             env.pop(name, None)
@@ -82,13 +82,13 @@ class Environment:
         return done
 
     def print(self, expression: str) -> str:
-        """What Python prints of an expression that names torch; nothing else may be printed."""
+        """Return the output for an expression that uses torch; there must be no other output."""
         done = self.run(f"import torch; print({expression})")
         assert not done.stderr
         return done.stdout.strip()
 
     def content(self) -> dict[str, str]:
-        """The hash of every file, and where each link points to."""
+        """Return the hash of every file, and the target of each link."""
         return {
             str(path.relative_to(self.folder)): str(path.readlink()) if path.is_symlink() else _hash(path)
             for path in sorted(self.folder.rglob("*"))
@@ -101,7 +101,7 @@ def _hash(path: Path) -> str:
 
 
 def make(verb: str, environment: Environment, *arguments: str | Path, is_right: bool = True, **variables: str) -> str:
-    """Run a verb of the builder on an environment; return what it says."""
+    """Run a verb of the builder on an environment. Return its messages."""
     command: list[str | Path] = [sys.executable, "-m", "scripts", verb, "--python", environment.python, *arguments]
     env = {**os.environ, **variables}
     env.pop("PYTHONPATH", None)

@@ -1,8 +1,7 @@
-"""A plugin of pytest: the kernels of native/cuda, compiled for the CPU, replace those for CPUs.
+"""A pytest plugin that replaces CPU kernels by those of native/cuda, compiled for the CPU.
 
-So the operators' own tests show whether the kernels are right, where there is no GPU: indices, barriers, dtypes, empty
-inputs. What they do not show is what only a GPU does: threads at the same time, speed. Processes that
-the tests start have the kernels for CPUs.
+So the operators' own tests check these kernels without a GPU: indices, barriers, dtypes, empty inputs. They cannot
+check what needs a GPU: concurrent threads and speed. Processes that the tests start use the CPU kernels.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ HERE = Path(__file__).resolve().parent
 LAUNCH = re.compile(r"(\w+(?:<[\w, ]+>)?)\s*<<<(.*?)>>>\(", re.S)
 
 
-# How many sets of parameters a test has here; `make test-nightly` takes all.
+# The number of parameter sets of a test; `make test-nightly` uses all.
 MOST_PARAMETERS = 8
 
-# Of what ATen has for TensorIterator. It launches one kernel, which has no name: the source's is taken.
+# ATen's kernel for TensorIterator has no name of its own, so it is counted under that of its source.
 ELEMENTWISE = re.compile(r"\bgpu_kernel(?:_with_scalars)?\(")
 
 
 def kernels_of(source: Path) -> list[str]:
-    """The kernels that a .cu file launches, as ``launches`` counts them."""
+    """Return the kernels that a .cu file launches, as counted by ``launches``."""
     text = source.read_text()
     names = [match[1].partition("<")[0] for match in LAUNCH.finditer(text)]
     return names + [source.stem] * len(ELEMENTWISE.findall(text))
 
 
 def as_cpp(source: Path) -> str:
-    """The text of a .cu file with launches of kernels, for which C++ has no syntax, as calls that are counted."""
+    """Replace kernel launches in the text of a .cu file, for which C++ has no syntax, by counted calls."""
 
     def launch(match: re.Match[str]) -> str:
         name = match[1].partition("<")[0]
@@ -48,7 +47,7 @@ def as_cpp(source: Path) -> str:
 
 
 def launches(name: str) -> int:
-    """How often a kernel was launched in this process."""
+    """Return how often a kernel was launched in this process."""
     library = ctypes.CDLL(str(Path(os.environ["GRAFT_EMULATED"]) / "emulated_cuda.so"))
     return int(library.emulated_launches(name.encode()))
 
@@ -64,9 +63,9 @@ def pytest_configure() -> None:
         if not target.is_file() or target.read_text() != text:
             target.write_text(text)
         sources.append(str(target))
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # where ninja is
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the folder of ninja
     flags = ["-O1", "-include", "cuda_emulation.h", "-Wno-unknown-pragmas", "-DAT_PER_OPERATOR_HEADERS"]
-    flags.append(f"-DCOMPILED_FOR={torch.__version__}")  # with another wheel's headers all is compiled anew
+    flags.append(f"-DCOMPILED_FOR={torch.__version__}")  # another wheel's headers need a full rebuild
     load(
         "emulated_cuda",
         sources,
@@ -78,7 +77,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what emulation says nothing of, and parameters that only repeat what others show."""
+    """Skip tests that emulation cannot support, and parameters that only repeat others."""
     chosen = items if os.environ.get("GRAFT_EMULATED_ALL") else _some_parameters(items)
     config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
     items[:] = chosen
@@ -88,9 +87,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _some_parameters(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Of each test some sets of parameters, the same ones each time: a kernel for CUDA has one way for all sizes.
+    """Return some parameter sets of each test, always the same: a CUDA kernel has one code path for all sizes.
 
-    None of tests for each CPU capability, whose programs have the kernels for CPUs.
+    Skip tests of CPU capabilities, since their programs use the CPU kernels.
     """
     of_function: dict[str, list[pytest.Item]] = {}
     for item in items:

@@ -1,4 +1,4 @@
-"""Each kernel of native/cuda is launched where its operator is called, and not the kernel for CPUs in its place."""
+"""Each kernel of native/cuda is launched when its operator is called, and no CPU kernel in its place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SOURCES = sorted((Path(os.environ["GRAFT_NATIVE"]) / "cuda").glob("*.cu"))
 
 
 def operator_of(source: Path) -> str:
-    """Of RoiPoolKernel.cu roi_pool."""
+    """roi_pool for RoiPoolKernel.cu."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", source.stem.removesuffix("Kernel")).lower()
 
 

@@ -1,4 +1,4 @@
-"""The README's folder, built once as the README says: later builds of it have little to do."""
+"""The README's folder, built once as in the README: later builds of it have little to do."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ BUILD = "make patch-and-build NATIVE=~/my_ops OUT=~/my_wheel"
 
 @pytest.fixture(scope="session")
 def base() -> Path:
-    """The base wheel and its tree, as the build laid it out."""
+    """The base wheel and its unpacked tree."""
     return of_the_base_wheel("GRAFT_BASE")
 
 
 @pytest.fixture(scope="session")
 def plain(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """A place with the README's folder and its wheel, which each test leaves as they were."""
+    """A place with the README's folder and its wheel, which each test leaves unchanged."""
     folder = tmp_path_factory.mktemp("plain")
     place = Place(folder, base)
     write_shown_folder(place.home / "my_ops")
@@ -37,17 +37,17 @@ def plain(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plac
 
 @pytest.fixture
 def fetching(base: Path, tmp_path: Path) -> Iterator[Place]:
-    """A place with the README's folder that fetches the base, which takes a gigabyte."""
+    """A place with the README's folder that downloads the base, which takes a gigabyte."""
     place = Place(tmp_path / "place", base, is_shared=False)
     write_shown_folder(place.home / "my_ops")
     yield place
     shutil.rmtree(tmp_path / "place")
 
 
-# Bytes after which a file cannot grow: less than the wheel has, more than any object file.
+# A limit of file sizes in bytes: below the wheel's size, above any object file's.
 FULL = 50_000_000
 
-# What must not be seen in a wheel. Its folder is another one, too, and as many compilers run as no other build uses.
+# Differences that must not affect the wheel. The folder and the number of compilers differ, too.
 OTHERWISE = {"TZ": "Pacific/Chatham", "LC_ALL": "C", "LANGUAGE": "de", "PYTHONHASHSEED": "4242"}
 
 
@@ -56,9 +56,9 @@ class Disturbed:
     """A build of the README's folder that was stopped several times.
 
     Args:
-        place: where it was built.
-        stopped: by what it was; the last outcome is that of the build that went through.
-        left: what lay where wheels go after each.
+        place: its place.
+        stopped: the outcome of each attempt; the last one succeeded.
+        left: the files in the output folder after each.
     """
 
     place: Place
@@ -68,7 +68,7 @@ class Disturbed:
 
 @pytest.fixture(scope="session")
 def disturbed(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disturbed]:
-    """Interrupted, killed, and where files cannot grow; then built, in other surroundings than ``plain``."""
+    """Interrupted, killed, and with limited file sizes; then built, in another environment than ``plain``."""
     folder = tmp_path_factory.mktemp("another")
     place = Place(folder / "deep/er folder", base, umask=0o077, **OTHERWISE)
     write_shown_folder(place.home / "my_ops")

@@ -1,4 +1,4 @@
-"""A copy of the builder in a folder of its own, and what becomes of builds there."""
+"""A copy of the builder in its own folder, and the results of builds there."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from helpers import interruptible, write
 
 from scripts.common.layout import REPOSITORY
 
-# How many steps a build counts.
+# The number of steps of a build.
 STEPS = 7
 
-# What a user's shell has no reason to set.
+# Variables that a user's shell does not set.
 _LEFT_OUT = ("MAKE", "MFLAGS", "PYTEST", "PYTHON", "GRAFT_", "LC_", "LANG", "TZ")
-# What the make that runs these tests was given is in the environment.
+# The variables passed to the make that runs these tests are in the environment.
 _OF_THE_MAKEFILE = set(re.findall(r"^(\w+) \?=", (REPOSITORY / "Makefile").read_text(encoding="utf-8"), re.M))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a command: its exit code, and what it printed on both streams."""
+    """The outcome of a command: its exit code, and its output on both streams."""
 
     code: int
     said: str
 
 
 class Place:
-    """A repository with a home beside it, in which a user's commands run.
+    """A repository next to a home folder, in which a user's commands run.
 
     Args:
-        folder: where it is made.
-        base: the base that is laid out.
-        is_shared: whether it builds upon that one; if not, upon one that it has to fetch.
-        umask: what its commands run with; -1 for that of the tests.
-        variables: the same, of the environment.
+        folder: the folder that contains both.
+        base: the unpacked base.
+        is_shared: whether it uses that base; if not, it downloads one.
+        umask: the umask of its commands; -1 for that of the tests.
+        variables: environment variables of its commands.
 
     Attributes:
-        natives: the folders of operators.
-        out: where wheels go.
-        prefix: what stands before each command.
+        natives: the native folders.
+        out: the output folder.
+        prefix: a prefix of each command.
     """
 
     def __init__(self, folder: Path, base: Path, *, is_shared: bool = True, umask: int = -1, **variables: str) -> None:
@@ -61,7 +61,7 @@ class Place:
             shutil.copytree(REPOSITORY / part, self.repository / part, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copyfile(REPOSITORY / "Makefile", self.repository / "Makefile")
         (self.home / "bin").mkdir(parents=True)
-        # Python as this one is called, whatever PATH has.
+        # The names of Python, whatever PATH has.
         for name in ("python3", f"python3.{sys.version_info.minor}"):
             write(self.home / "bin", {name: f'#!/bin/sh\nexec {sys.executable} "$@"\n'})
             (self.home / "bin" / name).chmod(0o755)
@@ -74,12 +74,12 @@ class Place:
 
     @property
     def wheel(self) -> Path:
-        """The only one that was built."""
+        """The only wheel that was built."""
         (wheel,) = self.out.iterdir()
         return wheel
 
     def start(self, command: list[str | Path], preexec_fn: Callable[[], None] = interruptible) -> subprocess.Popen[str]:
-        """Start a command in the repository, with a process group of its own."""
+        """Start a command in the repository, in a process group of its own."""
         kept = {
             name: value
             for name, value in os.environ.items()
@@ -96,22 +96,24 @@ class Place:
         )  # fmt: skip
 
     def run(self, command: list[str | Path], preexec_fn: Callable[[], None] = interruptible) -> Outcome:
-        """Run a command to its end."""
+        """Run a command until it ends."""
         with self.start(command, preexec_fn) as process:
             said, _ = process.communicate()
         return Outcome(process.returncode, said)
 
     def command(self, verb: str = "build", *more: str | Path) -> list[str | Path]:
-        """What `make` runs for the folders of operators: its exit code is the builder's."""
+        """Return the command that `make` runs for the native folders; its exit code is the builder's."""
         options = ["--pin", self.pin, "--native", shlex.join(map(str, self.natives)), "--out", self.out]
         return [sys.executable, "-m", "scripts", verb, *options, *more]
 
     def build(self, *more: str | Path) -> Outcome:
-        """Build the wheel of the folders of operators."""
+        """Build the wheel of the native folders."""
         return self.run(self.command("build", *more))
 
     def on_terminal(self, command: list[str | Path], see: Callable[[subprocess.Popen[str], bytes], None]) -> Outcome:
-        """Run a command on a terminal; ``see`` gets the process and all that is shown, whenever more is."""
+        """Run a command on a terminal. ``see`` is called with the process and its output so far, whenever there is
+        more.
+        """
         ours, its = os.openpty()  # a log shows only the end of a step
 
         def connect() -> None:
@@ -125,12 +127,12 @@ class Place:
                 while True:
                     said += terminal.read(4096)
                     see(process, said)
-            except OSError:  # it ended, and nobody holds the terminal's other end
+            except OSError:  # the process ended and closed the terminal
                 printed, _ = process.communicate()
         return Outcome(process.returncode, said.decode().replace("\r\n", "\n") + printed)
 
     def stop_at(self, shown: str, number: signal.Signals, command: list[str | Path]) -> Outcome:
-        """Run a command on a terminal, and send its process group a signal as soon as the terminal shows a text."""
+        """Run a command on a terminal, and send a signal to its process group when the terminal shows a text."""
         stopped: list[int] = []
 
         def see(process: subprocess.Popen[str], said: bytes) -> None:
@@ -143,13 +145,13 @@ class Place:
         return outcome
 
     def state(self, folder: Path | None = None) -> dict[str, tuple[int, int, str]]:
-        """Which files lie in a folder, by default that of wheels: when each was written, which it is, its bytes."""
+        """Return the time, the inode and the hash of each file in a folder, by default the output folder."""
         files = (path for path in (folder or self.out).rglob("*") if path.is_file())
         return {path.name: (path.stat().st_mtime_ns, path.stat().st_ino, sha256(path)) for path in files}
 
     @contextmanager
     def edited(self, files: Mapping[str, str]) -> Iterator[None]:
-        """Write files into the folder of operators; afterwards it has those that it had."""
+        """Write files into the native folder; restore it afterwards."""
         native, kept = self.home / "my_ops", Path(tempfile.mkdtemp(dir=self.home))
         shutil.copytree(native, kept, dirs_exist_ok=True)
         write(native, files)
@@ -161,5 +163,5 @@ class Place:
 
 
 def sha256(path: Path) -> str:
-    """Of what a file holds."""
+    """Return the hash of a file's content."""
     return hashlib.sha256(path.read_bytes()).hexdigest()

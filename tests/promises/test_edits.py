@@ -1,6 +1,6 @@
-"""What is edited while a build runs, another locale, two folders: what the next wheel has of it.
+"""Edits during a build, another locale, two folders: what the next wheel contains.
 
-One build after another is made of the same two small folders; the tests below look at what came of each.
+The same two small folders are built several times; the tests below check the results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from place import Place, sha256
 
 FUNCTIONS = "native_functions.yaml"
 
-# With text that no locale but one of UTF-8 can read.
+# The text is valid only in UTF-8 locales.
 FOLDERS = {
     "one": {
         FUNCTIONS: "# Größe eins\n- func: trap_probe(Tensor self) -> Tensor\n"
@@ -67,14 +67,14 @@ Tensor trap_gate(const Tensor& self) {
     },
 }
 
-# What is saved in folder `one` while it is built.
+# Files saved in folder `one` while it is built.
 EDITED = {
     name: FOLDERS["one"][name].replace("eins", "zwei").replace("fp32", "lower_precision_fp")
     for name in ("TrapProbe.cpp", "docs/trap_probe.rst", "autocast.yaml", "python/trap_module.py")
 }
 
-# g++ that notes what it compiles, calls itself what the file `version` says, and saves what lies in `hook` when it
-# compiles for the first time.
+# g++ that records what it compiles, reports the version in the file `version`, and saves the files in `hook` when it
+# first compiles.
 COMPILER = """\
 #!/bin/sh
 here={here}
@@ -130,7 +130,7 @@ print(json.dumps({**counts, "gate": torch.nn.functional.trap_gate(x).tolist()}))
 
 @dataclass(frozen=True)
 class Built:
-    """What came of a build: its exit code, what it said, the sources that it compiled, the wheel and its bytes."""
+    """The result of a build: its exit code, its messages, the compiled sources, the wheel and its hash."""
 
     code: int
     said: str
@@ -140,7 +140,7 @@ class Built:
 
 
 class Watched(Place):
-    """A place with the two folders, whose compiler tells what it does."""
+    """A place with the two folders, whose compiler records what it does."""
 
     def __init__(self, folder: Path, base: Path, stock: Path) -> None:
         self._compiler = folder / "compiler"
@@ -152,7 +152,7 @@ class Watched(Place):
         (self._compiler / "g++").chmod(0o755)
 
     def made(self, saved_meanwhile: dict[str, str] | None = None) -> Built:
-        """Build; once something is compiled, files are saved in the first folder."""
+        """Build. Once something is compiled, save files in the first folder."""
         if saved_meanwhile:
             shutil.rmtree(self._compiler / "taken", ignore_errors=True)
             write(self._compiler / "hook.partial", saved_meanwhile)
@@ -168,14 +168,14 @@ class Watched(Place):
         (self._compiler / "version").write_text(version)
 
     def members(self) -> dict[str, bytes]:
-        """What the wheel has that the base has not, or has otherwise."""
+        """Return the members of the wheel that the base lacks, or that differ."""
         with ZipFile(self._wheel_of_base) as base, ZipFile(self.wheel) as ours:
             theirs = {info.filename: info.CRC for info in base.infolist()}
             changed = (info for info in ours.infolist() if theirs.get(info.filename) != info.CRC)
             return {info.filename: ours.read(info) for info in changed}
 
     def says(self, program: str) -> object:
-        """What a program prints on the wheel, as it would be installed."""
+        """Return the output of a program with the wheel installed."""
         installed = self.home / "installed"
         shutil.rmtree(installed, ignore_errors=True)
         subprocess.run(["cp", "-rs", self._stock, installed], check=True)
@@ -190,7 +190,7 @@ class Watched(Place):
 
 @dataclass
 class Story:
-    """The builds, in their order, and what programs said on their wheels."""
+    """The builds in order, and the output of programs with their wheels."""
 
     place: Watched
     builds: dict[str, Built]
@@ -242,7 +242,7 @@ def test_what_is_saved_while_a_build_runs_changes_nothing_in_it(story: Story) ->
 def test_next_build_has_what_was_saved(story: Story) -> None:
     assert "nothing changed" not in story.builds["edited"].said
     assert "nothing changed" not in story.builds["reverted meanwhile"].said
-    # All but the policy was reverted while the build before ran.
+    # All files but the policy were reverted during the build before.
     assert story.probes["reverted meanwhile"] == {**ORIGINAL, "dtypes": AS_EDITED["dtypes"]}
 
 
@@ -260,7 +260,7 @@ def test_only_what_an_edit_reaches_is_compiled(story: Story) -> None:
         "the tables of what is bound"
     )
     assert builds["edited"].compiled == {"TrapProbe.cpp", "library.cpp"}
-    # Its revert does not reach the table of what is bound, which is the same.
+    # The revert does not affect the table of bound symbols.
     assert builds["reverted meanwhile"].compiled == {"TrapProbe.cpp"}
 
 
@@ -268,7 +268,7 @@ def test_locale_does_not_matter(story: Story) -> None:
     before, after = story.builds["reverted meanwhile"], story.builds["in another locale"]
     assert ") generate " in after.said
     assert (after.wheel, after.sha256) == (before.wheel, before.sha256)
-    # What was generated there is the same, so that it is not compiled again.
+    # The generated files are the same, so they are not compiled again.
     assert not after.compiled
 
 

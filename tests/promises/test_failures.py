@@ -1,4 +1,4 @@
-"""Builds that fail: with which exit code, at which line of whose file, and that the wheel of before is still there."""
+"""Builds that fail: their exit codes, file and line, and that the previous wheel is unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BODY = "  return self.div(limit).tanh().mul(limit);\n"
 
 @pytest.fixture
 def texts(plain: Place) -> Iterator[dict[str, str]]:
-    """The folder's files; afterwards the wheel is that of before, to the byte and the second, and of these files."""
+    """The folder's files. Afterwards the wheel must be unchanged, with content and time, and match these files."""
     before = plain.state()
     yield {name: (plain.home / "my_ops" / name).read_text(encoding="utf-8") for name in (KERNEL, FUNCTIONS)}
     assert plain.state() == before
@@ -23,7 +23,7 @@ def texts(plain: Place) -> Iterator[dict[str, str]]:
 
 
 def failed(place: Place, files: dict[str, str], code: int) -> str:
-    """What a build of the folder with these files says, which ends in ``code``."""
+    """Return the messages of a build of the folder with these files, which exits with ``code``."""
     with place.edited(files):
         done = place.build()
     assert done.code == code, done.said
@@ -52,7 +52,7 @@ def test_function_that_no_file_defines(plain: Place, texts: dict[str, str]) -> N
 
 
 def test_variable_that_the_base_hides(plain: Place, texts: dict[str, str]) -> None:
-    """Metal's registry is no part of any header, but libtorch_cpu has it."""
+    """Metal's registry is in no header, but libtorch_cpu contains it."""
     reads = texts[KERNEL].replace(BODY, f"  TORCH_CHECK(!at::metal::g_metal_impl_registry);\n{BODY}")
     declared = "namespace at::metal { extern void* g_metal_impl_registry; }\n\n"
     reads = reads.replace("namespace at::native {", f"{declared}namespace at::native {{", 1)
@@ -70,7 +70,7 @@ def test_missing_kernel(plain: Place, texts: dict[str, str]) -> None:
 
 
 def test_warnings_stop_no_build(plain: Place, texts: dict[str, str]) -> None:
-    """Of the compiler, and of the check."""
+    """Warnings of the compiler and of the check."""
     warned = texts[KERNEL].replace("Tensor soft_clip(", "#warning look here\nTensor soft_clip(")
     with plain.edited({KERNEL: warned, "helper.py": ""}):
         done = plain.build("--out", plain.home / "warned")

@@ -1,4 +1,4 @@
-"""A file system that is full at each step: what the build says, what it leaves, and that the next one works."""
+"""A disk that is full at each step: what the build reports, what it leaves, and that the next one works."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 from place import STEPS, Outcome, Place
 from snippets import write_shown_folder
 
-# More than a build asks for before it fetches a base.
+# More than a build requires before it downloads a base.
 ENOUGH = 4 << 30
 
 
 class Room:
-    """A file system in memory, which only processes behind ``prefix`` see. It goes with the process that holds it."""
+    """A file system in memory, visible only to processes started with ``prefix``. It ends with its process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -36,19 +36,19 @@ class Room:
         self.prefix = ["nsenter", f"--target={self._holder.pid}", "--user", "--mount", "--preserve-credentials"]
 
     def run(self, *command: str | Path) -> str:
-        """What a command prints that sees the file system."""
+        """Return the output of a command that sees the file system."""
         return subprocess.run([*self.prefix, *command], stdout=subprocess.PIPE, check=True, text=True).stdout
 
     def used(self) -> int:
-        """How many bytes are taken."""
+        """Return the number of used bytes."""
         return int(self.run("df", "--block-size=1", "--output=used", self.folder).split()[-1])
 
     def resize(self, size: int) -> None:
-        """Let it hold so many bytes."""
+        """Set its size in bytes."""
         self.run("mount", "-o", f"remount,size={size}", self.folder)
 
     def close(self) -> None:
-        """Let it go."""
+        """Delete it."""
         self._holder.kill()
         self._holder.communicate()
 
@@ -62,7 +62,7 @@ def rooms(tmp_path: Path) -> Iterator[list[Room]]:
 
 
 def place_in(room: Room, base: Path, folder: Path) -> Place:
-    """A place that has all that it makes, and temporary files, in ``room``."""
+    """A place with all its output and temporary files in ``room``."""
     place = Place(folder, base, is_shared=False, TMPDIR=str(room.folder / "tmp"))
     write_shown_folder(place.home / "my_ops")
     for name in ("build", "out", "tmp"):
@@ -73,13 +73,13 @@ def place_in(room: Room, base: Path, folder: Path) -> Place:
 
 
 def wheels_in(room: Room) -> list[tuple[str, str]]:
-    """The hash and the name of each."""
+    """Return the hash and the name of each file."""
     lines = room.run("sh", "-c", f"sha256sum {room.folder}/out/*").splitlines()
     return [(line.split()[0], Path(line).name) for line in lines]
 
 
 def taken_at_steps(place: Place, room: Room, command: list[str | Path]) -> list[int]:
-    """How much is taken where each step begins, and at the end, of a build that nothing disturbs."""
+    """Return the used space at the start of each step, and at the end, of an undisturbed build."""
     taken: list[int] = []
 
     def note(_: object, said: bytes) -> None:
@@ -94,12 +94,12 @@ def taken_at_steps(place: Place, room: Room, command: list[str | Path]) -> list[
 def stopped_by_lack_of_room(
     place: Place, room: Room, command: list[str | Path], taken: list[int]
 ) -> dict[int, Outcome]:
-    """What builds say for which each step but those that write nothing had half of the room that it takes."""
+    """Return the messages of builds for which each writing step had half of the space that it needs."""
     failed = {}
     for step in range(1, STEPS + 1):
         if taken[step] - taken[step - 1] < 1 << 16:
             continue
-        if step in (2, 5, 7):  # those before may take more for a moment than they leave
+        if step in (2, 5, 7):  # earlier steps may need more space temporarily than they keep
             room.resize(ENOUGH)
             place.stop_at(f"({step}/{STEPS}) ", signal.SIGINT, command)
         room.resize((taken[step] + taken[step - 1]) // 2)
@@ -119,7 +119,7 @@ def test_file_system_that_is_full_at_each_step(base: Path, tmp_path: Path, rooms
     command = filled.command("build", "--wheel", wheel)
     failed = stopped_by_lack_of_room(filled, rooms[1], command, taken)
     assert failed.keys() - {6} == {1, 2, 3, 4, 5, 7}
-    # Without room for the whole build, the base is not even fetched.
+    # Without space for the whole build, the base is not downloaded.
     assert failed[1].code == 4 and "base: less than 3 GiB are free\n  next: free some space" in failed[1].said
     for step, outcome in list(failed.items())[1:]:
         assert outcome.code == (8 if step == 7 else 11), outcome.said

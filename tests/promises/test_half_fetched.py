@@ -1,4 +1,4 @@
-"""pip dies half-way through the base wheel: what is said, what is left, and that the next run goes on."""
+"""pip fails during the download of the base wheel: what is reported, what is left, and that the next run continues."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from place import Place
 
 
 class Index(SimpleHTTPRequestHandler):
-    """Serves a folder as a package index does; while ``is_dying`` it hangs up in the middle of a wheel, and counts."""
+    """Serves a folder as a package index. While ``is_dying`` it closes the connection during a wheel, and counts."""
 
     is_dying = False
     hung_up = 0

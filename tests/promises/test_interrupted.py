@@ -1,6 +1,7 @@
-"""Builds that are interrupted, killed or out of room: what they say, what they leave, and how the next one goes on.
+"""Builds that are interrupted, killed or out of space: what they report, what they leave, and how the next one
+continues.
 
-The wheel is the same to the byte, whatever surrounds the build and whatever came before it.
+The wheel has the same bytes in any environment and after any failures.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def test_stopped_builds_leave_nothing_where_wheels_go(disturbed: Disturbed) -> N
 
 
 def test_next_build_goes_on_where_it_was_stopped(disturbed: Disturbed) -> None:
-    """At least one source was compiled before each stop; the build that ran out of room compiled the rest."""
+    """At least one source was compiled before each stop; the build without space compiled the rest."""
     compiled = {
         name: re.findall(r"^\(4/7\) check and compile (\d+) of (\d+) sources", outcome.said, re.M)
         for name, outcome in disturbed.stopped.items()
@@ -55,7 +56,7 @@ def test_wheel_is_the_same_in_other_surroundings_and_after_failures(plain: Place
 
 
 def test_wheel_can_be_read_as_its_folder_s_umask_says(disturbed: Disturbed) -> None:
-    """So the other umask was in force, which no member of the wheel shows."""
+    """The other umask was in effect, although no member of the wheel shows it."""
     assert disturbed.place.wheel.stat().st_mode & 0o777 == 0o600
 
 
@@ -73,7 +74,7 @@ def test_builds_stopped_at_every_step_give_the_same_wheel(base: Path, plain: Pla
         killed = place.stop_at(f"({step}/{STEPS}) ", signal.SIGKILL, command)
         assert killed.code == -signal.SIGKILL
         assert not list(place.out.glob("*.whl"))
-    # What the build left that was killed while it wrote the wheel goes with the next one, of other text.
+    # A build that was killed while writing the wheel leaves a file, which the next build of another text deletes.
     kernel = (place.home / "my_ops/SoftClip.cpp").read_text(encoding="utf-8")
     with place.edited({"SoftClip.cpp": f"{kernel}// edited\n"}):
         assert place.run(command).code == 0

@@ -1,4 +1,6 @@
-"""`make new-op` in every KIND with all VARIANTS: it builds as it is, and passes its tests once its TODOs are filled."""
+"""`make new-op` with every KIND and all VARIANTS: it builds unchanged, and passes its tests once its TODOs are
+completed.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ OPERATORS = {
     for variants, name in VARIANTS.items()
 }
 
-# What takes the place of a TODO, in files of which names.
+# The text that replaces a TODO, and in which files.
 _REFUSES = r"TORCH_CHECK_NOT_IMPLEMENTED\(.*?\);\n"
 FILLED = {
     r".*\.cpp": [
@@ -41,14 +43,14 @@ FILLED = {
 
 @dataclass(frozen=True)
 class Results:
-    """What `make test` said, and why each test failed: nothing for one that passed."""
+    """The output of `make test`, and why each test failed: empty for one that passed."""
 
     outcome: Outcome
     failures: dict[str, str]
 
 
 def run_own_tests(place: Place) -> Results:
-    """Build the folder, and run the tests that lie in it."""
+    """Build the folder, and run its tests."""
     results = place.home / "results"
     shutil.rmtree(results, ignore_errors=True)
     given = f'ARGS="--parts operators --junit {results} -- --tb=short"'
@@ -66,7 +68,7 @@ def run_own_tests(place: Place) -> Results:
 
 @pytest.fixture(scope="module")
 def stages(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Results, Results]]:
-    """All operators in one folder: as they are, and filled in."""
+    """All operators in one folder: as generated, and completed."""
     folder = tmp_path_factory.mktemp("new")
     place = Place(folder, base)
     shutil.copytree(REPOSITORY / "tests", place.repository / "tests", ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,4 +1,4 @@
-"""The snippets of the README, run as they stand: commands in a home of their own, Python on the wheel under test."""
+"""The snippets of the README, run literally: commands in a home of their own, Python with the wheel under test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def by_place(snippets: list[Snippet]) -> list[object]:
 
 @pytest.fixture(scope="module")
 def user(plain: Place, base: Path) -> Iterator[Place]:
-    """Somebody who reads from the top: what one snippet makes, the next one finds."""
+    """A user who reads from the top: later snippets use what earlier ones create."""
     default = re.search(r"^PIN \?= (\S+)$", (REPOSITORY / "Makefile").read_text(encoding="utf-8"), re.M)
     assert default
     if base.parents[1].name != default[1]:
@@ -56,7 +56,7 @@ def test_what_runs_a_snippet_instead_is_there(snippet: Snippet) -> None:
 
 
 def joined(text: str) -> list[str]:
-    """Messages, each in one line however it is wrapped."""
+    """Join the lines of wrapped messages."""
     return re.sub(r"\n(?!\S+:\d+:)", " ", text.strip()).splitlines()
 
 

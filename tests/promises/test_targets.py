@@ -1,4 +1,4 @@
-"""Each target of the Makefile: that the builder understands its recipe, and what runs it."""
+"""Each target of the Makefile: the builder accepts its command line, and a test or CI runs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from place import Place
 from scripts import __main__ as command_line
 from scripts.common.layout import REPOSITORY
 
-# What runs a target: a file, and what stands there. Those of this file are run below.
+# What runs a target: a file, and a text in it. Targets of this file are run below.
 HERE = "tests/promises/test_targets.py"
 RUN = {
     "help": (HERE, "test_help_names_every_target"),
@@ -46,19 +46,19 @@ RUN = {
     "clean": (HERE, "test_clean_deletes_what_was_made_and_nothing_else"),
 }
 
-# What no command is, since folders have these names: make says so.
+# Names of folders that are not targets: make explains that.
 FOLDERS = {"build", "dist", "native", "patches", "scripts", "tests"}
 
 
 def make(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run make as a user does, not with the variables of the make that runs these tests."""
+    """Run make as a user does, without the variables of the make that runs these tests."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     command = ["make", "ARGS=", "WHEEL=", *words]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
 def targets() -> list[str]:
-    """Those that are no files, as make lists them."""
+    """Return the phony targets, as listed by make."""
     listed = make(REPOSITORY, "--print-data-base", "--question", "help").stdout
     (line,) = (line for line in listed.splitlines() if line.startswith(".PHONY:"))
     return sorted(set(line.split()[1:]) - FOLDERS)
@@ -77,7 +77,7 @@ def test_help_names_every_target() -> None:
 
 @pytest.mark.parametrize("target", sorted(RUN.keys() - {"help", "clean"}))
 def test_builder_understands_the_recipe(target: str, tmp_path: Path) -> None:
-    """A Python that notes what it is told stands for the builder."""
+    """A Python that records its arguments instead of the builder."""
     write(tmp_path, {"python": f'#!/bin/sh\nprintf "%s\\n" "$@" --end-- >>{tmp_path}/told\n'})
     (tmp_path / "python").chmod(0o755)
     done = make(REPOSITORY, target, f"PYTHON={tmp_path / 'python'}", "SCHEMA=f() -> ()", "TORCH=2.16.0", "SOURCE=tree")
@@ -103,7 +103,7 @@ def test_nightly_refuses_steps_that_it_has_not(plain: Place) -> None:
 
 
 def test_check_of_an_incremental_build_looks_at_the_folder_first(plain: Place) -> None:
-    """Of a build of all of PyTorch, which takes hours; tests/tools/test_incremental.py has what it does."""
+    """Needs a build of all of PyTorch, which takes hours; tests/tools/test_incremental.py tests its parts."""
     done = plain.run(["make", "check-incremental", "NATIVE=~/none"])
     assert f"error: {plain.home}/none: no such folder\n" in done.said and "Error 2\n" in done.said
 

@@ -1,4 +1,4 @@
-"""What tests of several folders share; it needs no torch."""
+"""Helpers for the tests of several folders; they do not need torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 
 def write(folder: Path, files: Mapping[str, str]) -> Path:
-    """Write files, given by their paths in ``folder``, which is returned."""
+    """Write files, by path in ``folder``. Return the folder."""
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(text.encode())
@@ -21,32 +21,32 @@ def write(folder: Path, files: Mapping[str, str]) -> Path:
 
 
 def git(tree: Path, *words: str) -> str:
-    """What git prints in ``tree``, as somebody who may fetch from a folder."""
+    """Return git's output in ``tree``, with permission to fetch from a folder."""
     who = ["-c", "user.name=Someone", "-c", "user.email=someone@example.com", "-c", "protocol.file.allow=always"]
     done = subprocess.run(["git", *who, *words], cwd=tree, stdout=subprocess.PIPE, check=True, text=True)
     return done.stdout.strip()
 
 
 def interruptible() -> None:
-    """For ``preexec_fn`` of a process that is sent SIGINT: shells let jobs in the background ignore it."""
+    """For ``preexec_fn`` of a process that is sent SIGINT: shells make background jobs ignore it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @functools.cache
 def processor_flags() -> frozenset[str]:
-    """The features of this processor, as Linux names them."""
+    """Return the features of this processor, by their names in Linux."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     return frozenset(next(line for line in lines if line.startswith("flags")).split())
 
 
 def require_capability(capability: str) -> None:
-    """Skip the test where the processor does not have what ATen's CPU capability needs."""
+    """Skip the test if the processor does not support ATen's CPU capability."""
     if {"AVX2": "avx2", "AVX512": "avx512f"}.get(capability.upper(), "fpu") not in processor_flags():
         pytest.skip(f"this processor has no {capability.upper()}")
 
 
 def of_the_base_wheel(variable: str) -> Path:
-    """The path in ``variable``; skip the test where there is none."""
+    """Return the path in ``variable``, or skip the test if it is not set."""
     if variable not in os.environ:
         pytest.skip("needs the official wheel that a graft is made from, and a source build has none")
     return Path(os.environ[variable]).resolve()

@@ -21,7 +21,7 @@ _FENCE = re.compile(r" *```(\w*)$")
 _MARK = re.compile(r"<!-- (not run|by night|file)(?:: (.*?))? -->$")
 _NAMED = re.compile(r"`(~/\S+)` .*:$")
 
-# What the README leaves to the tests to find out, so that they fail where it is not so.
+# What the README's operator must satisfy according to these tests.
 _STATED = """
 
 def soft_clip_reference(input, limit=1):
@@ -51,14 +51,14 @@ from torch.testing._internal.common_dtype import all_types_and_complex_and
 
 @dataclass(frozen=True)
 class Snippet:
-    """A fenced block.
+    """A fenced code block.
 
     Args:
-        place: where it is, as ``README.md:35``.
+        place: its place, for example ``README.md:35``.
         tag: its language.
-        text: what it says.
+        text: its content.
         reason: why it is not run; empty if it is.
-        file: the file that holds it; empty if none is named.
+        file: the file that it shows; empty if none is named.
         is_nightly: whether it takes long.
     """
 
@@ -71,7 +71,7 @@ class Snippet:
 
 
 def snippets_of(path: Path) -> Iterator[Snippet]:
-    """Those of a Markdown file, in their order."""
+    """Return the snippets of a Markdown file, in order."""
     lines = path.read_text(encoding="utf-8").splitlines()
     fences = [number for number, line in enumerate(lines) if _FENCE.match(line)]
     for start, end in zip(fences[::2], fences[1::2], strict=True):
@@ -90,13 +90,13 @@ def snippets_of(path: Path) -> Iterator[Snippet]:
 
 
 def documents() -> list[Path]:
-    """The Markdown files of the repository."""
+    """Return the Markdown files of the repository."""
     found = [path.relative_to(REPOSITORY) for path in REPOSITORY.rglob("*.md")]
     return sorted(REPOSITORY / each for each in found if each.parts[0] not in ("build", "dist"))
 
 
 def write_shown_folder(folder: Path) -> None:
-    """Write the folder that is shown as ``~/my_ops``; to its samples.py, what the tests compare the operator with."""
+    """Write the folder shown as ``~/my_ops``, with a reference for the operator in its samples.py."""
     files = {each.file: each.text for path in documents() for each in snippets_of(path) if each.file}
     shown = {Path(name).relative_to("~/my_ops"): text for name, text in files.items()}
     names = sorted(map(str, shown))

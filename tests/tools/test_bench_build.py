@@ -1,4 +1,4 @@
-"""``make bench-build``: the edits, the copy, and what is said of builds; one small folder is really built."""
+"""``make bench-build``: the edits, the copy, and the report; one small folder is really built."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scripts.common.layout import REPOSITORY
 from scripts.inputs.native import NativeFolder, load_native
 from scripts.measure.edits import edits_of
 
-# A folder of one operator, which is made of others: the least that there is to build.
+# A folder with one composite operator: the smallest build.
 SMALL = {
     "native_functions.yaml": "- func: only_one(Tensor self) -> Tensor\n",
     "OnlyOne.cpp": """#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
@@ -34,7 +34,7 @@ Tensor only_one(const Tensor& self) {
 """,
 }
 
-# Stands for make: the name of its wheel is a hash of what it finds in the copy's native folder.
+# Replaces make: the name of its wheel is a hash of the copy's native folder.
 MAKE = """#!/bin/sh
 [ "$1" = patch-and-build ] || exit 2
 for each; do case "$each" in NATIVE=*) native=${each#NATIVE=};; esac; done
@@ -55,7 +55,7 @@ def small(tmp_path: Path) -> Path:
 
 
 def bench_build(folder: Path, *arguments: str | Path, make: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the verb with its files in ``folder``; with ``make`` as the program of that name if it is given."""
+    """Run the verb with its files in ``folder``, and with ``make`` as the program make if given."""
     env = dict(os.environ)
     if make:
         (folder / "bin").mkdir()
@@ -87,7 +87,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def times(folder: Path) -> dict[Path, tuple[int, int]]:
-    """The size and time of every file below ``folder`` but Python's own."""
+    """Return the size and time of every file below ``folder`` except for Python's own."""
     files = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
@@ -166,7 +166,7 @@ def test_each_row_is_measured_as_often_as_asked_and_the_copy_goes(tmp_path: Path
     assert list(measured) == ["from nothing", "unchanged", *EDITS]
     assert all(len(row["runs"]) == 2 and row["verdict"] for row in measured.values())
     assert len({*wheels(measured["from nothing"]), *wheels(measured["unchanged"])}) == 1
-    # Without the operator the folder is what it was before.
+    # Without the operator the folder is the same as before.
     assert wheels(measured["operator removed"])[-1] == wheels(measured["derivative formula edited"])[-1]
     others = [wheel for name in EDITS for wheel in wheels(measured[name])]
     assert len({*others}) == len(others) - 1

@@ -1,4 +1,4 @@
-"""What compilers and linkers say of generated code is put in terms of the native folder's entries."""
+"""Messages of compilers and linkers about generated code refer to the native folder's entries."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def native(tmp_path: Path) -> Path:
     return tmp_path
 
 
-# As g++ 12 and GNU ld 2.40 print them, with LC_ALL=C.
+# As printed by g++ 12 and GNU ld 2.40 with LC_ALL=C.
 _APPLY = "torch::autograd::variable_list torch::autograd::generated::SoftClipBackward0_apply_functional(at::Tensor&)"
 _FORWARD = "at::Tensor torch::autograd::VariableType::{anonymous}::soft_clip(c10::DispatchKeySet, const at::Tensor&)"
 

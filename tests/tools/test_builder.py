@@ -59,7 +59,7 @@ def test_wrong_use_says_what_to_do_without_a_traceback(arguments: list[str], cod
 
 
 OWN = Path(__file__)
-# What is given, and what is said of it, by each verb that takes it.
+# Arguments and their error, for each verb that accepts them.
 GIVEN = [
     (["build", "thin-wheel", "wheels", "test", "export"], ["--out", f"{OWN}/dist"], f"OUT={OWN}/dist: {OWN} is a file"),
     (["build", "check", "develop", "surfaces"], ["--native", str(OWN)], f"{OWN}: this is a file\n  next: set NATIVE"),
@@ -220,7 +220,7 @@ def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: pytest.
     assert names("'with space' ~/x ./b/../a") == ["with space", "home/x", "a"]
     assert names("with\\ space a") == ["with space", "a"]
     assert names("it's") == ["it's"]
-    # What is no folder is named as it was written.
+    # A missing folder is named as the user wrote it.
     assert names("'with space' ~x") == ["with space", "~x"]
     assert names("it's here") == ["it's here"]
     assert names("") == ["."]
@@ -232,7 +232,7 @@ def test_folder_without_functions_is_refused(tmp_path: Path) -> None:
 
 
 def test_wheel_of_another_python_is_not_taken_for_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A build deletes the wheel that the last one left; that of another Python is to stay."""
+    """A build deletes the wheel of the previous build, but not that of another Python."""
     monkeypatch.setattr(layout_module, "REPOSITORY", tmp_path)
     layout = Layout("2.13.0", (tmp_path,), tmp_path / "dist")
     wheels = {tag: tmp_path / f"torch-{tag}.whl" for tag in ("cp311", "cp312")}

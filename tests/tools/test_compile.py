@@ -1,4 +1,4 @@
-"""What is told of ninja's output."""
+"""Reports about ninja's output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NATIVES = (Path("/my_ops"), Path("/more"))
 
 
 def failed(source: str, capability: str, *said: str) -> list[str]:
-    """As ninja prints it where a source is not compiled."""
+    """As printed by ninja if a source does not compile."""
     target = f"objects/native/{source}.{capability}.o"
     command = f"g++ -MD -MF {target}.d -c src/ATen/native/{source}.cpp -o {target}\n"
     return [f"FAILED: [code=1] {target}\n", command, *(f"{line}\n" for line in said)]
@@ -57,7 +57,7 @@ base/include/ATen/Tensor.h:7:1: error: no member g
     assert faulty(blamed, NATIVES) == ["/my_ops/derivatives.yaml", "/my_ops/cpu/K.cpp", "/more/cuda/K.cu"]
 
 
-# As g++ 12 prints them, shortened.
+# As printed by g++ 12, shortened.
 OPERATOR = """\
 {native}/K.cpp: In function 'at::Tensor f(const at::Tensor&)':
 {native}/K.cpp:3:16: error: no match for 'operator/' (operand types are 'const at::Tensor' and 'double')
@@ -101,7 +101,7 @@ def native(tmp_path: Path) -> Path:
 
 
 def of(output: str, native: Path) -> list[str]:
-    """The lines of the digest of ``output``, files without the folder's name."""
+    """Return the lines of the digest of ``output``, without the folder's name."""
     text = digest(output.format(native=native).splitlines(keepends=True), native, lambda name: True)
     return text.replace(f"{native}/", "").splitlines()
 

@@ -1,4 +1,4 @@
-"""What is inserted into and put behind PyTorch's own Python files, over the patches of these."""
+"""Texts inserted into and appended to PyTorch's own Python files, after their patches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of a build and their times; commands that are followed; tables."""
+"""Steps of a build and their times; commands whose output is followed; tables."""
 
 from __future__ import annotations
 
@@ -75,6 +75,6 @@ def test_deliveries_stand_side_by_side() -> None:
 
 
 def test_delivery_of_which_nothing_was_found_does_not_say_yes() -> None:
-    """As where its torch crashed at import."""
+    """As if torch crashed at import."""
     found = {"wheel": [("torch.x", "affine", "yes")], "thin-wheel": []}
     assert side_by_side(found).splitlines()[1:] == ["torch.x  yes    not measured"]

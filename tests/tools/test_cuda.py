@@ -1,4 +1,4 @@
-"""What compiles for CUDA: the toolkit and its architectures; and what a build without them leaves out."""
+"""Compiling for CUDA: the toolkit and its architectures; and builds without them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SAYS = "#!/bin/sh\ncase $1 in --version) echo 'release 13.0, V13.0.88';; *) echo
 
 @pytest.fixture(autouse=True)
 def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the one who runs the tests wants of CUDA is nothing to them."""
+    """The settings for CUDA of the user who runs the tests are ignored."""
     monkeypatch.delenv("CUDA_ARCHS", raising=False)
     monkeypatch.delenv("CUDA_HOME", raising=False)
 
@@ -54,7 +54,7 @@ def toolkit(tmp_path: Path) -> Path:
 
 
 def base_for(cuda: str, folder: Path) -> Base:
-    """A base with that version of CUDA, or with none."""
+    """A base with that version of CUDA, or without CUDA."""
     (folder / "torch/lib").mkdir(parents=True)
     value = f"'{cuda}'" if cuda else "None"
     (folder / "torch/version.py").write_text(f"__version__ = '2.14.1'\ncuda: Optional[str] = {value}\n")
@@ -104,7 +104,7 @@ def test_cuda_home_is_taken_if_it_is_of_the_base_s_version(
     monkeypatch.setenv("CUDA_HOME", str(toolkit))
     nvcc = find_nvcc(PIN, base_for("13.0", tmp_path / "tree"), HOST, StepLine("toolkit"))
     assert (nvcc.folder, nvcc.architectures) == (toolkit, ("80", "90"))
-    # Another version does not do, and the pins have no toolkit of 99.1.
+    # Another version is not used, and the pins have no toolkit of 99.1.
     with pytest.raises(NoToolkitError, match=r"cuda-toolkits\.yaml: it has no packages for CUDA 99\.1") as caught:
         find_nvcc(PIN, base_for("99.1", tmp_path / "other"), HOST, StepLine("toolkit"))
     assert "CUDA_HOME to a toolkit of CUDA 99.1" in caught.value.todo
@@ -153,7 +153,7 @@ def test_packages_of_the_toolkit_are_believed_only_by_their_hashes(
     requirement = "nvidia-cuda-nvcc==13.0.88"
     with pytest.raises(FetchError, match="pip could not download the CUDA toolkit") as caught:
         download({requirement: "0" * 64}, downloads)
-    # Not to be taken for a missing network, without which a build goes on.
+    # This is not a missing network, without which a build continues.
     assert not isinstance(caught.value, NoToolkitError)
     assert not list(downloads.glob("*.whl"))
     with pytest.raises(NoToolkitError):

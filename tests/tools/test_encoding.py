@@ -1,4 +1,4 @@
-"""Text files are UTF-8, whatever the locale of who runs the builder: each call that reads or writes text says so."""
+"""Text files are UTF-8, whatever the user's locale: each call that reads or writes text specifies it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILES = sorted(path for path in SCRIPTS.rglob("*.py") if "appended" not in path.
 
 
 def reads_or_writes_text(call: ast.Call) -> bool:
-    """Whether a call is one that decodes or encodes text."""
+    """Return whether a call decodes or encodes text."""
     is_method = isinstance(call.func, ast.Attribute)
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if name not in TEXT or (name in ("read_text", "write_text") and not is_method):

@@ -1,4 +1,4 @@
-"""Folders that are made once and held: two processes at once, one that is killed, content that changes."""
+"""Folders that are created once and shared: two processes at once, a killed process, changed content."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from scripts.common.environments import Layer, held, make_virtual_environment
 from scripts.common.layout import REPOSITORY
 
-# Adds two layers to a folder, each a line in its log; then says so, waits for a line of input and says that it ends.
+# Add two layers to a folder, each a line in its log; then report, wait for a line of input and end.
 HOLD = """
 import os, sys, time
 from pathlib import Path
@@ -43,7 +43,7 @@ def holding(folder: Path, *words: str) -> subprocess.Popen[str]:
 
 
 def log_of(process: subprocess.Popen[str]) -> list[str]:
-    """Let the process end; return the log of its folder as it saw it."""
+    """Let the process end. Return the log of its folder as it saw it."""
     out, errors = process.communicate("\n")
     assert process.returncode == 0, errors
     return list(ast.literal_eval(out.splitlines()[-1]))
@@ -101,7 +101,7 @@ def test_what_fails_leaves_the_old_one_as_it_was(tmp_path: Path) -> None:
 
 
 def test_virtual_environment_has_pip_and_its_programs_name_its_python(tmp_path: Path) -> None:
-    """pip writes into programs the path at which it installs them, which is not where they end up."""
+    """pip writes the install path into programs, which is not their final path."""
     folder = tmp_path / "environment"
 
     def make(target: Path) -> None:

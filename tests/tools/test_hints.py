@@ -1,4 +1,4 @@
-"""What is said of errors of the compiler: the table of hints, each row against the real g++."""
+"""Hints for compiler errors: the table of hints, each row tested with the real g++."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INCLUDE = re.compile(r"^#.*\n", re.M)
 
 
 def compiled(folder: Path, source: Path, *flags: str) -> list[str]:
-    """What g++ says of a source; nothing where it is right."""
+    """Return the messages of g++ about a source; empty if it compiles."""
     include = of_the_base_wheel("GRAFT_BASE") / "tree/torch/include"
     command = ["g++", *_FLAGS, *CPU_CAPABILITIES["AVX2"], f"-I{include}", *flags, str(source)]
     env = {**os.environ, "LC_ALL": "C"}
@@ -32,7 +32,7 @@ def compiled(folder: Path, source: Path, *flags: str) -> list[str]:
 
 
 def together(folder: Path, name: str, texts: Iterable[tuple[str, str]]) -> Path:
-    """One source of several, whose includes come first; errors name each by its own file in ``folder``."""
+    """One source made from several: includes first; errors name each by its own file in ``folder``."""
     heads: dict[str, None] = {}
     bodies = []
     for file, text in texts:
@@ -46,7 +46,7 @@ def together(folder: Path, name: str, texts: Iterable[tuple[str, str]]) -> Path:
 
 
 def groups() -> list[list[tuple[int, Hint]]]:
-    """The rows that can be compiled together: with the same includes, and something behind them."""
+    """Rows that can be compiled together: those with the same includes, followed by code."""
     found: dict[str, list[tuple[int, Hint]]] = {}
     seen = set()
     for number, hint in enumerate(hints()):
@@ -59,12 +59,12 @@ def groups() -> list[list[tuple[int, Hint]]]:
 
 
 def hints_of(row: Hint) -> list[Hint]:
-    """The row, and the one that it makes for a macro."""
+    """Return the row, and the one that it makes for a macro."""
     return [hint for hint in hints() if hint.example == row.example]
 
 
 def text_at(error: Diagnostic, example: str) -> str:
-    """The source lines that an error is about: the compiler's and the user's."""
+    """The source lines of an error: the compiler's and the user's."""
     assert error.user
     return " ".join([*error.excerpt[:1], example.splitlines()[error.user[1] - 1]])
 
@@ -82,13 +82,13 @@ def test_each_row_fits_what_the_compiler_says(group: list[tuple[int, Hint]], tmp
         assert own, f"row {number} gives no error"
         said = [hint_for(e.message, text_at(e, row.example), has_header) for e in own]
         of_row = [h.text(e.message, text_at(e, row.example), has_header) for h in hints_of(row) for e in own]
-        # What follows from the first error need not have a hint, but no other row's.
+        # Errors that follow from the first need no hint, but must not match another row.
         assert said[0], f"row {number}: {own[0].message}"
         assert {text for text in said if text} <= set(of_row), f"row {number}: {[e.message for e in own]}"
 
 
 def test_remedies_compile(tmp_path: Path) -> None:
-    """In one source: alone, each was tried when the table was written."""
+    """In one source; each was tried alone when the table was written."""
     native = tmp_path / "native"
     native.mkdir()
     texts = dict.fromkeys(hint.fixed for hint in hints() if hint.example)

@@ -60,7 +60,7 @@ inline at::Tensor Tensor::add(const at::Tensor& other) const {
 )
 def test_added_declarations_are_told(before: str, added: str) -> None:
     assert only_gains(HEADER, HEADER.replace(before, added + before, 1))
-    # What is taken away is no gain.
+    # A removal is not a gain.
     if "//" not in added:
         assert not only_gains(HEADER.replace(before, added + before, 1), HEADER)
 
@@ -109,7 +109,7 @@ def test_members_that_change_places_are_told() -> None:
     assert not only_gains(HEADER, swapped)
 
 
-# Writes headers and a source from a list of operators, each only if it changes, as torchgen does.
+# Write headers and a source for a list of operators, each only if it changes, like torchgen.
 GENERATOR = """
 from pathlib import Path
 names = Path("operators").read_text().split()
@@ -150,7 +150,7 @@ ALL = {"method", "names", "layout", "register"}
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A tree whose build generates a header of everything, one of numbers and one of a layout."""
+    """A tree whose build generates a header of all operators, one with numbers and one with a layout."""
     sources = {"method": "core/Body.h", "names": "core/aten_interned_strings.h", "layout": "Layout.h"}
     for name, header in sources.items():
         (tmp_path / f"{name}.cpp").write_text(f"#include <{header}>\nint {name};\n")
@@ -172,7 +172,7 @@ def run_ninja(tree: Path, *targets: str) -> None:
 
 
 def build(tree: Path) -> set[str]:
-    """Build, and return what was compiled."""
+    """Build. Return what was compiled."""
     objects = {name: tree / f"build/{name}.o" for name in ALL}
     before = {name: path.stat().st_mtime_ns if path.is_file() else 0 for name, path in objects.items()}
     run_ninja(tree)
@@ -262,7 +262,7 @@ def test_compiler_s_messages_name_the_native_folder_s_files(tmp_path: Path) -> N
 
 @pytest.fixture
 def one_more(tree: Path) -> Configured:
-    """The tree after an incremental build of one operator more, with CMake's list of its objects."""
+    """The tree after an incremental build with one more operator, and CMake's list of its objects."""
     (tree / "operators").write_text("add mine mul")
     generate(tree)
     build(tree)
@@ -285,10 +285,10 @@ def test_object_that_a_whole_build_would_make_otherwise_is_found(one_more: Confi
     header = one_more.tree / "build/aten/src/ATen/core/Body.h"
     text = header.read_text()
     assert compare("method.o", tmp_path / "again.o", one_more)
-    # A local function more, as where GCC clones one.
+    # Another local function, as when GCC clones one.
     header.write_text(text + "[[gnu::used]] static void clone() {}\n")
     assert not compare("method.o", tmp_path / "again.o", one_more)
-    # A declaration that changes what the old text means, as a better overload does.
+    # A declaration that changes the meaning of old code, like a better matching overload.
     header.write_text(text + "#define method other\n")
     with pytest.raises(SourceError, match=r"method\.o: the incremental build skipped it"):
         compare("method.o", tmp_path / "again.o", one_more)

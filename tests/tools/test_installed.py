@@ -1,4 +1,4 @@
-"""The torch that is installed in an environment: what is found of it, what is refused, what tells it from another."""
+"""The torch installed in an environment: its properties, unsupported ones, and its fingerprint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KNOWN = ["2.9.1+cpu", "2.9.1", "2.10.0+cu130"]
 
 
 def fake_torch(site: Path, version: str) -> Path:
-    """What an installed torch has that is looked at."""
+    """The files of an installed torch that are read."""
     extension = f"torch/_C.{sysconfig.get_config_var('SOABI')}.so"
     for name in ("lib/libtorch_cpu.so", "lib/libgomp.so.1", Path(extension).name):
         (site / "torch" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def environment(tmp_path: Path) -> Environment:
 
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
-    """The Python of an environment that has nothing."""
+    """The Python of an empty environment."""
     venv.EnvBuilder(symlinks=True).create(tmp_path / "environment")
     return tmp_path / "environment/bin/python"
 

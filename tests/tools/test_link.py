@@ -1,4 +1,4 @@
-"""What is linked: each symbol that a library needs is somewhere, or the build ends; no wheel fails at import."""
+"""Linking: each symbol that a library needs is defined somewhere, or the build fails; no wheel fails at import."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ int exported() {{ return hidden(); }}
 """
 BOUND = ("libtorch_python.so", "libtorch_cpu.so")
 
-# As the official wheels for CUDA have it, which counts for what is loaded, too.
+# As in the official CUDA wheels, where it also applies to loaded libraries.
 RPATH = ("-Wl,-rpath,$ORIGIN/../../nvidia/cu13/lib:$ORIGIN", "-Wl,--disable-new-dtags")
 TEMPLATES = Path(link.__file__).with_name("templates")
 
 
 @dataclass
 class Build:
-    """A build in which objects are compiled already."""
+    """A build whose objects are compiled already."""
 
     layout: Layout
     linker: Linker
@@ -61,13 +61,13 @@ class Build:
         return unit
 
     def bound(self, *units: Unit, provided: tuple[Unit, ...] = ()) -> dict[str, list[str]]:
-        """The functions of each library that are bound for ``units`` as torch._C."""
+        """Return the functions of each library that are bound for ``units`` in torch._C."""
         product = Product("torch/_C.so", units, BOUND, self.like, provided=provided, is_python_extension=True)
         found = self.linker.hidden_functions(product, self.linker.unresolved(product))
         return {library.name: [symbol.name for symbol in library.symbols] for library in found}
 
     def refused(self, *units: Unit, provided: tuple[Unit, ...] = ()) -> LinkError:
-        """The error that ends the build."""
+        """Return the error that ends the build."""
         with pytest.raises(LinkError) as caught:
             self.bound(*units, provided=provided)
         return caught.value
@@ -101,7 +101,7 @@ int f() { return libtorch_cpu::exported() + libtorch_cpu::hidden() + libtorch_py
 
 
 def test_hidden_variable_ends_the_build(build: Build) -> None:
-    """The linker would let it pass, since torch._C may find symbols that are missing in the interpreter."""
+    """The linker would accept it, since torch._C may find missing symbols in the interpreter."""
     declared = "namespace libtorch_python { extern int variable; int hidden(); }\n"
     unit = build.unit("Mine", f"{declared}int f() {{ return libtorch_python::variable + libtorch_python::hidden(); }}")
     error = build.refused(unit)
@@ -117,14 +117,14 @@ def test_symbol_that_is_nowhere_ends_the_build(build: Build) -> None:
 
 
 def test_what_the_other_library_hides_is_not_there(build: Build) -> None:
-    """torch._C is linked beside libtorch.so, and sees of its objects only what it exports."""
+    """torch._C links to libtorch.so, and sees only the symbols that it exports."""
     shown = '__attribute__((visibility("default"))) int shown() { return 1; }\n'
     library = build.unit("Library", f"{shown}int unseen() {{ return 2; }}")
     calls_shown = build.unit("CallsShown", "int shown(); int f() { return shown(); }")
     calls_unseen = build.unit("CallsUnseen", "int unseen(); int f() { return unseen(); }")
     assert not any(build.bound(calls_shown, provided=(library,)).values())
     assert build.refused(calls_unseen, provided=(library,)).what.startswith("/mine/CallsUnseen.cpp: calls unseen()")
-    # Within one library it is.
+    # Within one library it is visible.
     assert not any(build.bound(calls_unseen, library).values())
 
 
@@ -161,7 +161,7 @@ def test_library_is_linked_again_only_for_a_reason(build: Build, monkeypatch: py
     unit = build.unit("Mine", "int f() { return 1; }")
     assert linked(unit) == ["compile", "link"]
     with monkeypatch.context() as unread:
-        unread.setattr(Linker, "_stamp", None)  # as long as no file has another time, none is read
+        unread.setattr(Linker, "_stamp", None)  # while no file has another time, none is read
         assert linked(unit) == []
     build.unit("Mine", "int f() { return 1; }")
     os.utime(build.layout.work / unit.target, ns=(0, 0))
@@ -174,7 +174,7 @@ def test_library_is_linked_again_only_for_a_reason(build: Build, monkeypatch: py
         assert linked(unit) == ["link"]
     assert linked(unit) == ["link"]
     assert linked(build.unit("Mine", "int f() { return 2; }")) == ["link"]
-    # The table of what is bound is compiled again where that changed, or the compiler did.
+    # The table of bound symbols is recompiled if it or the compiler changed.
     hidden = "namespace libtorch_cpu { int hidden(); } int f() { return libtorch_cpu::hidden(); }"
     assert linked(build.unit("Mine", hidden)) == ["compile", "link"]
     build.linker = Linker(build.layout, build.base, Toolchain("g++", "another", "c++20"), Names(Path("/copy"), str))
@@ -204,7 +204,7 @@ def test_library_for_cuda_loads_what_it_calls_and_libtorch_loads_it(build: Build
     assert of_cuda["DT_RPATH"] == of_umbrella["DT_RPATH"] == ["$ORIGIN/../../nvidia/cu13/lib:$ORIGIN"]
 
 
-# As ATen/native/DispatchStub.h and REGISTER_DISPATCH have them.
+# As in ATen/native/DispatchStub.h and REGISTER_DISPATCH.
 STUB = """namespace at::native {
 template <typename F, typename T> struct DispatchStub {
   __attribute__((visibility("default"))) static F DEFAULT, AVX2, AVX512;

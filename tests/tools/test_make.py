@@ -1,4 +1,4 @@
-"""The Makefile: each Python has an environment of its own for the builder, and the wrong Python is an error."""
+"""The Makefile: each Python has its own environment for the builder, and an unsuitable Python is an error."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 
 from scripts.common.layout import REPOSITORY
 
-# In place of the builder: says by which Python it runs, in which environment, and how that reads text.
+# Replaces the builder: prints its Python, its environment and its text mode.
 SAY = "import sys; print('ran', *sys.version_info[:2], sys.prefix, sys.flags.utf8_mode)\n"
 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with the real Makefile, a builder that needs no packages and does nothing."""
+    """A repository with the real Makefile, and a builder that needs no packages and does nothing."""
     folder = tmp_path / "a repository"
     shutil.copytree(REPOSITORY / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copyfile(REPOSITORY / "Makefile", folder / "Makefile")
@@ -36,7 +36,7 @@ def make(folder: Path, python: str | Path, *arguments: str) -> subprocess.Popen[
 
 
 def ran(process: subprocess.Popen[str]) -> list[str]:
-    """What the builder said: the version of its Python, its environment, its UTF-8 mode."""
+    """Return what the builder printed: the version of its Python, its environment, its UTF-8 mode."""
     out, errors = process.communicate()
     assert process.returncode == 0, errors
     (line,) = (line for line in out.splitlines() if line.startswith("ran "))
@@ -45,14 +45,14 @@ def ran(process: subprocess.Popen[str]) -> list[str]:
 
 
 def refused(process: subprocess.Popen[str]) -> str:
-    """The error of a ``make`` that must not build."""
+    """Return the error of a ``make`` that must not build."""
     out, errors = process.communicate()
     assert process.returncode != 0 and "ran " not in out
     return errors
 
 
 def other_python() -> str:
-    """A Python of another version than this one, with a venv module."""
+    """Return a Python of another version than this one, with a venv module."""
     probe = "import sys, venv, ensurepip; print(*sys.version_info[:2], sep='.')"
     own = ".".join(map(str, sys.version_info[:2]))
     known = (Path.home() / ".pyenv/versions").glob("3.*/bin/python3")
@@ -96,7 +96,7 @@ def test_environment_follows_the_requirements(repository: Path) -> None:
 
 
 def test_programs_of_the_environment_name_its_python(repository: Path) -> None:
-    """pip writes into them the path at which it installs, which is not where they end up."""
+    """pip writes the install path into them, which is not their final path."""
     prefix = Path(ran(make(repository, sys.executable))[1])
     found = [path for path in (prefix / "bin").iterdir() if path.is_file() and not path.is_symlink()]
     assert found
@@ -170,7 +170,7 @@ def test_name_of_a_folder_is_no_command_and_says_which_one_is(repository: Path, 
 
 
 def test_every_folder_of_the_repository_is_known_to_be_one() -> None:
-    """Of a new one, make would say that there is nothing to do."""
+    """For an unknown folder, make would say that there is nothing to do."""
     listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
     folders = {name.split("/")[0] for name in listed.splitlines() if "/" in name and not name.startswith(".")}
     text = (REPOSITORY / "Makefile").read_text()

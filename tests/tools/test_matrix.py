@@ -1,4 +1,4 @@
-"""``make wheels`` and ``make test-matrix``: which Pythons and pins, what becomes of rows, what is kept and shown.
+"""``make wheels`` and ``make test-matrix``: which Pythons and pins, the states of rows, what is stored and shown.
 
 The Pythons are shell scripts, whose builds take no time.
 """
@@ -30,7 +30,7 @@ from scripts.matrix.processes import Done
 from scripts.matrix.pythons import find_pythons
 from scripts.matrix.results import Counts, counted
 
-# Stands for the builder: notes what it is told, writes a wheel and what pytest would write. FAKE says what fails.
+# Replaces the builder: records its arguments, writes a wheel and pytest's results. FAKE lists what fails.
 BUILDER = """
 import json, os, pathlib, sys, time, zipfile
 release, _, _, verb, *arguments = sys.argv[1:]
@@ -81,7 +81,7 @@ def write_program(path: Path, text: str) -> Path:
 
 
 def fake_python(path: Path, version: str, flags: str = "") -> Path:
-    """A Python that says that it is of this version, and builds by what ``BUILDER`` does."""
+    """A Python that reports this version, and builds with ``BUILDER``."""
     words = " ".join(version.split("."))
     release = version.rpartition(".")[0]
     probe = f'if [ "$1" = -c ]; then echo {words} cpython flags{flags}; exit; fi\n'
@@ -93,7 +93,7 @@ def fake_python(path: Path, version: str, flags: str = "") -> Path:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home in which no Python is installed, and none is on PATH but what is put into bin/."""
+    """A home without Pythons, and a PATH with only those in bin/."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("PYENV_ROOT", raising=False)
@@ -102,7 +102,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def repository(home: Path) -> Path:
-    """A copy of this one, with the Pythons 3.10 to 3.13."""
+    """A copy of this repository, with the Pythons 3.10 to 3.13."""
     folder = home / "repository"
     for name in ("scripts", "patches"):
         shutil.copytree(REPOSITORY / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -128,7 +128,7 @@ def run(repository: Path, *arguments: str, **fake: object) -> subprocess.Complet
 
 
 def calls(repository: Path) -> list[list[Any]]:
-    """What the fake builders were told since the last time."""
+    """Return the arguments of the fake builders since the last call."""
     path = repository / "calls"
     lines = path.read_text().splitlines() if path.exists() else []
     path.unlink(missing_ok=True)
@@ -140,7 +140,7 @@ def rows(repository: Path) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def command_lines() -> list[bytes]:
-    """Of each process that there is."""
+    """The environment of each process."""
     lines = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
@@ -402,14 +402,14 @@ def test_counts_of_pytest(tmp_path: Path) -> None:
 
 
 def image(kind: int, number: int, flags: int = 0, content: bytes = b"x" * 24) -> bytes:
-    """An image of a fat binary, as nvcc 13.0 writes its header."""
+    """Return an image of a fat binary with a header like nvcc 13.0's."""
     return (
         struct.pack("<HHIQIIIIIIQQQ", kind, 0x101, 64, len(content), 0, 0, 0x10008, number, 0, 0, flags, 0, 0) + content
     )
 
 
 def library(folder: Path, *images: bytes) -> bytes:
-    """A shared library that holds each of ``images`` in a fat binary of its own; of none, a library for CPUs."""
+    """Build a shared library with a fat binary for each of ``images``; without any, a CPU library."""
     regions = [struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(each)) + each for each in images]
     (folder / "fat.bin").write_bytes((b"\0" * 8).join(regions))
     section = f'.section .nv_fatbin,"a"\n.incbin "{folder / "fat.bin"}"\n' if images else ""

@@ -1,4 +1,4 @@
-"""Merging YAML: the merged file parses to the base's entries and then ours, whatever ours look like."""
+"""Merging YAML: the merged file parses to the base's entries followed by ours, in any form."""
 
 from __future__ import annotations
 
@@ -80,6 +80,6 @@ def test_offset_leads_from_a_merged_line_to_the_native_folder_s(tmp_path: Path) 
     functions, derivatives = merge(load_native(tmp_path / "native"), tmp_path / "base", tmp_path / "wheel")
     lines = functions.path.read_text().splitlines()
     assert functions.source == tmp_path / "native/native_functions.yaml"
-    # There is no derivatives.yaml: the base's is taken as it is.
+    # There is no derivatives.yaml: the base's is used unchanged.
     assert derivatives.path.read_text() == "- func: a\n- func: b\n"
     assert lines.index("- func: wanted") + 1 - functions.offset == 2

@@ -1,4 +1,4 @@
-"""`make test-mutants`: what it says of a wrong line, and that the list of them fits the sources and leaves none out."""
+"""`make test-mutants`: its report on wrong lines, and that the list matches the sources and covers all of them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from scripts.common.layout import REPOSITORY
 from scripts.testing.mutant_list import Mutant, choose, load_mutants, places
 from scripts.testing.mutant_trees import Outcome, Result, Tree, run_limited
 from scripts.testing.mutants import LIST, conclude, judge, rounds, without_false_alarms
-from scripts.testing.parts import TestsFailed as Failed  # pytest would take it for tests
+from scripts.testing.parts import TestsFailed as Failed  # otherwise pytest would collect it
 
 CODE = "import os\ndef double(x):\n    return x + x\ndef unused(x):\n    return x\n"
 TEST = "from code_of import double\ndef test_it():\n    assert double(3) == 6\n"
 
 
 def tree_in(folder: Path, build: Callable[[], tuple[int, str]] = lambda: (0, ""), code: str = CODE) -> Tree:
-    """A repository of a function and its test."""
+    """A repository with a function and its test."""
     write(folder, {"code_of.py": code, "test_it.py": TEST, "native/A.cpp": "right\n", "pytest.ini": "[pytest]\n"})
     variables: Mapping[str, str] = {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return Tree(folder, Path(sys.executable), lambda _: variables, build)
@@ -62,7 +62,7 @@ def test_tests_that_fail_anyway_say_nothing(tmp_path: Path) -> None:
     checked = without_false_alarms(results, tree)
     assert checked[right] == results[right]
     assert checked[wrong] == Result(Outcome.BROKEN, "fails without the mutant, too: test_it.py::test_1")
-    # A test that is not there says nothing, either.
+    # A test that does not exist proves nothing, either.
     lost = {right: Result(Outcome.KILLED, "test_it.py::test_2")}
     assert without_false_alarms(lost, tree)[right].outcome is Outcome.BROKEN
 
@@ -80,7 +80,7 @@ def test_wrong_lines_of_several_operators_share_a_build(tmp_path: Path) -> None:
     mutants = [Mutant(0, f"native/{name}.cpp", "right", text, ("test_it.py",), op) for name, text, op in texts]
     outcomes = [(mutant.wrong, result.outcome) for group in rounds(mutants) for mutant, result in tree.judge(group)]
     assert outcomes == [
-        ("third", Outcome.SURVIVED),  # of no operator, and so alone
+        ("third", Outcome.SURVIVED),  # without an operator, so it is alone
         ("refused", Outcome.REFUSED),
         ("another", Outcome.SURVIVED),
         ("wrong", Outcome.SURVIVED),
@@ -143,7 +143,7 @@ def test_mutants_are_chosen_by_number_and_file() -> None:
 
 PACKAGES = ("generate", "compose", "check", "inputs", "deliver")
 
-# Without a line that could compute something wrong: declarations, and a record.
+# Without lines that compute something: declarations, and a record.
 WITHOUT = {
     *(f"native/{name}.h" for name in ("Correlate2d", "RoiPool", "SpectralMagnitude", "TwicePlus")),
     "native/python/nn/modules/__init__.py",
@@ -168,7 +168,7 @@ def test_each_source_has_a_mutant(mutants: dict[Mutant, int]) -> None:
     native = [path for path in (REPOSITORY / "native").rglob("*") if path.suffix in (".cpp", ".h", ".cu", ".py")]
     modules = [path for name in PACKAGES for path in (REPOSITORY / "scripts" / name).glob("*.py")]
     wanted = {path.relative_to(REPOSITORY).as_posix() for path in [*native, *modules] if path.name != "__init__.py"}
-    assert wanted - {mutant.file for mutant in mutants} - WITHOUT == {"native/samples.py"}  # what tests call with
+    assert wanted - {mutant.file for mutant in mutants} - WITHOUT == {"native/samples.py"}  # the arguments of tests
 
 
 def test_each_formula_has_a_mutant(mutants: dict[Mutant, int]) -> None:

@@ -1,4 +1,4 @@
-"""What ninja is given: when it compiles a source again, and with which headers. The compiler is a stand-in."""
+"""The ninja file: when a source is recompiled, and with which headers. The compiler is faked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scripts.compile import ninja
 from scripts.compile.ninja import Names, compile_units, launcher
 from scripts.compile.units import CXX, NARROW_HEADERS, Unit
 
-# Notes how it is called; refuses a source that holds `wide` where headers are narrow, and one that holds `wrong`.
+# Records its arguments; rejects a source that contains `wide` with narrow headers, and one that contains `wrong`.
 COMPILER = r"""#!/bin/sh
 for word; do
     case "$before" in -c) source=$word;; -o) object=$word;; -MF) depfile=$word;; esac
@@ -32,7 +32,7 @@ cp "$source" "$object"
 
 @dataclass
 class Compiler:
-    """A compiler; what it says of itself may change."""
+    """A compiler, whose version may change."""
 
     compiler: str
     description: str = "version 1"
@@ -41,7 +41,7 @@ class Compiler:
 
 @dataclass
 class Build:
-    """A build with three sources, of which one is compiled with narrow headers first."""
+    """A build with three sources, one of which is first compiled with narrow headers."""
 
     layout: Layout
     compiler: Compiler
@@ -49,7 +49,7 @@ class Build:
     names: Names
 
     def run(self) -> set[str]:
-        """Run the compilers; return the sources that they were called with."""
+        """Run the compilers. Return the compiled sources."""
         calls = self.layout.work / "calls"
         calls.unlink(missing_ok=True)
         line = StepLine("compile")
@@ -59,7 +59,7 @@ class Build:
         return found
 
     def calls(self) -> list[str]:
-        """How the compiler was called the last time."""
+        """Return the last arguments of the compiler."""
         calls = self.layout.work / "calls"
         return calls.read_text().splitlines() if calls.is_file() else []
 
@@ -101,7 +101,7 @@ def test_only_what_changed_is_compiled(build: Build) -> None:
 
 
 def test_another_compiler_compiles_everything(build: Build) -> None:
-    """By its command it cannot be told: a package with a newer one has put it where the old one was."""
+    """The command is the same: a package installed a newer compiler in its place."""
     build.run()
     build.compiler.description = "version 2"
     assert build.run() == ALL
@@ -125,7 +125,7 @@ def test_source_that_needs_more_than_narrow_headers_gets_the_base_s(build: Build
     build.write("generated/library.cpp", "wide\n")
     assert build.run() == {"generated/library.cpp"}
     assert [call.startswith("-Inarrow") for call in build.calls()] == [True, False]
-    # With other narrow headers it may be compiled at once, so it is tried again.
+    # With other narrow headers it may compile at once, so it is tried again.
     build.write(f"narrow/{NARROW_HEADERS[0]}", "// another\n")
     assert build.run() == {"generated/library.cpp"}
 
@@ -167,7 +167,7 @@ def test_launcher_is_put_before_the_compiler(build: Build, tmp_path: Path, monke
     monkeypatch.setenv("LAUNCHER", f"{program} --quietly")
     assert build.run() == ALL
     assert (tmp_path / "launched").read_text().split() == ["--quietly"] * len(ALL)
-    # It makes no other objects, so without it nothing is compiled again.
+    # The launcher does not affect objects, so removing it recompiles nothing.
     monkeypatch.setenv("LAUNCHER", "none")
     assert build.run() == set()
     build.write("header.h", "// another\n")

@@ -1,4 +1,4 @@
-"""Writing wheels, checked with zipfile, `wheel` and hashes of our own."""
+"""Writing wheels, checked with zipfile, `wheel` and hashes computed here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparing generated C++ wherever in the sources it is."""
+"""Comparing generated C++ regardless of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The patch series: everything that is wrong is reported at once, and a patch that fails leaves nothing behind."""
+"""The patch series: all errors are reported at once, and a failed patch leaves nothing behind."""
 
 from __future__ import annotations
 

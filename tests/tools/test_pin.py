@@ -1,4 +1,4 @@
-"""Pins: what a pin file must hold, which wheel it chooses, and which wheels are refused."""
+"""Pins: what a pin file must contain, which wheel it chooses, and which wheels are rejected."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_wheels_for_cpus_and_for_cuda_are_usable() -> None:
 
 @pytest.fixture
 def base(tmp_path: Path) -> Callable[..., Base]:
-    """Makes a base whose libraries are linked with further flags."""
+    """Return a function that makes a base whose libraries are linked with additional flags."""
 
     def make(**flags: str) -> Base:
         folder = tmp_path / "tree/torch/lib"

@@ -1,4 +1,4 @@
-"""`make pin`: what it writes, what it leaves, and what it refuses. pip is a fake here, and the wheels are tiny."""
+"""`make pin`: what it writes and does not change, and what it rejects. pip is faked, and the wheels are tiny."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ MISSING = "ERROR: Could not find a version that satisfies the requirement (from 
 
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What a base must hold, as small as can be."""
+    """The smallest content of a base."""
     folder = tmp_path_factory.mktemp("libraries")
     found = {}
     for name in ("libtorch_cpu.so", "libtorch_python.so", "libc10.so"):
@@ -84,8 +84,8 @@ class Place:
     """A repository's pins, and a pip that knows these wheels and packages.
 
     Args:
-        folder: of all of it.
-        libraries: of each wheel.
+        folder: the folder of everything.
+        libraries: the libraries of each wheel.
     """
 
     def __init__(self, folder: Path, libraries: dict[str, bytes]) -> None:
@@ -133,7 +133,7 @@ class Place:
         return folder / "pin.yaml"
 
     def pip(self, command: Sequence[str | Path], **_: object) -> CompletedProcess[str]:
-        """Do as pip does."""
+        """Fake pip."""
         words = [str(word) for word in command]
         self.asked.append(words)
         options = dict(word.split("=", 1) for word in words if word.startswith("--") and "=" in word)
@@ -167,7 +167,7 @@ class Place:
         return [path for path in self.wheels if path.name.startswith(f"torch-{requirement.partition('===')[2]}-")]
 
     def files(self) -> dict[str, tuple[str, int]]:
-        """Every file of the pins: its text and its time."""
+        """Return every file of the pins: its text and its time."""
         found = sorted(path for path in self.patches.rglob("*") if path.is_file())
         return {str(path.relative_to(self.patches)): (path.read_text(), path.stat().st_mtime_ns) for path in found}
 
@@ -175,7 +175,7 @@ class Place:
         make_pin(str(torch), index=index, jobs=1, patches=self.patches)
 
     def refused(self, torch: str | Path, kind: type[GraftError], match: str) -> GraftError:
-        """The error of a run, which must have written nothing."""
+        """Return the error of a run, which must have written nothing."""
         before = self.files()
         with pytest.raises(kind, match=match) as caught:
             self.run(torch)
@@ -270,7 +270,7 @@ def test_wheels_must_be_the_last_section(place: Place) -> None:
 def test_another_file_than_the_pinned_one_is_refused(place: Place) -> None:
     path = place.add_pin(f"{HEAD}  9.1.0:\n    {TAG}: {'a' * 64}\n")
     wheel = place.add_wheel("9.1.0")
-    # It names the repository's file, not that of the copy.
+    # It names the repository's file, not the copy's.
     error = place.refused("9.1.0", PinError, f"^{path}: 9.1.0, {TAG}: the file differs from the pinned one")
     assert error.cause == f"the pin has {'a' * 64}, but the file has {sha256(wheel)}"
 

@@ -1,4 +1,4 @@
-"""Where an operator's formulas and kernels are, for those who read that a test of it failed."""
+"""Where an operator's formulas and kernels are, for messages about failed tests."""
 
 from __future__ import annotations
 

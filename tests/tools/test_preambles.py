@@ -1,4 +1,4 @@
-"""The preamble of a source that is edited: compiled by itself, used from the next edit on, and nowhere to be seen."""
+"""The preamble of an edited source: compiled separately, used from the next edit on, and invisible otherwise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scripts.inputs.toolchain import Toolchain
 
 SOURCE = Path("src/ATen/native/cpu/Mine.cpp")
 
-# A header beside the source, one in the folder above, and one that the compiler is told where to look for.
+# A header next to the source, one in the parent folder, and one in the compiler's search path.
 PREAMBLE = """// Mine.
 #define MINE 1
 #include "Beside.h"
@@ -41,7 +41,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def build(work: Path) -> Build:
-    """Compile a text; says whether its preamble was compiled before."""
+    """Compile a text. Return whether its preamble was compiled before."""
     layout = Layout("1.0", (Path("/mine"),), Path("/out"))
     toolchain = Toolchain("g++", "a compiler", "c++20")
 
@@ -86,7 +86,7 @@ def test_message_names_the_folder_s_own_file(build: Build, edits: int) -> None:
 
 
 def test_message_names_it_also_where_a_header_is_gone(build: Build, work: Path) -> None:
-    """One that is generated, as that of an operator that was renamed."""
+    """A generated one, like that of a renamed operator."""
     for number in range(3):
         build(PREAMBLE + function(number))
     (work / HEADERS[2]).unlink()

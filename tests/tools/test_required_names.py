@@ -1,4 +1,4 @@
-"""What goes behind PyTorch's modules takes names from them; a PyTorch without such a name is rejected by the build."""
+"""Texts appended to PyTorch's modules use names from them; the build rejects a PyTorch without such a name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scripts.compose import required_names, wheel_files
 from scripts.compose.appended_texts import our_files
 from scripts.compose.required_names import require_names
 
-# Of the texts that every wheel gets, a file that torch does not have; others are called `added_...`.
+# For the texts of every wheel, a file that torch does not have; others are called `added_...`.
 NEW = "torch/_graft.py"
 
 Require = Callable[[str, str | None], list[str]]
@@ -28,7 +28,7 @@ Require = Callable[[str, str | None], list[str]]
 
 @pytest.fixture
 def require(tmp_path: Path) -> Require:
-    """Check one text behind one module; return the names that are missing."""
+    """Check one text after one module. Return the missing names."""
 
     def missing(text: str, upstream: str | None) -> list[str]:
         folder, path = tmp_path / "tree", tmp_path / "text.py"
@@ -114,7 +114,7 @@ def test_what_was_found_right_is_remembered_until_the_builder_changes(
 
 @pytest.fixture
 def without_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
-    """A snapshot in which nothing else is wrong, and a base that holds no module."""
+    """A snapshot without other errors, and a base without modules."""
     nothing = lambda *_: None  # noqa: E731
     base = SimpleNamespace(tree=tmp_path / "tree")
     base.tree.mkdir()
@@ -145,7 +145,7 @@ def test_build_refuses_such_a_pytorch(
     build = stages.Graft(layout, snapshot, base, 1, Steps(total=2))
     with pytest.raises(PinError, match="get_testing_overrides") as caught:
         build._check_and_compile(lambda _: [], dict)
-    assert isinstance(caught.value.__context__, CompileError)  # compilers do not run to their end
+    assert isinstance(caught.value.__context__, CompileError)  # compilers do not finish
     assert not (tmp_path / "required-names").exists()
 
 

@@ -1,4 +1,4 @@
-"""The build with sanitizers: it shares nothing with the normal one that either could spoil."""
+"""The build with sanitizers shares nothing with the normal one that either could damage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_sanitized_build_has_folders_of_its_own() -> None:
     for name in ("out", "work", "snapshot", "sources", "generated", "objects"):
         ours, theirs = getattr(sanitized, name), getattr(layout, name)
         assert ours != theirs and theirs not in ours.parents and ours not in theirs.parents
-    # Compilers write relative paths into what they make.
+    # Compilers write relative paths into objects.
     assert len(sanitized.work.parts) == len(layout.work.parts)
     assert sanitized.out != Layout("2.13.0", (Path("/others"),), Path("/out")).sanitized().out
 

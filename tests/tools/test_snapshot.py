@@ -1,4 +1,4 @@
-"""The inputs of a build, read once: their stamp, where messages say they are, and several folders as one."""
+"""The inputs of a build, read once: their stamp, places in messages, and several folders as one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATCH = "Subject: text: say two\n\n--- a/torch/text.py\n+++ b/torch/text.py\n@@ 
 PATCHES = {"1.0/pin.yaml": PIN, "1.0/series": "mine.patch\n../0.9/theirs.patch\n"}
 PATCHES |= {"1.0/mine.patch": PATCH, "0.9/theirs.patch": PATCH}
 
-# The second folder's texts: one without an end of its last line, one indented.
+# The second folder's texts: one without a final newline, one indented.
 FIRST = {
     "native_functions.yaml": "# mine\n- func: one(Tensor self) -> Tensor\n\n",
     "derivatives.yaml": "- name: one(Tensor self) -> Tensor\n  self: grad",
@@ -51,7 +51,7 @@ SECOND = {
 
 @pytest.fixture
 def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
-    """Of one folder."""
+    """For one folder."""
     patches = write(tmp_path / "patches", PATCHES)
     monkeypatch.setattr(Layout, "patches", patches / "1.0")
     monkeypatch.setattr(Layout, "pin_build", tmp_path / "made")
@@ -60,7 +60,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
 
 @pytest.fixture
 def both(layout: Layout, tmp_path: Path) -> Layout:
-    """Of two folders."""
+    """For two folders."""
     return replace(layout, natives=(*layout.natives, write(tmp_path / "second one", SECOND)))
 
 
@@ -108,7 +108,7 @@ def test_stamp_depends_on_compiler_and_settings(layout: Layout) -> None:
         take_snapshot(layout.sanitized()),
     ]
     assert len({snapshot.stamp, *(other.stamp for other in others)}) == 4
-    # What torchgen makes depends on neither.
+    # torchgen's output depends on neither.
     assert {other.stamp_of_generated for other in others} == {snapshot.stamp_of_generated}
 
 
@@ -160,7 +160,7 @@ def test_each_line_of_the_merged_folder_is_the_user_s_line(both: Layout) -> None
         for number, line in enumerate((native.path / name).read_text().splitlines(), 1):
             place = re.fullmatch(r"(.*):(\d+): wrong", snapshot.translate(f"{native.path / name}:{number}: wrong"))
             assert place and Path(place[1]).name == name.name
-            if line:  # between two texts there may be an empty line more
+            if line:  # there may be an empty line between two texts
                 assert Path(place[1]).read_text().splitlines()[int(place[2]) - 1].strip() == line.strip()
             origins.add(Path(place[1]).relative_to(both.natives[0].parent).parts[0])
     assert origins == {"first", "second one"}
@@ -180,7 +180,7 @@ def test_places_in_two_folders_are_told_apart(both: Layout) -> None:
         f"{merged}/docs/two.rst: no title": f"{second}/docs/two.rst: no title",
         f"({merged}/Two.cpp)": f"({second}/Two.cpp)",
         f"{merged}/Two.cpp:1:4: error: `{merged}/One.cpp'": f"{second}/Two.cpp:1:4: error: `{first}/One.cpp'",
-        # What looks at the copies one by one.
+        # What reads the copies one by one.
         f"{snapshot.natives[1]}/Two.cpp:7": f"{second}/Two.cpp:7",
     }.items():
         assert snapshot.translate(said) == expected

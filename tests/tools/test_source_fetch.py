@@ -1,4 +1,4 @@
-"""Where source trees come from: a git repository, and a mirror of Debian, both of the test's own making."""
+"""Where source trees come from: a git repository, and a Debian mirror, both created by the tests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def repository(folder: Path, name: str, text: str) -> Path:
 
 @pytest.fixture
 def upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with a submodule. Git refuses submodules that lie in a folder unless it is told not to."""
+    """A repository with a submodule. git rejects submodules in a local folder unless configured otherwise."""
     monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")
     third = repository(tmp_path / "third", "include/third.h", "// third\n")
     folder = repository(tmp_path / "upstream", FUNCTIONS_YAML, "- func: add(Tensor self) -> Tensor\n")
@@ -76,7 +76,7 @@ def test_pinned_commit_is_cloned_shallow_with_its_submodules(upstream: Path, cac
     assert not (tree / "later").exists()
     assert (tree / "third_party/third/include/third.h").read_text() == "// third\n"
     assert git(tree, "status", "--porcelain") == ""
-    # A tree that is there is not fetched again.
+    # An existing tree is not downloaded again.
     shutil.rmtree(upstream)
     assert fetch(pin, cache) == tree
 
@@ -107,7 +107,7 @@ def test_interrupted_clone_goes_on_where_it_was(upstream: Path, cache: Cache, tm
         fetch(pin, cache)
     assert "The download continues where it stopped" in caught.value.todo
     assert not cache.tree.exists()
-    # What a git that is killed leaves: locks, and files half written.
+    # What a killed git leaves: locks, and half-written files.
     partial = cache.tree.with_name("pytorch.partial")
     (partial / ".git/index.lock").touch()
     (partial / FUNCTIONS_YAML).write_text("- func")
@@ -119,7 +119,7 @@ def test_interrupted_clone_goes_on_where_it_was(upstream: Path, cache: Cache, tm
 
 @pytest.fixture
 def mirror(tmp_path: Path) -> Path:
-    """A mirror of Debian that holds one source package."""
+    """A Debian mirror with one source package."""
     folder = tmp_path / "package"
     files = {
         FUNCTIONS_YAML: "- func: add(Tensor self) -> Tensor\n",
@@ -147,11 +147,11 @@ def debian_pin(mirror: Path) -> Pin:
 @needs_dpkg
 def test_source_package_is_fetched_and_unpacked(mirror: Path, cache: Cache) -> None:
     pin = debian_pin(mirror)
-    cache.tree.with_name("pytorch.partial").mkdir(parents=True)  # of an unpacking that was interrupted
+    cache.tree.with_name("pytorch.partial").mkdir(parents=True)  # of an interrupted unpacking
     tree = fetch(pin, cache, str(mirror))
     assert (tree / FUNCTIONS_YAML).is_file()
     assert (tree / "debian/changelog").is_file()
-    # The files are kept, and what is kept is not fetched again.
+    # The files are kept and not downloaded again.
     shutil.rmtree(mirror)
     shutil.rmtree(tree)
     assert fetch(pin, cache, str(mirror)) == tree

@@ -1,4 +1,4 @@
-"""The version of a wheel is of all that it is made of: the folder's files, the compiler, the builder's own code."""
+"""The version of a wheel depends on all inputs: the folder's files, the compiler, the builder's own code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scripts.common.layout import REPOSITORY, Layout
 from scripts.inputs import snapshot
 from scripts.inputs.snapshot import take_snapshot
 
-# What a build reads; what is generated depends on these YAML files alone.
+# Files that a build reads; generated code depends on these YAML files only.
 YAML = {
     "native_functions.yaml": "- func: probe(Tensor self) -> Tensor\n",
     "derivatives.yaml": "- name: probe(Tensor self) -> Tensor\n  self: grad\n",
@@ -24,7 +24,7 @@ CUDA = ("cuda/Probe.cu", "cuda/Helper.cpp", "cuda/Helper.h")
 PYTHON = ("python/probe.py", "python/_C/_nn.pyi", "docs/probe.rst", "samples.py")
 READ = YAML | dict.fromkeys((*CPLUSPLUS, *CUDA, *PYTHON), "# one\n")
 
-# g++ that calls itself what the file `version` says.
+# g++ that reports the version in the file `version`.
 COMPILER = """\
 #!/bin/sh
 case " $* " in *" --version "*) g++ --version | sed "1s/$/ $(cat {here}/version)/"; exit;; esac
@@ -34,7 +34,7 @@ exec g++ "$@"
 
 @pytest.fixture
 def stamps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[str, str]]:
-    """The stamps of a folder's build, and of what is generated for it, by a copy of the builder."""
+    """Return the stamps of a folder's build, and of the generated code, by a copy of the builder."""
     shutil.copytree(REPOSITORY / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(snapshot, "REPOSITORY", tmp_path)
     native = write(tmp_path / "native", {**READ, "README.md": "one\n"})

@@ -1,4 +1,4 @@
-"""Reading ELF files, against what nm and readelf say of libraries compiled here."""
+"""Reading ELF files, compared with nm and readelf on libraries compiled here."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_trampolines_call_the_hidden_functions(library: Path, caller: Path) -> N
 
 
 def test_library_that_needs_no_hidden_function_is_checked_all_the_same(library: Path) -> None:
-    """Members of classes may lie elsewhere in another build, too."""
+    """Members of classes may have other offsets in another build, too."""
     (bound,) = bind_hidden([], [index_of(library)])
     table = trampoline_table([bound], is_python_extension=False)
     assert f'{{"{library.name}", "{ElfFile(library).build_id}", nullptr, 0}}' in table

@@ -1,4 +1,4 @@
-"""What the system refuses is said as it is, each with what helps against it."""
+"""Errors of the operating system are reported with a remedy."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def test_full_file_system(
 
 
 def test_full_file_system_without_a_path(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """So says Python where a file that is open cannot grow."""
+    """Python's message if an open file cannot grow."""
     error = said(errno.ENOSPC, None, monkeypatch, capsys)
     assert error.startswith("error: No space left on device\n")
     assert f"next: free some space on the file system of {REPOSITORY}/build, where " in error and " or " in error
 
 
 def test_program_that_finds_no_space(tmp_path: Path) -> None:
-    """A compiler or torchgen, whose other errors are of the user's files."""
+    """A compiler or torchgen, whose other errors are about the user's files."""
     refuse_full("a.cpp:1: error: no such name", tmp_path)
     with pytest.raises(RefusedError) as caught:
         refuse_full("a.cpp: fatal error: error writing to a.s: No space left on device", tmp_path / "made")

@@ -1,4 +1,4 @@
-"""What `make test` does around pytest: the environments of several folders at once, and what it says in the end."""
+"""What `make test` does around pytest: the environments of several folders at once, and its final messages."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from scripts.testing.environments import TEST, folder_of, unpacked, wheel_enviro
 from scripts.testing.nightly import STEPS, Step
 from scripts.testing.nightly import test_nightly as nightly
 from scripts.testing.parts import Part, run_parts
-from scripts.testing.parts import TestsFailed as Failed  # pytest would take it for tests
+from scripts.testing.parts import TestsFailed as Failed  # otherwise pytest would collect it
 from scripts.testing.run import one_at_a_time
 from scripts.testing.skips import load_expected
 
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The environments of these tests are not those of this repository."""
+    """The environments of these tests are separate from this repository's."""
     monkeypatch.setattr(environments, "ENVIRONMENTS", tmp_path / "environments")
     yield
 
 
 def fake_wheel(folder: Path, version: str, text: str = "") -> Path:
-    """A wheel of a torch that says its version, and ``text``."""
+    """A wheel of a torch that prints its version, and ``text``."""
     path = folder / f"torch-{version}-py3-none-any.whl"
     folder.mkdir(parents=True, exist_ok=True)
     info = f"torch-{version}.dist-info"
@@ -107,7 +107,7 @@ def test_other_requirements_make_the_environment_anew(tmp_path: Path) -> None:
 
 
 def parts_in(folder: Path) -> list[Part]:
-    """Two parts, of a test each."""
+    """Two parts, with one test each."""
     for name in ("first", "second"):
         (folder / f"test_{name}.py").write_text(f"def test_{name}(): pass\n")
     return [Part("wheel", f"the {name}", [folder / f"test_{name}.py"]) for name in ("first", "second")]
@@ -192,7 +192,7 @@ def test_skips_are_those_that_are_expected(tmp_path: Path, tests: list[str], ext
 
 
 def built(tmp_path: Path) -> Layout:
-    """A folder whose wheel is built, of a base that is laid out."""
+    """A folder whose wheel is built, with an unpacked base."""
     layout = Layout("1", (tmp_path / "mine",), tmp_path / "out")
     layout.native.mkdir()
     save_built(layout, Built.of("stamp", fake_wheel(tmp_path, "1+graft.a")))
@@ -202,7 +202,7 @@ def built(tmp_path: Path) -> Layout:
 
 @pytest.fixture
 def chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The kinds of parts that ``run_tests`` runs, which all fail, where builds lie below ``tmp_path``."""
+    """Return the kinds of parts that ``run_tests`` runs, all of which fail, with builds below ``tmp_path``."""
     monkeypatch.setattr(common, "REPOSITORY", tmp_path)
     monkeypatch.setattr(testing, "wheel_environment", partial(wheel_environment, requirements=requirements(tmp_path)))
     ran: list[str] = []

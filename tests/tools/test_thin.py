@@ -1,4 +1,4 @@
-"""What a thin wheel is made of: its name, its version, its file; and who takes names from the modules it adds to."""
+"""The content of a thin wheel: name, version, files; and which modules import names from those it extends."""
 
 from __future__ import annotations
 

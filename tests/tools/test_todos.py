@@ -1,4 +1,4 @@
-"""What is left to write in a folder that `make new-op` began ends its tests."""
+"""The remaining TODOs of a folder created by `make new-op` are listed after its tests."""
 
 from __future__ import annotations
 

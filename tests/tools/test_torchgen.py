@@ -1,4 +1,4 @@
-"""The process that imports a tree's torchgen and the builder's modules together."""
+"""The process that imports a tree's torchgen together with the builder's modules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_module_imports_the_tree_s_torchgen(tmp_path: Path, monkeypatch: pytest.
         (folder / "torchgen").mkdir(parents=True)
         (folder / "torchgen/__init__.py").touch()
     (tree / "torchgen/show.py").write_text(SHOW, encoding="utf-8")
-    # What the user's own environment says must not count.
+    # The user's environment variables must not matter.
     monkeypatch.setenv("PYTHONPATH", str(elsewhere))
     monkeypatch.setenv("PYTHONUTF8", "0")
     done = run_with_torchgen(tree, "torchgen.show", "--base", tree, cwd=tmp_path)

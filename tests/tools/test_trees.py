@@ -1,6 +1,6 @@
-"""What ``make develop`` writes beside an installed torch: a tree of links, a ``.pth`` file, and what that runs.
+"""What ``make develop`` writes next to an installed torch: a tree of links, a ``.pth`` file, and the code that it runs.
 
-The torch is one of a few files, and Python is started without its ``site``.
+The torch has few files, and Python is started without its ``site``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scripts.base.installed import TREES, Environment
 from scripts.deliver import develop
 from scripts.deliver.develop import add_tree, developed, remove_trees
 
-# The cached bytecode of some files, too, as pip writes it.
+# Also cached bytecode of some files, as written by pip.
 CACHE = f"__pycache__/{{}}.{sys.implementation.cache_tag}.pyc"
 INSTALLED = {
     "torch/__init__.py": "from .version import __version__\n",
@@ -43,7 +43,7 @@ COMPOSED = {
     "torch/include/ATen/native/Own.h": b"",
 }
 
-# Prints what became of the path when the text of a `.pth` file ran twice, as it does in a virtual environment.
+# Print the path after the text of a `.pth` file ran twice, as in a virtual environment.
 RUN_TWICE = """
 import sys
 sys.path[:] = ["first", "second"]
@@ -52,7 +52,7 @@ for _ in range(2):
 print(sys.path)
 """
 
-# Imports what the tree holds, and looks for torch.
+# Import what the tree contains, and search for torch.
 START = """
 import importlib.util, sys
 sys.path[:] = [sys.argv[1], sys.argv[2], *sys.path[1:]]
@@ -84,13 +84,13 @@ def add(environment: Environment, files: Mapping[str, bytes] = COMPOSED, stamp: 
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file by its path; folders are there, too, empty ones among them."""
+    """Return every file by its path, and folders, even empty ones."""
     paths = (path for path in folder.rglob("*") if "__pycache__" not in path.parts)
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b"" for path in paths}
 
 
 def status(folder: Path) -> dict[str, tuple[bytes, int, int]]:
-    """All that could change of files but the number of links to them."""
+    """Return everything that could change about files, except for the number of links."""
     paths = [path for path in sorted(folder.rglob("*")) if TREES not in path.parts and path.suffix != ".pth"]
     statuses = {str(path.relative_to(folder)): (path, path.lstat()) for path in paths}
     return {
@@ -101,7 +101,7 @@ def status(folder: Path) -> dict[str, tuple[bytes, int, int]]:
 
 
 def own_files(tree: Path, environment: Environment) -> set[str]:
-    """The files of a tree that are no links to those of the environment."""
+    """The files of a tree that are not links to those of the environment."""
     found = set()
     for path in (path for path in tree.rglob("*") if path.is_file()):
         name = path.relative_to(tree).as_posix()
@@ -148,7 +148,7 @@ CHANGED = {
 
 
 def third_tree(environment: Environment, files: Mapping[str, bytes]) -> Path:
-    """The tree that takes over what the first one, which is there, has; the second one counts then."""
+    """The tree that the first one's files are moved to; the second one is then current."""
     (first,) = (environment.packages / TREES).iterdir()
     inode = (first / "torch/version.py").stat().st_ino
     second = add(environment, COMPOSED, "second")
@@ -160,7 +160,7 @@ def third_tree(environment: Environment, files: Mapping[str, bytes]) -> Path:
 
 
 def import_all(tree: Path) -> None:
-    """Write bytecode beside each source, as imports do."""
+    """Write bytecode next to each source, like imports."""
     for path in [*tree.rglob("*.py")]:
         cached = path.parent / CACHE.format(path.stem)
         cached.parent.mkdir(exist_ok=True)
@@ -174,12 +174,12 @@ def caches(tree: Path) -> dict[str, str]:
 
 
 def test_tree_that_takes_over_a_spare_one_is_as_a_fresh_one(environment: Environment) -> None:
-    """Also where files are not composed any more: those of torch are back, and new ones and their folders are gone."""
+    """Also if files are no longer composed: torch's own are restored, and new ones and their folders deleted."""
     before = status(environment.site)
     import_all(add(environment))
     tree = third_tree(environment, CHANGED)
     assert developed(environment)["stamp"] == "third"
-    # Bytecode stays where the source did.
+    # Bytecode of unchanged sources is kept.
     assert caches(tree) == {f"torch/{CACHE.format(name)}": f"import of {name}" for name in ("__init__", "version")}
     taken_over = contents(tree)
     shutil.rmtree(environment.packages / TREES)
@@ -213,7 +213,7 @@ def test_same_input_makes_no_other_tree(environment: Environment) -> None:
 
 
 def test_what_a_killed_build_left_is_no_tree(environment: Environment) -> None:
-    """Killed while it changed a spare one, and while it filled another."""
+    """Killed while changing a spare tree, and while filling another."""
     for stamp in ("first", "second"):
         tree = add(environment, COMPOSED, stamp)
     (spare,) = (path for path in tree.parent.iterdir() if path != tree)
@@ -247,7 +247,7 @@ def test_everything_is_removed(environment: Environment) -> None:
 
 
 def run_bare(program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run Python without its site, and so without what any environment has."""
+    """Run Python without its site, and so without any environment's packages."""
     command = [sys.executable, "-I", "-S", "-B", "-c", program, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=True)
 
@@ -264,7 +264,7 @@ def test_path_has_the_tree_once_if_it_is_there(environment: Environment) -> None
 
 
 def started(environment: Environment, tree: Path, *, is_imported: bool = True) -> tuple[bool, str, list[str]]:
-    """Start Python with the tree: whether it is first on the path, where torch is, and what is said after the start."""
+    """Start Python with the tree: whether it is first on the path, where torch is, and the messages at start."""
     done = run_bare(START, tree, environment.site, *(["import"] if is_imported else []))
     before, _, said = done.stderr.partition("started\n")
     assert not before, "it is said before torch is imported"
@@ -315,7 +315,7 @@ def test_symbolic_links_do_not_outlive_torch(environment: Environment) -> None:
     tree = add(environment)
     assert started(environment, tree)[0]
     shutil.rmtree(environment.site / "torch")
-    # What is left of torch is looked for elsewhere, and nowhere to be found.
+    # What is left of torch is searched for elsewhere, and not found.
     program = START.replace('.origin if len(sys.argv) > 3 else ""', "")
     done = run_bare(program, tree, environment.site)
     assert done.stdout == "False None\n"

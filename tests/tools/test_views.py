@@ -67,7 +67,7 @@ def test_method_is_in_the_view_of_a_source_that_names_it(views: Views) -> None:
     assert folder
     body = (folder / "ATen/core/TensorBody.h").read_text()
     declared, defined = FRAGMENTS["gdh"]["declarations"], FRAGMENTS["gdh"]["definitions"]
-    # In the class and behind it, and the rest is the base's in its order.
+    # In the class and after it; the rest is the base's, in its order.
     inside, outside = body.split("};", 1)
     assert all(text in inside for text in declared)
     assert defined[0] in outside
@@ -95,7 +95,7 @@ def test_sources_that_name_the_same_operators_share_a_view(views: Views) -> None
 
 
 def test_view_depends_on_nothing_but_what_is_named(views: Views, tmp_path: Path) -> None:
-    """An operator more compiles no source again that does not name it."""
+    """Adding an operator recompiles no source that does not name it."""
     before = views.of("x.gdh()")
     more = {**FRAGMENTS, "aaa": {**FRAGMENTS["gdh"], "names": ["aaa"]}}
     (tmp_path / "fragments.json").write_text(json.dumps(more))

@@ -22,7 +22,7 @@ DESCRIPTION = {"bound": [_BOUND], "hints": {}, "return_types": {}, "annotated": 
 
 @pytest.fixture(autouse=True)
 def generator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tree has no torchgen to run: stand in for it with a file that says what it would have been given."""
+    """The tree has no torchgen: write a file with the arguments that it would get."""
 
     def generate_added(native: NativeFolder, merged: Sequence[MergedFile], base: Path, out: Path) -> None:
         assert (base / "torchgen/gen.py").is_file()

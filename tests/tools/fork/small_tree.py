@@ -1,4 +1,4 @@
-"""A small tree that looks like PyTorch's, patches for it and a native folder."""
+"""A small tree like PyTorch's, patches for it and a native folder."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ NATIVE = {
 
 
 def state(tree: Path) -> tuple[str, str, str]:
-    """All that a refused command must leave alone."""
+    """Everything that a rejected command must not change."""
     return git(tree, "rev-parse", "HEAD"), git(tree, "status", "--porcelain"), git(tree, "symbolic-ref", "-q", "HEAD")
 
 

@@ -1,4 +1,4 @@
-"""The fork in a PyTorch checkout: commits on the base, the same for the same input, whatever came between."""
+"""The fork in a PyTorch checkout: commits on the base, the same for the same input, whatever happened in between."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scripts.source.apply import apply
 from scripts.source.moving import MOVING_REF
 from scripts.source.tree import Tree
 
-# What Graft itself adds to every torch.
+# The files that Graft itself adds to every torch.
 INSTALLED = REPOSITORY / "scripts/compose/appended"
 
 
@@ -137,7 +137,7 @@ def test_plain_folder_becomes_a_repository(tmp_path: Path, tree: Path, layout: L
 def test_checkout_that_was_interrupted_is_done_again(
     tree: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch, last: tuple[str, str]
 ) -> None:
-    """Interrupted before files are written, before HEAD is set, and before the mark is taken away."""
+    """Interrupted before files are written, before HEAD is set, and before the mark is deleted."""
     with monkeypatch.context() as patched:
         real = Tree.git
 

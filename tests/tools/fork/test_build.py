@@ -1,4 +1,4 @@
-"""Where BUILD=source builds, and when there is nothing to do. PyTorch's own build is a stand-in."""
+"""Where BUILD=source builds, and when it has nothing to do. PyTorch's own build is faked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scripts.source.apply import apply
 from scripts.source.build import build_source
 from scripts.source.configure import Configured
 
-# What a user may have below a checkout: files that no commit holds, and a develop install.
+# What a user may have in a checkout: untracked files, and a develop install.
 UNTRACKED = {
     "torch/lib/mine.cpp": "// mine\n",
     "torch/include/mine.h": "// mine\n",
@@ -28,12 +28,12 @@ HEADER = "build/aten/src/ATen/core/Body.h"
 
 
 class PyTorchsBuild:
-    """Stands in for CMake, ninja and setup.py.
+    """Fakes CMake, ninja and setup.py.
 
     Args:
-        ran: whether it ran since this was last set to False.
+        ran: whether it ran since this was last reset.
         tree: where it ran.
-        compiled: whether the header's users were compiled again.
+        compiled: whether the header's users were recompiled.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,14 +74,14 @@ def build(layout: Layout, source: Path, *, incremental: bool = True) -> Path:
 
 
 def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
-    """Every file below ``folder`` with its time, git's own files too."""
+    """Return every file below ``folder`` with its time, including git's own files."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
 @pytest.fixture
 def with_submodules(tmp_path: Path, patches: Path) -> Path:
-    """A checkout with a submodule in a submodule, as in PyTorch."""
+    """A checkout with a submodule in a submodule, like PyTorch's."""
     folders = {"inner": {"inner.h": "// inner\n"}, "outer": {"outer.h": "// outer\n"}, "pytorch": FILES}
     for name, files in folders.items():
         folder = write(tmp_path / "repositories" / name, files)
@@ -152,7 +152,7 @@ def test_plain_folder_stays_one(layout: Layout, pytorch: PyTorchsBuild, tmp_path
     assert everything(folder) == before
     assert (pytorch.tree / "third_party/lib/lib.def").read_text() == "one\n"
     assert not (pytorch.tree / "build/lib.linux/torch/mine.py").exists()
-    # Its changes are taken over, and nothing else is written.
+    # Its changes are copied, and nothing else is written.
     times = {name: (pytorch.tree / name).stat().st_mtime_ns for name in FILES}
     write(folder, {"torch/untouched.py": "changed = 1\n"})
     write(layout.native, {"Mine.cpp": "// another\n"})
@@ -177,7 +177,7 @@ def test_submodule_that_is_missing_is_named(layout: Layout, pytorch: PyTorchsBui
     with pytest.raises(FetchError, match=rf"{inner}: this submodule") as caught:
         build(layout, with_submodules)
     assert caught.value.todo == f"git -C {with_submodules}/third_party/outer submodule update --init --recursive"
-    # What was copied serves once it is there.
+    # Once copied, the files are reused.
     git(inner, "init", "--quiet")
     write(inner, {name: content.decode() for name, content in there.items()})
     git(inner, "add", "--all")

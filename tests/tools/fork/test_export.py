@@ -1,4 +1,4 @@
-"""The fork as mails, of which ``git am`` makes the same commits."""
+"""The fork as patches, from which ``git am`` makes the same commits."""
 
 from __future__ import annotations
 

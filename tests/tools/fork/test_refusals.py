@@ -1,4 +1,4 @@
-"""What ``apply`` refuses, and that the tree is unchanged."""
+"""What ``apply`` rejects, and that the tree is unchanged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_patch_that_does_not_apply_is_named_with_its_hunk(tree: Path, layout: La
         f"{path}: the patch does not apply",
     ]
     assert (state(tree), contents(tree)) == (before, files)
-    # The command to go on with: the patches before it are there, what fits is applied, the rest is in a .rej file.
+    # The command to continue with: earlier patches are there, matching hunks are applied, the rest is in a .rej file.
     command = caught.value.todo.split("`")[1]
     assert subprocess.run(command, shell=True, stderr=subprocess.DEVNULL, check=False).returncode == 1
     aside = tree.with_name("pytorch-new_file")
@@ -120,7 +120,7 @@ def test_patch_may_have_another_folder_compiled(tree: Path, layout: Layout, patc
     write(patches, {"more.patch": more, "series": "more.patch\nsay_two.patch\nnew_file.patch\n"})
     apply(tree, layout)
     assert (tree / "aten/src/ATen/native/deep/Mine.cpp").is_file()
-    # Without the patch it is refused, although the files checked out still have it.
+    # Without the patch it is rejected, although the files checked out still contain it.
     (patches / "more.patch").unlink()
     write(patches, {"series": "say_two.patch\nnew_file.patch\n"})
     with pytest.raises(OperatorError, match=r"no \.cpp file in native/deep"):
