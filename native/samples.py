@@ -1,6 +1,6 @@
-"""What tests know of the operators: inputs, what they are to give for them, errors, dtypes and derivatives.
+"""What the tests need to know of the operators: inputs, references, error inputs, dtypes and derivatives.
 
-OpInfos, `make surfaces` and `make fuzz` take it from here. References get numbers in double precision.
+OpInfos, `make surfaces` and `make fuzz` use it. References get values in double precision.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _OLD_FFT = tuple(
     )
 )
 
-# The kernel returns the distances of half types as float, to differentiate with.
+# The kernel returns the distances of half types as float, for the backward.
 _FLOAT_DISTANCES = DecorateInfo(
     unittest.skip("distances of half types are float"),
     "TestCommon",
@@ -157,10 +157,10 @@ def depthwise_conv2d(make: Make) -> Iterator[tuple[Any, ...]]:
 
 def depthwise_conv2d_reference(input: Tensor, weight: Tensor, *more: Any, **parameters: Any) -> Any:
     conv2d = torch.nn.functional.conv2d
-    if weight.shape[0] == 0:  # which conv2d refuses
+    if weight.shape[0] == 0:  # which conv2d rejects
         image, taps = input.new_zeros(*input.shape[:-3], 1, *input.shape[-2:]), weight.new_zeros(1, *weight.shape[1:])
         return conv2d(image, taps, None, *more[1:], **parameters).narrow(-3, 0, 0)
-    if parameters.get("padding") == "same":  # of which conv2d warns with even kernels
+    if parameters.get("padding") == "same":  # conv2d warns about even kernels with this
         dilation = parameters.get("dilation", (1, 1))
         rows, columns = (d * (k - 1) for d, k in zip(dilation, weight.shape[-2:], strict=True))
         sides = (columns // 2, columns - columns // 2, rows // 2, rows - rows // 2)
@@ -267,7 +267,7 @@ def roi_pool(make: Make) -> Iterator[tuple[Any, ...]]:
 
 
 def _bins(first: float, last: float, count: int, length: int, number: type[np.floating[Any]]) -> list[range]:
-    """Where the bins of a box begin and end along an axis, clipped to the image."""
+    """Return where the bins of a box begin and end along an axis, clipped to the image."""
     start, end = (int(math.copysign(math.floor(abs(x) + 0.5), x)) for x in (first, last))
     size = number(max(end - start + 1, 1)) / number(count)
     edges = [(start + math.floor(number(i) * size), start + math.ceil(number(i + 1) * size)) for i in range(count)]
@@ -282,10 +282,10 @@ def roi_pool_with_indices_reference(
     pooled_width: int,
     number: type[np.floating[Any]] = np.float64,
 ) -> Any:
-    """The maximum of each bin and its place, the first NaN or the first of the largest.
+    """Return the maximum of each bin and its index: the first NaN, or the first of the largest.
 
     Args:
-        number: in which coordinates are computed: the operator does it in double for double alone.
+        number: the precision of coordinates; the operator uses double only for double.
     """
     output = input.new_zeros(len(boxes), input.shape[1], pooled_height, pooled_width)
     indices = torch.full(output.shape, -1, dtype=torch.int32)
@@ -322,7 +322,7 @@ def roi_pool_errors(make: Make) -> Errors:
     for scale in (0.0, -1.0, math.nan, math.inf):
         yield expected("spatial_scale to be positive and finite", x, boxes, scale, 2, 2)
     yield expected("pooled_height and pooled_width to be positive, but got 0 and 2", x, boxes, 1.0, 0, 2)
-    if x.is_cpu:  # a kernel for CUDA finds a wrong box by an assertion, which ends the process
+    if x.is_cpu:  # a CUDA kernel detects a wrong box by an assertion, which ends the process
         of_image = "the first column of boxes to be the index of one of input's 2 images"
         for image in (-1.0, 2.0, 0.5, math.nan, math.inf, 1e30):
             yield expected(of_image, x, torch.tensor([[image, 0, 0, 1, 1]]))

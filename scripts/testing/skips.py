@@ -57,10 +57,11 @@ def skips_in(results: Path, kind: str) -> Iterator[Skip]:
         return
     for case in ElementTree.parse(results).iter("testcase"):
         for skipped in case.iter("skipped"):
-            file = re.search(r"(?:^|\.)test_(\w+)", case.get("classname", ""))
+            # Folders, too, may be called test_...: the file is the last one.
+            files = re.findall(r"(?:^|\.)test_(\w+)", case.get("classname", ""))
             # A file that is skipped as a whole appears as the name of a test.
-            name = case.get("name", "") if file else case.get("name", "").rpartition(".")[2]
-            yield Skip(kind, skipped.get("message", ""), f"{file[1]}: {name}" if file else name)
+            name = case.get("name", "") if files else case.get("name", "").rpartition(".")[2]
+            yield Skip(kind, skipped.get("message", ""), f"{files[-1]}: {name}" if files else name)
 
 
 def differences(expected: Expected, found: Mapping[str, list[Skip]], *, is_whole: bool) -> list[str]:

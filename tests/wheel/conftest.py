@@ -1,4 +1,4 @@
-"""These tests run in an environment that holds the rebuilt wheel; `make test` makes it."""
+"""These tests run in an environment with the rebuilt wheel, created by `make test`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 import torch
 from helpers import of_the_base_wheel
 
-# What some releases of PyTorch say of themselves, and others do not.
+# Warnings that only some releases of PyTorch raise.
 OF_RELEASES = (
     "ignore:Please use `torch.vmap` instead of `torch._vmap_internals.vmap`:FutureWarning",
     "ignore:Skipping serialization of skipfiles_inline_module_allowlist:UserWarning",
     "ignore:Warning. Profiler clears events at the end of each cycle:UserWarning",
-    # opcheck itself looks at it.
+    # opcheck itself reads it
     "ignore:The .grad attribute of a Tensor that is not a leaf Tensor is being accessed:UserWarning",
     "ignore:`torch.jit.[a-z_]+` is (deprecated|not supported)",
-    # What its compilers say of their own use of PyTorch and Python: no operator can help it.
+    # Warnings of its compilers about their own use of PyTorch and Python, independent of operators.
     *(
         f"ignore::{category}:torch\\.{module}"
         for category in ("DeprecationWarning", "FutureWarning")
@@ -37,13 +37,13 @@ OF_RELEASES = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Leave warnings alone that are the release's own."""
+    """Ignore warnings of the release itself."""
     for each in OF_RELEASES:
         config.addinivalue_line("filterwarnings", each)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what a delivery cannot have; README lists it."""
+    """Skip what a delivery cannot have; README lists it."""
     if os.environ.get("GRAFT_DELIVERY") == "thin-wheel":
         for item in items:
             if item.get_closest_marker("needs_headers"):
@@ -51,14 +51,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_sessionstart() -> None:
-    """Nothing below means anything on another torch."""
+    """The tests below are meaningless with another torch."""
     if not re.search(r"[+.](graft|source)\.", torch.__version__) and not hasattr(torch, "_thin_wheels"):
         pytest.exit(f"the torch under test is {torch.__version__} in {torch.__file__}, not one of Graft's wheels", 3)
 
 
 @pytest.fixture(scope="session")
 def wheel() -> Path:
-    """The wheel that is installed."""
+    """The installed wheel."""
     if "GRAFT_WHEEL" not in os.environ:
         pytest.skip("looks at the file of a wheel of torch, and there is none")
     return Path(os.environ["GRAFT_WHEEL"])
@@ -66,11 +66,11 @@ def wheel() -> Path:
 
 @pytest.fixture(scope="session")
 def base() -> Path:
-    """The base wheel's tree, as the build laid it out."""
+    """The unpacked base wheel."""
     return of_the_base_wheel("GRAFT_BASE") / "tree"
 
 
 @pytest.fixture(scope="session")
 def stock() -> Path:
-    """A folder in which the base wheel is installed; put first on the import path it is the torch that is found."""
+    """A folder with the base wheel installed. First on the import path, it is the torch that is imported."""
     return of_the_base_wheel("GRAFT_STOCK")

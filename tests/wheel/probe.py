@@ -1,4 +1,4 @@
-"""What the torch on the import path offers: schemas, tags, dispatch tables, names and docstrings, printed as JSON."""
+"""Print the content of the torch on the import path as JSON: schemas, tags, dispatch tables, names and docstrings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import torch  # noqa: E402
 
 
 def offer_of(first_on_path: pathlib.Path | None) -> dict[str, Any]:
-    """What a torch offers, each surface by its title: the one in the folder ``first_on_path``, or the environment's."""
+    """Return the content of a torch by surface: the one in the folder ``first_on_path``, or the environment's."""
     env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     if first_on_path:
         env["PYTHONPATH"] = str(first_on_path)
@@ -29,7 +29,7 @@ def offer_of(first_on_path: pathlib.Path | None) -> dict[str, Any]:
 
 
 def documentation(owner: object) -> dict[str, str]:
-    """A short hash of the type and docstring of every public and private attribute."""
+    """Return a short hash of the type and docstring of every public and private attribute."""
     found = {}
     for name in dir(owner):
         value = getattr(owner, name, None)
@@ -53,7 +53,7 @@ def main() -> None:
             "CUDA": {"version": torch.version.cuda, "GPU": torch.cuda.is_available(), "of": torch.cuda.get_arch_list()},
             "schemas": {f"{name}.{overload}": text for (name, overload), text in sorted(schemas.items())},
             "tags": {name: sorted(map(str, operator(name).tags)) for name in names if operator(name)},
-            # Kernels in Python are told by the file that registered them.
+            # Kernels in Python are identified by the file that registered them.
             "dispatch tables": {name: torch._C._dispatch_dump_table(name).replace(folder, "torch") for name in names},
             **{f"names of {getattr(owner, '__name__', owner)}": documentation(owner) for owner in owners},
         },

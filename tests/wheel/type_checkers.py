@@ -10,12 +10,12 @@ from pathlib import Path
 
 
 def marked_lines(text: str) -> set[int]:
-    """The numbers of the lines that are marked."""
+    """Return the numbers of the marked lines."""
     return {number for number, line in enumerate(text.splitlines(), 1) if line.endswith("# error")}
 
 
 def mypy(text: str, folder: Path) -> dict[int, str]:
-    """What mypy --strict says of a program, by line; ``folder`` is for scratch files."""
+    """Return the errors of mypy --strict in a program, by line; ``folder`` is for temporary files."""
     (folder / "program.py").write_text(text)
     command = ["mypy", "--strict", "--config-file=", "--cache-dir=/dev/null", "--follow-imports=silent", "program.py"]
     done = subprocess.run([sys.executable, "-m", *command], cwd=folder, capture_output=True, text=True, check=False)
@@ -24,7 +24,9 @@ def mypy(text: str, folder: Path) -> dict[int, str]:
 
 
 def pyright(text: str, folder: Path) -> dict[int, str]:
-    """What pyright says in its own default mode; basedpyright is pyright with the JavaScript engine that it needs."""
+    """Return the errors of pyright in its default mode; basedpyright is pyright with the JavaScript engine that it
+    needs.
+    """
     (folder / "program.py").write_text(text)
     (folder / "pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "standard"}))
     command = ["basedpyright", "--outputjson", "--pythonpath", sys.executable, "program.py"]
@@ -38,7 +40,7 @@ CHECKERS = [mypy, pyright]
 
 
 def complaints(text: str, found: dict[int, str]) -> list[str]:
-    """The lines on which a checker and the marks disagree."""
+    """Return the lines on which a checker and the marks disagree."""
     lines = text.splitlines()
     wrong = marked_lines(text)
     missed = [f"{number}: accepted: {lines[number - 1]}" for number in sorted(wrong - found.keys())]

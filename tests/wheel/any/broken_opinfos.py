@@ -1,4 +1,4 @@
-"""A plugin of pytest: puts OpInfos into op_db that say what their functions do not do, for test_families.py."""
+"""A pytest plugin that adds OpInfos with wrong statements to op_db, for test_families.py."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAILING = {
 
 
 class WithoutForwardAD(torch.autograd.Function):
-    """Twice its input."""
+    """Return twice its input."""
 
     @staticmethod
     def forward(context: Any, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Under autocast an operator with a policy gets its arguments in one type, as autocast.yaml of the folder says."""
+"""Under autocast an operator with a policy gets its arguments in one dtype, as in the folder's autocast.yaml."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_policies_are_registered() -> None:
 @pytest.mark.parametrize("low", [torch.bfloat16, torch.half])
 @pytest.mark.parametrize("name", [name for name in POLICIES if name in INFOS])
 def test_arguments_are_cast(name: str, low: torch.dtype) -> None:
-    """One argument in the lower precision and the others in float, as between layers; then all are alike."""
+    """One argument in the lower precision and the others in float, as between layers; then all in the same dtype."""
     op, policy = INFOS[name], POLICIES[name]
     samples = list(op.sample_inputs("cpu", torch.float))
     assert samples

@@ -1,4 +1,4 @@
-"""On a GPU, each operator of the folder that has CUDA kernels does as on the CPU."""
+"""On a GPU, each operator of the folder with CUDA kernels gives the same results as on the CPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils import _pytree as pytree
 
-# An operator without kernels of its own runs wherever what it calls does.
+# An operator without kernels of its own runs on any device that its callees support.
 OPERATORS = [info for info in op_db if info.name in torch._added_operators.PUBLIC]
 
 
@@ -28,19 +28,19 @@ def gpu() -> None:
 
 
 def samples(info: OpInfo, dtype: torch.dtype, device: str) -> Iterator[SampleInput]:
-    """The same numbers for every device."""
+    """The same values for every device."""
     torch.manual_seed(1)
     for sample in info.sample_inputs("cpu", dtype, requires_grad=info.supports_autograd and dtype.is_floating_point):
         yield sample.transform(lambda x: moved(x, device) if isinstance(x, Tensor) else x)
 
 
 def moved(x: Tensor, device: str) -> Tensor:
-    """A leaf on ``device``, laid out as ``x``."""
+    """Return a leaf on ``device`` with the layout of ``x``."""
     return x.detach().to(device).requires_grad_(x.requires_grad)
 
 
 def results(info: OpInfo, sample: SampleInput) -> list[Tensor]:
-    """The results, and the gradients for a sum over them."""
+    """Return the results, and the gradients of their sum."""
     inputs = (sample.input, *sample.args, *sample.kwargs.values())
     out = [x for x in pytree.tree_leaves(info(sample.input, *sample.args, **sample.kwargs)) if isinstance(x, Tensor)]
     wanted = [x for x in pytree.tree_leaves(inputs) if isinstance(x, Tensor) and x.requires_grad]
@@ -58,7 +58,7 @@ def test_as_on_the_cpu(info: OpInfo) -> None:
 
 
 def test_no_access_out_of_bounds() -> None:
-    """Once more below compute-sanitizer, which watches every access to memory."""
+    """Again under compute-sanitizer, which checks every memory access."""
     if not (sanitizer := shutil.which("compute-sanitizer")):
         pytest.skip("compute-sanitizer, which comes with the CUDA toolkit, is not installed")
     again = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "as_on_the_cpu"]

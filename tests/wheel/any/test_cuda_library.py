@@ -1,4 +1,4 @@
-"""The library of CUDA kernels, as far as it shows without a GPU: what it is loaded with, holds and registers."""
+"""The library of CUDA kernels, as far as it can be checked without a GPU: dependencies, content and registrations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def of_a_wheel_for_cuda() -> None:
 
 
 def registered_for_cuda() -> list[str]:
-    """The folder's operators whose entries name a kernel for CUDA."""
+    """Return the folder's operators whose entries name a CUDA kernel."""
     found = []
     for folder in native_folders(os.environ["GRAFT_NATIVE"]):
         for entry in yaml.safe_load((folder / "native_functions.yaml").read_text()):
@@ -85,7 +85,7 @@ def test_where_kernels_are_missing_a_message_says_how_to_build_them() -> None:
 
 
 def stand_in(argument: torch._C.Argument) -> object:
-    """A value of the argument's type."""
+    """Return a value of the argument's type."""
     values = {"Tensor": torch.ones(1), "int": 1, "float": 1.0, "bool": True, "number": 1.0, "str": ""}
     kind = str(argument.type)
     if kind.startswith("Optional"):

@@ -1,4 +1,4 @@
-"""PyTorch's families of tests, driven by few operators: of many kinds of operators a folder may have none."""
+"""PyTorch's families of tests on a few operators, since a folder may lack some kinds of operators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(operators: str, *arguments: str | Path, **variables: str) -> subprocess.
 
 
 def test_collected() -> None:
-    """One without a derivative, one for integers alone, one without an in-place form."""
+    """One without a derivative, one for integers only, one without an in-place variant."""
     operators = ["isfinite", "nn.functional.one_hot", "masked_select"]
     done = run(",".join(operators), "--collect-only", FAMILIES)
     assert done.returncode == 0, done.stdout

@@ -1,4 +1,4 @@
-"""What the fuzzer calls a finding, by operators whose faults are known."""
+"""What the fuzzer reports for operators with known faults."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ EQUAL = Described((2, (1 << 20) + 1), torch.float64, seed=1)
 
 
 def cancelling(x: Tensor) -> Tensor:
-    """Nearly zero beside what is added up, in an order that the strides decide."""
+    """Nearly zero relative to the summands, in an order that depends on the strides."""
     numbers = (x - x.mean()).flatten() * 1e3
     ordered = numbers if x.is_contiguous() else numbers.sort().values
     return ordered.cumsum(0)[-1].clone()
 
 
 def adding(x: Tensor) -> Tensor:
-    """One after the other where they are contiguous, in a tree elsewhere."""
+    """Sequential for contiguous tensors, otherwise a tree."""
     return x.cumsum(1)[:, -1].clone() if x.is_contiguous() else x.sum(1)
 
 
@@ -35,7 +35,7 @@ def misreading(x: Tensor) -> Tensor:
 
 
 def inexact(x: Tensor) -> Tensor:
-    """Off by more than rounding, where strides are other than contiguous."""
+    """Wrong by more than rounding for non-contiguous strides."""
     return x.contiguous() * (1.0 if x.is_contiguous() else 1.0001)
 
 
@@ -98,7 +98,7 @@ def test_equal_numbers(
         (lambda x: x * 2, torch.float32, "result"),
         (lambda x: x * 2.001, torch.float32, "finding"),
         (lambda x: x[:0] * 2, torch.float32, "finding"),
-        (lambda x: x * 3, torch.float64, "result"),  # a dtype that nothing is stated of
+        (lambda x: x * 3, torch.float64, "result"),  # a dtype that is not stated
     ],
 )
 def test_reference_disagrees(

@@ -36,7 +36,7 @@ def test_no_surface_is_left_out(theirs: dict[str, Any], ours: dict[str, Any]) ->
 def test_everything_of_the_stock_wheel_is_there_unchanged(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
     for surface in theirs.keys() - {"version"}:
         changed = {key for key, value in theirs[surface].items() if ours[surface].get(key) != value}
-        # torch.torch_version and the like hold the version itself.
+        # torch.torch_version etc. contain the version itself.
         assert changed - {"__version__"} == set(), surface
 
 

@@ -1,4 +1,4 @@
-"""Each added function is tested by the families, or there is a reason why not; wrong samples are such a reason."""
+"""The families test each added function, or there is a reason why not; wrong samples are a reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MODULE, INPUTS = (f"torch.testing._internal.{name}" for name in ("added_samples"
 
 
 def name_of(public: str) -> str:
-    """As in native_functions.yaml."""
+    """The names in native_functions.yaml."""
     return PUBLIC[public].rpartition(".")[2]
 
 
@@ -40,7 +40,7 @@ def test_there_is_an_op_info(public: str) -> None:
 
 
 class Calls(TorchDispatchMode):
-    """Notes every operator that is called."""
+    """Records every operator that is called."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Calls(TorchDispatchMode):
 
 @pytest.fixture
 def described() -> str:
-    """An added function that its samples describe."""
+    """Return an added function that its samples describe."""
     for public in PUBLIC:
         info = next((info for info in common_methods_invocations._added_op_infos if info.name == public), None)
         if info and torch.float in info.dtypes and not hasattr(info, "left_out"):
@@ -63,7 +63,7 @@ def described() -> str:
 
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
-    """Imports the modules anew where another text is in samples.py; gives what ``added_opinfos`` then holds.
+    """Import the modules again with another text in samples.py. Return the content of ``added_opinfos``.
 
     In the text ``usual(name)`` is the function of the folder's own samples of an operator.
     """
@@ -94,7 +94,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 
 
 def op_info_of(public: str, module: dict[str, Any]) -> OpInfo:
-    """An operator's OpInfo as it gets into op_db."""
+    """Return an operator's OpInfo as in op_db."""
     (info,) = (info for info in module["op_infos"](OF_PYTORCH) if info.name == public)
     return info
 

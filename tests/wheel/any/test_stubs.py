@@ -1,4 +1,4 @@
-"""The type stubs of the added functions and methods: a call that fits the schema is taken, and others are not."""
+"""The type stubs of the added functions and methods: valid calls are accepted, others are not."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ VALUES = {
 
 
 def arguments(overload: torch._ops.OpOverload) -> list[str] | None:
-    """What to call an overload with; None where a value is not at hand."""
+    """Return arguments for an overload; None if a value is not available."""
     found = []
     for argument in overload._schema.arguments:
         if argument.has_default_value():
             continue
-        # The type that an operator is called with has int for all of the enumerations.
+        # The type for calls has int for all of the enumerations.
         real = str(argument.real_type)
         kind = real if real in VALUES else str(argument.type)
         value = "None" if kind.startswith("Optional[") else VALUES.get(kind)
@@ -49,7 +49,7 @@ def arguments(overload: torch._ops.OpOverload) -> list[str] | None:
 
 
 def calls(name: str) -> Iterator[str]:
-    """A right call of a function or method of torch's, and wrong ones."""
+    """A valid call of a function or method of torch's, and invalid ones."""
     is_method = name.startswith("torch.Tensor.")
     given = arguments(functional_overload(name.rpartition(".")[2]))
     function = name

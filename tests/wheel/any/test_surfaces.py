@@ -1,4 +1,4 @@
-"""``make surfaces`` tells what is missing; the table itself is made by that verb."""
+"""``make surfaces`` reports what is missing; the target itself prints the table."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def test_warning_is_a_fault(lerp: Subject) -> None:
 
 
 def warn_in(module: str) -> None:
-    """Warn as a line of ``module`` does."""
+    """Warn like a line of ``module``."""
     warnings.warn_explicit("old", FutureWarning, "a.py", 1, module=module, registry={})
 
 
 def test_only_warnings_that_the_folder_causes_are_faults(lerp: Subject) -> None:
     assert measure(Surface("upstream", lambda _: warn_in("torch._inductor.lowering")), lerp) == Cell(YES)
     assert measure(Surface("own", lambda _: warn_in("torch.nn.modules.mine")), lerp).mark == NO
-    # So do the tests of a wheel.
+    # The tests of a wheel do the same.
     warn_in("torch._inductor.lowering")
     with pytest.raises(FutureWarning, match="old"):
         warn_in("mine")
@@ -78,7 +78,7 @@ def test_every_surface_has_a_remedy() -> None:
         "derivatives.yaml" in found["gradcheck"]
         and "decompositions.py" in found["Inductor fuses it with its neighbors"]
     )
-    # What is generated from the schema alone is bound, named and registered; no file of the folder decides about it.
+    # What is generated from the schema alone is bound, named and registered, independent of the folder's files.
     generated = {title for title in titles if found[title] == general}
     assert generated <= GENERATED, generated - GENERATED
 

@@ -1,4 +1,4 @@
-"""The rebuilt wheel is a real torch wheel, and agrees with itself. These tests hold for any native folder."""
+"""The rebuilt wheel is a valid torch wheel, and is consistent. These tests apply to any native folder."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ def test_unchanged_members_are_the_base_s_bytes(archive: ZipFile, base_archive: 
         r"|testing/_internal/generated/annotated_fn_args\.py)"
     )
     rest = [name for name in sorted(changed - patched) if not generated.fullmatch(name)]
-    # Whatever else differs has more behind what the base has.
+    # In all other files that differ, text is appended to the base's.
     assert [name for name in rest if not archive.read(name).startswith(base_archive.read(name))] == []
     assert all(name.endswith((".py", ".pyi", ".yaml")) for name in rest)
 
 
 def info_of(opened: ZipFile) -> dict[str, str]:
-    """The texts in a wheel's .dist-info, by the names of the files."""
+    """Return the texts in a wheel's .dist-info, by file name."""
     names = [name for name in opened.namelist() if ".dist-info/" in name and not name.endswith(("/", "/RECORD"))]
     return {name.partition(".dist-info/")[2]: opened.read(name).decode() for name in names}
 
@@ -113,7 +113,7 @@ def test_metadata_are_the_base_s_but_for_version_and_tag(wheel: Path, archive: Z
     assert all(operator.attrgetter(name.removeprefix("torch."))(torch) for name in named)
 
 
-# What every wheel has beside what its folders bring.
+# The additions to every wheel, independent of its folders.
 OF_GRAFT = {
     "torch/_added_operators.py",
     "torch/_graft.json",
@@ -154,7 +154,7 @@ def test_pip_is_content() -> None:
 
 def test_numbered_names_are_the_base_s(archive: ZipFile, base_archive: ZipFile) -> None:
     """The base's binaries were compiled with these numbers."""
-    # Their folders are not the same in all releases; torchgen's templates have these names, too.
+    # Their folders differ between releases; torchgen's templates have these names, too.
     numbered = [name for name in archive.namelist() if name.endswith(("/aten_interned_strings.h", "/enum_tag.h"))]
     assert len([name for name in numbered if name.startswith("torch/include/")]) >= 2
     for name in numbered:

@@ -1,4 +1,4 @@
-"""What the tests of depthwise_conv2d share: convolutions, and their values and gradients in double."""
+"""Helpers for the tests of depthwise_conv2d: convolutions, and their values and gradients in double."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ backward = torch.ops.aten.depthwise_conv2d_backward
 
 @dataclass(frozen=True)
 class Case:
-    """One convolution: pairs are height and width."""
+    """A convolution: pairs are height and width."""
 
     batch: int | None
     channels: int
@@ -44,7 +44,7 @@ class Case:
         return [x if self.batch is None else x.to(memory_format=memory_format), weight, bias]
 
 
-# The layers that networks have, in small, and what surrounds a vector's width, a block of rows, a stride.
+# Small versions of the layers in networks, and sizes around a vector's width, a block of rows, a stride.
 CASES = [
     Case(1, 1, (1, 1), (1, 1)),
     Case(2, 3, (9, 8), (3, 3), padding=(1, 1)),
@@ -73,13 +73,13 @@ CASES = [
     # Planes in strips.
     Case(1, 2, (61, 700), (3, 3), (2, 2), (1, 1)),
     Case(1, 1, (97, 1500), (9, 2), (2, 1), (4, 0)),
-    # One output, whose elements are not neighbours.
+    # One output, whose elements are not adjacent.
     Case(2, 32, (35, 3), (3, 2), (1, 2), dilation=(1, 2)),
     Case(2, 32, (6, 40), (3, 2), (1, 40), dilation=(1, 2)),
 ]
 
-# More than a core's cache holds, which are fetched ahead, and more than all caches, which go row by row; with pixels
-# that have cache lines of their own, which are streamed in AVX512, and such that share them.
+# Larger than a core's cache, with prefetch, and larger than all caches, processed row by row; with pixels that have
+# their own cache lines, which AVX512 streams, and pixels that share them.
 LARGE = [
     Case(20, 64, (28, 31), (3, 3), padding=(1, 1)),
     Case(50, 40, (28, 31), (5, 5), (1, 2), (2, 2)),
@@ -96,7 +96,7 @@ def convolution(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
 
 
 def in_numpy(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, case: Case) -> np.ndarray:
-    """The definition, written out."""
+    """Return the result by definition."""
     (sh, sw), (ph, pw), (dh, dw) = case.parameters
     padded = np.pad(x, ((0, 0), (0, 0), (ph, ph), (pw, pw)))
     kh, kw = case.kernel
@@ -114,12 +114,12 @@ def gradients(result: torch.Tensor, inputs: list[torch.Tensor], grad: torch.Tens
 
 
 def assert_rounded(ours: torch.Tensor, exact: torch.Tensor, magnitude: torch.Tensor, terms: int) -> None:
-    """One rounding to ours's dtype of a sum whose terms were added in float (in double for double).
+    """Check that a sum of terms in float (in double for double) was rounded once to the result's dtype.
 
     Args:
         exact: the result in double.
         magnitude: the sum of the terms' magnitudes.
-        terms: how many there are.
+        terms: the number of terms.
     """
     accumulated = torch.float64 if ours.dtype == torch.float64 else torch.float32
     bound = exact.abs() * torch.finfo(ours.dtype).eps / 2 + torch.finfo(ours.dtype).smallest_normal
@@ -129,7 +129,7 @@ def assert_rounded(ours: torch.Tensor, exact: torch.Tensor, magnitude: torch.Ten
 
 
 def check(case: Case, dtype: torch.dtype, memory_format: torch.memory_format, has_bias: bool = True) -> None:
-    """Value and gradients of one convolution."""
+    """The value and gradients of one convolution."""
     inputs = case.inputs(dtype, memory_format)[: 3 if has_bias else 2]
     ours = [tensor.clone().requires_grad_() for tensor in inputs]
     exact = [tensor.double().requires_grad_() for tensor in inputs]
@@ -141,7 +141,7 @@ def check(case: Case, dtype: torch.dtype, memory_format: torch.memory_format, ha
     taps = case.kernel[0] * case.kernel[1] + 1
     assert results[0].dtype == dtype and results[0].shape == results[1].shape
     assert_rounded(results[0].detach(), results[1].detach(), results[2].detach(), taps)
-    # Where sizes are 1 or 0 the input's strides do not tell its format.
+    # If sizes are 1 or 0, the input's strides do not determine its format.
     if case.batch is not None and not (case.channels == 1 or inputs[0].is_contiguous()):
         assert results[0].is_contiguous(memory_format=memory_format)
 

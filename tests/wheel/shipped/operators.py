@@ -1,4 +1,4 @@
-"""The shipped operators in one table, for tests of what holds for all of them alike."""
+"""The shipped operators in one table, for tests that apply to all of them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator as a function of the tensors that it has gradients by.
+    """An operator as a function of its differentiable tensors.
 
     Args:
         function: calls it.
-        shapes: of its tensors, for a batch of the given size.
-        plain: the same in PyTorch's own operators; None where that takes a loop.
+        shapes: returns its tensors' shapes, for a batch of the given size.
+        plain: the same with PyTorch's own operators; None if that needs a loop.
     """
 
     function: Callable[..., Tensor]
@@ -26,7 +26,7 @@ class Operator:
     plain: Callable[..., Tensor] | None
 
     def inputs(self, batch: int = 2, dtype: torch.dtype = torch.float32) -> list[Tensor]:
-        """Tensors to call it with."""
+        """Return tensors to call it with."""
         return [values(shape, dtype, seed).requires_grad_() for seed, shape in enumerate(self.shapes(batch))]
 
 
@@ -44,7 +44,7 @@ OPERATORS = {
     "mul_constant": Operator(lambda x: torch.mul_constant(x, 2.5), lambda n: [(n, 3, 4)], lambda x: x * 2.5),
     "affine": Operator(torch.affine, lambda n: [(n, 3, 4), (5, 4), (5,)], F.linear),
     "depthwise_conv2d": Operator(
-        # Without padding: some convolutions multiply its zeros by a NaN in the weight, others skip them, as ours does.
+        # Without padding: some convolutions multiply its zeros by a NaN in the weight, others skip them, like ours.
         lambda x, weight, bias: torch.depthwise_conv2d(x, weight, bias),
         lambda n: [(n, 4, 9, 8), (4, 1, 3, 3), (4,)],
         lambda x, weight, bias: F.conv2d(x, weight, bias, groups=4),

@@ -1,4 +1,4 @@
-"""What the tests of several operators share: tensors to try them on, and the ways in which PyTorch runs them."""
+"""Helpers for the tests of several operators: sample tensors, and the ways in which PyTorch runs operators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torc
 
 
 def values(shape: tuple[int, ...], dtype: torch.dtype, seed: int = 1) -> torch.Tensor:
-    """Normally distributed numbers, or integers from 0 to 99."""
+    """Return normally distributed values, or integers from 0 to 99."""
     generator = np.random.default_rng(seed)
     if dtype.is_complex:
         numbers = generator.normal(size=shape) + 1j * generator.normal(size=shape)
@@ -31,7 +31,7 @@ def values(shape: tuple[int, ...], dtype: torch.dtype, seed: int = 1) -> torch.T
 
 
 def layouts(x: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The same numbers in memory otherwise."""
+    """Yield the same values in other memory layouts."""
     wide = torch.empty(*x.shape, 2, dtype=x.dtype)
     wide[..., 0] = x
     found = {"strided": wide[..., 0], "offset": torch.cat([x.new_zeros(1), x.flatten()])[1:].view(x.shape)}
@@ -46,17 +46,17 @@ def layouts(x: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 def assert_exact(actual: torch.Tensor, expected: torch.Tensor) -> None:
-    """The same shape, dtype and numbers, NaN included."""
+    """Check for the same shape, dtype and values, including NaN."""
     torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
 
 
 def double(shape: tuple[int, ...], dtype: torch.dtype = torch.float64, seed: int = 1) -> torch.Tensor:
-    """An argument for gradcheck."""
+    """Return an argument for gradcheck."""
     return values(shape, dtype, seed).requires_grad_()
 
 
 def check_derivatives(function: Callable[..., object], *inputs: torch.Tensor, third: bool = False) -> None:
-    """Reverse, double and forward derivatives, each also under vmap; with ``third`` the third ones as well."""
+    """Check reverse, double and forward derivatives, each also under vmap; with ``third`` also third derivatives."""
     everything = {"check_forward_ad": True, "check_batched_grad": True, "check_batched_forward_grad": True}
     assert torch.autograd.gradcheck(function, inputs, **everything)
     assert torch.autograd.gradgradcheck(function, inputs, check_fwd_over_rev=True, check_batched_grad=True)
@@ -72,7 +72,7 @@ def check_derivatives(function: Callable[..., object], *inputs: torch.Tensor, th
 
 
 def check_compiled(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, **tolerance: float) -> None:
-    """The same result and gradients under torch.compile, also for other sizes by the same code."""
+    """Check that torch.compile gives the same result and gradients, also for other sizes with the same code."""
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager", dynamic=True)
     for again in (1, 2):
         arguments = [[torch.cat([x] * again).detach().requires_grad_(x.requires_grad) for x in inputs] for _ in "ab"]
@@ -86,7 +86,7 @@ def check_compiled(function: Callable[..., torch.Tensor], *inputs: torch.Tensor,
 
 
 def check_exported(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> None:
-    """``torch.export`` keeps the operator, for any size of the first dimension."""
+    """Check that ``torch.export`` keeps the operator, for any size of the first dimension."""
 
     class Module(torch.nn.Module):
         def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
@@ -99,7 +99,7 @@ def check_exported(function: Callable[..., torch.Tensor], *inputs: torch.Tensor)
 
 
 def check_vmap(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, in_dims: tuple[int | None, ...]) -> None:
-    """torch.vmap gives what a loop gives, without its warning that it makes one."""
+    """Check that torch.vmap gives the results of a loop, without warning about one."""
     size = next(x.shape[d] for x, d in zip(inputs, in_dims, strict=True) if d is not None)
     each = [
         function(*(x if d is None else x.select(d, i) for x, d in zip(inputs, in_dims, strict=True)))
@@ -109,11 +109,11 @@ def check_vmap(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, in_
 
 
 def at_capability(capability: str, program: str) -> None:
-    """Run ``program`` with the kernels for ``capability``; skip where the processor lacks it."""
+    """Run ``program`` with the kernels for ``capability``; skip if the processor lacks it."""
     from helpers import require_capability  # programs that import this module do not have it on their path
 
     require_capability(capability)
-    names = [capability, "NO AVX"] if capability == "DEFAULT" else [capability]  # so older releases call it
+    names = [capability, "NO AVX"] if capability == "DEFAULT" else [capability]  # its name in older releases
     check = f"import torch\nassert torch.backends.cpu.get_cpu_capability() in {names}\n"
     env = {**os.environ, "ATEN_CPU_CAPABILITY": capability.lower(), "PYTHONPATH": str(Path(__file__).parent)}
     subprocess.run([sys.executable, "-c", check + program], env=env, check=True)

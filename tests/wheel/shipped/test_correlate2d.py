@@ -24,7 +24,7 @@ from samples import (
 )
 
 MODES = ["full", "same", "valid"]
-# Even and odd, kernels larger than the input, lengths round the widths of vectors.
+# Even and odd sizes, kernels larger than the input, lengths around the widths of vectors.
 SIZES = [
     ((5, 7), (3, 3)),
     ((6, 9), (2, 4)),
@@ -35,12 +35,12 @@ SIZES = [
     ((3, 4), (5, 6)),
     ((2, 3), (9, 8)),
 ]
-# Here the Fourier transform is faster.
+# The Fourier transform is faster for these.
 LARGE = [((64, 80), (31, 33)), ((90, 61), (40, 50)), ((31, 33), (70, 64))]
 
 
 def reference(x: torch.Tensor, kernel: torch.Tensor, mode: str) -> torch.Tensor:
-    """Of SciPy's two functions the one that conjugates the kernel even where it is the larger of the two."""
+    """Of SciPy's two functions, this one conjugates the kernel even if the kernel is larger than the image."""
     wide = np.complex128 if x.is_complex() else np.float64 if x.is_floating_point() else np.int64
     x, kernel = (y.to(torch.float64) if y.dtype in HALF else y.resolve_conj() for y in (x, kernel))
     images = x.numpy().reshape(-1, *x.shape[-2:]).astype(wide)
@@ -57,7 +57,7 @@ def check(x: torch.Tensor, kernel: torch.Tensor, mode: str) -> None:
     if not x.dtype.is_floating_point and not x.is_complex():
         assert_exact(result, expected.to(x.dtype))
         return
-    # Errors of sums and of transforms go with the numbers that are added, not with the result.
+    # Errors of sums and transforms depend on the size of the summands, not of the result.
     computed_in = torch.float32 if x.dtype in HALF else x.dtype
     added = kernel.double().abs().square().sum().sqrt() if not kernel.is_complex() else kernel.abs().norm()
     atol = 20 * torch.finfo(computed_in).eps * max(1.0, float(added)) * x.to(torch.complex128).abs().max().item()
@@ -141,7 +141,7 @@ def test_boundaries(
 
 
 def test_fillvalue_is_of_the_results_dtype() -> None:
-    """As SciPy converts it."""
+    """Converted like SciPy does."""
     x, kernel = values((4, 5), torch.complex128, 1), values((3, 2), torch.complex128, 2)
     expected = scipy.signal.correlate2d(x.numpy(), kernel.resolve_conj().numpy(), "full", "fill", 1 - 2j)
     torch.testing.assert_close(torch.correlate2d(x, kernel, mode="full", fillvalue=1 - 2j), torch.from_numpy(expected))
@@ -200,7 +200,7 @@ def test_derivatives_of_several_kernels(shape: tuple[int, ...], kernel_shape: tu
 
 
 def test_no_kernels() -> None:
-    """An empty batch of kernels gives no maps, and each image a gradient of zeros."""
+    """An empty batch of kernels gives no maps, and each image gets a zero gradient."""
     x, kernels = torch.ones(2, 1, 5, 6, requires_grad=True), torch.ones(0, 3, 3, requires_grad=True)
     for boundary in ("fill", "wrap"):
         result = torch.correlate2d(x, kernels, torch.ones(0), mode="same", boundary=boundary)
@@ -244,7 +244,7 @@ def test_any_sizes(shape: list[int], kernel_shape: tuple[int, int], mode: str, d
 
 @pytest.mark.parametrize("shape", [(), (1,)])
 def test_bias_is_a_number(shape: tuple[int, ...]) -> None:
-    """It promotes as a number of Python does: by its category alone."""
+    """It promotes like a Python number: by its category only."""
     x, kernel = values((5, 6), torch.float32), values((2, 3), torch.float32)
     for bias in (torch.full(shape, 2.0, dtype=torch.float64), torch.full(shape, 2), torch.full(shape, 2 + 1j)):
         result = torch.correlate2d(x, kernel, bias)
@@ -258,7 +258,7 @@ def test_bias_is_a_number(shape: tuple[int, ...]) -> None:
 
 
 def bright_pixel() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Images of small numbers, the second of which has a large one; the images with a kernel, and what is right."""
+    """Images of small values, the second of which has a large one; the images with a kernel, and the exact result."""
     x, kernel = values((8, 64, 64), torch.float32, 1).abs() * 1e-3, values((15, 15), torch.float32, 2).abs()
     x[1, 10, 10] = 1e5
     return x, kernel, reference(x, kernel, "valid")
@@ -266,7 +266,7 @@ def bright_pixel() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("method", ["auto", "direct", "fft"])
 def test_small_numbers_beside_a_large_one(method: str) -> None:
-    """Each element is right to a float's digits, not only to those of the largest."""
+    """Each element has a float's precision, not only the largest ones."""
     x, kernel, expected = bright_pixel()
     torch.testing.assert_close(torch.correlate2d(x, kernel, method=method).double(), expected, rtol=1e-5, atol=0)
     found = torch.autograd.grad(torch.correlate2d(x.requires_grad_(), kernel, method=method)[2:].sum(), x)[0]
@@ -286,7 +286,7 @@ def test_an_image_does_not_depend_on_the_others(size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8])
 def test_integers_are_exact(dtype: torch.dtype) -> None:
-    """Sums that a float cannot hold, at a size at which the Fourier transform is faster."""
+    """Sums that a float cannot represent, at a size at which the Fourier transform is faster."""
     x, kernel = values((2, 90, 90), dtype, 1) * 97, values((31, 31), dtype, 2) * 89
     check(x, kernel, "same")
 
@@ -366,12 +366,12 @@ def test_derivatives(shape: tuple[int, ...], kernel_shape: tuple[int, int], dtyp
 def test_gradients_of_large_inputs(
     size: tuple[int, int], kernel_size: tuple[int, int], dtype: torch.dtype, mode: str
 ) -> None:
-    """The gradients are correlations themselves, here beyond the sizes at which the Fourier transform takes over."""
+    """The gradients are correlations themselves, here larger than the sizes at which the Fourier transform is used."""
     x, kernel = values((2, *size), dtype, 1).requires_grad_(), values(kernel_size, dtype, 2).requires_grad_()
     result = torch.correlate2d(x, kernel, mode=mode)
     grad = values(tuple(result.shape), dtype, 3)
     result.backward(grad)
-    # <grad, correlate(dx, k)> = <x.grad, dx>, and likewise for the kernel.
+    # <grad, correlate(dx, k)> = <x.grad, dx>, and the same for the kernel.
     dx, dk = values(tuple(x.shape), dtype, 4), values(tuple(kernel.shape), dtype, 5)
     for change, tangent in ((x.grad, (dx, kernel)), (kernel.grad, (x, dk))):
         by_result = (grad.conj() * torch.correlate2d(*tangent, mode=mode)).sum().real
@@ -392,7 +392,7 @@ def test_under_every_transform() -> None:
     torch.library.opcheck(torch.ops.aten._correlate2d_kernel_grad.default, arguments)
     for mode in MODES:
         check_compiled(lambda x, mode=mode: torch.correlate2d(x, kernel, mode=mode), x)
-    # Where AOTAutograd runs it, no dispatch key resolves what is conjugated lazily.
+    # Under AOTAutograd no dispatch key resolves lazy conjugation.
     check_compiled(lambda x: torch.correlate2d(x, kernel, method="fft"), x)
     for boundary in ("fill", "wrap", "symm"):
         check_compiled(lambda x, b=boundary: torch.correlate2d(x, kernel, mode="full", boundary=b, fillvalue=2), x)
@@ -431,7 +431,7 @@ def test_vmap(in_dims: tuple[int | None, int | None]) -> None:
 
 
 def test_vmap_over_kernels() -> None:
-    """Nested, with the kernel larger than the input, and of no kernel at all."""
+    """Nested, with the kernel larger than the input, and without a kernel."""
     x, kernels = values((3, 2, 6, 7), torch.float64, 1), values((3, 2, 9, 8), torch.float64, 2)
     gradient = torch.func.grad(lambda x, k: torch.correlate2d(x, k, mode="same").square().sum(), argnums=(0, 1))
     for function in (torch.correlate2d, gradient):
@@ -468,7 +468,7 @@ def test_deterministic() -> None:
 
 
 def check_cpu_capability() -> None:
-    """What test_cpu_capabilities.py runs."""
+    """Run by test_cpu_capabilities.py."""
     for (size, kernel_size), dtype, mode in itertools.product(
         SIZES, [torch.float32, torch.complex128, torch.int16], MODES
     ):

@@ -1,4 +1,4 @@
-"""C++ programs and extensions, built against the installed wheel with nothing but find_package(Torch)."""
+"""C++ programs and extensions, built against the installed wheel with only find_package(Torch)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_program(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.filterwarnings("ignore")  # cpp_extension warns of compilers it does not know
+@pytest.mark.filterwarnings("ignore")  # cpp_extension warns about unknown compilers
 def test_extension(tmp_path: Path) -> None:
     module = cpp_extension.load_inline("graft_test_extension", EXTENSION, build_directory=str(tmp_path))
     x = torch.rand(2, 3, requires_grad=True)

@@ -1,4 +1,4 @@
-"""The kernels for each CPU capability but the highest, which the other tests run with.
+"""The kernels for each CPU capability except the highest, which the other tests use.
 
 One program for each capability calls ``check_cpu_capability`` of the operators' tests.
 """

@@ -31,7 +31,7 @@ def at_least(least: int, most: int) -> st.SearchStrategy[tuple[int, int]]:
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     kernel, dilation, padding = draw(at_least(1, 8)), draw(at_least(1, 3)), draw(at_least(0, 9))
-    # The least size that the window fits into, and some more.
+    # The smallest size that the window fits into, and some larger ones.
     least = [max(1, d * (k - 1) + 1 - 2 * p) for k, d, p in zip(kernel, dilation, padding, strict=True)]
     size = (least[0] + draw(st.integers(0, 24)), least[1] + draw(st.integers(0, 40)))
     batch, channels = draw(st.sampled_from([None, 0, 1, 2, 3])), draw(st.integers(1, 40))
@@ -83,7 +83,7 @@ def test_only_the_gradients_that_are_asked_for(memory_format: torch.memory_forma
 @pytest.mark.parametrize("memory_format", FORMATS)
 @pytest.mark.parametrize("shape", [(1, 2, 1600, 1600), (64, 17, 112, 112), (2048, 3, 7, 7)])
 def test_gradients_that_sum_many_pixels(shape: tuple[int, ...], memory_format: torch.memory_format) -> None:
-    """Of equal numbers, whose roundings do not cancel: the error must not grow with the image."""
+    """For equal numbers, whose rounding errors do not cancel: the error must not grow with the image."""
     grad = torch.full(shape, 0.1).to(memory_format=memory_format)
     x, weight = torch.ones_like(grad), torch.ones(shape[1], 1, 1, 1)
     _, of_weight, of_bias = backward(grad, x, weight, (1, 1), (0, 0), (1, 1), [False, True, True])
@@ -112,7 +112,7 @@ def test_input_without_pixels() -> None:
 @pytest.mark.parametrize("memory_format", FORMATS)
 @pytest.mark.parametrize(("channels", "batch"), [(0, (2,)), (0, ()), (3, (2,))])
 def test_no_output_channels(channels: int, batch: tuple[int, ...], memory_format: torch.memory_format) -> None:
-    """Of no input channels, or with an empty weight; F.conv2d has no such groups."""
+    """Without input channels, or with an empty weight; F.conv2d has no such groups."""
     x = torch.ones(*batch, channels, 5, 6)
     x = (x.to(memory_format=memory_format) if batch else x).requires_grad_()
     weight, bias = torch.ones(0, 1, 3, 2, requires_grad=True), torch.ones(0, requires_grad=True)
@@ -163,7 +163,7 @@ def test_valid_padding_with_a_stride() -> None:
 def test_special_values_reach_the_windows_that_hold_them(
     dtype: torch.dtype, memory_format: torch.memory_format, special: float, stride: int
 ) -> None:
-    """Every pixel in turn, so that no lane beyond an edge leaks in: neither into values nor into gradients."""
+    """Each pixel in turn, so that no lane outside an edge affects values or gradients."""
     case = Case(1, 2, (6, 5), (3, 3), (stride,) * 2, (1, 1))
     x = torch.ones(1, 2, 6, 5, dtype=dtype).to(memory_format=memory_format)
     weight = torch.ones(2, 1, 3, 3, dtype=dtype)
@@ -210,7 +210,7 @@ def test_errors_of_the_backward(device: str) -> None:
 @pytest.mark.parametrize("channels", [3, 32])
 @pytest.mark.parametrize("memory_format", FORMATS)
 def test_extreme_parameters(parameters: dict[str, object], memory_format: torch.memory_format, channels: int) -> None:
-    """The work follows the elements that are used, not the parameters. 32 channels are read without being packed."""
+    """The work depends on the elements that are used, not on the parameters. 32 channels are read without packing."""
     x = torch.randn(1, channels, 9, 9).to(memory_format=memory_format).requires_grad_()
     weight = torch.randn(channels, 1, 3, 3, requires_grad=True)
     result = torch.depthwise_conv2d(x, weight, **parameters)
@@ -221,7 +221,7 @@ def test_extreme_parameters(parameters: dict[str, object], memory_format: torch.
         assert stride != 1
     else:
         assert dilation == (1, 2**20)
-        # Only the middle column of the window ever meets the image.
+        # Only the middle column of the window overlaps the image.
         expected = F.conv2d(F.pad(x, (0, 0)), weight[..., 1:2], groups=channels)
     torch.testing.assert_close(result, expected)
     for ours, theirs in zip(
@@ -250,7 +250,7 @@ def test_the_same_bits_every_time(case: Case, memory_format: torch.memory_format
 
 
 def check_cpu_capability() -> None:
-    """What test_cpu_capabilities.py runs."""
+    """Run by test_cpu_capabilities.py."""
     for case, dtype, memory_format in itertools.product(CASES, DTYPES, FORMATS):
         check(case, dtype, memory_format)
     for case in LARGE:
@@ -276,5 +276,5 @@ for dtype in (torch.half, torch.bfloat16):
 
 @pytest.mark.parametrize("capability", ["DEFAULT", "AVX2", "AVX512"])
 def test_half_types_round_every_number(capability: str) -> None:
-    """Each number of a half type times a few: ties, subnormal numbers, overflow, inf and NaN."""
+    """Each value of a half type times a few: ties, subnormal numbers, overflow, inf and NaN."""
     at_capability(capability, ROUNDING)

@@ -1,4 +1,4 @@
-"""depthwise_conv2d under what PyTorch does with operators: derivatives, vmap, autocast, compilers; its module."""
+"""depthwise_conv2d with derivatives, vmap, autocast and compilers; its module."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ IN_DIMS = [dims for dims in itertools.product([0, None], repeat=3) if any(dim is
 @pytest.mark.parametrize(("in_dims", "batch"), list(itertools.product(IN_DIMS, [2, None])))
 @pytest.mark.parametrize("multiplier", [1, 2])
 def test_vmap(in_dims: tuple[int | None, ...], batch: int | None, multiplier: int) -> None:
-    """By rules of its own: the fallback would warn, and warnings are errors here."""
+    """With its own batching rules: the fallback would warn, and warnings are errors here."""
     case = Case(batch, 3, (6, 7), (3, 3), (1, 2), (1, 1), multiplier=multiplier)
     samples = [case.inputs(torch.float64, torch.contiguous_format, seed) for seed in range(4)]
     stacked = [
@@ -129,7 +129,7 @@ def test_autocast() -> None:
 
 
 def same(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """With a kernel of 4 x 3 one row of zeros more below."""
+    """With a 4 x 3 kernel, one more row of zeros at the bottom."""
     return torch.depthwise_conv2d(x, weight, bias, padding="same", dilation=(1, 2))
 
 
@@ -239,7 +239,7 @@ def test_module_pads_as_conv2d_does(padding_mode: str, padding: tuple[int, int] 
         x = torch.randn(shape, dtype=torch.float64)
         torch.testing.assert_close(module(x), peer(x))
         torch.testing.assert_close(torch.jit.script(module)(x), peer(x))
-        torch._dynamo.reset()  # it compiles one function a few times only
+        torch._dynamo.reset()  # it compiles one function only a few times
         compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
         torch.testing.assert_close(compiled(x), peer(x))
 

@@ -1,4 +1,4 @@
-"""What holds for every shipped operator: special values, autocast, the same bits every time, vmap of gradients."""
+"""Tests for every shipped operator: special values, autocast, determinism, vmap of gradients."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_special_values_go_where_they_do_in_plain_operations(operator: Operator,
 def test_meta_tensors_are_refused_alike(info: OpInfo) -> None:
     for wrong in info.error_inputs("meta"):
         sample = wrong.sample_input
-        if "out" in sample.kwargs:  # which a decomposition refuses in words of its own
+        if "out" in sample.kwargs:  # which a decomposition rejects with its own message
             continue
         with pytest.raises(wrong.error_type, match=wrong.error_regex):
             info(sample.input, *sample.args, **sample.kwargs)
@@ -48,7 +48,9 @@ def test_meta_tensors_are_refused_alike(info: OpInfo) -> None:
 
 @every_operator
 def test_autocast(operator: Operator) -> None:
-    """Whatever is cast, the result is that of float to the precision of bfloat16, and gradients are of the inputs."""
+    """With any casts, the result equals that of float to the precision of bfloat16, and gradients have the inputs'
+    dtype.
+    """
     inputs = operator.inputs()
     expected = operator.function(*inputs).detach()
     with torch.autocast("cpu", torch.bfloat16):
@@ -76,7 +78,7 @@ FLOAT_UNDER_AUTOCAST = {
 
 @pytest.mark.parametrize("name", [*HALF_UNDER_AUTOCAST, *FLOAT_UNDER_AUTOCAST])
 def test_dtype_under_autocast(name: str) -> None:
-    """Matrix products and convolutions run in the lower precision; sums of many terms in float, whatever comes."""
+    """Matrix products and convolutions run in the lower precision, sums of many terms in float."""
     x = torch.rand(5, 5)
     with torch.autocast("cpu", torch.bfloat16):
         if name in HALF_UNDER_AUTOCAST:
@@ -96,7 +98,7 @@ def test_the_same_bits_every_time(operator: Operator) -> None:
 
 @every_operator
 def test_vmap_of_the_gradient(operator: Operator) -> None:
-    """For each choice of inputs that are batched; a fallback would warn, and warnings are errors here."""
+    """For each choice of batched inputs. A fallback would warn, and warnings are errors here."""
     inputs = [x.detach() for x in operator.inputs(dtype=torch.float64)]
 
     def gradient(*inputs: Tensor) -> Tensor:
@@ -112,7 +114,7 @@ def test_vmap_of_the_gradient(operator: Operator) -> None:
 
 @every_operator
 def test_gradient_of_vmap(operator: Operator) -> None:
-    """Autograd records what a batching rule calls, as training with torch.vmap in the model does."""
+    """Autograd records what a batching rule calls, as in a model that uses torch.vmap."""
     inputs = [torch.stack([x, -x, 2 * x]).detach().requires_grad_() for x in operator.inputs(dtype=torch.float64)]
     batched = torch.vmap(operator.function)(*inputs)
     looped = torch.stack([operator.function(*each) for each in zip(*inputs, strict=True)])

@@ -1,4 +1,4 @@
-"""PyTorch's own operators behave on the rebuilt wheel as on the stock one: the same tests pass, and the same fail."""
+"""PyTorch's own operators behave on the rebuilt wheel as on the stock one: the same tests pass and fail."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ OPERATORS = [
     "sum",
     "where",
 ]
-# Families that take a fraction of a second for an operator, and three dtypes, so that all of this takes a minute.
+# Families that take a fraction of a second for an operator, and three dtypes, so that everything takes a minute.
 CHOSEN = "(TestCommon or TestMeta or TestTags or TestSchemaCheck) and (float32 or int64 or complex64)"
 
 
 def outcomes(first_on_path: Path | None, empty: Path) -> dict[str, set[str]]:
-    """The tests by their outcome, on the torch in a folder or on the environment's own."""
+    """Return the tests by outcome, on the torch in a folder or on the environment's own."""
     env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     env["GRAFT_OPERATORS"] = ",".join(OPERATORS)
     if first_on_path:
         env["PYTHONPATH"] = str(first_on_path)
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "--tb=no", "--show-capture=no", "--noconftest"]
     command += ["-p", "no:cacheprovider", "-k", CHOSEN, str(FAMILIES)]
-    # `-m` puts the current folder first on the path, so it must hold no torch; `-P` is not in Python 3.10.
+    # `-m` puts the current folder first on the path, so it must not contain torch; Python 3.10 has no `-P`.
     done = subprocess.run(command, cwd=empty, capture_output=True, text=True, check=False, env=env)
     found: dict[str, set[str]] = {"PASSED": set(), "FAILED": set()}
     for outcome, name in re.findall(r"^(PASSED|FAILED) .+?::(\w+::\w+)", done.stdout, re.M):

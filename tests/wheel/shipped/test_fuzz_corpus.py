@@ -1,4 +1,4 @@
-"""What the fuzzer changes: right calls of every operator, those that only derivative formulas call among them."""
+"""What the fuzzer varies: valid calls of every operator, including those called only by derivative formulas."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from samples import (
 
 SHAPES = [(0, 3), (1, 1), (3, 0), (5, 7), (4, 129), (2, 1000), (300, 400), (17,), (0,), (1100, 640)]
 BATCHES = [(2, 3, 5), (1, 4, 2, 17), (2, 0, 3), (2, 3, 0)]
-# With their numbers, which the operators behind improved_triplet_loss take.
+# With their numbers of inputs, for the operators behind improved_triplet_loss.
 REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 every_reduction = pytest.mark.parametrize("reduction", REDUCTIONS)
 PARAMETERS = (-1.0, 0.01, 0.002)
@@ -37,7 +37,7 @@ def triple(shape: tuple[int, ...], dtype: torch.dtype) -> list[torch.Tensor]:
 
 
 def hinge(x: torch.Tensor, tau: float) -> torch.Tensor:
-    """``clamp(min=tau)`` with the gradient 1 where ``x >= tau``, whatever clamp's own is there: 2.15 has another."""
+    """``clamp(min=tau)`` with the gradient 1 if ``x >= tau``; clamp's own gradient differs between releases."""
     if math.isnan(tau):  # older releases do not clamp with it
         return x * 0 + tau
     return torch.where(x >= tau, x, x.detach().clamp(min=tau))
@@ -66,7 +66,7 @@ def loss(*inputs: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
 def assert_close_to_loss(
     result: torch.Tensor, expected: torch.Tensor, inputs: list[torch.Tensor], reduction: str = "mean"
 ) -> None:
-    """To the rounding of the result, and that of the distances, whose difference may be much less than they are."""
+    """Up to the rounding of the result and of the distances, whose difference may be much smaller than they are."""
     anchor, positive, negative = (x.double() for x in inputs)
     distances = (anchor - positive).square().sum(-1) + (anchor - negative).square().sum(-1)
     finite = distances[distances.isfinite()]
@@ -84,7 +84,7 @@ def check_with_gradients(inputs: list[torch.Tensor], parameters: tuple[float, fl
     weight = torch.linspace(1, 2, result.numel(), dtype=result.dtype).view_as(result)
     (result * weight).sum().backward()
     (expected * weight).sum().backward()
-    # The gradient of the anchor is a difference of what the two distances pull with.
+    # The gradient of the anchor is a difference of the two distances' gradients.
     computed_in = torch.float32 if result.dtype in HALF else result.dtype
     largest = max((float(x.double().nan_to_num(0, 0, 0).abs().max()) for x in inputs if x.numel()), default=0.0)
     for one, other in zip(ours, theirs, strict=True):
@@ -272,7 +272,7 @@ def check_vmap_of_loss(inputs: list[torch.Tensor], in_dims: tuple[int | None, ..
 
 @pytest.mark.parametrize("dtype", HALF)
 def test_half_types_are_rounded_at_last(dtype: torch.dtype) -> None:
-    """Losses and distances beyond the largest half, and means of them that are not."""
+    """Losses and distances larger than the largest half, and means of them that are not."""
     anchor = torch.zeros(2, 4, 4, dtype=dtype)
     anchor[:, 0] = 128
     zeros = torch.zeros_like(anchor)
@@ -292,7 +292,7 @@ def test_half_types_are_rounded_at_last(dtype: torch.dtype) -> None:
 
 
 def test_gradients_of_half_types_are_divided_in_float() -> None:
-    """The gradient of one of 4,096 losses is less than any half, but not that of its inputs."""
+    """The gradient of one of 4,096 losses is smaller than any half, but not that of its inputs."""
     anchor = torch.zeros(2, 4096, 1, dtype=torch.float16)
     positive, negative = anchor + 2.0**14, anchor - 2.0**14
     mean = torch.vmap(lambda x, p, n: torch.improved_triplet_loss(x, p, n, -1.0, 0.01, 0.0, "mean"))
@@ -327,9 +327,9 @@ def allocated(function: Callable[..., object], *inputs: torch.Tensor) -> int:
 
 
 def test_memory_is_that_of_the_losses() -> None:
-    """Also where a row's elements lie apart, and of half types under vmap."""
+    """Also if a row's elements are not adjacent, and for half types under vmap."""
     inputs = triple((64, 4096), torch.float32)
-    # A loss and two distances for each row, some small tensors beside them.
+    # A loss and two distances for each row, plus some small tensors.
     most = 64 * 4 * 10
     assert allocated(loss, *inputs) < most
     assert allocated(loss, *(x.t().contiguous().t() for x in inputs)) < most
@@ -337,7 +337,7 @@ def test_memory_is_that_of_the_losses() -> None:
     assert allocated(loss, *(x.view(4, 16, 4096) for x in inputs)) < most
     halves = [x.half().view(4, 16, 4096) for x in inputs]
     for reduction in REDUCTIONS:
-        # The losses of the rows and what becomes of them: some numbers for each.
+        # The losses of the rows and intermediate results: a few numbers for each.
         assert allocated(torch.vmap(lambda *x, r=reduction: loss(*x, reduction=r)), *halves) < 4 * most
 
 
@@ -349,7 +349,7 @@ def test_memory_of_the_backward_is_that_of_the_gradients() -> None:
 
 
 def check_cpu_capability() -> None:
-    """What test_cpu_capabilities.py runs."""
+    """Run by test_cpu_capabilities.py."""
     for shape, dtype in itertools.product([(3, 1), (3, 15), (3, 16), (3, 65), (5, 400)], REAL):
         check_with_gradients(triple(shape, dtype), PARAMETERS, "none")
 

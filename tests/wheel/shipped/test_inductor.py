@@ -1,4 +1,4 @@
-"""What Inductor makes of the shipped operators, as its generated code tells."""
+"""Inductor's generated code for the shipped operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 with warnings.catch_warnings():
-    # Importing Inductor uses TorchScript; the suite's filters are set up per test.
+    # Importing Inductor uses TorchScript; the suite's filters are set for each test.
     warnings.filterwarnings("ignore", "`torch.jit", DeprecationWarning)
     from torch._inductor.utils import run_and_get_code
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.unsanitized("what Inductor compiles is linked without s
 
 @pytest.fixture(autouse=True)
 def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No kernel of an earlier run."""
+    """No kernels of an earlier run."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     torch._dynamo.reset()
     torch.manual_seed(0)
@@ -31,7 +31,7 @@ def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def kernels(code: str) -> tuple[int, list[str]]:
-    """How many kernels a module calls that Inductor wrote, and the names of those that it did not."""
+    """Return the number of kernels in a module that Inductor generated, and the names of other kernels it calls."""
     written = re.findall(r"^\s+cpp_fused_\w+\(", code, re.M)
     external = re.findall(r"torch\.ops\.aten\.(\w+(?:\.\w+)?)\(|extern_kernels\.(\w+)\(", code)
     return len(written), ["".join(names) for names in external]

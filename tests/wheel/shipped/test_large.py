@@ -1,6 +1,6 @@
-"""Tensors of more than 2^31 elements, whose places no 32 bits hold: ``make test ARGS="-- -m slow"`` runs them.
+"""Tensors with more than 2^31 elements, whose indices need 64 bits: ``make test ARGS="-- -m slow"`` runs these tests.
 
-Memory that is zero takes none until it is written to, so that most of these tests need less than they ask for.
+Zeroed memory is allocated only when it is written, so most of these tests need less memory than they request.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from samples import assert_exact, values
 
 pytestmark = pytest.mark.slow
 
-# In images of 256 x 256.
+# As images of 256 x 256.
 IMAGES = 2**15 + 1
 ELEMENTS = IMAGES * 2**16
 
@@ -26,7 +26,7 @@ def _memory() -> None:
 
 
 def last_set(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Zeros, but for numbers at the end of the first dimension."""
+    """Zeros, except for values at the end of the first dimension."""
     x = torch.zeros(shape, dtype=dtype)
     x[-1] = values(shape[1:], dtype)
     return x

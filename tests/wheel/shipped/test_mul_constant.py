@@ -29,7 +29,7 @@ CONSTANTS = [3, -1, 0, True, 2.5, 300, 1e300, float("inf"), float("nan"), 1 - 2j
 
 @pytest.mark.parametrize(("shape", "dtype"), list(itertools.product(SHAPES, [*REAL, *COMPLEX, *INTEGERS])))
 def test_values(shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Against NumPy: in float32 and rounded once for the half types, with wrap-around for integers."""
+    """Compared with NumPy: in float32 and rounded once for half types, with wrap-around for integers."""
     x = values(shape, dtype)
     wide = x.float() if dtype in (torch.float16, torch.bfloat16) else x
     expected = torch.from_numpy(np.asarray(wide.numpy() * wide.numpy().dtype.type(3))).to(dtype)
@@ -43,7 +43,7 @@ def test_values(shape: tuple[int, ...], dtype: torch.dtype) -> None:
 
 
 def makes_bcomplex(constant: complex, dtype: torch.dtype) -> bool:
-    """Whether the product is of a dtype that is new in 2.15."""
+    """Return whether the product has a dtype that is new in 2.15."""
     promoted = torch.result_type(torch.empty(1, dtype=dtype), constant)
     return promoted == getattr(torch, "bcomplex32", None)
 
@@ -66,7 +66,7 @@ def test_agrees_with_mul(constant: complex, dtype: torch.dtype) -> None:
 )
 @settings(deadline=None, max_examples=200)
 def test_agrees_with_mul_for_any_number(constant: complex, numbers: list[float], dtype: torch.dtype) -> None:
-    # There torch.mul rounds the constant to halves first, here it stays in float.
+    # torch.mul first rounds the constant to half; here it stays in float.
     assume(not (dtype == torch.float16 and isinstance(constant, complex)))
     assume(not makes_bcomplex(constant, dtype))
     x = torch.tensor(numbers).to(dtype)
@@ -101,7 +101,7 @@ def test_in_place_and_out() -> None:
 
 
 def test_sparse_gradient() -> None:
-    """As that of a table of which few rows are taken."""
+    """Like the gradient of a table of which few rows are used."""
     weight = torch.randn(5, 3, requires_grad=True)
     rows = torch.tensor([1, 3, 3])
     torch.nn.functional.embedding(rows, torch.mul_constant(weight, 2.5), sparse=True).sum().backward()
@@ -150,7 +150,7 @@ def test_meta() -> None:
 
 
 def check_cpu_capability() -> None:
-    """What test_cpu_capabilities.py runs."""
+    """Run by test_cpu_capabilities.py."""
     for dtype in [*REAL, *INTEGERS, *COMPLEX, torch.complex32, torch.bool]:
         for length in (1, 15, 16, 17, 1000):
             x = values((length,), dtype)

@@ -1,4 +1,4 @@
-"""The shipped operators and modules in other processes: forked and spawned ones, and those that load data."""
+"""The shipped operators and modules in other processes: forked, spawned, and data loader workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Embedded(Dataset[Tensor]):
-    """Calls modules and operators in the process that loads data."""
+    """Calls modules and operators in a data loader's worker process."""
 
     def __init__(self) -> None:
         torch.manual_seed(0)
@@ -34,7 +34,7 @@ def test_data_loader_s_workers(context: str) -> None:
 
 
 def add_gradient(rank: int, model: nn.Module, images: Tensor) -> None:
-    """One step of Hogwild: the parameters are in memory that the processes share."""
+    """One step of Hogwild: the parameters are in memory shared by the processes."""
     model(images[rank]).sum().backward()
     with torch.no_grad():
         for parameter in model.parameters():

@@ -1,4 +1,4 @@
-"""A wheel whose libraries were mixed with another's says so, instead of calling wrong addresses."""
+"""A wheel with libraries of different builds raises an error instead of calling wrong addresses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The installed torch by links, with one library of its own at a time."""
+    """The installed torch as links, except for one library at a time."""
     root = tmp_path_factory.mktemp("mixed")
     shutil.copytree(PACKAGE, root / "torch", copy_function=os.symlink, ignore=shutil.ignore_patterns("include", "test"))
     for path in [*root.glob("torch/lib/*.so*"), *root.glob("torch/_C.*.so")]:

@@ -32,7 +32,7 @@ def test_values(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     result = torch.fft.rfft2_abs(x)
     assert result.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     precision, pixels = torch.finfo(result.dtype).eps, shape[-2] * shape[-1]
-    # Each butterfly of the transform rounds once, and its numbers are as large as the image is long.
+    # Each butterfly of the transform rounds once, with values as large as the image is long.
     atol = precision * math.log2(2 * pixels) * float(x.double().square().sum((-2, -1)).amax().sqrt())
     torch.testing.assert_close(result.double(), torch.from_numpy(expected), rtol=8 * precision, atol=atol)
 
@@ -54,7 +54,7 @@ def test_parameters_of_rfft2(s: tuple[int, int] | None, dim: tuple[int, int], no
 
 
 def test_no_images() -> None:
-    """The transforms of MKL refuse them."""
+    """MKL's transforms reject them."""
     x = torch.ones(2, 0, 3, 4, requires_grad=True)
     result = torch.fft.rfft2_abs(x)
     assert result.shape == (2, 0, 3, 3)
@@ -82,7 +82,7 @@ def test_gradient(shape: tuple[int, ...], dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize(("size", "value"), [((4, 6), 1.0), ((4, 6), 0.0), ((3, 5), 0.0)])
 def test_gradient_is_zero_where_the_magnitude_is(size: tuple[int, int], value: float) -> None:
-    """A constant has but one bin that is not exactly zero, and zeros have none."""
+    """A constant has only one bin that is not exactly zero, and zeros have none."""
     x = torch.full(size, value, dtype=torch.float64, requires_grad=True)
     result = torch.fft.rfft2_abs(x)
     assert result.count_nonzero() == bool(value)
@@ -111,7 +111,7 @@ def test_derivatives(shape: tuple[int, ...]) -> None:
 
 
 def test_errors_of_the_backward() -> None:
-    """The kernel and the transform would read beyond what is smaller than they are told."""
+    """The kernel and the transform would read out of bounds if sizes were wrong."""
     backward, spectrum = torch.ops.aten._fft_rfft2_abs_backward, torch.ones(3, 3, dtype=torch.complex64)
     for grad, magnitude in ((torch.ones(3, 2), torch.ones(3, 3)), (torch.ones(3, 3), torch.ones(1, 3))):
         with pytest.raises(RuntimeError, match=r"expected grad_magnitude and magnitude to have spectrum's shape"):
@@ -145,7 +145,7 @@ def in_script(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.skipif(not hasattr(torch.library, "get_kernel"), reason="this release calls no kernel of another device")
 def test_backward_of_other_devices_is_the_same() -> None:
-    """Without a kernel for the device it is made of plain operations."""
+    """Without a kernel for the device it is a composite of plain operations."""
     for shape in [(3, 4), (2, 3, 5), (1, 1), (2, 2)]:
         magnitude, spectrum = torch.ops.aten._fft_rfft2_abs(values(shape, torch.float64))
         arguments = (values(tuple(magnitude.shape), torch.float64, 2), spectrum, magnitude, shape[-1])
@@ -156,7 +156,7 @@ def test_backward_of_other_devices_is_the_same() -> None:
 
 
 def check_cpu_capability() -> None:
-    """What test_cpu_capabilities.py runs."""
+    """Run by test_cpu_capabilities.py."""
     for shape in SHAPES:
         test_gradient(shape, torch.float32)
 

@@ -24,7 +24,7 @@ from samples import (
 )
 from torch.testing._internal.added_samples import roi_pool_with_indices_reference
 
-# The whole image, one pixel, halves that are rounded away from zero, upside down, beyond each edge, wholly outside.
+# The whole image, one pixel, halves that are rounded away from zero, upside down, past each edge, completely outside.
 BOXES = torch.tensor(
     [
         [0, 0, 0, 12, 9],
@@ -42,7 +42,7 @@ BOXES = torch.tensor(
 def reference(
     x: torch.Tensor, boxes: torch.Tensor, scale: float, height: int, width: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Coordinates in the precision that the operator computes them in."""
+    """Coordinates in the precision in which the operator computes them."""
     number = np.float64 if x.dtype == torch.float64 else np.float32
     return roi_pool_with_indices_reference(x, boxes, scale, height, width, number)
 
@@ -79,7 +79,7 @@ coordinate = st.floats(-30, 30, width=32)
 def test_any_boxes(
     boxes: list[tuple[float, ...]], shape: tuple[int, ...], scale: float, size: tuple[int, int], levels: int
 ) -> None:
-    """With two levels most maxima are ties."""
+    """With two values most maxima are ties."""
     x = torch.from_numpy(np.random.default_rng(0).integers(0, levels, shape)).float()
     check(x, torch.tensor(boxes).reshape(-1, 5), scale, *size)
 
@@ -107,7 +107,7 @@ def test_far_boxes() -> None:
     output = torch.roi_pool(x, far, 1.0, 1, 1)
     assert_exact(output[0, :, 0, 0], x.amax((2, 3))[0])
     assert_exact(output[1:], torch.zeros(2, 3, 1, 1))
-    # A scale that is no float: what is not 0 is far, and 0 stays.
+    # With an infinite or tiny scale: nonzero coordinates are far away, and 0 stays.
     corner = torch.tensor([[0.0, 0, 0, 0, 0], [0, 0, 0, 1, 1]])
     assert_exact(torch.roi_pool(x, corner, 1e308, 1, 1)[:, :, 0, 0], torch.stack([x[0, :, 0, 0], x.amax((2, 3))[0]]))
 
@@ -134,7 +134,7 @@ def test_far_corners_cost_what_the_boxes_cover() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 7])
 def test_one_image_on_several_threads(threads: int) -> None:
-    """Boxes that share pixels, and such that do not; fewer of either than threads."""
+    """Boxes that share pixels, and boxes that do not; fewer of either than threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -169,7 +169,7 @@ def test_no_boxes(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, *HALF])
 def test_gradient(dtype: torch.dtype) -> None:
-    """Each gradient is added at the place of its maximum; the half types are added in float."""
+    """Each gradient is added at its maximum; half types are added in float."""
     x = values((2, 5, 9, 12), dtype).requires_grad_()
     output = torch.roi_pool(x, BOXES, 1.0, 4, 3)
     grad = values(tuple(output.shape), dtype, 2)
@@ -183,7 +183,7 @@ def test_gradient(dtype: torch.dtype) -> None:
 
 
 def test_gradients_are_added_in_order() -> None:
-    """Of each pixel, box by box and bin by bin, in float: many boxes whose maximum is the same pixel."""
+    """For each pixel, box by box and bin by bin, in float: many boxes with the maximum at the same pixel."""
     x = torch.zeros(2, 1, 9, 12)
     x[:, :, 4, 5] = 1
     boxes = torch.tensor([[1 - k % 2, k % 5, k % 4, 6 + k % 5, 5 + k % 3] for k in range(200)], dtype=torch.float32)
@@ -284,7 +284,7 @@ def test_vmap_keeps_images_apart() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_vmap_of_more_images_than_half_types_count(dtype: torch.dtype) -> None:
-    """Images are numbered across the batch: half types have not all integers above 256, or 2048."""
+    """Images are numbered across the batch: half types cannot represent all integers above 256, or 2048."""
     count = 300 if dtype == torch.bfloat16 else 2100
     x = torch.arange(count).view(count, 1, 1, 1, 1).float()
     boxes = torch.tensor([[0.0, 0, 0, 0, 0]], dtype=dtype).expand(count, 1, 5)
@@ -293,7 +293,7 @@ def test_vmap_of_more_images_than_half_types_count(dtype: torch.dtype) -> None:
 
 
 def test_tangents_have_signs() -> None:
-    """gradcheck's tangents have none."""
+    """gradcheck's tangents have no negative values."""
     x, tangent = values((2, 3, 9, 12), torch.float64), values((2, 3, 9, 12), torch.float64, 1)
     boxes = BOXES.double()
     output, result = torch.func.jvp(lambda x: torch.roi_pool(x, boxes, 1.0, 2, 3), (x,), (tangent,))
@@ -304,7 +304,7 @@ def test_tangents_have_signs() -> None:
 
 
 def check_cpu_capability() -> None:
-    """What test_cpu_capabilities.py runs."""
+    """Run by test_cpu_capabilities.py."""
     for channels, dtype in itertools.product((1, 16, 17), REAL):
         check(values((2, channels, 9, 12), dtype), BOXES, 1.0, 3, 2)
 
@@ -319,7 +319,7 @@ def test_memory_format_is_kept() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_list_of_boxes(dtype: torch.dtype) -> None:
-    """One tensor of corners for each image, as torchvision takes them; some images have none."""
+    """One tensor of corners for each image, as in torchvision; some images have none."""
     x = values((300, 1, 9, 12), torch.float32)
     each: list[torch.Tensor] = [torch.empty(0, 4, dtype=dtype)] * 300
     each[1], each[297] = BOXES[:3, 1:].to(dtype), BOXES[3:, 1:].to(dtype)

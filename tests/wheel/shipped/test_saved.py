@@ -1,4 +1,6 @@
-"""What was saved with the operators in it: another process loads it, and a torch without them names what is missing."""
+"""Saved programs with the operators: another process loads them, and a torch without the operators names what is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ LOADERS = {
     "script": "torch.jit.load(path)",
 }
 
-# What PyTorch says where the operator is missing.
+# PyTorch's message if the operator is missing.
 MESSAGES = {
     "module": "AttributeError: module 'torch' has no attribute 'twice_plus'",
     "export": "failed to resolve torch.ops.aten.twice_plus.default",
@@ -28,7 +30,7 @@ MESSAGES = {
 
 
 class Model(torch.nn.Module):
-    """Its module is imported where it is loaded."""
+    """Its module is imported when it is loaded."""
 
     def __init__(self) -> None:
         super().__init__()

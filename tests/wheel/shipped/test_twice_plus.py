@@ -13,7 +13,7 @@ import yaml
 from samples import COMPLEX, INTEGERS, REAL, values
 from torch.autograd import gradcheck, gradgradcheck
 
-# Lengths round the widths of vectors, and one that is split among threads.
+# Lengths around the widths of vectors, and one that is split among threads.
 SHAPES = [
     ((), ()),
     ((0,), (0,)),
@@ -27,7 +27,7 @@ SHAPES = [
 
 
 def reference(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """In NumPy: in float32 and rounded once for the half types, with wrap-around for integers."""
+    """In NumPy: in float32 and rounded once for half types, with wrap-around for integers."""
     dtype = torch.promote_types(x.dtype, y.dtype)
     wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
     a, b = x.to(wide).numpy(), y.to(wide).numpy()
@@ -86,7 +86,7 @@ def test_special_values() -> None:
 
 @pytest.mark.parametrize("count", [1, 33, 70])
 def test_half_rounds_once(count: int) -> None:
-    """2x alone overflows; in vectors and beside them the sum does not."""
+    """2x alone overflows, but the sum does not, in vectors and in the remainder."""
     x = torch.full((count,), 4e4, dtype=torch.float16)
     assert torch.equal(torch.twice_plus(x, -x), x)
 
@@ -94,7 +94,7 @@ def test_half_rounds_once(count: int) -> None:
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @pytest.mark.parametrize("count", [1, 33, 70])
 def test_complex_half_rounds_once(count: int) -> None:
-    """2x alone overflows; in vectors and beside them the sum does not."""
+    """2x alone overflows, but the sum does not, in vectors and in the remainder."""
     x = torch.full((count,), complex(40000, -60000)).to(torch.complex32)
     y = torch.full((count,), complex(-60000, 60000)).to(torch.complex32)
     expected = (2 * x.to(torch.complex64) + y.to(torch.complex64)).to(torch.complex32)
@@ -103,7 +103,7 @@ def test_complex_half_rounds_once(count: int) -> None:
 
 
 def test_operands_may_be_on_two_devices() -> None:
-    """Without the check of its schema TensorIterator decides, which takes a number from the CPU."""
+    """Without its schema's device check TensorIterator decides; it accepts a number from the CPU."""
     entries = yaml.safe_load((Path(os.environ["GRAFT_NATIVE"]) / "native_functions.yaml").read_text())
     forms = [entry for entry in entries if entry["func"].startswith("twice_plus")]
     assert [entry.get("device_check") for entry in forms] == ["NoCheck"] * 3
@@ -207,6 +207,6 @@ def test_pointwise_tag() -> None:
 
 
 def check_cpu_capability() -> None:
-    """What test_cpu_capabilities.py runs; grammar/tests shows that the code compiled for a capability runs."""
+    """Run by test_cpu_capabilities.py; grammar/tests shows that the code compiled for a capability runs."""
     x, y = torch.arange(1000.0), torch.ones(1000)
     assert torch.equal(torch.twice_plus(x, y), torch.arange(1.0, 2001.0, 2.0))

@@ -1,4 +1,4 @@
-"""typed.py: mypy --strict and pyright report just the lines that it marks."""
+"""typed.py: mypy --strict and pyright report exactly the lines that it marks."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ IN_DIMS = [(0, None), (None, 0), (0, 0), (-1, 0), (0, -1)]
 
 @pytest.fixture(autouse=True)
 def _no_loop() -> Any:
-    """Without a batching rule vmap loops over slices; here it must not."""
+    """Without a batching rule vmap loops over slices, which counts as a failure here."""
     torch.manual_seed(0)
     torch._C._functorch._set_vmap_fallback_enabled(False)
     yield
@@ -33,14 +33,14 @@ def _no_loop() -> Any:
 
 
 def batched(shape: tuple[int, ...], dtype: torch.dtype, dim: int | None, size: int = 4) -> Tensor:
-    """A tensor of ``shape`` for each of ``size`` samples, along ``dim``; one for all of them where that is None."""
+    """Return a tensor of ``shape`` for each of ``size`` samples, along ``dim``; one for all of them if it is None."""
     if dim is None:
         return torch.testing.make_tensor(shape, dtype=dtype, device="cpu")
     return torch.testing.make_tensor((size, *shape), dtype=dtype, device="cpu").movedim(0, dim)
 
 
 def looped(function: Callable[..., Tensor], args: tuple[Tensor, ...], dims: tuple[int | None, ...]) -> Tensor:
-    """What ``vmap`` is to give: the function called on every sample by itself."""
+    """Return the expected result of ``vmap``: that of a loop over the samples."""
     return torch.stack(
         [
             function(*(a if dim is None else a.select(dim, i) for a, dim in zip(args, dims, strict=True)))

@@ -1,4 +1,4 @@
-"""Run a program in two processes that are the ranks of one gloo process group."""
+"""Run a program in two processes, the ranks of one gloo process group."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, 
 torch.manual_seed(0)
 """
 
-# Python is not finalized: a thread of gloo may still hold the last tensor, and asking for the GIL to let it go ends the
-# process in std::terminate then (upstream's pull request 179291 describes it).
+# Python is not finalized: a thread of gloo may still hold the last tensor, and releasing it would then need the GIL and
+# end the process in std::terminate (see upstream's pull request 179291).
 _END = """
 dist.destroy_process_group()
 sys.stdout.flush()
@@ -36,7 +36,7 @@ os._exit(0)
 
 
 def run_on_two_ranks(program: str, folder: Path) -> None:
-    """Run ``program``, which knows ``torch``, ``dist`` and ``rank`` and can import the modules beside this one."""
+    """Run ``program`` with ``torch``, ``dist`` and ``rank`` defined. It can import the modules in this folder."""
     (folder / "program.py").write_text(f"{_PREAMBLE}{program}{_END}")
     command = [sys.executable, str(folder / "program.py")]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}

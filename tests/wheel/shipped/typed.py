@@ -1,4 +1,4 @@
-"""Calls of the shipped operators and modules: type checkers take those that are right, and not those marked so."""
+"""Calls of the shipped operators and modules: type checkers must accept the valid ones, and reject the marked ones."""
 
 import torch
 from torch import Tensor, nn
@@ -81,5 +81,5 @@ torch.correlate2d(x, x, mode=1)  # error
 nn.Correlate2d((3, 4), mode="same", boundary="wrap", fillvalue=2j, bias=False, num_kernels=3)
 nn.Correlate2d()  # error
 
-# As those of torch.fft itself it has no type: that module is written in Python, round functions without a stub.
+# Like other names in torch.fft it has no type: that module is a Python wrapper without a stub.
 torch.fft.rfft2_abs(x)

@@ -1,7 +1,6 @@
-"""PyTorch's own OpInfo-driven test files, those of the source tree that the wheel was built from.
+"""PyTorch's own OpInfo test files, from the source tree that the wheel was built from.
 
-They take the operators of the folder from ``op_db``, as they take all others. Only tests that carry the name of one of
-these operators run.
+They take all operators from ``op_db``, including the folder's. Only tests with the name of one of these run.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ def test_operators_pass(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(os.environ["GRAFT_TREE"]) / "test" / file
     added = [info.formatted_name for info in op_db if f"torch.{info.name}" in torch._added_operators.FUNCTIONS]
     assert added
-    # As unittest takes them; the device's name keeps `affine` from meaning `affine_grid`, too.
+    # As unittest names them; with the device's name `affine` does not also match `affine_grid`.
     names = [word for name in added for word in ("-k", f"*_{name}_cpu*")]
-    # Where a test file looks for its neighbours, and not where the tree's own torch could be imported instead.
+    # Where a test file finds its neighbors, and where the tree's own torch cannot be imported instead.
     variables = {**os.environ, "PYTHONPATH": str(path.parent), "PYTORCH_TEST_WITH_SLOW": "0"}
     command = [sys.executable, path, "-v", *names]
     done = subprocess.run(command, cwd=path.parent, env=variables, capture_output=True, text=True, check=False)

@@ -1,6 +1,6 @@
-"""The wheel of an incremental build offers what that of a whole build of the same folder does.
+"""The wheel of an incremental build has the same content as that of a whole build of the same folder.
 
-`make test BUILD=source ARGS="--whole WHEEL"` names the other one.
+`make test BUILD=source ARGS="--whole WHEEL"` names the latter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Says for which operators the families know only what the operators themselves do."""
+"""Report the operators for which the families know only observed behavior."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from scripts.testing.places import places_of
 
 NATIVES = native_folders(os.environ["GRAFT_NATIVE"]) if "GRAFT_NATIVE" in os.environ else ()
 
-# Its advice is for a checkout of PyTorch, which is not there.
+# Its advice is for a checkout of PyTorch, which is not available.
 common_utils.PRINT_REPRO_ON_FAILURE = False
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """A failure begins with the operator's formulas and kernels; what PyTorch says follows."""
+    """A failure begins with the operator's formulas and kernels, followed by PyTorch's message."""
     report = yield
     if report.failed and isinstance(report.longrepr, ExceptionChainRepr):
         from opinfos import OPERATORS
@@ -37,7 +37,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line for the operators whose OpInfos cannot tell what is missing or wrong."""
+    """One line for the operators whose OpInfos cannot detect what is missing or wrong."""
     from opinfos import OPERATORS
 
     added = [info.aten_name for info in OPERATORS if info.name in torch._added_operators.PUBLIC]

@@ -1,9 +1,9 @@
-"""The operators whose OpInfos PyTorch's families of tests are driven by, and what these families share.
+"""The operators that PyTorch's families of tests run on, and helpers of these families.
 
-The wheel holds ``torch.testing._internal``, which they are made of, but not the files in PyTorch's ``test/``: the
-properties are those of test_ops.py, test_ops_gradients.py, test_ops_fwd_gradients.py, test_ops_jit.py, test_meta.py,
-test_proxy_tensor.py, test_schema_check.py, functorch's test_vmap.py and test_aotdispatch.py, and inductor's
-test_torchinductor_opinfo.py. ``GRAFT_OPERATORS`` names other operators to test, separated by commas.
+The wheel contains ``torch.testing._internal``, but not the files in PyTorch's ``test/``. The properties are those of
+test_ops.py, test_ops_gradients.py, test_ops_fwd_gradients.py, test_ops_jit.py, test_meta.py, test_proxy_tensor.py,
+test_schema_check.py, functorch's test_vmap.py and test_aotdispatch.py, and inductor's test_torchinductor_opinfo.py.
+``GRAFT_OPERATORS`` names other operators to test, separated by commas.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils import _pytree as pytree
 
 QUIET = [
-    # What reads a tensor's attributes one by one asks for this one, too.
+    # Code that reads all attributes of a tensor reads this one, too.
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
-    # So it says of every operator that makes a complex tensor, PyTorch's own included.
+    # Its warning for every operator that returns a complex tensor, including PyTorch's own.
     pytest.mark.filterwarnings("ignore:Torchinductor does not support code generation for complex operators"),
 ]
 
@@ -38,7 +38,7 @@ def wanted_names() -> list[str]:
 
 
 def each_of(infos: list[OpInfo], **options: Any) -> Callable[..., Any]:
-    """PyTorch's ``ops``, which refuses an empty list; then the test is skipped."""
+    """PyTorch's ``ops``, which rejects an empty list; in that case the test is skipped."""
     return ops(infos, **options) if infos else unittest.skip("the folder adds no such operator")
 
 
@@ -46,7 +46,7 @@ OPERATORS = [info for info in op_db if info.name in wanted_names()]
 if not OPERATORS:
     pytest.skip("no function of the folder has an OpInfo; test_samples.py says why", allow_module_level=True)
 
-# References of PyTorch's own operators are called otherwise; the official torch has no others.
+# References of PyTorch's own operators have other signatures; the official torch has no others.
 ADDED = getattr(common_methods_invocations, "_added_op_infos", [])
 REFERENCED = [info for info in OPERATORS if any(info is each for each in ADDED) and info.ref]
 DIFFERENTIABLE = [info for info in OPERATORS if info.supports_autograd]
@@ -64,6 +64,6 @@ def tensors_of(value: Any) -> list[Tensor]:
 
 
 def instantiate(scope: dict[str, Any], *families: type[TestCase]) -> None:
-    """Make a test of each property, operator and dtype in a module's ``scope``."""
+    """Define a test for each property, operator and dtype in a module's ``scope``."""
     for family in families:
         instantiate_device_type_tests(family, scope, only_for="cpu")

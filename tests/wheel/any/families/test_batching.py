@@ -21,7 +21,7 @@ class TestVmap(TestCase):
     SIZE = 3
 
     def batched(self, tensors: list[Tensor], dims: tuple[int | None, ...]) -> list[Tensor]:
-        """Each tensor repeated along its dimension, each time another one."""
+        """Yield each tensor repeated along its dimension, with other values each time."""
         return [
             t if dim is None else torch.stack([t, t.flip(0) if t.dim() else t + t, t * 0], dim)
             for t, dim in zip(tensors, dims, strict=True)

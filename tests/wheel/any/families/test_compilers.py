@@ -21,7 +21,7 @@ SAMPLES = 2
 
 
 def gradients(results: Any, sample: SampleInput) -> tuple[Tensor | None, ...]:
-    """The gradients of a sample's tensors."""
+    """Return the gradients of a sample's tensors."""
     wanted = [each for each in tensors_of((sample.input, sample.args, sample.kwargs)) if each.requires_grad]
     given = [each for each in tensors_of(results) if each.requires_grad]
     return torch.autograd.grad(given, wanted, [torch.ones_like(each) for each in given], allow_unused=True)
@@ -49,7 +49,7 @@ class TestInductorOpInfo(TestCase):
     @in_one
     def test_comprehensive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         is_differentiable = op.supports_autograd and dtype.is_floating_point
-        # Each sample is a run of the C++ compiler.
+        # Each sample runs the C++ compiler.
         for sample in islice(op.sample_inputs(device, dtype, requires_grad=is_differentiable), SAMPLES):
             torch._dynamo.reset()
             result, expected = called(torch.compile(op.get_op(), fullgraph=True), sample), called(op, sample)

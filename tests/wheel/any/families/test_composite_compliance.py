@@ -1,4 +1,4 @@
-"""Formulas and composed kernels of tensor subclasses: test_ops.py."""
+"""Formulas and composite kernels with tensor subclasses: test_ops.py."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class TestCommon(TestCase):
                     continue
                 self.assertEqual(variant(first, *sample.args, **sample.kwargs), expected)
 
-    # As upstream: in half types another order of a sum is another result.
+    # As upstream: in half types a sum in another order has another result.
     @each_of(OPERATORS, allowed_dtypes=(torch.float32, torch.int64, torch.complex64))
     def test_noncontiguous_samples(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         for sample in op.sample_inputs(device, dtype):
@@ -71,7 +71,7 @@ class TestCommon(TestCase):
 
     @each_of(REFERENCED, dtypes=OpDTypes.supported)
     def test_reference(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        """Values and dtypes, as test_numpy_ref, in each dtype."""
+        """Values and dtypes, as in test_numpy_ref, for each dtype."""
         from torch.testing._internal.added_sample_inputs import as_precise, reference_results
 
         for sample in op.sample_inputs(device, dtype):
@@ -87,7 +87,7 @@ class TestCommon(TestCase):
 
     @each_of(OPERATORS, dtypes=OpDTypes.none)
     def test_dtypes(self, device: str, op: OpInfo) -> None:
-        """Samples of the dtypes that are stated work, forward and backward, and of no others."""
+        """Samples of the stated dtypes work, forward and backward, and no others do."""
         forward, backward = set(), set()
         for dtype in all_types_and_complex_and(torch.bool, torch.half, torch.bfloat16):
             is_differentiable = dtype.is_floating_point or dtype.is_complex

@@ -22,10 +22,10 @@ pytestmark = QUIET
 
 
 def checkable(op: OpInfo) -> tuple[OpInfo, Callable[..., Any]]:
-    """The operator and its function, with samples of which PyTorch's helper checks every gradient and no more.
+    """The operator and its function, with samples for which PyTorch's helper checks every gradient and nothing else.
 
-    The helper puts tensors into any list again, but looks for them in that of the first argument only; and by forward
-    AD it asks for the derivative of every result of a floating-point dtype, also of those that have none.
+    The helper puts tensors back into any list, but searches only the first argument's. With forward AD it
+    differentiates every floating-point result, even those without a derivative.
     """
     function = op.get_op()
 
@@ -80,7 +80,7 @@ class TestBwdGradients(TestGradients):
 
 
 class TestMissingGradients(TestGradients):
-    """A derivative that an OpInfo says is not there: the samples raise, so that what they say is never too little."""
+    """A derivative that an OpInfo says does not exist: the samples raise, so the statement is never too weak."""
 
     @each_of([info for info in DIFFERENTIABLE if not info.supports_gradgrad], allowed_dtypes=FLOATING)
     def test_fn_gradgrad_is_refused(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
@@ -115,7 +115,7 @@ instantiate(globals(), TestBwdGradients, TestMissingGradients, TestFwdGradients)
 
 
 class Wrong(torch.autograd.Function):
-    """The identity, whose gradient is not that of it."""
+    """The identity with a wrong gradient."""
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch.testing._internal.opinfo.core import OpInfo
 
 pytestmark = QUIET
 
-# What the command line of PyTorch's own test files sets.
+# Set by the command line of PyTorch's own test files.
 common_utils.GRAPH_EXECUTOR = common_utils.GRAPH_EXECUTOR or common_utils.cppProfilingFlagsToProfilingMode()
 
 

@@ -1,4 +1,4 @@
-"""The operators of this folder, on a wheel made of it. Expected values come from plain operations or NumPy."""
+"""The operators of this folder, on a wheel built from it. Expected values come from plain operations or NumPy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 
 
 def pytest_sessionstart() -> None:
-    """Nothing here means anything without the operators."""
+    """These tests are meaningless without the operators."""
     if not hasattr(torch, "gr_mix"):
         pytest.exit(f"{torch.__file__} has no gr_ operators: build it with NATIVE=tests/wheel/grammar", 3)
 

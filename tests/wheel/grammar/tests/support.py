@@ -1,4 +1,4 @@
-"""What several tests of the grammar need."""
+"""Helpers for the tests of the grammar."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ NONE = -99  # what the kernels write for an argument that is None
 
 
 def real(*size: int) -> Tensor:
-    """A random tensor to differentiate at."""
+    """Return a random tensor with gradient."""
     return torch.randn(*size, dtype=torch.double, requires_grad=True)
 
 
 def complex_(*size: int) -> Tensor:
-    """A random complex tensor to differentiate at."""
+    """Return a random complex tensor with gradient."""
     return torch.randn(*size, dtype=torch.cdouble, requires_grad=True)
 
 
 def check_gradients(function: Callable[..., Any], *inputs: Any, second: bool = True, forward: bool = True) -> None:
-    """Compare the formulas with finite differences: backward, forward and the gradient of the gradient."""
+    """Compare the formulas with finite differences: backward, forward and double backward."""
     assert gradcheck(function, inputs, check_forward_ad=forward, check_undefined_grad=True)
     if second:
         assert gradgradcheck(function, inputs)
 
 
 def schema(name: str, overload: str = "default") -> torch._C.FunctionSchema:
-    """The schema of an operator."""
+    """Return the schema of an operator."""
     return getattr(getattr(aten, name), overload)._schema
 
 
 class Record(TorchDispatchMode):
-    """Notes the operators that reach the backend."""
+    """Records the operators that reach the backend."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -34,7 +34,7 @@ def test_optional_tensors_in_a_list() -> None:
     torch.testing.assert_close(aten.gr_sum_some(x, [None, y]), x + 1)
     torch.testing.assert_close(torch.gr_sum_some(x, []), x)
     check_gradients(lambda x: x.gr_sum_some([y]), x)
-    with pytest.raises(TypeError, match="NoneType"):  # Python's argument parser, upstream's too: see index_put
+    with pytest.raises(TypeError, match="NoneType"):  # Python's argument parser, as for upstream's index_put
         x.gr_sum_some([None, y])
 
 
@@ -52,7 +52,7 @@ def test_scalar_lists() -> None:
 
 def test_integers_and_their_defaults() -> None:
     x = torch.ones(1)
-    # Python's argument parser, upstream's too, reads the default `Mean` of a reduction as 0; the schema says 1.
+    # Python's argument parser reads the default `Mean` of a reduction as 0, also upstream; the schema says 1.
     assert aten.gr_ints(x).tolist() == [3, NONE, 1, 1, NONE, 4, 5, 6, NONE, NONE, 1, NONE]
     defaults = [3, NONE, 1, 1, NONE, 4, 5, 6, NONE, NONE, 0, NONE]
     assert torch.gr_ints(x).tolist() == defaults

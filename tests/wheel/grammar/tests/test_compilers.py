@@ -1,4 +1,4 @@
-"""Fake tensors, torch.compile, export, TorchScript: every operator of the folder that they can take."""
+"""Fake tensors, torch.compile, export, TorchScript: every operator of the folder that they support."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_what_pytorch_registers_for_a_name_leaves_added_overloads_alone() -> Non
     added = {aten.lerp.gr_mode, aten.add.gr_word, aten.add_.gr_word, aten.special_entr.gr_times, aten.zeros.gr_word}
     for table in global_decomposition_table.values():
         assert added.isdisjoint(table)
-    for op in added & lowerings.keys():  # compiled by another test, so there is a fallback to its kernel
+    for op in added & lowerings.keys():  # compiled by another test, so it has a fallback to its kernel
         assert lowerings[op] is not lowerings.get(op.overloadpacket)
     assert torch._C.DispatchKey.Meta not in aten.zeros.gr_word.py_kernels
 

@@ -1,4 +1,4 @@
-"""Which operators PyTorch's op_db gets an OpInfo of, and what that says of derivatives."""
+"""Which operators get an OpInfo in op_db, and what it states about derivatives."""
 
 from __future__ import annotations
 

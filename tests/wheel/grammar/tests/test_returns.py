@@ -64,7 +64,7 @@ def test_no_tensor_returned() -> None:
     assert type(torch.gr_mean_value(x)) is float
     assert x.gr_is_square() is True
     assert torch.gr_is_square(x[0]) is False
-    # Python gets a Scalar as a tensor.
+    # Python receives a Scalar as a tensor.
     assert (x.long().gr_first().item(), x.long().gr_first().dtype) == (0, torch.long)
     assert (x > 5).gr_first().dtype == torch.bool
     assert type(aten.gr_first(x)) is float

@@ -23,7 +23,7 @@ def test_folder_s_python_files_are_in_torch() -> None:
     assert torch.nn.GrGate.__module__ == "torch.nn.modules.gr_gate"
     torch.testing.assert_close(torch.nn.GrGate()(x), torch.nn.functional.gr_gate(x))
     assert importlib.import_module("torch.gr_package").ANSWER == 42
-    # The folder's own meta function, in the place of the one that is derived.
+    # The folder's own meta function, in place of the derived one.
     from torch._decomp import meta_table
 
     assert meta_table[aten.gr_negate.default].__name__ == "meta_gr_negate"
@@ -35,7 +35,7 @@ def test_help_says_what_the_folder_does() -> None:
     assert Tensor.gr_mix.__doc__ == "\ngr_mix(other, *, alpha=2) -> Tensor\n\nSee :func:`torch.gr_mix`\n"
     assert "gr_center(input, dim=None) -> Tensor\n\nMoves the element" in torch.fft.gr_center.__doc__
     assert "gr_center" in torch.fft.__all__
-    # What has no file of its own.
+    # Registrations without a file of their own.
     assert "gr_bump(input) -> Tensor\n\nAn operator that was added" in torch.special.gr_bump.__doc__
     assert "gr_gate(input, weight=None, reduction=1, *, out=None) -> Tensor" in torch.nn.functional.gr_gate.__doc__
     assert "lerp(input, end, weight, *, out=None)" in torch.lerp.__doc__

@@ -1,4 +1,4 @@
-"""Functional, in-place and out forms, written by hand and generated."""
+"""Functional, in-place and out variants, handwritten and generated."""
 
 from __future__ import annotations
 

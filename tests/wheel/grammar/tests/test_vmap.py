@@ -19,12 +19,12 @@ SIZE = 3
 
 
 def batched(tensor: Tensor, dim: int | None) -> Tensor:
-    """Other values for each of ``SIZE`` samples, along ``dim``; the same for all of them where that is None."""
+    """Return other values for each of ``SIZE`` samples, along ``dim``; the same for all of them if it is None."""
     return tensor if dim is None else torch.stack([tensor, tensor.flip(0) - 1, 2 * tensor], dim)
 
 
 def looped(function: Callable[..., Any], tensors: tuple[Tensor, ...], dims: tuple[int | None, ...]) -> Any:
-    """What ``vmap`` is to give: the function called on every sample by itself."""
+    """Return the expected result of ``vmap``: that of a loop over the samples."""
     results = [
         function(*(t if dim is None else t.select(dim, i) for t, dim in zip(tensors, dims, strict=True)))
         for i in range(SIZE)
@@ -35,7 +35,7 @@ def looped(function: Callable[..., Any], tensors: tuple[Tensor, ...], dims: tupl
 
 
 def check_every_batch(function: Callable[..., Any], *tensors: Tensor) -> None:
-    """Compare ``vmap`` with a loop wherever the batch is, and two nested ones with two loops."""
+    """Compare ``vmap`` with a loop for each batch dimension, and two nested ones with two loops."""
     for dims in itertools.product(DIMS, repeat=len(tensors)):
         if any(dim is not None for dim in dims):
             batches = tuple(map(batched, tensors, dims))
@@ -60,7 +60,7 @@ def test_vmap_decomposes_what_is_composite() -> None:
 
 @pytest.fixture
 def always_warns() -> Iterator[None]:
-    """Each time, and not only the first time."""
+    """Each time, not only the first time."""
     torch.set_warn_always(True)
     yield
     torch.set_warn_always(False)
@@ -68,7 +68,7 @@ def always_warns() -> Iterator[None]:
 
 @pytest.fixture
 def no_loop() -> Iterator[None]:
-    """Without a batching rule vmap loops over slices; here it must not."""
+    """Without a batching rule vmap loops over slices, which counts as a failure here."""
     torch._C._functorch._set_vmap_fallback_enabled(False)
     yield
     torch._C._functorch._set_vmap_fallback_enabled(True)
@@ -183,7 +183,7 @@ def test_vmap_loops_over_other_kernels(function: Callable[..., Any], tensors: tu
 
 @pytest.mark.usefixtures("no_loop")
 def test_vmap_looks_at_the_arguments_of_each_call() -> None:
-    """What the kernel does with a tensor that is the same for all samples is no concern of vmap's."""
+    """The kernel's treatment of a tensor shared by all samples is independent of vmap."""
     batch = batched(Y, 0)
     torch.testing.assert_close(torch.vmap(torch.gr_by_pointer, (None, 0))(X, batch), 2 * X + batch)
 
@@ -204,7 +204,7 @@ def test_vmap_reports_what_a_sample_would() -> None:
         torch.vmap(torch.gr_project)(torch.ones(2, 4, 5), torch.ones(2, 4, 3))
     with pytest.raises(IndexError, match="Dimension out of range"):
         torch.vmap(lambda x: torch.gr_normalize(x, 4))(torch.ones(2, 3))
-    # A loop takes no lists.
+    # A loop supports no lists.
     with pytest.raises(RuntimeError, match=r"(?s)^The size of tensor a \(5\).*could not generate a fallback"):
         torch.vmap(lambda x, y: torch.gr_sum_list([x, y]))(torch.ones(2, 5), torch.ones(2, 3))
 
@@ -264,13 +264,13 @@ def test_vmap_of_derivatives_needs_no_loop() -> None:
     torch.testing.assert_close(torch.vmap(torch.func.grad(lambda x: chain(x).sum()))(x), expected)
     per_sample = torch.vmap(lambda x: torch.func.jvp(chain, (x,), (torch.ones_like(x),))[1])(x)
     torch.testing.assert_close(per_sample, expected)
-    # gr_smooth_backward has a kernel of operators, too.
+    # gr_smooth_backward has a composite kernel, too.
     torch.testing.assert_close(torch.func.jacrev(torch.gr_smooth)(x[0, 0]), x[0, 0].tanh().diag())
 
 
 @pytest.mark.filterwarnings(f"ignore:.*{DROP}")
 def test_derivatives_of_vmap_are_those_of_the_formulas() -> None:
-    """Those of the operators in the kernel would be zero: it rounds."""
+    """The derivatives of the operators in the kernel would be zero, since it rounds."""
     x = batched(X, 0)
     through = torch.vmap(torch.gr_round_through)
     expected = torch.full_like(x, 3)
