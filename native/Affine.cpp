@@ -12,7 +12,7 @@
 namespace at::native {
 namespace {
 
-// Under autocast they have been cast before.
+// Autocast has cast them before.
 void check_dtype(const char* name, const Tensor& tensor, const Tensor& input) {
   TORCH_CHECK(
       tensor.scalar_type() == input.scalar_type(),
@@ -26,8 +26,8 @@ void check_dtype(const char* name, const Tensor& tensor, const Tensor& input) {
 
 } // namespace
 
-// No kernel and no derivative of its own: linear is the road to BLAS and oneDNN, and what it does is differentiated,
-// batched and cast under autocast already. What is added is checks that name the argument.
+// It has no kernel and no derivative of its own: linear calls BLAS and oneDNN, and supports autograd, vmap and
+// autocast. This adds checks that name the argument.
 Tensor affine(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias) {
   const auto sizes = input.sym_sizes();
   const auto weight_sizes = weight.sym_sizes();

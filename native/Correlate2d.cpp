@@ -78,7 +78,7 @@ Part part_of(std::string_view mode, const Tensor& input, const Tensor& kernel) {
   return part;
 }
 
-// The indices of a dimension of `length` elements from -before on, `after` of them behind its end.
+// The indices of a dimension of `length` elements, extended by `before` and `after` elements.
 Tensor periodic_indices(
     const Tensor& input,
     const c10::SymInt& length,
@@ -93,7 +93,7 @@ Tensor periodic_indices(
   return at::minimum(in_period, in_period.neg().add(2 * length - 1));
 }
 
-// The input with all around it that `part` needs. Zeros are not stored: that is what _correlate2d computes with.
+// The input with the border that `part` needs. Zeros are not stored, since _correlate2d assumes them.
 Tensor
 pad_input(const Tensor& input, const Tensor& kernel, Part& part, std::string_view boundary, const Scalar& fillvalue) {
   std::array<c10::SymInt, 2> after;
@@ -118,7 +118,7 @@ pad_input(const Tensor& input, const Tensor& kernel, Part& part, std::string_vie
   return padded;
 }
 
-// Each image with the kernel that stands where the leading dimensions of both broadcast.
+// Each image with its kernel, after broadcasting the leading dimensions of both.
 Tensor correlate_broadcast(const Tensor& input, const Tensor& kernel, const Part& part, std::optional<bool> fft) {
   const auto kernel_dims = kernel.dim() - 2;
   if (kernel_dims == 0) {
@@ -137,7 +137,7 @@ Tensor correlate_broadcast(const Tensor& input, const Tensor& kernel, const Part
   return result.movedim(0, -3).unflatten_symint(-3, batch);
 }
 
-// One number, which promotes as one, or one for each kernel, which promotes alike.
+// One value, which promotes like a Python number, or one for each kernel, which promotes the same way.
 Tensor add_bias(const Tensor& result, const Tensor& bias, const Tensor& kernel) {
   const bool is_number = bias.dim() <= 1 && bias.sym_numel() == 1;
   TORCH_CHECK(
@@ -214,10 +214,10 @@ Tensor by_kernel(const Tensor& x, int64_t kernels) {
   return x.reshape({kernels, -1, x.size(-2), x.size(-1)});
 }
 
-// Beyond all memory, and such that a few of them can be added.
+// Larger than any memory, and small enough that a few can be added.
 constexpr int64_t LONGEST = int64_t(1) << 40;
 
-// The least number from n on that has no prime factor but 2, 3 and 5: transforms of such lengths are fast.
+// The smallest number >= n whose prime factors are 2, 3 and 5: transforms of such lengths are fast.
 int64_t fast_length(int64_t n) {
   int64_t best = std::numeric_limits<int64_t>::max();
   for (int64_t of_fives = 1; of_fives < best; of_fives *= 5) {
@@ -250,15 +250,14 @@ struct Lengths {
           size);
       before[dim] = offset[dim];
       needed[dim] = std::max<int64_t>(size[dim] + taps - 1, 0);
-      // What is wrapped round must not meet the input.
+      // The wrapped-around part must not overlap the input.
       transform[dim] = fast_length(std::max({offset[dim] + length, needed[dim] - offset[dim], taps, size[dim]}));
       products *= static_cast<double>(size[dim]) * static_cast<double>(taps);
     }
   }
 
-  // Measured, in products of the direct way: what the transforms cost for each pixel and halving of the length, and
-  // what calling them costs. It is the same for one image and for many, so that the batch does not change an image's
-  // result.
+  // Measured, in products of the direct method: the cost of the transforms for each pixel and halving of the length,
+  // and of calling them. It does not depend on the batch, so that an image's result does not, either.
   bool is_faster_by_fft(ScalarType dtype) const {
     if (!isFloatingType(dtype) && !isComplexType(dtype)) {
       return false;
@@ -270,7 +269,7 @@ struct Lengths {
     return products > call_cost + pixel_cost * pixels * halvings;
   }
 
-  // The input with zeros in front, up to a length; what is beyond it is cut off.
+  // The input with zeros in front, up to a length; the rest is truncated.
   Tensor pad(const Tensor& input, const std::array<int64_t, 2>& length) const {
     const auto after = [&](int64_t dim) { return length[dim] - before[dim] - input.size(dim - 2); };
     if (before[0] == 0 && before[1] == 0 && after(0) == 0 && after(1) == 0) {
@@ -286,8 +285,8 @@ struct Lengths {
   double products = 1;
 };
 
-// The transform of what is computed in double, whatever the dtype: its error goes with the image's norm, where that of
-// the products goes with those few that make an element.
+// The transform is computed in double for any dtype: its error depends on the image's norm, that of direct products
+// only on the few that contribute to an element.
 Tensor to_spectrum(const Tensor& x, IntArrayRef length) {
   return x.is_complex() ? at::fft_fft2(x.to(kComplexDouble), length) : at::fft_rfft2(x.to(kDouble), length);
 }
@@ -355,7 +354,7 @@ Tensor correlate2d(
       fillvalue);
   Part part = part_of(mode, input, kernel);
   const auto fft = method == "auto" ? std::nullopt : std::optional(method == "fft");
-  // In valid mode nothing beyond the edges is read; a symbolic number has no value yet.
+  // In valid mode nothing outside the edges is read; a symbolic number has no value yet.
   const bool is_zero = boundary == "fill" && !fillvalue.isSymbolic() && fillvalue.equal(0);
   const bool is_padded = mode != "valid" && !is_zero;
   const bool has_bias = bias && bias->defined();
@@ -401,8 +400,8 @@ _correlate2d(const Tensor& input, const Tensor& kernel, IntArrayRef offset, IntA
   // A kernel for each image.
   const Tensor spread_kernels = kernels.unsqueeze(1).expand({-1, images.size(1), -1, -1});
   if (kernels[0].numel() > images[0][0].numel() && offset[0] < size[0] && offset[1] < size[1]) {
-    // To move the image over the larger kernel takes fewer products, none of them with zeros around the image, and
-    // gives the result the other way round.
+    // Moving the image over the larger kernel takes fewer products, none with zeros around the image, and gives the
+    // reversed result.
     const int64_t turned[] = {size[0] - 1 - offset[0], size[1] - 1 - offset[1]};
     const Tensor turned_result = at::_correlate2d(
         spread_kernels.flatten(0, 1).conj_physical(), images.flatten(0, 1).conj_physical(), turned, size, fft);

@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::array<const char*, 2> axis_names = {"height", "width"};
 
-// The number of a parameter for an axis: one number holds for both.
+// The value of a parameter for an axis; a single value applies to both.
 const c10::SymInt& along(SymIntArrayRef values, size_t axis) {
   return values[values.size() == 1 ? 0 : axis];
 }
@@ -307,8 +307,8 @@ std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward_meta_symint(
     SymIntArrayRef dilation,
     std::array<bool, 3> output_mask) {
   check_depthwise_conv2d_backward(grad_output, input, weight, stride, padding, dilation);
-  // The small results first. Behind the large one they would lie in the rest of the block that the allocator took for
-  // it, and while they live, the next large one finds no room there: each call's would be in other, colder memory.
+  // Allocate the small results first. After the large one they would use the rest of its block in the allocator, so
+  // while they live the next large result would not fit, and each call would use other, colder memory.
   Tensor grad_input, grad_weight, grad_bias;
   if (output_mask[1]) {
     grad_weight = at::empty_symint(weight.sym_sizes(), weight.options());

@@ -15,7 +15,7 @@ namespace at::native {
 // One contiguous dimension with self's elements in row-major order. The schema declares no alias, so the result is
 // never self's memory: a copy even where a view would do.
 Tensor gdh(const Tensor& self) {
-  // LOG alone would build its stream, which costs as much as a small clone, also where nothing is logged.
+  // LOG alone would construct its stream even if nothing is logged, which costs as much as a small clone.
   LOG_IF(INFO, FLAGS_caffe2_log_level <= c10::GLOG_INFO) << "gdh tensor shape " << self.dim();
   return self.clone(MemoryFormat::Contiguous).view_symint(c10::SymIntArrayRef({self.sym_numel()}));
 }

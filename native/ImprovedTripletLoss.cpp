@@ -110,7 +110,7 @@ TripletInputs as_rows(const Tensor& anchor, const Tensor& positive, const Tensor
   return {as_rows(anchor), as_rows(positive), as_rows(negative)};
 }
 
-// In the type that is computed in.
+// In the type of the computation.
 TensorOptions opmath_options(const Tensor& anchor) {
   return anchor.options().dtype(toOpMathType(anchor.scalar_type()));
 }

@@ -20,7 +20,7 @@ struct TripletParameters {
 };
 
 // The loss of one row by its squared distances d_ap = |anchor - positive|^2 and d_an = |anchor - negative|^2, for the
-// kernels of all devices. T: the type that is computed in.
+// kernels of all devices. T: the type of the computation.
 template <typename T>
 struct TripletFormula {
   // The derivatives of the loss.
@@ -36,7 +36,7 @@ struct TripletFormula {
     return hinge(d_ap - d_an, tau1) + beta * hinge(d_ap, tau2);
   }
 
-  // At the kinks as clamp(min=) has it: 1.
+  // At the kinks it is 1, like that of clamp(min=).
   C10_HOST_DEVICE Slopes slopes(T d_ap, T d_an) const {
     const T first = d_ap - d_an >= tau1 ? 1 : 0;
     return {first + (d_ap >= tau2 ? beta : 0), -first};
@@ -58,8 +58,8 @@ void check_triplet_inputs(const Tensor& anchor, const Tensor& positive, const Te
 // Rows of anchor, positive and negative: [N, D], of any strides.
 using TripletInputs = std::array<TensorBase, 3>;
 
-// losses: [N], in the type that is computed in, float for the half types. distances: [N, 2], in the same type: d_ap and
-// d_an of each row. Both contiguous.
+// losses: [N], in the type of the computation, float for half types. distances: [N, 2], in the same type: d_ap and d_an
+// of each row. Both contiguous.
 using improved_triplet_loss_fn =
     void (*)(const TensorBase& losses, const TensorBase& distances, const TripletInputs&, const TripletParameters&);
 

@@ -14,8 +14,8 @@
 namespace at::meta {
 
 TORCH_META_FUNC(mul_constant)(const Tensor& self, const Scalar& constant) {
-  // The constant takes part in the type promotion but is no operand, so one pass over self does without a tensor made
-  // of it. The conversion is none but where the constant is of a higher category than self.
+  // The constant takes part in type promotion but is not an operand, so it is not converted to a tensor. self is
+  // converted only if the constant has a higher category.
   build(
       TensorIteratorConfig()
           .set_check_mem_overlap(true)

@@ -11,8 +11,8 @@ namespace at::native {
 
 using mul_constant_fn = void (*)(TensorIteratorBase&, const c10::Scalar&);
 
-// Unlike Scalar::to, which throws where the value does not fit: integers wrap round and floating-point numbers become
-// infinite, as they do when PyTorch makes a tensor of a number to multiply with it.
+// Unlike Scalar::to, which throws if the value does not fit: integers wrap around and floating-point numbers become
+// infinite, as when PyTorch converts a number to a tensor.
 template <typename T>
 T mul_constant_factor(const Scalar& value) {
   if (value.isComplex()) {

@@ -142,7 +142,7 @@ std::tuple<Tensor, Tensor> roi_pool_with_indices(
   const auto& [output, indices] = results;
   const Tensor planes = output.is_contiguous() ? output : at::empty(output.sizes(), input.options());
   const auto opmath = toOpMathType(input.scalar_type());
-  // What is infinite in the type that coordinates are computed in would make NaN of 0.
+  // A scale that is infinite in the type of coordinates would turn 0 into NaN.
   const double largest = opmath == kDouble ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
   roi_pool_stub(
       input.device().type(), planes, indices, input, boxes.to(opmath).contiguous(), std::min(spatial_scale, largest));

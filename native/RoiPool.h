@@ -9,7 +9,7 @@ class TensorBase;
 namespace at::native {
 
 // output and indices [K, C, pooled_height, pooled_width] contiguous, indices int; boxes [K, 5] contiguous, in the type
-// that is computed in, float for the half types.
+// of the computation, float for half types.
 using roi_pool_fn = void (*)(
     const TensorBase& output,
     const TensorBase& indices,

@@ -10,13 +10,13 @@
 
 namespace at::native {
 
-// From begin to before end; what is empty has end <= begin.
+// The range [begin, end); empty if end <= begin.
 struct RoiRange {
   int64_t begin;
   int64_t end;
 };
 
-// One dimension of a box, from its first coordinate to its last, in so many bins.
+// One dimension of a box, from its first to its last coordinate, and its number of bins.
 template <typename T>
 class RoiSpan {
  public:
@@ -33,8 +33,7 @@ class RoiSpan {
   }
 
  private:
-  // Half away from zero. Coordinates beyond 2^40 are as good as there; it keeps sums and products of them in an
-  // int64_t.
+  // Round half away from zero. Coordinates are clamped to 2^40, so that their sums and products fit into an int64_t.
   C10_HOST_DEVICE static int64_t round_to_pixel(T coordinate) {
     constexpr auto far = static_cast<T>(int64_t(1) << 40);
     return static_cast<int64_t>(std::clamp(std::round(coordinate), -far, far));

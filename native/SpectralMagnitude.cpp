@@ -38,7 +38,7 @@ DEFINE_DISPATCH(part_rows_stub);
 
 namespace {
 
-// No images: the transforms of MKL refuse that.
+// No images: MKL's transforms reject that.
 bool is_empty(const Tensor& x) {
   return TORCH_GUARD_OR_FALSE(x.sym_numel().sym_eq(0));
 }
@@ -59,7 +59,7 @@ Tensor rfft2(const Tensor& x) {
   return spectrum.expand_symint(with_last_dim(x, spectrum.sym_size(-1))).contiguous();
 }
 
-// The transforms take the number of columns on trust.
+// The transforms do not check the number of columns.
 void check_columns(const Tensor& spectrum, const c10::SymInt& last_dim_size) {
   TORCH_CHECK(
       spectrum.dim() >= 2 && spectrum.is_complex(),
@@ -75,7 +75,7 @@ void check_columns(const Tensor& spectrum, const c10::SymInt& last_dim_size) {
       spectrum.sym_sizes());
 }
 
-// Of the symmetric spectrum that it makes of its input it gives the transform.
+// It extends its input to a symmetric spectrum and returns the transform of that.
 Tensor complex_to_real(const Tensor& x, const c10::SymInt& last_dim_size) {
   if (is_empty(x)) {
     return at::real(x).new_empty_symint(with_last_dim(x, last_dim_size));
@@ -84,8 +84,8 @@ Tensor complex_to_real(const Tensor& x, const c10::SymInt& last_dim_size) {
   return at::_fft_c2r_symint(x, dims, /*normalization=*/0, last_dim_size);
 }
 
-// The same, one dimension after the other: after the first one MKL leaves the rows lie across, and takes long to gather
-// them in the second. A row of odd size takes it as long as two complex ones, so there two rows are made by one.
+// The same, one dimension after the other. MKL leaves the result of the first transposed, and reads it slowly in the
+// second. A real row of odd size takes as long as two complex ones, so one complex transform computes two rows.
 Tensor complex_to_real_cpu(const Tensor& x, int64_t last_dim_size) {
   if (is_empty(x)) {
     return complex_to_real(x, last_dim_size);
@@ -126,7 +126,7 @@ Tensor fft_rfft2_abs_symint(
   const bool are_last = dim == IntArrayRef({-2, -1});
   Tensor images = are_last ? self : self.movedim(dim, {-2, -1});
   if (s) {
-    // What is too long is cut off.
+    // Longer inputs are truncated.
     const auto missing = [&](int64_t i) {
       TORCH_CHECK((*s)[i] == -1 || (*s)[i] > 0, "rfft2_abs(): expected s to be -1 or positive, but got ", *s);
       return (*s)[i] == -1 ? c10::SymInt(0) : (*s)[i] - images.sym_size(i - 2);
@@ -150,15 +150,15 @@ std::tuple<Tensor, Tensor> _fft_rfft2_abs(const Tensor& self) {
   return {spectrum.abs(), spectrum};
 }
 
-// The columns that have a twin in the symmetric spectrum are halved; then a complex-to-real transform does with half
-// the work of the complex one that zeros in the twins' place would take.
+// Columns with a twin in the symmetric spectrum are halved. Then a complex-to-real transform is enough, with half the
+// work of a complex transform with zeros for the twins.
 Tensor _fft_rfft2_transpose_symint(const Tensor& self, c10::SymInt last_dim_size) {
   check_columns(self, last_dim_size);
   const auto dtype = c10::toRealValueType(self.scalar_type());
   const Tensor column = at::arange(self.sym_size(-1), self.options().dtype(dtype));
   // For an even size the last column has no twin either.
   const Tensor has_twin = column.gt(0).logical_and(column.lt((last_dim_size + 1) / 2));
-  // Contiguous, for else the meta kernel of the transform tells other strides.
+  // Contiguous, otherwise the transform's meta kernel returns other strides.
   return complex_to_real((self * (1 - 0.5 * has_twin.to(dtype))).contiguous(), last_dim_size);
 }
 
@@ -171,8 +171,8 @@ Tensor _fft_rfft2_abs_turn(const Tensor& change, const Tensor& spectrum, const T
       spectrum.scalar_type(),
       " and ",
       magnitude.scalar_type());
-  // The part of the change that is across the direction. Of real numbers, such as the sum of an image, that is zero;
-  // the change less its part along the direction would be a rounding error, and a small magnitude makes that large.
+  // The part of the change perpendicular to the direction. For real values, like the sum of an image, it is zero;
+  // computed as a difference it would be a rounding error, which a small magnitude makes large.
   const Tensor direction = spectrum.sgn();
   const Tensor across = direction * c10::complex<double>(0, 1) * at::imag(direction.conj() * change);
   // Without a direction, `across` is 0.

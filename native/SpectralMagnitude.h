@@ -17,9 +17,9 @@ using spectrum_grad_fn = void (*)(
     const TensorBase& magnitude,
     int64_t last_dim_size);
 
-// One complex transform makes two rows of real numbers, a and b, as the parts of a + ib (E. O. Brigham, The Fast
-// Fourier Transform, 1974, section 10-10). The rows 2p and 2p + 1 of an image are pair p. The last row of an odd number
-// is paired with zeros.
+// One complex transform computes two real rows, a and b, as the parts of a + ib (E. O. Brigham, The Fast Fourier
+// Transform, 1974, section 10-10). The rows 2p and 2p + 1 of an image are pair p. The last row of an odd number is
+// paired with zeros.
 
 // spectrum [images, columns, rows] is that of real rows, of which it has half: [images, pairs, all columns].
 using pair_rows_fn = void (*)(const TensorBase& pairs, const TensorBase& spectrum);

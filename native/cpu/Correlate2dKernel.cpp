@@ -100,7 +100,7 @@ void kernel_grad(const TensorBase& output, const TensorBase& input, const Tensor
   const int64_t kernel_height = output.size(1), kernel_width = output.size(2);
   const int64_t taps = kernel_height * kernel_width;
   const int64_t rows = grad.size(1) * height;
-  // The sums of so many rows are added up in order, however many threads make them.
+  // The sums of this many rows are added in order, independent of the number of threads.
   constexpr int64_t most_tasks = 64;
   const int64_t rows_per_task = (rows + most_tasks - 1) / most_tasks;
   const int64_t tasks = (rows + rows_per_task - 1) / rows_per_task;

@@ -103,7 +103,7 @@ struct Window {
     const bool is_strided = axis.is_backward && axis.stride > 1;
     stride = is_strided ? std::min(axis.stride, axis.outputs) : is_dilated ? axis.dilation : 1;
     spacing = is_strided ? axis.dilation / std::gcd(axis.dilation, axis.stride) : axis.dilation;
-    // For a single output any stride will do; its own may be huge.
+    // For a single output any stride works; its own may be huge.
     const auto between = axis.outputs == 1 ? spacing : is_strided ? 1 : stride * axis.stride;
     step = between / spacing;
     const bool has_runs = axis.taps > 1 && between % spacing == 0 && step <= kLargestStride;

@@ -46,7 +46,7 @@ struct TileGroup {
   std::vector<TileRun> runs;
 };
 
-// The tiles of a row, the same for all rows. A phase of fewer outputs than a tile has computes some that are not there.
+// The tiles of a row, the same for all rows. A phase with fewer outputs than a tile computes extra ones.
 struct Tiles {
   Window window;
   int64_t step; // from one element of a tile to the next, in columns
@@ -117,8 +117,8 @@ struct Plan {
     most_lanes = Block<acc_t>::channels_of(
         channels, is_direct ? Block<acc_t>::most_lanes : 64 / static_cast<int64_t>(sizeof(scalar_t)));
     blocks = at::divup(channels, most_lanes);
-    // A strip of all channels fits the L2 cache, and what is packed of it the L1 cache. But the halo, the rows that a
-    // strip shares with the next one, is packed for both, and transposing few pixels is slow.
+    // A strip of all channels fits into the L2 cache, and its packed part into the L1 cache. But the halo, the rows
+    // that a strip shares with the next one, is packed twice, and transposing few pixels is slow.
     constexpr int64_t l1 = 1 << 15, l2 = 1 << 18, least_pixels = 64;
     const auto bytes = static_cast<int64_t>(sizeof(acc_t));
     const auto row = c.rows.size * c.columns.size / c.rows.outputs + c.columns.outputs;
@@ -150,7 +150,7 @@ class PackedWeights {
         block_size_((planes_ * taps_ + 1) * plan.most_lanes),
         packed_(plan.blocks * block_size_) {
     at::parallel_for(0, plan.blocks, 1 + (1 << 14) / block_size_, [&](int64_t begin, int64_t end) {
-      // Squares are transposed, which may reach beyond the last plane.
+      // Squares are transposed, which may extend past the last plane.
       Scratch<acc_t> planes(plan.most_lanes * planes_ * taps_ + Block<acc_t>::size);
       for (const auto b : c10::irange(begin, end)) {
         pack(plan.block(b), planes.data(), packed_.data() + b * block_size_, weight, bias);
@@ -204,7 +204,7 @@ class Worker {
         c_(plan.c),
         weights_(weights),
         in_(plan.is_direct ? 0 : plan.most_lanes * c_.sources() * plan.packed_rows * c_.columns.size),
-        // A tile that is not whole writes behind the last row.
+        // An incomplete tile writes past the last row.
         out_(
             plan.is_direct ? 0
                            : plan.most_lanes * (plan.rows * c_.columns.outputs + kTile * plan.tiles.window.stride)) {}
@@ -243,7 +243,7 @@ class Worker {
     int64_t source_size = 0;
   };
 
-  // Packs the rows of the image that are read; the halo is there already.
+  // Packs the rows of the image that are read; the halo is packed already.
   void load(const Block<acc_t>& block, Image<const scalar_t> in, int64_t top, int64_t bottom) {
     const auto [first, last] = c_.rows.elements(top, bottom);
     const auto kept = std::max<int64_t>(last_row_ - first, 0);
@@ -350,7 +350,7 @@ class Worker {
   const PackedWeights<scalar_t>& weights_;
   Scratch<acc_t> in_;
   Scratch<acc_t> out_;
-  // What is packed of the image.
+  // The packed part of the image.
   int64_t first_row_ = 0;
   int64_t last_row_ = 0;
 };

@@ -139,7 +139,7 @@ store_all(T* to, int64_t step, const std::array<Vec, kTile>& sums, std::index_se
 template <typename T, int K, int S, bool is_edge>
 void convolve_tiles(const TileArgs<T>& args) {
   using Vec = vec::Vectorized<at::opmath_type<T>>;
-  // A copy, which no store changes.
+  // A copy, so that no store can change it.
   auto a = args;
   for (int64_t tile = 0; tile < a.tiles; ++tile) {
     auto sums = generate<kTile>([&](auto j) { return Vec::loadu(a.start + j * a.start_step); });

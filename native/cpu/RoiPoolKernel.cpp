@@ -20,7 +20,7 @@ namespace {
 #if defined(CPU_CAPABILITY_AVX2) || defined(CPU_CAPABILITY_AVX512)
 constexpr int64_t kVectorBytes = sizeof(vec::Vectorized<float>);
 #else
-// Vectorized is wider than the registers there are, which makes the compiler take its vectors apart.
+// Vectorized is wider than the available registers, so the compiler would split its vectors.
 constexpr int64_t kVectorBytes = 16;
 #endif
 
@@ -73,7 +73,7 @@ struct Box {
   int64_t number;
   int64_t image;
   int64_t pixels;
-  // What is transposed for it: its own pixels, or those of all boxes of the image, which then have one tile number.
+  // The transposed pixels: its own, or those of all boxes of the image, which then share a tile number.
   Area tile;
   int64_t tile_number;
 };
@@ -135,8 +135,8 @@ class BoxPool {
   using T = at::opmath_type<scalar_t>;
   using Index = vec::int_same_size_t<T>;
   static constexpr int64_t lanes = kVectorBytes / sizeof(T);
-  // The compiler's own vectors: a comparison of Vectorized gives a vector, which AVX512 has to make of a mask and
-  // turn into one again before it can choose by it, and each pixel waits for the one before.
+  // The compiler's own vectors: a comparison of Vectorized returns a vector. With AVX512 that converts a mask to a
+  // vector and back before the selection, and each pixel waits for the previous one.
   typedef T Vec __attribute__((vector_size(lanes * sizeof(T))));
   typedef Index IndexVec __attribute__((vector_size(lanes * sizeof(T))));
 
@@ -274,7 +274,7 @@ void forward(
   const int64_t count = boxes.size(0);
   const int64_t work_per_box = lanes * (pixels / count + output.size(2) * output.size(3));
   const int64_t grain_size = std::max<int64_t>(1, kGrainSize / work_per_box);
-  // All boxes of some channels, and then of the next, so that a thread keeps a tile that they share.
+  // All boxes for some channels, then for the next, so that a thread reuses their common tile.
   parallel_for(0, (input.size(1) + lanes - 1) / lanes * count, grain_size, [&](int64_t begin, int64_t end) {
     BoxPool<scalar_t> box_pool(output, indices, input, boxes, scale);
     for (const auto task : c10::irange(begin, end)) {
@@ -283,7 +283,7 @@ void forward(
   });
 }
 
-// Threads have channels of their own, so each sum is made in the order of the boxes.
+// Each thread has its own channels, so each sum is in the order of the boxes.
 template <typename T>
 void backward(
     const TensorBase& grad_input,

@@ -24,8 +24,8 @@ void grad_of_rows(
   for ([[maybe_unused]] const auto row : c10::irange(rows)) {
     for (const auto j : c10::irange(columns)) {
       const T scale = j >= 1 && j < twins_end ? grad[j] / 2 : grad[j];
-      // Divided before it is scaled: the quotient is at most 1, while that of the gradient may be infinite. Where the
-      // magnitude is 0 the spectrum is, too.
+      // Divide before scaling: this quotient is at most 1, while the gradient divided by the magnitude may be infinite.
+      // If the magnitude is 0, so is the spectrum.
       const T divisor = magnitude[j] == 0 ? 1 : magnitude[j];
       result[j] = {spectrum[j].real() / divisor * scale, spectrum[j].imag() / divisor * scale};
     }
@@ -72,7 +72,7 @@ void for_blocks_of_pairs(int64_t images, int64_t pairs, int64_t columns, const F
   });
 }
 
-// Of the pair's spectrum A + iB those columns that A and B have not are the conjugates of others, and so A* + iB*.
+// In the pair's spectrum A + iB, the columns that A and B do not store are conjugates of others, A* + iB*.
 void pair_rows_kernel(const TensorBase& result, const TensorBase& spectrum) {
   const auto images = result.size(0), pairs = result.size(1), columns = result.size(2);
   const auto half = spectrum.size(1), rows = spectrum.size(2);
@@ -87,7 +87,7 @@ void pair_rows_kernel(const TensorBase& result, const TensorBase& spectrum) {
           const auto a = column[2 * p], b = 2 * p + 1 < rows ? column[2 * p + 1] : Complex(0);
           auto* pair = to + (image * pairs + p) * columns;
           if (k == 0) {
-            // Of the first one a complex-to-real transform takes the real part.
+            // A complex-to-real transform uses the real part of the first column.
             pair[k] = {a.real(), b.real()};
           } else {
             pair[k] = {a.real() - b.imag(), a.imag() + b.real()};

@@ -23,7 +23,8 @@ namespace {
 
 constexpr int threads = 256;
 
-// So many sums of the weight's gradient a thread holds in registers: a weight of 3 x 3 takes one pass over the images.
+// The number of sums of the weight's gradient that a thread keeps in registers: a 3 x 3 weight takes one pass over the
+// images.
 constexpr int taps_at_once = 9;
 
 // CUDA_KERNEL_LOOP_TYPE counts blockDim.x * gridDim.x in 32 bits.
@@ -55,7 +56,7 @@ struct Images {
             static_cast<index_t>(t.stride(3))},
         channels_last(t.suggest_memory_format() == MemoryFormat::ChannelsLast) {}
 
-  // The pixel that lies there in memory, so that threads side by side have pixels side by side.
+  // The pixel at this position in memory: adjacent threads have adjacent pixels.
   __device__ Pixel<index_t> at(index_t i) const {
     if (channels_last) {
       return {i / channels / width / height, i % channels, i / channels / width % height, i / channels % width};
@@ -250,7 +251,7 @@ __global__ void depthwise_conv2d_grad_weight_kernel(
       }
       __syncthreads();
     }
-    // What threads write for the next taps, they alone have read since the last barrier.
+    // Since the last barrier, each thread has read only what it overwrites for the next taps.
     if (threadIdx.y == 0 && has_channel) {
       for (int t = 0; t < taps_at_once && first + t < p.taps(); ++t) {
         partial[(blockIdx.z * static_cast<int64_t>(grad_output.channels) + channel) * p.taps() + first + t] =
@@ -345,7 +346,7 @@ int64_t count_shares(int64_t outputs, int64_t blocks, int64_t rows) {
 Tensor weight_gradient(const TensorBase& grad_output, const TensorBase& input, const DepthwiseConv2dGeometry& g) {
   const int64_t channels = g.output_channels();
   const int64_t taps = g.kernel[0] * g.kernel[1];
-  // Warps read what lies side by side: channels or columns.
+  // Warps read adjacent memory: channels or columns.
   const int64_t lanes = grad_output.suggest_memory_format() == MemoryFormat::ChannelsLast ? at::cuda::warp_size() : 1;
   const int64_t rows = threads / lanes;
   const int64_t groups = std::min<int64_t>(at::ceil_div<int64_t>(taps, taps_at_once), 65535);

@@ -107,7 +107,7 @@ def test_far_boxes() -> None:
     output = torch.roi_pool(x, far, 1.0, 1, 1)
     assert_exact(output[0, :, 0, 0], x.amax((2, 3))[0])
     assert_exact(output[1:], torch.zeros(2, 3, 1, 1))
-    # With an infinite or tiny scale: nonzero coordinates are far away, and 0 stays.
+    # The scale is too large for a float: 0 stays, and other coordinates are far away.
     corner = torch.tensor([[0.0, 0, 0, 0, 0], [0, 0, 0, 1, 1]])
     assert_exact(torch.roi_pool(x, corner, 1e308, 1, 1)[:, :, 0, 0], torch.stack([x[0, :, 0, 0], x.amax((2, 3))[0]]))
 
