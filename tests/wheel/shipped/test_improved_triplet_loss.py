@@ -327,7 +327,7 @@ def allocated(function: Callable[..., object], *inputs: torch.Tensor) -> int:
 
 
 def test_memory_is_that_of_the_losses() -> None:
-    """Also if a row's elements are not adjacent, and for half types under vmap."""
+    """Also if a row's elements are not adjacent, and under vmap."""
     inputs = triple((64, 4096), torch.float32)
     # A loss and two distances for each row, plus some small tensors.
     most = 64 * 4 * 10
@@ -335,10 +335,14 @@ def test_memory_is_that_of_the_losses() -> None:
     assert allocated(loss, *(x.t().contiguous().t() for x in inputs)) < most
     assert allocated(loss, *(x[:, ::2] for x in inputs)) < most
     assert allocated(loss, *(x.view(4, 16, 4096) for x in inputs)) < most
-    halves = [x.half().view(4, 16, 4096) for x in inputs]
+    batches = [x.view(4, 16, 4096) for x in inputs]
     for reduction in REDUCTIONS:
+        batched = torch.vmap(lambda *x, r=reduction: loss(*x, reduction=r))
         # The losses of the rows and intermediate results: a few numbers for each.
-        assert allocated(torch.vmap(lambda *x, r=reduction: loss(*x, reduction=r)), *halves) < 4 * most
+        assert allocated(batched, *batches) < 4 * most
+        # Rows of half types are converted to float if their losses are reduced.
+        converted = 0 if reduction == "none" else sum(4 * x.numel() for x in inputs)
+        assert allocated(batched, *(x.half() for x in batches)) < 4 * most + converted
 
 
 def test_memory_of_the_backward_is_that_of_the_gradients() -> None:
