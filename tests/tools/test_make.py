@@ -106,7 +106,7 @@ def test_programs_of_the_environment_name_its_python(repository: Path) -> None:
 
 @pytest.mark.parametrize("python", ["no-such-python", "/no/such/python"])
 def test_python_that_is_not_there(repository: Path, python: str) -> None:
-    assert f"error: PYTHON={python}: there is no such program\n  next: set PYTHON" in refused(make(repository, python))
+    assert f"error: PYTHON={python}: program not found\n  next: set PYTHON" in refused(make(repository, python))
 
 
 def old_python(folder: Path, body: str) -> Path:
