@@ -59,12 +59,12 @@ def check_usage(schema: str, kind: str, variants: str) -> list[str]:
             "there is no schema", todo='set SCHEMA, for example SCHEMA="my_op(Tensor self, Tensor other) -> Tensor"'
         )
     if kind not in KINDS:
-        raise UsageError(f"KIND={kind}: there is no such kind", todo=f"set KIND to one of: {', '.join(KINDS)}")
+        raise UsageError(f"KIND={kind}: no such kind", todo=f"set KIND to one of: {', '.join(KINDS)}")
     wanted = sorted({word.strip() for word in variants.split(",")} - {""})
     unknown = [word for word in wanted if word not in VARIANTS]
     if unknown:
         raise UsageError(
-            f"VARIANTS={variants}: there is no variant {', '.join(unknown)}",
+            f"VARIANTS={variants}: no such variant: {', '.join(unknown)}",
             todo=f"set VARIANTS to some of: {','.join(VARIANTS)}",
         )
     return wanted
@@ -81,7 +81,7 @@ def _scaffold(base: Base, native: Path, schema: str, kind: str, variants: list[s
     wanted = [f"--schema={schema}", f"--kind={kind}", f"--variants={','.join(variants)}"]
     done = run_with_torchgen(base.tree, "scripts.scaffold", "--base", base.tree, "--native", native, *wanted)
     if done.returncode not in (0, OperatorError.exit_code):
-        raise CommandError("the scaffold could not be made", cause=done.stdout.strip()[-4000:])
+        raise CommandError("the skeleton could not be generated", cause=done.stdout.strip()[-4000:])
     answer = json.loads(done.stdout.splitlines()[-1])
     if done.returncode != 0:
         raise OperatorError(answer["what"], cause=answer["cause"], todo=answer["todo"])
@@ -119,7 +119,7 @@ def appended(path: Path, entries: str) -> str:
         before, after = None, []
     if not isinstance(before, list) or after != [*before, *yaml.safe_load(entries)]:
         raise OperatorError(
-            f"{path}:1: entries cannot be written behind those of this file",
+            f"{path}:1: entries cannot be appended to this file",
             cause="it is not YAML, or not a list whose entries start in the first column",
             todo="start each entry with `- ` in the first column",
         )

@@ -105,7 +105,7 @@ def parse_schema(schema: str) -> FunctionSchema:
     try:
         func = FunctionSchema.parse(schema)
         if not _IDENTIFIER.fullmatch(str(func.name)):
-            raise ValueError(f"{func.name} is not a name; letters, digits and _ make one, with .overload behind it")
+            raise ValueError(f"{func.name} is not a valid name: use letters, digits and _, then .overload if needed")
     except Exception as error:  # torchgen raises AssertionError, ValueError or RuntimeError
         column = _column_of_fault(schema)
         raise OperatorError(
@@ -167,13 +167,13 @@ def _require_functional(func: FunctionSchema) -> None:
     given = f"SCHEMA: {func}"
     if func.kind() != SchemaKind.functional:
         raise OperatorError(
-            f"{given}\n  this is the schema of an operator that writes to its arguments ({func.kind().name})",
-            todo="give the schema of the functional form, and ask for the others with VARIANTS=inplace,out",
+            f"{given}\n  this is the schema of an operator that mutates its arguments ({func.kind().name})",
+            todo="give the schema of the functional variant, and request the others with VARIANTS=inplace,out",
         )
     if any(argument.annotation for argument in func.arguments.flat_all):
         raise OperatorError(
-            f"{given}\n  an operator that returns a view of an argument has no scaffold",
-            todo="leave the (a) out for one that returns new memory, or write the view by hand",
+            f"{given}\n  new-op does not support operators that return a view",
+            todo="leave out the (a) if it returns new memory, or write the view by hand",
         )
 
 
@@ -194,8 +194,8 @@ def _require_pointwise(request: Request) -> None:
         faults.append("it takes a Generator")
     if faults:
         raise OperatorError(
-            f"SCHEMA: {request.func}\n  this is no pointwise operator: {'; '.join(faults)}",
-            cause="a pointwise operator makes one Tensor of one to three, element by element",
+            f"SCHEMA: {request.func}\n  not a pointwise operator: {'; '.join(faults)}",
+            cause="a pointwise operator computes one Tensor from one to three, elementwise",
             todo="use KIND=plain",
         )
 

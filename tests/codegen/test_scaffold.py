@@ -173,8 +173,8 @@ def test_process_says_what_torchgen_says(base: Path, tmp_path: Path) -> None:
     ("schema", "kind", "variants", "message"),
     [
         (" ", "plain", "", "there is no schema"),
-        ("a() -> ()", "fast", "", "KIND=fast: there is no such kind"),
-        ("a() -> ()", "plain", "out,in", "VARIANTS=out,in: there is no variant in"),
+        ("a() -> ()", "fast", "", "KIND=fast: no such kind"),
+        ("a() -> ()", "plain", "out,in", "VARIANTS=out,in: no such variant: in"),
     ],
 )
 def test_wrong_use(schema: str, kind: str, variants: str, message: str) -> None:

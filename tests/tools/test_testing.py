@@ -155,7 +155,7 @@ def test_results_of_each_part_are_kept_where_they_are_asked_for(tmp_path: Path) 
 SKIPPING = """
 import pytest
 
-@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("n", ["one", "other"])
 def test_first(n): pytest.skip("there is no GPU")
 
 def test_of_machine(): pytest.skip("this processor has no AVX9")
@@ -165,20 +165,20 @@ def test_of_machine(): pytest.skip("this processor has no AVX9")
 @pytest.mark.parametrize(
     ("tests", "extra", "message"),
     [
-        (["first: test_first[1]", "first: test_first[2]"], [], ""),
+        (["first: test_first[one]", "first: test_first[other]"], [], ""),
         (
-            ["first: test_first[1]"],
+            ["first: test_first[one]"],
             [],
-            r"skipped, but not in tests/skips.yaml: first: test_first\[2\]: there is no GPU",
+            r"skipped, but not in tests/skips.yaml: first: test_first\[other\]: there is no GPU",
         ),
-        (["first: test_first[1]"], ["-k", "1 or 2"], r"skipped, but not in tests/skips.yaml: first: test_first\[2\]"),
-        (["first: test_first[2]"], ["-k", "2 or second"], ""),
+        (["first: test_first[one]"], ["-k", "one or other"], r"skipped, but not in tests/skips.yaml: first: test_first\[other\]"),
+        (["first: test_first[other]"], ["-k", "other or second"], ""),
         (
-            ["first: test_first[1]", "first: test_first[2]", "second: test_second"],
+            ["first: test_first[one]", "first: test_first[other]", "second: test_second"],
             [],
             "in tests/skips.yaml, but not skipped: second: test_second: there is no GPU",
         ),
-        (["first: test_first[1]", "first: test_first[2]", "second: test_second"], ["-k", "first"], ""),
+        (["first: test_first[one]", "first: test_first[other]", "second: test_second"], ["-k", "first"], ""),
     ],
 )
 def test_skips_are_those_that_are_expected(tmp_path: Path, tests: list[str], extra: list[str], message: str) -> None:
