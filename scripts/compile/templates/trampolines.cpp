@@ -65,7 +65,7 @@ int bind_if_named(dl_phdr_info* object, size_t, void* wanted) {
   if (found != library.build_id) {
     error() = std::string("this torch was grafted onto a ") + library.name + " with build-id " + library.build_id +
         ", but the one loaded is " + object->dlpi_name + " with build-id " + found +
-        ". Files of two torch packages are mixed: uninstall torch, remove what is left of its folder, and install " +
+        ". Files of two torch packages are mixed: uninstall torch, delete the rest of its folder, and install " +
         "the wheel again. If LD_LIBRARY_PATH or LD_PRELOAD names another torch, unset it";
     return 1;
   }
