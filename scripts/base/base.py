@@ -54,7 +54,7 @@ class Base:
 
     @property
     def platforms(self) -> list[str]:
-        """The platform tags of the wheel that it comes from, also if it is installed."""
+        """The platform tags of the wheel that it comes from, even if it is installed."""
         if self.wheel.suffix == ".whl":
             return [tag.platform for tag in parse_wheel_filename(self.wheel.name)[3]]
         texts = [path.read_text(encoding="utf-8") for path in self.wheel.parent.glob("torch-*.dist-info/WHEEL")]

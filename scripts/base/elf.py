@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# Imported late: numpy takes as long to import as everything else in a build that has little to do.
+# numpy is imported late: only symbol tables need it, and it takes as long to import as everything else in a build that
+# has little to do.
 
 _WEAK = 2
 _LOCAL = 0
@@ -32,7 +33,7 @@ _DYNAMIC_TEXTS = {"DT_NEEDED": "needed", "DT_SONAME": "soname", "DT_RPATH": "rpa
 
 @cache
 def _symbol_type() -> np.dtype[Any]:
-    """Elf64_Sym (System V ABI, "Symbol Table")."""
+    """Return the layout of Elf64_Sym (System V ABI, "Symbol Table")."""
     import numpy as np
 
     kinds = {"name": "<u4", "info": "u1", "other": "u1", "section": "<u2", "value": "<u8", "size": "<u8"}
@@ -123,7 +124,7 @@ class ElfFile:
         """Return the global names that an object file defines.
 
         Args:
-            weak: include weak symbols, such as those of inline functions.
+            weak: include weak symbols, for example those of inline functions.
             hidden: include hidden symbols.
         """
         import numpy as np
@@ -176,7 +177,7 @@ class ElfFile:
 
 
 class _SymbolTable:
-    """Return a symbol table and its strings."""
+    """A symbol table and its strings."""
 
     def __init__(self, symbols: npt.NDArray[Any], strings: memoryview | bytes) -> None:
         self.symbols = symbols

@@ -61,7 +61,7 @@ class Environment:
 
     @property
     def key(self) -> str:
-        """Identifies the base: it differs for another folder, or another torch in it."""
+        """An identifier of the base: it differs for another folder, or another torch in it."""
         text = json.dumps([str(self.site), self.state()])
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -108,7 +108,7 @@ def find_environment(python: str) -> Environment:
 
 
 def _official(environment: Environment) -> str:
-    """The version of the official wheel: ``2.13.0+cpu`` for ``2.13.0+cpu.graft.<hash>``."""
+    """Return the version of the official wheel: ``2.13.0+cpu`` for ``2.13.0+cpu.graft.<hash>``."""
     return environment.version.partition("graft.")[0].rstrip("+.")
 
 

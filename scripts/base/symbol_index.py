@@ -79,7 +79,7 @@ def _entries(library: ElfFile) -> npt.NDArray[Any]:
         digest = _hash(name)
         rows.add((digest, value, (_FUNCTION if is_function else _DATA) | (_EXPORTED if digest in exported else 0)))
     known = {row[0] for row in rows}
-    # Symbols that are neither functions nor data, such as thread-local variables, count only as exported.
+    # Symbols that are neither functions nor data, like thread-local variables, count only as exported.
     rows |= {(digest, 0, _EXPORTED) for digest in exported - known}
     return np.array(sorted(rows), dtype=_ENTRY)
 

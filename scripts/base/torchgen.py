@@ -28,7 +28,7 @@ def torchgen_command(tree: Path, module: str, *arguments: str | Path) -> tuple[l
 def run_with_torchgen(
     tree: Path, module: str, *arguments: str | Path, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run that command. Return its result, whatever the exit code.
+    """Run the command of ``torchgen_command``. Return its result, whatever the exit code.
 
     Args:
         tree: the folder that holds ``torchgen``.

@@ -84,7 +84,7 @@ class Units:
 
 
 def in_order(units: Iterable[Unit]) -> list[Unit]:
-    """Every unit once, in compile order: the slowest first, so that none runs alone at the end."""
+    """Return every unit once, in compile order: the slowest first, so that none runs alone at the end."""
     every = list(units)
     kernels = [unit for unit in every if unit.compiler == NVCC]
     generated = [unit for unit in every if unit.narrow]

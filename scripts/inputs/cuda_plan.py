@@ -28,7 +28,7 @@ class Cuda:
 
     @property
     def description(self) -> str:
-        """Identifies the result; empty if CUDA plays no part in it."""
+        """An identifier of the result; empty if CUDA plays no part in it."""
         return "" if self.how == NO_CUDA else f"{self.how} {self.nvcc.description if self.nvcc else ''}"
 
     @property

@@ -97,7 +97,7 @@ class Nvcc:
 
     @cached_property
     def known_architectures(self) -> list[str]:
-        """Return every architecture that this nvcc can compile for."""
+        """Every architecture that this nvcc can compile for."""
         return re.findall(r"^sm_(\w+)$", run([self.compiler, "--list-gpu-code"]).stdout, re.M)
 
     def require_known_architectures(self) -> None:
@@ -139,7 +139,7 @@ def wanted_architectures() -> tuple[str, ...]:
 
 
 def request() -> str:
-    """What decides about the CUDA kernels in addition to the files of a build."""
+    """Return the variables that decide about the CUDA kernels, in addition to the files of a build."""
     return f"{' '.join(wanted_architectures())} {os.environ.get('CUDA_HOME', '')}"
 
 

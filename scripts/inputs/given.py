@@ -75,7 +75,7 @@ def _require_folder(variable: str, folder: Path, wanted: str) -> None:
 
 
 def _check_pin_and_wheel(options: argparse.Namespace) -> None:
-    """The wheel must belong to the pin. Whether the pin has one for this Python is checked when it is downloaded."""
+    """Check the pin and ``WHEEL``. Without ``WHEEL``, ``fetch`` checks whether the pin has a wheel for this Python."""
     if options.verb in _WITHOUT_A_PIN or options.pin == _INSTALLED:
         return
     layout = Layout(options.pin, (), Path())
@@ -90,7 +90,7 @@ def _check_pin_and_wheel(options: argparse.Namespace) -> None:
 
 
 def _check_source(options: argparse.Namespace) -> None:
-    """A local checkout or mirror must exist. A remote one is checked when it is cloned."""
+    """Check that a local checkout or mirror exists. A remote one is checked when it is cloned."""
     source = getattr(options, "source", None)
     if source and ":" not in source and not expanded(source).is_dir():
         raise UsageError(
@@ -100,7 +100,7 @@ def _check_source(options: argparse.Namespace) -> None:
 
 
 def _check_deliveries(options: argparse.Namespace) -> None:
-    """One delivery for tests, several for the table of surfaces. `make wheels` checks its own."""
+    """Check the deliveries: one for tests, several for the table of surfaces. `make wheels` checks its own."""
     if options.verb not in ("test", "surfaces"):
         return
     words = options.delivery.split() if options.verb == "surfaces" else [options.delivery]

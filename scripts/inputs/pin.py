@@ -159,8 +159,8 @@ def load_pin(folder: Path, wheel_version: str = "", *, is_installed: bool = Fals
 
 
 def known_pins(patches: Path, *, are_wheels_needed: bool = False) -> list[str]:
-    """The possible values of PIN: the versions of all known wheels and, unless ``needs_wheel``, those of source trees
-    without one.
+    """Return the possible values of PIN: the versions of all known wheels and, unless ``are_wheels_needed``, those of
+    source trees without one.
     """
     pins = [load_pin(path.parent) for path in sorted(patches.glob("*/pin.yaml"))]
     return [name for pin in pins for name in (pin.wheels or ([] if are_wheels_needed else [pin.version]))]

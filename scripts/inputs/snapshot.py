@@ -97,7 +97,7 @@ class Snapshot:
         return self.natives[0] if len(self.origins) == 1 else self.folder / "native/merged"
 
     def lay_out(self) -> NativeFolder:
-        """Write the inputs below ``folder``. Unchanged files keep their modification times. Returns the merged native
+        """Write the inputs below ``folder``. Unchanged files keep their modification times. Return the merged native
         folder.
         """
         files = {**dict.fromkeys(self.unread, b""), **self.files}
@@ -107,7 +107,7 @@ class Snapshot:
         return load_native(self.merged)
 
     def natives_content(self) -> list[dict[Path, bytes]]:
-        """The files of each native folder, by relative path."""
+        """Return the files of each native folder, by relative path."""
         found: list[dict[Path, bytes]] = [{} for _ in self.origins]
         for name, content in self.files.items():
             kind, number, *rest = Path(name).parts

@@ -103,7 +103,7 @@ class Toolchain:
         return [f"-std={self.standard}", *_CXX_FLAGS, *(f"-D{name}" for name in _DEFINITIONS), *self.sanitizers]
 
     def capability_flags(self, capability: str) -> list[str]:
-        """Additional flags for a vectorized source. With sanitizers, their optimization level is used."""
+        """Return the additional flags for a vectorized source. With sanitizers, their optimization level is used."""
         definitions = [f"-DCPU_CAPABILITY={capability}", f"-DCPU_CAPABILITY_{capability}"]
         return [*CPU_CAPABILITIES[capability], *definitions, *self.sanitizers]
 
@@ -134,14 +134,14 @@ class Toolchain:
 
     @cached_property
     def linked_in(self) -> frozenset[str]:
-        """The compiler's own static library, linked into each library, for example for checks of processor features."""
+        """The symbols of libgcc.a, which is linked into each library, for example for checks of processor features."""
         archive = run([self.compiler, "-print-libgcc-file-name"]).stdout.strip()
         lines = run(["nm", "--defined-only", "--format=posix", archive], check=False).stdout.splitlines()
         return frozenset(line.split()[0] for line in lines if len(line.split()) > 2)
 
     def preloaded(self) -> list[Path]:
-        """Libraries that a program built without sanitizers must preload: the sanitizers and the functions they
-        intercept.
+        """Return the libraries that a program built without sanitizers must preload: the sanitizers and the C++
+        library, whose functions they intercept.
 
         Raises:
             ToolchainError: the compiler does not include them.
@@ -173,7 +173,7 @@ def capability_for_edits() -> str:
 
 
 def find_toolchain(pin: Pin) -> Toolchain:
-    """The compiler that ``CXX`` names, or ``g++``.
+    """Return the compiler that ``CXX`` names, or ``g++``.
 
     Raises:
         ToolchainError: it is missing, too old or not g++, or Python's headers are missing.

@@ -1,5 +1,5 @@
-// Adds the bindings of all units to the classes and modules of torch._C. It includes none of PyTorch's headers, so that
-// it compiles in no time and does not depend on the operators.
+// Adds the bindings of all units to the classes and modules of torch._C. It includes none of PyTorch's headers, so it
+// compiles quickly and does not depend on the operators.
 
 #include "graft_bindings.h"
 
@@ -11,7 +11,7 @@ namespace {
 
 const Bindings* all_bindings = nullptr;
 
-// Python has its error set already.
+// Python's error is already set.
 struct PythonError : std::runtime_error {
   PythonError() : std::runtime_error("Python raised an exception") {}
 };
@@ -48,7 +48,7 @@ PyObject* attribute(PyObject* torch_c, const char* name) {
   return object;
 }
 
-// What type_ready does with a method of a type: a descriptor in its dictionary.
+// Like type_ready for a method of a type: adds a descriptor to its dictionary.
 void add_methods(PyObject* torch_c, const char* type, PyMethodDef* definitions) {
   auto* owner = reinterpret_cast<PyTypeObject*>(attribute(torch_c, type));
   for (auto* definition = definitions; definition->ml_name; ++definition) {
@@ -60,7 +60,7 @@ void add_methods(PyObject* torch_c, const char* type, PyMethodDef* definitions) 
   PyType_Modified(owner);
 }
 
-// What type_ready does with a static method of a type.
+// Like type_ready for a static method of a type.
 void add_static_methods(PyObject* torch_c, const char* type, PyMethodDef* definitions) {
   auto* owner = reinterpret_cast<PyTypeObject*>(attribute(torch_c, type));
   for (auto* definition = definitions; definition->ml_name; ++definition) {

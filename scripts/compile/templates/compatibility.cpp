@@ -1,11 +1,11 @@
-// Stands in for symbols of newer C and C++ libraries, so that what is built with a new compiler runs where the
-// official wheel does. Hidden: nothing outside this library sees these.
+// Defines symbols of newer C and C++ libraries, so that libraries built with a new compiler run wherever the official
+// wheel does. They are hidden: nothing outside this library sees them.
 
 #include <functional>
 #include <new>
 
 extern "C" {
-// glibc 2.32. libstdc++ asks it whether it may count references without atomic operations; "no" is always right.
+// glibc 2.32. libstdc++ reads it to decide whether reference counts need atomic operations; 0 (yes) is always correct.
 __attribute__((visibility("hidden"))) char __libc_single_threaded = 0;
 }
 

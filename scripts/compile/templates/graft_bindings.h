@@ -1,4 +1,4 @@
-// What a unit of generated bindings and the module that adds them to torch._C tell each other.
+// The interface between the units of generated bindings and the module that adds them to torch._C.
 #pragma once
 
 #include <Python.h>
@@ -7,18 +7,18 @@
 
 namespace graft {
 
-// The bindings of one unit. Each unit has one at namespace scope; it puts itself into the list that bindings.cpp reads.
+// The bindings of one unit. Each unit defines one at namespace scope, which adds itself to the list in bindings.cpp.
 struct Bindings {
   Bindings(void (*bind)(PyObject* torch_c), void (*register_nodes)(PyObject* functions));
 
   // Adds the operators to the classes and modules of torch._C. May throw py::error_already_set.
   void (*bind)(PyObject* torch_c);
-  // Adds the autograd nodes to torch._C._functions, which the base makes later.
+  // Adds the autograd nodes to torch._C._functions, which the base creates later.
   void (*register_nodes)(PyObject* functions);
   const Bindings* next;
 };
 
-// The bindings of all units. Python has its error set where one of these throws std::exception.
+// Add the bindings of all units. May throw std::exception; pass it to set_error.
 void bind_all(PyObject* torch_c);
 void register_all_nodes(PyObject* torch_c);
 
@@ -26,7 +26,8 @@ void register_all_nodes(PyObject* torch_c);
 void set_error(const std::exception& error);
 void check(bool succeeded);
 
-// Add what `definitions`, which ends with a null name, defines. They throw std::exception with Python's error set.
+// Add the methods or functions in `definitions`, which ends with a null name. If they throw std::exception, Python's
+// error is set.
 void add_methods(PyObject* torch_c, const char* type, PyMethodDef* definitions);
 void add_static_methods(PyObject* torch_c, const char* type, PyMethodDef* definitions);
 void add_functions(PyObject* torch_c, const char* module, PyMethodDef* definitions);

@@ -1,4 +1,4 @@
-// The functions that trampolines.cpp binds, as the generated table lists them.
+// The generated table of the functions that trampolines.cpp binds.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 #define GRAFT_HIDDEN extern "C" __attribute__((visibility("hidden")))
 
-// A function of a library: its slot, and its address relative to where the library is loaded.
+// A function of a library: its slot, and its address relative to the library's load address.
 struct GraftSlot {
   unsigned index;
   uint64_t value;

@@ -1,9 +1,9 @@
-// torch._C of the grafted torch: the base's module, and the bindings of the added operators.
+// torch._C of the grafted wheel: the base's module with the bindings of the added operators.
 
 #include "graft_bindings.h"
 
-extern "C" PyObject* initModule(); // of libtorch_python
-extern "C" const char* graft_binding_error(); // of trampolines.cpp
+extern "C" PyObject* initModule(); // in libtorch_python
+extern "C" const char* graft_binding_error(); // in trampolines.cpp
 
 namespace graft {
 
@@ -11,7 +11,7 @@ namespace {
 
 PyObject* autograd_init = nullptr;
 
-// The base makes torch._C._functions, the module of the autograd nodes, in _autograd_init; this stands in for it.
+// Wraps _autograd_init, in which the base creates torch._C._functions, the module of the autograd nodes.
 PyObject* init_autograd_and_nodes(PyObject* torch_c, PyObject*) {
   PyObject* result = PyObject_CallNoArgs(autograd_init);
   if (!result) {

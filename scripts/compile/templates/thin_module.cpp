@@ -1,8 +1,8 @@
-// The module of a thin wheel: adds the bindings of its operators to the torch._C that is loaded.
+// The module of a thin wheel: it adds the bindings of its operators to the loaded torch._C.
 
 #include "graft_bindings.h"
 
-extern "C" const char* graft_binding_error(); // of trampolines.cpp
+extern "C" const char* graft_binding_error(); // in trampolines.cpp
 
 namespace {
 

@@ -1,9 +1,9 @@
 // Binds functions that the base's libraries define but do not export.
 //
-// The official libraries hide most symbols, yet their symbol tables still tell where each function is. A slot holds
-// its address, found from the library's load address when this one is loaded; a trampoline jumps there. That is right
-// only for the very file the addresses were read from, so its build-id is compared first. Which functions these are
-// stands in a table that is generated for each library (scripts/compile/trampolines.py).
+// The official libraries hide most symbols, but their symbol tables still contain the address of each function. A slot
+// holds this address, plus the library's load address; it is filled when this library is loaded. A trampoline jumps to
+// the address in its slot. This is correct only for the file that the addresses were read from, so its build-id is
+// compared first. The functions are listed in a table generated for each library (scripts/compile/trampolines.py).
 
 #include "graft_libraries.h"
 
@@ -19,7 +19,7 @@ extern "C" __attribute__((visibility("hidden"))) const char* graft_binding_error
 
 namespace {
 
-// Made when it is first used: this runs before the initializers of this library's other objects.
+// Created on first use: this runs before the initializers of this library's other objects.
 std::string& error() {
   static std::string text;
   return text;
@@ -54,7 +54,7 @@ std::string build_id_of(const dl_phdr_info& object) {
   return "none";
 }
 
-// The loader keeps one object per soname, so the name alone tells which of the loaded ones is meant.
+// The loader keeps one object per soname, so the name alone identifies the loaded library.
 int bind_if_named(dl_phdr_info* object, size_t, void* wanted) {
   const auto& library = *static_cast<const GraftLibrary*>(wanted);
   const char* slash = std::strrchr(object->dlpi_name, '/');
@@ -65,7 +65,7 @@ int bind_if_named(dl_phdr_info* object, size_t, void* wanted) {
   if (found != library.build_id) {
     error() = std::string("this torch was grafted onto a ") + library.name + " with build-id " + library.build_id +
         ", but the one loaded is " + object->dlpi_name + " with build-id " + found +
-        ". Files of two torch packages are mixed: uninstall torch, remove what is left of its folder, and install " +
+        ". Files of two torch packages are mixed: uninstall torch, delete the rest of its folder, and install " +
         "the wheel again. If LD_LIBRARY_PATH or LD_PRELOAD names another torch, unset it";
     return 1;
   }
@@ -75,7 +75,7 @@ int bind_if_named(dl_phdr_info* object, size_t, void* wanted) {
   return 1;
 }
 
-// Before every other initializer: those register operators, and may call what is bound here.
+// Runs before every other initializer: these register operators, and may call the functions bound here.
 __attribute__((constructor(101))) void bind_slots() {
   for (const auto* library = graft_libraries; library->name; ++library) {
     if (dl_iterate_phdr(bind_if_named, const_cast<GraftLibrary*>(library)) == 0) {
@@ -87,7 +87,7 @@ __attribute__((constructor(101))) void bind_slots() {
     if (graft_is_python_extension) {
       return; // its init function raises ImportError
     }
-    // A library is loaded before anybody could catch an exception.
+    // The library is loaded before any code could catch an exception.
     std::fprintf(stderr, "torch: %s.\n", error().c_str());
     _exit(1);
   }

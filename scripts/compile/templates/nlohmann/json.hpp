@@ -1,8 +1,8 @@
 #pragma once
 
-// In the place of nlohmann's JSON library, which ATen/functorch/Interpreter.h includes and the wheel does not ship. The
-// header writes an interpreter as JSON in inline functions that no batching rule calls: with these declarations they
-// compile, and whoever calls them fails to link.
+// A stub of nlohmann's JSON library, which ATen/functorch/Interpreter.h includes and the wheel does not ship. That
+// header writes an interpreter as JSON in inline functions that no batching rule calls. With these declarations they
+// compile, but code that calls them does not link.
 
 #include <string>
 
