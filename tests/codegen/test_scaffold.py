@@ -136,9 +136,9 @@ def test_a_pointwise_operator_has_a_stub_and_a_vectorized_source(signatures: tup
         ("sc a(Tensor self) -> Tensor", "plain", "", "column 3: not a schema"),
         ("add.Tensor(Tensor self) -> Tensor", "plain", "", r"PyTorch has an operator add.Tensor \(.*yaml:\d+\)"),
         ("add(Tensor self) -> Tensor", "plain", "", "PyTorch has operators of this name"),
-        ("sc_a(Tensor(a) self) -> Tensor(a)", "plain", "", "returns a view"),
-        ("sc_a_(Tensor(a!) self) -> Tensor(a!)", "plain", "", "writes to its arguments"),
-        ("sc_a(Tensor self) -> (Tensor, Tensor)", "pointwise", "", "no pointwise operator: it returns Tensor, Tensor"),
+        ("sc_a(Tensor(a) self) -> Tensor(a)", "plain", "", "return a view"),
+        ("sc_a_(Tensor(a!) self) -> Tensor(a!)", "plain", "", "mutates its arguments"),
+        ("sc_a(Tensor self) -> (Tensor, Tensor)", "pointwise", "", "not a pointwise operator: it returns Tensor, Tensor"),
         ("sc_a(Tensor[] self) -> Tensor", "pointwise", "", r"argument self is Tensor\[\], not Tensor"),
         ("sc_a(Tensor a, Tensor b, Tensor c, Tensor d) -> Tensor", "pointwise", "", "it takes 4 tensors"),
         ("sc_a(Tensor x) -> Tensor", "plain", "inplace", "no in-place variant"),
@@ -200,7 +200,7 @@ def test_entries_go_behind_those_that_are_there(tmp_path: Path) -> None:
     assert yaml.safe_load(appended(path, entry)) == [{"func": "a() -> ()"}, {"func": "b() -> ()"}]
     for unfit in ("[{func: a() -> ()}]", "  - func: a() -> ()\n", "func: a\n", "- {"):
         path.write_text(unfit)
-        with pytest.raises(OperatorError, match=f"{FUNCTIONS}:1: entries cannot be written"):
+        with pytest.raises(OperatorError, match=f"{FUNCTIONS}:1: entries cannot be appended"):
             appended(path, entry)
 
 
