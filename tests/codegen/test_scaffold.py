@@ -138,7 +138,12 @@ def test_a_pointwise_operator_has_a_stub_and_a_vectorized_source(signatures: tup
         ("add(Tensor self) -> Tensor", "plain", "", "PyTorch has operators of this name"),
         ("sc_a(Tensor(a) self) -> Tensor(a)", "plain", "", "return a view"),
         ("sc_a_(Tensor(a!) self) -> Tensor(a!)", "plain", "", "mutates its arguments"),
-        ("sc_a(Tensor self) -> (Tensor, Tensor)", "pointwise", "", "not a pointwise operator: it returns Tensor, Tensor"),
+        (
+            "sc_a(Tensor self) -> (Tensor, Tensor)",
+            "pointwise",
+            "",
+            "not a pointwise operator: it returns Tensor, Tensor",
+        ),
         ("sc_a(Tensor[] self) -> Tensor", "pointwise", "", r"argument self is Tensor\[\], not Tensor"),
         ("sc_a(Tensor a, Tensor b, Tensor c, Tensor d) -> Tensor", "pointwise", "", "it takes 4 tensors"),
         ("sc_a(Tensor x) -> Tensor", "plain", "inplace", "no in-place variant"),

@@ -171,7 +171,11 @@ def test_of_machine(): pytest.skip("this processor has no AVX9")
             [],
             r"skipped, but not in tests/skips.yaml: first: test_first\[other\]: there is no GPU",
         ),
-        (["first: test_first[one]"], ["-k", "one or other"], r"skipped, but not in tests/skips.yaml: first: test_first\[other\]"),
+        (
+            ["first: test_first[one]"],
+            ["-k", "one or other"],
+            r"skipped, but not in tests/skips.yaml: first: test_first\[other\]",
+        ),
         (["first: test_first[other]"], ["-k", "other or second"], ""),
         (
             ["first: test_first[one]", "first: test_first[other]", "second: test_second"],
