@@ -356,15 +356,11 @@ _VARIABLES = {"jobs": "JOBS", "at-once": "AT_ONCE"}
 
 def _parser() -> argparse.ArgumentParser:
     common = _Parser(add_help=False)
-    common.add_argument(
-        "--pin", default="2.13.0+cpu", help="the PyTorch to build on, one of patches/ (default: %(default)s)"
-    )
+    common.add_argument("--pin", default="2.13.0+cpu", help="one of patches/ (default: %(default)s)")
     common.add_argument("--native", default=str(REPOSITORY / "native"), help="native folders, separated by spaces")
     common.add_argument("--out", type=Path, default=REPOSITORY / "dist", help="output folder of the wheel")
     common.add_argument("--wheel", type=expanded, help="the base wheel as a file, instead of a download")
-    common.add_argument(
-        "--jobs", type=_positive, default=os.cpu_count() or 1, help="compilers to run at once (%(default)s)"
-    )
+    common.add_argument("--jobs", type=_positive, default=os.cpu_count() or 1, help="parallel compilers (%(default)s)")
     common.add_argument("-v", "--verbose", action="store_true", help="show tracebacks")
 
     parser = _Parser(prog="python -m scripts", description="Build native operators into PyTorch.")
@@ -372,15 +368,9 @@ def _parser() -> argparse.ArgumentParser:
     building = verbs.add_parser("build", parents=[common], help="build the wheel of a native folder")
     thin = verbs.add_parser("thin-wheel", parents=[common], help="build the operators as a wheel of their own")
     checking = verbs.add_parser("check-source", parents=[common], help="compile the operators in PyTorch's source tree")
-    checking.add_argument(
-        "--if-possible", action="store_true", help="skip the check if packages or sources are missing"
-    )
-    comparing = verbs.add_parser(
-        "check-incremental", parents=[common], help="compare objects that incremental builds skipped"
-    )
-    comparing.add_argument(
-        "--objects", type=_positive, default=20, help="how many, chosen at random (default: %(default)s)"
-    )
+    checking.add_argument("--if-possible", action="store_true", help="skip if packages or sources are missing")
+    comparing = verbs.add_parser("check-incremental", parents=[common], help="verify skipped objects")
+    comparing.add_argument("--objects", type=_positive, default=20, help="how many, at random (%(default)s)")
     building.add_argument("--incremental", action="store_true", help="source: recompile only what a change affects")
     building.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
     for parser_of_report in (building, thin):
@@ -398,19 +388,13 @@ def _parser() -> argparse.ArgumentParser:
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a new environment")
     testing.add_argument("--whole", type=Path, help="source: compare with this wheel of a whole build")
     testing.add_argument("--parts", nargs="+", help="which tests: tools, codegen, wheel, operators, ...")
-    testing.add_argument(
-        "--junit", type=Path, metavar="FOLDER", help="write the results of each part into this folder, as XML"
-    )
+    testing.add_argument("--junit", type=Path, metavar="FOLDER", help="a folder for each part's results, as XML")
     testing.add_argument("--discard", action="store_true", help="delete the environments of the tests afterwards")
     several = verbs.add_parser("wheels", parents=[common], help="build wheels for several pins and Pythons")
-    table = verbs.add_parser(
-        "test-matrix", parents=[common], help="build and test several pins and Pythons, and write a table"
-    )
+    table = verbs.add_parser("test-matrix", parents=[common], help="build and test wheels, and write a table")
     for parser_of_thin in (thin, several):
         parser_of_thin.add_argument("--name", default="", help="the name of the thin wheel (default: the folder's)")
-        parser_of_thin.add_argument(
-            "--version", default="0.1", help="the version of the thin wheel (default: %(default)s)"
-        )
+        parser_of_thin.add_argument("--version", default="0.1", help="of the thin wheel (default: %(default)s)")
     for parser_of_rows in (several, table):
         parser_of_rows.add_argument("--pins", default="", help="separated by spaces (default: all with a wheel)")
         parser_of_rows.add_argument("--pythons", default="", help="versions, names or paths, separated by spaces")
@@ -422,9 +406,7 @@ def _parser() -> argparse.ArgumentParser:
     for parser_of_build in (building, testing):
         parser_of_build.add_argument("--build", default=GRAFT, help=f"{GRAFT} or {SOURCE} (default: %(default)s)")
     for parser_of_tree in (building, checking, comparing, testing):
-        parser_of_tree.add_argument(
-            "--source", help="a checkout of PyTorch, or an address to download its sources from"
-        )
+        parser_of_tree.add_argument("--source", help="a checkout of PyTorch, or where to download it")
     watching = verbs.add_parser("test-sanitize", parents=[common], help="build with sanitizers and run the tests")
     for parser_of_tests in (testing, watching, table):
         parser_of_tests.add_argument("extra", nargs="*", help="arguments for pytest, after --")
@@ -454,17 +436,13 @@ def _parser() -> argparse.ArgumentParser:
     timing = verbs.add_parser("bench", parents=[common], help="time the operators and their alternatives")
     timing.add_argument("extra", nargs="*", help="operators and options of the benchmark, after --")
     adding = verbs.add_parser("new-op", parents=[common], help="write the skeleton of a new operator")
-    adding.add_argument(
-        "--schema", required=True, help="the schema of the functional variant, as in native_functions.yaml"
-    )
+    adding.add_argument("--schema", required=True, help="of the functional variant, as in native_functions.yaml")
     adding.add_argument("--kind", default="plain", help="plain, pointwise or composite (default: %(default)s)")
     adding.add_argument("--variants", default="", help="inplace, out, or both, separated by a comma")
     pinning = verbs.add_parser("pin", parents=[common], help="write the pin of a release, and report what is new in it")
     pinning.add_argument("--torch", required=True, help="a version, such as 2.13.0+cpu, or a wheel file")
     pinning.add_argument("--index", default="", help="an additional index for pip")
-    mutating = verbs.add_parser(
-        "test-mutants", parents=[common], help="insert one wrong line at a time, and check that a test fails"
-    )
+    mutating = verbs.add_parser("test-mutants", parents=[common], help="does a test find each wrong line?")
     mutating.add_argument("chosen", nargs="*", help="numbers (12, 3-7) and parts of file names (default: all)")
     mutating.add_argument("--list", action="store_true", help="list the mutants")
     nightly = verbs.add_parser("test-nightly", help="run the tests that take hours: sanitizers, fuzz, slow tests, ...")

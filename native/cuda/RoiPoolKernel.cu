@@ -78,8 +78,8 @@ __global__ void roi_pool_forward_kernel(
   }
 }
 
-// One block for each plane. A thread adds the gradients of its own pixels, in the order of boxes and bins, so additions
-// need not be atomic and each sum equals that of the CPU kernel.
+// `threads` threads for each plane. A thread adds the gradients of its own pixels, in the order of boxes and bins, so
+// additions need not be atomic and each sum equals that of the CPU kernel.
 template <typename T>
 __global__ void roi_pool_backward_plane_kernel(
     int64_t count,

@@ -145,7 +145,7 @@ def parse(text: str) -> Node:
 
 
 def identifiers(node: Node) -> Iterator[Node]:
-    """Return the names within ``node``, in order."""
+    """Yield the names within ``node``, in order."""
     if node.type.endswith("identifier") and not node.named_children:
         yield node
     for child in node.named_children:

@@ -41,7 +41,7 @@ def check_files(natives: Sequence[Path], findings: Findings) -> None:
                 continue  # other texts are concatenated
             other = first.setdefault(name, path)
             if other != path and other.read_bytes() != path.read_bytes():
-                what = f"{other} has the same name but another content"
+                what = f"{other} has the same name but different content"
                 findings.add((path, 1, 0), what, "give one of them another name")
 
 

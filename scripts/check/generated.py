@@ -111,7 +111,7 @@ def _check_replaced(entry: Entry, info: DifferentiabilityInfo, findings: Finding
 
 
 def _torn(formula: str, made: set[str], original: str, left: str | None = None) -> Iterator[tuple[str, str]]:
-    """Return the names in ``formula`` that torchgen replaced partly, each with the name of ``made`` in it.
+    """Yield the names in ``formula`` that torchgen replaced partly, each with the name of ``made`` in it.
 
     Args:
         formula: torchgen's version.

@@ -29,14 +29,14 @@ def of_linker(output: str, native: Path) -> str:
 
 
 def _undefined(output: str) -> Iterator[tuple[str, str]]:
-    """Return the undefined symbols, each with the source that the linker names."""
+    """Yield the undefined symbols, each with the source that the linker names."""
     for match in re.finditer(r"^(.*): undefined reference to `(.+?)'$", output, re.M):
         where = match[1].removeprefix("/usr/bin/ld: ")
         yield re.sub(r":\(\.text.*?\)$", "", where), match[2]
 
 
 def _repeated(output: str) -> Iterator[tuple[str, str]]:
-    """Return the duplicate symbols, each with both sources."""
+    """Yield the duplicate symbols, each with both sources."""
     repeated = r"^(.*?):\(.*: multiple definition of `(.+?)'; (?:\S+?\.o:)?(\S+?):\(.*first defined here$"
     for match in re.finditer(repeated, output, re.M):
         yield match[2], f"{match[1].removeprefix('/usr/bin/ld: ')} and {match[3]}"

@@ -50,7 +50,7 @@ def main() -> int:
         "--part", choices=("all", *_PARTS), default="all", help="what to generate (default: %(default)s)"
     )
     parser.add_argument(
-        "--cuda", choices=(KERNELS, MISSING, NO_CUDA), default=NO_CUDA, help="the identity of the CUDA toolkit"
+        "--cuda", choices=(KERNELS, MISSING, NO_CUDA), default=NO_CUDA, help="what to generate for CUDA"
     )
     parser.add_argument("--verbose", action="store_true", help="show a traceback on errors")
     options = parser.parse_args()

@@ -233,11 +233,12 @@ class _Builds:
         timed = self.build(row.verb)
         is_same = before == timed.wheel
         if (row.edit and is_same) or (row.name == _UNCHANGED and not is_same):
-            raise CommandError(f"{row.name}: the build wrote {timed.wheel} after {before}")
+            what = "again, despite the edit" if is_same else f"instead of {before}"
+            raise CommandError(f"{row.name}: the build wrote {timed.wheel} {what}")
         return timed
 
     def tree(self) -> str:
-        """Return the variables that select the tree of the last `make develop`; empty if there is none."""
+        """Return the ``.pth`` file's text, which selects the tree of `make develop`; empty if there is none."""
         found = list((self.folder / "develop-environment").glob("lib/python*/site-packages/torch_graft.pth"))
         return found[0].read_text(encoding="utf-8") if found else ""
 

@@ -66,7 +66,7 @@ def shuffled_objects(configured: Configured) -> list[str]:
 
 
 def left_alone(configured: Configured, names: Iterable[str]) -> Iterator[str]:
-    """Return those of the objects ``names`` that are older than the text of a header they include.
+    """Yield those of the objects ``names`` that are older than the text of a header they include.
 
     The headers' modification times were restored; the status change time shows when the text was written.
     """

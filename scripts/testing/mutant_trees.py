@@ -26,7 +26,7 @@ _LIMIT = 900
 
 _RED = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.M)
 # What `pytest -v` prints when a test begins; after a crash, the last one is the test that crashed.
-_BEGUN = re.compile(r"^(\S+\.py::\S.*?) *(?:PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR|$)", re.M)
+_BEGUN = re.compile(r"^(\S+\.py::\S.*?) *(?:PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR|Fatal Python error|$)", re.M)
 _COMPLAINT = re.compile(r"^.*\b(?:error|refused)\b.*$", re.M)
 
 

@@ -52,7 +52,7 @@ def load_expected(path: Path) -> Expected:
 
 
 def skips_in(results: Path, kind: str) -> Iterator[Skip]:
-    """Return the skips in pytest's XML results of a part; none if it crashed."""
+    """Yield the skips in pytest's XML results of a part; none if it crashed."""
     if not results.read_bytes():
         return
     for case in ElementTree.parse(results).iter("testcase"):

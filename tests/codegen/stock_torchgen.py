@@ -1,6 +1,7 @@
 """Write ``broken/README.md``: what stock torchgen reports for the corpus of broken folders.
 
-    PYTHONPATH=.:build/2.13.0/base/tree build/environments/builder-*/bin/python tests/codegen/stock_torchgen.py
+    PYTHONPATH=.:build/2.13.0+cpu/cp311/base/tree \\
+        build/environments/builder-*/bin/python tests/codegen/stock_torchgen.py
 
 Each folder's YAML is appended to PyTorch's own and goes through torchgen's steps: parse, group, match the derivatives,
 and generate registrations, functionalization and autograd for new operators. The lists that upstream keeps in Python

@@ -72,17 +72,17 @@ def test_one_folder_alone_lacks_what_the_other_has(known: BaseOperators, tmp_pat
         (
             {"cpu/Shared.h": "#pragma once\n"},
             {"cpu/Shared.h": "// Another.\n"},
-            "two/cpu/Shared.h:1: one/cpu/Shared.h has the same name but another content; give one of them another name",
+            "two/cpu/Shared.h:1: one/cpu/Shared.h has the same name but different content; give one of them",
         ),
         (
             {"Three.cpp": "// One.\n"},
             {"Three.cpp": "// Two.\n"},
-            "two/Three.cpp:1: one/Three.cpp has the same name but another content; give one of them another name",
+            "two/Three.cpp:1: one/Three.cpp has the same name but different content; give one of them another name",
         ),
         (
             {"docs/graft_one.rst": "One.\n"},
             {"docs/graft_one.rst": "Two.\n"},
-            "two/docs/graft_one.rst:1: one/docs/graft_one.rst has the same name but another content",
+            "two/docs/graft_one.rst:1: one/docs/graft_one.rst has the same name but different content",
         ),
         (
             {"samples.py": "def graft_one(make): ...\n"},

@@ -22,13 +22,12 @@ def test_one_builds_and_the_other_waits_for_it(plain: Place) -> None:
     write(plain.home, {"launcher": LAUNCHER.format(plain.home)})
     (plain.home / "launcher").chmod(0o755)
     with plain.edited({"SoftClip.cpp": f"{kernel}// edited\n"}):
-        command: list[str] = ["env", f"LAUNCHER={plain.home}/launcher", *map(str, plain.command())]
-        command[-1] = str(plain.home / "at_once")
-        first = plain.start([*command])
+        command = ["env", f"LAUNCHER={plain.home}/launcher", *plain.command("build", "--out", plain.home / "at_once")]
+        first = plain.start(command)
         while not (plain.home / "begun").exists():
             assert first.poll() is None, first.communicate()
             time.sleep(0.05)
-        second = plain.start([*command])
+        second = plain.start(command)
         assert second.stdout
         waited = next(line for line in second.stdout if BUSY in line)
         (plain.home / "go").touch()

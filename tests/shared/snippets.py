@@ -71,7 +71,7 @@ class Snippet:
 
 
 def snippets_of(path: Path) -> Iterator[Snippet]:
-    """Return the snippets of a Markdown file, in order."""
+    """Yield the snippets of a Markdown file, in order."""
     lines = path.read_text(encoding="utf-8").splitlines()
     fences = [number for number, line in enumerate(lines) if _FENCE.match(line)]
     for start, end in zip(fences[::2], fences[1::2], strict=True):

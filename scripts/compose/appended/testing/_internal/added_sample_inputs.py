@@ -110,7 +110,7 @@ def as_precise(expected: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def errors(name: str, make: Callable[..., torch.Tensor]) -> Iterator[ErrorInput]:
-    """Return the error inputs of an operator in ``samples.py``; ``make`` creates a tensor of float, or of another
+    """Yield the error inputs of an operator in ``samples.py``; ``make`` creates a tensor of float, or of another
     ``dtype``.
     """
     for arguments, message, *kind in given(f"{name}_errors")(partial(make, dtype=torch.float)):
