@@ -1,0 +1,43 @@
+"""``.ci/run`` ends with the exit code of what it runs. ``make`` is a stand-in here that fails where a test says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from scripts.common.layout import REPOSITORY
+
+_MAKE = """#!/bin/sh
+echo "make $*"
+case "$*" in *"$FAILS"*) exit 2 ;; esac
+"""
+
+
+def _run(folder: Path, fails: str) -> subprocess.CompletedProcess[str]:
+    for name in (".ci/run", "tests/readme_folder.py"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(REPOSITORY / ".ci/run", folder / ".ci/run")
+    (folder / "tests/readme_folder.py").touch()
+    make = folder / "bin/make"
+    make.parent.mkdir()
+    make.write_text(_MAKE)
+    make.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{make.parent}:{os.environ['PATH']}", "FAILS": fails}
+    return subprocess.run(
+        [folder / ".ci/run"], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_passes(tmp_path):
+    ran = _run(tmp_path, "no such command")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "make surfaces" in ran.stdout
+
+
+@pytest.mark.parametrize("fails", ["lint", "test", "surfaces", "deliveries", "soft_clip"])
+def test_fails_with_what_it_runs(tmp_path, fails):
+    assert _run(tmp_path, fails).returncode == 2
