@@ -27,7 +27,8 @@ def _run(folder: Path, fails: str) -> subprocess.CompletedProcess[str]:
     make.write_text(_MAKE)
     make.chmod(0o755)
     environment = {**os.environ, "PATH": f"{make.parent}:{os.environ['PATH']}", "FAILS": fails}
-    return subprocess.run(
+    command = [folder / ".ci/run"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
         [folder / ".ci/run"], env=environment, capture_output=True, text=True, timeout=60, check=False
     )
 
