@@ -29,8 +29,6 @@ def _run(folder: Path, fails: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PATH": f"{make.parent}:{os.environ['PATH']}", "FAILS": fails}
     command = [folder / ".ci/run"]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-        [folder / ".ci/run"], env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
 
 
 def test_passes(tmp_path):
