@@ -303,7 +303,7 @@ class Linker:
             ]
             text = run(["c++filt"], stdin="\n".join(lines), env=UNTRANSLATED).stdout
             hides = [library.path.name for library in libraries if library.find_defined(missing)]
-            cause = f"{' and '.join(hides)} hides variables, which other libraries cannot use" if hides else ""
+            cause = f"other libraries cannot use hidden variables of {' and '.join(hides)}" if hides else ""
             self._refuse(text.replace("src/ATen/native/", f"{self._names.native}/"), cause)
         return bound
 

@@ -84,7 +84,7 @@ def derivative_entry(request: Request) -> str:
     """Return the entry for derivatives.yaml; empty if the operator needs none."""
     if request.kind == "composite" or not request.is_differentiable:
         return ""
-    lines = [f"# TODO: formulas. Until then, backward through {request.func.name} raises an error that names it."]
+    lines = [f"# TODO: write the formulas. Until then, backward raises an error that names {request.func.name}."]
     lines.append(f"- name: {_scalar(str(request.func))}")
     for argument in request.tensors:
         refusal = "not_implemented_list" if argument.type.is_list_like() else "not_implemented"

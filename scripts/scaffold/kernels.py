@@ -114,7 +114,7 @@ def _check(request: Request, binding: Binding) -> str:
     """Return a check of one argument, as most kernels need."""
     argument, name, operator = binding.argument, binding.name, request.func.name.name
     kind = getattr(argument, "type", None)
-    todo = "  // TODO: ask for the number of dimensions, the shape and the dtype that the kernel needs.\n"
+    todo = "  // TODO: check the number of dimensions, the shapes and the dtypes of the inputs.\n"
     first = todo if name == _first_tensor(request) else ""
     if kind == TENSOR:
         return f"""\
@@ -152,7 +152,7 @@ def _structured(request: Request, group: NativeFunctionsGroup) -> str:
     output = "maybe_get_output()"
     meta_body = f"""\
   {_BUILDERS[len(inputs)]}({", ".join([output, *inputs])});
-  // TODO: ask for the dtypes that the kernel has code for.
+  // TODO: check for the dtypes that the kernel supports.
   TORCH_CHECK(
       isFloatingType(common_dtype()),
       "{request.func.name.name}(): expected {" and ".join(inputs)} to be floating-point, but the dtype is ",
@@ -218,7 +218,7 @@ namespace at::native {{
 namespace {{
 
 {_head(f"void {request.name}_kernel", parameters)} {{
-  // TODO: take this line out, and compute one element below.
+  // TODO: delete this check, and compute one element below.
 {_todo(request, f"cpu/{request.camel}Kernel.cpp")}\
   AT_DISPATCH_V2(
       iter.common_dtype(),
@@ -276,7 +276,7 @@ def _tidy(text: str) -> str:
 
 def _todo(request: Request, file: str) -> str:
     name = request.func.name.name
-    return f'  TORCH_CHECK_NOT_IMPLEMENTED(false, "{name}(): TODO: there is no code yet in {file}");\n'
+    return f'  TORCH_CHECK_NOT_IMPLEMENTED(false, "{name}(): TODO: implement it in {file}");\n'
 
 
 def _namespace(name: str, blocks: Iterable[str]) -> str:

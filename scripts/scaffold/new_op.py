@@ -156,6 +156,6 @@ def report(native: Path, made: Mapping[str, Mapping[str, str]]) -> None:
     lines = [f"  added to  {native / name}" for name in made["appended"]]
     lines += [f"  new       {native / name}" for name in made["created"]]
     left = todos(native, [Path(name) for name in (*made["created"], *made["appended"])])
-    lines += ["what is left, each place marked TODO:", *(f"  {todo}" for todo in left)]
+    lines += ["left to do, each marked TODO:", *(f"  {todo}" for todo in left)]
     lines += [f"then: make test NATIVE={native} OUT=<folder for the wheel>"]
     say("\n".join(lines))

@@ -66,18 +66,18 @@ OPERATOR = {packet}.{request.func.name.overload_name or "default"}
 
 
 def tensors(requires_grad: bool = False) -> tuple[Tensor, ...]:
-    """The tensors that the tests pass. TODO: shapes, dtypes and values that matter: empty, strided, special ones."""
+    """The input tensors. TODO: choose shapes, dtypes and values: empty, strided and special ones, too."""
     torch.manual_seed(0)
     return {made}
 
 
 def call(function: Callable[..., Any]{typed}, **more: Any) -> Any:
-    """Call ``function`` with the arguments of the schema. TODO: values that matter for those that are no tensors."""
+    """Call ``function`` with the schema's arguments. TODO: choose values for those that are not tensors."""
     return function({given})
 
 
 def reference(*args: Any, **kwargs: Any) -> Any:
-    """TODO: what is expected, by other operations or NumPy; it is called as the operator is."""
+    """Return the expected result. TODO: compute it with NumPy or other operators."""
     raise NotImplementedError("TODO: the reference of {request.func.name}")
 '''
 
@@ -124,7 +124,7 @@ def test_out() -> None:
 def _gradients(request: Request) -> str:
     # Composite operators get both kinds of derivatives from the operators they call.
     forward = ", check_forward_ad=True" if request.kind == "composite" else ""
-    todo = "" if forward else "    # TODO: check_forward_ad=True, once derivatives.yaml has formulas of the results.\n"
+    todo = "" if forward else "    # TODO: add check_forward_ad=True when each result has a formula.\n"
     return f"""\
 def test_gradients() -> None:
     def operator(*given: Tensor) -> Any:

@@ -12,14 +12,12 @@ from ..inputs.native import SAMPLES
 from .python_test import is_given, value
 from .request import Request
 
-_HEAD = (
-    '"""What tests call the operators with: a function for each; make(*shape) makes a tensor of the wanted dtype."""\n'
-)
+_HEAD = '"""Sample inputs: a function for each operator. make(*shape) returns a tensor of the dtype under test."""\n'
 _SHAPES = ("2, 3", "0, 3")
 # It is commented out: until it is completed, the tests report that values are not compared.
 _TODO = """
 
-# TODO: a reference in NumPy or plain torch, which gets double precision, and the inputs that are refused.
+# TODO: write a reference in NumPy or plain torch; it gets double precision. List inputs that raise errors.
 # def {name}_reference({parameters}):
 #     return input.numpy()
 #
@@ -27,7 +25,7 @@ _TODO = """
 # def {name}_errors(make):
 #     yield (make(3), make(4)), "expected other to have input's shape"
 #
-# TODO: the dtypes, in OPINFO. Without them the tests find them by calling the operator.
+# TODO: state the dtypes in OPINFO. Without them, the tests find them by calling the operator.
 # OPINFO = {{"{name}": {{"dtypes": {{torch.float}}, "supports_out": False, "supports_forward_ad": True}}}}
 """
 
@@ -48,7 +46,7 @@ def samples_entry(request: Request, native: Path, known: set[str]) -> str:
         return ""
     lines = [f"    yield {_given(request, shape)}\n" for shape in _SHAPES]
     imports = "    import torch\n\n" if "torch." in lines[0] else ""
-    function = f"def {name}(make):\n    # TODO: shapes and values that matter.\n{imports}{''.join(lines)}"
+    function = f"def {name}(make):\n    # TODO: choose shapes and values.\n{imports}{''.join(lines)}"
     function += _TODO.format(name=name, parameters=_parameters(request))
     return function if text else f"{_HEAD}\n\n{function}"
 

@@ -13,7 +13,7 @@ from ..common.files import files_below
 
 MARK = "TODO"
 # The message of a kernel by `make new-op` until it is implemented. Until then every test fails with it.
-NO_CODE = "TODO: there is no code yet"
+NO_CODE = "TODO: implement it"
 
 _SUFFIXES = frozenset({".cpp", ".h", ".cu", ".cuh", ".py", ".rst", ".yaml"})
 # No tracebacks, and no line for each test.

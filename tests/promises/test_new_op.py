@@ -29,7 +29,7 @@ _REFUSES = r"TORCH_CHECK_NOT_IMPLEMENTED\(.*?\);\n"
 FILLED = {
     r".*\.cpp": [
         (rf"// TODO: compute the result here\.\n *{_REFUSES}", "return self.add(other, alpha);\n"),
-        (rf"// TODO: take this line out.*?\n *{_REFUSES}", ""),
+        (rf"// TODO: delete this check.*?\n *{_REFUSES}", ""),
         (r"\breturn self; ", "return self + static_cast<scalar_t>(alpha) * other; "),
     ],
     r"derivatives\.yaml": [

@@ -106,7 +106,7 @@ def test_hidden_variable_ends_the_build(build: Build) -> None:
     unit = build.unit("Mine", f"{declared}int f() {{ return libtorch_python::variable + libtorch_python::hidden(); }}")
     error = build.refused(unit)
     assert error.what.startswith("/mine/Mine.cpp: calls libtorch_python::variable, which is not defined; ")
-    assert error.cause == "libtorch_python.so hides variables, which other libraries cannot use"
+    assert error.cause == "other libraries cannot use hidden variables of libtorch_python.so"
 
 
 def test_symbol_that_is_nowhere_ends_the_build(build: Build) -> None:

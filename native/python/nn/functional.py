@@ -8,7 +8,7 @@ def _boxes_with_images(boxes: list[Tensor]) -> Tensor:
     for i, box in enumerate(boxes):
         if box.dim() != 2 or box.size(1) != 4:
             raise ValueError("roi_pool(): expected a list of boxes to hold tensors [K, 4], (x1, y1, x2, y2)")
-        # A half type does not hold every index.
+        # Half types cannot represent every index.
         images.append(torch.full([box.size(0), 1], i, dtype=torch.float, device=box.device))
     return torch.cat([torch.cat(images), torch.cat(boxes)], 1)
 

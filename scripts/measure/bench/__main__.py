@@ -32,8 +32,8 @@ def main() -> None:
             write_json(results, options.folder / "bench.json")
             write_table(results, options.folder / "bench.md")
             write_summary(results, options.folder / "summary.md")
-    write_plot(results, options.folder / "bench.png")
-    print(f"written to {options.folder}: bench.json, bench.md, summary.md, bench.png")
+    write_plot(results, options.folder / "bench.svg")
+    print(f"written to {options.folder}: bench.json, bench.md, summary.md, bench.svg")
 
 
 def _cases(names: list[str]) -> Iterator[Case]:

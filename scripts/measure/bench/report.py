@@ -15,12 +15,12 @@ from .measure import Measured
 from .processor import describe_processor
 
 _HEAD = (
-    "| operator | beside | case | step | threads | times as fast (least to most) | aim | ours | memory over peer's |"
+    "| operator | compared with | case | step | threads | speedup (least to most) | aim | ours | memory over peer's |"
 )
 
 
 def write_json(results: Sequence[Measured], path: Path) -> None:
-    """Return all results, with the machine and the build."""
+    """Write all results, with the machine and the build."""
     about = {
         "torch": torch.__version__,
         "machine": platform.processor() or platform.machine(),
@@ -32,18 +32,18 @@ def write_json(results: Sequence[Measured], path: Path) -> None:
 
 
 def write_table(results: Sequence[Measured], path: Path) -> None:
-    """Return all cases as Markdown, models first; misses are bold."""
+    """Write all cases as Markdown, models first; misses are bold."""
     lines = [*_top(results), _HEAD, "|" + "---|" * 9]
     lines += [_row(result) for result in results]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def write_summary(results: Sequence[Measured], path: Path) -> None:
-    """Return the README's tables: the models, and the range of ratios and the number of misses of each group."""
+    """Write the README's tables: the models, and the range of ratios and the number of misses of each group."""
     lines, results = _top(results), [result for result in results if result.operator != models.NAME]
     columns = [(step, threads) for step in ("forward", "backward") for threads in sorted({r.threads for r in results})]
-    heads = ["operator", "beside"]
-    heads += [f"{step}, {threads} thread{'s' if threads > 1 else ''}" for step, threads in columns]
+    heads = ["operator", "compared with"]
+    heads += [f"{step}, {_threads(threads)}" for step, threads in columns]
     lines += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)] if results else []
     rows: dict[tuple[str, str, str], list[Measured]] = {}
     for result in results:
@@ -61,7 +61,7 @@ def _top(results: Sequence[Measured]) -> list[str]:
     lines = [f"torch {torch.__version__} on {describe_processor()}", ""]
     of_models = [result for result in results if result.operator == models.NAME]
     for threads in sorted({result.threads for result in of_models}):
-        heads = [f"{threads} thread{'s' if threads > 1 else ''}"]
+        heads = [_threads(threads)]
         heads += [f"{step} {layout} {', '.join(models.DTYPES)}" for step in models.AIMS for layout in models.FORMATS]
         lines += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
         found = {(r.step, r.name): _bold(r, f"{r.ratio:.2f}") for r in of_models if r.threads == threads}
@@ -74,6 +74,10 @@ def _top(results: Sequence[Measured]) -> list[str]:
             lines.append(f"| {model} | {' | '.join(cells)} |")
         lines.append("")
     return lines
+
+
+def _threads(number: int) -> str:
+    return f"{number} thread{'s' if number > 1 else ''}"
 
 
 def _bold(result: Measured, text: str) -> str:
@@ -108,12 +112,14 @@ def write_plot(results: Sequence[Measured], path: Path) -> None:
     """Plot a panel for each operator, with a row for each group. A point is a case, red if it misses its aim."""
     import matplotlib
 
-    matplotlib.use("agg")
+    matplotlib.use("svg")
+    # The same results give the same file.
+    matplotlib.rcParams |= {"svg.hashsalt": "graft", "svg.fonttype": "none"}
     from matplotlib import pyplot
 
     panels: dict[str, dict[str, list[Measured]]] = {}
     for result in results:
-        row = " ".join(filter(None, (result.group, f"beside {result.peer}", f"{result.threads} threads")))
+        row = ", ".join(filter(None, (result.group, result.peer, _threads(result.threads))))
         panels.setdefault(result.operator, {}).setdefault(row, []).append(result)
     heights = [len(rows) + 1 for rows in panels.values()]
     figure, axes = pyplot.subplots(
@@ -139,7 +145,7 @@ def write_plot(results: Sequence[Measured], path: Path) -> None:
     axes[-1, 0].xaxis.set_major_formatter("{x:g}")
     axes[-1, 0].xaxis.set_minor_formatter("{x:g}")
     axes[-1, 0].set_xlabel(
-        "times as fast; circles: forward or inference, squares: backward or training; red: aim missed"
+        "speedup over the peer; circles: forward or inference, squares: backward or training; red: aim missed"
     )
     figure.tight_layout()
-    figure.savefig(path, dpi=100, metadata={"Software": None})
+    figure.savefig(path, metadata={"Date": None})

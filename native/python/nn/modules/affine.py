@@ -19,14 +19,14 @@ class Affine(Module):
         bias: if ``False``, the module has no additive bias. Default: ``True``
 
     Shape:
-        - Input: :math:`(*, \text{in\_features})`, where :math:`*` is any number of dimensions, none included.
+        - Input: :math:`(*, \text{in\_features})`, where :math:`*` is any number of dimensions, including none.
         - Output: :math:`(*, \text{out\_features})`.
 
     Attributes:
         weight: the matrix, of shape :math:`(\text{out\_features}, \text{in\_features})`, drawn from
             :math:`\mathcal{U}(-\sqrt{k}, \sqrt{k})` with :math:`k = 1 / \text{in\_features}`, as
             :class:`torch.nn.Linear` does.
-        bias: the summand, of shape :math:`(\text{out\_features})`, drawn from the same distribution.
+        bias: the vector to add, of shape :math:`(\text{out\_features})`, drawn from the same distribution.
 
     Examples::
 
@@ -60,7 +60,7 @@ class Affine(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Initialize the parameters again."""
         # The bound of kaiming_uniform_ is sqrt(6 / ((1 + a^2) * fan_in)): with a = sqrt(5) it is 1 / sqrt(fan_in).
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
@@ -68,9 +68,9 @@ class Affine(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The affine map of ``input``."""
+        """Return the affine map of ``input``."""
         return torch.affine(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        """The arguments it was made with."""
+        """Return the arguments of the constructor."""
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

@@ -13,31 +13,31 @@ __all__ = ["Correlate2d"]
 
 
 class Correlate2d(Module):
-    r"""Applies a 2D cross-correlation with learnable kernels to each image, and adds a learnable number for each.
+    r"""Applies a 2D cross-correlation with learnable kernels to each image, and adds a learnable bias.
 
-    See :func:`torch.correlate2d` for what is computed.
+    See :func:`torch.correlate2d` for the formula.
 
     Args:
         kernel_size (int or tuple): Size of the kernel
         mode (str, optional): ``'full'``, ``'same'`` or ``'valid'``. Default: ``'valid'``
         boundary (str, optional): ``'fill'``, ``'wrap'`` or ``'symm'``. Default: ``'fill'``
-        fillvalue (Number, optional): What is beyond the edges for ``'fill'``. Default: ``0``
+        fillvalue (Number, optional): Value beyond the edges, for ``'fill'``. Default: ``0``
         method (str, optional): ``'auto'``, ``'direct'`` or ``'fft'``. Default: ``'auto'``
-        bias (bool, optional): If ``True``, adds a learnable number to each output map. Default: ``True``
-        num_kernels (int, optional): How many kernels, each of which gives every image an output map. Default: one
-            kernel, without a dimension for the maps
+        bias (bool, optional): If ``True``, adds a learnable bias to each output map. Default: ``True``
+        num_kernels (int, optional): Number of kernels. Each gives every image an output map. Default: one kernel,
+            without a dimension for the maps
 
     Shape:
-        - Input: :math:`(*, H, W)`, where :math:`*` is any number of dimensions, none included.
-        - Output: :math:`(*, H_{out}, W_{out})`, as :attr:`mode` says, or
+        - Input: :math:`(*, H, W)`, where :math:`*` is any number of dimensions, including none.
+        - Output: :math:`(*, H_{out}, W_{out})`, depending on :attr:`mode`, or
           :math:`(*, \text{num\_kernels}, H_{out}, W_{out})`.
 
     Attributes:
         weight (Tensor): the kernel of shape :math:`(kH, kW)` or the kernels of shape
             :math:`(\text{num\_kernels}, kH, kW)`, drawn from :math:`\mathcal{U}(-\sqrt{k}, \sqrt{k})` with
             :math:`k = 1 / (kH \cdot kW)`
-        bias (Tensor): of shape :math:`(1)` or :math:`(\text{num\_kernels})`, drawn likewise. ``None`` if :attr:`bias`
-            is ``False``
+        bias (Tensor): of shape :math:`(1)` or :math:`(\text{num\_kernels})`, from the same distribution.
+            ``None`` if :attr:`bias` is ``False``
 
     Examples::
 
@@ -87,14 +87,14 @@ class Correlate2d(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Initialize the parameters again."""
         bound = 1 / math.sqrt(self.kernel_size[0] * self.kernel_size[1])
         init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The correlation of ``input`` with each kernel."""
+        """Return the correlation of ``input`` with each kernel."""
         if self.num_kernels is not None:
             input = input.unsqueeze(-3)
         return torch.correlate2d(
@@ -108,7 +108,7 @@ class Correlate2d(Module):
         )
 
     def extra_repr(self) -> str:
-        """The arguments it was made with."""
+        """Return the arguments of the constructor."""
         s = f"kernel_size={self.kernel_size}, mode={self.mode!r}"
         if self.boundary != "fill":
             s += f", boundary={self.boundary!r}"

@@ -11,7 +11,7 @@ __all__ = ["DepthwiseConv2d"]
 class DepthwiseConv2d(Conv2d):
     r"""Applies a 2D convolution in which every output channel sees one input channel.
 
-    Of each of the :math:`C` input channels it makes ``channel_multiplier`` output channels:
+    Each of the :math:`C` input channels gives ``channel_multiplier`` output channels:
 
     .. math::
         \text{out}(N_i, c) = \text{bias}(c) + \text{weight}(c) \star \text{input}(N_i, \lfloor c / m \rfloor)
@@ -25,9 +25,9 @@ class DepthwiseConv2d(Conv2d):
         channels (int): Number of channels in the input image
         kernel_size (int or tuple, optional): Size of the convolving kernel. Default: 3
         stride (int or tuple, optional): Stride of the convolution. Default: 1
-        padding (int, tuple or str, optional): Padding added to all four sides of the input. It is a number, a tuple,
-            ``'valid'`` (no padding) or ``'same'``, with which the output has the input's size and the stride must
-            be 1. Default: 0
+        padding (int, tuple or str, optional): Padding added to all four sides of the input. A number, a tuple,
+            ``'valid'`` (no padding) or ``'same'`` (the output has the input's size; the stride must be 1).
+            Default: 0
         dilation (int or tuple, optional): Spacing between kernel elements. Default: 1
         channel_multiplier (int, optional): Number of output channels for each input channel. Default: 1
         bias (bool, optional): If ``True``, adds a learnable bias to the output. Default: ``True``
@@ -42,12 +42,12 @@ class DepthwiseConv2d(Conv2d):
               H_{out} = \left\lfloor\frac{H_{in}  + 2 \times \text{padding}[0] - \text{dilation}[0]
                         \times (\text{kernel\_size}[0] - 1) - 1}{\text{stride}[0]} + 1\right\rfloor
 
-          and :math:`W_{out}` likewise.
+          and :math:`W_{out}` in the same way.
 
     Attributes:
         weight (Tensor): the learnable weights of shape :math:`(C \cdot m, 1, kH, kW)`, initialized from
             :math:`\mathcal{U}(-\sqrt{k}, \sqrt{k})` with :math:`k = 1 / (kH \cdot kW)`
-        bias (Tensor): the learnable bias of shape :math:`(C \cdot m)`, initialized likewise. ``None`` if
+        bias (Tensor): the learnable bias of shape :math:`(C \cdot m)`, from the same distribution. ``None`` if
             :attr:`bias` is ``False``
 
     Examples::
@@ -100,13 +100,13 @@ class DepthwiseConv2d(Conv2d):
     def from_conv2d(cls, conv: Conv2d) -> "DepthwiseConv2d":
         r"""Make a module that computes what ``conv`` does and shares its parameters.
 
-        As the parameters are shared, an optimizer that holds them needs no change. Hooks are not taken over.
+        As the parameters are shared, an optimizer that holds them needs no change. Hooks are not copied.
 
         Args:
             conv (Conv2d): a convolution with as many groups as input channels.
 
         Raises:
-            ValueError: ``conv`` is no such convolution.
+            ValueError: ``conv`` is not such a convolution.
 
         Example::
 
@@ -133,7 +133,7 @@ class DepthwiseConv2d(Conv2d):
             conv.out_channels // conv.in_channels,
             conv.bias is not None,
             conv.padding_mode,
-            device="meta",  # neither memory nor random numbers
+            device="meta",  # allocates no memory and draws no random numbers
         )
         module.weight, module.bias = conv.weight, conv.bias
         return module.train(conv.training)

@@ -11,19 +11,20 @@ __all__ = ["RoIPool"]
 class RoIPool(Module):
     r"""Pools the largest values in regions of interest into grids of one size, as Fast R-CNN does.
 
-    A box is scaled, and its corners are rounded to pixels, halves away from zero. The rows and columns from the first
-    corner to the last, both included and at least one, are split into bins, bin :math:`i` of :math:`n` being those
-    from :math:`\lfloor i s \rfloor` to before :math:`\lceil (i + 1) s \rceil` with :math:`s` the :math:`n`-th part of
-    the length. Of a bin the part within the image is pooled; where there is none the output is 0, without a gradient.
+    Each box is scaled, and its corners are rounded to pixels, halves away from zero. The region has the rows and
+    columns from the first corner to the last, both included, and at least one of each. A length :math:`l` is split
+    into :math:`n` bins: with :math:`s = l / n`, bin :math:`i` starts at :math:`\lfloor i s \rfloor` and ends before
+    :math:`\lceil (i + 1) s \rceil`. Only the part of a bin within the image is pooled. If there is none, the output
+    is 0 and has no gradient.
 
     Args:
         output_size: the size of the grid, a number or a pair :math:`(H_{out}, W_{out})`.
-        spatial_scale: what the boxes' coordinates are multiplied by. Default: 1
+        spatial_scale: the factor for the boxes' coordinates. Default: 1
 
     Shape:
         - Input: :math:`(N, C, H, W)`
         - Boxes: :math:`(K, 5)`, in each row the index of the image and the corners :math:`(x_1, y_1, x_2, y_2)`; or a
-          list of :math:`(K_i, 4)`, the corners in each image, with :math:`K = \sum_i K_i`.
+          list with a tensor :math:`(K_i, 4)` of corners for each image, and :math:`K = \sum_i K_i`.
         - Output: :math:`(K, C, H_{out}, W_{out})`
 
     Examples::
@@ -44,9 +45,9 @@ class RoIPool(Module):
         self.spatial_scale = spatial_scale
 
     def forward(self, input: Tensor, boxes: Tensor | list[Tensor]) -> Tensor:
-        """The pooled regions."""
+        """Return the pooled regions."""
         return F.roi_pool(input, boxes, self.output_size, self.spatial_scale)
 
     def extra_repr(self) -> str:
-        """The arguments it was made with."""
+        """Return the arguments of the constructor."""
         return f"output_size={self.output_size}, spatial_scale={self.spatial_scale}"
