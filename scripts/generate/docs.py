@@ -132,9 +132,11 @@ def _with_defaults(
 
 
 def _type_text(node: ast.expr) -> str:
-    """Convert a type to the form of docstrings: ``_int | None`` becomes ``int or None``."""
+    """Convert a type to the form of PyTorch's docstrings: ``_int | None`` becomes ``int or None``, and
+    ``Number | _complex`` becomes ``Number``.
+    """
     text = re.sub(r"\b_(?=[a-z])", "", ast.unparse(node))
-    return text.replace(" | ", " or ")
+    return text.replace(" | ", " or ").replace("Number or complex", "Number")
 
 
 def _returns_text(group: PythonSignatureGroup) -> str:

@@ -12,6 +12,13 @@ from .request import Request
 FILE = "python/_decomp/decompositions.py"
 _IMPORT = "from torch._prims_common.wrappers import elementwise_type_promotion_wrapper\n"
 _TYPES = {"Scalar": "float", "SymInt": "int"}
+_DEFAULTS = {
+    "true": "True",
+    "false": "False",
+    "Mean": "1",
+    "long": "torch.long",
+    "contiguous_format": "torch.contiguous_format",
+}
 _KNOWN = frozenset({"Tensor", "float", "int", "bool", "str"})
 
 
@@ -60,10 +67,10 @@ def _parameter(argument: Argument) -> str:
     annotation = f": {kind}{' | None' if str(argument.type).endswith('?') else ''}" if kind in _KNOWN else ""
     if argument.default is None:
         return f"{argument.name}{annotation}"
-    default = _default(argument.default)
+    default = python_default(argument.default)
     return f"{argument.name}{annotation} = {default}" if annotation else f"{argument.name}={default}"
 
 
-def _default(text: str) -> str:
+def python_default(text: str) -> str:
     """Format a schema's default in Python."""
-    return {"true": "True", "false": "False"}.get(text, text)
+    return _DEFAULTS.get(text, text)

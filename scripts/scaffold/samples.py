@@ -9,10 +9,18 @@ from pathlib import Path
 from torchgen.model import Argument, ListType
 
 from ..inputs.native import SAMPLES
+from .decomposition import python_default
 from .python_test import is_given, value
 from .request import Request
 
-_HEAD = '"""Sample inputs: a function for each operator. make(*shape) returns a tensor of the dtype under test."""\n'
+_HEAD = '''\
+"""Sample inputs: a function for each operator. make(*shape) returns a tensor of the dtype under test."""
+
+import torch
+
+# The properties of each operator, as arguments of PyTorch's OpInfo.
+OPINFO = {}
+'''
 _SHAPES = ("2, 3", "0, 3")
 # It is commented out: until it is completed, the tests report that values are not compared.
 _TODO = """
@@ -23,10 +31,10 @@ _TODO = """
 #
 #
 # def {name}_errors(make):
-#     yield (make(3), make(4)), "expected other to have input's shape"
+#     yield ({wrong}), "a part of the message"
 #
-# TODO: state the dtypes in OPINFO. Without them, the tests find them by calling the operator.
-# OPINFO = {{"{name}": {{"dtypes": {{torch.float}}, "supports_out": False, "supports_forward_ad": True}}}}
+# TODO: state the properties. Without dtypes, the tests find them by calling the operator.
+# {opinfo}
 """
 
 
@@ -44,10 +52,16 @@ def samples_entry(request: Request, native: Path, known: set[str]) -> str:
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if not request.tensors or name.startswith("_") or name in known or _defines(text, name):
         return ""
-    lines = [f"    yield {_given(request, shape)}\n" for shape in _SHAPES]
-    imports = "    import torch\n\n" if "torch." in lines[0] else ""
+    given = _given(request, _SHAPES[0])
+    lines = [_yielded(_given(request, shape)) for shape in _SHAPES]
+    imports = "    import torch\n\n" if text and "torch." in lines[0] else ""
     function = f"def {name}(make):\n    # TODO: choose shapes and values.\n{imports}{''.join(lines)}"
-    function += _TODO.format(name=name, parameters=_parameters(request))
+    function += _TODO.format(
+        name=name,
+        parameters=_parameters(request),
+        wrong=f"{given[0]}," if len(given) == 1 else ", ".join(given),
+        opinfo=_opinfo(request, text or _HEAD),
+    )
     return function if text else f"{_HEAD}\n\n{function}"
 
 
@@ -60,21 +74,37 @@ def _defines(text: str, name: str) -> bool:
     return re.search(rf"^(def )?{name}\b", text, re.M) is not None
 
 
+def _opinfo(request: Request, text: str) -> str:
+    """Return the line that states properties, for a file with ``text`` before it."""
+    name = str(request.func.name.name)
+    stated = f'{{"dtypes": {{torch.float, torch.double}}, "supports_out": {request.out}, "supports_forward_ad": True}}'
+    return f'OPINFO["{name}"] = {stated}' if "OPINFO" in text else f'OPINFO = {{"{name}": {stated}}}'
+
+
 def _parameters(request: Request) -> str:
-    """Parameters of the reference: positional arguments stay positional, the rest are keywords."""
+    """Return the parameters of the reference."""
     arguments = request.func.arguments
-    names = ["input" if a.name == "self" else a.name for a in arguments.flat_positional]
-    return ", ".join([*names, *(["**named"] if arguments.flat_kwarg_only else [])])
+    named = [_parameter(argument) for argument in arguments.flat_kwarg_only]
+    return ", ".join([*map(_parameter, arguments.flat_positional), *(["*", *named] if named else [])])
 
 
-def _given(request: Request, shape: str) -> str:
+def _parameter(argument: Argument) -> str:
+    name = "input" if argument.name == "self" else argument.name
+    return name if argument.default is None else f"{name}={python_default(argument.default)}"
+
+
+def _yielded(given: list[str]) -> str:
+    return f"    yield ({given[0]},)\n" if len(given) == 1 else f"    yield {', '.join(given)}\n"
+
+
+def _given(request: Request, shape: str) -> list[str]:
     """Return the arguments of one sample; those after the ``*`` form a dictionary."""
     arguments = request.func.arguments
     values = [_value(argument, shape) for argument in arguments.flat_positional if is_given(argument)]
     named = [f'"{a.name}": {_value(a, shape)}' for a in arguments.flat_kwarg_only if is_given(a)]
     if named:
         values.append(f"{{{', '.join(named)}}}")
-    return f"({values[0]},)" if len(values) == 1 else ", ".join(values)
+    return values
 
 
 def _value(argument: Argument, shape: str) -> str:

@@ -178,7 +178,7 @@ def test_line_with_the_name_of_an_argument_is_what_the_schema_tells_of_it(
     (native.path / DOCS / "graft_probe.rst").write_text(text)
     bound = next(bound for bound in description.bound if bound.public == "torch.graft_probe")
     filled = text.replace("    {input}", "    input (Tensor)")
-    filled = filled.replace("    {factor}", "    factor (Number or complex, optional): Default: ``2``.")
+    filled = filled.replace("    {factor}", "    factor (Number, optional): Default: ``2``.")
     assert docstring(bound, native.path / DOCS).partition("\n\n")[2] == filled.strip()
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -261,22 +265,46 @@ SAMPLES = "samples.py"
 
 
 @pytest.mark.parametrize(
-    ("schema", "expected"),
+    ("schema", "expected", "reference"),
     [
-        ("sc_a(Tensor self, Tensor? w=None, int n=3) -> Tensor", ["make(2, 3), make(2, 3)"]),
-        ("sc_a(Tensor self) -> Tensor", ["(make(2, 3),)", "(make(0, 3),)"]),
-        ("sc_a(Tensor[] parts, *, Scalar s) -> Tensor", ['[make(2, 3), make(2, 3)], {"s": 2}']),
-        ("sc_a(Tensor self, ScalarType dtype) -> Tensor", ["import torch", "make(2, 3), torch.double"]),
+        ("sc_a(Tensor self, Tensor? w=None, int n=3) -> Tensor", ["make(2, 3), make(2, 3)"], "(input, w=None, n=3):"),
+        ("sc_a(Tensor self) -> Tensor", ["(make(2, 3),)", "(make(0, 3),)"], "(input):"),
+        ("sc_a(Tensor[] parts, *, Scalar s) -> Tensor", ['[make(2, 3), make(2, 3)], {"s": 2}'], "(parts, *, s):"),
+        ("sc_a(Tensor self, bool b=True) -> Tensor", ["(make(2, 3),)"], "(input, b=True):"),
+        (
+            "sc_a(Tensor self, ScalarType dtype) -> Tensor",
+            ["import torch", "make(2, 3), torch.double"],
+            "(input, dtype):",
+        ),
     ],
 )
-def test_samples_are_what_the_schema_asks_for(base: Path, tmp_path: Path, schema: str, expected: list[str]) -> None:
+def test_samples_are_what_the_schema_asks_for(
+    base: Path, tmp_path: Path, schema: str, expected: list[str], reference: str
+) -> None:
     text = made(base, tmp_path, schema)["appended"][SAMPLES]
     assert "def sc_a(make):\n    # TODO" in text and "\n# def sc_a_reference(" in text
-    assert "reference(input, w, n):" in text or "w=None" not in schema
+    assert reference in text
     assert all(line in text for line in expected)
     scope: dict[str, Callable[..., Iterator[object]]] = {}
     exec(text.replace("import torch", "torch = __import__('types').SimpleNamespace(double=0)"), scope)
     assert len(list(scope["sc_a"](lambda *shape: shape))) == 2
+
+
+@pytest.mark.parametrize("before", ["", "def sc_c(make): ...\n", "import torch\nOPINFO = {'sc_c': {}}\n"])
+def test_suggested_samples_of_two_operators(base: Path, tmp_path: Path, before: str) -> None:
+    """What the comments suggest is valid Python, and the second operator keeps the properties of the first."""
+    path = tmp_path / SAMPLES
+    path.write_text(before)
+    for schema in ("sc_a(Tensor self) -> Tensor", "sc_b(Tensor self, Tensor w, *, float p=0.5) -> Tensor"):
+        path.write_text(appended_python(path, made(base, tmp_path, schema)["appended"][SAMPLES]))
+        text = path.read_text()
+        path.write_text(re.sub(r"^# (?!TODO|The )", "", re.sub("^#$", "", text, flags=re.M), flags=re.M))
+    scope: dict[str, Any] = {"torch": SimpleNamespace(float="float", double="double")}
+    exec(path.read_text().replace("import torch", ""), scope)
+    assert {"sc_a", "sc_b"} <= scope["OPINFO"].keys()
+    assert scope["OPINFO"]["sc_b"]["dtypes"] == {"float", "double"}
+    assert list(inspect.signature(scope["sc_b_reference"]).parameters) == ["input", "w", "p"]
+    assert next(scope["sc_a_errors"](lambda *shape: shape)) == (((2, 3),), "a part of the message")
 
 
 @pytest.mark.parametrize("schema", ["_sc_a(Tensor self) -> Tensor", "lerp.mine(Tensor self) -> Tensor", "sc_f() -> ()"])
