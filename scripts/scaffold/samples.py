@@ -31,7 +31,7 @@ _TODO = """
 #
 #
 # def {name}_errors(make):
-#     yield ({wrong}), "a part of the message"
+#     yield ({wrong}), "a part of the message"  # and the error's type, unless it is RuntimeError
 #
 # TODO: state the properties. Without dtypes, the tests find them by calling the operator.
 # {opinfo}

@@ -40,10 +40,11 @@ def test_they_fail_where_an_op_info_says_what_is_not_so() -> None:
 
 
 def test_failure_begins_with_the_formula_of_the_operator(tmp_path: Path) -> None:
-    write(tmp_path, {"derivatives.yaml": "- name: mul(Tensor self) -> Tensor\n  self: grad * 3\n"})
+    write(tmp_path, {"derivatives.yaml": "- name: mul(Tensor self) -> Tensor\n  self: grad * 3\n  other: grad\n"})
     options = ("-p", "broken_opinfos", "-k", "reference", FAMILIES / "test_eager.py")
     said = run("of_wrong_value", *options, GRAFT_NATIVE=str(tmp_path), COLUMNS="400").stdout
     place = f"{tmp_path}/derivatives.yaml:2: self: grad * 3"
     assert re.search(rf"^FAILED \S+ - {re.escape(place)}$", said, re.M), said
+    assert f"\n{place}\n{tmp_path}/derivatives.yaml:3: other: grad\n" in said
     assert said.index(place) < said.index("Mismatched elements")
     assert "base repo dir" not in said

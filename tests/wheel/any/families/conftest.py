@@ -29,7 +29,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
         named = [info for info in OPERATORS if f"_{info.formatted_name}_cpu" in item.name]
         if named and (places := places_of(max(named, key=lambda info: len(info.formatted_name)).aten_name, NATIVES)):
-            report.longrepr.chain.insert(0, (ReprTraceback([ReprEntryNative(places)], None, "native"), None, None))
+            lines = [f"{place}\n" for place in places]
+            report.longrepr.chain.insert(0, (ReprTraceback([ReprEntryNative(lines)], None, "native"), None, None))
             crash = report.longrepr.reprcrash
             if crash:
                 crash.message = f"{places[0]}\n{crash.message}"
