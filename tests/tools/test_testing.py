@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -293,6 +294,17 @@ def test_each_step_of_the_night_is_run_and_failures_are_named(capfd: pytest.Capt
     nightly(["first"], steps)
     with pytest.raises(UsageError, match="fourth: no such steps"):
         nightly(["fourth"], steps)
+
+
+def test_a_step_of_the_night_has_its_own_arguments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """``make test-nightly ARGS=first JOBS=3`` passes JOBS on, but not ARGS."""
+    makefile = tmp_path / "Makefile"
+    makefile.write_text("show:\n\t@echo 'ARGS=<$(ARGS)> JOBS=<$(JOBS)>'\n")
+    steps = [Step("first", "its own", ["-f", str(makefile), "show", "ARGS=--own"])]
+    steps.append(Step("second", "none", ["-f", str(makefile), "show"]))
+    nightly([], steps, {**os.environ, "MAKEFLAGS": " -- JOBS=3 ARGS=first"})
+    out = capfd.readouterr().out
+    assert "ARGS=<--own> JOBS=<3>" in out and "ARGS=<> JOBS=<3>" in out
 
 
 def test_steps_of_the_night_are_targets_of_the_makefile() -> None:
