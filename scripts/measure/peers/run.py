@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def bench_peers(layout: Layout, *, base_wheel: Path | None, jobs: int, markdown:
     """
     about = conditions(layout, jobs)
     found = _calls(layout)
-    wheel = thin_wheel(layout, name="peers", version="0", python="", base_wheel=base_wheel, jobs=jobs).wheel
+    there = replace(layout, out=_RESULTS)  # users install what is in `out`
+    wheel = thin_wheel(there, name="peers", version="0", python="", base_wheel=base_wheel, jobs=jobs).wheel
     text = f"{about['title']}:\n\n{table(found, _builds(layout, base_wheel, jobs), wheel.stat().st_size)}"
     print(f"\n{text}", end="")
     if markdown:

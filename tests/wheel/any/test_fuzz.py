@@ -116,6 +116,32 @@ def test_reference_disagrees(
     assert outcome.kind == kind, outcome
 
 
+@pytest.mark.parametrize(("number", "kind"), [(2.0, "finding"), (1e38, "result"), (float("inf"), "finding")])
+def test_reference_is_not_compared_for_large_numbers(
+    library: torch.library.Library, monkeypatch: pytest.MonkeyPatch, number: float, kind: str
+) -> None:
+    """A sum of some 1e38 overflows as float, but not in the reference's double precision."""
+    library.define("call(Tensor x, float number) -> Tensor")
+    library.impl("call", lambda x, number: x - number, "CompositeExplicitAutograd")
+    monkeypatch.setattr(judging, "reference", {"fuzzed::call": lambda x, number: x.numpy() + number}.get)
+    monkeypatch.setattr(judging, "stated_dtypes", {"fuzzed::call": {torch.float32}}.get)
+    call = {"x": Described((4, 3), torch.float32, seed=1), "number": number}
+    outcome = judge(torch.ops.fuzzed.call.default, call, large=False)
+    assert outcome.kind == kind, outcome
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.half, torch.bfloat16, torch.float, torch.double, torch.cfloat, torch.cdouble], ids=str
+)
+def test_inputs_move_by_one_rounding_error(dtype: torch.dtype) -> None:
+    x, eps = torch.ones(64, dtype=dtype), torch.finfo(dtype).eps
+    (distance,) = judging.run_moved(lambda change: [change(x)], [x])
+    assert eps / 2 <= distance <= eps
+    if dtype.is_complex:
+        (turned,) = judging.run_moved(lambda change: [change(x * (1 + 1j)).angle()], [x.real * torch.pi / 4])
+        assert turned > eps / 4, "the direction is to change"
+
+
 def test_meta_tensors_disagree(library: torch.library.Library) -> None:
     library.define("call(Tensor x) -> Tensor")
     library.impl("call", right, "CPU")
