@@ -23,6 +23,7 @@ for word; do
 done
 echo "$*" >> calls
 case "$*" in *-Inarrow*) grep -q wide "$source" && { echo "$source:1:1: error: too narrow" >&2; exit 1; };; esac
+grep -q often "$source" && seq -f "$source:%g:2: error: wrong" 99 >&2 && exit 1
 grep -q wrong "$source" && { echo "$source:1:2: error: wrong" >&2; exit 1; }
 mkdir -p "$(dirname "$object")"
 echo "$object: $source header.h" > "$depfile"
@@ -140,6 +141,16 @@ def test_errors_name_the_user_s_file_and_the_rest_is_compiled(build: Build) -> N
         Path("objects/B.o"),
         Path("objects/library.o"),
     }
+
+
+def test_complete_output_is_in_a_log_where_the_error_is_a_digest(build: Build) -> None:
+    build.write("src/ATen/native/A.cpp", "often\n")
+    with pytest.raises(CompileError) as caught:
+        build.run()
+    log = build.layout.work / "compiler.log"
+    assert len(caught.value.what.splitlines()) < 40
+    assert caught.value.todo.splitlines()[1:] == [f"  the compiler's complete output, 99 lines: {log}"]
+    assert len(log.read_text().splitlines()) == 99
 
 
 def test_what_narrow_headers_lack_is_not_told(build: Build) -> None:
