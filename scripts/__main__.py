@@ -6,15 +6,16 @@ import argparse
 import json
 import os
 import re
+import shutil
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from .common.errors import GraftError, RefusedError, UsageError
+from .common.errors import GraftError, PackError, RefusedError, UsageError
 from .common.files import write_atomically
-from .common.layout import REPOSITORY, Layout, expanded, native_folders
+from .common.layout import BYTECODE, REPOSITORY, Layout, expanded, native_folders
 from .deliver.built import GRAFT, SOURCE
 from .inputs.given import check_given
 
@@ -34,6 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
         if is_verbose:
             traceback.print_exc()
         print(f"error: {error}", file=sys.stderr)
+        if isinstance(error, RefusedError | PackError):
+            _forget_bytecode()
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted; run the same command again to continue", file=sys.stderr)
@@ -43,8 +46,16 @@ def main(arguments: list[str] | None = None) -> int:
             traceback.print_exc()
         refused = RefusedError.of(error)
         print(f"error: {refused}", file=sys.stderr)
+        _forget_bytecode()
         return refused.exit_code
     return 0
+
+
+def _forget_bytecode() -> None:
+    """Delete the bytecode cache. On a full disk Python writes truncated files there without an error, and every later
+    import of these would fail.
+    """
+    shutil.rmtree(BYTECODE, ignore_errors=True)
 
 
 def _build(options: argparse.Namespace) -> None:

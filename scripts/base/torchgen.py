@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ..common.layout import REPOSITORY
+from ..common.layout import BYTECODE, REPOSITORY
 from ..common.process import run
 
 
@@ -20,8 +20,8 @@ def torchgen_command(tree: Path, module: str, *arguments: str | Path) -> tuple[l
         arguments: the arguments of the module.
     """
     env = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(tree)]), "PYTHONUTF8": "1"}
-    if (tree / "torchgen").is_symlink():  # never write bytecode into an installed torch
-        env["PYTHONPYCACHEPREFIX"] = str(tree.parent / "pycache")
+    # Not beside the sources: they may be those of an installed torch.
+    env["PYTHONPYCACHEPREFIX"] = os.environ.get("PYTHONPYCACHEPREFIX") or str(BYTECODE)
     return [sys.executable, "-m", module, *arguments], env
 
 

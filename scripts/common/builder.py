@@ -14,12 +14,9 @@ from pathlib import Path
 from .console import say
 from .environments import ENVIRONMENTS, Layer, held, install, make_virtual_environment, name_of_python
 from .errors import GraftError, RefusedError
-from .layout import REPOSITORY
+from .layout import BYTECODE, REPOSITORY
 
 _REQUIREMENTS = REPOSITORY / "scripts/requirements.txt"
-
-# The bytecode cache of the builder and of the tests that it runs.
-_BYTECODE = REPOSITORY / "build/bytecode"
 
 
 def enter(arguments: Sequence[str]) -> int:
@@ -47,7 +44,7 @@ def _cache_bytecode() -> None:
     Container images often set it. Without a cache, ``import torch`` takes twice as long.
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(_BYTECODE))
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(BYTECODE))
 
 
 def _make(folder: Path) -> None:

@@ -24,6 +24,7 @@ class Steps:
         line = StepLine(f"({self._number}/{self.total}) {name}")
         with self.counted(name):
             try:
+                line.update("...")
                 yield line
             except BaseException:
                 line.end("failed")
@@ -52,7 +53,6 @@ class StepLine:
         self.note = ""
         self._live = sys.stderr.isatty()
         self._logged = time.monotonic()
-        self.update("...")
 
     def update(self, text: str) -> None:
         """Show ``text`` after the title."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
+# The bytecode cache of the builder and of the tests that it runs.
+BYTECODE = REPOSITORY / "build/bytecode"
 
 # The interpreter that builds run on and build for. Each has its own bases, objects and wheels.
 _PREFIX = "cp" if sys.implementation.name == "cpython" else sys.implementation.name

@@ -60,6 +60,7 @@ def plan_cuda(snapshot: Snapshot, base: Base, native: NativeFolder, *, is_requir
         say(f"      left out because of CUDA_ARCHS={NONE}: {', '.join(found)}")
         return Cuda(MISSING)
     line = StepLine(f"      toolkit of CUDA {base.cuda}:")
+    line.update("...")
     start = time.perf_counter()
     try:
         nvcc = find_nvcc(snapshot.pin, base, snapshot.toolchain, line)

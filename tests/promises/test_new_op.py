@@ -36,7 +36,7 @@ FILLED = {
         (r"  self: not_implemented\(.*?\)", "  self: grad"),
         (r"  other: not_implemented\(.*?\)", "  other: grad * alpha"),
     ],
-    r"decompositions\.py": [(r"raise NotImplementedError\(.*?\)", "return self + alpha * other")],
+    r"decompositions\.py": [(r'raise NotImplementedError\(".*?"\)', "return self + alpha * other")],
     r"test_.*\.py": [(r"raise NotImplementedError\(.*?\)", 'return args[0] + kwargs.get("alpha", 1) * args[1]')],
 }
 

@@ -112,7 +112,7 @@ def test_check_of_an_incremental_build_looks_at_the_folder_first(plain: Place) -
 def test_sources_for_cuda_compile() -> None:
     done = make(REPOSITORY, "check-cuda", "NATIVE=tests/bases/my_ops", "CUDA_ARCHS=80")
     assert done.returncode == 0, done.stderr
-    assert "what it has for CUDA compiles for sm_80 with PyTorch" in done.stderr
+    assert "its CUDA sources compile for sm_80 with PyTorch" in done.stderr
 
 
 @pytest.mark.slow
