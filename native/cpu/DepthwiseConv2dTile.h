@@ -158,7 +158,11 @@ void convolve_tiles(const TileArgs<T>& args) {
 }
 
 // Without vectors the test of each element costs little, and the code without it as much space again.
-constexpr bool kIsEdgeOnly = !vec::is_vec_specialized_for<float>::value;
+#if defined(CPU_CAPABILITY_AVX2) || defined(CPU_CAPABILITY_AVX512)
+constexpr bool kIsEdgeOnly = false;
+#else
+constexpr bool kIsEdgeOnly = true;
+#endif
 
 // The functions for runs of 1, 2, ... taps, by step.
 template <typename T, bool is_edge, int... taps>
