@@ -1,7 +1,7 @@
 # Thin verbs; the work is done by the Python package in scripts/.
 
 PYTHON ?= python3
-PIN ?= 2.13.0+cpu
+PIN ?=
 NATIVE ?= native
 OUT ?= dist
 JOBS ?= $(shell nproc)
@@ -40,8 +40,9 @@ graft = @$(find_python); '$(PYTHON)' -m scripts.environment
 # Paths of Pythons may be quoted.
 export PYTHONS
 several = $(if $(PINS),--pins '$(PINS)') --pythons "$$PYTHONS"
-options = --pin '$(PIN)' --native "$$NATIVE" --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
+options = $(if $(PIN),--pin '$(PIN)') --native "$$NATIVE" --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
+incremental = $(if $(filter-out 0,$(INCREMENTAL)),--incremental)
 named = $(if $(NAME),--name '$(NAME)') $(if $(VERSION),--version '$(VERSION)')
 
 .DEFAULT_GOAL := help
@@ -76,7 +77,7 @@ help:
 	@echo 'make clean              delete build/ and dist/'
 	@echo
 	@echo 'Variables, with their values now:'
-	@printf '  %-22s%s\n' 'PIN=$(PIN)' 'the PyTorch to build on, see `ls patches`; for thin-wheel also: installed'
+	@printf '  %-22s%s\n' 'PIN=$(PIN)' 'the PyTorch to build on, see `ls patches`; by default the first that can be had; for thin-wheel also: installed'
 	@printf '  %-22s%s\n' "NATIVE=$$NATIVE" 'the native folder, or several, separated by spaces; each has the layout of native/'
 	@printf '  %-22s%s\n' 'OUT=$(OUT)' 'the output folder of wheels or patches'
 	@printf '  %-22s%s\n' 'JOBS=$(JOBS)' 'compilers to run at once'
@@ -102,7 +103,7 @@ help:
 	@printf '  %-22s%s\n' 'ARGS=$(ARGS)' 'additional arguments, for example ARGS=--help'
 
 patch-and-build:
-	$(graft) build --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(if $(filter-out 0,$(INCREMENTAL)),--incremental) $(if $(filter patch-and-build,$(MAKECMDGOALS)),$(ARGS))
+	$(graft) build --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(incremental) $(ARGS)
 
 develop:
 	$(graft) develop $(options) --python '$(PYTHON)' $(if $(filter-out 0,$(WATCH)),--watch) $(ARGS)
@@ -119,16 +120,11 @@ check:
 check-source check-incremental:
 	$(graft) $@ $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 
-# The default is for CPUs.
-check-cuda: PIN := $(if $(filter file,$(origin PIN)),2.14.1,$(PIN))
 check-cuda:
 	$(graft) check-cuda $(options) $(ARGS)
 
-# Help needs no wheel.
-built = $(if $(filter -h --help,$(ARGS)),,$(if $(filter wheel,$(DELIVERY)),patch-and-build))
-
-test: $(built)
-	$(graft) test --build '$(BUILD)' --delivery '$(DELIVERY)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
+test:
+	$(graft) test --build '$(BUILD)' --delivery '$(DELIVERY)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(incremental) $(ARGS)
 
 test-sanitize:
 	$(graft) test-sanitize $(options) -- $(ARGS)
@@ -166,13 +162,13 @@ lint:
 bench-build:
 	$(graft) bench-build $(options) $(ARGS)
 
-bench: patch-and-build
+bench:
 	$(graft) bench $(options) -- $(ARGS)
 
-bench-peers: patch-and-build
+bench-peers:
 	$(graft) bench-peers $(options) $(ARGS)
 
-surfaces: $(built)
+surfaces:
 	$(graft) surfaces --delivery '$(DELIVERY)' $(options) $(ARGS)
 
 clean:

@@ -10,14 +10,20 @@ import shutil
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from .common.console import say
 from .common.errors import GraftError, PackError, RefusedError, UsageError
 from .common.files import write_atomically
 from .common.layout import BYTECODE, REPOSITORY, Layout, expanded, native_folders
-from .deliver.built import GRAFT, SOURCE
+from .deliver.built import GRAFT, SOURCE, last_build
+from .inputs.cuda_toolkit import architectures_in
 from .inputs.given import check_given
+
+if TYPE_CHECKING:
+    from .graft import Result
 
 # Each verb imports only what it runs: starting Python is a large part of a build that has nothing to do.
 
@@ -29,7 +35,12 @@ def main(arguments: list[str] | None = None) -> int:
     is_verbose = "-v" in own or "--verbose" in own
     try:
         options = _parser().parse_args(words)
+        options.pin = getattr(options, "pin", "") or _default_pin(options)
         check_given(options)
+        if not options.pin and options.verb in _FINDING_A_PIN:
+            from .base.find import find_pin
+
+            options.pin = find_pin()
         _VERBS[options.verb](options)
     except GraftError as error:
         if is_verbose:
@@ -58,22 +69,48 @@ def _forget_bytecode() -> None:
     shutil.rmtree(BYTECODE, ignore_errors=True)
 
 
+def _default_pin(options: argparse.Namespace) -> str:
+    """Return the pin that a verb uses if none is given; empty if it uses none, or it must be found by asking pip."""
+    build = getattr(options, "build", GRAFT)
+    if options.verb in _USING_A_BUILD and (last := last_build(native_folders(options.native), build)):
+        pin, built = last
+        if "CUDA_ARCHS" not in os.environ and (architectures := architectures_in(built.cuda)):
+            os.environ["CUDA_ARCHS"] = architectures
+        say(f"torch {pin}: that of the last build")
+        return pin
+    if getattr(options, "wheel", None):
+        from .base.fetch import in_name_of
+
+        with suppress(GraftError):  # check_given reports it
+            return in_name_of(options.wheel)[0]
+        return ""
+    if options.verb in _OF_A_RELEASE or build == SOURCE:
+        from .base.find import default_release
+
+        return default_release(REPOSITORY / "patches")
+    return ""
+
+
 def _build(options: argparse.Namespace) -> None:
-    if options.build == SOURCE:
-        from .source.build import build_source
-
-        layout = _layout(options)
-        result = build_source(layout, source=options.source, jobs=options.jobs, incremental=options.incremental)
-    elif options.build == GRAFT:
-        from .graft import build
-
-        result = build(_layout(options), base_wheel=options.wheel, jobs=options.jobs)
-    else:
-        raise UsageError(f"BUILD={options.build}: no such build", todo="set it to graft or source")
+    result = _built(options)
     if options.report:
         write_atomically(options.report, json.dumps({"wheel": str(result.wheel), "seconds": result.seconds}))
     if options.timings:
         write_atomically(options.timings, json.dumps(result.seconds))
+
+
+def _built(options: argparse.Namespace) -> Result:
+    """Bring the wheel up to date."""
+    build = getattr(options, "build", GRAFT)
+    if build == SOURCE:
+        from .source.build import build_source
+
+        return build_source(_layout(options), source=options.source, jobs=options.jobs, incremental=options.incremental)
+    if build == GRAFT:
+        from .graft import build as build_graft
+
+        return build_graft(_layout(options), base_wheel=options.wheel, jobs=options.jobs)
+    raise UsageError(f"BUILD={build}: no such build", todo="set it to graft or source")
 
 
 def _develop(options: argparse.Namespace) -> None:
@@ -159,6 +196,7 @@ def _run_tests(options: argparse.Namespace) -> None:
         raise UsageError(
             f"--whole {options.whole}: not a wheel to compare with", todo="set it to a wheel that BUILD=source built"
         )
+    _built(options)
     if options.build == SOURCE:
         if options.parts or options.junit or options.discard:
             raise UsageError("BUILD=source has no --parts, --junit or --discard", todo="leave them out")
@@ -265,19 +303,24 @@ def _bench_build(options: argparse.Namespace) -> None:
 def _bench_peers(options: argparse.Namespace) -> None:
     from .measure.peers.run import bench_peers
 
+    _built(options)
     bench_peers(_layout(options), base_wheel=options.wheel, jobs=options.jobs, markdown=options.markdown)
 
 
 def _bench(options: argparse.Namespace) -> None:
     from .measure.bench.environment import bench
 
+    _built(options)
     bench(_layout(options), options.extra)
 
 
 def _surfaces(options: argparse.Namespace) -> None:
     from .testing.delivered import show_surfaces_of
+    from .testing.run import WHEEL
 
     layout, deliveries = _layout(options), options.delivery.split()
+    if WHEEL in deliveries:
+        _built(options)
     show_surfaces_of(layout, deliveries, base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
 
 
@@ -349,6 +392,14 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
 }
 
 
+# Verbs that use a wheel, and build it first if it is not up to date.
+_USING_A_BUILD = frozenset({"test", "surfaces", "fuzz", "bench", "bench-peers", "test-sanitize", "test-mutants"})
+# Verbs that need a source tree, or a wheel for CUDA.
+_OF_A_RELEASE = frozenset({"apply", "export", "check-source", "check-incremental", "check-cuda"})
+# The other verbs use the torch of an environment, several pins, or none.
+_FINDING_A_PIN = _USING_A_BUILD | {"build", "thin-wheel", "check", "new-op", "bench-build"}
+
+
 def _layout(options: argparse.Namespace) -> Layout:
     return Layout(options.pin, native_folders(options.native), expanded(options.out))
 
@@ -367,7 +418,7 @@ _VARIABLES = {"jobs": "JOBS", "at-once": "AT_ONCE"}
 
 def _parser() -> argparse.ArgumentParser:
     common = _Parser(add_help=False)
-    common.add_argument("--pin", default="2.13.0+cpu", help="one of patches/ (default: %(default)s)")
+    common.add_argument("--pin", default="", help="one of patches/ (default: the first that can be had)")
     common.add_argument("--native", default=str(REPOSITORY / "native"), help="native folders, separated by spaces")
     common.add_argument("--out", type=Path, default=REPOSITORY / "dist", help="output folder of the wheel")
     common.add_argument("--wheel", type=expanded, help="the base wheel as a file, instead of a download")
@@ -382,7 +433,6 @@ def _parser() -> argparse.ArgumentParser:
     checking.add_argument("--if-possible", action="store_true", help="skip if packages or sources are missing")
     comparing = verbs.add_parser("check-incremental", parents=[common], help="verify skipped objects")
     comparing.add_argument("--objects", type=_positive, default=20, help="how many, at random (%(default)s)")
-    building.add_argument("--incremental", action="store_true", help="source: recompile only what a change affects")
     building.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
     for parser_of_report in (building, thin):
         parser_of_report.add_argument(
@@ -415,6 +465,9 @@ def _parser() -> argparse.ArgumentParser:
     table.add_argument("--keep", action="store_true", help="keep each row's test environments, up to 7 GB")
     table.add_argument("--markdown", type=Path, help="also write the table into this file, for a README")
     for parser_of_build in (building, testing):
+        parser_of_build.add_argument(
+            "--incremental", action="store_true", help="source: recompile only what a change affects"
+        )
         parser_of_build.add_argument("--build", default=GRAFT, help=f"{GRAFT} or {SOURCE} (default: %(default)s)")
     for parser_of_tree in (building, checking, comparing, testing):
         parser_of_tree.add_argument("--source", help="a checkout of PyTorch, or where to download it")

@@ -34,8 +34,8 @@ def get_base(pin: Pin, layout: Layout, given: Path | None, steps: Steps, index: 
         UnusableBaseError: it is not supported.
     """
     with build_lock(layout.base):
-        with steps.step("fetch the base wheel"):
-            wheel = fetch(pin, layout.base, given, index)
+        with steps.step("fetch the base wheel") as line:
+            wheel = fetch(pin, layout.base, given, line, index)
         with steps.step("unpack it") as line:
             return lay_out(wheel, layout.base / "tree", line)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from .console import say
 from .environments import ENVIRONMENTS, Layer, held, install, make_virtual_environment, name_of_python
 from .errors import GraftError, RefusedError
 from .layout import BYTECODE, REPOSITORY
+from .requirements import require_all
 
 _REQUIREMENTS = REPOSITORY / "scripts/requirements.txt"
 
@@ -24,6 +24,8 @@ def enter(arguments: Sequence[str]) -> int:
     folder = ENVIRONMENTS / f"builder-{name_of_python()}"
     content = hashlib.sha256(_REQUIREMENTS.read_bytes()).hexdigest()
     try:
+        if not {"-h", "--help"} & set(arguments) and arguments[:1] not in (["undevelop"], ["lint"]):
+            require_all()
         with held(folder, [Layer(content, _make)]) as lock:
             python = folder / "bin/python"
             # The process keeps the lock until the build ends.
@@ -48,8 +50,6 @@ def _cache_bytecode() -> None:
 
 
 def _make(folder: Path) -> None:
-    start = time.perf_counter()
     say(f"creating the builder's virtual environment for {sys.executable}")
     make_virtual_environment(folder)
     install(folder, "--requirement", _REQUIREMENTS, what="the builder's packages")
-    say(f"  {time.perf_counter() - start:.1f} s")

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import importlib.util
 import json
 import os
 import shutil
@@ -19,16 +18,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZipFile
 
-from .console import say
-from .errors import CommandError, ToolchainError
+from .console import StepLine, say
+from .errors import ToolchainError
 from .layout import REPOSITORY
 from .lock import take
-from .process import run
+from .process import follow
 
 ENVIRONMENTS = REPOSITORY / "build/environments"
 
 # The file that describes the content of such a folder.
 _HOLDS = "holds.json"
+
+# Lines of pip's that report no error.
+_PROGRESS = ("Collecting ", "  Downloading ", "  Using cached ", "Requirement already ", "Looking in ", "Processing ")
 
 
 @dataclass(frozen=True)
@@ -126,18 +128,12 @@ def make_virtual_environment(folder: Path) -> None:
     Python ships wheels of pip and, before 3.12, of setuptools. They are unpacked; venv would run pip to install them.
 
     Raises:
-        ToolchainError: this Python lacks a module that distributions ship separately.
+        ToolchainError: this Python comes without pip.
     """
-    try:
-        import venv
+    # Some distributions ship these modules separately; ``requirements`` asks for them.
+    import venv
 
-        wheels = _wheels_of_python()
-    except ImportError as error:
-        raise ToolchainError(
-            f"{sys.executable} cannot make virtual environments",
-            cause=str(error),
-            todo="install its venv module (python3-venv on Debian), or set PYTHON to another Python",
-        ) from error
+    wheels = _wheels_of_python()
     venv.EnvBuilder(symlinks=True).create(folder)
     (packages,) = folder.glob("lib/python*/site-packages")
     for wheel in wheels:
@@ -147,34 +143,48 @@ def make_virtual_environment(folder: Path) -> None:
 
 def _wheels_of_python() -> list[Path]:
     """Return the newest bundled wheels of pip and setuptools. Debian keeps them in another folder."""
-    bundled = importlib.util.find_spec("ensurepip")
-    if bundled is None or bundled.origin is None:
-        raise ImportError("No module named 'ensurepip'")
-    folders = [sysconfig.get_config_var("WHEEL_PKG_DIR"), Path(bundled.origin).parent / "_bundled"]
+    import ensurepip
+
+    folders = [sysconfig.get_config_var("WHEEL_PKG_DIR"), Path(ensurepip.__file__).parent / "_bundled"]
     found = []
     for name in ("pip", "setuptools"):
         wheels = [path for folder in folders if folder for path in sorted(Path(folder).glob(f"{name}-*.whl"))]
         found += wheels[-1:]
     if not found:
-        raise ImportError("ensurepip comes without pip")
+        raise ToolchainError(f"{sys.executable} comes without pip", todo="set PYTHON to another Python")
     return found
 
 
-def install(environment: Path, *arguments: str | Path, what: str = "packages") -> None:
-    """Install packages with the pip of a virtual environment. Bytecode is compiled at the first import.
+def install(environment: Path, *arguments: str | Path, what: str) -> None:
+    """Install packages with the pip of a virtual environment, and show what is downloaded. Bytecode is compiled at the
+    first import.
+
+    Args:
+        environment: the virtual environment.
+        arguments: for ``pip install``.
+        what: what is installed, for messages.
 
     Raises:
         ToolchainError: pip's message.
     """
-    pip: list[str | Path] = [environment / "bin/python", "-m", "pip", "install", "--quiet"]
-    try:
-        run([*pip, "--disable-pip-version-check", "--no-compile", "--prefer-binary", *arguments])
-        if sys.pycache_prefix:  # a module replaced within a second could look unchanged
-            cached = Path(sys.pycache_prefix) / environment.absolute().relative_to("/")
-            shutil.rmtree(cached, ignore_errors=True)
-    except CommandError as error:
+    start, line, output = time.perf_counter(), StepLine(f"  installing {what}"), [""]
+
+    def read(text: str) -> None:
+        output.append(text)
+        if (words := text.split())[:1] in (["Downloading"], ["Installing"]):
+            line.update(" ".join(words)[:100])
+
+    pip: list[str | Path] = [environment / "bin/python", "-m", "pip", "install", "--progress-bar=off"]
+    command = [*pip, "--disable-pip-version-check", "--no-compile", "--prefer-binary", *arguments]
+    if follow(command, read, env={}) != 0:
+        line.end("failed")
+        errors = [text for text in output if not text.startswith(_PROGRESS)]
         raise ToolchainError(
             f"{what} could not be installed: {' '.join(map(str, arguments))}",
-            cause=error.cause,
+            cause="".join(errors).strip()[-4000:],
             todo="check the network, or name an index that holds them in PIP_INDEX_URL",
-        ) from error
+        )
+    line.end(f"{time.perf_counter() - start:.1f} s")
+    if sys.pycache_prefix:  # a module replaced within a second could look unchanged
+        cached = Path(sys.pycache_prefix) / environment.absolute().relative_to("/")
+        shutil.rmtree(cached, ignore_errors=True)

@@ -77,7 +77,7 @@ def follow(
 ) -> int:
     """Run ``command`` like ``run``, and pass each line of output to ``read`` at once. Return the exit code.
 
-    It is terminated when ``is_futile``, which is called several times a second, returns true.
+    It is terminated when ``is_futile``, which is called several times a second, returns true. It may show progress.
     """
     with subprocess.Popen(
         [str(word) for word in command],

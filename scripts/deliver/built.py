@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..common.files import write_atomically
-from ..common.layout import Layout
+from ..common.layout import REPOSITORY, Layout
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,16 @@ def load_built(layout: Layout, build: str = GRAFT) -> Built | None:
         return Built(**json.loads(_note(layout, build).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
+
+
+def last_build(natives: tuple[Path, ...], build: str = GRAFT) -> tuple[str, Built] | None:
+    """Return the pin and the record of the last build of this kind of these native folders, for this Python."""
+    of_any_pin = Layout("*", natives, Path())
+    notes = of_any_pin.work.relative_to(REPOSITORY) / f"built-{build}-*.json"
+    for note in sorted(REPOSITORY.glob(str(notes)), key=lambda path: path.stat().st_mtime_ns, reverse=True):
+        with suppress(OSError, ValueError, TypeError):
+            return note.parents[2].name, Built(**json.loads(note.read_text(encoding="utf-8")))
+    return None
 
 
 def save_built(layout: Layout, built: Built, build: str = GRAFT) -> None:

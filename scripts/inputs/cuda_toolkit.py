@@ -143,6 +143,11 @@ def request() -> str:
     return f"{' '.join(wanted_architectures())} {os.environ.get('CUDA_HOME', '')}"
 
 
+def architectures_in(requested: str) -> str:
+    """Return the value of ``CUDA_ARCHS`` in what ``request`` returned."""
+    return " ".join(word for word in requested.split() if re.fullmatch(rf"{NONE}|\d{{2,3}}[af]?", word))
+
+
 def find_nvcc(pin: Pin, base: Base, host: Toolchain, line: StepLine) -> Nvcc:
     """Return the nvcc for ``base``.
 

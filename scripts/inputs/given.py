@@ -75,18 +75,21 @@ def _require_folder(variable: str, folder: Path, wanted: str) -> None:
 
 
 def _check_pin_and_wheel(options: argparse.Namespace) -> None:
-    """Check the pin and ``WHEEL``. Without ``WHEEL``, ``fetch`` checks whether the pin has a wheel for this Python."""
+    """Check the pin and ``WHEEL``. If there is no pin yet, ``WHEEL`` names it, or it is found."""
     if options.verb in _WITHOUT_A_PIN or options.pin == _INSTALLED:
+        return
+    if not options.pin:
+        if options.wheel:
+            from ..base.fetch import in_name_of
+
+            in_name_of(options.wheel)
         return
     layout = Layout(options.pin, (), Path())
     pin = load_pin(layout.patches, layout.pin)
     if options.wheel:
-        from packaging.tags import sys_tags
+        from ..base.fetch import check_wheel
 
-        from ..base.fetch import check_wheel, pinned_tag
-
-        _, sha256 = pinned_tag(pin, map(str, sys_tags()))
-        check_wheel(expanded(options.wheel), pin, sha256)
+        check_wheel(options.wheel, pin)
 
 
 def _check_source(options: argparse.Namespace) -> None:

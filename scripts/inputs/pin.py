@@ -13,8 +13,11 @@ from ..common.errors import PinError
 
 UPSTREAM = "https://github.com/pytorch/pytorch.git"
 
-# Next to the folders of the pins, since several pins share a version of CUDA.
-TOOLKITS = "cuda-toolkits.yaml"
+# Next to the folders of the pins, since several pins share a version of CUDA, and all share PyTorch's indexes.
+TOOLKITS, INDEXES = "cuda-toolkits.yaml", "indexes.yaml"
+
+# The local part of the version of wheels for CPUs.
+CPU = "cpu"
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class Pin:
         settings: how it is built.
         wheels: the known wheels of the release, by version, for example ``2.13.0+cpu``: compatibility tag and sha256.
         chosen: the version of the base wheel; empty if there is none.
+        index: PyTorch's own package index with wheels of that kind; empty if it has none.
         toolkits: compilers for CUDA sources, by CUDA version: requirements for pip, each with the sha256 of its file.
         gxx: the oldest supported major version of g++.
         standard: the C++ standard.
@@ -86,6 +90,7 @@ class Pin:
     settings: Settings
     wheels: Mapping[str, Mapping[str, str]]
     chosen: str
+    index: str
     toolkits: Mapping[str, Mapping[str, str]]
     gxx: int
     standard: str
@@ -108,7 +113,7 @@ class Pin:
     @property
     def sha256(self) -> Mapping[str, str]:
         """The compatibility tag and the hash of each known wheel of the chosen version."""
-        return self.wheels[self.wheel_version]
+        return self.wheels.get(self.wheel_version, {})
 
     @property
     def requirement(self) -> str:
@@ -141,7 +146,8 @@ def load_pin(folder: Path, wheel_version: str = "", *, is_installed: bool = Fals
             settings=_settings(fields.get("build") or {}),
             wheels=wheels,
             chosen=wheel_version if is_installed else (wheel_version or next(iter(wheels))) if wheels else "",
-            toolkits=_toolkits(folder.parent / TOOLKITS),
+            index=indexes(folder.parent).get(wheel_version.partition("+")[2], ""),
+            toolkits={str(cuda): dict(files) for cuda, files in _shared(folder.parent / TOOLKITS).items()},
             gxx=int(fields["compiler"]["gxx"]),
             standard=fields["compiler"]["standard"],
         )
@@ -149,7 +155,7 @@ def load_pin(folder: Path, wheel_version: str = "", *, is_installed: bool = Fals
         raise PinError(f"{path}: the key {error} is missing", todo="compare it with another pin's file") from error
     except (TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
         raise PinError(f"{path}: {error}", todo="compare it with another pin's file") from error
-    if pin.chosen and pin.chosen not in wheels and not is_installed:
+    if pin.chosen and pin.chosen not in wheels and not pin.index and not is_installed:
         raise PinError(
             f"{path}: it has no wheel of version {pin.chosen}",
             cause=f"it has {', '.join(wheels)}",
@@ -166,9 +172,13 @@ def known_pins(patches: Path, *, are_wheels_needed: bool = False) -> list[str]:
     return [name for pin in pins for name in (pin.wheels or ([] if are_wheels_needed else [pin.version]))]
 
 
-def _toolkits(path: Path) -> dict[str, dict[str, str]]:
-    texts = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return {str(version): dict(files) for version, files in texts.items()}
+def indexes(patches: Path) -> dict[str, str]:
+    """Return PyTorch's own package indexes, by the local part of their wheels' versions."""
+    return {str(local): str(address) for local, address in _shared(patches / INDEXES).items()}
+
+
+def _shared(path: Path) -> dict[Any, Any]:
+    return dict(yaml.safe_load(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 
 def _source(fields: Mapping[str, Any], version: str) -> GitSource | DebianSource:

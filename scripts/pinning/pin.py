@@ -39,7 +39,7 @@ def make_pin(torch: str, *, index: str, jobs: int, patches: Path = REPOSITORY / 
     """
     steps = Steps(total=4)
     with steps.step("ask for the wheels") as line:
-        release = find_release(torch, index)
+        release = find_release(torch, index, patches)
         line.note = f"{len(release.wheels)} of torch {release.version}"
     layout = Layout(release.version, (SMALLEST,), Path())
     layout.pin_build.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,8 @@ from ..base.base import refuse_unusable
 from ..common.errors import FetchError, UsageError
 from ..common.files import sha256_of_file
 from ..common.layout import expanded
-from .index import Distribution, MissingError, ask_pip
+from ..common.pip import Distribution, MissingError, ask_pip
+from ..inputs.pin import indexes
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
@@ -42,8 +43,10 @@ class Release:
         return Version(self.version).public
 
 
-def find_release(torch: str, index: str) -> Release:
+def find_release(torch: str, index: str, patches: Path) -> Release:
     """Return the wheels for ``TORCH``: a version, or a wheel file.
+
+    If pip's indexes and ``index`` have none, PyTorch's own are asked, which ``patches`` lists.
 
     Raises:
         UsageError: it is neither.
@@ -59,7 +62,12 @@ def find_release(torch: str, index: str) -> Release:
             f"TORCH={torch}: neither a version nor a wheel file",
             todo="set TORCH to a version, such as TORCH=2.15.0 or TORCH=2.13.0+cpu, or to the path of a torch-*.whl",
         ) from error
-    return Release(version, _of_index(version, index))
+    try:
+        return Release(version, _of_index(version, index))
+    except MissingError:
+        if not (own := indexes(patches).get(Version(version).local or "")):
+            raise
+        return Release(version, _of_index(version, own))
 
 
 def _of_index(version: str, index: str) -> dict[str, str]:
@@ -71,6 +79,7 @@ def _of_index(version: str, index: str) -> dict[str, str]:
             found += ask_pip(f"torch==={version}", index, f"--python-version={python}", *options)
         except MissingError as error:
             missing = error
+            missing.todo = "set TORCH to an existing version, or INDEX to an index that has it"
     if not found:
         raise missing
     return {_tag(wheel.file): wheel.sha256 for wheel in found}

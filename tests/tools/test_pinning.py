@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -17,11 +17,10 @@ from zipfile import ZipFile
 import pytest
 import yaml
 
-from scripts.base import fetch
 from scripts.base.base import Base
 from scripts.common import layout as layout_module
+from scripts.common import pip
 from scripts.common.errors import (
-    CommandError,
     CompileError,
     FetchError,
     GraftError,
@@ -32,7 +31,7 @@ from scripts.common.errors import (
 from scripts.common.layout import REPOSITORY
 from scripts.inputs.patches import load_series
 from scripts.inputs.pin import load_pin
-from scripts.pinning import index, pin, texts
+from scripts.pinning import pin, texts
 from scripts.pinning.findings import Findings, differences, standard_of
 from scripts.pinning.pin import make_pin
 
@@ -137,12 +136,6 @@ class Place:
         words = [str(word) for word in command]
         self.asked.append(words)
         options = dict(word.split("=", 1) for word in words if word.startswith("--") and "=" in word)
-        if words[3] == "download":
-            wheel = next((path for path in self._meant(words[-1]) if TAG in path.name), None)
-            if wheel is None:
-                raise CommandError("pip failed", cause=MISSING)
-            shutil.copy(wheel, words[words.index("--dest") + 1])
-            return CompletedProcess([], 0, "")
         if words[-1].startswith("cuda-toolkit"):
             found = [(name, version, f"{name}.whl", "d" * 64) for name, version in self.packages.items()]
         else:
@@ -162,6 +155,17 @@ class Place:
         ]
         Path(options["--report"]).write_text(json.dumps({"install": entries}))
         return CompletedProcess([], 0, "")
+
+    def download(self, command: Sequence[str | Path], read: Callable[[str], None], **_: object) -> int:
+        """Fake a download by pip."""
+        words = [str(word) for word in command]
+        self.asked.append(words)
+        wheel = next((path for path in self._meant(words[-1]) if TAG in path.name), None)
+        if wheel is None:
+            read(MISSING)
+            return 1
+        shutil.copy(wheel, words[-2].removeprefix("--dest="))
+        return 0
 
     def _meant(self, requirement: str) -> list[Path]:
         return [path for path in self.wheels if path.name.startswith(f"torch-{requirement.partition('===')[2]}-")]
@@ -191,8 +195,8 @@ def sha256(path: Path) -> str:
 def place(tmp_path: Path, libraries: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Place:
     made = Place(tmp_path, libraries)
     monkeypatch.setattr(layout_module, "REPOSITORY", tmp_path)
-    monkeypatch.setattr(index, "run", made.pip)
-    monkeypatch.setattr(fetch, "run", made.pip)
+    monkeypatch.setattr(pip, "run", made.pip)
+    monkeypatch.setattr(pip, "follow", made.download)
     monkeypatch.setattr(pin, "try_smallest", lambda *_: None)
     return made
 
@@ -355,7 +359,7 @@ def test_wheel_that_cannot_be_built_upon_is_refused_in_one_line(place: Place) ->
 
 
 def test_wheel_file_for_another_python_is_refused(place: Place) -> None:
-    place.refused(place.add_wheel("9.1.0", OTHER_TAG), FetchError, "has no wheel for this Python")
+    place.refused(place.add_wheel("9.1.0", OTHER_TAG), FetchError, "this wheel is not for this Python")
 
 
 def test_what_is_no_wheel_of_torch_is_refused(place: Place) -> None:
@@ -389,7 +393,7 @@ REFUSED = "WARNING: Retrying (Retry(total=4, connect=None)) after connection bro
 @pytest.mark.parametrize(
     ("output", "what", "why", "todo"),
     [
-        (CONSTRAINED, "a constraint forbids torch===9.1.0", "(constraint) torch<9", "PIP_CONSTRAINT=/dev/null"),
+        (CONSTRAINED, "a constraint of pip's forbids torch===9.1.0: it allows <9", "PIP_CONSTRAINT", "PIP_CONSTRAINT=/dev/null"),
         (REFUSED + MISSING, "pip could not look up torch===9.1.0", "connection broken", "check the network"),
         (MISSING, "pip finds no torch===9.1.0", "(from versions: 1.0)", "set TORCH to an existing version"),
         ("no such option: --report", "pip could not look up", "no such option: --report", ""),
@@ -398,7 +402,7 @@ REFUSED = "WARNING: Retrying (Retry(total=4, connect=None)) after connection bro
 def test_failures_of_pip_say_what_to_do(
     output: str, what: str, why: str, todo: str, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "run", lambda *_, **__: CompletedProcess([], 1, output))
+    monkeypatch.setattr(pip, "run", lambda *_, **__: CompletedProcess([], 1, output))
     error = place.refused("9.1.0", FetchError, what)
     assert why in error.cause
     assert todo in error.todo
@@ -413,16 +417,15 @@ def test_pip_itself_understands_the_question(
     marks = {"torch-9.1.0+cpu.dist-info/METADATA": metadata, "torch-9.1.0+cpu.dist-info/WHEEL": "Wheel-Version: 1.0\n"}
     wheel = Place(tmp_path, libraries).add_wheel("9.1.0+cpu", "cp312-cp312-linux_x86_64", more=marks)
     options = ("--no-deps", "--python-version=3.12", "--platform=manylinux_2_28_x86_64", "--platform=linux_x86_64")
-    (found,) = index.ask_pip("torch===9.1.0+cpu", "", *options)
-    assert found == index.Distribution("torch", "9.1.0+cpu", wheel.name, sha256(wheel))
+    (found,) = pip.ask_pip("torch===9.1.0+cpu", "", *options)
+    assert found == pip.Distribution("torch", "9.1.0+cpu", wheel.name, sha256(wheel))
     for requirement in ("torch===9.1.0", "torch===9.2.0"):
-        with pytest.raises(index.MissingError, match=f"pip finds no {requirement}"):
-            index.ask_pip(requirement, "", *options)
+        with pytest.raises(pip.MissingError, match=f"pip finds no {requirement}"):
+            pip.ask_pip(requirement, "", *options)
     (tmp_path / "constraints.txt").write_text("torch<9\n")
     monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "constraints.txt"))
-    with pytest.raises(FetchError, match="a constraint forbids") as caught:
-        index.ask_pip("torch===9.1.0+cpu", "", *options)
-    assert caught.value.cause == "The user requested (constraint) torch<9"
+    with pytest.raises(FetchError, match="a constraint of pip's forbids torch===9.1.0.cpu: it allows <9"):
+        pip.ask_pip("torch===9.1.0+cpu", "", *options)
 
 
 def test_difference_names_what_came_and_what_went() -> None:

@@ -34,6 +34,6 @@ def _add_torchvision(wheel: Path, environment: Path) -> None:
     """Install the torchvision that requires the torch of ``wheel``; pip determines its version."""
     torch = f"torch=={wheel.name.split('-')[1]}"
     try:
-        install(environment, "torchvision", torch)
+        install(environment, "torchvision", torch, what="torchvision")
     except ToolchainError as error:
         say(f"no torchvision for {torch}, so the models are left out: {error.cause}")

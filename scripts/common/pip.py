@@ -1,0 +1,153 @@
+"""What pip would install, and what it downloads."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from .console import StepLine
+from .errors import FetchError
+from .process import follow, run
+
+# pip's messages if there is no such package, a constraint forbids it, or the network is down.
+_MISSING = "No matching distribution found"
+_CONSTRAINED = re.compile(r"The user requested \(constraint\) \S*?([<>=!~][^\s;]*)")
+_UNREACHABLE = "Retrying (Retry("
+
+_QUIETLY = ("--no-input", "--progress-bar=off", "--disable-pip-version-check")
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A package that pip would install.
+
+    Args:
+        name: the name of the package.
+        version: its version.
+        file: the name of its file.
+        sha256: the hash of that file.
+    """
+
+    name: str
+    version: str
+    file: str
+    sha256: str
+
+
+class MissingError(FetchError):
+    """No index has the requested package."""
+
+
+class UnreachableError(FetchError):
+    """No index could be asked."""
+
+
+class CappedError(FetchError):
+    """A constraint in pip's configuration forbids the requested version.
+
+    Args:
+        requirement: what was requested.
+        cap: the versions that the constraint allows, for example ``<=2.14.1``.
+    """
+
+    def __init__(self, requirement: str, cap: str) -> None:
+        super().__init__(
+            f"a constraint of pip's forbids {requirement}: it allows {cap}",
+            cause="PIP_CONSTRAINT, or pip's configuration files (`pip config list`)",
+            todo="put PIP_CONSTRAINT=/dev/null before the command, or set another "
+            "configuration of pip in PIP_CONFIG_FILE",
+        )
+        self.cap = cap
+
+
+def ask_pip(requirement: str, index: str, *options: str) -> list[Distribution]:
+    """Return what pip would install for ``requirement``.
+
+    Args:
+        requirement: a requirement in pip's form.
+        index: an index in addition to pip's configuration; may be empty.
+        options: additional options of ``pip install``.
+
+    Raises:
+        MissingError: there is no such package.
+        UnreachableError: no index could be asked.
+        CappedError: a constraint forbids it.
+        FetchError: pip failed.
+    """
+    with TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--only-binary=:all:"]
+        command += [*_QUIETLY, f"--target={folder}/nothing"]
+        command += [f"--report={report}", *options, *([f"--extra-index-url={index}"] if index else [])]
+        done = run([*command, requirement], check=False)
+        if done.returncode != 0:
+            raise _refusal(requirement, done.stdout)
+        return [_distribution(entry) for entry in json.loads(report.read_text(encoding="utf-8"))["install"]]
+
+
+def download(requirement: str, folder: Path, line: StepLine, options: Sequence[str] = ()) -> Path:
+    """Download the wheel for ``requirement`` into ``folder``, which is empty, and show how much there is of it.
+
+    pip retries, uses its cache, and compares the file with the hash that the index gives.
+
+    Raises:
+        MissingError: there is no such package.
+        UnreachableError: no index could be asked.
+        CappedError: a constraint forbids it.
+        FetchError: pip failed, or the file is not the index's.
+    """
+    output: list[str] = []
+
+    def show_size() -> bool:
+        line.update(f"{sum(path.stat().st_size for path in folder.rglob('*.whl')) >> 20} MB")
+        return False
+
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", *_QUIETLY, *options]
+    # pip writes into the folder for temporary files first; /tmp may be too small.
+    env = {"TMPDIR": str(folder)}
+    if follow([*command, f"--dest={folder}", requirement], output.append, env=env, is_futile=show_size) != 0:
+        raise _refusal(requirement, "".join(output))
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def _distribution(entry: dict[str, Any]) -> Distribution:
+    url, metadata = entry["download_info"]["url"], entry["metadata"]
+    file = unquote(urlsplit(url).path).rpartition("/")[2]
+    archive = entry["download_info"]["archive_info"]
+    # Releases of pip before 23.1 write only `hash`.
+    sha256 = archive.get("hashes", {}).get("sha256") or archive.get("hash", "").removeprefix("sha256=")
+    if not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        raise FetchError(f"{url}: the index has no sha256 of this file", todo="set INDEX to another index")
+    return Distribution(metadata["name"], metadata["version"], file, sha256)
+
+
+def _refusal(requirement: str, output: str) -> FetchError:
+    cap = ",".join(dict.fromkeys(_CONSTRAINED.findall(output)))
+    # pip names a constraint also where there is simply no such version.
+    if cap and not _allows(cap, requirement):
+        return CappedError(requirement, cap)
+    errors = [line.removeprefix("ERROR: ") for line in output.splitlines() if line.startswith("ERROR: ")]
+    if _UNREACHABLE in output:
+        return UnreachableError(
+            f"pip could not look up {requirement}",
+            cause=next(line for line in output.splitlines() if _UNREACHABLE in line),
+            todo="check the network and run the same command again",
+        )
+    if cap or _MISSING in output:
+        return MissingError(f"pip finds no {requirement} for this Python", cause="" if cap else errors[0])
+    return FetchError(f"pip could not look up {requirement}", cause=output.strip()[-2000:])
+
+
+def _allows(cap: str, requirement: str) -> bool:
+    from packaging.specifiers import SpecifierSet
+
+    version = re.search(r"={2,3}\s*([^\s*]+)$", requirement)
+    return version is not None and SpecifierSet(cap).contains(version[1], prereleases=True)

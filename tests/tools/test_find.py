@@ -1,0 +1,207 @@
+"""Which torch is used if PIN is not given. pip itself looks in small indexes on disk, whose wheels are empty."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from scripts.base.find import default_release, find_pin
+from scripts.base.fetch import fetch
+from scripts.common import layout as layout_module
+from scripts.common.console import StepLine
+from scripts.common.errors import FetchError
+from scripts.common.layout import Layout
+from scripts.common.pip import CappedError, MissingError
+from scripts.inputs.pin import load_pin
+
+CP = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+TAG, OTHER_TAG = f"{CP}-{CP}-linux_x86_64", "cp39-cp39-linux_x86_64"
+
+
+class Place:
+    """Pins, an index of pip's and PyTorch's own index."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.patches = folder / "patches"
+        self.usual, self.own = folder / "usual", folder / "own"
+        for each in (self.patches, self.usual / "torch", self.own / "torch"):
+            each.mkdir(parents=True)
+        (self.patches / "indexes.yaml").write_text(f"cpu: {self.own.as_uri()}\n")
+
+    def wheel(self, version: str, index: Path | None = None, sha256: str = "", tag: str = TAG) -> str:
+        """Add a wheel to an index, or to none. Return its hash; ``sha256`` is the one that the index claims."""
+        path = (index / "torch" if index else self.folder) / f"torch-{version}-{tag}.whl"
+        information = f"torch-{version}.dist-info"
+        with ZipFile(path, "w") as archive:
+            archive.writestr("torch/lib/libtorch_cpu.so", "")
+            archive.writestr(f"{information}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+            archive.writestr(f"{information}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n")
+            archive.writestr(f"{information}/RECORD", "")
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        if index:
+            with (index / "torch/index.html").open("a") as page:
+                page.write(f'<a href="{path.name.replace("+", "%2B")}#sha256={sha256 or found}">{path.name}</a>\n')
+        return found
+
+    def pin(self, version: str, wheels: dict[str, dict[str, str]]) -> None:
+        (self.patches / version).mkdir()
+        (self.patches / version / "pin.yaml").write_text(
+            f"version: {version}\nsource: {{git: {{commit: ''}}}}\ncompiler: {{gxx: 9, standard: c++17}}\n"
+            f"wheels: {wheels}\n"
+        )
+
+    def fetch(self, version: str) -> Path:
+        layout = Layout(version, (), Path(), pins=self.patches)
+        return fetch(load_pin(layout.patches, version), layout.base, None, StepLine("fetch"))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    made = Place(tmp_path)
+    monkeypatch.setattr(layout_module, "REPOSITORY", tmp_path)
+    for name in [name for name in os.environ if name.startswith("PIP_") or name == "CUDA_ARCHS"]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("CUDA_ARCHS", "")  # so that it is restored
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", made.usual.as_uri())
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+    # No GPU, wherever this runs.
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    return made
+
+
+def gpus(place: Place, *capabilities: str) -> None:
+    program = place.folder / "bin/nvidia-smi"
+    program.write_text("".join(["#!/bin/sh\n", *(f"echo {each}\n" for each in capabilities)]))
+    program.chmod(0o755)
+
+
+def found(place: Place, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    """Return the pin, and the last line that was printed about it."""
+    pin = find_pin(place.patches)
+    return pin, capsys.readouterr().err.splitlines()[-1]
+
+
+def test_pinned_wheel_for_cpus_comes_first(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    for_cpus, for_cuda = place.wheel("9.1.0+cpu", place.usual), place.wheel("9.1.0", place.usual)
+    place.pin("9.1.0", {"9.1.0+cpu": {TAG: for_cpus}, "9.1.0": {TAG: for_cuda}})
+    assert found(place, capsys) == ("9.1.0+cpu", "torch 9.1.0+cpu: the wheel for CPUs")
+
+
+def test_then_one_of_the_index_of_pytorch(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is not pinned for this Python, which is told with its hash."""
+    sha256 = place.wheel("9.1.0+cpu", place.own)
+    place.pin("9.1.0", {"9.1.0+cpu": {OTHER_TAG: "0" * 64}, "9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
+    assert find_pin(place.patches) == "9.1.0+cpu"
+    said = capsys.readouterr().err
+    assert f"torch-9.1.0+cpu-{TAG}.whl is not pinned: sha256 {sha256}; `make pin TORCH=9.1.0+cpu`" in said
+
+
+def test_wheel_that_differs_from_the_hash_of_the_index_is_refused(place: Place) -> None:
+    place.wheel("9.1.0+cpu", place.own, sha256="0" * 64)
+    place.pin("9.1.0", {"9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
+    with pytest.raises(FetchError) as caught:
+        find_pin(place.patches)
+    assert "DO NOT MATCH THE HASHES" in caught.value.cause
+    assert not list(place.folder.glob("build/**/*.whl"))
+
+
+def test_wheel_that_differs_from_the_pinned_hash_is_refused(place: Place) -> None:
+    place.wheel("9.1.0+cpu", place.own)
+    place.pin("9.1.0", {"9.1.0+cpu": {TAG: "0" * 64}, "9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
+    with pytest.raises(FetchError, match=f"but the pin has {'0' * 64}"):
+        find_pin(place.patches)
+    assert not list(place.folder.glob("build/**/*.whl"))
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "given", "expected", "said"),
+    [
+        ([], "", "none", "no CUDA kernels, since there is no GPU here"),
+        (["9.0", "9.0"], "", "90", "CUDA kernels for the GPU here, sm_90"),
+        (["8.0", "10.0"], "", "100 80", "CUDA kernels for the GPU here, sm_100, sm_80"),
+        (["9.0"], "80", "80", "CUDA_ARCHS=80"),
+    ],
+)
+def test_last_comes_the_wheel_for_cuda_with_kernels_for_the_gpu_that_is_here(
+    capabilities: list[str], given: str, expected: str, said: str, place: Place,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    place.pin("9.1.0", {"9.1.0+cpu": {OTHER_TAG: "0" * 64}, "9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
+    if capabilities:
+        gpus(place, *capabilities)
+    monkeypatch.setenv("CUDA_ARCHS", given)
+    pin, line = found(place, capsys)
+    assert pin == "9.1.0"
+    assert line.startswith("torch 9.1.0: the wheel for CUDA, since there is none for CPUs")
+    assert said in line
+    assert os.environ["CUDA_ARCHS"] == expected
+
+
+def test_the_same_is_found_again_without_pip(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.pin("9.1.0", {"9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
+    first = found(place, capsys)
+    place.wheel("9.1.0+cpu", place.own)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("CUDA_ARCHS", "")
+    assert found(place, capsys) == first
+    shutil.rmtree(place.folder / "build")
+    monkeypatch.delenv("PIP_NO_INDEX")
+    assert found(place, capsys)[0] == "9.1.0+cpu"
+
+
+def test_below_a_cap_of_pip_the_newest_pin_is_taken(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in ("8.9.0", "9.0.0", "9.1.0"):
+        place.pin(version, {version: {TAG: place.wheel(version, place.usual)}})
+    (place.folder / "constraints.txt").write_text("torch<=9.0\n")
+    monkeypatch.setenv("PIP_CONSTRAINT", str(place.folder / "constraints.txt"))
+    assert found(place, capsys)[0] == "9.0.0"
+    with pytest.raises(CappedError, match=r"forbids torch===9.1.0: it allows <=9.0") as caught:
+        place.fetch("9.1.0")
+    assert "PIP_CONSTRAINT=/dev/null" in caught.value.todo
+    # A version below it that does not exist.
+    with pytest.raises(MissingError):
+        place.fetch("8.9.0+cpu")
+    (place.folder / "constraints.txt").write_text("torch<8\n")
+    shutil.rmtree(place.folder / "build")
+    with pytest.raises(FetchError, match=r"no pinned PyTorch has a wheel for this Python, and is <8 as pip is told"):
+        find_pin(place.patches)
+
+
+@pytest.mark.parametrize("network", ["none", "empty indexes"])
+def test_without_any_the_error_names_what_works_offline(
+    network: str, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.pin("9.1.0", {"9.1.0": {TAG: "0" * 64}})
+    if network == "none":
+        monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    with pytest.raises(FetchError, match="pip can download no PyTorch for this Python") as caught:
+        find_pin(place.patches)
+    assert "torch===9.1.0+cpu" in caught.value.cause and "torch===9.1.0 " in f"{caught.value.cause} "
+    assert "WHEEL" in caught.value.todo and "make develop" in caught.value.todo
+
+
+def test_default_is_the_newest_release_with_a_wheel_for_cpus(place: Place) -> None:
+    here, elsewhere = {TAG: "0" * 64}, {OTHER_TAG: "0" * 64}
+    place.pin("9.0.0", {"9.0.0": here})
+    assert default_release(place.patches) == "9.0.0"
+    place.pin("8.0.0", {"8.0.0+cpu": elsewhere, "8.0.0": here})
+    assert default_release(place.patches) == "8.0.0"
+    place.pin("7.0.0", {"7.0.0+cpu": here})
+    assert default_release(place.patches) == "7.0.0"
+    assert default_release(place.patches, ">7") == "8.0.0"
+    place.pin("9.9.0", {"9.9.0+cpu": elsewhere})
+    assert default_release(place.patches, ">7") == "8.0.0"

@@ -1,0 +1,71 @@
+"""What a machine lacks is named at once, with the packages to install, before anything is created or downloaded."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from scripts.common import requirements
+from scripts.common.errors import ToolchainError
+from scripts.common.layout import REPOSITORY
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without programs and headers, whose Python is a package of the system."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: "/usr/include/python3")
+    monkeypatch.setattr(sys, "base_prefix", "/usr")
+    monkeypatch.setattr(requirements.importlib.util, "find_spec", lambda _: None)
+
+
+@pytest.mark.usefixtures("bare")
+def test_all_that_is_missing_is_named_with_its_packages() -> None:
+    with pytest.raises(ToolchainError) as caught:
+        requirements.require_all()
+    python = f"python3.{sys.version_info.minor}"
+    what = "g++, git, make, /usr/include/python3/Python.h, Python's module ensurepip"
+    assert caught.value.what == f"not found: {what}"
+    assert caught.value.todo == (
+        f"`apt-get install g++ git make {python}-dev {python}-venv` (Debian, Ubuntu) or "
+        "`dnf install gcc-c++ git make python3-devel python3` (Fedora)"
+    )
+
+
+@pytest.mark.usefixtures("bare")
+def test_what_no_package_has_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "base_prefix", "/opt/python")
+    monkeypatch.setenv("CXX", "my-g++")
+    with pytest.raises(ToolchainError) as caught:
+        requirements.require_all()
+    assert caught.value.what.startswith("not found: my-g++, git, ")
+    assert caught.value.todo.startswith(
+        "`apt-get install git make` (Debian, Ubuntu) or `dnf install git make` (Fedora)"
+    )
+    assert "; set CXX=my-g++ to a g++; set PYTHON to another Python" in caught.value.todo
+
+
+def test_nothing_is_created_before(tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-m", "scripts.environment", "build"]
+    env = {**os.environ, "PATH": "", "CXX": "g++"}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == ToolchainError.exit_code
+    assert done.stderr.startswith("error: not found: g++, git, make\n  next: `apt-get install g++ git make` ")
+    assert [path.name for path in tmp_path.iterdir()] == ["scripts"]
+    for words in (["undevelop", "--help"], ["build", "--help"]):
+        command = [
+            sys.executable,
+            "-c",
+            f"import sys; sys.argv = {['-', *words]!r}; from scripts.common import builder;",
+        ]
+        command[-1] += "builder.held = lambda *_: sys.exit('went on'); builder.enter(sys.argv[1:])"
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        assert done.stderr.strip() == "went on"
