@@ -11,8 +11,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from scripts.base.find import default_release, find_pin
 from scripts.base.fetch import fetch
+from scripts.base.find import default_release, find_pin
 from scripts.common import layout as layout_module
 from scripts.common.console import StepLine
 from scripts.common.errors import FetchError

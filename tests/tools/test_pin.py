@@ -13,8 +13,8 @@ import pytest
 from packaging.tags import parse_tag
 from packaging.version import Version
 
-from scripts.base.base import Base, refuse_unusable
 from scripts.base import fetch as fetch_module
+from scripts.base.base import Base, refuse_unusable
 from scripts.base.fetch import check_wheel, fetch
 from scripts.common.console import StepLine
 from scripts.common.errors import FetchError, PinError, UnusableBaseError

@@ -393,7 +393,7 @@ REFUSED = "WARNING: Retrying (Retry(total=4, connect=None)) after connection bro
 @pytest.mark.parametrize(
     ("output", "what", "why", "todo"),
     [
-        (CONSTRAINED, "a constraint of pip's forbids torch===9.1.0: it allows <9", "PIP_CONSTRAINT", "PIP_CONSTRAINT=/dev/null"),
+        (CONSTRAINED, "a constraint of pip's forbids torch===9.1.0: it allows <9", "", "PIP_CONSTRAINT=/dev/null"),
         (REFUSED + MISSING, "pip could not look up torch===9.1.0", "connection broken", "check the network"),
         (MISSING, "pip finds no torch===9.1.0", "(from versions: 1.0)", "set TORCH to an existing version"),
         ("no such option: --report", "pip could not look up", "no such option: --report", ""),
@@ -424,7 +424,7 @@ def test_pip_itself_understands_the_question(
             pip.ask_pip(requirement, "", *options)
     (tmp_path / "constraints.txt").write_text("torch<9\n")
     monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "constraints.txt"))
-    with pytest.raises(FetchError, match="a constraint of pip's forbids torch===9.1.0.cpu: it allows <9"):
+    with pytest.raises(FetchError, match=r"forbids torch===9\.1\.0\+cpu: it allows <9"):
         pip.ask_pip("torch===9.1.0+cpu", "", *options)
 
 
