@@ -152,7 +152,11 @@ def _check(options: argparse.Namespace) -> None:
 
 def _check_source(options: argparse.Namespace) -> None:
     from .source.check import check_source, check_source_if_possible
+    from .source.syntax import check_syntax
 
+    if options.syntax:
+        check_syntax(_layout(options), source=options.source, jobs=options.jobs)
+        return
     check = check_source_if_possible if options.if_possible else check_source
     check(_layout(options), source=options.source, jobs=options.jobs)
 
@@ -430,6 +434,7 @@ def _parser() -> argparse.ArgumentParser:
     building = verbs.add_parser("build", parents=[common], help="build the wheel of a native folder")
     thin = verbs.add_parser("thin-wheel", parents=[common], help="build the operators as a wheel of their own")
     checking = verbs.add_parser("check-source", parents=[common], help="compile the operators in PyTorch's source tree")
+    checking.add_argument("--syntax", action="store_true", help="only parse the folder's sources, without a build")
     checking.add_argument("--if-possible", action="store_true", help="skip if packages or sources are missing")
     comparing = verbs.add_parser("check-incremental", parents=[common], help="verify skipped objects")
     comparing.add_argument("--objects", type=_positive, default=20, help="how many, at random (%(default)s)")

@@ -26,7 +26,7 @@ from .configure import Configured, configure
 from .debian import refuse_missing_packages
 from .fetch import checkout_of, fetch_to_build, fetch_tree
 from .incremental import forget, generate_incrementally, left_as_they_were
-from .ninja import GENERATORS, ninja
+from .ninja import GENERATORS, ninja, objects_of, what_is_left
 from .orphans import remove_orphans
 from .settings import affordable, make_environment, variables
 from .tree import Tree, count, open_tree
@@ -90,11 +90,16 @@ def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: 
             say(f"nothing changed: {built.wheel}")
             return Result(Path(built.wheel), {})
         jobs = affordable(jobs)
-        steps = Steps(total=6)
+        steps = Steps(total=7)
         configured = prepare(given, source, jobs, steps)
         with steps.step("generate") as line:
             line.note = generate(configured, jobs, line, incremental=incremental)
-        with steps.step("compile") as line:
+        # The user's own mistakes are reported in the first minutes.
+        with steps.step("compile the operators") as line:
+            line.note = count(ninja(configured, jobs, line, objects_of(configured)), "command")
+        with steps.step("compile the rest") as line:
+            if left := what_is_left(configured, jobs):
+                say(f"      {left}")
             line.note = count(ninja(configured, jobs, line), "command")
         with steps.step("pack"):
             version = f"{given.pin.version}+source.{stamp[:10]}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..common.console import StepLine
-from ..common.errors import CompileError
-from ..common.process import follow
+from ..common.errors import CompileError, SourceError
+from ..common.process import follow, run
 from ..compile import blame
 from .configure import Configured
 from .placing import NATIVE
@@ -20,6 +21,9 @@ GENERATORS = ("ATEN_CPU_FILES_GEN_TARGET", "generate-torch-sources")
 _STATUS = "[%f/%t, %W left] "
 _IS_STATUS = re.compile(r"\[\d+/\d+, .*? left\] ")
 _COMMAND = re.compile(r"^(/\S*|\w+=\S+|:) .* && |^\S*/(ccache|g\+\+|gcc|c\+\+|cc|python\S*|cmake) ")
+
+# Fewer objects than this do not show how long the others take.
+_FEWEST = 50
 
 # The number of lines of compilers' messages shown; the first ones matter most.
 _SHOWN = 60
@@ -57,6 +61,46 @@ def ninja(configured: Configured, jobs: int, line: StepLine, targets: Sequence[s
             todo="fix the source named above and build again; compiled files are kept",
         )
     return finished
+
+
+def objects_of(configured: Configured, generated: Sequence[str] = ()) -> list[str]:
+    """Return the object files of the fork's own sources, and of generated sources.
+
+    Args:
+        configured: the configured tree.
+        generated: generated sources, by name in the tree.
+
+    Raises:
+        SourceError: the build compiles none of the fork's sources.
+    """
+    build = configured.tree / "build"
+    own, found = [], []
+    for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
+        name = Path(entry["file"]).relative_to(configured.tree).as_posix()
+        # A vectorized source is copied for each CPU capability: build/aten/[...]/cpu/Kernel.cpp.AVX2.cpp.
+        if re.sub(r"\.cpp\.\w+\.cpp$", ".cpp", name.removeprefix("build/")) in configured.sources:
+            own.append(entry["output"])
+        elif name in generated:
+            found.append(entry["output"])
+    if not own and any(name.endswith(".cpp") for name in configured.sources):
+        raise SourceError(f"{build}: it compiles none of the fork's sources")
+    return [*own, *found]
+
+
+def what_is_left(configured: Configured, jobs: int) -> str:
+    """Return how many commands a build that was begun has left, and about how long they take; empty if it is new.
+
+    The time is that of the objects compiled so far, whose log ninja keeps.
+    """
+    build = configured.tree / "build"
+    log = (build / ".ninja_log").read_text(encoding="utf-8") if (build / ".ninja_log").is_file() else ""
+    compiled = re.findall(r"^(\d+)\t(\d+)\t.*\.o\t", log, re.M)
+    if len(compiled) < _FEWEST:
+        return ""
+    seconds = sum(int(end) - int(start) for start, end in compiled) / len(compiled) / 1000
+    plan = run(["ninja", "-C", build, "-n"], env=configured.variables, check=False).stdout
+    left = next((int(total) for total in re.findall(r"^\[1/(\d+)\]", plan, re.M)), 0)
+    return f"{left} commands are left, about {left * seconds / jobs / 60:.0f} minutes" if left else ""
 
 
 def shortened(status: str) -> str:

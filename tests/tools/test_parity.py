@@ -9,9 +9,9 @@ import pytest
 
 from scripts.common.errors import SourceError
 from scripts.source import parity
-from scripts.source.check import concerned
 from scripts.source.configure import Configured
 from scripts.source.definitions import definitions
+from scripts.source.ninja import objects_of
 from scripts.source.parity import changed_sources, compare_headers
 
 SHARD = """
@@ -133,10 +133,10 @@ def test_fork_s_own_objects_are_found_by_what_they_are_compiled_from(tmp_path: P
     (tmp_path / "build").mkdir()
     (tmp_path / "build/compile_commands.json").write_text(json.dumps(commands))
     sources = [f"aten/src/ATen/native/{name}" for name in ("Mine.cpp", "cpu/MineKernel.cpp", "Mine.h")]
-    found = concerned(Configured(tmp_path, {}, sources, tmp_path), ["build/aten/src/ATen/Operators_1.cpp"])
+    found = objects_of(Configured(tmp_path, {}, sources, tmp_path), ["build/aten/src/ATen/Operators_1.cpp"])
     assert found == ["mine.o", "avx2.o", "operators.o"]
     with pytest.raises(SourceError, match="none of the fork's sources"):
-        concerned(Configured(tmp_path, {}, ["aten/src/ATen/native/Other.cpp"], tmp_path), [])
+        objects_of(Configured(tmp_path, {}, ["aten/src/ATen/native/Other.cpp"], tmp_path), [])
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from scripts.source import build as build_module
 from scripts.source.apply import apply
 from scripts.source.build import build_source
 from scripts.source.configure import Configured
+from scripts.source.ninja import GENERATORS, what_is_left
 
 # What a user may have in a checkout: untracked files, and a develop install.
 UNTRACKED = {
@@ -34,25 +37,35 @@ class PyTorchsBuild:
         ran: whether it ran since this was last reset.
         tree: where it ran.
         compiled: whether the header's users were recompiled.
+        targets: the targets of each call of ninja.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ran, self.tree, self.compiled = False, Path(), False
-        for name in ("make_environment", "variables", "configure"):
+        self.targets: list[Sequence[str]] = []
+        for name in ("make_environment", "variables"):
             monkeypatch.setattr(build_module, name, lambda *_: {})
-        for name in ("ninja", "pack_wheel"):
+        for name in ("ninja", "pack_wheel", "configure"):
             monkeypatch.setattr(build_module, name, getattr(self, name))
 
-    def ninja(self, configured: Configured, jobs: int, line: StepLine, targets: tuple[str, ...] = ()) -> int:
+    def configure(self, tree: Path, *_: object) -> bool:
+        names = ["build/aten/src/ATen/native/cpu/MineKernel.cpp.AVX2.cpp", "aten/src/ATen/native/Mine.cpp", "a.cpp"]
+        commands = [{"file": str(tree / name), "output": f"{Path(name).name}.o"} for name in names]
+        if not (tree / "build/compile_commands.json").is_file():
+            write(tree, {"build/compile_commands.json": json.dumps(commands)})
+        return True
+
+    def ninja(self, configured: Configured, jobs: int, line: StepLine, targets: Sequence[str] = ()) -> int:
         header, object_file = configured.tree / HEADER, configured.tree / "build/user.o"
         self.ran, self.tree = True, configured.tree
-        if targets:
+        self.targets.append(targets)
+        if targets == GENERATORS:
             yaml = (configured.tree / "aten/src/ATen/native/native_functions.yaml").read_text()
             words = [line.split()[2].partition("(")[0] for line in yaml.splitlines() if line.startswith("- func")]
             text = "struct Body {\n" + "".join(f"  void {word}();\n" for word in words) + "};\n"
             if not header.is_file() or header.read_text() != text:
                 write(configured.tree, {HEADER: text})
-        else:
+        elif not targets:
             self.compiled = not object_file.is_file() or object_file.stat().st_mtime_ns < header.stat().st_mtime_ns
             if self.compiled:
                 object_file.touch()
@@ -100,6 +113,23 @@ def with_submodules(tmp_path: Path, patches: Path) -> Path:
     write(patches, {"pin.yaml": pin.replace(old, git(checkout, "rev-parse", "HEAD"))})
     shutil.rmtree(tmp_path / "repositories")
     return checkout
+
+
+def test_own_sources_are_compiled_first(layout: Layout, pytorch: PyTorchsBuild, tree: Path) -> None:
+    build(layout, tree)
+    assert pytorch.targets == [GENERATORS, ["MineKernel.cpp.AVX2.cpp.o", "Mine.cpp.o"], ()]
+
+
+def test_rest_of_a_begun_build_is_told_with_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configured = Configured(tmp_path, {}, (), tmp_path)
+    assert what_is_left(configured, 2) == ""
+    lines = [f"{n}\t{n + 12000}\t0\tfile{n}.o\t0\n" for n in range(60)]
+    write(tmp_path, {"build/.ninja_log": "".join(["# ninja log v7\n", "0\t900000\t0\theader.h\t0\n", *lines])})
+    rule = "rule cc\n command = touch $out\n"
+    edges = "".join(f"build file{n}.o: cc\n" for n in range(60, 160))
+    write(tmp_path, {"build/build.ninja": rule + edges})
+    assert what_is_left(configured, 2) == "100 commands are left, about 10 minutes"
+    assert not list(tmp_path.glob("build/*.o"))
 
 
 def test_checkout_is_only_read(layout: Layout, pytorch: PyTorchsBuild, with_submodules: Path) -> None:

@@ -1,0 +1,66 @@
+"""What a release lacks is found in its source tree, without building it: `make check-source ARGS=--syntax`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from scripts.common.layout import REPOSITORY
+
+OLDEST = min((path.parent.name for path in REPOSITORY.glob("patches/*/pin.yaml")), key=Version)
+
+FUNCTIONS = """\
+- func: soft_clip(Tensor self) -> Tensor
+  variants: function
+  dispatch:
+    CompositeExplicitAutograd: soft_clip
+"""
+SOURCE = """\
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/soft_clip_native.h>
+
+namespace at::native {
+
+Tensor soft_clip(const Tensor& self) {
+  return self.tanh();
+}
+
+} // namespace at::native
+"""
+# The release has no such template.
+KERNEL = """\
+#include <ATen/cpu/vec/vec.h>
+#include <ATen/native/cpu/SoftClip.h>
+
+constexpr bool is_vectorized = width<at::vec::Vectorized<float>>;
+"""
+HEADER = """\
+#pragma once
+template <typename T>
+constexpr bool width = at::vec::is_vec_specialized_for<T>::value;
+"""
+
+
+def test_name_that_only_newer_releases_have_is_told_with_its_line(tmp_path: Path) -> None:
+    if not shutil.which("dpkg-source"):
+        pytest.skip("Debian's tools are not installed")
+    (tmp_path / "cpu").mkdir()
+    files = {"native_functions.yaml": FUNCTIONS, "SoftClip.cpp": SOURCE}
+    files |= {"cpu/SoftClipKernel.cpp": KERNEL, "cpu/SoftClip.h": HEADER}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    command = [sys.executable, "-m", "scripts", "check-source", "--pin", OLDEST, "--native", tmp_path, "--syntax"]
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    done = subprocess.run(command, cwd=REPOSITORY, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 6, done.stderr
+    assert f"{tmp_path}/cpu/SoftClip.h:3:" in done.stderr
+    assert "is_vec_specialized_for" in done.stderr
+    assert "SoftClip.cpp" not in done.stderr
+    assert f"PyTorch {OLDEST} lacks it" in done.stderr
