@@ -123,9 +123,9 @@ def parse(folder: Path, native: NativeFolder, snapshot: Snapshot, jobs: int, lin
     includes = [f"-I{folder / name}" for name in _INCLUDED]
 
     def messages(unit: Unit) -> str:
-        path = folder / NATIVE / unit.name
-        command = [toolchain.compiler, *toolchain.flags, "-w", "-fsyntax-only", *unit.flags, *includes, path]
-        done = run([*command, "-fmax-errors=3"], env=UNTRANSLATED, check=False)
+        path = str(folder / NATIVE / unit.name)
+        flags = [*toolchain.flags, *unit.flags, *includes, "-w", "-fsyntax-only", "-fmax-errors=3"]
+        done = run([toolchain.compiler, *flags, path], env=UNTRANSLATED, check=False)
         return "" if done.returncode == 0 else done.stdout.strip()
 
     failed: dict[Path, str] = {}

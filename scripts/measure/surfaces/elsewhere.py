@@ -10,15 +10,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor, Shard, distribute_tensor, init_device_mesh
-from torch.distributed.tensor.debug import CommDebugMode
 from torch.testing import assert_close
 from torch.testing._internal.common_methods_invocations import op_db
-from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.data import DataLoader
 
 from .subject import NotThere, Subject, first_result
 from .table import Surfaces
+
+if torch.distributed.is_available():
+    from torch.distributed.tensor import DTensor, Shard, distribute_tensor, init_device_mesh
+    from torch.distributed.tensor.debug import CommDebugMode
+    from torch.testing._internal.distributed.fake_pg import FakeStore
 
 SURFACES = Surfaces()
 
@@ -26,6 +28,8 @@ SURFACES = Surfaces()
 @contextmanager
 def two_ranks() -> Iterator[Any]:
     """A mesh of two ranks, one of which is this process. Nothing is sent."""
+    if not torch.distributed.is_available():
+        raise NotThere("this torch is built without torch.distributed")
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
     try:
         yield init_device_mesh("cpu", (2,))
