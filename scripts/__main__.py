@@ -85,9 +85,10 @@ def _default_pin(options: argparse.Namespace) -> str:
             return in_name_of(options.wheel)[0]
         return ""
     if options.verb in _OF_A_RELEASE or build == SOURCE:
-        from .base.find import default_release
+        from .base.find import default_release, oldest_release
 
-        return default_release(REPOSITORY / "patches")
+        choose = oldest_release if options.verb.startswith("check-") and "cuda" not in options.verb else default_release
+        return choose(REPOSITORY / "patches")
     return ""
 
 

@@ -81,6 +81,11 @@ def default_release(patches: Path, cap: str = "") -> str:
     return max(usable, key=rank).version
 
 
+def oldest_release(patches: Path) -> str:
+    """Return the oldest pinned release. What compiles there compiles in all."""
+    return min((path.parent.name for path in patches.glob("*/pin.yaml")), key=Version)
+
+
 def find_pin(patches: Path = REPOSITORY / "patches") -> str:
     """Return the version of a wheel that can be had for this Python, and print why it was chosen.
 

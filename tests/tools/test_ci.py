@@ -13,7 +13,7 @@ from scripts.common.layout import REPOSITORY
 
 _MAKE = """#!/bin/sh
 echo "make $*"
-case "$*" in *"$FAILS"*) exit 2 ;; esac
+case "$*" in *"$FAILS"*) exit 2 ;; *" OUT="*) mkdir -p "${*##*OUT=}" ;; esac
 """
 
 
@@ -22,11 +22,13 @@ def _run(folder: Path, fails: str) -> subprocess.CompletedProcess[str]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(REPOSITORY / ".ci/run", folder / ".ci/run")
     (folder / "tests/readme_folder.py").touch()
-    make = folder / "bin/make"
-    make.parent.mkdir()
-    make.write_text(_MAKE)
-    make.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{make.parent}:{os.environ['PATH']}", "FAILS": fails}
+    (folder / "tests/other_pythons.py").write_text("print('/of/this', '/of/that', sep='\\n')")
+    programs = folder / "bin"
+    programs.mkdir()
+    for name, text in (("make", _MAKE), ("apt-get", "#!/bin/sh\necho lists\n")):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "FAILS": fails}
     command = [folder / ".ci/run"]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
@@ -35,8 +37,9 @@ def test_passes(tmp_path):
     ran = _run(tmp_path, "no such command")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "make surfaces" in ran.stdout
+    assert all(f"make patch-and-build PYTHON={name} NATIVE=" in ran.stdout for name in ("/of/this", "/of/that"))
 
 
-@pytest.mark.parametrize("fails", ["lint", "test", "surfaces", "deliveries", "soft_clip"])
+@pytest.mark.parametrize("fails", ["lint", "check-source", "test", "surfaces", "deliveries", "soft_clip", "/of/that"])
 def test_fails_with_what_it_runs(tmp_path, fails):
     assert _run(tmp_path, fails).returncode == 2
