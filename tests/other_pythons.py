@@ -1,4 +1,4 @@
-"""``python -m tests.other_pythons``: print the Pythons here, other than this one, that README's commands must work on."""
+"""``python -m tests.other_pythons``: print the other Pythons here that README's commands must work on."""
 
 import sys
 

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -106,7 +107,8 @@ def download(requirement: str, folder: Path, line: StepLine, options: Sequence[s
     output: list[str] = []
 
     def show_size() -> bool:
-        line.update(f"{sum(path.stat().st_size for path in folder.rglob('*.whl')) >> 20} MB")
+        with suppress(OSError):  # pip renames and deletes files meanwhile
+            line.update(f"{sum(path.stat().st_size for path in folder.rglob('*.whl')) >> 20} MB")
         return False
 
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", *_QUIETLY, *options]

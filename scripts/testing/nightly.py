@@ -36,7 +36,7 @@ STEPS = (
     Step("slow", "large tensors, PyTorch's own operators, auditwheel", ["test", "ARGS=-- -m slow"]),
     Step("emulated", "CUDA kernels on all parameters", ["test", "ARGS=--parts emulated", "GRAFT_EMULATED_ALL=1"]),
     Step("mutants", "a test fails for each wrong line of tests/mutants", ["test-mutants"]),
-    Step("source", "PyTorch's own build compiles the operators", ["check-source", "PIN=2.6.0", "ARGS=--if-possible"]),
+    Step("source", "PyTorch's own build compiles the operators", ["check-source", "ARGS=--if-possible"]),
     Step("bases", "wheels for CUDA and for another Python", ["test", "ARGS=--parts bases"]),
     Step("peers", "calls and builds compared with other ways to add an operator", ["bench-peers"]),
     Step("matrix", "the other releases and Pythons", ["test-matrix"]),

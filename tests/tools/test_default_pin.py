@@ -1,0 +1,133 @@
+"""The pin that each verb uses if PIN is not given, and the environments of tests: their size and their progress."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from packaging.version import Version
+
+import scripts.__main__ as main_module
+from scripts.base import find
+from scripts.common import environments, layout
+from scripts.common.errors import RefusedError, ToolchainError
+from scripts.common.layout import INTERPRETER, REPOSITORY, Layout
+from scripts.deliver import built
+from scripts.deliver.built import GRAFT, SOURCE, Built, last_build, save_built
+from scripts.testing import environments as testing
+
+PINNED = sorted((path.parent.name for path in REPOSITORY.glob("patches/*/pin.yaml")), key=Version)
+
+
+@pytest.fixture
+def used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pins that verbs ran with. Nothing was built yet, and pip finds 9.1.0."""
+    pins: list[str] = []
+    (tmp_path / "patches").symlink_to(REPOSITORY / "patches")
+    monkeypatch.setattr(built, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(layout, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(find, "find_pin", lambda: "9.1.0")
+    monkeypatch.setenv("CUDA_ARCHS", "")
+    monkeypatch.delenv("CUDA_ARCHS")
+    for verb in main_module._VERBS:
+        monkeypatch.setitem(main_module._VERBS, verb, lambda options: pins.append(options.pin))
+    return pins
+
+
+def record(tmp_path: Path, pin: str, build: str = GRAFT, cuda: str = "", interpreter: str = INTERPRETER) -> None:
+    wheel = tmp_path / "torch.whl"
+    wheel.touch()
+    made = Layout(pin, (tmp_path,), tmp_path / "dist", interpreter=interpreter)
+    save_built(made, Built.of("stamp", wheel, cuda), build)
+    (note,) = made.work.glob(f"built-{build}-*.json")
+    record.time += 1  # type: ignore[attr-defined]
+    os.utime(note, (record.time, record.time))  # type: ignore[attr-defined]
+
+
+record.time = 1_000_000_000  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["build"], "9.1.0"),
+        (["test"], "9.1.0"),
+        (["build", "--pin", "2.14.1"], "2.14.1"),
+        (["build", "--build", "source"], find.default_release(REPOSITORY / "patches")),
+        (["export"], find.default_release(REPOSITORY / "patches")),
+        (["check-source"], PINNED[0]),
+        (["check-cuda"], find.default_release(REPOSITORY / "patches")),
+        (["develop"], ""),
+        (["lint"], ""),
+    ],
+    ids=" ".join,
+)
+def test_default_of_each_verb(words: list[str], expected: str, used: list[str], tmp_path: Path) -> None:
+    native = ["--native", str(tmp_path)] if words[0] != "lint" else []
+    assert main_module.main([*words, *native]) == 0
+    assert used == [expected]
+
+
+def test_wheel_names_its_pin(used: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = tmp_path / "torch-9.0.0-cp39-cp39-linux_x86_64.whl"
+    wheel.touch()
+    assert main_module.main(["build", "--native", str(tmp_path), "--wheel", str(wheel)]) == 3
+    assert "patches/9.0.0/pin.yaml: no such pin" in capsys.readouterr().err
+    assert used == []
+
+
+def test_tests_take_the_last_build(used: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record(tmp_path, "2.14.1", cuda="80 90a /opt/cuda")
+    record(tmp_path, "2.15.0", interpreter="cp39")
+    assert main_module.main(["test", "--native", str(tmp_path)]) == 0
+    assert os.environ["CUDA_ARCHS"] == "80 90a"
+    assert "torch 2.14.1: that of the last build\n" in capsys.readouterr().err
+    record(tmp_path, "2.13.0+cpu")
+    assert main_module.main(["test", "--native", str(tmp_path)]) == 0
+    assert main_module.main(["build", "--native", str(tmp_path)]) == 0
+    assert used == ["2.14.1", "2.13.0+cpu", "9.1.0"]
+    assert last_build((tmp_path,), SOURCE) is None
+    record(tmp_path, "2.6.0", SOURCE)
+    assert main_module.main(["test", "--native", str(tmp_path), "--build", "source"]) == 0
+    assert used[-1] == "2.6.0"
+
+
+def wheel_of(folder: Path, requires: str) -> Path:
+    path = folder / "torch-9.1.0-py3-none-any.whl"
+    with ZipFile(path, "w") as archive:
+        archive.writestr("torch/lib/libtorch_cpu.so", b"0" * 3000)
+        archive.writestr("torch-9.1.0.dist-info/METADATA", f"Name: torch\nVersion: 9.1.0\n{requires}")
+    return path
+
+
+def test_space_is_looked_at_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(testing, "free_bytes", lambda _: 2 * 1024**3)
+    testing.require_space(tmp_path, wheel_of(tmp_path, "Requires-Dist: numpy\n"))
+    assert capsys.readouterr().err == "  1.1 GB; 2 GB are free\n"
+    with pytest.raises(RefusedError, match=r"2\.1 GB are free, but the environment of the tests takes 6\.4 GB"):
+        testing.require_space(tmp_path, wheel_of(tmp_path, "Requires-Dist: nvidia-cudnn-cu13==9\n"))
+    assert capsys.readouterr().err == "  6.4 GB, with NVIDIA's packages: 3 GB to download; 2 GB are free\n"
+
+
+def test_what_is_installed_shows_what_is_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(environments.StepLine, "update", lambda _, text: said.append(text))
+    program = tmp_path / "bin/python"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'Collecting torch'; echo '  Downloading torch-9.1.0.whl (5 MB)'\nexit $FAILS\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("FAILS", "0")
+    environments.install(tmp_path, "torch", what="torch")
+    assert said == ["Downloading torch-9.1.0.whl (5 MB)"]
+    assert capsys.readouterr().err.startswith("  installing torch 0.")
+    monkeypatch.setenv("FAILS", "1")
+    program.write_text(program.read_text().replace("Collecting torch", "ERROR: no torch"))
+    with pytest.raises(ToolchainError, match="torch could not be installed: torch") as caught:
+        environments.install(tmp_path, "torch", what="torch")
+    assert caught.value.cause == "ERROR: no torch"
