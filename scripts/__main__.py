@@ -74,8 +74,8 @@ def _default_pin(options: argparse.Namespace) -> str:
     build = getattr(options, "build", GRAFT)
     if options.verb in _USING_A_BUILD and (last := last_build(native_folders(options.native), build)):
         pin, built = last
-        if "CUDA_ARCHS" not in os.environ and (architectures := architectures_in(built.cuda)):
-            os.environ["CUDA_ARCHS"] = architectures
+        # make exports this variable even if it is empty.
+        os.environ["CUDA_ARCHS"] = os.environ.get("CUDA_ARCHS") or architectures_in(built.cuda)
         say(f"torch {pin}: that of the last build")
         return pin
     if getattr(options, "wheel", None):

@@ -29,8 +29,7 @@ def used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(built, "REPOSITORY", tmp_path)
     monkeypatch.setattr(layout, "REPOSITORY", tmp_path)
     monkeypatch.setattr(find, "find_pin", lambda: "9.1.0")
-    monkeypatch.setenv("CUDA_ARCHS", "")
-    monkeypatch.delenv("CUDA_ARCHS")
+    monkeypatch.setenv("CUDA_ARCHS", "")  # as make does
     for verb in main_module._VERBS:
         monkeypatch.setitem(main_module._VERBS, verb, lambda options: pins.append(options.pin))
     return pins
@@ -84,10 +83,14 @@ def test_tests_take_the_last_build(used: list[str], tmp_path: Path, capsys: pyte
     assert main_module.main(["test", "--native", str(tmp_path)]) == 0
     assert os.environ["CUDA_ARCHS"] == "80 90a"
     assert "torch 2.14.1: that of the last build\n" in capsys.readouterr().err
+    record(tmp_path, "2.14.1", cuda="none ")
+    os.environ["CUDA_ARCHS"] = ""
+    assert main_module.main(["test", "--native", str(tmp_path)]) == 0
+    assert os.environ["CUDA_ARCHS"] == "none"
     record(tmp_path, "2.13.0+cpu")
     assert main_module.main(["test", "--native", str(tmp_path)]) == 0
     assert main_module.main(["build", "--native", str(tmp_path)]) == 0
-    assert used == ["2.14.1", "2.13.0+cpu", "9.1.0"]
+    assert used == ["2.14.1", "2.14.1", "2.13.0+cpu", "9.1.0"]
     assert last_build((tmp_path,), SOURCE) is None
     record(tmp_path, "2.6.0", SOURCE)
     assert main_module.main(["test", "--native", str(tmp_path), "--build", "source"]) == 0
