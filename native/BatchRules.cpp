@@ -3,6 +3,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/core/Reduction.h>
+#include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/native/DepthwiseConv2d.h>
 #include <ATen/native/ImprovedTripletLoss.h>
@@ -207,7 +208,8 @@ std::tuple<Tensor, Tensor, Tensor> improved_triplet_loss_backward_batch_rule(
 // Boxes [B, K, 5] of B inputs with `images` images each as [B * K, 5] of one input that holds all the images. An index
 // that is out of range becomes -1, so that it does not select an image of another input.
 Tensor merge_boxes(const Tensor& boxes, const c10::SymInt& images) {
-  const Tensor exact = boxes.to(boxes.scalar_type() == kDouble ? kDouble : kFloat);
+  // Other dtypes than those of floating-point numbers stay, so that they are refused.
+  const Tensor exact = boxes.to(at::toOpMathType(boxes.scalar_type()));
   const Tensor image = exact.select(2, 0);
   const Tensor first = at::arange(exact.sym_size(0), exact.options()).mul(images).unsqueeze(1);
   const Tensor moved = at::where(image.ge(0).logical_and(image.lt(images)), image + first, -1);
