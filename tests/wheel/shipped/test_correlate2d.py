@@ -306,9 +306,10 @@ def test_methods(size: tuple[int, int], kernel_size: tuple[int, int], dtype: tor
             rtol=torch.finfo(dtype).eps,
             atol=1600 * precision,
         )
-        found.append(torch.autograd.grad(result.abs().float().sum(), (x, kernel)))
+        # The same for both: where the result is nearly 0, its own rounding error would decide about a sign.
+        found.append(torch.autograd.grad(result, (x, kernel), values(tuple(result.shape), dtype, 3)))
     for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, rtol=2 * torch.finfo(dtype).eps, atol=8000 * precision)
+        torch.testing.assert_close(one, other, rtol=2 * torch.finfo(dtype).eps, atol=3200 * precision)
 
 
 def test_bias_and_type_promotion() -> None:
