@@ -107,24 +107,24 @@ def check_wheel(path: Path, pin: Pin) -> None:
         UnusableBaseError: it is not supported.
     """
     version, tags = in_name_of(path)
-    try:
-        with ZipFile(path) as archive:
-            refuse_unusable(path, archive.namelist())
-    except BadZipFile as error:
-        if not pinned_file(pin)[1]:
-            raise FetchError(f"{path}: {error}", todo="download it again") from error
     if version != pin.wheel_version:
         raise FetchError(
             f"{path}: this is torch {version}, but the pin is {pin.wheel_version}",
             todo=f"set WHEEL to the wheel of {pin.wheel_version}, or PIN to a pin of {version}",
         )
+    _, pinned = pinned_file(pin)
+    try:
+        with ZipFile(path) as archive:
+            refuse_unusable(path, archive.namelist())
+    except BadZipFile as error:
+        if not pinned:  # otherwise the hash decides
+            raise FetchError(f"{path}: {error}", todo="download it again") from error
     supported = list(sys_tags())
     if tags.isdisjoint(supported):
         raise FetchError(
             f"{path}: this wheel is not for this Python, {supported[0]}",
             todo="set WHEEL to a wheel for it, or PYTHON to a Python that this wheel is for",
         )
-    _, pinned = pinned_file(pin)
     if pinned and (found := sha256_of_file(path)) != pinned:
         raise FetchError(
             f"{path}: the sha256 is {found}, but the pin has {pinned}",
