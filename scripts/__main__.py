@@ -71,6 +71,12 @@ def _forget_bytecode() -> None:
 
 def _default_pin(options: argparse.Namespace) -> str:
     """Return the pin that a verb uses if none is given; empty if it uses none, or it must be found by asking pip."""
+    if getattr(options, "wheel", None):
+        from .base.fetch import in_name_of
+
+        with suppress(GraftError):  # check_given reports it
+            return in_name_of(options.wheel)[0]
+        return ""
     build = getattr(options, "build", GRAFT)
     if options.verb in _USING_A_BUILD and (last := last_build(native_folders(options.native), build)):
         pin, built = last
@@ -78,12 +84,6 @@ def _default_pin(options: argparse.Namespace) -> str:
         os.environ["CUDA_ARCHS"] = os.environ.get("CUDA_ARCHS") or architectures_in(built.cuda)
         say(f"torch {pin}: that of the last build")
         return pin
-    if getattr(options, "wheel", None):
-        from .base.fetch import in_name_of
-
-        with suppress(GraftError):  # check_given reports it
-            return in_name_of(options.wheel)[0]
-        return ""
     if options.verb in _OF_A_RELEASE or build == SOURCE:
         from .base.find import default_release, oldest_release
 
@@ -201,15 +201,15 @@ def _run_tests(options: argparse.Namespace) -> None:
         raise UsageError(
             f"--whole {options.whole}: not a wheel to compare with", todo="set it to a wheel that BUILD=source built"
         )
+    if options.build == SOURCE and (options.parts or options.junit or options.discard):
+        raise UsageError("BUILD=source has no --parts, --junit or --discard", todo="leave them out")
     _built(options)
+    layout = _layout(options)
     if options.build == SOURCE:
-        if options.parts or options.junit or options.discard:
-            raise UsageError("BUILD=source has no --parts, --junit or --discard", todo="leave them out")
-        layout = _layout(options)
         run_source_tests(layout, tree_of_build(layout, options.source), options.whole, options.extra)
     else:
         run_tests(
-            _layout(options),
+            layout,
             base_wheel=options.wheel,
             jobs=options.jobs,
             extra=options.extra,
