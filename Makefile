@@ -40,7 +40,9 @@ graft = @$(find_python); '$(PYTHON)' -m scripts.environment
 # Paths of Pythons may be quoted.
 export PYTHONS
 several = $(if $(PINS),--pins '$(PINS)') --pythons "$$PYTHONS"
-options = $(if $(PIN),--pin '$(PIN)') --native "$$NATIVE" --out '$(OUT)' --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
+# Where something is written by default depends on what it is.
+out = $(if $(filter-out file,$(origin OUT)),--out '$(OUT)')
+options = $(if $(PIN),--pin '$(PIN)') --native "$$NATIVE" $(out) --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
 incremental = $(if $(filter-out 0,$(INCREMENTAL)),--incremental)
 named = $(if $(NAME),--name '$(NAME)') $(if $(VERSION),--version '$(VERSION)')
@@ -69,7 +71,7 @@ help:
 	@echo 'make new-op             write the skeleton of the operator SCHEMA into NATIVE: YAML, kernel, tests'
 	@echo 'make pin                write the pin of the release TORCH into patches/, and report what is new'
 	@echo 'make apply              turn the PyTorch checkout SOURCE into the fork: patches and operators as commits'
-	@echo 'make export             write the fork in SOURCE as patches for git am, into OUT (dist/fork-$(PIN))'
+	@echo 'make export             write the fork in SOURCE as patches for git am, into OUT (dist/fork-RELEASE)'
 	@echo 'make lint               ruff, mypy --strict and clang-format'
 	@echo 'make bench              time each operator and its alternatives: JSON, a table, a plot'
 	@echo 'make bench-build        time builds in a copy: from nothing, unchanged, after edits; ARGS=--list names them'
@@ -151,8 +153,6 @@ new-op:
 pin:
 	$(graft) pin --torch '$(TORCH)' $(if $(INDEX),--index '$(INDEX)') --jobs '$(JOBS)' $(ARGS)
 
-# Not where wheels go. Only a line that does not begin with the name of a directive can set a target's variable.
-apply export: OUT = dist/fork-$(firstword $(subst +, ,$(PIN)))
 apply export:
 	$(graft) $@ $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 

@@ -20,7 +20,7 @@ from .common.files import write_atomically
 from .common.layout import BYTECODE, REPOSITORY, Layout, expanded, native_folders
 from .deliver.built import GRAFT, SOURCE, last_build
 from .inputs.cuda_toolkit import architectures_in
-from .inputs.given import check_given
+from .inputs.given import INSTALLED, check_before_download, check_given
 
 if TYPE_CHECKING:
     from .graft import Result
@@ -37,10 +37,8 @@ def main(arguments: list[str] | None = None) -> int:
         options = _parser().parse_args(words)
         options.pin = getattr(options, "pin", "") or _default_pin(options)
         check_given(options)
-        if not options.pin and options.verb in _FINDING_A_PIN:
-            from .base.find import find_pin
-
-            options.pin = find_pin()
+        if options.verb in _FINDING_A_PIN and getattr(options, "build", GRAFT) == GRAFT and not options.list:
+            _find_base(options)
         _VERBS[options.verb](options)
     except GraftError as error:
         if is_verbose:
@@ -87,9 +85,19 @@ def _default_pin(options: argparse.Namespace) -> str:
     if options.verb in _OF_A_RELEASE or build == SOURCE:
         from .base.find import default_release, oldest_release
 
-        choose = oldest_release if options.verb.startswith("check-") and "cuda" not in options.verb else default_release
-        return choose(REPOSITORY / "patches")
+        return (oldest_release if options.verb == "check-source" else default_release)(REPOSITORY / "patches")
     return ""
+
+
+def _find_base(options: argparse.Namespace) -> None:
+    """Find a pin if none is given. Get a wheel that is not pinned for this Python: its hash is an input of builds."""
+    from .base.find import fetch_unpinned, find_pin
+
+    if not options.pin:
+        check_before_download(options)
+        options.pin = find_pin()
+    elif options.pin != INSTALLED:
+        fetch_unpinned(_layout(options), options.wheel)
 
 
 def _build(options: argparse.Namespace) -> None:
@@ -107,11 +115,9 @@ def _built(options: argparse.Namespace) -> Result:
         from .source.build import build_source
 
         return build_source(_layout(options), source=options.source, jobs=options.jobs, incremental=options.incremental)
-    if build == GRAFT:
-        from .graft import build as build_graft
+    from .graft import build as build_graft
 
-        return build_graft(_layout(options), base_wheel=options.wheel, jobs=options.jobs)
-    raise UsageError(f"BUILD={build}: no such build", todo="set it to graft or source")
+    return build_graft(_layout(options), base_wheel=options.wheel, jobs=options.jobs)
 
 
 def _develop(options: argparse.Namespace) -> None:
@@ -152,14 +158,12 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _check_source(options: argparse.Namespace) -> None:
-    from .source.check import check_source, check_source_if_possible
+    from .source.check import check_source, if_possible
     from .source.syntax import check_syntax
 
-    if options.syntax:
-        check_syntax(_layout(options), source=options.source, jobs=options.jobs)
-        return
-    check = check_source_if_possible if options.if_possible else check_source
-    check(_layout(options), source=options.source, jobs=options.jobs)
+    check = check_syntax if options.syntax else check_source
+    with if_possible(options.if_possible, f"whether {options.native} compiles in the source tree of {options.pin}"):
+        check(_layout(options), source=options.source, jobs=options.jobs)
 
 
 def _check_incremental(options: argparse.Namespace) -> None:
@@ -401,12 +405,13 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
 _USING_A_BUILD = frozenset({"test", "surfaces", "fuzz", "bench", "bench-peers", "test-sanitize", "test-mutants"})
 # Verbs that need a source tree, or a wheel for CUDA.
 _OF_A_RELEASE = frozenset({"apply", "export", "check-source", "check-incremental", "check-cuda"})
-# The other verbs use the torch of an environment, several pins, or none.
+# Verbs that take any torch. Those in no set use the torch of an environment, several pins, or none.
 _FINDING_A_PIN = _USING_A_BUILD | {"build", "thin-wheel", "check", "new-op", "bench-build"}
 
 
 def _layout(options: argparse.Namespace) -> Layout:
-    return Layout(options.pin, native_folders(options.native), expanded(options.out))
+    default = "dist" if options.verb != "export" else f"dist/fork-{options.pin.partition('+')[0]}"
+    return Layout(options.pin, native_folders(options.native), expanded(options.out or REPOSITORY / default))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -425,10 +430,11 @@ def _parser() -> argparse.ArgumentParser:
     common = _Parser(add_help=False)
     common.add_argument("--pin", default="", help="one of patches/ (default: the first that can be had)")
     common.add_argument("--native", default=str(REPOSITORY / "native"), help="native folders, separated by spaces")
-    common.add_argument("--out", type=Path, default=REPOSITORY / "dist", help="output folder of the wheel")
+    common.add_argument("--out", type=Path, help="output folder (default: dist, or for export dist/fork-RELEASE)")
     common.add_argument("--wheel", type=expanded, help="the base wheel as a file, instead of a download")
     common.add_argument("--jobs", type=_positive, default=os.cpu_count() or 1, help="parallel compilers (%(default)s)")
     common.add_argument("-v", "--verbose", action="store_true", help="show tracebacks")
+    common.set_defaults(list=False)
 
     parser = _Parser(prog="python -m scripts", description="Build native operators into PyTorch.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")

@@ -50,6 +50,7 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
     with build_lock(layout.work), snapshot.translated():
         built = load_built(layout)
         if built and built.stamp == snapshot.stamp and built.cuda in ("", wanted) and built.is_there():
+            save_built(layout, built)  # which makes it the last build
             say(f"nothing changed: {built.wheel}\n{how_to_install(Path(built.wheel))}")
             return Result(Path(built.wheel), {})
         from .base.tree import get_base  # importing these takes as long as everything before them

@@ -102,9 +102,7 @@ class Base:
     @cached_property
     def architectures(self) -> tuple[str, ...]:
         """The GPU architectures of its kernels, for example ``90`` (``torch.cuda.get_arch_list``)."""
-        flags = re.compile(rb"\0((?:(?:sm|compute)_\d+[af]? ?)+)\0")
-        found = flags.search((self.libraries / "libtorch_python.so").read_bytes()) if self.cuda else None
-        return tuple(re.findall(r"sm_(\w+)", found[1].decode())) if found else ()
+        return architectures_of((self.libraries / "libtorch_python.so").read_bytes()) if self.cuda else ()
 
     def _of_version_file(self, name: str) -> str:
         return of_version_file((self.tree / VERSION_FILE).read_text(encoding="utf-8"), name)
@@ -123,6 +121,12 @@ class Base:
                 )
             if not file.has_symbol_table:
                 raise unusable(self.wheel, f"its {name} is stripped, so hidden functions cannot be found")
+
+
+def architectures_of(library: bytes) -> tuple[str, ...]:
+    """Return the GPU architectures that libtorch_python.so names."""
+    found = re.search(rb"\0((?:(?:sm|compute)_\d+[af]? ?)+)\0", library)
+    return tuple(re.findall(r"sm_(\w+)", found[1].decode())) if found else ()
 
 
 def of_version_file(text: str, name: str) -> str:

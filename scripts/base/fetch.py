@@ -67,7 +67,9 @@ def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str
 
 
 def kept_wheel(pin: Pin, folder: Path, sha256: str) -> Path | None:
-    """Return the pin's wheel if ``folder`` has it with this hash; with the one that was downloaded if it is empty."""
+    """Return the pin's wheel if ``folder`` has it with this hash; if it is empty, with the hash that it was put there
+    with.
+    """
     note = folder / _VERIFIED
     known = note.read_text(encoding="utf-8") if note.is_file() else ""
     for wheel in folder.glob(f"torch-{pin.wheel_version}-*.whl"):
@@ -77,6 +79,16 @@ def kept_wheel(pin: Pin, folder: Path, sha256: str) -> Path | None:
         if known == _fingerprint(wheel, sha256 or known.partition(" ")[0]):
             return wheel
     return None
+
+
+def unpinned_sha256(pin: Pin, folder: Path) -> str:
+    """Return the hash of the wheel in ``folder`` if the pin does not have it; otherwise, or if there is no wheel, an
+    empty text.
+    """
+    note = folder / _VERIFIED
+    if not pin.chosen or pinned_file(pin)[1] or not note.is_file():
+        return ""
+    return note.read_text(encoding="utf-8").partition(" ")[0]
 
 
 def pinned_file(pin: Pin) -> tuple[str, str]:
@@ -181,7 +193,7 @@ def _downloaded(pin: Pin, folder: Path, line: StepLine, index: str) -> Path:
     try:
         return download(pin.requirement, folder, line, [f"--index-url={pin.index}", *_IMPATIENTLY])
     except (MissingError, UnreachableError) as error:
-        missing.cause = f"pip's own indexes do not have it; {pin.index}: {error}"
+        missing.cause = f"neither do pip's indexes have it, nor {pin.index} ({error.what})"
         raise missing from error
 
 

@@ -22,7 +22,7 @@ _MISSING = "No matching distribution found"
 _CONSTRAINED = re.compile(r"The user requested \(constraint\) \S*?([<>=!~][^\s;]*)")
 _UNREACHABLE = "Retrying (Retry("
 
-_QUIETLY = ("--no-input", "--progress-bar=off", "--disable-pip-version-check")
+_QUIETLY = ("--no-input", "--no-color", "--progress-bar=off", "--disable-pip-version-check")
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,10 @@ class CappedError(FetchError):
         )
         self.cap = cap
 
+    def allows(self, version: str) -> bool:
+        """Return whether the constraint allows another version."""
+        return _allows(self.cap, version)
+
 
 def ask_pip(requirement: str, index: str, *options: str) -> list[Distribution]:
     """Return what pip would install for ``requirement``.
@@ -106,7 +110,7 @@ def download(requirement: str, folder: Path, line: StepLine, options: Sequence[s
     """
     output: list[str] = []
 
-    def show_size() -> bool:
+    def watch() -> bool:
         with suppress(OSError):  # pip renames and deletes files meanwhile
             line.update(f"{sum(path.stat().st_size for path in folder.rglob('*.whl')) >> 20} MB")
         return False
@@ -114,7 +118,7 @@ def download(requirement: str, folder: Path, line: StepLine, options: Sequence[s
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", *_QUIETLY, *options]
     # pip writes into the folder for temporary files first; /tmp may be too small.
     env = {"TMPDIR": str(folder)}
-    if follow([*command, f"--dest={folder}", requirement], output.append, env=env, is_futile=show_size) != 0:
+    if follow([*command, f"--dest={folder}", requirement], output.append, env=env, watch=watch) != 0:
         raise _refusal(requirement, "".join(output))
     (wheel,) = folder.glob("*.whl")
     return wheel
@@ -132,9 +136,9 @@ def _distribution(entry: dict[str, Any]) -> Distribution:
 
 
 def _refusal(requirement: str, output: str) -> FetchError:
-    cap = ",".join(dict.fromkeys(_CONSTRAINED.findall(output)))
+    cap, version = ",".join(dict.fromkeys(_CONSTRAINED.findall(output))), requirement.partition("===")[2]
     # pip names a constraint also where there is simply no such version.
-    if cap and not _allows(cap, requirement):
+    if cap and version and not _allows(cap, version):
         return CappedError(requirement, cap)
     errors = [line.removeprefix("ERROR: ") for line in output.splitlines() if line.startswith("ERROR: ")]
     if _UNREACHABLE in output:
@@ -144,12 +148,11 @@ def _refusal(requirement: str, output: str) -> FetchError:
             todo="check the network and run the same command again",
         )
     if cap or _MISSING in output:
-        return MissingError(f"pip finds no {requirement} for this Python", cause="" if cap else errors[0])
+        return MissingError(f"pip finds no {requirement} for this Python", cause=" ".join(errors[:1]))
     return FetchError(f"pip could not look up {requirement}", cause=output.strip()[-2000:])
 
 
-def _allows(cap: str, requirement: str) -> bool:
+def _allows(cap: str, version: str) -> bool:
     from packaging.specifiers import SpecifierSet
 
-    version = re.search(r"={2,3}\s*([^\s*]+)$", requirement)
-    return version is not None and SpecifierSet(cap).contains(version[1], prereleases=True)
+    return SpecifierSet(cap).contains(version, prereleases=True)

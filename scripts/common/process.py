@@ -73,11 +73,11 @@ def follow(
     read: Callable[[str], None],
     *,
     env: Mapping[str, str],
-    is_futile: Callable[[], bool] = lambda: False,
+    watch: Callable[[], bool] = lambda: False,
 ) -> int:
     """Run ``command`` like ``run``, and pass each line of output to ``read`` at once. Return the exit code.
 
-    It is terminated when ``is_futile``, which is called several times a second, returns true. It may show progress.
+    ``watch`` is called several times a second, for example to show progress. If it returns true, the command is ended.
     """
     with subprocess.Popen(
         [str(word) for word in command],
@@ -90,13 +90,13 @@ def follow(
     ) as process:
         is_over = threading.Event()
 
-        def watch() -> None:
+        def keep_watch() -> None:
             while not is_over.wait(0.2):
-                if is_futile():
+                if watch():
                     process.terminate()
                     return
 
-        watcher = threading.Thread(target=watch, daemon=True)
+        watcher = threading.Thread(target=keep_watch, daemon=True)
         watcher.start()
         assert process.stdout is not None
         try:

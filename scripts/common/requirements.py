@@ -39,9 +39,7 @@ def requirements() -> list[Requirement]:
     modules = all(importlib.util.find_spec(name) for name in ("venv", "ensurepip"))
     another = f"set PYTHON to another Python: {sys.executable} was installed without it"
     return [
-        Requirement(
-            compiler, _runs(compiler), ("g++", "gcc-c++") if compiler == "g++" else (), f"set CXX={compiler} to a g++"
-        ),
+        Requirement(compiler, _runs(compiler), ("g++", "gcc-c++") if compiler == "g++" else (), "set CXX to a g++"),
         Requirement("git", _runs("git"), ("git", "git")),
         Requirement("make", _runs("make"), ("make", "make")),
         Requirement(

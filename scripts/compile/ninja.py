@@ -153,7 +153,7 @@ def _run_ninja(layout: Layout, jobs: int, line: StepLine, names: Names, is_futil
             output.append(text)
 
     env = {**UNTRANSLATED, **dict.fromkeys(_DROPPED, ""), _LAUNCHER: launcher(), "NINJA_STATUS": "[%f/%t] "}
-    if follow(command, read, env=env, is_futile=is_futile) != 0:
+    if follow(command, read, env=env, watch=is_futile) != 0:
         refuse(relevant(without_repetition(output), names.native), layout, names)
     return compiled
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..common.errors import ToolchainError, UsageError, run_all
 from ..common.layout import Layout, expanded, native_folders
 from .cuda_toolkit import wanted_architectures
-from .native import FUNCTIONS
+from .native import FUNCTIONS, load_native
 from .pin import load_pin
 
 # Verbs that write into OUT.
@@ -21,7 +21,7 @@ _WITHOUT_A_PIN = frozenset({"develop", "undevelop", "wheels", "test-matrix", "pi
 # What tests and the table of surfaces can run on.
 _DELIVERIES = ("wheel", "develop", "thin-wheel")
 # The value of PIN for thin wheels for the torch that PYTHON has installed.
-_INSTALLED = "installed"
+INSTALLED = "installed"
 
 
 def check_given(options: argparse.Namespace) -> None:
@@ -37,10 +37,26 @@ def check_given(options: argparse.Namespace) -> None:
         lambda: _check_out(options),
         lambda: _check_pin_and_wheel(options),
         lambda: _check_source(options),
+        lambda: _check_build(options),
         lambda: _check_deliveries(options),
         _check_launcher,
         wanted_architectures,
     )
+
+
+def check_before_download(options: argparse.Namespace) -> None:
+    """Check what a build would find out after its base is there.
+
+    Raises:
+        GraftError: see ``load_native``, and ``check_usage`` of `make new-op`.
+    """
+    if options.verb == "new-op":
+        from ..scaffold.new_op import check_usage
+
+        check_usage(options.schema, options.kind, options.variants)
+        return
+    for folder in native_folders(options.native):
+        load_native(folder)
 
 
 def _check_natives(options: argparse.Namespace) -> None:
@@ -58,7 +74,7 @@ def _check_natives(options: argparse.Namespace) -> None:
 
 
 def _check_out(options: argparse.Namespace) -> None:
-    if options.verb in _WRITING:
+    if options.verb in _WRITING and options.out:
         _require_folder("OUT", expanded(options.out), "a folder; it is created if it does not exist")
 
 
@@ -76,7 +92,7 @@ def _require_folder(variable: str, folder: Path, wanted: str) -> None:
 
 def _check_pin_and_wheel(options: argparse.Namespace) -> None:
     """Check the pin and ``WHEEL``. If there is no pin yet, ``WHEEL`` names it, or it is found."""
-    if options.verb in _WITHOUT_A_PIN or options.pin == _INSTALLED:
+    if options.verb in _WITHOUT_A_PIN or options.pin == INSTALLED:
         return
     if not options.pin:
         if options.wheel:
@@ -100,6 +116,11 @@ def _check_source(options: argparse.Namespace) -> None:
             f"SOURCE={source}: no such folder",
             todo="set SOURCE to a checkout of PyTorch or an address to download from, or leave it out",
         )
+
+
+def _check_build(options: argparse.Namespace) -> None:
+    if getattr(options, "build", "graft") not in ("graft", "source"):
+        raise UsageError(f"BUILD={options.build}: no such build", todo="set it to graft or source")
 
 
 def _check_deliveries(options: argparse.Namespace) -> None:

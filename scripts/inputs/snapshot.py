@@ -16,6 +16,7 @@ from textwrap import dedent
 
 import yaml
 
+from ..base.fetch import unpinned_sha256
 from ..common.errors import GraftError
 from ..common.files import files_below, lay_out_files
 from ..common.layout import REPOSITORY, Layout
@@ -162,6 +163,8 @@ def take_snapshot(layout: Layout) -> Snapshot:
         files[f"patches/{path.relative_to(layout.patches.parent).as_posix()}"] = path.read_bytes()
     toolchain = find_toolchain(pin)
     toolchain = toolchain.of_kind(layout.kind)
+    sha256 = "" if layout.installed else unpinned_sha256(pin, layout.base)
+    unpinned = [sha256] if sha256 else []
     versions = (platform.python_version(), *(f"{name} {version(name)}" for name in _LIBRARIES))
     return Snapshot(
         folder=layout.snapshot,
@@ -170,7 +173,7 @@ def take_snapshot(layout: Layout) -> Snapshot:
         origins=layout.natives,
         pin=pin,
         toolchain=toolchain,
-        settings=(layout.pin, layout.installed, platform.python_implementation(), *versions),
+        settings=(layout.pin, layout.installed, *unpinned, platform.python_implementation(), *versions),
     )
 
 

@@ -87,6 +87,7 @@ def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: 
         built = load_built(layout, SOURCE)
         stamps = [stamp, stamp + _LEFT_ALONE] if incremental else [stamp]
         if built and built.stamp in stamps and built.is_there():
+            save_built(layout, built, SOURCE)  # which makes it the last build
             say(f"nothing changed: {built.wheel}")
             return Result(Path(built.wheel), {})
         jobs = affordable(jobs)
@@ -96,7 +97,8 @@ def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: 
             line.note = generate(configured, jobs, line, incremental=incremental)
         # The user's own mistakes are reported in the first minutes.
         with steps.step("compile the operators") as line:
-            line.note = count(ninja(configured, jobs, line, objects_of(configured)), "command")
+            objects = objects_of(configured)
+            line.note = count(ninja(configured, jobs, line, objects) if objects else 0, "command")
         with steps.step("compile the rest") as line:
             if left := what_is_left(configured, jobs):
                 say(f"      {left}")

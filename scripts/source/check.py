@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from ..common.console import Steps, say
 from ..common.errors import FetchError, ToolchainError
 from ..common.layout import Layout
@@ -14,16 +17,20 @@ from .settings import affordable
 from .tree import count, open_tree
 
 
-def check_source_if_possible(layout: Layout, *, source: str | None, jobs: int) -> None:
-    """Run ``check_source``. If this machine lacks packages or the sources, print that and skip it.
+@contextmanager
+def if_possible(is_lenient: bool, what: str) -> Iterator[None]:
+    """Run the body. If this machine lacks packages or the sources and ``is_lenient``, print that and go on.
 
-    Raises:
-        GraftError: another error.
+    Args:
+        is_lenient: whether the check may be left out.
+        what: what is then not checked.
     """
     try:
-        check_source(layout, source=source, jobs=jobs)
+        yield
     except (ToolchainError, FetchError) as error:
-        say(f"NOT CHECKED: whether {layout.title} compiles in the source tree of {layout.pin}, since\n{error}")
+        if not is_lenient:
+            raise
+        say(f"NOT CHECKED: {what}, since\n{error}")
 
 
 def check_source(layout: Layout, *, source: str | None, jobs: int) -> None:

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..common.console import StepLine, Steps, say
@@ -23,7 +23,7 @@ from ..inputs.snapshot import Snapshot, take_snapshot
 from ..inputs.toolchain import Toolchain
 from .apply import make_commits
 from .cache import cache_of
-from .fetch import fetch_tree
+from .fetch import fetch_to_build
 from .parity import run_generators
 from .placing import NATIVE
 from .stack import Stack
@@ -67,10 +67,11 @@ def check_syntax(layout: Layout, *, source: str | None, jobs: int) -> None:
     """
     snapshot = take_snapshot(layout)
     cache = cache_of(snapshot.pin)
+    snapshot = replace(snapshot, folder=cache.snapshot)
     with build_lock(cache.folder), snapshot.translated(), tempfile.TemporaryDirectory(prefix="graft-") as scratch:
         steps, folder, native = Steps(total=4), cache.folder / "syntax", snapshot.lay_out()
         with steps.step("fetch the sources") as line:
-            path = fetch_tree(snapshot.pin, cache, source, line)
+            path = fetch_to_build(snapshot.pin, cache, source, line)
         with steps.step("apply patches and operators"):
             tree = open_tree(path, snapshot.pin)
             stack = Stack(tree, pinned_base(tree, snapshot.pin), Path(scratch))

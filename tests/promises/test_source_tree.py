@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from scripts.common.errors import CompileError, FetchError
 from scripts.common.layout import REPOSITORY
 
 OLDEST = min((path.parent.name for path in REPOSITORY.glob("patches/*/pin.yaml")), key=Version)
@@ -59,7 +60,9 @@ def test_name_that_only_newer_releases_have_is_told_with_its_line(tmp_path: Path
     command = [sys.executable, "-m", "scripts", "check-source", "--pin", OLDEST, "--native", tmp_path, "--syntax"]
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     done = subprocess.run(command, cwd=REPOSITORY, env=variables, capture_output=True, text=True, check=False)
-    assert done.returncode == 6, done.stderr
+    if done.returncode == FetchError.exit_code:
+        pytest.skip(f"the sources of PyTorch {OLDEST} cannot be downloaded here")
+    assert done.returncode == CompileError.exit_code, done.stderr
     assert f"{tmp_path}/cpu/SoftClip.h:3:" in done.stderr
     assert "is_vec_specialized_for" in done.stderr
     assert "SoftClip.cpp" not in done.stderr

@@ -125,7 +125,8 @@ def test_what_is_right_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for verb, more in (("build", []), ("new-op", ["--schema=f() -> ()"]), ("export", ["--source", "https://a.b/c"])):
         monkeypatch.setitem(main_module._VERBS, verb, lambda options: ran.append(options.verb))
         native = str(tmp_path / "new") if verb == "new-op" else str(tmp_path)
-        assert main_module.main([verb, "--native", native, "--out", str(tmp_path / "a/b"), *more]) == 0
+        given = ["--pin", "2.14.1", "--native", native, "--out", str(tmp_path / "a/b")]
+        assert main_module.main([verb, *given, *more]) == 0
     assert ran == ["build", "new-op", "export"]
 
 

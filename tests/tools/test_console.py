@@ -47,7 +47,7 @@ def test_each_line_is_handed_on_at_once() -> None:
 def test_command_ends_when_it_is_futile() -> None:
     lines: list[str] = []
     start = time.monotonic()
-    code = follow(["sh", "-c", "echo one; exec sleep 30"], lines.append, env={}, is_futile=lambda: bool(lines))
+    code = follow(["sh", "-c", "echo one; exec sleep 30"], lines.append, env={}, watch=lambda: bool(lines))
     assert code != 0
     assert time.monotonic() - start < 10
     assert lines == ["one\n"]
@@ -57,7 +57,7 @@ def test_command_that_is_not_futile_runs_to_its_end() -> None:
     asked: list[bool] = []
     command = ["sh", "-c", "sleep 0.7; echo done"]
     lines: list[str] = []
-    assert follow(command, lines.append, env={}, is_futile=lambda: bool(asked.append(True))) == 0
+    assert follow(command, lines.append, env={}, watch=lambda: bool(asked.append(True))) == 0
     assert lines == ["done\n"]
     assert len(asked) >= 2
 

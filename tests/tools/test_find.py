@@ -11,8 +11,9 @@ from zipfile import ZipFile
 
 import pytest
 
-from scripts.base.fetch import fetch
-from scripts.base.find import default_release, find_pin
+from scripts.base import find
+from scripts.base.fetch import fetch, unpinned_sha256
+from scripts.base.find import default_release, fetch_unpinned, find_pin, releases
 from scripts.common import layout as layout_module
 from scripts.common.console import StepLine
 from scripts.common.errors import FetchError
@@ -35,15 +36,17 @@ class Place:
             each.mkdir(parents=True)
         (self.patches / "indexes.yaml").write_text(f"cpu: {self.own.as_uri()}\n")
 
-    def wheel(self, version: str, index: Path | None = None, sha256: str = "", tag: str = TAG) -> str:
+    def wheel(self, version: str, index: Path | None = None, sha256: str = "", text: str = "") -> str:
         """Add a wheel to an index, or to none. Return its hash; ``sha256`` is the one that the index claims."""
-        path = (index / "torch" if index else self.folder) / f"torch-{version}-{tag}.whl"
+        path = (index / "torch" if index else self.folder) / f"torch-{version}-{TAG}.whl"
         information = f"torch-{version}.dist-info"
         with ZipFile(path, "w") as archive:
             archive.writestr("torch/lib/libtorch_cpu.so", "")
+            archive.writestr("torch/lib/libtorch_python.so", b"\0sm_80 sm_90 sm_100 compute_100\0")
             archive.writestr(f"{information}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
-            archive.writestr(f"{information}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n")
+            archive.writestr(f"{information}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {TAG}\n")
             archive.writestr(f"{information}/RECORD", "")
+            archive.writestr("torch/text.py", text)
         found = hashlib.sha256(path.read_bytes()).hexdigest()
         if index:
             with (index / "torch/index.html").open("a") as page:
@@ -76,6 +79,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     # No GPU, wherever this runs.
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(find, "find_toolchain", lambda _: None)
     return made
 
 
@@ -126,10 +130,12 @@ def test_wheel_that_differs_from_the_pinned_hash_is_refused(place: Place) -> Non
 @pytest.mark.parametrize(
     ("capabilities", "given", "expected", "said"),
     [
-        ([], "", "none", "no CUDA kernels, since there is no GPU here"),
+        ([], "", "none", "no CUDA kernels, since no GPU was found here"),
         (["9.0", "9.0"], "", "90", "CUDA kernels for the GPU here, sm_90"),
         (["8.0", "10.0"], "", "100 80", "CUDA kernels for the GPU here, sm_100, sm_80"),
         (["9.0"], "80", "80", "CUDA_ARCHS=80"),
+        (["7.5"], "", "none", "no CUDA kernels, since this torch does not support the GPU here, sm_75"),
+        (["7.5", "9.0"], "", "90", "CUDA kernels for the GPU here, sm_90"),
     ],
 )
 def test_last_comes_the_wheel_for_cuda_with_kernels_for_the_gpu_that_is_here(
@@ -142,7 +148,7 @@ def test_last_comes_the_wheel_for_cuda_with_kernels_for_the_gpu_that_is_here(
     monkeypatch.setenv("CUDA_ARCHS", given)
     pin, line = found(place, capsys)
     assert pin == "9.1.0"
-    assert line.startswith("torch 9.1.0: the wheel for CUDA, since there is none for CPUs")
+    assert line.startswith("torch 9.1.0: the wheel for CUDA, since pip found none for CPUs")
     assert said in line
     assert os.environ["CUDA_ARCHS"] == expected
 
@@ -169,6 +175,10 @@ def test_below_a_cap_of_pip_the_newest_pin_is_taken(
     (place.folder / "constraints.txt").write_text("torch<=9.0\n")
     monkeypatch.setenv("PIP_CONSTRAINT", str(place.folder / "constraints.txt"))
     assert found(place, capsys)[0] == "9.0.0"
+    # Found again without pip, though a newer release comes first.
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    assert found(place, capsys)[0] == "9.0.0"
+    monkeypatch.delenv("PIP_NO_INDEX")
     with pytest.raises(CappedError, match=r"forbids torch===9.1.0: it allows <=9.0") as caught:
         place.fetch("9.1.0")
     assert "PIP_CONSTRAINT=/dev/null" in caught.value.todo
@@ -177,21 +187,37 @@ def test_below_a_cap_of_pip_the_newest_pin_is_taken(
         place.fetch("8.9.0+cpu")
     (place.folder / "constraints.txt").write_text("torch<8\n")
     shutil.rmtree(place.folder / "build")
-    with pytest.raises(FetchError, match=r"no pinned PyTorch has a wheel for this Python, and is <8 as pip is told"):
+    with pytest.raises(CappedError, match=r"it allows <8"):
         find_pin(place.patches)
+
+
+@pytest.mark.parametrize(("cap", "expected"), [("===9.1.0", "9.1.0"), ("==9.0.0+cpu", "9.0.0+cpu"), ("==9.*", "9.1.0")])
+def test_caps_concern_each_wheel(
+    cap: str, expected: str, place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.pin("9.1.0", {"9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
+    place.pin("9.0.0", {"9.0.0": {TAG: place.wheel("9.0.0", place.usual)}})
+    place.wheel("9.0.0+cpu", place.own)
+    (place.folder / "constraints.txt").write_text(f"torch{cap}\n")
+    monkeypatch.setenv("PIP_CONSTRAINT", str(place.folder / "constraints.txt"))
+    assert found(place, capsys)[0] == expected
 
 
 @pytest.mark.parametrize("network", ["none", "empty indexes"])
 def test_without_any_the_error_names_what_works_offline(
-    network: str, place: Place, monkeypatch: pytest.MonkeyPatch
+    network: str, place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place.pin("9.1.0", {"9.1.0": {TAG: "0" * 64}})
     if network == "none":
         monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+        monkeypatch.setenv("PIP_RETRIES", "1")
+        monkeypatch.setenv("FORCE_COLOR", "1")  # as CI systems do
     with pytest.raises(FetchError, match="pip can download no PyTorch for this Python") as caught:
         find_pin(place.patches)
     assert "torch===9.1.0+cpu" in caught.value.cause and "torch===9.1.0 " in f"{caught.value.cause} "
     assert "WHEEL" in caught.value.todo and "make develop" in caught.value.todo
+    said = "no index can be reached" if network == "none" else "not found"
+    assert f"looking for torch 9.1.0: {said}\n" in capsys.readouterr().err
 
 
 def test_default_is_the_newest_release_with_a_wheel_for_cpus(place: Place) -> None:
@@ -202,6 +228,23 @@ def test_default_is_the_newest_release_with_a_wheel_for_cpus(place: Place) -> No
     assert default_release(place.patches) == "8.0.0"
     place.pin("7.0.0", {"7.0.0+cpu": here})
     assert default_release(place.patches) == "7.0.0"
-    assert default_release(place.patches, ">7") == "8.0.0"
     place.pin("9.9.0", {"9.9.0+cpu": elsewhere})
-    assert default_release(place.patches, ">7") == "8.0.0"
+    assert releases(place.patches) == ["7.0.0", "8.0.0", "9.0.0"]
+
+
+def test_hash_of_a_wheel_that_is_not_pinned_is_an_input(place: Place) -> None:
+    place.pin("9.1.0", {"9.1.0": {OTHER_TAG: "0" * 64}})
+    layout = Layout("9.1.0+cpu", (), Path(), pins=place.patches)
+    pin = load_pin(layout.patches, layout.pin)
+    assert unpinned_sha256(pin, layout.base) == ""
+    first = place.wheel("9.1.0+cpu", place.own)
+    fetch_unpinned(layout, None)
+    assert unpinned_sha256(pin, layout.base) == first
+    (place.own / "torch/index.html").unlink()
+    other = place.wheel("9.1.0+cpu", text="another")
+    fetch_unpinned(layout, place.folder / f"torch-9.1.0+cpu-{TAG}.whl")
+    assert unpinned_sha256(pin, layout.base) == other != first
+    place.pin("9.2.0", {"9.2.0+cpu": {TAG: place.wheel("9.2.0+cpu", place.usual)}})
+    place.fetch("9.2.0+cpu")
+    layout = Layout("9.2.0+cpu", (), Path(), pins=place.patches)
+    assert unpinned_sha256(load_pin(layout.patches, layout.pin), layout.base) == ""

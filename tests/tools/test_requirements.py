@@ -49,7 +49,7 @@ def test_what_no_package_has_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -
     assert caught.value.todo.startswith(
         "`apt-get install git make` (Debian, Ubuntu) or `dnf install git make` (Fedora)"
     )
-    assert "; set CXX=my-g++ to a g++; set PYTHON to another Python" in caught.value.todo
+    assert "; set CXX to a g++; set PYTHON to another Python" in caught.value.todo
 
 
 def test_nothing_is_created_before(tmp_path: Path) -> None:
