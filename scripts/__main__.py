@@ -210,7 +210,7 @@ def _run_tests(options: argparse.Namespace) -> None:
     _built(options)
     layout = _layout(options)
     if options.build == SOURCE:
-        run_source_tests(layout, tree_of_build(layout, options.source), options.whole, options.extra)
+        run_source_tests(layout, tree_of_build(layout, options.source), options.whole, options.extra, options.jobs)
     else:
         run_tests(
             layout,

@@ -130,7 +130,7 @@ def _grammar(layout: Layout) -> Layout:
     return replace(layout, natives=(GRAMMAR,), out=REPOSITORY / "build/grammar")
 
 
-def run_source_tests(layout: Layout, tree: Path, whole: Path | None, extra: Sequence[str]) -> None:
+def run_source_tests(layout: Layout, tree: Path, whole: Path | None, extra: Sequence[str], jobs: int) -> None:
     """Run the tests, and PyTorch's own with its OpInfos, on the wheel of a source build, which must be built.
 
     Args:
@@ -138,6 +138,7 @@ def run_source_tests(layout: Layout, tree: Path, whole: Path | None, extra: Sequ
         tree: the source tree, which has PyTorch's own tests.
         whole: the wheel of a whole build to compare an incremental one with; None if there is none.
         extra: arguments for pytest.
+        jobs: the maximum number of processes of pytest to run at once.
 
     Raises:
         TestsFailed: lists the parts that failed.
@@ -154,7 +155,7 @@ def run_source_tests(layout: Layout, tree: Path, whole: Path | None, extra: Sequ
             variables["GRAFT_WHOLE"] = str(stack.enter_context(unpacked(layout, "whole", whole)))
             parts.append(Part("whole", "the wheel compared with that of a whole build", [TESTS / "wheel/whole"]))
         say("not run: tests of the graft's code generation, and of the grammar folder, which need a graft")
-        run_parts(python, parts, variables, extra)
+        run_parts(python, parts, variables, extra, jobs=jobs)
 
 
 @contextmanager
