@@ -125,12 +125,12 @@ def check_wheel(path: Path, pin: Pin) -> None:
             todo=f"set WHEEL to the wheel of {pin.wheel_version}, or PIN to a pin of {version}",
         )
     _, pinned = pinned_file(pin)
+    damage = None
     try:
         with ZipFile(path) as archive:
             refuse_unusable(path, archive.namelist())
     except BadZipFile as error:
-        if not pinned:  # otherwise the hash decides
-            raise FetchError(f"{path}: {error}", todo="download it again") from error
+        damage = error
     supported = list(sys_tags())
     if tags.isdisjoint(supported):
         raise FetchError(
@@ -143,6 +143,8 @@ def check_wheel(path: Path, pin: Pin) -> None:
             cause="the file is damaged, or not the official wheel",
             todo="download it again, and compare its hash with the official index",
         )
+    if damage:
+        raise FetchError(f"{path}: {damage}", todo="download it again") from damage
 
 
 def in_name_of(path: Path) -> tuple[str, frozenset[Tag]]:

@@ -13,6 +13,7 @@ from ..common.process import follow, run
 from ..compile import blame
 from .configure import Configured
 from .placing import NATIVE
+from .tree import count
 
 # The names of the tree's generators in CMake (cmake/Codegen.cmake, caffe2/CMakeLists.txt).
 GENERATORS = ("ATEN_CPU_FILES_GEN_TARGET", "generate-torch-sources")
@@ -100,7 +101,8 @@ def what_is_left(configured: Configured, jobs: int) -> str:
     seconds = sum(int(end) - int(start) for start, end in compiled) / len(compiled) / 1000
     plan = run(["ninja", "-C", build, "-n"], env=configured.variables, check=False).stdout
     left = next((int(total) for total in re.findall(r"^\[1/(\d+)\]", plan, re.M)), 0)
-    return f"{left} commands are left, about {left * seconds / jobs / 60:.0f} minutes" if left else ""
+    minutes = max(1, round(left * seconds / jobs / 60))
+    return f"{count(left, 'command')} left, about {count(minutes, 'minute')}" if left else ""
 
 
 def shortened(status: str) -> str:

@@ -128,7 +128,7 @@ def test_rest_of_a_begun_build_is_told_with_its_time(tmp_path: Path, monkeypatch
     rule = "rule cc\n command = touch $out\n"
     edges = "".join(f"build file{n}.o: cc\n" for n in range(60, 160))
     write(tmp_path, {"build/build.ninja": rule + edges})
-    assert what_is_left(configured, 2) == "100 commands are left, about 10 minutes"
+    assert what_is_left(configured, 2) == "100 commands left, about 10 minutes"
     assert not list(tmp_path.glob("build/*.o"))
 
 

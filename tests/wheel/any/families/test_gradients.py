@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +13,8 @@ import torch
 from opinfos import DIFFERENTIABLE, FLOATING, QUIET, differentiable, each_of, instantiate, tensors_of
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
+from torch.testing._internal.added_sample_inputs import with_differentiable_results
+from torch.testing._internal.common_dtype import custom_types
 from torch.testing._internal.common_utils import TestGradients
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils import _pytree as pytree
@@ -24,14 +25,13 @@ pytestmark = QUIET
 def checkable(op: OpInfo) -> tuple[OpInfo, Callable[..., Any]]:
     """The operator and its function, with samples for which PyTorch's helper checks every gradient and nothing else.
 
-    The helper puts tensors back into any list, but searches only the first argument's. With forward AD it
-    differentiates every floating-point result, even those without a derivative.
+    The helper puts tensors back into any list, but searches only the first argument's.
     """
     function = op.get_op()
 
     def sample_inputs(*args: Any, **kwargs: Any) -> Iterator[SampleInput]:
         for sample in op.sample_inputs(*args, **kwargs):
-            yield spread_sample(with_differentiable_results(function, sample))
+            yield spread_sample(sample)
 
     @functools.wraps(function)
     def gathered(first: Any, *args: Any, **kwargs: Any) -> Any:
@@ -50,15 +50,6 @@ def spread_sample(sample: SampleInput) -> SampleInput:
         return sample
     leaves, structure = pytree.tree_flatten((sample.args, sample.kwargs))
     return SampleInput(sample.input, args=(structure, *leaves), output_process_fn_grad=sample.output_process_fn_grad)
-
-
-def with_differentiable_results(function: Callable[..., Any], sample: SampleInput) -> SampleInput:
-    process = sample.output_process_fn_grad
-    results = tensors_of(process(function(sample.input, *sample.args, **sample.kwargs)))
-    are_kept = [each.requires_grad for each in results]
-    if any(are_kept) and not all(are_kept):
-        sample.output_process_fn_grad = lambda given: tuple(itertools.compress(tensors_of(process(given)), are_kept))
-    return sample
 
 
 class TestBwdGradients(TestGradients):
@@ -140,7 +131,7 @@ def test_the_tensors_of_any_list_are_differentiated(is_right: bool) -> None:
         x, y, z, w = (torch.randn(3, dtype=dtype, device=device, requires_grad=requires_grad) for _ in range(4))
         return [SampleInput(x, args=([y, z], 2), kwargs={"more": (w,)})]
 
-    dtypes = {torch.double}
+    dtypes = custom_types(torch.double)
     info = OpInfo("of_lists", op=function, dtypes=dtypes, sample_inputs_func=samples, check_batched_grad=False)
     family = TestGradients()
     with contextlib.nullcontext() if is_right else pytest.raises(GradcheckError):
@@ -152,9 +143,11 @@ def test_results_without_a_derivative_are_not_differentiated() -> None:
         return x.sin(), x.detach().cos()
 
     def samples(_: OpInfo, device: str, dtype: torch.dtype, requires_grad: bool, **_kwargs: Any) -> list[SampleInput]:
-        return [SampleInput(torch.randn(3, dtype=dtype, device=device, requires_grad=requires_grad))]
+        sample = SampleInput(torch.randn(3, dtype=dtype, device=device, requires_grad=requires_grad))
+        return [with_differentiable_results(function, sample)]
 
-    info = OpInfo("of_two", op=function, dtypes={torch.double}, sample_inputs_func=samples, check_batched_grad=False)
+    dtypes = custom_types(torch.double)
+    info = OpInfo("of_two", op=function, dtypes=dtypes, sample_inputs_func=samples, check_batched_grad=False)
     for which in ("gradcheck", "bwgrad_bwgrad", "fwgrad_bwgrad"):
         is_forward = which == "gradcheck"
         TestGradients()._check_helper("cpu", torch.double, *checkable(info), which, check_forward_ad=is_forward)
