@@ -22,6 +22,8 @@ _MISSING = "No matching distribution found"
 _CONSTRAINED = re.compile(r"The user requested \(constraint\) \S*?([<>=!~][^\s;]*)")
 _UNREACHABLE = "Retrying (Retry("
 
+_AGAIN = "check the network; then run the same command again"
+
 _QUIETLY = ("--no-input", "--no-color", "--progress-bar=off", "--disable-pip-version-check")
 
 
@@ -119,7 +121,7 @@ def download(requirement: str, folder: Path, line: StepLine, options: Sequence[s
     # pip writes into the folder for temporary files first; /tmp may be too small.
     env = {"TMPDIR": str(folder)}
     if follow([*command, f"--dest={folder}", requirement], output.append, env=env, watch=watch) != 0:
-        raise _refusal(requirement, "".join(output))
+        raise _refusal(requirement, "".join(output), "download")
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -135,7 +137,7 @@ def _distribution(entry: dict[str, Any]) -> Distribution:
     return Distribution(metadata["name"], metadata["version"], file, sha256)
 
 
-def _refusal(requirement: str, output: str) -> FetchError:
+def _refusal(requirement: str, output: str, act: str = "look up") -> FetchError:
     cap, version = ",".join(dict.fromkeys(_CONSTRAINED.findall(output))), requirement.partition("===")[2]
     # pip names a constraint also where there is simply no such version.
     if cap and version and not _allows(cap, version):
@@ -143,13 +145,13 @@ def _refusal(requirement: str, output: str) -> FetchError:
     errors = [line.removeprefix("ERROR: ") for line in output.splitlines() if line.startswith("ERROR: ")]
     if _UNREACHABLE in output:
         return UnreachableError(
-            f"pip could not look up {requirement}",
+            f"pip could not {act} {requirement}",
             cause=next(line for line in output.splitlines() if _UNREACHABLE in line),
-            todo="check the network and run the same command again",
+            todo=_AGAIN,
         )
     if cap or _MISSING in output:
         return MissingError(f"pip finds no {requirement} for this Python", cause=" ".join(errors[:1]))
-    return FetchError(f"pip could not look up {requirement}", cause=output.strip()[-2000:])
+    return FetchError(f"pip could not {act} {requirement}", cause=output.strip()[-2000:], todo=_AGAIN)
 
 
 def _allows(cap: str, version: str) -> bool:

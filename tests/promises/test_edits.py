@@ -172,7 +172,8 @@ class Watched(Place):
         with ZipFile(self._wheel_of_base) as base, ZipFile(self.wheel) as ours:
             theirs = {info.filename: info.CRC for info in base.infolist()}
             changed = (info for info in ours.infolist() if theirs.get(info.filename) != info.CRC)
-            return {info.filename: ours.read(info) for info in changed}
+            # Official wheels for CUDA have entries for folders, too.
+            return {info.filename: ours.read(info) for info in changed if not info.is_dir()}
 
     def says(self, program: str) -> object:
         """Return the output of a program with the wheel installed."""
