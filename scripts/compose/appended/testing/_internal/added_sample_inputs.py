@@ -163,7 +163,8 @@ def with_differentiable_results(function: Callable[..., Any], sample: SampleInpu
     """
     process = sample.output_process_fn_grad
     try:
-        results = _tensors(process(function(sample.input, *sample.args, **sample.kwargs)))
+        with torch.enable_grad():  # samples are made without
+            results = _tensors(process(function(sample.input, *sample.args, **sample.kwargs)))
     except (RuntimeError, TypeError, ValueError, IndexError):
         return sample  # a test of the operator gives a better message
     are_kept = [each.requires_grad for each in results]
