@@ -136,6 +136,7 @@ int main() {
 """
 
 
+@pytest.mark.skipif(torch.version.cuda is not None, reason="NVIDIA's libraries are not beside this torch")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 def test_cpp(tmp_path: Path) -> None:
     source, program, library = tmp_path / "program.cpp", tmp_path / "program", Path(torch.__file__).parent / "lib"
