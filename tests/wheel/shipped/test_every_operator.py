@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 import torch
@@ -36,13 +37,23 @@ def test_special_values_go_where_they_do_in_plain_operations(operator: Operator,
         torch.testing.assert_close(operator.function(*inputs), operator.plain(*inputs), equal_nan=True)
 
 
+def said_by_pytorch(x: Tensor, y: Tensor) -> str:
+    """Return what PyTorch's own decompositions say of shapes that do not fit; releases word it differently."""
+    with pytest.raises(RuntimeError) as caught:
+        torch._refs.add(x, y)
+    return re.escape(str(caught.value))
+
+
 @pytest.mark.parametrize("info", [info for info in op_db if info.name in OPERATORS], ids=lambda info: info.name)
 def test_meta_tensors_are_refused_alike(info: OpInfo) -> None:
     for wrong in info.error_inputs("meta"):
         sample = wrong.sample_input
         if "out" in sample.kwargs:  # which a decomposition rejects with its own message
             continue
-        with pytest.raises(wrong.error_type, match=wrong.error_regex):
+        expected = wrong.error_regex
+        if expected.startswith("The size of tensor a"):
+            expected += f"|{said_by_pytorch(sample.input, sample.args[0])}"
+        with pytest.raises(wrong.error_type, match=expected):
             info(sample.input, *sample.args, **sample.kwargs)
 
 
