@@ -50,13 +50,13 @@ class Build:
         """A library of the base."""
         return self.base.library("lib/libtorch_cpu.so")
 
-    def unit(self, name: str, source: str) -> Unit:
+    def unit(self, name: str, source: str, *flags: str) -> Unit:
         """Compile ``source``, a file of the native folder."""
         unit = Unit(Path(f"src/ATen/native/{name}.cpp"), Path(f"objects/{name}.o"))
         for path in (unit.source, unit.target):
             (self.layout.work / path).parent.mkdir(parents=True, exist_ok=True)
         (self.layout.work / unit.source).write_text(source)
-        command = ["g++", "-c", "-O1", "-fPIC", "-fvisibility=hidden", str(unit.source), "-o", str(unit.target)]
+        command = ["g++", "-c", "-O1", "-fPIC", "-fvisibility=hidden", *flags, str(unit.source), "-o", str(unit.target)]
         subprocess.run(command, cwd=self.layout.work, check=True)
         return unit
 
@@ -137,7 +137,7 @@ void f(PyObject* o) { try { PyObject_Repr(o); text += "x"; } catch (const std::e
 int g() { return __builtin_cpu_supports("avx2"); }
 """
     include = Toolchain("g++", "", "c++20").python_include
-    unit = build.unit("Mine", source.replace("<Python.h>", f'"{include}/Python.h"'))
+    unit = build.unit("Mine", source, f"-I{include}")
     assert not any(build.bound(unit).values())
 
 

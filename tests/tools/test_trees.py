@@ -45,7 +45,7 @@ COMPOSED = {
 
 # Print the path after the text of a `.pth` file ran twice, as in a virtual environment.
 RUN_TWICE = """
-import sys
+import os, sys  # site imports os first, too
 sys.path[:] = ["first", "second"]
 for _ in range(2):
     exec(open(sys.argv[1], encoding="utf-8").read())
