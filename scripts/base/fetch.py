@@ -67,8 +67,12 @@ def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str
 
 
 def kept_wheel(pin: Pin, folder: Path, sha256: str) -> Path | None:
-    """Return the pin's wheel if ``folder`` has it with this hash; if it is empty, with the hash that it was put there
-    with.
+    """Return the pin's wheel if ``folder`` has it, unchanged since it was verified.
+
+    Args:
+        pin: the pin.
+        folder: the folder that keeps the wheel.
+        sha256: the hash that it must have; empty for any.
     """
     note = folder / _VERIFIED
     known = note.read_text(encoding="utf-8") if note.is_file() else ""
