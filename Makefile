@@ -36,7 +36,7 @@ find_python = command -v '$(PYTHON)' >/dev/null || { \
     printf '%s\n' 'error: PYTHON=$(PYTHON): program not found' \
         '  next: set PYTHON to a Python 3.10 or newer, as a name or a path' >&2; exit 9; }
 # Runs the builder in its virtual environment, one for each Python.
-graft = @$(find_python); '$(PYTHON)' -m scripts.environment
+graft = @$(find_python); '$(PYTHON)' scripts/environment.py
 # Paths of Pythons may be quoted.
 export PYTHONS
 several = $(if $(PINS),--pins '$(PINS)') --pythons "$$PYTHONS"

@@ -1,4 +1,4 @@
-"""``python -m scripts.environment <verb>``: run the builder in its virtual environment, which is created first if
+"""``python scripts/environment.py <verb>``: run the builder in its virtual environment, which is created first if
 needed.
 
 Any Python can run this file, even one too old for the modules below, so that it can report the error.
@@ -12,6 +12,6 @@ if sys.version_info < (3, 10):  # noqa: UP036
     sys.stderr.write("  next: set PYTHON to Python 3.10 or newer\n")
     sys.exit(9)
 
-from .common.builder import enter
+from graft.core.builder import enter
 
 sys.exit(enter(sys.argv[1:]))

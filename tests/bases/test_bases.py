@@ -15,10 +15,10 @@ from zipfile import ZipFile
 
 import pytest
 
-from scripts.base.elf import ElfFile
-from scripts.common.layout import REPOSITORY
-from scripts.matrix.fatbin import architectures
-from scripts.matrix.pythons import find_python
+from graft.base.elf import ElfFile
+from graft.core.layout import REPOSITORY
+from tests.kit.matrix.fatbin import architectures
+from tests.kit.matrix.pythons import find_python
 
 MY_OPS = Path(__file__).with_name("my_ops")
 KERNELS = "torch/lib/libtorch_operators_cuda.so"

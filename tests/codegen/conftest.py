@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.generate.operators import Operators, YamlFiles
+from graft.codegen.operators import Operators, YamlFiles
 
 
 @pytest.fixture(scope="session")

@@ -19,12 +19,12 @@ from pathlib import Path
 import torchgen
 import yaml
 
-from scripts.check.__main__ import check
-from scripts.check.base import BaseOperators
-from scripts.generate.bindings import generate_bindings
-from scripts.generate.operators import Derivatives, Operators, YamlFiles
-from scripts.generate.sources import generate_aten_sources, generate_autograd_sources
-from scripts.generate.writer import Output
+from graft.check.__main__ import check
+from graft.check.base import BaseOperators
+from graft.codegen.bindings import generate_bindings
+from graft.codegen.operators import Derivatives, Operators, YamlFiles
+from graft.codegen.sources import generate_aten_sources, generate_autograd_sources
+from graft.codegen.writer import Output
 
 BROKEN = Path(__file__).parent / "broken"
 TREE = Path(torchgen.__file__).parents[1]

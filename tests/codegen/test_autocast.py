@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from test_check_python import FUNCTION, lines
 
-from scripts.common.layout import REPOSITORY
-from scripts.generate.__main__ import load_operators
-from scripts.generate.autocast import generate_autocast
-from scripts.generate.writer import Output
+from graft.core.layout import REPOSITORY
+from graft.codegen.__main__ import load_operators
+from graft.codegen.autocast import generate_autocast
+from graft.codegen.writer import Output
 
 IN_PLACE = "- func: graft_probe_(Tensor(a!) self) -> Tensor(a!)\n  variants: method\n"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from scripts.generate.__main__ import load_operators
-from scripts.generate.batching import generate_batching_rules
-from scripts.generate.writer import Output
+from graft.codegen.__main__ import load_operators
+from graft.codegen.batching import generate_batching_rules
+from graft.codegen.writer import Output
 
 UNARY = "(Tensor self) -> Tensor"
 EXPLICIT = "  dispatch:\n    CompositeExplicitAutograd: kernel\n"

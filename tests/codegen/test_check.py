@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.check import run
-from scripts.check.__main__ import check
-from scripts.check.arguments import check_arguments
-from scripts.check.base import BaseOperators
-from scripts.check.cplusplus import read_text
-from scripts.check.derivatives import check_derivatives
-from scripts.check.entries import read_entries
-from scripts.check.finding import Findings
-from scripts.check.functions import PYTHON_MODULES, check_functions
-from scripts.check.groups import check_groups
-from scripts.common.errors import OperatorError
-from scripts.common.layout import REPOSITORY, Layout
-from scripts.generate.places import PLACES
-from scripts.inputs.snapshot import take_snapshot
+from graft.check import run
+from graft.check.__main__ import check
+from graft.check.arguments import check_arguments
+from graft.check.base import BaseOperators
+from graft.check.cplusplus import read_text
+from graft.check.derivatives import check_derivatives
+from graft.check.entries import read_entries
+from graft.check.finding import Findings
+from graft.check.functions import PYTHON_MODULES, check_functions
+from graft.check.groups import check_groups
+from graft.core.errors import OperatorError
+from graft.core.layout import REPOSITORY, Layout
+from graft.codegen.places import PLACES
+from graft.inputs.snapshot import take_snapshot
 
 # Native folders with one mistake each: a key for each file, and the beginning of the expected message.
 BROKEN: list[dict[str, str]] = [

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.check.__main__ import check
-from scripts.check.base import BaseOperators
+from graft.check.__main__ import check
+from graft.check.base import BaseOperators
 
 Files = dict[str, str | bytes]
 

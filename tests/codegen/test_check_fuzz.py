@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torchgen.gen import parse_native_yaml_struct
 from torchgen.yaml_utils import YamlLoader
 
-from scripts.check.__main__ import check
-from scripts.check.base import BaseOperators
-from scripts.common.layout import REPOSITORY
-from scripts.generate.lists import extended_lists
+from graft.check.__main__ import check
+from graft.check.base import BaseOperators
+from graft.core.layout import REPOSITORY
+from graft.codegen.lists import extended_lists
 
 FOLDERS = [REPOSITORY / "native", REPOSITORY / "tests/wheel/grammar"]
 YAML = ("native_functions.yaml", "derivatives.yaml")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.check.__main__ import check
-from scripts.check.base import BaseOperators
+from graft.check.__main__ import check
+from graft.check.base import BaseOperators
 
 FUNCTION = "- func: graft_probe(Tensor self) -> Tensor\n"
 KERNEL = "namespace at::native {\nTensor graft_probe(const Tensor& self) { return self; }\n}\n"

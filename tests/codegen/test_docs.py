@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 from helpers import write
 
-from scripts.compose.appended_texts import appended_texts
-from scripts.compose.description import Description, load_description
-from scripts.compose.docs import docstring, docstring_texts
-from scripts.compose.wheel_files import Composition
-from scripts.generate import DESCRIPTION
-from scripts.generate.__main__ import load_operators
-from scripts.generate.description import generate_description
-from scripts.generate.docs import bound_names, signature_line
-from scripts.generate.merge import MARK
-from scripts.generate.operators import Operators
-from scripts.generate.places import PLACES
-from scripts.generate.writer import Output
-from scripts.inputs.native import DOCS, NativeFolder, load_native
+from graft.compose.appended_texts import appended_texts
+from graft.compose.description import Description, load_description
+from graft.compose.docs import docstring, docstring_texts
+from graft.compose.wheel_files import Composition
+from graft.codegen import DESCRIPTION
+from graft.codegen.__main__ import load_operators
+from graft.codegen.description import generate_description
+from graft.codegen.docs import bound_names, signature_line
+from graft.codegen.merge import MARK
+from graft.codegen.operators import Operators
+from graft.codegen.places import PLACES
+from graft.codegen.writer import Output
+from graft.inputs.native import DOCS, NativeFolder, load_native
 
 FUNCTIONS = "torchgen/packaged/ATen/native/native_functions.yaml"
 

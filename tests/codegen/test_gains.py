@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.source.gains import only_gains
+from graft.fork.gains import only_gains
 
 BODY = "ATen/core/TensorBody.h"
 NODES = "torch/csrc/autograd/generated/Functions.h"

@@ -17,16 +17,16 @@ from typing import Any, ClassVar
 import pytest
 from torchgen.model import FunctionSchema
 
-from scripts.common.layout import REPOSITORY
-from scripts.compile.views import Views
-from scripts.compose.stubs import insert_functions, with_docstring
-from scripts.generate import FRAGMENTS, SOURCES_ARE_THERE, headers, pyi
-from scripts.generate.__main__ import generate
-from scripts.generate.added_operators import stand_in
-from scripts.generate.lists import is_composite_implicit, viewed_argument
-from scripts.generate.operators import Derivatives, Operators
-from scripts.generate.places import PLACES, Place
-from scripts.generate.writer import Output
+from graft.core.layout import REPOSITORY
+from graft.compile.views import Views
+from graft.compose.stubs import insert_functions, with_docstring
+from graft.codegen import FRAGMENTS, SOURCES_ARE_THERE, headers, pyi
+from graft.codegen.__main__ import generate
+from graft.codegen.added_operators import stand_in
+from graft.codegen.lists import is_composite_implicit, viewed_argument
+from graft.codegen.operators import Derivatives, Operators
+from graft.codegen.places import PLACES, Place
+from graft.codegen.writer import Output
 
 FUNCTIONS = "torchgen/packaged/ATen/native/native_functions.yaml"
 DERIVATIVES = "torchgen/packaged/autograd/derivatives.yaml"
@@ -169,7 +169,7 @@ def test_what_is_of_an_operator_that_is_gone_is_deleted(base: Path, generated: P
     command: list[str | Path] = [
         sys.executable,
         "-m",
-        "scripts.generate",
+        "graft.codegen",
         "--base",
         base,
         "--native",

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.base.tree import Base
-from scripts.check.__main__ import check
-from scripts.check.base import BaseOperators
-from scripts.common.errors import OperatorError, UsageError
-from scripts.common.layout import REPOSITORY
-from scripts.generate.__main__ import generate
-from scripts.scaffold.__main__ import scaffold
-from scripts.scaffold.new_op import appended, appended_python, check_usage, refuse_existing, write_all
+from graft.base.tree import Base
+from graft.check.__main__ import check
+from graft.check.base import BaseOperators
+from graft.core.errors import OperatorError, UsageError
+from graft.core.layout import REPOSITORY
+from graft.codegen.__main__ import generate
+from graft.new.__main__ import scaffold
+from graft.new.new_op import appended, appended_python, check_usage, refuse_existing, write_all
 
 FUNCTIONS = "native_functions.yaml"
 DERIVATIVES = "derivatives.yaml"
@@ -170,7 +170,7 @@ def test_an_operator_of_the_folder_is_refused_with_its_place(base: Path, tmp_pat
 
 
 def test_process_says_what_torchgen_says(base: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "scripts.scaffold", "--base", str(base), "--native", str(tmp_path)]
+    command = [sys.executable, "-m", "graft.new", "--base", str(base), "--native", str(tmp_path)]
     command += ["--schema=oops", "--kind=plain", "--variants="]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == OperatorError.exit_code

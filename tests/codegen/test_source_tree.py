@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common.errors import OperatorError
-from scripts.common.layout import REPOSITORY, Layout
-from scripts.generate.__main__ import load_operators
-from scripts.generate.added_operators import generate_added
-from scripts.generate.merge import merge
-from scripts.generate.writer import Output
-from scripts.inputs.native import load_native
-from scripts.inputs.pin import load_pin
-from scripts.source import parity
-from scripts.source.apply import apply
-from scripts.source.tree import isolated, open_tree
+from graft.core.errors import OperatorError
+from graft.core.layout import REPOSITORY, Layout
+from graft.codegen.__main__ import load_operators
+from graft.codegen.added_operators import generate_added
+from graft.codegen.merge import merge
+from graft.codegen.writer import Output
+from graft.inputs.native import load_native
+from graft.inputs.pin import load_pin
+from graft.fork import parity
+from graft.fork.apply import apply
+from graft.fork.tree import isolated, open_tree
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts.generate import KERNELS, MISSING, NO_CUDA
-from scripts.generate.__main__ import generate_sources, load_operators
-from scripts.generate.headers import HeaderSink
-from scripts.generate.operators import Derivatives, Operators, YamlFiles
-from scripts.generate.writer import Output
+from graft.codegen import KERNELS, MISSING, NO_CUDA
+from graft.codegen.__main__ import generate_sources, load_operators
+from graft.codegen.headers import HeaderSink
+from graft.codegen.operators import Derivatives, Operators, YamlFiles
+from graft.codegen.writer import Output
 
 FUNCTIONS = "torchgen/packaged/ATen/native/native_functions.yaml"
 DERIVATIVES = "torchgen/packaged/autograd/derivatives.yaml"

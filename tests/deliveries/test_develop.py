@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from users import KERNEL, Environment, make, write_operator
 
-from scripts.common.layout import REPOSITORY
+from graft.core.layout import REPOSITORY
 
 CUT = "torch.cut(torch.tensor([0., 5.])).tolist()"
 
@@ -75,7 +75,7 @@ def test_mistake_leaves_what_was_there(stock: Environment, folder: Path) -> None
 def test_killed_build_leaves_a_torch_that_imports(stock: Environment, folder: Path, moment: str) -> None:
     make("develop", stock, "--native", folder)
     (folder / "cut.cpp").write_text(KERNEL.replace("NAME", "cut").replace("clamp_max", "clamp_min"))
-    command = [sys.executable, "-m", "scripts", "develop", "--python", stock.python, "--native", folder]
+    command = [sys.executable, "-m", "graft", "develop", "--python", stock.python, "--native", folder]
     reader, terminal = os.openpty()  # on a terminal each step is shown when it begins
     with subprocess.Popen(command, cwd=REPOSITORY, stderr=terminal, start_new_session=True) as process:
         os.close(terminal)
@@ -132,14 +132,14 @@ def test_tree_that_was_deleted_leaves_the_installed_torch(stock: Environment, fo
 
 
 def test_environment_without_torch_is_refused(tmp_path: Path, folder: Path) -> None:
-    command = [sys.executable, "-m", "scripts", "develop", "--python", "/usr/bin/env", "--native", folder]
+    command = [sys.executable, "-m", "graft", "develop", "--python", "/usr/bin/env", "--native", folder]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "PYTHON=/usr/bin/env" in done.stderr
 
 
 def test_every_save_builds(stock: Environment, folder: Path) -> None:
-    command = [sys.executable, "-m", "scripts", "develop", "--watch", "--python", stock.python, "--native", folder]
+    command = [sys.executable, "-m", "graft", "develop", "--watch", "--python", stock.python, "--native", folder]
     with subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from users import Environment, make
 
-from scripts.common.layout import REPOSITORY
+from graft.core.layout import REPOSITORY
 
 MY_OPS = REPOSITORY / "tests/bases/my_ops"
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from helpers import interruptible, write
 
-from scripts.common.layout import REPOSITORY
+from graft.core.layout import REPOSITORY
 
 # The number of steps of a build.
 STEPS = 7
@@ -57,7 +57,7 @@ class Place:
         self.umask, self.variables = umask, dict(variables)
         self.pin = base.parents[1].name
         self.repository, self.home = folder / "repository", folder / "home"
-        for part in ("patches", "scripts"):
+        for part in ("patches", "scripts", "tests/kit"):
             shutil.copytree(REPOSITORY / part, self.repository / part, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copyfile(REPOSITORY / "Makefile", self.repository / "Makefile")
         (self.home / "bin").mkdir(parents=True)
@@ -87,7 +87,12 @@ class Place:
         }
         path = f"{self.home / 'bin'}{os.pathsep}{kept['PATH']}"
         cache = kept.get("PIP_CACHE_DIR", str(Path.home() / ".cache/pip"))
-        own = {"HOME": str(self.home), "PATH": path, "PIP_CACHE_DIR": cache}
+        own = {
+            "PYTHONPATH": str(self.repository / "scripts"),
+            "HOME": str(self.home),
+            "PATH": path,
+            "PIP_CACHE_DIR": cache,
+        }
         return subprocess.Popen(
             [*self.prefix, *command], cwd=self.repository, env={**kept, **own, **self.variables},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -104,7 +109,7 @@ class Place:
     def command(self, verb: str = "build", *more: str | Path) -> list[str | Path]:
         """Return the command that `make` runs for the native folders; its exit code is the builder's."""
         options = ["--pin", self.pin, "--native", shlex.join(map(str, self.natives)), "--out", self.out]
-        return [sys.executable, "-m", "scripts", verb, *options, *more]
+        return [sys.executable, "-m", "graft", verb, *options, *more]
 
     def build(self, *more: str | Path) -> Outcome:
         """Build the wheel of the native folders."""

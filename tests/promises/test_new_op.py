@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 import pytest
 from place import Outcome, Place
 
-from scripts.common.layout import REPOSITORY
-from scripts.scaffold.new_op import KINDS
+from graft.core.layout import REPOSITORY
+from graft.new.new_op import KINDS
 
 VARIANTS = {"": "only", "inplace": "in_place", "out": "outs", "inplace,out": "both"}
 OPERATORS = {

@@ -12,7 +12,7 @@ import pytest
 from place import Place
 from snippets import REPOSITORY, Snippet, documents, snippets_of
 
-from scripts.base.find import FOUND, default_release
+from graft.base.find import FOUND, default_release
 
 SNIPPETS = [snippet for path in documents() for snippet in snippets_of(path)]
 FILES = {snippet.file: snippet.text for snippet in SNIPPETS if snippet.file}

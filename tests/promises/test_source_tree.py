@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from scripts.common.errors import CompileError, FetchError
-from scripts.common.layout import REPOSITORY
+from graft.core.errors import CompileError, FetchError
+from graft.core.layout import REPOSITORY
 
 OLDEST = min((path.parent.name for path in REPOSITORY.glob("patches/*/pin.yaml")), key=Version)
 
@@ -57,7 +57,7 @@ def test_name_that_only_newer_releases_have_is_told_with_its_line(tmp_path: Path
     files |= {"cpu/SoftClipKernel.cpp": KERNEL, "cpu/SoftClip.h": HEADER}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    command = [sys.executable, "-m", "scripts", "check-source", "--pin", OLDEST, "--native", tmp_path, "--syntax"]
+    command = [sys.executable, "-m", "graft", "check-source", "--pin", OLDEST, "--native", tmp_path, "--syntax"]
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     done = subprocess.run(command, cwd=REPOSITORY, env=variables, capture_output=True, text=True, check=False)
     if done.returncode == FetchError.exit_code:

@@ -12,8 +12,8 @@ import pytest
 from helpers import write
 from place import Place
 
-from scripts import __main__ as command_line
-from scripts.common.layout import REPOSITORY
+from graft import cli as command_line
+from graft.core.layout import REPOSITORY
 
 # What runs a target: a file, and a text in it. Targets of this file are run below.
 HERE = "tests/promises/test_targets.py"
@@ -24,17 +24,17 @@ RUN = {
     "undevelop": ("tests/deliveries/test_develop.py", 'make("undevelop"'),
     "thin-wheel": ("tests/deliveries/test_for_cuda.py", 'make("thin-wheel"'),
     "check": ("tests/promises/test_readme.py", 'command("check")'),
-    "check-source": ("scripts/testing/nightly.py", '["check-source"'),
+    "check-source": ("tests/kit/nightly.py", '["check-source"'),
     "check-incremental": (HERE, "test_check_of_an_incremental_build_looks_at_the_folder_first"),
     "check-cuda": (HERE, "test_sources_for_cuda_compile"),
     "test": (".ci/run", "make test"),
-    "test-mutants": ("scripts/testing/nightly.py", '["test-mutants"'),
-    "bench-peers": ("scripts/testing/nightly.py", '["bench-peers"'),
-    "test-sanitize": ("scripts/testing/nightly.py", '["test-sanitize"]'),
+    "test-mutants": ("tests/kit/nightly.py", '["test-mutants"'),
+    "bench-peers": ("tests/kit/nightly.py", '["bench-peers"'),
+    "test-sanitize": ("tests/kit/nightly.py", '["test-sanitize"]'),
     "test-nightly": (HERE, "test_nightly_refuses_steps_that_it_has_not"),
     "wheels": ("tests/tools/test_matrix.py", '"wheels"'),
-    "test-matrix": ("scripts/testing/nightly.py", '["test-matrix"]'),
-    "fuzz": ("scripts/testing/nightly.py", '["fuzz"'),
+    "test-matrix": ("tests/kit/nightly.py", '["test-matrix"]'),
+    "fuzz": ("tests/kit/nightly.py", '["fuzz"'),
     "surfaces": (".ci/run", "make surfaces"),
     "new-op": ("tests/promises/test_new_op.py", "make new-op"),
     "pin": ("tests/tools/test_pinning.py", "make_pin("),
@@ -85,7 +85,7 @@ def test_builder_understands_the_recipe(target: str, tmp_path: Path) -> None:
     *before, last = (tmp_path / "told").read_text(encoding="utf-8").split("--end--\n")[:-1]
     for each in (*before, last):
         module, *told = each.splitlines()[1:]
-        assert module == "scripts.environment"
+        assert module == "scripts/environment.py"
         options = command_line._parser().parse_args(told)
     assert options.verb == {"patch-and-build": "build"}.get(target, target)
 

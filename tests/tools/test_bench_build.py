@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from scripts.common.layout import REPOSITORY
-from scripts.inputs.native import NativeFolder, load_native
-from scripts.measure.edits import edits_of
+from graft.core.layout import REPOSITORY
+from graft.inputs.native import NativeFolder, load_native
+from tests.kit.edits import edits_of
 
 # A folder with one composite operator: the smallest build.
 SMALL = {
@@ -62,7 +62,7 @@ def bench_build(folder: Path, *arguments: str | Path, make: str | None = None) -
         (folder / "bin/make").write_text(make, encoding="utf-8")
         (folder / "bin/make").chmod(0o755)
         env["PATH"] = f"{folder / 'bin'}{os.pathsep}{env['PATH']}"
-    command = [sys.executable, "-m", "scripts", "bench-build", "--copy", folder / "copy", "--json", folder / "json"]
+    command = [sys.executable, "-m", "graft", "bench-build", "--copy", folder / "copy", "--json", folder / "json"]
     return subprocess.run(
         [*command, *arguments], cwd=REPOSITORY, env=env, capture_output=True, text=True, encoding="utf-8", check=False
     )

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.compile.blame import of_compiler, of_torchgen
-from scripts.compile.blame_linker import of_linker
-from scripts.generate.merge import MergedFile
+from graft.compile.blame import of_compiler, of_torchgen
+from graft.compile.blame_linker import of_linker
+from graft.codegen.merge import MergedFile
 
 FUNCTIONS = """\
 # a comment

@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 from helpers import write
 
-import scripts.__main__ as main_module
-from scripts.common import layout as layout_module
-from scripts.common.errors import ToolchainError, UsageError
-from scripts.common.files import files_below, lay_out_files, write_if_changed
-from scripts.common.layout import REPOSITORY, Layout, native_folders
-from scripts.deliver.built import SOURCE, Built, load_built, save_built
-from scripts.inputs.native import load_native
-from scripts.inputs.pin import load_pin
-from scripts.inputs.toolchain import find_toolchain
+import graft.cli as main_module
+from graft.core import layout as layout_module
+from graft.core.errors import ToolchainError, UsageError
+from graft.core.files import files_below, lay_out_files, write_if_changed
+from graft.core.layout import REPOSITORY, Layout, native_folders
+from graft.deliver.built import SOURCE, Built, load_built, save_built
+from graft.inputs.native import load_native
+from graft.inputs.pin import load_pin
+from graft.inputs.toolchain import find_toolchain
 
 
 def graft(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "scripts", *map(str, arguments)]
+    command = [sys.executable, "-m", "graft", *map(str, arguments)]
     env = {**os.environ, **variables}
     return subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True, check=False)
 
@@ -48,7 +48,7 @@ def test_help_names_the_verbs() -> None:
         ),
         (["build", "--jobs", "0"], 2, "error: JOBS: 0 is not a positive number\n  next: "),
         (["build", "--jobs", "two"], 2, "error: JOBS: two is not a positive number\n  next: "),
-        (["build", "--jbos", "2"], 2, "error: unrecognized arguments: --jbos 2\n  next: `python -m scripts"),
+        (["build", "--jbos", "2"], 2, "error: unrecognized arguments: --jbos 2\n  next: `python -m graft"),
     ],
 )
 def test_wrong_use_says_what_to_do_without_a_traceback(arguments: list[str], code: int, message: str) -> None:
@@ -158,7 +158,7 @@ def test_missing_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         find_toolchain(load_pin(REPOSITORY / "patches/2.13.0"))
 
 
-HOLD = "from pathlib import Path\nfrom scripts.common.lock import build_lock\n" + (
+HOLD = "from pathlib import Path\nfrom graft.core.lock import build_lock\n" + (
     "with build_lock(Path({folder!r})):\n    {body}\n"
 )
 

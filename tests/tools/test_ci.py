@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common.layout import REPOSITORY
+from graft.core.layout import REPOSITORY
 
 _MAKE = """#!/bin/sh
 echo "make $*"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.compile.diagnostics import diagnostics
-from scripts.compile.digest import digest
-from scripts.compile.ninja import faulty, without_repetition
+from graft.compile.diagnostics import diagnostics
+from graft.compile.digest import digest
+from graft.compile.ninja import faulty, without_repetition
 
 NATIVES = (Path("/my_ops"), Path("/more"))
 

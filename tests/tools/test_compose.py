@@ -6,8 +6,8 @@ from pathlib import Path
 
 from helpers import write
 
-from scripts.compose.description import Description
-from scripts.compose.wheel_files import Composition
+from graft.compose.description import Description
+from graft.compose.wheel_files import Composition
 
 
 def test_patch_of_a_stub_is_kept(tmp_path: Path) -> None:

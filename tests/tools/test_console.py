@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from scripts.common.console import Steps
-from scripts.common.process import follow
-from scripts.testing.delivered import side_by_side
+from graft.core.console import Steps
+from graft.core.process import follow
+from tests.kit.delivered import side_by_side
 
 
 def test_what_is_only_counted_is_no_step(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,22 +14,22 @@ from zipfile import ZipFile, ZipInfo
 import pytest
 from helpers import write
 
-from scripts.base.base import Base, Library
-from scripts.common import layout as layout_module
-from scripts.common.console import StepLine
-from scripts.common.errors import FetchError, UsageError
-from scripts.common.layout import REPOSITORY, Layout
-from scripts.compile.link import OPERATORS_FOR_CUDA, products, thin_products
-from scripts.compile.ninja import relevant
-from scripts.compile.units import CXX, NVCC, Planner
-from scripts.generate import FRAGMENTS, MISSING
-from scripts.inputs import cuda_plan, cuda_toolkit
-from scripts.inputs.cuda_toolkit import NoToolkitError, Nvcc, download, find_nvcc, wanted_architectures
-from scripts.inputs.native import NativeFolder, load_native
-from scripts.inputs.pin import load_pin
-from scripts.inputs.snapshot import Snapshot
-from scripts.inputs.toolchain import Toolchain
-from scripts.stages import Cuda, plan_cuda
+from graft.base.base import Base, Library
+from graft.core import layout as layout_module
+from graft.core.console import StepLine
+from graft.core.errors import FetchError, UsageError
+from graft.core.layout import REPOSITORY, Layout
+from graft.compile.link import OPERATORS_FOR_CUDA, products, thin_products
+from graft.compile.ninja import relevant
+from graft.compile.units import CXX, NVCC, Planner
+from graft.codegen import FRAGMENTS, MISSING
+from graft.inputs import cuda_plan, cuda_toolkit
+from graft.inputs.cuda_toolkit import NoToolkitError, Nvcc, download, find_nvcc, wanted_architectures
+from graft.inputs.native import NativeFolder, load_native
+from graft.inputs.pin import load_pin
+from graft.inputs.snapshot import Snapshot
+from graft.inputs.toolchain import Toolchain
+from graft.stages import Cuda, plan_cuda
 
 HOST = Toolchain("g++", "g++ 12", "c++20")
 PIN = load_pin(REPOSITORY / "patches/2.14.1")

@@ -9,14 +9,14 @@ from zipfile import ZipFile
 import pytest
 from packaging.version import Version
 
-import scripts.__main__ as main_module
-from scripts.base import find
-from scripts.common import environments, layout
-from scripts.common.errors import RefusedError, ToolchainError
-from scripts.common.layout import INTERPRETER, REPOSITORY, Layout
-from scripts.deliver import built
-from scripts.deliver.built import GRAFT, SOURCE, Built, last_build, save_built
-from scripts.testing import environments as testing
+import graft.cli as main_module
+from graft.base import find
+from graft.core import environments, layout
+from graft.core.errors import RefusedError, ToolchainError
+from graft.core.layout import INTERPRETER, REPOSITORY, Layout
+from graft.deliver import built
+from graft.deliver.built import GRAFT, SOURCE, Built, last_build, save_built
+from tests.kit import environments as testing
 
 # The release with a pinned wheel for CPUs.
 DEFAULT = "2.13.0"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common.layout import REPOSITORY
+from graft.core.layout import REPOSITORY
 
 TEXT = {"read_text", "write_text", "open", "run", "Popen"}
 SCRIPTS = REPOSITORY / "scripts"

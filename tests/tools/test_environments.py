@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common.environments import Layer, held, make_virtual_environment
-from scripts.common.layout import REPOSITORY
+from graft.core.environments import Layer, held, make_virtual_environment
+from graft.core.layout import REPOSITORY
 
 # Add two layers to a folder, each a line in its log; then report, wait for a line of input and end.
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from scripts.common.environments import Layer, held
+from graft.core.environments import Layer, held
 folder = Path(sys.argv[1])
 def add(word):
     def fill(folder):

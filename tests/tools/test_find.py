@@ -11,15 +11,15 @@ from zipfile import ZipFile
 
 import pytest
 
-from scripts.base import find
-from scripts.base.fetch import fetch, unpinned_sha256
-from scripts.base.find import default_release, fetch_unpinned, find_pin, releases
-from scripts.common import layout as layout_module
-from scripts.common.console import StepLine
-from scripts.common.errors import FetchError
-from scripts.common.layout import Layout
-from scripts.common.pip import CappedError, MissingError
-from scripts.inputs.pin import load_pin
+from graft.base import find
+from graft.base.fetch import fetch, unpinned_sha256
+from graft.base.find import default_release, fetch_unpinned, find_pin, releases
+from graft.core import layout as layout_module
+from graft.core.console import StepLine
+from graft.core.errors import FetchError
+from graft.core.layout import Layout
+from graft.core.pip import CappedError, MissingError
+from graft.inputs.pin import load_pin
 
 CP = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 TAG, OTHER_TAG = f"{CP}-{CP}-linux_x86_64", "cp39-cp39-linux_x86_64"

@@ -10,14 +10,14 @@ from pathlib import Path
 import ninja as ninja_package
 import pytest
 
-from scripts.common.console import StepLine
-from scripts.common.errors import CompileError, SourceError
-from scripts.source.configure import Configured
-from scripts.source.gains import only_gains
-from scripts.source.incremental import Changes, forget, generate_incrementally
-from scripts.source.ninja import ninja
-from scripts.source.orphans import remove_orphans
-from scripts.source.verify import compare, left_alone, shuffled_objects
+from graft.core.console import StepLine
+from graft.core.errors import CompileError, SourceError
+from graft.fork.configure import Configured
+from graft.fork.gains import only_gains
+from graft.fork.incremental import Changes, forget, generate_incrementally
+from graft.fork.ninja import ninja
+from graft.fork.orphans import remove_orphans
+from graft.fork.verify import compare, left_alone, shuffled_objects
 
 HEADER = """#pragma once
 #include <ATen/ops/add.h>

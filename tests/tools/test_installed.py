@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from scripts import develop
-from scripts.base.installed import TREES, Environment, find_environment, look
-from scripts.common.errors import UsageError
-from scripts.common.layout import Layout
+from graft.base.installed import TREES, Environment, find_environment, look
+from graft.core.errors import UsageError
+from graft.core.layout import Layout
 
 KNOWN = ["2.9.1+cpu", "2.9.1", "2.10.0+cu130"]
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from scripts.base.base import Base, Library
-from scripts.base.elf import ElfFile
-from scripts.common.errors import LinkError
-from scripts.common.layout import Layout
-from scripts.compile import link
-from scripts.compile.link import Linker, Product
-from scripts.compile.ninja import Names
-from scripts.compile.units import Unit
-from scripts.inputs.toolchain import CPU_CAPABILITIES, Toolchain
+from graft.base.base import Base, Library
+from graft.base.elf import ElfFile
+from graft.core.errors import LinkError
+from graft.core.layout import Layout
+from graft.compile import link
+from graft.compile.link import Linker, Product
+from graft.compile.ninja import Names
+from graft.compile.units import Unit
+from graft.inputs.toolchain import CPU_CAPABILITIES, Toolchain
 
 # Each library of the base exports a function and hides another, and a variable.
 LIBRARY = """
@@ -170,7 +170,7 @@ def test_library_is_linked_again_only_for_a_reason(build: Build, monkeypatch: py
         unread.setattr(Linker, "_stamp", None)
         assert linked(unit) == []
     with monkeypatch.context() as other:
-        other.setattr(link, "hash_of_builder", lambda _: "another builder")
+        other.setattr(link, "hash_of_builder", lambda: "another builder")
         assert linked(unit) == ["link"]
     assert linked(unit) == ["link"]
     assert linked(build.unit("Mine", "int f() { return 2; }")) == ["link"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common.layout import REPOSITORY
+from graft.core.layout import REPOSITORY
 
 # Replaces the builder: prints its Python, its environment and its text mode.
 SAY = "import sys; print('ran', *sys.version_info[:2], sys.prefix, sys.flags.utf8_mode)\n"
@@ -23,7 +23,7 @@ def repository(tmp_path: Path) -> Path:
     folder = tmp_path / "a repository"
     shutil.copytree(REPOSITORY / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copyfile(REPOSITORY / "Makefile", folder / "Makefile")
-    (folder / "scripts/__main__.py").write_text(SAY)
+    (folder / "scripts/graft/__main__.py").write_text(SAY)
     (folder / "scripts/requirements.txt").write_text("# nothing\n")
     return folder
 
@@ -117,7 +117,7 @@ def old_python(folder: Path, body: str) -> Path:
     return path
 
 
-RUN = "import runpy, sys; {}; runpy.run_module('scripts.environment', run_name='__main__')"
+RUN = "import runpy, sys; {}; runpy.run_path('scripts/environment.py', run_name='__main__')"
 
 
 def test_python_that_is_too_old(repository: Path, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_package_that_cannot_be_had(repository: Path) -> None:
 
 
 def test_native_folders_may_be_quoted(repository: Path) -> None:
-    (repository / "scripts/__main__.py").write_text(f"{SAY}print('given', *sys.argv[1:], sep='|')\n")
+    (repository / "scripts/graft/__main__.py").write_text(f"{SAY}print('given', *sys.argv[1:], sep='|')\n")
     process = make(repository, sys.executable, "NATIVE='with space' other's \"third one\"")
     out, errors = process.communicate()
     assert process.returncode == 0, errors

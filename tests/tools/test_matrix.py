@@ -21,14 +21,14 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import pytest
 from helpers import interruptible
 
-from scripts.common.errors import RefusedError, UsageError
-from scripts.common.layout import REPOSITORY, Layout
-from scripts.matrix import run as matrix_run
-from scripts.matrix.contents import contents
-from scripts.matrix.fatbin import architectures
-from scripts.matrix.processes import Done
-from scripts.matrix.pythons import find_pythons
-from scripts.matrix.results import Counts, counted
+from graft.core.errors import RefusedError, UsageError
+from graft.core.layout import REPOSITORY, Layout
+from tests.kit.matrix import run as matrix_run
+from tests.kit.matrix.contents import contents
+from tests.kit.matrix.fatbin import architectures
+from tests.kit.matrix.processes import Done
+from tests.kit.matrix.pythons import find_pythons
+from tests.kit.matrix.results import Counts, counted
 
 # Replaces the builder: records its arguments, writes a wheel and pytest's results. FAKE lists what fails.
 BUILDER = """
@@ -104,7 +104,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def repository(home: Path) -> Path:
     """A copy of this repository, with the Pythons 3.10 to 3.13."""
     folder = home / "repository"
-    for name in ("scripts", "patches"):
+    for name in ("scripts", "patches", "tests/kit"):
         shutil.copytree(REPOSITORY / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "native").mkdir()
     for minor in range(10, 14):
@@ -113,8 +113,8 @@ def repository(home: Path) -> Path:
 
 
 def start(repository: Path, *arguments: str, **fake: object) -> subprocess.Popen[str]:
-    env = {**os.environ, "FAKES": str(repository), "FAKE": json.dumps(fake)}
-    command = [sys.executable, "-m", "scripts", *arguments]
+    env = {**os.environ, "PYTHONPATH": str(repository / "scripts"), "FAKES": str(repository), "FAKE": json.dumps(fake)}
+    command = [sys.executable, "-m", "graft", *arguments]
     pipe = subprocess.PIPE
     return subprocess.Popen(
         command, cwd=repository, env=env, stdout=pipe, stderr=pipe, text=True, preexec_fn=interruptible

@@ -9,9 +9,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.common.errors import OperatorError
-from scripts.generate.merge import entries_text, merge
-from scripts.inputs.native import load_native
+from graft.core.errors import OperatorError
+from graft.codegen.merge import entries_text, merge
+from graft.inputs.native import load_native
 
 
 def written(folder: Path, text: str) -> Path:

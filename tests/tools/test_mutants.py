@@ -12,12 +12,12 @@ import pytest
 import yaml
 from helpers import write
 
-from scripts.common.errors import UsageError
-from scripts.common.layout import REPOSITORY
-from scripts.testing.mutant_list import Mutant, choose, load_mutants, places
-from scripts.testing.mutant_trees import Outcome, Result, Tree, run_limited
-from scripts.testing.mutants import LIST, conclude, judge, rounds, without_false_alarms
-from scripts.testing.parts import TestsFailed as Failed  # otherwise pytest would collect it
+from graft.core.errors import UsageError
+from graft.core.layout import REPOSITORY
+from tests.kit.mutant_list import Mutant, choose, load_mutants, places
+from tests.kit.mutant_trees import Outcome, Result, Tree, run_limited
+from tests.kit.mutants import LIST, conclude, judge, rounds, without_false_alarms
+from tests.kit.parts import TestsFailed as Failed  # otherwise pytest would collect it
 
 CODE = "import os\ndef double(x):\n    return x + x\ndef unused(x):\n    return x\n"
 TEST = "from code_of import double\ndef test_it():\n    assert double(3) == 6\n"

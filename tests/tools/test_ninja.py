@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common.console import StepLine
-from scripts.common.errors import CompileError
-from scripts.common.layout import Layout
-from scripts.compile import ninja
-from scripts.compile.ninja import Names, compile_units, launcher
-from scripts.compile.units import CXX, NARROW_HEADERS, Unit
+from graft.core.console import StepLine
+from graft.core.errors import CompileError
+from graft.core.layout import Layout
+from graft.compile import ninja
+from graft.compile.ninja import Names, compile_units, launcher
+from graft.compile.units import CXX, NARROW_HEADERS, Unit
 
 # Records its arguments; rejects a source that contains `wide` with narrow headers, and one that contains `wrong`.
 COMPILER = r"""#!/bin/sh

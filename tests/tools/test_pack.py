@@ -11,8 +11,8 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import pytest
 
-from scripts.common.errors import PackError
-from scripts.deliver.wheel import pack
+from graft.core.errors import PackError
+from graft.deliver.wheel import pack
 
 BASE = "torch-1.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
 INFO = "torch-1.0+cpu.dist-info"
@@ -96,7 +96,7 @@ def test_failure_leaves_what_was_there(base: Path, tmp_path: Path, monkeypatch: 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("scripts.deliver.wheel._copy_bytes", full)
+    monkeypatch.setattr("graft.deliver.wheel._copy_bytes", full)
     with pytest.raises(PackError, match="No space left on device"):
         packed(base, tmp_path / "out", {"torch/other.h": b""})
     assert wheel.read_bytes() == before

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common.errors import SourceError
-from scripts.source import parity
-from scripts.source.configure import Configured
-from scripts.source.definitions import definitions
-from scripts.source.ninja import objects_of
-from scripts.source.parity import changed_sources, compare_headers
+from graft.core.errors import SourceError
+from graft.fork import parity
+from graft.fork.configure import Configured
+from graft.fork.definitions import definitions
+from graft.fork.ninja import objects_of
+from graft.fork.parity import changed_sources, compare_headers
 
 SHARD = """
 // a comment { of one brace

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common.errors import PinError
-from scripts.common.layout import REPOSITORY
-from scripts.inputs.patches import load_series, patched, pin_files
+from graft.core.errors import PinError
+from graft.core.layout import REPOSITORY
+from graft.inputs.patches import load_series, patched, pin_files
 
 PATCH = """Subject: say b
 Why: a test

@@ -13,14 +13,14 @@ import pytest
 from packaging.tags import parse_tag
 from packaging.version import Version
 
-from scripts.base import fetch as fetch_module
-from scripts.base.base import Base, refuse_unusable
-from scripts.base.fetch import check_wheel, fetch
-from scripts.common.console import StepLine
-from scripts.common.errors import FetchError, PinError, UnusableBaseError
-from scripts.common.layout import REPOSITORY
-from scripts.inputs.pin import DebianSource, GitSource, known_pins, load_pin
-from scripts.pinning.toolkit import COMPILER, require_one_compiler
+from graft.base import fetch as fetch_module
+from graft.base.base import Base, refuse_unusable
+from graft.base.fetch import check_wheel, fetch
+from graft.core.console import StepLine
+from graft.core.errors import FetchError, PinError, UnusableBaseError
+from graft.core.layout import REPOSITORY
+from graft.inputs.pin import DebianSource, GitSource, known_pins, load_pin
+from graft.pin.toolkit import COMPILER, require_one_compiler
 
 PATCHES = REPOSITORY / "patches"
 PINS = sorted(path.parent for path in PATCHES.glob("*/pin.yaml"))

@@ -17,10 +17,10 @@ from zipfile import ZipFile
 import pytest
 import yaml
 
-from scripts.base.base import Base
-from scripts.common import layout as layout_module
-from scripts.common import pip
-from scripts.common.errors import (
+from graft.base.base import Base
+from graft.core import layout as layout_module
+from graft.core import pip
+from graft.core.errors import (
     CompileError,
     FetchError,
     GraftError,
@@ -28,12 +28,12 @@ from scripts.common.errors import (
     UnusableBaseError,
     UsageError,
 )
-from scripts.common.layout import REPOSITORY
-from scripts.inputs.patches import load_series
-from scripts.inputs.pin import load_pin
-from scripts.pinning import pin, texts
-from scripts.pinning.findings import Findings, differences, standard_of
-from scripts.pinning.pin import make_pin
+from graft.core.layout import REPOSITORY
+from graft.inputs.patches import load_series
+from graft.inputs.pin import load_pin
+from graft.pin import pin, texts
+from graft.pin.findings import Findings, differences, standard_of
+from graft.pin.pin import make_pin
 
 COMMIT = "c" * 40
 CP = f"cp{sys.version_info[0]}{sys.version_info[1]}"

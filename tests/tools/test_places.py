@@ -6,8 +6,8 @@ from pathlib import Path
 
 from helpers import write
 
-from scripts.common.layout import REPOSITORY
-from scripts.testing.places import places_of
+from graft.core.layout import REPOSITORY
+from tests.kit.places import places_of
 
 FILES = {
     "native_functions.yaml": """\

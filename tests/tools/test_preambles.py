@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common.console import StepLine
-from scripts.common.errors import CompileError
-from scripts.common.layout import Layout
-from scripts.compile.ninja import Names, compile_units
-from scripts.compile.preambles import preamble_of, with_preambles
-from scripts.compile.units import CXX, Unit
-from scripts.inputs.toolchain import Toolchain
+from graft.core.console import StepLine
+from graft.core.errors import CompileError
+from graft.core.layout import Layout
+from graft.compile.ninja import Names, compile_units
+from graft.compile.preambles import preamble_of, with_preambles
+from graft.compile.units import CXX, Unit
+from graft.inputs.toolchain import Toolchain
 
 SOURCE = Path("src/ATen/native/cpu/Mine.cpp")
 

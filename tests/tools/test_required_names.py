@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from scripts import graft, stages
-from scripts.base import tree
-from scripts.check import run
-from scripts.common.console import Steps
-from scripts.common.errors import CompileError, PinError
-from scripts.compose import required_names, wheel_files
-from scripts.compose.appended_texts import our_files
-from scripts.compose.required_names import require_names
+from graft.base import tree
+from graft.check import run
+from graft.core.console import Steps
+from graft.core.errors import CompileError, PinError
+from graft.compose import required_names, wheel_files
+from graft.compose.appended_texts import our_files
+from graft.compose.required_names import require_names
 
 # For the texts of every wheel, a file that torch does not have; others are called `added_...`.
 NEW = "torch/_graft.py"
@@ -107,7 +107,7 @@ def test_what_was_found_right_is_remembered_until_the_builder_changes(
         module.write_text(upstream)
         with nullcontext() if is_right else pytest.raises(PinError):
             require_names(tmp_path, {"torch/module.py": text}, note)
-    monkeypatch.setattr(required_names, "hash_of_builder", lambda _: "another builder")
+    monkeypatch.setattr(required_names, "hash_of_builder", lambda: "another builder")
     with pytest.raises(PinError):
         require_names(tmp_path, {"torch/module.py": text}, note)
 

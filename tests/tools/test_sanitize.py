@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.common.layout import SANITIZED, Layout
-from scripts.inputs.toolchain import CPU_CAPABILITIES, Toolchain
+from graft.core.layout import SANITIZED, Layout
+from graft.inputs.toolchain import CPU_CAPABILITIES, Toolchain
 
 
 def test_sanitized_build_has_folders_of_its_own() -> None:

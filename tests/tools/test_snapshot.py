@@ -13,11 +13,11 @@ import pytest
 import yaml
 from helpers import write
 
-from scripts.common.errors import PinError
-from scripts.common.layout import Layout
-from scripts.inputs.native import load_native
-from scripts.inputs.snapshot import Snapshot, merge_folders, take_snapshot
-from scripts.inputs.toolchain import Toolchain
+from graft.core.errors import PinError
+from graft.core.layout import Layout
+from graft.inputs.native import load_native
+from graft.inputs.snapshot import Snapshot, merge_folders, take_snapshot
+from graft.inputs.toolchain import Toolchain
 
 PIN = """version: 1.0
 source: {git: {repository: none, tag: none, commit: none}}

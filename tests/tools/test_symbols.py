@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from scripts.base.elf import ElfFile
-from scripts.base.symbol_index import SymbolIndex, symbol_index
-from scripts.common.errors import LinkError
-from scripts.compile import units
-from scripts.compile.trampolines import bind_hidden, trampoline_table
-from scripts.deliver.platform_tag import newer_symbols
+from graft.base.elf import ElfFile
+from graft.base.symbol_index import SymbolIndex, symbol_index
+from graft.core.errors import LinkError
+from graft.compile import units
+from graft.compile.trampolines import bind_hidden, trampoline_table
+from graft.deliver.platform_tag import newer_symbols
 
 HIDDEN = """
 extern "C" {

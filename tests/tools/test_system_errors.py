@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from scripts import __main__ as command_line
-from scripts.common.errors import PackError, RefusedError, refuse_full
-from scripts.common.layout import REPOSITORY
-from scripts.deliver import wheel as deliver
+from graft.core.errors import PackError, RefusedError, refuse_full
+from graft.core.layout import REPOSITORY
+from graft.deliver import wheel as deliver
 
 
 def failing(code: int, path: str | None) -> OSError:

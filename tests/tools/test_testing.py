@@ -16,19 +16,19 @@ from zipfile import ZipFile
 import pytest
 import yaml
 
-from scripts.common import layout as common
-from scripts.common.errors import UsageError
-from scripts.common.layout import Layout, native_folders
-from scripts.deliver.built import Built, save_built
-from scripts.testing import environments
-from scripts.testing import run as testing
-from scripts.testing.environments import TEST, folder_of, unpacked, wheel_environment
-from scripts.testing.nightly import STEPS, Step
-from scripts.testing.nightly import test_nightly as nightly
-from scripts.testing.parts import Part, run_parts
-from scripts.testing.parts import TestsFailed as Failed  # otherwise pytest would collect it
-from scripts.testing.run import one_at_a_time
-from scripts.testing.skips import load_expected
+from graft.core import layout as common
+from graft.core.errors import UsageError
+from graft.core.layout import Layout, native_folders
+from graft.deliver.built import Built, save_built
+from tests.kit import environments
+from tests.kit import run as testing
+from tests.kit.environments import TEST, folder_of, unpacked, wheel_environment
+from tests.kit.nightly import STEPS, Step
+from tests.kit.nightly import test_nightly as nightly
+from tests.kit.parts import Part, run_parts
+from tests.kit.parts import TestsFailed as Failed  # otherwise pytest would collect it
+from tests.kit.run import one_at_a_time
+from tests.kit.skips import load_expected
 
 
 @pytest.fixture(autouse=True)
@@ -256,8 +256,8 @@ def test_environment_that_is_used_is_not_deleted(tmp_path: Path) -> None:
 
 def test_tests_of_one_folder_wait_for_each_other(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from scripts.common.layout import Layout\n"
-        "from scripts.testing import environments; from scripts.testing.run import one_at_a_time\n"
+        "import sys; from pathlib import Path; from graft.core.layout import Layout\n"
+        "from tests.kit import environments; from tests.kit.run import one_at_a_time\n"
         "environments.ENVIRONMENTS = Path(sys.argv[1]) / 'environments'\n"
         "with one_at_a_time(Layout('1', (Path(sys.argv[1]),), Path()), 'test'): print('runs', flush=True)\n"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.testing.todos import NO_CODE, ending_with_todos, todos
+from graft.new.todos import NO_CODE, ending_with_todos, todos
 
 KERNEL = f"""Tensor f(const Tensor& self) {{
   // TODO: compute the result here.

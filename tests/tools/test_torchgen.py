@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from scripts.base.torchgen import run_with_torchgen
-from scripts.common.layout import REPOSITORY
+from graft.base.torchgen import run_with_torchgen
+from graft.core.layout import REPOSITORY
 
 SHOW = """
 import os, sys
-import scripts, torchgen
-print(scripts.__file__, torchgen.__file__, os.getcwd(), sys.flags.utf8_mode, "\u00e9", *sys.argv[1:], sep="\\n")
+import graft, torchgen
+print(graft.__file__, torchgen.__file__, os.getcwd(), sys.flags.utf8_mode, "\u00e9", *sys.argv[1:], sep="\\n")
 sys.exit(3)
 """
 
@@ -29,7 +29,7 @@ def test_module_imports_the_tree_s_torchgen(tmp_path: Path, monkeypatch: pytest.
     done = run_with_torchgen(tree, "torchgen.show", "--base", tree, cwd=tmp_path)
     assert done.returncode == 3
     assert done.stdout.splitlines() == [
-        str(REPOSITORY / "scripts/__init__.py"),
+        str(REPOSITORY / "scripts/graft/__init__.py"),
         str(tree / "torchgen/__init__.py"),
         str(tmp_path),
         "1",

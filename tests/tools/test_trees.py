@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from helpers import write
 
-from scripts.base.installed import TREES, Environment
-from scripts.deliver import develop
-from scripts.deliver.develop import add_tree, developed, remove_trees
+from graft.base.installed import TREES, Environment
+from graft.deliver import develop
+from graft.deliver.develop import add_tree, developed, remove_trees
 
 # Also cached bytecode of some files, as written by pip.
 CACHE = f"__pycache__/{{}}.{sys.implementation.cache_tag}.pyc"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.compile.views import Views, text_with_headers
+from graft.compile.views import Views, text_with_headers
 
 TEMPLATE = """namespace at {
 class Tensor {

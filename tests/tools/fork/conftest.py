@@ -10,10 +10,10 @@ import pytest
 from helpers import git, write
 from small_tree import FILES, NATIVE, PATCHES
 
-from scripts.common.layout import Layout
-from scripts.generate.merge import MergedFile
-from scripts.inputs.native import NativeFolder
-from scripts.source import apply as apply_module
+from graft.core.layout import Layout
+from graft.codegen.merge import MergedFile
+from graft.inputs.native import NativeFolder
+from graft.fork import apply as apply_module
 
 _NAMES = {"place": "torch", "name": "mine", "public": "mine"}
 _BOUND = {**_NAMES, "signatures": "mine(input)", "reference": "", "derived": ""}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from helpers import git
 
-from scripts.source.apply import Fork
+from graft.fork.apply import Fork
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 FILES = {

@@ -12,14 +12,14 @@ import pytest
 from helpers import git, write
 from small_tree import FILES, NATIVE, TEXT, contents, log, times
 
-from scripts.common.errors import SourceError
-from scripts.common.layout import REPOSITORY, Layout
-from scripts.source.apply import apply
-from scripts.source.moving import MOVING_REF
-from scripts.source.tree import Tree
+from graft.core.errors import SourceError
+from graft.core.layout import REPOSITORY, Layout
+from graft.fork.apply import apply
+from graft.fork.moving import MOVING_REF
+from graft.fork.tree import Tree
 
 # The files that Graft itself adds to every torch.
-INSTALLED = REPOSITORY / "scripts/compose/appended"
+INSTALLED = REPOSITORY / "scripts/graft/compose/appended"
 
 
 def test_fork_is_commits_on_the_base(tree: Path, layout: Layout) -> None:

@@ -11,14 +11,14 @@ import pytest
 from helpers import git, write
 from small_tree import FILES, NATIVE, contents
 
-from scripts.common.console import StepLine
-from scripts.common.errors import FetchError, SourceError
-from scripts.common.layout import Layout
-from scripts.source import build as build_module
-from scripts.source.apply import apply
-from scripts.source.build import build_source
-from scripts.source.configure import Configured
-from scripts.source.ninja import GENERATORS, what_is_left
+from graft.core.console import StepLine
+from graft.core.errors import FetchError, SourceError
+from graft.core.layout import Layout
+from graft.fork import build as build_module
+from graft.fork.apply import apply
+from graft.fork.build import build_source
+from graft.fork.configure import Configured
+from graft.fork.ninja import GENERATORS, what_is_left
 
 # What a user may have in a checkout: untracked files, and a develop install.
 UNTRACKED = {

@@ -9,11 +9,11 @@ import pytest
 from helpers import git, write
 from small_tree import PATCHES, contents, times
 
-from scripts.common.errors import SourceError
-from scripts.common.layout import Layout
-from scripts.source.apply import apply
-from scripts.source.export import export
-from scripts.source.stack import commit_message
+from graft.core.errors import SourceError
+from graft.core.layout import Layout
+from graft.fork.apply import apply
+from graft.fork.export import export
+from graft.fork.stack import commit_message
 
 
 def test_export_is_what_git_am_makes_the_same_commits_of(tree: Path, layout: Layout, tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 from helpers import git, write
 from small_tree import FILES, PATCHES, contents, state
 
-from scripts.common.errors import OperatorError, PinError, SourceError, UsageError
-from scripts.common.layout import Layout
-from scripts.source.apply import apply
-from scripts.source.export import export
+from graft.core.errors import OperatorError, PinError, SourceError, UsageError
+from graft.core.layout import Layout
+from graft.fork.apply import apply
+from graft.fork.export import export
 
 
 def test_folder_of_another_version_is_refused_and_stays_a_folder(tmp_path: Path, tree: Path, layout: Layout) -> None:

@@ -10,10 +10,10 @@ import pytest
 import torch
 import yaml
 
-from scripts.base.elf import ElfFile
-from scripts.common.layout import native_folders
-from scripts.inputs.cuda_toolkit import wanted_architectures
-from scripts.matrix.fatbin import architectures
+from graft.base.elf import ElfFile
+from graft.core.layout import native_folders
+from graft.inputs.cuda_toolkit import wanted_architectures
+from tests.kit.matrix.fatbin import architectures
 
 LIBRARIES = Path(torch.__file__).parent / "lib"
 KERNELS = LIBRARIES / "libtorch_operators_cuda.so"

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from scripts.measure.fuzz import judge as judging
-from scripts.measure.fuzz.judge import is_close, is_large, judge
-from scripts.measure.fuzz.tensors import Described
+from tests.kit.fuzz import judge as judging
+from tests.kit.fuzz.judge import is_close, is_large, judge
+from tests.kit.fuzz.tensors import Described
 
 STRIDED = Described((40, 30), torch.float32, seed=1, layout="strided")
 EXPANDED = Described((40, 30), torch.float32, seed=1, layout="expanded")

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-from scripts.measure.surfaces import python
-from scripts.measure.surfaces.__main__ import PARTS
-from scripts.measure.surfaces.remedies import remedy
-from scripts.measure.surfaces.subject import NotThere, Subject, subjects
-from scripts.measure.surfaces.table import NO, NOT_THERE, YES, Cell, Surface, differences, lacking, measure, row
+from tests.kit.surfaces import python
+from tests.kit.surfaces.__main__ import PARTS
+from tests.kit.surfaces.remedies import remedy
+from tests.kit.surfaces.subject import NotThere, Subject, subjects
+from tests.kit.surfaces.table import NO, NOT_THERE, YES, Cell, Surface, differences, lacking, measure, row
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 from torchgen.model import BaseOperatorName
 
-from scripts.common.layout import REPOSITORY, native_folders
-from scripts.inputs.patches import load_series
+from graft.core.layout import REPOSITORY, native_folders
+from graft.inputs.patches import load_series
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import _added_operators
 
-from scripts.measure.fuzz.corpus import overload_of, right_calls
-from scripts.measure.fuzz.judge import made, run
+from tests.kit.fuzz.corpus import overload_of, right_calls
+from tests.kit.fuzz.judge import made, run
 
 
 def test_each_operator_has_right_calls() -> None:

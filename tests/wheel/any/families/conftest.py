@@ -11,8 +11,8 @@ from _pytest._code.code import ExceptionChainRepr, ReprEntryNative, ReprTracebac
 from torch.testing._internal import added_opinfos, common_utils
 from torch.testing._internal.added_sample_inputs import reference
 
-from scripts.common.layout import native_folders
-from scripts.testing.places import places_of
+from graft.core.layout import native_folders
+from tests.kit.places import places_of
 
 NATIVES = native_folders(os.environ["GRAFT_NATIVE"]) if "GRAFT_NATIVE" in os.environ else ()
 

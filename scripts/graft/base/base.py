@@ -1,0 +1,171 @@
+"""The base and its properties. All of them are read from the wheel itself, so nothing has to be configured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from packaging.utils import parse_wheel_filename
+
+from ..core.errors import UnusableBaseError
+from .elf import ElfFile
+
+_X86_64 = "x86_64"
+
+VERSION_FILE = "torch/version.py"
+
+# The libraries whose hidden functions can be bound.
+_ALWAYS_BOUND = ("libtorch_cpu.so", "libtorch_python.so", "libc10.so")
+_BOUND_FOR_CUDA = ("libtorch_cuda.so", "libc10_cuda.so")
+
+# Names of libraries that show a device other than CPU and CUDA.
+_OTHER_DEVICES = {"libtorch_hip.so": "ROCm", "libtorch_xpu.so": "XPU"}
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library of the base.
+
+    Args:
+        needed: the libraries that it loads.
+        rpath: where it searches for them; empty if it has no such entry.
+        rpath_flag: the linker flag for such an entry. DT_RPATH also applies to the libraries that it loads.
+    """
+
+    needed: tuple[str, ...]
+    rpath: str
+    rpath_flag: str
+
+
+@dataclass(frozen=True)
+class Base:
+    """An unpacked PyTorch and its properties.
+
+    Args:
+        wheel: the wheel that it comes from, or the installed folder ``torch``.
+        tree: the folder that holds ``torch`` and ``torchgen``.
+    """
+
+    wheel: Path
+    tree: Path
+
+    @property
+    def platforms(self) -> list[str]:
+        """The platform tags of the wheel that it comes from, even if it is installed."""
+        if self.wheel.suffix == ".whl":
+            return [tag.platform for tag in parse_wheel_filename(self.wheel.name)[3]]
+        texts = [path.read_text(encoding="utf-8") for path in self.wheel.parent.glob("torch-*.dist-info/WHEEL")]
+        tags = [line.rpartition("-")[2] for text in texts for line in text.splitlines() if line.startswith("Tag: ")]
+        return [platform for tag in tags for platform in tag.split(".")]
+
+    @property
+    def include(self) -> Path:
+        """PyTorch's headers."""
+        return self.tree / "torch/include"
+
+    @property
+    def libraries(self) -> Path:
+        """PyTorch's libraries."""
+        return self.tree / "torch/lib"
+
+    def library(self, name: str) -> Library:
+        """Return the properties of the library with this path below ``torch``."""
+        entries = ElfFile(self.tree / "torch" / name).dynamic()
+        rpath, runpath = entries.get("DT_RPATH", [""])[0], entries.get("DT_RUNPATH", [""])[0]
+        kind = "--disable-new-dtags" if rpath else "--enable-new-dtags"
+        return Library(tuple(entries.get("DT_NEEDED", [])), runpath or rpath, kind)
+
+    @property
+    def extension(self) -> str:
+        """The path of ``torch._C`` below ``torch``."""
+        (path,) = (self.tree / "torch").glob("_C.*.so")
+        return path.name
+
+    @cached_property
+    def version(self) -> str:
+        """``__version__``. Unlike the version of some wheels it includes the variant: ``2.14.1+cu130``."""
+        return self._of_version_file("__version__")
+
+    @cached_property
+    def commit(self) -> str:
+        """The commit that it was built from."""
+        return self._of_version_file("git_version")
+
+    @cached_property
+    def cuda(self) -> str:
+        """The CUDA version, for example ``13.0``; empty for a CPU build."""
+        return self._of_version_file("cuda")
+
+    @cached_property
+    def architectures(self) -> tuple[str, ...]:
+        """The GPU architectures of its kernels, for example ``90`` (``torch.cuda.get_arch_list``)."""
+        return architectures_of((self.libraries / "libtorch_python.so").read_bytes()) if self.cuda else ()
+
+    def _of_version_file(self, name: str) -> str:
+        return of_version_file((self.tree / VERSION_FILE).read_text(encoding="utf-8"), name)
+
+    def require_usable(self) -> None:
+        """Check that operators can be linked to this base.
+
+        Raises:
+            UnusableBaseError: with the reason.
+        """
+        for name in (*_ALWAYS_BOUND, *(name for name in _BOUND_FOR_CUDA if (self.libraries / name).is_file())):
+            file = ElfFile(self.libraries / name)
+            if not file.build_id:
+                raise unusable(
+                    self.wheel, f"its {name} has no build-id, which is needed to bind hidden functions safely"
+                )
+            if not file.has_symbol_table:
+                raise unusable(self.wheel, f"its {name} is stripped, so hidden functions cannot be found")
+
+
+def architectures_of(library: bytes) -> tuple[str, ...]:
+    """Return the GPU architectures that libtorch_python.so names."""
+    found = re.search(rb"\0((?:(?:sm|compute)_\d+[af]? ?)+)\0", library)
+    return tuple(re.findall(r"sm_(\w+)", found[1].decode())) if found else ()
+
+
+def of_version_file(text: str, name: str) -> str:
+    """Return the value of ``name`` in the text of ``VERSION_FILE``; empty if it is None."""
+    found = re.search(rf"^{name}\b[^=\n]*= '(.*)'$", text, re.M)
+    return found[1] if found else ""
+
+
+def refuse_unusable(wheel: Path, names: list[str]) -> None:
+    """Check from a wheel's name and the names of its members that it is supported.
+
+    Raises:
+        UnusableBaseError: with the reason.
+    """
+    *_, abi, platform = wheel.stem.split("-")
+    if "linux" not in platform:
+        raise unusable(wheel, f"it is for {platform}, but only Linux is supported")
+    if not platform.endswith(_X86_64):
+        raise unusable(wheel, f"it is for {platform}, but only {_X86_64} is supported")
+    if abi.endswith("t"):
+        raise unusable(wheel, f"{abi} is a free-threaded Python, which is not supported yet")
+    refuse_other_devices(wheel, [Path(name).name for name in names if name.startswith("torch/lib/")])
+
+
+def refuse_other_devices(where: Path, libraries: Iterable[str]) -> None:
+    """Check from the names of its libraries that a torch is for CPU or CUDA.
+
+    Raises:
+        UnusableBaseError: names the other device.
+    """
+    found = set(libraries)
+    for library, device in _OTHER_DEVICES.items():
+        if library in found:
+            raise unusable(where, f"it is for {device}, but only CPU and CUDA are supported")
+    if "libtorch_cpu.so" not in found:
+        raise unusable(where, "it contains no torch/lib/libtorch_cpu.so")
+
+
+def unusable(where: Path, why: str) -> UnusableBaseError:
+    """Return the error for a wheel, or an installed torch, that is not supported."""
+    name = where.name if where.suffix == ".whl" else where
+    return UnusableBaseError(f"{name} cannot be used as a base: {why}", todo="use an official wheel for CPU or CUDA")

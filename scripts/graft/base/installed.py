@@ -1,0 +1,143 @@
+"""Use the torch installed in an environment as the base. Nothing is downloaded, and its files are never changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.errors import CommandError, UsageError
+from ..core.process import run
+from .base import Base, refuse_other_devices, unusable
+
+# A folder in the environment's site-packages. No module can have this name.
+TREES = "torch.graft"
+
+# The packages of a base.
+PACKAGES = ("torch", "torchgen")
+
+# The environment's Python runs this. It skips the folders that `make develop` added to the path.
+_LOOK = f"""
+import json, os, sys, sysconfig
+paths = [path for path in sys.path if {TREES!r} not in path.split(os.sep)]
+found = [path for path in paths if os.path.isfile(os.path.join(path, "torch", "version.py"))]
+print(json.dumps([sysconfig.get_path("purelib"), found[:1], sysconfig.get_config_var("SOABI") or ""]))
+"""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A Python environment and the torch in it.
+
+    Args:
+        python: its interpreter.
+        packages: its site-packages, where `make develop` installs.
+        site: the folder that holds ``torch``.
+        abi: the ABI of its Python, for example ``cpython-311-x86_64-linux-gnu``.
+    """
+
+    python: str
+    packages: Path
+    site: Path
+    abi: str
+
+    @property
+    def version(self) -> str:
+        """The version that pip reports for this torch, or ``__version__`` if pip did not install it."""
+        for metadata in sorted(self.site.glob("torch-*.dist-info/METADATA")):
+            for line in metadata.read_text(encoding="utf-8").splitlines():
+                if line.startswith("Version: "):
+                    return line.removeprefix("Version: ").strip()
+        return Base(self.site / "torch", self.site).version
+
+    def state(self) -> dict[str, list[int]]:
+        """Return the size and time of its libraries, by path in ``site``. They change when torch is replaced."""
+        files = [self.site / "torch/version.py", *sorted(self.site.glob("torch/lib/*.so*"))]
+        files += sorted(self.site.glob("torch/_C.*.so"))
+        statuses = {file.relative_to(self.site).as_posix(): file.stat() for file in files}
+        return {name: [status.st_size, status.st_mtime_ns] for name, status in statuses.items()}
+
+    @property
+    def key(self) -> str:
+        """An identifier of the base: it differs for another folder, or another torch in it."""
+        text = json.dumps([str(self.site), self.state()])
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def look(python: str) -> tuple[Path, Path | None, str]:
+    """Ask a Python for its site-packages, the folder that contains torch, and its ABI.
+
+    Raises:
+        UsageError: it is not a Python, or not the builder's Python.
+    """
+    try:
+        packages, found, abi = json.loads(run([python, "-I", "-c", _LOOK]).stdout.splitlines()[-1])
+    except (CommandError, OSError, ValueError, TypeError, IndexError) as error:
+        raise UsageError(
+            f"PYTHON={python}: it does not run as Python", todo="set PYTHON to the Python of an environment"
+        ) from error
+    ours = sysconfig.get_config_var("SOABI")
+    if abi != ours:
+        raise UsageError(f"--python {python}: it is for {abi}, but the builder runs on {ours}", todo="run it with make")
+    return Path(packages), Path(found[0]) if found else None, abi
+
+
+def find_environment(python: str) -> Environment:
+    """Return the environment of a Python that has torch.
+
+    Raises:
+        UsageError: it has no torch, or a grafted wheel.
+    """
+    packages, site, abi = look(python)
+    if site is None:
+        raise UsageError(
+            f"PYTHON={python}: no torch is installed there",
+            cause=f"its site-packages is {packages}",
+            todo="set PYTHON to the Python of an environment that has torch, or install torch",
+        )
+    environment = Environment(python, packages, site, abi)
+    if (environment.site / "torch/_added_operators.py").is_file():
+        raise UsageError(
+            f"{environment.site}/torch: this torch is a grafted wheel already",
+            todo="install the official wheel: "
+            f"pip install --force-reinstall --no-deps 'torch=={_official(environment)}'",
+        )
+    return environment
+
+
+def _official(environment: Environment) -> str:
+    """Return the version of the official wheel: ``2.13.0+cpu`` for ``2.13.0+cpu.graft.<hash>``."""
+    return environment.version.partition("graft.")[0].rstrip("+.")
+
+
+def base_of(environment: Environment, folder: Path) -> Base:
+    """Return the base installed in ``environment``.
+
+    Args:
+        environment: the environment.
+        folder: the folder for links to its packages, which a build uses.
+
+    Raises:
+        UnusableBaseError: it is not supported.
+    """
+    torch = environment.site / "torch"
+    tree = folder / "tree"
+    tree.mkdir(parents=True, exist_ok=True)
+    for name in PACKAGES:
+        link, target = tree / name, environment.site / name
+        if not target.is_dir():
+            raise unusable(torch, f"its {name} is missing")
+        if not link.is_symlink() or link.readlink() != target:
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)
+    base = Base(torch, tree)
+    mark = folder / "usable"
+    if not mark.is_file():
+        if environment.abi.split("-")[1].endswith("t"):
+            raise unusable(torch, "it is for a free-threaded Python, which is not supported yet")
+        refuse_other_devices(torch, [path.name for path in base.libraries.iterdir()])
+        base.require_usable()
+        mark.touch()
+    return base

@@ -1,0 +1,63 @@
+"""Run the checks in a process that can import the base's torchgen."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from ..base.torchgen import run_with_torchgen
+from ..core.console import say
+from ..core.errors import OperatorError
+from ..core.files import write_atomically
+from ..inputs.native import DOCS, PYTHON
+from ..inputs.snapshot import Snapshot, hash_of_builder
+from .files import check_files
+from .finding import Findings
+from .python import check_python
+
+
+def check_native(snapshot: Snapshot, base_tree: Path, note: Path | None = None) -> None:
+    """Check the native folders of ``snapshot`` against the base, and print warnings.
+
+    Args:
+        snapshot: the inputs of the build.
+        base_tree: the unpacked base.
+        note: a file that records successful checks, so that they are not repeated; None to check everything.
+
+    Raises:
+        OperatorError: lists every error as ``file:line: what is wrong; what to write instead``.
+    """
+    stamp = _stamp(snapshot)
+    if note and note.is_file() and note.read_text(encoding="utf-8") == stamp:
+        _check_texts(snapshot, base_tree)
+        return
+    done = run_with_torchgen(base_tree, "graft.check", "--base", base_tree, "--native", *snapshot.natives)
+    output = snapshot.translate(done.stdout.strip())
+    if done.returncode != 0:
+        raise OperatorError(output)
+    if output:
+        say(output)
+    if note:
+        write_atomically(note, stamp)
+
+
+def _check_texts(snapshot: Snapshot, base_tree: Path) -> None:
+    """Check docstrings and Python files. Nothing else depends on them, and torchgen is not needed."""
+    findings = Findings()
+    check_files(snapshot.natives, findings)
+    check_python(snapshot.natives, base_tree, findings)
+    output = snapshot.translate("\n".join(findings.lines()))
+    if findings.errors:
+        raise OperatorError(output)
+    if output:
+        say(output)
+
+
+def _stamp(snapshot: Snapshot) -> str:
+    """Return a hash of what is checked; for docstrings and Python files, of their names only."""
+    digest = hashlib.sha256(hash_of_builder().encode())
+    for name, content in sorted({**snapshot.files, **dict.fromkeys(snapshot.unread, b"")}.items()):
+        is_text = name.split("/")[2:3] in ([DOCS.name], [PYTHON.name])
+        digest.update(f"{name}\0{'' if is_text else len(content)}\0".encode())
+        digest.update(b"" if is_text else content)
+    return digest.hexdigest()

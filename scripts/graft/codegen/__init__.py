@@ -1,0 +1,20 @@
+"""Code generation with the base's own torchgen.
+
+It runs in a separate process (``python -m graft.codegen``) whose import path has the base wheel's ``torchgen``, so
+the base's own generator writes the code. torchgen parses the *merged* YAML, because an operator's registrations depend
+on the other operators, and then writes
+
+* headers for the merged set, where they differ from the base's,
+* sources for the new operators only.
+"""
+
+# The generated files that compilers, and the writers of Python files, read.
+FRAGMENTS = "fragments.json"
+DESCRIPTION = "operators.json"
+
+# Printed when the sources are complete, so that compilation can start before the rest is generated.
+SOURCES_ARE_THERE = "sources are there"
+
+# What the generator writes for CUDA: registrations of the folder's kernels, or of an error for each kernel that is not
+# compiled. For a CPU base there is nothing to register.
+KERNELS, MISSING, NO_CUDA = "kernels", "missing", "no"

@@ -1,0 +1,100 @@
+// Binds functions that the base's libraries define but do not export.
+//
+// The official libraries hide most symbols, but their symbol tables still contain the address of each function. A slot
+// holds this address, plus the library's load address; it is filled when this library is loaded. A trampoline jumps to
+// the address in its slot. This is correct only for the file that the addresses were read from, so its build-id is
+// compared first. The functions are listed in a table generated for each library (scripts/graft/compile/trampolines.py).
+
+#include "graft_libraries.h"
+
+#include <elf.h>
+#include <link.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+extern "C" __attribute__((visibility("hidden"))) const char* graft_binding_error();
+
+namespace {
+
+// Created on first use: this runs before the initializers of this library's other objects.
+std::string& error() {
+  static std::string text;
+  return text;
+}
+
+std::string build_id_of(const dl_phdr_info& object) {
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const auto& header = object.dlpi_phdr[i];
+    if (header.p_type != PT_NOTE) {
+      continue;
+    }
+    const char* note = reinterpret_cast<const char*>(object.dlpi_addr + header.p_vaddr);
+    const char* end = note + header.p_memsz;
+    const auto padded = [](size_t size) { return (size + 3) / 4 * 4; };
+    while (note + sizeof(ElfW(Nhdr)) <= end) {
+      ElfW(Nhdr) fields;
+      std::memcpy(&fields, note, sizeof(fields));
+      const char* name = note + sizeof(fields);
+      const char* data = name + padded(fields.n_namesz);
+      if (fields.n_type == NT_GNU_BUILD_ID && fields.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0) {
+        std::string digits;
+        for (size_t byte = 0; byte < fields.n_descsz; ++byte) {
+          char pair[3];
+          std::snprintf(pair, sizeof(pair), "%02x", static_cast<unsigned char>(data[byte]));
+          digits += pair;
+        }
+        return digits;
+      }
+      note = data + padded(fields.n_descsz);
+    }
+  }
+  return "none";
+}
+
+// The loader keeps one object per soname, so the name alone identifies the loaded library.
+int bind_if_named(dl_phdr_info* object, size_t, void* wanted) {
+  const auto& library = *static_cast<const GraftLibrary*>(wanted);
+  const char* slash = std::strrchr(object->dlpi_name, '/');
+  if (std::strcmp(slash ? slash + 1 : object->dlpi_name, library.name) != 0) {
+    return 0;
+  }
+  const std::string found = build_id_of(*object);
+  if (found != library.build_id) {
+    error() = std::string("this torch was grafted onto a ") + library.name + " with build-id " + library.build_id +
+        ", but the one loaded is " + object->dlpi_name + " with build-id " + found +
+        ". Files of two torch packages are mixed: uninstall torch, delete the rest of its folder, and install " +
+        "the wheel again. If LD_LIBRARY_PATH or LD_PRELOAD names another torch, unset it";
+    return 1;
+  }
+  for (size_t i = 0; i < library.slot_count; ++i) {
+    graft_slots[library.slots[i].index] = reinterpret_cast<void*>(object->dlpi_addr + library.slots[i].value);
+  }
+  return 1;
+}
+
+// Runs before every other initializer: these register operators, and may call the functions bound here.
+__attribute__((constructor(101))) void bind_slots() {
+  for (const auto* library = graft_libraries; library->name; ++library) {
+    if (dl_iterate_phdr(bind_if_named, const_cast<GraftLibrary*>(library)) == 0) {
+      error() = std::string(library->name) + " is not loaded, but this torch was grafted onto it";
+    }
+    if (error().empty()) {
+      continue;
+    }
+    if (graft_is_python_extension) {
+      return; // its init function raises ImportError
+    }
+    // The library is loaded before any code could catch an exception.
+    std::fprintf(stderr, "torch: %s.\n", error().c_str());
+    _exit(1);
+  }
+}
+
+} // namespace
+
+const char* graft_binding_error() {
+  return error().empty() ? nullptr : error().c_str();
+}

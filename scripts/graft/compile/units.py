@@ -1,0 +1,197 @@
+"""The translation units of a build, and the library that each object goes into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..base.base import Base
+from ..core.files import files_below, lay_out_files
+from ..core.layout import Layout
+from ..codegen import FRAGMENTS
+from ..inputs.cuda_toolkit import DEFINITIONS, Nvcc
+from ..inputs.native import NativeFolder
+from ..inputs.toolchain import Toolchain
+from .views import Views, text_with_headers
+
+# Messages about macros in generated sources are not shown to users; not tracking macros saves time.
+_GENERATED = ("-ftrack-macro-expansion=0",)
+
+# The content of narrow folders.
+NARROW_HEADERS = tuple(
+    f"ATen/{name}.h" for name in ("Functions", "NativeFunctions", "Operators", "RedispatchFunctions")
+)
+
+# One of these redeclares a function of the C++ library with another visibility.
+_FIXED = ("-Wno-attributes",)
+
+# The folders of a unit's generated sources, by the source that includes them.
+_PARTS = {"library": ("ATen", "autograd"), "bindings": ("python",), "cuda": ("cuda",)}
+
+# The names of the compilers in the ninja file.
+CXX, NVCC = "cxx", "nvcc"
+
+_TEMPLATES = Path(__file__).with_name("templates")
+
+# Sources that are the same for every native folder, by library.
+_OF_LIBRARIES = ("compatibility.cpp", "trampolines.cpp")
+_OF_EXTENSION = ("bindings.cpp", "module.cpp")
+_OF_THIN_EXTENSION = ("bindings.cpp", "thin_module.cpp")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A source to compile.
+
+    Args:
+        source: relative to the work folder.
+        target: the object file, relative to the work folder.
+        flags: flags in addition to those of every source.
+        compiler: ``cxx`` or ``nvcc``.
+        narrow: folders of headers that declare less than the base's and are much faster to parse, relative to the work
+            folder. A source that needs more is compiled without them.
+        needed: files that must be built first, relative to the work folder.
+    """
+
+    source: Path
+    target: Path
+    flags: tuple[str, ...] = ()
+    narrow: tuple[Path, ...] = ()
+    compiler: str = CXX
+    needed: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units of a build, in link order.
+
+    Args:
+        common: units in every library.
+        library: the operators.
+        bindings: the Python bindings.
+        module: the initialization of ``torch._C``.
+        thin_module: the initialization of a thin wheel's module, which adds the bindings to the existing ``torch._C``.
+        cuda: the CUDA kernels; empty if they are not built.
+    """
+
+    common: list[Unit]
+    library: list[Unit]
+    bindings: list[Unit]
+    module: list[Unit]
+    thin_module: list[Unit]
+    cuda: list[Unit]
+
+
+def in_order(units: Iterable[Unit]) -> list[Unit]:
+    """Return every unit once, in compile order: the slowest first, so that none runs alone at the end."""
+    every = list(units)
+    kernels = [unit for unit in every if unit.compiler == NVCC]
+    generated = [unit for unit in every if unit.narrow]
+    return list(dict.fromkeys([*kernels, *generated, *every]))
+
+
+class Planner:
+    """Plans the units of a build.
+
+    Args:
+        layout: the folders of the build, with all sources written.
+        base: the unpacked base.
+        toolchain: the compiler.
+        nvcc: the CUDA compiler; None if no CUDA kernels are built.
+    """
+
+    def __init__(self, layout: Layout, base: Base, toolchain: Toolchain, nvcc: Nvcc | None = None) -> None:
+        self._layout = layout
+        self._toolchain = toolchain
+        self._nvcc = nvcc
+        self._views = Views(base.tree, layout.generated / FRAGMENTS, layout.work / "views")
+
+    def plan(self, native: NativeFolder) -> Units:
+        """Return the units of ``native`` and of its generated sources."""
+        units = self._layout.generated / "units"
+        folders = sorted(path.parent for path in units.glob("*/library.cpp"))
+        fixed_files = {name.as_posix(): (_TEMPLATES / name).read_bytes() for name in files_below(_TEMPLATES)}
+        lay_out_files(self._layout.work / "fixed", fixed_files)
+        native_folder = self._layout.sources
+        own = [self._unit(native_folder / name, f"native/{name.with_suffix('')}") for name in native.sources]
+        fixed = {
+            name: Unit(Path("fixed", name), self._object(f"fixed/{Path(name).stem}"), (*_FIXED, self._python_include))
+            for name in (*_OF_LIBRARIES, *_OF_EXTENSION, *_OF_THIN_EXTENSION)
+        }
+        # Registrations run in link order, and derived ones check what the folder registers.
+        library = [*own, *(self._generated(folder, "library") for folder in folders)]
+        library += [self._unit(path, f"generated/{path.stem}") for path in sorted(units.glob("*/ATen/UfuncCPU_*.cpp"))]
+        vectorized = [(native_folder / name, f"native/{name}") for name in native.vectorized]
+        vectorized += [(path, f"generated/{path.name}") for path in sorted(units.glob("*/vectorized/*.cpp"))]
+        # After the others; see toolchain.CPU_CAPABILITIES.
+        library += [
+            self._unit(source, f"{name}.{capability}", self._toolchain.capability_flags(capability))
+            for capability in self._toolchain.capabilities
+            for source, name in vectorized
+        ]
+        bound = [folder for folder in folders if (folder / "bindings.cpp").is_file()]
+        return Units(
+            common=[fixed[name] for name in _OF_LIBRARIES],
+            library=library,
+            bindings=[self._generated(folder, "bindings") for folder in bound],
+            module=[fixed[name] for name in _OF_EXTENSION],
+            thin_module=[fixed[name] for name in _OF_THIN_EXTENSION],
+            cuda=self._cuda(native, folders),
+        )
+
+    def _cuda(self, native: NativeFolder, folders: list[Path]) -> list[Unit]:
+        """Return the units of the CUDA kernels. Their registrations follow what they call, as in ``library``."""
+        if self._nvcc is None:
+            return []
+        flags = (*(f"-D{name}" for name in DEFINITIONS), f"-I{self._nvcc.include}")
+        own = [
+            self._unit(self._layout.sources / name, f"native/{name}", flags if name.suffix == ".cpp" else (), compiler)
+            for name in native.cuda
+            if (compiler := {".cu": NVCC, ".cpp": CXX}.get(name.suffix))
+        ]
+        loops = [path for folder in folders for path in sorted((folder / "cuda").glob("*.cu"))]
+        own += [self._unit(path, f"generated/{path.name}", compiler=NVCC) for path in loops]
+        registered = [folder for folder in folders if (folder / "cuda.cpp").is_file()]
+        return [*own, *(self._generated(folder, "cuda", flags) for folder in registered)]
+
+    def _unit(self, source: Path, name: str, flags: Iterable[str] = (), compiler: str = CXX) -> Unit:
+        view = self._views.of(text_with_headers(source, self._layout.sources))
+        include = (f"-I{self._relative(view)}",) if view else ()
+        own = self._toolchain.debugging if compiler == CXX else ()
+        return Unit(self._relative(source), self._object(name), (*flags, *include, *own), compiler=compiler)
+
+    def _generated(self, folder: Path, kind: str, flags: Iterable[str] = ()) -> Unit:
+        """Return the unit of generated sources ``kind`` in ``folder``, a key of ``_PARTS``."""
+        parts = _PARTS[kind]
+        sources = [folder / f"{kind}.cpp", *(path for part in parts for path in sorted((folder / part).glob("*.cpp")))]
+        view = self._views.of("\n".join(path.read_text(encoding="utf-8") for path in sources))
+        includes = [self._relative(folder / "own"), *([self._relative(view)] if view else [])]
+        python = (self._python_include,) if kind == "bindings" else ()
+        return Unit(
+            self._relative(sources[0]),
+            self._object(f"generated/{folder.name}.{kind}"),
+            (*_GENERATED, *flags, *python, *(f"-I{path}" for path in includes)),
+            (self._relative(folder / "narrow"),),
+        )
+
+    @property
+    def _python_include(self) -> str:
+        return f"-I{self._toolchain.python_include}"
+
+    def _object(self, name: str) -> Path:
+        return self._relative(self._layout.objects / f"{name}.o")
+
+    def _relative(self, path: Path) -> Path:
+        return path.relative_to(self._layout.work)
+
+
+def lay_out_sources(layout: Layout, native: NativeFolder) -> None:
+    """Write the folder's C++ to its path in PyTorch's source tree. Unchanged files keep their modification times."""
+    files = {name.as_posix(): (native.path / name).read_bytes() for name in native.cplusplus}
+    lay_out_files(layout.sources, files)
+    # Of the wheel's new headers, compilers see those of single operators. The others list all operators.
+    operators = layout.work / "operators/ATen/ops"
+    if not operators.is_symlink():
+        operators.parent.mkdir(parents=True, exist_ok=True)
+        operators.symlink_to("../../generated/wheel/torch/include/ATen/ops")

@@ -1,0 +1,142 @@
+"""Compose the files of a thin wheel: what a grafted torch appends to its own files, for an installed torch."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..base.base import Base
+from ..codegen.places import PLACES
+from .appended_texts import appended_texts
+from .made import Made
+from .wheel_files import ANNOTATED, Composition
+
+_ADDED = "torch/_added_operators.py"
+_CODECACHE = "torch/_inductor/codecache.py"
+
+_SHIPPED = Path(__file__).resolve().parent.parent / "deliver/shipped"
+
+# Libraries whose sizes identify the torch that the wheel was built for.
+_TOLD_BY = ("libtorch_cpu.so", "libtorch_python.so", "libtorch_cuda.so", "libc10.so")
+
+
+def compose_thin(base: Base, made: Made, name: str, requires: str) -> dict[str, bytes]:
+    """Compose the files of a thin wheel.
+
+    Args:
+        base: the torch that it is for.
+        made: the linked build.
+        name: the name of its package.
+        requires: the version of torch that it needs, as reported by pip.
+    """
+    given = appended_texts(made.native, made.description)
+    own = {_CODECACHE: _shipped("codecache.py")}
+    if made.description.annotated:
+        own[ANNOTATED] = f"annotated_args.update({{\n{''.join(made.description.annotated)}}})\n"
+    texts = given | {path: f"{given[path]}\n{text}" if path in given else text for path, text in own.items()}
+    texts = {path: text for path, text in texts.items() if path.endswith(".py")}
+    is_there = {path: (base.tree / path).is_file() for path in texts}
+    behind = {module_of(path): f"behind/{path}" for path in texts if is_there[path]}
+    new = {module_of(path): f"new/{path}" for path in texts if not is_there[path]}
+    added = (made.generated / _ADDED).read_text(encoding="utf-8")
+    note: dict[str, Any] = {
+        "delivery": "thin wheel",
+        "name": name,
+        "base": base.version,
+        "requires": requires,
+        "commit": base.commit,
+        "hash": made.hash_,
+        "libraries": {each: _size(base.libraries / each) for each in _TOLD_BY},
+        "operators": _operators(added),
+        "owners": sorted({place.attribute for place in PLACES}),
+        "behind": behind,
+        "new": new,
+        "stars": star_importers(base.tree, behind),
+        "folders": {},
+    }
+    files = {f"{'behind' if is_there[path] else 'new'}/{path}": text for path, text in texts.items()}
+    files |= {"__init__.py": _shipped("package.py"), "_load.py": _shipped("load.py"), "_added_operators.py": added}
+    files |= {"note.json": json.dumps(note, indent=1)}
+    composed = {f"{name}/{path}": text.encode("utf-8") for path, text in files.items()}
+    composed |= {path: library.read_bytes() for path, library in made.libraries.items()}
+    return composed | _stubs(base, made, given)
+
+
+def _stubs(base: Base, made: Made, texts: Mapping[str, str]) -> dict[str, bytes]:
+    """A partial stub package (PEP 561): for files that it lacks, type checkers use torch's."""
+    composition = Composition(base.tree, {}, made.generated)
+    composition.insert(made.native, made.description)
+    composition.append({path: text for path, text in texts.items() if path.endswith(".pyi") or _is_public(path)})
+    stubs = {path: text for path, text in composition.files.items() if path.endswith(".pyi")}
+    # If torch has no stub, type checkers read the module itself, so the module serves as the stub.
+    stubs |= {
+        f"{path}i": text
+        for path, text in composition.files.items()
+        if path in texts and _is_public(path) and f"{path}i" not in stubs
+    }
+    return {
+        "torch-stubs/py.typed": b"partial\n",
+        **{f"torch-stubs/{path.removeprefix('torch/')}": text for path, text in stubs.items()},
+    }
+
+
+def _is_public(path: str) -> bool:
+    """Return whether this is a Python file of a module that users import."""
+    names = path.removesuffix(".py").split("/")
+    return path.endswith(".py") and not any(name.startswith("_") and name != "__init__" for name in names)
+
+
+def module_of(path: str) -> str:
+    """Return the name of the module in a file: ``torch.nn`` for ``torch/nn/__init__.py``."""
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def star_importers(tree: Path, modules: Iterable[str]) -> Mapping[str, list[str]]:
+    """For each of ``modules``, return the modules of torch that import all its names, directly or indirectly."""
+    direct: dict[str, list[str]] = {}
+    for path in sorted((tree / "torch").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "import *" not in text:
+            continue
+        relative = path.relative_to(tree).as_posix()
+        for node in ast.walk(ast.parse(text)):  # it may be below an `if`
+            if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+                direct.setdefault(_source(node, relative), []).append(module_of(relative))
+    found = {}
+    for module in modules:
+        reached: list[str] = []
+        waiting = [module]
+        while waiting:
+            more = [each for each in direct.get(waiting.pop(), ()) if each not in reached]
+            reached += more
+            waiting += more
+        if reached:
+            found[module] = reached
+    return found
+
+
+def _source(node: ast.ImportFrom, path: str) -> str:
+    """Return the module that a file imports from."""
+    if not node.level:
+        return node.module or ""
+    parts = path.split("/")[: -node.level]
+    return ".".join([*parts, *([node.module] if node.module else [])])
+
+
+def _operators(added: str) -> list[str]:
+    """Return the lists in the generated module of the added operators."""
+    for node in ast.parse(added).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "OPERATORS":
+            return list(ast.literal_eval(node.value))
+    return []
+
+
+def _size(path: Path) -> int | None:
+    return path.stat().st_size if path.is_file() else None
+
+
+def _shipped(name: str) -> str:
+    return (_SHIPPED / name).read_text(encoding="utf-8")

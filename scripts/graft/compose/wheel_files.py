@@ -1,0 +1,122 @@
+"""Compose the files of the wheel that differ from the base's, each from its layers, in one pass.
+
+The layers of a text file are upstream's text, patches, insertions and appended texts. No layer is applied to an earlier
+result.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..base.base import VERSION_FILE
+from ..core.errors import UsageError
+from ..core.files import files_below
+from ..codegen.places import PLACES
+from ..inputs.native import DOCS, NativeFolder
+from .appended_texts import appended_texts, behind
+from .description import Description
+from .docs import docstring
+from .made import Made
+from .stubs import insert_classes, insert_functions, with_docstring
+
+ANNOTATED = "torch/testing/_internal/generated/annotated_fn_args.py"
+_RETURN_TYPES = "torch/return_types.pyi"
+_NOTE = "torch/_graft.json"
+
+
+class Composition:
+    """The files of the wheel that differ from the base's, by path.
+
+    Args:
+        tree: the unpacked base.
+        patched: the files that patches change, with the patches applied.
+        generated: the folder of files that the generator wrote for the wheel.
+    """
+
+    def __init__(self, tree: Path, patched: Mapping[str, bytes], generated: Path) -> None:
+        self._tree = tree
+        self.files: dict[str, bytes] = dict(patched)
+        self.files |= {name.as_posix(): (generated / name).read_bytes() for name in files_below(generated)}
+
+    def text(self, name: str) -> str | None:
+        """Return the current text of ``name``, or None if there is no such file."""
+        content = self.files.get(name)
+        if content is None and (self._tree / name).is_file():
+            content = (self._tree / name).read_bytes()
+        return None if content is None else content.decode("utf-8")
+
+    def insert(self, native: NativeFolder, description: Description) -> None:
+        """Insert the added operators into files that upstream generates: stubs, and arguments for tests."""
+        documented = {(b.place.name, b.name): docstring(b, native.path / DOCS) for b in description.bound}
+        for place in PLACES:
+            if place.stub and (hints := description.hints.get(place.name)):
+                definitions = {
+                    name: with_docstring(texts, documented.get((place.name, name), "")) for name, texts in hints.items()
+                }
+                self._put(place.stub, insert_functions(self._upstream(place.stub), place.stub_class, definitions))
+        if description.return_types:
+            self._put(_RETURN_TYPES, insert_classes(self._upstream(_RETURN_TYPES), description.return_types))
+        if description.annotated:
+            head, brace, tail = self._upstream(ANNOTATED).rpartition("}")
+            self._put(ANNOTATED, f"{head}{''.join(description.annotated)}{brace}{tail}")
+
+    def append(self, texts: Mapping[str, str]) -> None:
+        """Append texts to the files of these names."""
+        for name, text in texts.items():
+            self._put(name, behind(self.text(name), text))
+
+    def _put(self, name: str, text: str) -> None:
+        self.files[name] = text.encode("utf-8")
+
+    def _upstream(self, name: str) -> str:
+        text = self.text(name)
+        assert text is not None, name
+        return text
+
+
+def compose(tree: Path, made: Made, version: str, note: Mapping[str, Any]) -> dict[str, bytes]:
+    """Compose every file of a grafted torch that differs from the base's.
+
+    Args:
+        tree: the unpacked base.
+        made: the linked build.
+        version: the value of ``torch.__version__``.
+        note: the description that ``python -m torch._graft`` shows.
+
+    Raises:
+        UsageError: a header of the native folder has the name of one of PyTorch's.
+    """
+    composition = Composition(tree, made.patched, made.generated)
+    composition.insert(made.native, made.description)
+    composition.append(appended_texts(made.native, made.description))
+    version_text = with_version(composition.text(VERSION_FILE) or "", version)
+    own = {VERSION_FILE: version_text.encode("utf-8"), _NOTE: json.dumps(note, indent=1).encode()}
+    own |= {name: path.read_bytes() for name, path in made.libraries.items()}
+    return {**composition.files, **installed_headers(tree, made.native), **own}
+
+
+def with_version(text: str, version: str) -> str:
+    """Return the text of ``torch/version.py`` with another ``__version__``."""
+    return re.sub(r"^__version__ = .*$", f"__version__ = '{version}'", text, count=1, flags=re.M)
+
+
+def installed_headers(tree: Path, native: NativeFolder) -> dict[str, bytes]:
+    """Return the native folder's headers, at the paths where PyTorch installs its own.
+
+    Raises:
+        UsageError: PyTorch has a header of this name, which the base was compiled with.
+    """
+    found = {}
+    for header in native.headers:
+        name = f"torch/include/ATen/native/{header.as_posix()}"
+        if (tree / name).is_file():
+            raise UsageError(
+                f"{native.path / header}: PyTorch has a header of this name, ATen/native/{header.as_posix()}",
+                todo="choose another name",
+            )
+        found[name] = (native.path / header).read_bytes()
+    return found

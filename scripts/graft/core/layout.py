@@ -1,0 +1,130 @@
+"""The layout of folders. Everything that a build writes is below ``build/`` in the repository, except for the wheel."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+# The folder of this package.
+PACKAGES = REPOSITORY / "scripts"
+# The bytecode cache of the builder and of the tests that it runs.
+BYTECODE = REPOSITORY / "build/bytecode"
+
+# The interpreter that builds run on and build for. Each has its own bases, objects and wheels.
+_PREFIX = "cp" if sys.implementation.name == "cpython" else sys.implementation.name
+INTERPRETER = f"{_PREFIX}{sys.version_info[0]}{sys.version_info[1]}"
+
+
+# Kinds of builds that are not shipped: with sanitizers, for this processor only, with debug information.
+SANITIZED, DEVELOP, DEBUG = "sanitized", "develop", "debug"
+
+
+def native_folders(text: str) -> tuple[Path, ...]:
+    """Split ``NATIVE`` into folders at spaces. Names that contain spaces may be quoted."""
+    try:
+        words = [] if expanded(text).is_dir() else shlex.split(text)
+    except ValueError:  # an unclosed quote
+        words = []
+    return tuple(expanded(word) for word in words or [text])
+
+
+def expanded(text: str | Path) -> Path:
+    """Return the absolute path of ``path``, with ``~`` expanded. An unknown ``~name`` is kept."""
+    try:
+        return Path(text).expanduser().resolve()
+    except RuntimeError:
+        return Path(text).resolve()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The folders of one build.
+
+    Args:
+        pin: the version of the pinned PyTorch wheel, for example ``2.13.0+cpu``.
+        natives: the native folders.
+        out: the folder for the wheel.
+        kind: the kind of build: empty for what ships, or ``SANITIZED``, ``DEVELOP`` or ``DEBUG``.
+        pins: the folder of all pins; None for the repository's.
+        interpreter: the interpreter to build for, for example ``cp312``; other values than this process's are for
+            reading only.
+        installed: identifies the installed torch used as the base; empty for a wheel.
+        release: the release whose patches are used; empty for that of ``pin``.
+    """
+
+    pin: str
+    natives: tuple[Path, ...]
+    out: Path
+    kind: str = ""
+    pins: Path | None = None
+    interpreter: str = INTERPRETER
+    installed: str = ""
+    release: str = ""
+
+    def sanitized(self) -> Layout:
+        """The layout of the same build with sanitizers. It shares only the base."""
+        return replace(self, out=REPOSITORY / f"build/sanitized/{self.name}", kind=SANITIZED)
+
+    @property
+    def native(self) -> Path:
+        """The first native folder. New operators are written there."""
+        return self.natives[0]
+
+    @property
+    def title(self) -> str:
+        """The native folders, as shown in messages."""
+        return " ".join(map(str, self.natives))
+
+    @property
+    def name(self) -> str:
+        """Identifies the builds of these native folders."""
+        return hashlib.sha256("\0".join(map(str, self.natives)).encode()).hexdigest()[:12]
+
+    @property
+    def patches(self) -> Path:
+        """The pin file, the series and the patches."""
+        return (self.pins or REPOSITORY / "patches") / (self.release or self.pin.partition("+")[0])
+
+    @property
+    def pin_build(self) -> Path:
+        """What all builds for one pin and one Python share."""
+        name = f"{self.interpreter}-{self.installed}" if self.installed else self.interpreter
+        return REPOSITORY / "build" / self.pin / name
+
+    @property
+    def base(self) -> Path:
+        """The base wheel, downloaded and unpacked, and what is derived from it."""
+        return self.pin_build / "base"
+
+    @property
+    def work(self) -> Path:
+        """What is built from the native folders.
+
+        All work folders have the same depth: compilers write relative paths into objects, and the same input must give
+        the same bytes.
+        """
+        return self.pin_build / f"work-{self.name}{f'-{self.kind}' if self.kind else ''}"
+
+    @property
+    def snapshot(self) -> Path:
+        """The inputs, as read when the build began. Later stages never read the user's files."""
+        return self.work / "snapshot"
+
+    @property
+    def sources(self) -> Path:
+        """The native folder's C++ sources, at their place in PyTorch's source tree. Compilers see these paths."""
+        return self.work / "src/ATen/native"
+
+    @property
+    def generated(self) -> Path:
+        """What torchgen generates from the native folder."""
+        return self.work / "generated"
+
+    @property
+    def objects(self) -> Path:
+        """Object files and new libraries."""
+        return self.work / "objects"

@@ -1,0 +1,66 @@
+"""Records of builds, so that a build with unchanged inputs does nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ..core.files import write_atomically
+from ..core.layout import REPOSITORY, Layout
+
+
+@dataclass(frozen=True)
+class Built:
+    """The record of the last build of a native folder."""
+
+    stamp: str
+    wheel: str
+    size: int
+    time: int
+    cuda: str = ""
+
+    @classmethod
+    def of(cls, stamp: str, wheel: Path, cuda: str = "") -> Built:
+        """Record the wheel built with ``stamp``, and the CUDA settings if they affected it."""
+        status = wheel.stat()
+        return cls(stamp, str(wheel), status.st_size, status.st_mtime_ns, cuda)
+
+    def is_there(self) -> bool:
+        """Return whether the wheel still exists, unchanged."""
+        path = Path(self.wheel)
+        return path.is_file() and (path.stat().st_size, path.stat().st_mtime_ns) == (self.size, self.time)
+
+
+# The kinds of builds.
+GRAFT, SOURCE = "graft", "source"
+
+
+def load_built(layout: Layout, build: str = GRAFT) -> Built | None:
+    """Return the record of the last build of this kind for this native folder and output folder, or None."""
+    try:
+        return Built(**json.loads(_note(layout, build).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def last_build(natives: tuple[Path, ...], build: str = GRAFT) -> tuple[str, Built] | None:
+    """Return the pin and the record of the last build of this kind of these native folders, for this Python."""
+    of_any_pin = Layout("*", natives, Path())
+    notes = of_any_pin.work.relative_to(REPOSITORY) / f"built-{build}-*.json"
+    for note in sorted(REPOSITORY.glob(str(notes)), key=lambda path: path.stat().st_mtime_ns, reverse=True):
+        with suppress(OSError, ValueError, TypeError):
+            return note.parents[2].name, Built(**json.loads(note.read_text(encoding="utf-8")))
+    return None
+
+
+def save_built(layout: Layout, built: Built, build: str = GRAFT) -> None:
+    """Write the record ``built``."""
+    write_atomically(_note(layout, build), json.dumps(asdict(built), indent=1) + "\n")
+
+
+def _note(layout: Layout, build: str) -> Path:
+    folder = hashlib.sha256(str(layout.out).encode()).hexdigest()[:8]
+    return layout.work / f"built-{build}-{folder}.json"

@@ -1,0 +1,211 @@
+"""Add operators to an installed torch without changing it: a separate tree that Python finds first.
+
+The tree consists of links to the files of the installed torch, plus the composed files. Each build writes a new tree,
+and one ``.pth`` file names the current tree. So a running process keeps its tree, and a killed build leaves the
+previous one in use.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..base.base import Base
+from ..base.installed import PACKAGES, TREES, Environment
+from ..core.errors import PackError, remedy
+from ..core.files import write_atomically
+from ..core.layout import REPOSITORY
+
+_PTH = "torch_graft.pth"
+_START = "_torch_graft_start"
+
+# The file in a tree that records its inputs.
+_NOTE = "graft.json"
+
+# Files whose size and time are compared with the base's at each start of Python.
+_WATCHED = ("torch/version.py", "torch/lib/libtorch_cpu.so", "torch/lib/libtorch_python.so")
+
+
+def developed(environment: Environment) -> dict[str, Any]:
+    """Return the inputs' stamp of the current tree; empty if there is none."""
+    tree = _current(environment)
+    try:
+        note: dict[str, Any] = json.loads((tree / _NOTE).read_text(encoding="utf-8")) if tree else {}
+    except (OSError, ValueError):
+        return {}
+    return note
+
+
+def add_tree(environment: Environment, base: Base, files: Mapping[str, bytes], stamp: str) -> Path:
+    """Write the tree with ``files`` and make Python find it first. Return its path.
+
+    Args:
+        environment: the environment whose torch is extended.
+        base: that torch.
+        files: the composed files, by path below site-packages.
+        stamp: the stamp of the inputs, which `developed` returns.
+
+    Raises:
+        PackError: the tree cannot be written.
+    """
+    note = {"stamp": stamp, "base": environment.key, "files": {name: _hash(text) for name, text in files.items()}}
+    name = hashlib.sha256(json.dumps(note).encode()).hexdigest()[:12]
+    trees = environment.packages / TREES
+    tree, old = trees / name, _current(environment)
+    try:
+        if not (tree / _NOTE).is_file():
+            partial = trees / f"{name}.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            if spare := _spare(environment, old):
+                (spare / _NOTE).rename(spare / f"{_NOTE}.old")  # if killed from here on, the tree is invalid
+                spare.rename(partial)
+            else:
+                _fill(partial, environment, base)
+            _change(partial, environment, files)
+            write_atomically(partial / f"{_START}.py", _start_text(environment))
+            write_atomically(partial / _NOTE, json.dumps(note))
+            partial.rename(tree)
+        write_atomically(environment.packages / _PTH, _pth_text(tree))
+    except OSError as error:
+        raise PackError(f"{tree}: {error.strerror or error}", todo=remedy(error, tree)) from error
+    for other in trees.iterdir():
+        if other not in (tree, old):  # running processes may still import from the old one
+            shutil.rmtree(other, ignore_errors=True)
+    return tree
+
+
+def remove_trees(packages: Path) -> bool:
+    """Make the Python of these site-packages use its installed torch again, and delete the trees.
+
+    Returns whether there was anything to delete.
+
+    Raises:
+        PackError: a file cannot be deleted.
+    """
+    pth, trees = packages / _PTH, packages / TREES
+    is_there = pth.exists() or trees.exists()
+    try:
+        pth.unlink(missing_ok=True)
+        if trees.exists():
+            shutil.rmtree(trees)
+    except OSError as error:
+        raise PackError(f"{error.filename}: {error.strerror}", todo=remedy(error, trees)) from error
+    return is_there
+
+
+def _current(environment: Environment) -> Path | None:
+    """Return the current tree."""
+    with suppress(OSError, ValueError, SyntaxError):
+        text = (environment.packages / _PTH).read_text(encoding="utf-8")
+        if found := re.search(r"tree = (.+?); exec", text):
+            tree = Path(ast.literal_eval(found[1]))
+            return tree if tree.is_dir() else None
+    return None
+
+
+def _pth_text(tree: Path) -> str:
+    """A ``.pth`` file may have one line of code. In a virtual environment it runs twice; the second run does nothing.
+
+    If the tree does not exist, the installed torch is used.
+    """
+    text = f"if {_START!r} not in sys.modules:\n    sys.path.insert(0, tree)\n"
+    text += f"    try: import {_START}\n    except ImportError: sys.path.remove(tree)\n"
+    return f"import sys; tree = {str(tree)!r}; exec({text!r})\n"
+
+
+def _start_text(environment: Environment) -> str:
+    text = (Path(__file__).with_name("shipped") / "start.py").read_text(encoding="utf-8")
+    state = {name: value for name, value in environment.state().items() if name in _WATCHED}
+    make = f"make -C {shlex.quote(str(REPOSITORY))} VERB PYTHON={shlex.quote(environment.python)}"
+    for name, value in (
+        ("SITE", str(environment.site)),
+        ("PACKAGES", str(environment.packages)),
+        ("STATE", state),
+        ("MAKE", make),
+    ):
+        head, _, tail = text.partition(f"\n{name} = ")
+        text = f"{head}\n{name} = {value!r}\n{tail.partition(chr(10))[2]}"
+    return text
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _spare(environment: Environment, current: Path | None) -> Path | None:
+    """Return an old tree of the same base, which differs from the new one in a few files only."""
+    for tree in sorted((environment.packages / TREES).glob("*")):
+        with suppress(OSError, ValueError):
+            note = json.loads((tree / _NOTE).read_text(encoding="utf-8"))
+            if tree != current and note["base"] == environment.key:
+                return tree
+    return None
+
+
+def _fill(target: Path, environment: Environment, base: Base) -> None:
+    """Link every file of the installed torch, and the folders next to it that its libraries search for others."""
+    for package in PACKAGES:
+        _link_tree(environment.site / package, target / package)
+    for name in _siblings(base) if base.cuda else ():
+        if (environment.site / name).is_dir():
+            (target / name).symlink_to(environment.site / name)
+
+
+def _change(tree: Path, environment: Environment, files: Mapping[str, bytes]) -> None:
+    """Write the tree's own files, and delete own files of an earlier build."""
+    old = tree / f"{_NOTE}.old"
+    before = json.loads(old.read_text(encoding="utf-8"))["files"] if old.is_file() else {}
+    old.unlink(missing_ok=True)
+    for name in {*before, *files}:
+        path = tree / name
+        if name in files and before.get(name) == _hash(files[name]):
+            continue
+        for stale in (path, *path.parent.glob(f"__pycache__/{path.stem}.*.pyc")):
+            stale.unlink(missing_ok=True)  # it is a link; its target stays
+        if name in files:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(files[name])
+        elif (environment.site / name).is_file():
+            _link(environment.site / name, path)
+        else:
+            _prune(path.parent, tree, environment.site)
+
+
+def _prune(folder: Path, tree: Path, site: Path) -> None:
+    """Delete a folder that torch does not have and that contains no file: Python would treat it as a package."""
+    while folder != tree and folder.is_dir() and not (site / folder.relative_to(tree)).is_dir():
+        if any(path.name != "__pycache__" for path in folder.iterdir()):
+            return
+        shutil.rmtree(folder)
+        folder = folder.parent
+
+
+def _link_tree(source: Path, target: Path) -> None:
+    target.mkdir(parents=True)
+    with os.scandir(source) as entries:
+        for entry in entries:
+            link = _link_tree if entry.is_dir() else _link
+            link(Path(entry.path), target / entry.name)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, no support for hard links, or another user's file
+        target.symlink_to(os.path.realpath(source))
+
+
+def _siblings(base: Base) -> set[str]:
+    """Folders next to ``torch`` that its libraries search for others: ``nvidia``."""
+    libraries = [path.name for path in base.libraries.glob("libtorch*.so")]
+    paths = [base.library(f"lib/{name}").rpath for name in libraries]
+    return {found for text in paths for found in re.findall(r"\$ORIGIN/\.\./\.\./([\w.]+)", text)}

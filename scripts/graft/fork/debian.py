@@ -1,0 +1,123 @@
+"""Get source packages and check packages of Debian, with Debian's own tools."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..core.console import say
+from ..core.errors import CommandError, FetchError, ToolchainError
+from ..core.files import sha256_of_file
+from ..core.process import run
+from ..inputs.pin import DebianSource
+
+_HELPER = Path("/usr/lib/apt/apt-helper")
+
+
+def fetch_package(source: DebianSource, downloads: Path, target: Path, mirror: str | None) -> None:
+    """Unpack the source package into ``target``, with Debian's patches applied.
+
+    Args:
+        source: the source package.
+        downloads: the folder for the package's files.
+        target: the output folder; it must not exist.
+        mirror: the address or the path of a Debian mirror; None for the one that apt uses.
+
+    Raises:
+        FetchError: a file cannot be downloaded, or is not the pinned one.
+        ToolchainError: dpkg-source is not installed.
+    """
+    downloads.mkdir(parents=True, exist_ok=True)
+    missing = [name for name, sha256 in source.sha256.items() if not is_file(downloads / name, sha256)]
+    if missing:
+        mirrors = [mirror] if mirror else configured_mirrors()
+        for name in missing:
+            download(source, name, mirrors, downloads / name)
+    (description,) = (name for name in source.sha256 if name.endswith(".dsc"))
+    try:
+        run(["dpkg-source", "--extract", downloads / description, target], cwd=downloads)
+    except CommandError as error:
+        raise FetchError(f"{downloads / description}: cannot be unpacked", cause=error.cause or error.what) from error
+
+
+def is_file(path: Path, sha256: str) -> bool:
+    """Return whether ``path`` is the file with this hash."""
+    return path.is_file() and sha256_of_file(path) == sha256
+
+
+def download(source: DebianSource, name: str, mirrors: Sequence[str], target: Path) -> None:
+    """Download one file of a source package with apt, using its settings, from the first mirror that has it.
+
+    Raises:
+        FetchError: no mirror has the pinned file.
+    """
+    sha256 = source.sha256[name]
+    answers = []
+    for mirror in mirrors:
+        address = f"{as_address(mirror)}/{pool_folder(source.package)}/{name}"
+        with tempfile.TemporaryDirectory(prefix="download-", dir=target.parent) as folder:
+            partial = Path(folder, name)
+            done = run([_HELPER, "download-file", address, partial, f"SHA256:{sha256}"], check=False)
+            if done.returncode == 0 and is_file(partial, sha256):
+                partial.replace(target)
+                return
+        answers.append(f"{address}: {done.stdout.strip()}")
+    raise FetchError(
+        f"{name}, a file of {source.package} {source.version}, cannot be downloaded with the pinned sha256 {sha256}",
+        cause="\n".join(answers),
+        todo=f"check the network, set SOURCE to another mirror of Debian, or put the file into {target.parent}",
+    )
+
+
+def as_address(mirror: str) -> str:
+    """Return a mirror's address for apt; a path is converted."""
+    return mirror.rstrip("/") if "://" in mirror else f"copy://{Path(mirror).expanduser().resolve()}"
+
+
+def pool_folder(package: str) -> str:
+    """Return the folder of a source package of Debian's main section on a mirror."""
+    return f"pool/main/{package[:4] if package.startswith('lib') else package[0]}/{package}"
+
+
+def configured_mirrors() -> list[str]:
+    """Return the Debian mirrors in apt's configuration, of any release: a pool contains the files of all releases.
+
+    Raises:
+        FetchError: there is none.
+    """
+    wanted = ["Created-By: Packages", "Origin: Debian", "Label: Debian"]
+    try:
+        mirrors = run(["apt-get", "indextargets", "--format", "$(REPO_URI)", *wanted]).stdout.split()
+        cause = "apt has no lists of packages from a mirror of Debian"
+    except CommandError as error:
+        mirrors, cause = [], error.cause or error.what
+    if not mirrors:
+        raise FetchError(
+            "there is no Debian mirror for the source package",
+            cause=cause,
+            todo="run `apt-get update`, or set SOURCE to the address of a mirror",
+        )
+    return list(dict.fromkeys(mirrors))
+
+
+def refuse_missing_packages(names: Sequence[str]) -> None:
+    """Check that the system's packages are installed.
+
+    Raises:
+        ToolchainError: lists all missing packages.
+    """
+    if not names:
+        return
+    try:
+        done = run(["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Package}\\n", *names], check=False)
+    except CommandError:
+        say(f"      this is not Debian; install what corresponds to {', '.join(names)}")
+        return
+    installed = {line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("installed ")}
+    missing = [name for name in names if name not in installed]
+    if missing:
+        raise ToolchainError(
+            f"{len(missing)} of the {len(names)} system packages for building PyTorch are missing",
+            todo=f"apt-get install --no-install-recommends {' '.join(missing)}",
+        )

@@ -1,0 +1,235 @@
+"""A PyTorch source checkout as a git repository, and our commits in it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.errors import SourceError, UsageError
+from ..core.process import run
+from ..inputs.pin import GitSource, Pin
+
+BASE_REF = "refs/graft/base"
+NAME, EMAIL = "Graft", "graft@localhost"
+FUNCTIONS_YAML = "aten/src/ATen/native/native_functions.yaml"
+
+# The date of the commit for a folder without a history; any fixed time works.
+_IMPORT_DATE = "@946684800 +0000"
+# A sequence of more commits than this is not a fork of ours.
+_LONGEST_FORK = 1000
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A checkout.
+
+    Args:
+        path: its top folder.
+        git_dir: its repository.
+    """
+
+    path: Path
+    git_dir: Path
+
+    def git(
+        self, *arguments: str | Path, env: Mapping[str, str] | None = None, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Run git on this checkout with the repository's own settings only: the user's settings must not change commit
+        ids.
+
+        Raises:
+            CommandError: git failed and ``check`` is set.
+        """
+        variables = {
+            **isolated(),
+            "GIT_DIR": str(self.git_dir),
+            "GIT_WORK_TREE": str(self.path),
+            "GIT_INDEX_FILE": str(self.git_dir / "index"),
+            **(env or {}),
+        }
+        return run(["git", *arguments], cwd=self.path, env=variables, check=check)
+
+    def ask(self, *arguments: str | Path) -> str:
+        """Return git's output without the trailing newline."""
+        return self.git(*arguments).stdout.strip()
+
+    def head(self) -> str:
+        """The commit that is checked out."""
+        return self.ask("rev-parse", "--verify", "HEAD^{commit}")
+
+    def has_commit(self) -> bool:
+        """Whether there is any commit."""
+        return self.git("rev-parse", "--quiet", "--verify", "HEAD^{commit}", check=False).returncode == 0
+
+    def base_of(self, commit: str) -> str:
+        """Return the upstream commit below our own commits, which have our committer.
+
+        It is ``commit`` itself if there are none, and the first commit if we committed a folder without a history.
+        """
+        form = "--format=%H%x09%P%x09<%ce>"
+        history = self.ask("log", "--first-parent", f"--max-count={_LONGEST_FORK}", "--no-show-signature", form, commit)
+        for line in history.splitlines():
+            found, parents, email = line.split("\t")
+            if email != f"<{EMAIL}>" or not parents:
+                return found
+        return commit
+
+    def is_ours(self, commit: str) -> bool:
+        """Return whether Graft created ``commit``."""
+        return self.ask("log", "--max-count=1", "--no-show-signature", "--format=%ce", commit) == EMAIL
+
+    def commit_tree(self, tree: str, parent: str | None, message: str) -> str:
+        """Create a commit whose id depends only on the arguments; its date is the parent's."""
+        date = f"@{self.ask('log', '--max-count=1', '--format=%ct', parent)} +0000" if parent else _IMPORT_DATE
+        who = {
+            f"GIT_{role}_{field}": value
+            for role in ("AUTHOR", "COMMITTER")
+            for field, value in (("NAME", NAME), ("EMAIL", EMAIL), ("DATE", date))
+        }
+        above = ["-p", parent] if parent else []
+        words = ["-c", "i18n.commitEncoding=UTF-8", "commit-tree", "--no-gpg-sign", tree, *above, "-m", message]
+        return self.git(*words, env=who).stdout.strip()
+
+    def refuse_changes(self) -> None:
+        """Check that there are no uncommitted changes.
+
+        Raises:
+            SourceError: lists the changed files.
+        """
+        form = ["--porcelain", "--untracked-files=no", "--ignore-submodules=dirty"]
+        changed = self.git("status", *form).stdout.splitlines()
+        if changed:
+            raise SourceError(
+                f"{self.path}: {count(len(changed), 'file')} changed:\n{shortened(changed)}",
+                cause="Graft did not make these changes, and would overwrite them",
+                todo=f"`git -C {self.path} stash` saves them, `git -C {self.path} reset --hard` discards them",
+            )
+
+    def differing(self, old: str, new: str, kinds: str = "") -> list[str]:
+        """Return the files that differ between two commits; ``kinds`` is git's --diff-filter."""
+        chosen = [f"--diff-filter={kinds}"] if kinds else []
+        names = self.git("diff-tree", "-r", "-z", "--name-only", "--no-renames", *chosen, old, new).stdout
+        return [name for name in names.split("\0") if name]
+
+
+def isolated() -> dict[str, str]:
+    """Return variables that disable the settings of user and machine, and writing by commands that only read."""
+    settings = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C.UTF-8"}
+    return {**settings, "GIT_OPTIONAL_LOCKS": "0"}
+
+
+def find_tree(path: Path) -> Tree | None:
+    """Return the checkout at ``path``; None if it is not the top of a repository.
+
+    Raises:
+        UsageError: it is not PyTorch.
+    """
+    if not (path / FUNCTIONS_YAML).is_file():
+        raise UsageError(
+            f"{path}: not a PyTorch source tree: it has no {FUNCTIONS_YAML}",
+            todo="set SOURCE to the top folder of a checkout of PyTorch",
+        )
+    if not os.path.lexists(path / ".git"):
+        return None
+    env = {**isolated(), "GIT_DIR": str(path / ".git")}
+    return Tree(path, Path(run(["git", "rev-parse", "--absolute-git-dir"], cwd=path, env=env).stdout.strip()))
+
+
+def open_tree(path: Path, pin: Pin) -> Tree:
+    """Return the checkout at ``path``. A folder without a repository becomes one.
+
+    Raises:
+        UsageError: it is not PyTorch.
+        SourceError: it has no history, and another version than the pin's.
+    """
+    tree = find_tree(path)
+    if tree and tree.has_commit():
+        return tree
+    refuse_other_version(path, pin)
+    if tree is None:
+        tree = Tree(path, path / ".git")
+        tree.git("init", "--quiet", "--initial-branch=upstream")
+    tree.git("update-ref", "HEAD", commit_folder(tree, pin))
+    return tree
+
+
+def commit_folder(tree: Tree, pin: Pin, env: Mapping[str, str] | None = None) -> str:
+    """Commit the original files. No branch refers to the commit yet.
+
+    Args:
+        tree: the files, and the repository for the commit.
+        pin: the release.
+        env: environment variables for git.
+    """
+    add = ["-c", "advice.addEmbeddedRepo=false", "add", "--all"]
+    tree.git(*add, env=env)
+    # Files ignored by the projects there are not written by PyTorch's build; they came with the sources.
+    if (tree.path / "third_party").is_dir():
+        tree.git(*add, "--force", "--", "third_party", env=env)
+    content = tree.git("write-tree", env=env).stdout.strip()
+    return tree.commit_tree(content, None, f"PyTorch {pin.version}, as it came\n")
+
+
+def pinned_base(tree: Tree, pin: Pin) -> str:
+    """Return the commit below our own, which must be the pinned one.
+
+    Raises:
+        SourceError: it is another commit.
+    """
+    base = tree.base_of(tree.head())
+    if tree.is_ours(base):
+        version = tree.git("show", f"{base}:version.txt", check=False)
+        refuse_version(tree.path, version.stdout.strip() if version.returncode == 0 else "", pin)
+    elif not isinstance(pin.source, GitSource):
+        raise SourceError(
+            f"{tree.path}: this is commit {base}, but the pin is {pin.source.package} {pin.source.version} of Debian",
+            cause="there are other commits, or this is a different tree",
+            todo="leave SOURCE out to download the sources, or set it to the unpacked sources of that package",
+        )
+    elif base != pin.source.commit:
+        wanted = pin.source.commit
+        is_above = tree.git("merge-base", "--is-ancestor", wanted, base, check=False).returncode == 0
+        raise SourceError(
+            f"{tree.path}: this is commit {base}, but the pin is {wanted} (PyTorch {pin.version})",
+            cause="there are other commits on top" if is_above else "another version is checked out",
+            todo=f"git -C {tree.path} checkout --detach {wanted}, after fetching it if needed",
+        )
+    return base
+
+
+def refuse_other_version(folder: Path, pin: Pin) -> None:
+    """Check that a folder without a history is the pinned release.
+
+    Raises:
+        SourceError: its version.txt has another version, or is missing.
+    """
+    version = folder / "version.txt"
+    refuse_version(folder, version.read_text(encoding="utf-8").strip() if version.is_file() else "", pin)
+
+
+def refuse_version(path: Path, version: str, pin: Pin) -> None:
+    """Check that version.txt of a folder without a history has the pinned version.
+
+    Raises:
+        SourceError: it has another version.
+    """
+    if not re.match(rf"{re.escape(pin.version)}(?![.\d])", version):
+        raise SourceError(
+            f"{path / 'version.txt'}:1: this is PyTorch {version or '(unknown version)'}, but the pin is {pin.version}",
+            todo="set SOURCE to the sources of the pinned release, or PIN to a pin of this one",
+        )
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """``1 file``, ``2 files``."""
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def shortened(lines: list[str], most: int = 10) -> str:
+    """Return the first lines, indented, and the number of remaining ones."""
+    rest = [f"and {len(lines) - most} more"] if len(lines) > most else []
+    return "\n".join(f"    {line}" for line in [*lines[:most], *rest])

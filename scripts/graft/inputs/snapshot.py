@@ -1,0 +1,231 @@
+"""The inputs of a build, read once at its start. Their hash is the stamp of the build."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from textwrap import dedent
+
+import yaml
+
+from ..base.fetch import unpinned_sha256
+from ..core.errors import GraftError
+from ..core.files import files_below, lay_out_files
+from ..core.layout import PACKAGES, Layout
+from .native import AUTOCAST, FUNCTIONS, PYTHON, SAMPLES, YAML, NativeFolder, load_native
+from .patches import pin_files
+from .pin import Pin, load_pin
+from .toolchain import Toolchain, find_toolchain
+
+# Libraries that affect a wheel's bytes: auditwheel's policies determine the platform tag.
+_LIBRARIES = ("auditwheel", "pyelftools", "pyyaml", "packaging")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The inputs at the start of the build. All later stages read them here.
+
+    Args:
+        folder: the folder that ``lay_out`` writes them to.
+        files: their contents, by path below ``folder``: ``native/0/Gdh.cpp``, ``patches/2.13.0/pin.yaml``.
+        unread: files of the native folders that no build reads. Their names are checked, but do not affect the stamp.
+        origins: the user's folder for each folder below ``native/``.
+        pin: the parsed pin file.
+        toolchain: the compiler.
+        settings: other values that affect the result.
+    """
+
+    folder: Path
+    files: Mapping[str, bytes]
+    unread: tuple[str, ...]
+    origins: tuple[Path, ...]
+    pin: Pin
+    toolchain: Toolchain
+    settings: tuple[str, ...]
+
+    @cached_property
+    def stamp(self) -> str:
+        """A hash of all inputs, independent of paths. The same hash means the same wheel."""
+        digest = hashlib.sha256()
+        for name, content in sorted(self.files.items()):
+            digest.update(f"{name}\0{len(content)}\0".encode())
+            digest.update(content)
+        for text in (hash_of_builder(), self.toolchain.description, *self.settings):
+            digest.update(f"{text}\0".encode())
+        return digest.hexdigest()
+
+    @cached_property
+    def stamp_of_generated(self) -> str:
+        """A hash of torchgen's input and of the code that runs it."""
+        digest = hashlib.sha256()
+        for name, content in sorted(self.files.items()):
+            if Path(name).name in map(str, (*YAML, "pin.yaml")):
+                digest.update(f"{name}\0{len(content)}\0".encode())
+                digest.update(content)
+        digest.update(hash_of_builder().encode())
+        return digest.hexdigest()
+
+    @property
+    def patches(self) -> Path:
+        """The pin file, the series and the patches."""
+        return self.folder / "patches" / self.pin.path.parent.name
+
+    @property
+    def natives(self) -> list[Path]:
+        """The copies of the native folders, in the user's order."""
+        return [self.folder / f"native/{number}" for number in range(len(self.origins))]
+
+    @property
+    def merged(self) -> Path:
+        """The native folder of the build: the only one, or all of them merged."""
+        return self.natives[0] if len(self.origins) == 1 else self.folder / "native/merged"
+
+    def lay_out(self) -> NativeFolder:
+        """Write the inputs below ``folder``. Unchanged files keep their modification times. Return the merged native
+        folder.
+        """
+        files = {**dict.fromkeys(self.unread, b""), **self.files}
+        if len(self.origins) > 1:
+            files |= {f"native/merged/{name}": text for name, text in merge_folders(self.natives_content()).items()}
+        lay_out_files(self.folder, files)
+        return load_native(self.merged)
+
+    def natives_content(self) -> list[dict[Path, bytes]]:
+        """Return the files of each native folder, by relative path."""
+        found: list[dict[Path, bytes]] = [{} for _ in self.origins]
+        for name, content in self.files.items():
+            kind, number, *rest = Path(name).parts
+            if kind == "native":
+                found[int(number)][Path(*rest)] = content
+        return found
+
+    def translate(self, text: str) -> str:
+        """Return ``text`` with paths in the snapshot replaced by those of the user's files."""
+        pins = (self.patches.parent, self.pin.path.parent.parent)
+        for copy, origin in (*zip(self.natives, self.origins, strict=True), pins):
+            text = re.sub(rf"{re.escape(str(copy))}(?!\w)", str(origin).replace("\\", r"\\"), text)
+        if len(self.origins) > 1:
+            place = re.compile(rf"{re.escape(str(self.merged))}/([\w./+-]+?)(?::(\d+))?(?=[:\s,`'\")]|$)", re.M)
+            text = place.sub(lambda match: self.place(Path(match[1]), int(match[2] or 0)), text)
+        return text
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Make errors raised in the body name the user's files."""
+        try:
+            yield
+        except GraftError as error:
+            error.what, error.cause, error.todo = map(self.translate, (error.what, error.cause, error.todo))
+            raise
+
+    def place(self, name: Path, line: int) -> str:
+        """Return the user's file and line for a line of a file in the merged folder."""
+        for origin, content in zip(self.origins, self.natives_content(), strict=True):
+            lines = content[name].count(b"\n") + 1 if name in content else 0
+            if name in content and line <= lines:
+                return f"{origin / name}:{line}" if line else str(origin / name)
+            line -= lines
+        return f"{name}:{line}" if line else str(name)
+
+
+def take_snapshot(layout: Layout) -> Snapshot:
+    """Read all inputs of a build.
+
+    Raises:
+        GraftError: a folder, the pin, a patch or the compiler is missing or invalid.
+    """
+    files: dict[str, bytes] = {}
+    unread: list[str] = []
+    for number, origin in enumerate(layout.natives):
+        native = load_native(origin)
+        files |= {f"native/{number}/{name.as_posix()}": (origin / name).read_bytes() for name in native.files}
+        unread += [f"native/{number}/{name.as_posix()}" for name in native.unread]
+    pin = load_pin(layout.patches, layout.pin, is_installed=bool(layout.installed))
+    for name in pin_files(layout.patches):
+        path = Path(os.path.normpath(layout.patches / name))
+        files[f"patches/{path.relative_to(layout.patches.parent).as_posix()}"] = path.read_bytes()
+    toolchain = find_toolchain(pin)
+    toolchain = toolchain.of_kind(layout.kind)
+    sha256 = "" if layout.installed else unpinned_sha256(pin, layout.base)
+    unpinned = [sha256] if sha256 else []
+    versions = (platform.python_version(), *(f"{name} {version(name)}" for name in _LIBRARIES))
+    return Snapshot(
+        folder=layout.snapshot,
+        files=files,
+        unread=tuple(unread),
+        origins=layout.natives,
+        pin=pin,
+        toolchain=toolchain,
+        settings=(layout.pin, layout.installed, *unpinned, platform.python_implementation(), *versions),
+    )
+
+
+@functools.cache
+def hash_of_builder() -> str:
+    """Return a hash of the builder's own files."""
+    digest = hashlib.sha256()
+    for name in files_below(PACKAGES / "graft"):
+        if "__pycache__" not in name.parts:
+            digest.update(f"{name.as_posix()}\0".encode())
+            digest.update((PACKAGES / "graft" / name).read_bytes())
+    return digest.hexdigest()
+
+
+def merge_folders(folders: list[dict[Path, bytes]]) -> dict[Path, bytes]:
+    """Return the files of one native folder that merges all of ``folders``.
+
+    YAML lists and Python texts are concatenated. ``make check`` rejects two files of one name if they cannot be merged:
+    kernels, headers, docstrings.
+    """
+    merged: dict[Path, bytes] = {}
+    for name in sorted({name for folder in folders for name in folder}):
+        texts = [folder[name] for folder in folders if name in folder]
+        if name == AUTOCAST:
+            merged[name] = _merge_policies(texts)
+        elif name == SAMPLES:
+            merged |= _samples_modules(texts)
+        elif name in YAML or name.parts[0] == PYTHON.name:
+            # The lists of two folders may have different indentation. Whether texts are UTF-8 is checked later.
+            parts = [dedent(text.decode("latin-1")).encode("latin-1") if name in YAML else text for text in texts]
+            # Each text ends with a newline, so that lines can be attributed to their files.
+            merged[name] = b"\n".join(parts)
+        else:
+            merged[name] = texts[0]
+    merged.setdefault(FUNCTIONS, b"")
+    return merged
+
+
+def _merge_policies(texts: list[bytes]) -> bytes:
+    policies: dict[str, list[str]] = {}
+    try:
+        for text in texts:
+            for policy, names in (yaml.safe_load(text) or {}).items():
+                policies.setdefault(policy, []).extend(names)
+    except (yaml.YAMLError, AttributeError, TypeError):
+        return b"\n".join(texts)  # the check reports the error
+    return yaml.safe_dump(policies).encode()
+
+
+def _samples_modules(texts: list[bytes]) -> dict[Path, bytes]:
+    """Merge the ``samples.py`` of several folders: one module for each, and one that imports all names."""
+    package = Path("torch/testing/_internal")
+    modules = {PYTHON / package.relative_to("torch") / f"added_samples_{n}.py": text for n, text in enumerate(texts)}
+    lines = ["OPINFO, SURFACES = {}, {}"]
+    for number in range(len(texts)):
+        module = f"added_samples_{number}"
+        lines += [
+            f"from torch.testing._internal import {module}",
+            f"globals().update({{k: v for k, v in vars({module}).items() if k[0] != '_' and not k.isupper()}})",
+            f"OPINFO |= getattr({module}, 'OPINFO', {{}})",
+            f"SURFACES |= getattr({module}, 'SURFACES', {{}})",
+        ]
+    return {**modules, SAMPLES: "\n".join([*lines, ""]).encode()}

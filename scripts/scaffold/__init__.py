@@ -1,6 +1,0 @@
-"""Generate the skeleton of a new operator from its schema.
-
-It runs in a separate process (``python -m scripts.scaffold``) whose import path has the base wheel's ``torchgen``, like
-``scripts.generate``: torchgen determines the C++ signature of a schema. This process prints the texts, and ``new_op``
-writes them into the native folder.
-"""

@@ -1,1 +1,0 @@
-"""``make test`` and related targets: environments, pytest, sanitizers, linters."""

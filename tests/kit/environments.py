@@ -1,0 +1,163 @@
+"""The virtual environments for tests, random calls and benchmarks: each contains a rebuilt wheel.
+
+There is one for each native folder, pin, Python and purpose. A new wheel is installed over the old one; after any other
+change the environment is created again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from zipfile import ZipFile
+
+from graft.core.console import say
+from graft.core.environments import (
+    ENVIRONMENTS,
+    Layer,
+    held,
+    install,
+    make_virtual_environment,
+    name_of_python,
+)
+from graft.core.errors import RefusedError, UsageError
+from graft.core.files import free_bytes
+from graft.core.layout import REPOSITORY, Layout
+from graft.core.lock import take
+from graft.core.process import run
+from graft.deliver.built import GRAFT, Built, load_built
+
+REQUIREMENTS = REPOSITORY / "tests/requirements.txt"
+
+# What the other packages of an environment take, and NVIDIA's that a torch for CUDA requires.
+_OTHER_PACKAGES, _CUDA_PACKAGES, _CUDA_DOWNLOAD = 1024**3, 5 * 1024**3, 3 * 1024**3
+
+# The purposes of environments.
+TEST, TEST_SOURCE, SANITIZED, BENCH = "test", "test-source", "sanitized", "bench"
+
+
+def folder_of(purpose: str, layout: Layout) -> Path:
+    """Return a folder that no other native folder, pin or Python shares."""
+    itself = f"{layout.title}\0{layout.pin}\0{name_of_python()}"
+    return ENVIRONMENTS / f"{purpose}-{hashlib.sha256(itself.encode()).hexdigest()[:12]}"
+
+
+@contextmanager
+def wheel_environment(
+    layout: Layout, purpose: str, wheel: Path, requirements: Path = REQUIREMENTS, more: Sequence[Layer] = ()
+) -> Iterator[Path]:
+    """Hold a virtual environment with ``wheel``, the requirements and ``more``. Yields its Python."""
+    with environment_in(folder_of(purpose, layout), wheel, requirements, more) as python:
+        yield python
+
+
+@contextmanager
+def environment_in(folder: Path, wheel: Path, requirements: Path, more: Sequence[Layer] = ()) -> Iterator[Path]:
+    """Hold such an environment in ``folder``; ``more`` may need the wheel."""
+
+    def make(target: Path) -> None:
+        say(f"creating an environment in {folder}")
+        make_virtual_environment(target)
+        require_space(target, wheel)
+        install(target, "--requirement", requirements, what="what the tests need")
+
+    def add_wheel(target: Path) -> None:
+        if any(target.glob("lib/python*/site-packages/torch")):
+            say(f"updating the environment in {folder}")
+            install(target, "--force-reinstall", "--no-deps", wheel, what=wheel.name)
+        else:
+            install(target, wheel, what=f"{wheel.name} and what it requires")
+
+    required = hashlib.sha256(requirements.read_bytes()).hexdigest()
+    with held(folder, [Layer(required, make), Layer(identity(wheel), add_wheel), *more]):
+        yield folder / "bin/python"
+
+
+def require_space(folder: Path, wheel: Path) -> None:
+    """Print how much space an environment with ``wheel`` takes, and check that there is as much.
+
+    Raises:
+        RefusedError: there is not.
+    """
+    with ZipFile(wheel) as archive:
+        needed = sum(member.file_size for member in archive.infolist()) + _OTHER_PACKAGES
+        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        is_for_cuda = b"\nRequires-Dist: nvidia-" in archive.read(metadata)
+    needed += _CUDA_PACKAGES if is_for_cuda else 0
+    free = free_bytes(folder)
+    packages = f", with NVIDIA's packages: {_CUDA_DOWNLOAD >> 30} GB to download" if is_for_cuda else ""
+    say(f"  {needed / 1e9:.1f} GB{packages}; {free / 1e9:.0f} GB are free")
+    if free < needed:
+        raise RefusedError(
+            f"{folder}: {free / 1e9:.1f} GB are free, but the environment of the tests takes {needed / 1e9:.1f} GB",
+            todo="free some space, for example with `make clean`",
+        )
+
+
+@contextmanager
+def unpacked(layout: Layout, purpose: str, wheel: Path) -> Iterator[Path]:
+    """Hold a folder with only ``wheel``, for tests that read another torch than the environment's."""
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+
+    def add(target: Path) -> None:
+        run([*command, "--no-compile", "--target", target, wheel])
+
+    folder = folder_of(purpose, layout)
+    with held(folder, [Layer(identity(wheel), add)]):
+        yield folder
+
+
+def discard(layout: Layout, purposes: Sequence[str]) -> None:
+    """Delete the folders of these purposes once they are unused; the environment of a CUDA wheel takes 5 GB.
+
+    The lock file stays: otherwise a waiting process and a later one would lock different files.
+    """
+    for folder in (folder_of(purpose, layout) for purpose in purposes):
+        if folder.is_dir():
+            with folder.with_name(f"{folder.name}.lock").open("a+", encoding="utf-8") as file:
+                take(file, f"another process uses {folder}", fcntl.LOCK_EX)
+                old = folder.parent / "old" / folder.name  # deleted in place, a half-deleted folder would look complete
+                shutil.rmtree(old, ignore_errors=True)
+                old.parent.mkdir(exist_ok=True)
+                folder.rename(old)
+                shutil.rmtree(old)
+
+
+def identity(wheel: Path) -> str:
+    """Identify a build of a wheel."""
+    return f"{wheel.name} {wheel.stat().st_mtime_ns}"
+
+
+def base_wheel_of(layout: Layout) -> Path:
+    """Return the base wheel."""
+    return next(iter(layout.base.glob("*.whl")))
+
+
+def wheel_of(layout: Layout, build: str = GRAFT) -> Built:
+    """Return the record of the last build.
+
+    Raises:
+        UsageError: there is none.
+    """
+    built = load_built(layout, build)
+    if built is None or not built.is_there():
+        raise UsageError("no wheel was built yet", todo="run `make patch-and-build` with the same variables first")
+    return built
+
+
+def in_test_environment(layout: Layout, command: Sequence[str | Path], variables: Mapping[str, str] = {}) -> int:
+    """Run a Python program with ``layout``'s wheel; it prints to the terminal. Return its exit code."""
+    with wheel_environment(layout, TEST, Path(wheel_of(layout).wheel)) as python:
+        return run_python(python, command, variables)
+
+
+def run_python(python: Path, command: Sequence[str | Path], variables: Mapping[str, str]) -> int:
+    """Run a Python program in the repository; it prints to the terminal. Return its exit code."""
+    env = {**os.environ, **variables}
+    return subprocess.run([python, *command], cwd=REPOSITORY, env=env, stdin=subprocess.DEVNULL, check=False).returncode

@@ -1,0 +1,141 @@
+"""Run the parts of the tests with pytest, and report the results."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from graft.core.console import say
+from graft.core.errors import GraftError
+from .environments import run_python
+from .skips import Expected, Skip, differences, skips_in
+
+# pytest's exit code if no test ran (pytest.ExitCode.NO_TESTS_COLLECTED), for example if -k matches only tests of
+# another part.
+_NOTHING_COLLECTED = 5
+
+# Each process imports torch and needs about a gigabyte.
+_MOST_PROCESSES = 8
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the tests.
+
+    Args:
+        kind: its name in ``--parts``; parts of several native folders share it.
+        name: its name in messages.
+        paths: the folders and files of the tests.
+        variables: environment variables in addition to those of all parts.
+        spread: how pytest-xdist distributes the tests (``--dist``), for tests that share expensive fixtures.
+    """
+
+    kind: str
+    name: str
+    paths: list[Path]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    spread: str = "worksteal"
+
+
+class Outcome(Enum):
+    """The result of a part."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_CHOSEN = "not chosen"
+
+
+class TestsFailed(GraftError):
+    """A test failed, or none ran."""
+
+    exit_code = 12
+
+
+def run_parts(
+    python: Path,
+    parts: Sequence[Part],
+    variables: Mapping[str, str],
+    extra: Sequence[str],
+    junit: Path | None = None,
+    expected: Expected | None = None,
+    jobs: int = 1,
+) -> None:
+    """Run parts of the tests, even if an earlier one fails.
+
+    Args:
+        python: the Python that runs them.
+        parts: the parts to run.
+        variables: environment variables of all parts.
+        extra: arguments for pytest.
+        junit: a folder for the results of each part, as XML; None for none.
+        expected: the expected skips; None to allow any.
+        jobs: the maximum number of processes that run tests.
+
+    Raises:
+        TestsFailed: see ``conclude``; or the skips differ from those expected.
+    """
+    outcomes = {}
+    found: dict[str, list[Skip]] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        for number, part in enumerate(parts, 1):
+            results = (junit or Path(temporary)) / f"{number}-{part.kind}.xml"
+            results.parent.mkdir(parents=True, exist_ok=True)
+            results.write_bytes(b"")  # it stays empty if pytest crashes
+            more = {**variables, **part.variables}
+            outcomes[part.name] = run_pytest(python, part, more, extra, results, jobs)
+            if outcomes[part.name] is not Outcome.NOT_CHOSEN:
+                found.setdefault(part.kind, []).extend(skips_in(results, part.kind))
+    conclude(outcomes, extra)
+    lines = differences(expected, found, is_whole=not extra) if expected else []
+    if lines:
+        raise TestsFailed(
+            "the skipped tests differ from those expected:\n" + "\n".join(lines),
+            todo="make the tests run, or change tests/skips.yaml",
+        )
+
+
+def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:
+    """Print the result of the parts.
+
+    Raises:
+        TestsFailed: lists the parts that failed; or no part ran a test.
+    """
+    failed = [name for name, outcome in outcomes.items() if outcome is Outcome.FAILED]
+    without = [name for name, outcome in outcomes.items() if outcome is Outcome.NOT_CHOSEN]
+    if failed:
+        raise TestsFailed(f"tests failed: {', '.join(failed)}")
+    if len(without) == len(outcomes):
+        raise TestsFailed(
+            f"no test ran; `{shlex.join(extra)}` selects none" if extra else "there are no tests",
+            todo="compare with the names that `--collect-only -q` prints"
+            if extra
+            else "write samples or tests for the operators",
+        )
+    if without:
+        say(f"no test was selected from {', '.join(without)}")
+    say("all selected tests passed" if extra else "all tests passed")
+
+
+def run_pytest(
+    python: Path,
+    part: Part,
+    more: Mapping[str, str],
+    extra: Sequence[str],
+    junit: Path | None = None,
+    jobs: int = 1,
+) -> Outcome:
+    """Run the tests of a part. Return whether they passed, or ``extra`` selected none."""
+    say(f"\n== tests of {part.name}")
+    options = ["-q", "-p", "no:cacheprovider", *([f"--junit-xml={junit}"] if junit else [])]
+    if (processes := min(jobs, _MOST_PROCESSES)) > 1:
+        options += ["--numprocesses", str(processes), "--dist", part.spread]
+        # Two tests at once are faster than one test with two threads.
+        more = {"OMP_NUM_THREADS": "1", **more}
+    code = run_python(python, ["-m", "pytest", *options, *extra, *part.paths], more)
+    if extra and code == _NOTHING_COLLECTED:
+        return Outcome.NOT_CHOSEN
+    return Outcome.PASSED if code == 0 else Outcome.FAILED

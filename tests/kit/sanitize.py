@@ -1,0 +1,106 @@
+"""``make test-sanitize``, ``make fuzz``: build the operators with sanitizers, and run their tests and random calls.
+
+The base's libraries are the official ones, so only the folder's code is checked: its kernels, for each CPU capability,
+and the generated sources.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from graft.core.console import say
+from graft.core.layout import Layout
+from graft.deliver.built import load_built
+from graft.build import build
+from graft.inputs.pin import load_pin
+from graft.inputs.snapshot import take_snapshot
+from graft.inputs.toolchain import Toolchain, find_toolchain
+from .environments import SANITIZED, folder_of, in_test_environment, run_python, wheel_environment
+from .parts import Part, TestsFailed, conclude, run_pytest
+from .run import TESTS, one_at_a_time, own_tests, test_variables
+
+# Leaks are not checked: an interpreter frees little of its memory when it ends. If an allocation is too large, malloc
+# returns null as it does without a sanitizer, and PyTorch raises an error.
+_ADDRESS: dict[str, object] = {"detect_leaks": 0, "allocator_may_return_null": 1}
+_UNDEFINED: dict[str, object] = {"print_stacktrace": 1, "suppressions": TESTS / "undefined.supp"}
+
+# The maximum size of one allocation; for more, malloc returns null.
+LARGEST_ALLOCATION_MB = 4096
+
+
+def test_sanitized(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequence[str]) -> None:
+    """Build the operators of ``layout`` with sanitizers and run their tests.
+
+    Tests marked ``unsanitized``, each with a reason, are left out.
+
+    Raises:
+        TestsFailed: a test failed, or a sanitizer reported an error; with its output.
+    """
+    sanitized = layout.sanitized()
+    wheel = build(sanitized, base_wheel=base_wheel, jobs=jobs).wheel
+    paths = [TESTS / "wheel/any/families", *(path for part in own_tests(layout) for path in part.paths)]
+    part = Part("sanitized", "the sanitized operators", paths)
+    chosen = ["-m", "not unsanitized and not slow", *extra]
+    findings = folder_of("sanitized-findings", layout)
+    preloaded = sanitizer_variables(find_toolchain(load_pin(layout.patches, layout.pin)), log=findings / "of")
+    with (
+        one_at_a_time(sanitized, SANITIZED),
+        wheel_environment(sanitized, SANITIZED, wheel) as python,
+        test_variables(layout, str(wheel)) as variables,
+    ):
+        shutil.rmtree(findings, ignore_errors=True)
+        findings.mkdir(parents=True)
+        outcome = run_pytest(python, part, {**variables, **preloaded}, chosen)
+        found = [path.read_text(encoding="utf-8", errors="replace") for path in sorted(findings.iterdir())]
+    if found:
+        raise TestsFailed(
+            f"the sanitizers reported errors; complete output in {findings}:\n\n" + "\n".join(found)[:20_000]
+        )
+    conclude({part.name: outcome}, extra)
+    say("the sanitizers reported nothing")
+
+
+def fuzz(layout: Layout, extra: Sequence[str]) -> None:
+    """Call the operators at random, on the wheel with sanitizers if there is one of the same sources.
+
+    Raises:
+        TestsFailed: a call had an invalid outcome.
+    """
+    sanitized = layout.sanitized()
+    snapshot = take_snapshot(sanitized)
+    built = load_built(sanitized)
+    command: list[str | Path] = ["-m", "tests.kit.fuzz", *extra]
+    if built and built.is_there() and built.stamp == snapshot.stamp:
+        with wheel_environment(sanitized, SANITIZED, Path(built.wheel)) as python:
+            code = run_python(python, [*command, "--sanitized"], sanitizer_variables(snapshot.toolchain))
+    else:
+        say("without sanitizers, since `make test-sanitize` has not built these sources; crashes are still found")
+        code = in_test_environment(layout, command)
+    if code != 0:
+        raise TestsFailed("some calls had invalid outcomes", todo="fix the findings above and run it again")
+
+
+def sanitizer_variables(toolchain: Toolchain, *, log: Path | None = None) -> dict[str, str]:
+    """Return the variables for loading the wheel in a Python built without sanitizers.
+
+    Args:
+        toolchain: the toolchain of the wheel.
+        log: a prefix of files for reports, one for each process, and the program continues. Without it reports go to
+            stderr, and the first ends the program.
+    """
+    shared: dict[str, object] = {"halt_on_error": 1}
+    if log is not None:
+        shared = {"halt_on_error": 0, "log_path": log}
+    limits = {"max_allocation_size_mb": LARGEST_ALLOCATION_MB}
+    return {
+        "LD_PRELOAD": os.pathsep.join(str(path) for path in toolchain.preloaded()),
+        "ASAN_OPTIONS": _options({**_ADDRESS, **shared, **limits}),
+        "UBSAN_OPTIONS": _options({**_UNDEFINED, **shared}),
+    }
+
+
+def _options(values: dict[str, object]) -> str:
+    return ":".join(f"{name}={value}" for name, value in values.items())
