@@ -186,8 +186,9 @@ def _test(options: argparse.Namespace) -> None:
 
 
 def _run_tests(options: argparse.Namespace) -> None:
-    from .fork.build import tree_of_build
     from tests.kit.run import WHEEL, run_source_tests, run_tests
+
+    from .fork.build import tree_of_build
 
     if options.delivery != WHEEL:
         from tests.kit.delivered import test_delivered

@@ -15,10 +15,8 @@ from pathlib import Path
 from .base.base import Base
 from .base.torchgen import torchgen_command
 from .check.run import check_native
-from .core.console import StepLine, Steps
-from .core.errors import GraftError, OperatorError, PinError, refuse_full, run_all
-from .core.files import write_atomically
-from .core.layout import Layout
+from .codegen import DESCRIPTION, SOURCES_ARE_THERE
+from .codegen.merge import MergedFile, merge
 from .compile import blame
 from .compile.link import Linker, Product
 from .compile.ninja import Compiler, Names, compile_units
@@ -28,8 +26,10 @@ from .compose.description import load_description
 from .compose.made import Made
 from .compose.required_names import require_names
 from .compose.wheel_files import installed_headers
-from .codegen import DESCRIPTION, SOURCES_ARE_THERE
-from .codegen.merge import MergedFile, merge
+from .core.console import StepLine, Steps
+from .core.errors import GraftError, OperatorError, PinError, refuse_full, run_all
+from .core.files import write_atomically
+from .core.layout import Layout
 from .inputs.cuda_plan import Cuda, plan_cuda
 from .inputs.cuda_toolkit import Nvcc
 from .inputs.native import NativeFolder

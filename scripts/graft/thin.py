@@ -6,15 +6,15 @@ from pathlib import Path
 
 from .base.installed import base_of, find_environment
 from .base.tree import get_base
+from .build import Result, report
+from .compile.link import thin_products
+from .compose.thin_files import compose_thin
 from .core.console import Steps
 from .core.layout import Layout
 from .core.lock import build_lock
-from .compile.link import thin_products
-from .compose.thin_files import compose_thin
 from .deliver.platform_tag import platform_tag
 from .deliver.thin_wheel import pack_thin, package_name, thin_version
 from .develop import installed
-from .build import Result, report
 from .inputs.snapshot import take_snapshot
 from .stages import Graft
 

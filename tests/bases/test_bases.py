@@ -14,9 +14,9 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-
 from graft.base.elf import ElfFile
 from graft.core.layout import REPOSITORY
+
 from tests.kit.matrix.fatbin import architectures
 from tests.kit.matrix.pythons import find_python
 

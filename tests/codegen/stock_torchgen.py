@@ -18,7 +18,6 @@ from pathlib import Path
 
 import torchgen
 import yaml
-
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.codegen.bindings import generate_bindings

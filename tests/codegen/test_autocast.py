@@ -6,12 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from test_check_python import FUNCTION, lines
-
-from graft.core.layout import REPOSITORY
 from graft.codegen.__main__ import load_operators
 from graft.codegen.autocast import generate_autocast
 from graft.codegen.writer import Output
+from graft.core.layout import REPOSITORY
+from test_check_python import FUNCTION, lines
 
 IN_PLACE = "- func: graft_probe_(Tensor(a!) self) -> Tensor(a!)\n  variants: method\n"
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-
 from graft.check import run
 from graft.check.__main__ import check
 from graft.check.arguments import check_arguments
@@ -19,9 +18,9 @@ from graft.check.entries import read_entries
 from graft.check.finding import Findings
 from graft.check.functions import PYTHON_MODULES, check_functions
 from graft.check.groups import check_groups
+from graft.codegen.places import PLACES
 from graft.core.errors import OperatorError
 from graft.core.layout import REPOSITORY, Layout
-from graft.codegen.places import PLACES
 from graft.inputs.snapshot import take_snapshot
 
 # Native folders with one mistake each: a key for each file, and the beginning of the expected message.

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from graft.check.__main__ import check
+from graft.check.base import BaseOperators
+from graft.codegen.lists import extended_lists
+from graft.core.layout import REPOSITORY
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from torchgen.gen import parse_native_yaml_struct
 from torchgen.yaml_utils import YamlLoader
-
-from graft.check.__main__ import check
-from graft.check.base import BaseOperators
-from graft.core.layout import REPOSITORY
-from graft.codegen.lists import extended_lists
 
 FOLDERS = [REPOSITORY / "native", REPOSITORY / "tests/wheel/grammar"]
 YAML = ("native_functions.yaml", "derivatives.yaml")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 

@@ -7,12 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers import write
-
-from graft.compose.appended_texts import appended_texts
-from graft.compose.description import Description, load_description
-from graft.compose.docs import docstring, docstring_texts
-from graft.compose.wheel_files import Composition
 from graft.codegen import DESCRIPTION
 from graft.codegen.__main__ import load_operators
 from graft.codegen.description import generate_description
@@ -21,7 +15,12 @@ from graft.codegen.merge import MARK
 from graft.codegen.operators import Operators
 from graft.codegen.places import PLACES
 from graft.codegen.writer import Output
+from graft.compose.appended_texts import appended_texts
+from graft.compose.description import Description, load_description
+from graft.compose.docs import docstring, docstring_texts
+from graft.compose.wheel_files import Composition
 from graft.inputs.native import DOCS, NativeFolder, load_native
+from helpers import write
 
 FUNCTIONS = "torchgen/packaged/ATen/native/native_functions.yaml"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from graft.fork.gains import only_gains
 
 BODY = "ATen/core/TensorBody.h"

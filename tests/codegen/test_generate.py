@@ -15,11 +15,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from torchgen.model import FunctionSchema
-
-from graft.core.layout import REPOSITORY
-from graft.compile.views import Views
-from graft.compose.stubs import insert_functions, with_docstring
 from graft.codegen import FRAGMENTS, SOURCES_ARE_THERE, headers, pyi
 from graft.codegen.__main__ import generate
 from graft.codegen.added_operators import stand_in
@@ -27,6 +22,10 @@ from graft.codegen.lists import is_composite_implicit, viewed_argument
 from graft.codegen.operators import Derivatives, Operators
 from graft.codegen.places import PLACES, Place
 from graft.codegen.writer import Output
+from graft.compile.views import Views
+from graft.compose.stubs import insert_functions, with_docstring
+from graft.core.layout import REPOSITORY
+from torchgen.model import FunctionSchema
 
 FUNCTIONS = "torchgen/packaged/ATen/native/native_functions.yaml"
 DERIVATIVES = "torchgen/packaged/autograd/derivatives.yaml"

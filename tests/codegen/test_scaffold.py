@@ -14,13 +14,12 @@ from typing import Any
 
 import pytest
 import yaml
-
 from graft.base.tree import Base
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
+from graft.codegen.__main__ import generate
 from graft.core.errors import OperatorError, UsageError
 from graft.core.layout import REPOSITORY
-from graft.codegen.__main__ import generate
 from graft.new.__main__ import scaffold
 from graft.new.new_op import appended, appended_python, check_usage, refuse_existing, write_all
 

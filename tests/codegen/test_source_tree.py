@@ -10,18 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from graft.core.errors import OperatorError
-from graft.core.layout import REPOSITORY, Layout
 from graft.codegen.__main__ import load_operators
 from graft.codegen.added_operators import generate_added
 from graft.codegen.merge import merge
 from graft.codegen.writer import Output
-from graft.inputs.native import load_native
-from graft.inputs.pin import load_pin
+from graft.core.errors import OperatorError
+from graft.core.layout import REPOSITORY, Layout
 from graft.fork import parity
 from graft.fork.apply import apply
 from graft.fork.tree import isolated, open_tree
+from graft.inputs.native import load_native
+from graft.inputs.pin import load_pin
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-
 from graft.codegen import KERNELS, MISSING, NO_CUDA
 from graft.codegen.__main__ import generate_sources, load_operators
 from graft.codegen.headers import HeaderSink

@@ -10,9 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from users import KERNEL, Environment, make, write_operator
-
 from graft.core.layout import REPOSITORY
+from users import KERNEL, Environment, make, write_operator
 
 CUT = "torch.cut(torch.tensor([0., 5.])).tolist()"
 

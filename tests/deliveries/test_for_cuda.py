@@ -7,9 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from users import Environment, make
-
 from graft.core.layout import REPOSITORY
+from users import Environment, make
 
 MY_OPS = REPOSITORY / "tests/bases/my_ops"
 

@@ -17,10 +17,9 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from graft.core.layout import REPOSITORY
 from snippets import write_shown_folder
 from users import Environment, make
-
-from graft.core.layout import REPOSITORY
 
 RECORDED = Path(__file__).with_name("golden.json")
 FOLDERS = {"native": "native", "grammar": "tests/wheel/grammar", "readme": ""}

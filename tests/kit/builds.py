@@ -26,7 +26,7 @@ from graft.core.files import write_atomically
 from graft.core.layout import INTERPRETER, Layout
 from graft.core.process import run
 from graft.inputs.native import load_native
-from .run import is_shipped
+
 from .edits import (
     ADDED,
     DOCS_EDITED,
@@ -40,6 +40,7 @@ from .edits import (
     environment_with,
     time_inline,
 )
+from .run import is_shipped
 
 _NOTHING, _UNCHANGED = "from nothing", "unchanged"
 

@@ -17,6 +17,7 @@ from graft.core.layout import REPOSITORY, Layout
 from graft.develop import develop
 from graft.inputs.pin import load_pin
 from graft.thin import thin_wheel
+
 from .environments import REQUIREMENTS, environment_in, folder_of, identity, in_test_environment, run_python, unpacked
 from .parts import Part, TestsFailed, run_parts
 from .run import QUIET, TESTS, WHEEL, named, one_at_a_time, own_tests

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from graft.compile.blame import entries
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY, Layout
 from graft.core.process import run
-from graft.compile.blame import entries
 from graft.inputs.native import DERIVATIVES, FUNCTIONS, SAMPLES, NativeFolder
+
 from .environments import environment_in
 from .run import is_shipped
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
-
 from graft.core.errors import UsageError
 
 

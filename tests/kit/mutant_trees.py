@@ -16,6 +16,7 @@ from pathlib import Path
 
 from graft.core.layout import REPOSITORY
 from graft.core.process import run
+
 from .mutant_list import Mutant
 
 # pytest.ExitCode.TESTS_FAILED

@@ -15,6 +15,7 @@ from pathlib import Path
 from graft.core.console import say, table
 from graft.core.layout import REPOSITORY, Layout
 from graft.core.process import run
+
 from .delivered import DEVELOP, delivered
 from .mutant_list import Mutant, choose, load_mutants, places
 from .mutant_trees import Outcome, Result, Tree, copied

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from graft.core.console import say
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY
+
 from .parts import TestsFailed
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from graft.core.console import say
 from graft.core.errors import GraftError
+
 from .environments import run_python
 from .skips import Expected, Skip, differences, skips_in
 

@@ -9,12 +9,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from graft.build import build
 from graft.core.console import say
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY, Layout
 from graft.core.lock import file_lock
 from graft.deliver.built import SOURCE
-from graft.build import build
+
 from .environments import (
     TEST,
     TEST_SOURCE,

@@ -11,13 +11,14 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from graft.build import build
 from graft.core.console import say
 from graft.core.layout import Layout
 from graft.deliver.built import load_built
-from graft.build import build
 from graft.inputs.pin import load_pin
 from graft.inputs.snapshot import take_snapshot
 from graft.inputs.toolchain import Toolchain, find_toolchain
+
 from .environments import SANITIZED, folder_of, in_test_environment, run_python, wheel_environment
 from .parts import Part, TestsFailed, conclude, run_pytest
 from .run import TESTS, one_at_a_time, own_tests, test_variables

@@ -16,9 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers import interruptible, write
-
 from graft.core.layout import REPOSITORY
+from helpers import interruptible, write
 
 # The number of steps of a build.
 STEPS = 7

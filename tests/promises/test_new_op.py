@@ -12,10 +12,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from place import Outcome, Place
-
 from graft.core.layout import REPOSITORY
 from graft.new.new_op import KINDS
+from place import Outcome, Place
 
 VARIANTS = {"": "only", "inplace": "in_place", "out": "outs", "inplace,out": "both"}
 OPERATORS = {

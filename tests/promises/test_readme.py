@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from graft.base.find import FOUND, default_release
 from place import Place
 from snippets import REPOSITORY, Snippet, documents, snippets_of
-
-from graft.base.find import FOUND, default_release
 
 SNIPPETS = [snippet for path in documents() for snippet in snippets_of(path)]
 FILES = {snippet.file: snippet.text for snippet in SNIPPETS if snippet.file}

@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from packaging.version import Version
-
 from graft.core.errors import CompileError, FetchError
 from graft.core.layout import REPOSITORY
+from packaging.version import Version
 
 OLDEST = min((path.parent.name for path in REPOSITORY.glob("patches/*/pin.yaml")), key=Version)
 

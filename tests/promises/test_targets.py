@@ -9,11 +9,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers import write
-from place import Place
-
 from graft import cli as command_line
 from graft.core.layout import REPOSITORY
+from helpers import write
+from place import Place
 
 # What runs a target: a file, and a text in it. Targets of this file are run below.
 HERE = "tests/promises/test_targets.py"

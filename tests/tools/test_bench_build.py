@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from graft.core.layout import REPOSITORY
 from graft.inputs.native import NativeFolder, load_native
+
 from tests.kit.edits import edits_of
 
 # A folder with one composite operator: the smallest build.

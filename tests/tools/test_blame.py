@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
+from graft.codegen.merge import MergedFile
 from graft.compile.blame import of_compiler, of_torchgen
 from graft.compile.blame_linker import of_linker
-from graft.codegen.merge import MergedFile
 
 FUNCTIONS = """\
 # a comment

@@ -8,10 +8,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-from helpers import write
-
 import graft.cli as main_module
+import pytest
 from graft.core import layout as layout_module
 from graft.core.errors import ToolchainError, UsageError
 from graft.core.files import files_below, lay_out_files, write_if_changed
@@ -20,6 +18,7 @@ from graft.deliver.built import SOURCE, Built, load_built, save_built
 from graft.inputs.native import load_native
 from graft.inputs.pin import load_pin
 from graft.inputs.toolchain import find_toolchain
+from helpers import write
 
 
 def graft(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from graft.core.layout import REPOSITORY
 
 _MAKE = """#!/bin/sh

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from graft.compile.diagnostics import diagnostics
 from graft.compile.digest import digest
 from graft.compile.ninja import faulty, without_repetition

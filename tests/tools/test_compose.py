@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from helpers import write
-
 from graft.compose.description import Description
 from graft.compose.wheel_files import Composition
+from helpers import write
 
 
 def test_patch_of_a_stub_is_kept(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import re
 import time
 
 import pytest
-
 from graft.core.console import Steps
 from graft.core.process import follow
+
 from tests.kit.delivered import side_by_side
 
 

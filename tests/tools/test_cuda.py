@@ -12,17 +12,15 @@ from typing import Any
 from zipfile import ZipFile, ZipInfo
 
 import pytest
-from helpers import write
-
 from graft.base.base import Base, Library
+from graft.codegen import FRAGMENTS, MISSING
+from graft.compile.link import OPERATORS_FOR_CUDA, products, thin_products
+from graft.compile.ninja import relevant
+from graft.compile.units import CXX, NVCC, Planner
 from graft.core import layout as layout_module
 from graft.core.console import StepLine
 from graft.core.errors import FetchError, UsageError
 from graft.core.layout import REPOSITORY, Layout
-from graft.compile.link import OPERATORS_FOR_CUDA, products, thin_products
-from graft.compile.ninja import relevant
-from graft.compile.units import CXX, NVCC, Planner
-from graft.codegen import FRAGMENTS, MISSING
 from graft.inputs import cuda_plan, cuda_toolkit
 from graft.inputs.cuda_toolkit import NoToolkitError, Nvcc, download, find_nvcc, wanted_architectures
 from graft.inputs.native import NativeFolder, load_native
@@ -30,6 +28,7 @@ from graft.inputs.pin import load_pin
 from graft.inputs.snapshot import Snapshot
 from graft.inputs.toolchain import Toolchain
 from graft.stages import Cuda, plan_cuda
+from helpers import write
 
 HOST = Toolchain("g++", "g++ 12", "c++20")
 PIN = load_pin(REPOSITORY / "patches/2.14.1")

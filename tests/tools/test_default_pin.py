@@ -6,16 +6,16 @@ import os
 from pathlib import Path
 from zipfile import ZipFile
 
-import pytest
-from packaging.version import Version
-
 import graft.cli as main_module
+import pytest
 from graft.base import find
 from graft.core import environments, layout
 from graft.core.errors import RefusedError, ToolchainError
 from graft.core.layout import INTERPRETER, REPOSITORY, Layout
 from graft.deliver import built
 from graft.deliver.built import GRAFT, SOURCE, Built, last_build, save_built
+from packaging.version import Version
+
 from tests.kit import environments as testing
 
 # The release with a pinned wheel for CPUs.

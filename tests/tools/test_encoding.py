@@ -6,7 +6,6 @@ import ast
 from pathlib import Path
 
 import pytest
-
 from graft.core.layout import REPOSITORY
 
 TEXT = {"read_text", "write_text", "open", "run", "Popen"}

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from graft.core.environments import Layer, held, make_virtual_environment
 from graft.core.layout import REPOSITORY
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-
 from graft.base import find
 from graft.base.fetch import fetch, unpinned_sha256
 from graft.base.find import default_release, fetch_unpinned, find_pin, releases

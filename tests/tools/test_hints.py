@@ -9,12 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from helpers import of_the_base_wheel
-
 from graft.compile.diagnostics import Diagnostic, diagnostics
 from graft.compile.digest import digest
 from graft.compile.hints import Hint, header_in, hint_for, hints
 from graft.inputs.toolchain import CPU_CAPABILITIES
+from helpers import of_the_base_wheel
 
 _FLAGS = ("-std=c++20", "-fsyntax-only", "-DAT_PER_OPERATOR_HEADERS", "-DCPU_CAPABILITY=AVX2", "-DCPU_CAPABILITY_AVX2")
 _FLAGS += ("-DHAVE_AVX2_CPU_DEFINITION", "-DHAVE_AVX512_CPU_DEFINITION")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import ninja as ninja_package
 import pytest
-
 from graft.core.console import StepLine
 from graft.core.errors import CompileError, SourceError
 from graft.fork.configure import Configured

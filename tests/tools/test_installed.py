@@ -9,11 +9,11 @@ import venv
 from pathlib import Path
 
 import pytest
-
-from scripts import develop
 from graft.base.installed import TREES, Environment, find_environment, look
 from graft.core.errors import UsageError
 from graft.core.layout import Layout
+
+from scripts import develop
 
 KNOWN = ["2.9.1+cpu", "2.9.1", "2.10.0+cu130"]
 

@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
 from graft.base.base import Base, Library
 from graft.base.elf import ElfFile
-from graft.core.errors import LinkError
-from graft.core.layout import Layout
 from graft.compile import link
 from graft.compile.link import Linker, Product
 from graft.compile.ninja import Names
 from graft.compile.units import Unit
+from graft.core.errors import LinkError
+from graft.core.layout import Layout
 from graft.inputs.toolchain import CPU_CAPABILITIES, Toolchain
 
 # Each library of the base exports a function and hides another, and a variable.

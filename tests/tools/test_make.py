@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from graft.core.layout import REPOSITORY
 
 # Replaces the builder: prints its Python, its environment and its text mode.

@@ -19,10 +19,10 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
-from helpers import interruptible
-
 from graft.core.errors import RefusedError, UsageError
 from graft.core.layout import REPOSITORY, Layout
+from helpers import interruptible
+
 from tests.kit.matrix import run as matrix_run
 from tests.kit.matrix.contents import contents
 from tests.kit.matrix.fatbin import architectures

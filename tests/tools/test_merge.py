@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from graft.codegen.merge import entries_text, merge
+from graft.core.errors import OperatorError
+from graft.inputs.native import load_native
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from graft.core.errors import OperatorError
-from graft.codegen.merge import entries_text, merge
-from graft.inputs.native import load_native
 
 
 def written(folder: Path, text: str) -> Path:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import write
-
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY
+from helpers import write
+
 from tests.kit.mutant_list import Mutant, choose, load_mutants, places
 from tests.kit.mutant_trees import Outcome, Result, Tree, run_limited
 from tests.kit.mutants import LIST, conclude, judge, rounds, without_false_alarms

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-from graft.core.console import StepLine
-from graft.core.errors import CompileError
-from graft.core.layout import Layout
 from graft.compile import ninja
 from graft.compile.ninja import Names, compile_units, launcher
 from graft.compile.units import CXX, NARROW_HEADERS, Unit
+from graft.core.console import StepLine
+from graft.core.errors import CompileError
+from graft.core.layout import Layout
 
 # Records its arguments; rejects a source that contains `wide` with narrow headers, and one that contains `wrong`.
 COMPILER = r"""#!/bin/sh

@@ -10,7 +10,6 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import pytest
-
 from graft.core.errors import PackError
 from graft.deliver.wheel import pack
 

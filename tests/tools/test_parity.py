@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from graft.core.errors import SourceError
 from graft.fork import parity
 from graft.fork.configure import Configured

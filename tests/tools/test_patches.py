@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from graft.core.errors import PinError
 from graft.core.layout import REPOSITORY
 from graft.inputs.patches import load_series, patched, pin_files

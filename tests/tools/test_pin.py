@@ -10,9 +10,6 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from packaging.tags import parse_tag
-from packaging.version import Version
-
 from graft.base import fetch as fetch_module
 from graft.base.base import Base, refuse_unusable
 from graft.base.fetch import check_wheel, fetch
@@ -21,6 +18,8 @@ from graft.core.errors import FetchError, PinError, UnusableBaseError
 from graft.core.layout import REPOSITORY
 from graft.inputs.pin import DebianSource, GitSource, known_pins, load_pin
 from graft.pin.toolkit import COMPILER, require_one_compiler
+from packaging.tags import parse_tag
+from packaging.version import Version
 
 PATCHES = REPOSITORY / "patches"
 PINS = sorted(path.parent for path in PATCHES.glob("*/pin.yaml"))

@@ -16,7 +16,6 @@ from zipfile import ZipFile
 
 import pytest
 import yaml
-
 from graft.base.base import Base
 from graft.core import layout as layout_module
 from graft.core import pip

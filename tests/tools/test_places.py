@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from graft.core.layout import REPOSITORY
 from helpers import write
 
-from graft.core.layout import REPOSITORY
 from tests.kit.places import places_of
 
 FILES = {

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from graft.core.console import StepLine
-from graft.core.errors import CompileError
-from graft.core.layout import Layout
 from graft.compile.ninja import Names, compile_units
 from graft.compile.preambles import preamble_of, with_preambles
 from graft.compile.units import CXX, Unit
+from graft.core.console import StepLine
+from graft.core.errors import CompileError
+from graft.core.layout import Layout
 from graft.inputs.toolchain import Toolchain
 
 SOURCE = Path("src/ATen/native/cpu/Mine.cpp")

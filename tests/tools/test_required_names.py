@@ -10,15 +10,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from scripts import graft, stages
 from graft.base import tree
 from graft.check import run
-from graft.core.console import Steps
-from graft.core.errors import CompileError, PinError
 from graft.compose import required_names, wheel_files
 from graft.compose.appended_texts import our_files
 from graft.compose.required_names import require_names
+from graft.core.console import Steps
+from graft.core.errors import CompileError, PinError
+
+from scripts import graft, stages
 
 # For the texts of every wheel, a file that torch does not have; others are called `added_...`.
 NEW = "torch/_graft.py"

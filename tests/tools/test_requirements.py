@@ -10,7 +10,6 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-
 from graft.core import requirements
 from graft.core.errors import ToolchainError
 from graft.core.layout import REPOSITORY

@@ -11,13 +11,12 @@ from types import ModuleType
 
 import pytest
 import yaml
-from helpers import write
-
 from graft.core.errors import PinError
 from graft.core.layout import Layout
 from graft.inputs.native import load_native
 from graft.inputs.snapshot import Snapshot, merge_folders, take_snapshot
 from graft.inputs.toolchain import Toolchain
+from helpers import write
 
 PIN = """version: 1.0
 source: {git: {repository: none, tag: none, commit: none}}

@@ -10,16 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers import git
-
 from graft.core.console import StepLine
 from graft.core.errors import FetchError, ToolchainError
 from graft.core.layout import REPOSITORY
-from graft.inputs.pin import DebianSource, GitSource, Pin, load_pin
 from graft.fork.cache import Cache, cache_of
 from graft.fork.debian import configured_mirrors, refuse_missing_packages
 from graft.fork.fetch import fetch_tree
 from graft.fork.tree import FUNCTIONS_YAML
+from graft.inputs.pin import DebianSource, GitSource, Pin, load_pin
+from helpers import git
 
 needs_dpkg = pytest.mark.skipif(shutil.which("dpkg-source") is None, reason="Debian's tools are not installed")
 

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import write
-
 from graft.core.layout import REPOSITORY, Layout
 from graft.inputs import snapshot
 from graft.inputs.snapshot import take_snapshot
+from helpers import write
 
 # Files that a build reads; generated code depends on these YAML files only.
 YAML = {

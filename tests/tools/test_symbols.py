@@ -7,12 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from graft.base.elf import ElfFile
 from graft.base.symbol_index import SymbolIndex, symbol_index
-from graft.core.errors import LinkError
 from graft.compile import units
 from graft.compile.trampolines import bind_hidden, trampoline_table
+from graft.core.errors import LinkError
 from graft.deliver.platform_tag import newer_symbols
 
 HIDDEN = """

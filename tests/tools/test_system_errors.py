@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 
 import pytest
-
-from scripts import __main__ as command_line
 from graft.core.errors import PackError, RefusedError, refuse_full
 from graft.core.layout import REPOSITORY
 from graft.deliver import wheel as deliver
+
+from scripts import __main__ as command_line
 
 
 def failing(code: int, path: str | None) -> OSError:

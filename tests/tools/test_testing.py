@@ -15,11 +15,11 @@ from zipfile import ZipFile
 
 import pytest
 import yaml
-
 from graft.core import layout as common
 from graft.core.errors import UsageError
 from graft.core.layout import Layout, native_folders
 from graft.deliver.built import Built, save_built
+
 from tests.kit import environments
 from tests.kit import run as testing
 from tests.kit.environments import TEST, folder_of, unpacked, wheel_environment

@@ -11,15 +11,14 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from graft.compose.thin_files import module_of, star_importers
+from graft.core.errors import PackError, UsageError
+from graft.core.layout import INTERPRETER
+from graft.deliver import thin_wheel
+from graft.deliver.thin_wheel import pack_thin, package_name, thin_version
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
-
-from graft.core.errors import PackError, UsageError
-from graft.core.layout import INTERPRETER
-from graft.compose.thin_files import module_of, star_importers
-from graft.deliver import thin_wheel
-from graft.deliver.thin_wheel import pack_thin, package_name, thin_version
 
 FILES = {"my_ops/_C.so": bytes(range(256)) * 9, "my_ops/a,b.py": b"", "my_ops/__init__.py": b"from . import _C\n"}
 

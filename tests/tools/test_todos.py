@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from graft.new.todos import NO_CODE, ending_with_todos, todos
 
 KERNEL = f"""Tensor f(const Tensor& self) {{

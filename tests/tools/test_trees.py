@@ -15,11 +15,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers import write
-
 from graft.base.installed import TREES, Environment
 from graft.deliver import develop
 from graft.deliver.develop import add_tree, developed, remove_trees
+from helpers import write
 
 # Also cached bytecode of some files, as written by pip.
 CACHE = f"__pycache__/{{}}.{sys.implementation.cache_tag}.pyc"

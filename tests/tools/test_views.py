@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from graft.compile.views import Views, text_with_headers
 
 TEMPLATE = """namespace at {

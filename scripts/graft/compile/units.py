@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..base.base import Base
+from ..codegen import FRAGMENTS
 from ..core.files import files_below, lay_out_files
 from ..core.layout import Layout
-from ..codegen import FRAGMENTS
 from ..inputs.cuda_toolkit import DEFINITIONS, Nvcc
 from ..inputs.native import NativeFolder
 from ..inputs.toolchain import Toolchain

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..core.files import files_below
 from ..codegen.merge import MARK
+from ..core.files import files_below
 from ..inputs.native import DOCS, PYTHON, NativeFolder
 from .description import Description
 from .docs import docstring, docstring_texts

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ..base.base import VERSION_FILE
+from ..codegen.places import PLACES
 from ..core.errors import UsageError
 from ..core.files import files_below
-from ..codegen.places import PLACES
 from ..inputs.native import DOCS, NativeFolder
 from .appended_texts import appended_texts, behind
 from .description import Description

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..base.torchgen import run_with_torchgen
-from ..core.errors import OperatorError
-from ..core.files import files_below, write_if_changed
+from ..codegen import DESCRIPTION
+from ..codegen.merge import PACKAGED, MergedFile, merge
 from ..compile import blame
 from ..compose.appended_texts import appended_texts, behind
 from ..compose.description import load_description
-from ..codegen import DESCRIPTION
-from ..codegen.merge import PACKAGED, MergedFile, merge
+from ..core.errors import OperatorError
+from ..core.files import files_below, write_if_changed
 from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolder
 from .stack import Stack
 from .tree import FUNCTIONS_YAML

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..base.base import VERSION_FILE
+from ..build import Result, report
+from ..compose.wheel_files import with_version
 from ..core.console import StepLine, Steps, say
 from ..core.errors import PackError
 from ..core.layout import Layout
 from ..core.lock import build_lock
 from ..core.process import run
-from ..compose.wheel_files import with_version
 from ..deliver.built import SOURCE, Built, load_built, save_built
 from ..deliver.wheel import pack
-from ..build import Result, report
 from ..inputs.patches import load_series
 from ..inputs.pin import Pin, load_pin
 from ..inputs.snapshot import Snapshot, hash_of_builder, take_snapshot

@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..compile import blame
 from ..core.console import StepLine
 from ..core.errors import CompileError, SourceError
 from ..core.process import follow, run
-from ..compile import blame
 from .configure import Configured
 from .placing import NATIVE
 from .tree import count

@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 
 from ..base.base import Base
+from ..codegen import KERNELS, MISSING, NO_CUDA
 from ..core.console import StepLine, say
 from ..core.errors import GraftError, UsageError
-from ..codegen import KERNELS, MISSING, NO_CUDA
 from .cuda_toolkit import NONE, NoToolkitError, Nvcc, find_nvcc, request, wanted_architectures
 from .native import NativeFolder, kernels_for_cuda
 from .snapshot import Snapshot

@@ -8,11 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ..base.tree import get_base
+from ..build import pack_wheel
 from ..core.console import Steps, say
 from ..core.errors import GraftError
 from ..core.layout import REPOSITORY, Layout
 from ..core.lock import build_lock, file_lock
-from ..build import pack_wheel
 from ..inputs.pin import load_pin
 from ..inputs.snapshot import take_snapshot
 from ..new.new_op import write_all

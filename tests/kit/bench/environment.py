@@ -10,6 +10,7 @@ from graft.core.console import say
 from graft.core.environments import Layer, install
 from graft.core.errors import CommandError, ToolchainError
 from graft.core.layout import Layout
+
 from ..environments import BENCH, run_python, wheel_environment, wheel_of
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")

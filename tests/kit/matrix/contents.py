@@ -8,6 +8,7 @@ from zipfile import ZipFile
 
 from graft.base.base import VERSION_FILE, of_version_file
 from graft.compile.link import OPERATORS_FOR_CUDA
+
 from .fatbin import architectures
 
 

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 from graft.core.errors import UsageError
 from graft.core.files import write_atomically
+
 from .wheels import megabytes
 
 _HEAD = ("PyTorch", "Python", "CUDA", "architectures", "wheel", "added", "build", "operators' tests", "wheel's tests")

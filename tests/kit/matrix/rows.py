@@ -11,6 +11,7 @@ from graft.core.console import say
 from graft.core.errors import GraftError, PinError, UsageError, run_all
 from graft.core.layout import REPOSITORY
 from graft.inputs.pin import known_pins, load_pin
+
 from .pythons import Python, find_pythons
 
 _PATCHES = REPOSITORY / "patches"

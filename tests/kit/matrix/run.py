@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
-from packaging.version import Version
-
 from graft.core.console import say
 from graft.core.errors import GraftError, RefusedError
 from graft.core.files import free_bytes, write_atomically
 from graft.core.layout import REPOSITORY, Layout
+from packaging.version import Version
+
 from ..builds import conditions
 from ..environments import base_wheel_of
 from ..run import is_shipped

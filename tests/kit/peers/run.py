@@ -13,11 +13,12 @@ from graft.core.console import say
 from graft.core.errors import CommandError
 from graft.core.files import write_atomically
 from graft.core.layout import REPOSITORY, Layout
-from ..environments import BENCH, wheel_environment, wheel_of
 from graft.thin import thin_wheel
+
 from ..bench.environment import REQUIREMENTS
 from ..builds import DEVELOP, bench_build, conditions
 from ..edits import ADDED, KERNEL_EDITED
+from ..environments import BENCH, wheel_environment, wheel_of
 
 _FIRST = "from nothing"
 _ROWS = {name: f"{DEVELOP}, {name}" for name in (KERNEL_EDITED, ADDED)} | {_FIRST: _FIRST}

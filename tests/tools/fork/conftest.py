@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from graft.codegen.merge import MergedFile
+from graft.core.layout import Layout
+from graft.fork import apply as apply_module
+from graft.inputs.native import NativeFolder
 from helpers import git, write
 from small_tree import FILES, NATIVE, PATCHES
-
-from graft.core.layout import Layout
-from graft.codegen.merge import MergedFile
-from graft.inputs.native import NativeFolder
-from graft.fork import apply as apply_module
 
 _NAMES = {"place": "torch", "name": "mine", "public": "mine"}
 _BOUND = {**_NAMES, "signatures": "mine(input)", "reference": "", "derived": ""}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from helpers import git
-
 from graft.fork.apply import Fork
+from helpers import git
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 FILES = {

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import git, write
-from small_tree import FILES, NATIVE, TEXT, contents, log, times
-
 from graft.core.errors import SourceError
 from graft.core.layout import REPOSITORY, Layout
 from graft.fork.apply import apply
 from graft.fork.moving import MOVING_REF
 from graft.fork.tree import Tree
+from helpers import git, write
+from small_tree import FILES, NATIVE, TEXT, contents, log, times
 
 # The files that Graft itself adds to every torch.
 INSTALLED = REPOSITORY / "scripts/graft/compose/appended"

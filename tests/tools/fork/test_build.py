@@ -8,9 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from helpers import git, write
-from small_tree import FILES, NATIVE, contents
-
 from graft.core.console import StepLine
 from graft.core.errors import FetchError, SourceError
 from graft.core.layout import Layout
@@ -19,6 +16,8 @@ from graft.fork.apply import apply
 from graft.fork.build import build_source
 from graft.fork.configure import Configured
 from graft.fork.ninja import GENERATORS, what_is_left
+from helpers import git, write
+from small_tree import FILES, NATIVE, contents
 
 # What a user may have in a checkout: untracked files, and a develop install.
 UNTRACKED = {

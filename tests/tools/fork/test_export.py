@@ -6,14 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
-from helpers import git, write
-from small_tree import PATCHES, contents, times
-
 from graft.core.errors import SourceError
 from graft.core.layout import Layout
 from graft.fork.apply import apply
 from graft.fork.export import export
 from graft.fork.stack import commit_message
+from helpers import git, write
+from small_tree import PATCHES, contents, times
 
 
 def test_export_is_what_git_am_makes_the_same_commits_of(tree: Path, layout: Layout, tmp_path: Path) -> None:

@@ -6,13 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers import git, write
-from small_tree import FILES, PATCHES, contents, state
-
 from graft.core.errors import OperatorError, PinError, SourceError, UsageError
 from graft.core.layout import Layout
 from graft.fork.apply import apply
 from graft.fork.export import export
+from helpers import git, write
+from small_tree import FILES, PATCHES, contents, state
 
 
 def test_folder_of_another_version_is_refused_and_stays_a_folder(tmp_path: Path, tree: Path, layout: Layout) -> None:

@@ -7,12 +7,11 @@ import os
 import pytest
 import torch
 import yaml
+from graft.core.layout import native_folders
 from torch import Tensor
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils import _pytree as pytree
-
-from graft.core.layout import native_folders
 
 FILES = [folder / "autocast.yaml" for folder in native_folders(os.environ["GRAFT_NATIVE"])]
 LISTS: list[dict[str, list[str]]] = [yaml.safe_load(file.read_text()) or {} for file in FILES if file.is_file()]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-
 from graft.base.elf import ElfFile
 from graft.core.layout import native_folders
 from graft.inputs.cuda_toolkit import wanted_architectures
+
 from tests.kit.matrix.fatbin import architectures
 
 LIBRARIES = Path(torch.__file__).parent / "lib"

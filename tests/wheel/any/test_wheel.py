@@ -21,12 +21,11 @@ import torch
 import yaml
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
+from graft.core.layout import REPOSITORY, native_folders
+from graft.inputs.patches import load_series
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 from torchgen.model import BaseOperatorName
-
-from graft.core.layout import REPOSITORY, native_folders
-from graft.inputs.patches import load_series
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 import torch
 from _pytest._code.code import ExceptionChainRepr, ReprEntryNative, ReprTraceback
+from graft.core.layout import native_folders
 from torch.testing._internal import added_opinfos, common_utils
 from torch.testing._internal.added_sample_inputs import reference
 
-from graft.core.layout import native_folders
 from tests.kit.places import places_of
 
 NATIVES = native_folders(os.environ["GRAFT_NATIVE"]) if "GRAFT_NATIVE" in os.environ else ()
