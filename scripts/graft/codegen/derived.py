@@ -1,8 +1,7 @@
 """Registrations of derived kernels, each made only if the folder did not register its own.
 
 Which kernels a folder registers itself is known only after its initializers have run. In a grafted library they run
-before those of generated code (scripts/graft/compile). In a source tree they run after, and the kernels of the folder replace
-the derived ones.
+before those of generated code (scripts/graft/compile). In a source tree they run after, and replace the derived ones.
 """
 
 from __future__ import annotations
