@@ -1,24 +1,40 @@
-"""Build and check: from a snapshot of the inputs to a wheel."""
+"""The pipeline: snapshot, base, make, compose, deliver. A delivery is a wheel, a tree for develop, or a thin wheel."""
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from .base.installed import Environment, base_of, find_environment, look
 from .core.console import Steps, say
-from .core.errors import run_all
+from .core.errors import GraftError
 from .core.files import sha256_of_file
-from .core.layout import Layout
-from .core.lock import build_lock
+from .core.layout import DEBUG, DEVELOP, REPOSITORY, Layout
+from .core.lock import build_lock, file_lock
 from .deliver.built import Built, load_built, save_built
-from .inputs.cuda_toolkit import request
+from .inputs.cuda_toolkit import request as cuda_request
+from .inputs.pin import known_pins
 from .inputs.snapshot import Snapshot, take_snapshot
+from .options import INSTALLED, SOURCE, Request
 
 if TYPE_CHECKING:
     from .base.base import Base
-    from .stages import Graft
+    from .compile.products import Product
+    from .compile.units import Units
+    from .compose.made import Made
+    from .inputs.cuda_toolkit import Nvcc
+    from .stages import Job
+
+# What a build with nothing to do needs is imported above. Importing the rest takes as long.
+
+# Seconds between two checks of the files of `make develop WATCH=1`.
+_PAUSE = 0.2
 
 
 @dataclass(frozen=True)
@@ -26,117 +42,308 @@ class Result:
     """The result of a build.
 
     Args:
-        wheel: the new wheel.
+        path: the wheel, or the tree.
         seconds: how long each step took; empty if nothing had to be done.
     """
 
-    wheel: Path
-    seconds: dict[str, float]
+    path: Path
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The result as JSON."""
+        return {"path": str(self.path), "seconds": self.seconds}
 
 
-def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
-    """Bring the wheel for ``layout`` up to date.
+class Delivery(ABC):
+    """A form in which operators are delivered.
 
     Args:
-        layout: the pin, the native folders and where the wheel goes.
-        base_wheel: path of the base wheel; None to download it with pip.
-        jobs: the maximum number of compilers to run at once.
-
-    Raises:
-        GraftError: the build failed; existing files are unchanged.
+        layout: the folders of the build.
+        environment: the environment whose torch is the base; None if the base is a wheel.
     """
-    snapshot = take_snapshot(layout)
-    wanted = request()
-    with build_lock(layout.work), snapshot.translated():
-        built = load_built(layout)
-        if built and built.stamp == snapshot.stamp and built.cuda in ("", wanted) and built.is_there():
-            save_built(layout, built)  # which makes it the last build
-            say(f"nothing changed: {built.wheel}\n{how_to_install(Path(built.wheel))}")
-            return Result(Path(built.wheel), {})
-        from .base.tree import get_base  # importing these takes as long as everything before them
-        from .stages import Graft
 
-        steps = Steps(total=7)
-        base = get_base(snapshot.pin, layout, base_wheel, steps)
-        graft = Graft(layout, snapshot, base, jobs, steps)
-        target = pack_wheel(layout, snapshot, base, graft, steps)
-        save_built(layout, Built.of(snapshot.stamp, target, graft.cuda.request))
-    if built and built.wheel != str(target):
-        Path(built.wheel).unlink(missing_ok=True)
-    report(target, steps)
-    return Result(target, steps.seconds)
+    # What its last step does.
+    last = "pack"
+
+    def __init__(self, layout: Layout, environment: Environment | None = None) -> None:
+        self.layout = layout
+        self.environment = environment
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold what only one build at a time may use."""
+        with build_lock(self.layout.work):
+            yield
+
+    def there(self, snapshot: Snapshot) -> Path | None:
+        """Return what an earlier build of the same inputs delivered, or None."""
+        return None
+
+    def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:
+        """Return the libraries to link."""
+        from .compile.products import products
+
+        return products(units, base, nvcc)
+
+    @abstractmethod
+    def compose(self, base: Base, made: Made, snapshot: Snapshot) -> Mapping[str, bytes]:
+        """Return the files to deliver, by path."""
+
+    @abstractmethod
+    def deliver(self, base: Base, made: Made, snapshot: Snapshot, files: Mapping[str, bytes]) -> Path:
+        """Write them. Return the path of what was written."""
+
+    def announce(self, path: Path, seconds: float) -> None:
+        """Print what was built."""
+        say(f"{path}\n  {path.stat().st_size:,} bytes, sha256 {sha256_of_file(path)}\n  {seconds:.1f} s in all")
+        say(how_to_install(path))
 
 
-def pack_wheel(layout: Layout, snapshot: Snapshot, base: Base, graft: Graft, steps: Steps) -> Path:
-    """Build and write the wheel. Return its path."""
-    from .compile.link import products
-    from .compose.description import describe_additions
-    from .compose.wheel_files import compose
-    from .deliver.platform_tag import platform_tag
-    from .deliver.wheel import pack, with_graft
+class Wheel(Delivery):
+    """A wheel of torch with the operators."""
 
-    made = graft.make(products)
-    with steps.step("compose"):
-        note = {"delivery": "wheel", "base": base.version, "hash": made.hash_, "folders": {}}
-        files = compose(base.tree, made, with_graft(base.version, made.hash_), note)
-    with steps.step("pack"):
-        platform = platform_tag(base.platforms, made.libraries.values())
-        version = with_graft(snapshot.pin.wheel_version, made.hash_)
-        notice = describe_additions(base.version, made.description)
-        return pack(
-            base.wheel, files, version=version, platform=platform, out=layout.out, notice=notice, owner=layout.name
+    def there(self, snapshot: Snapshot) -> Path | None:
+        built = load_built(self.layout)
+        if not (built and built.stamp == snapshot.stamp and built.cuda in ("", cuda_request()) and built.is_there()):
+            return None
+        save_built(self.layout, built)  # which makes it the last build
+        say(f"nothing changed: {built.wheel}\n{how_to_install(Path(built.wheel))}")
+        return Path(built.wheel)
+
+    def compose(self, base: Base, made: Made, snapshot: Snapshot) -> Mapping[str, bytes]:
+        return _composed(base, made, {"delivery": "wheel", "folders": {}})
+
+    def deliver(self, base: Base, made: Made, snapshot: Snapshot, files: Mapping[str, bytes]) -> Path:
+        from .compose.description import describe_additions
+        from .deliver.platform_tag import platform_tag
+        from .deliver.wheel import pack, with_graft
+
+        before = load_built(self.layout)
+        wheel = pack(
+            base.wheel,
+            files,
+            version=with_graft(snapshot.pin.wheel_version, made.hash_),
+            platform=platform_tag(base.platforms, made.libraries.values()),
+            out=self.layout.out,
+            notice=describe_additions(base.version, made.description),
+            owner=self.layout.name,
+        )
+        save_built(self.layout, Built.of(snapshot.stamp, wheel, made.cuda))
+        if before and before.wheel != str(wheel):
+            Path(before.wheel).unlink(missing_ok=True)
+        return wheel
+
+
+class Tree(Delivery):
+    """A tree beside the torch of an environment, which Python finds first."""
+
+    last = "add to the installed torch"
+    environment: Environment
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        busy = f"another process is adding operators to the torch of {self.environment.python}"
+        with super().lock(), file_lock(self.layout.pin_build / "lock", busy):
+            yield
+
+    def _stamp(self, snapshot: Snapshot) -> str:
+        return f"{snapshot.stamp} {cuda_request()}"
+
+    def there(self, snapshot: Snapshot) -> Path | None:
+        from .deliver.develop import developed
+
+        note = developed(self.environment)
+        if (note.get("stamp"), note.get("base")) != (self._stamp(snapshot), self.environment.key):
+            return None
+        say(f"nothing changed: {self.environment.site}/torch has the operators of {self.layout.title}")
+        return self.environment.site
+
+    def compose(self, base: Base, made: Made, snapshot: Snapshot) -> Mapping[str, bytes]:
+        return _composed(base, made, {"delivery": "develop", "folders": snapshot.hashes()})
+
+    def deliver(self, base: Base, made: Made, snapshot: Snapshot, files: Mapping[str, bytes]) -> Path:
+        from .deliver.develop import add_tree
+
+        return add_tree(self.environment, base, files, self._stamp(snapshot))
+
+    def announce(self, path: Path, seconds: float) -> None:
+        say(f"{self.environment.site}/torch now has the operators of {self.layout.title}, from {path}")
+        say(f"  {seconds:.1f} s in all; `{self.environment.python} -m torch._graft` lists them")
+
+
+class Thin(Delivery):
+    """A wheel with the operators alone, which requires the base's torch.
+
+    Args:
+        layout: the folders of the build.
+        environment: the environment whose torch is the base; None if the base is a wheel.
+        name: the name of its package; empty for the name of the native folder.
+        version: its version.
+    """
+
+    def __init__(self, layout: Layout, environment: Environment | None, name: str, version: str) -> None:
+        from .deliver.thin_wheel import package_name, thin_version
+
+        super().__init__(layout, environment)
+        self.package, self.version = package_name(name, layout.native), version
+        thin_version(version, "0")
+
+    def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:
+        from .compile.products import thin_products
+
+        return thin_products(self.package, units, base, nvcc)
+
+    def compose(self, base: Base, made: Made, snapshot: Snapshot) -> Mapping[str, bytes]:
+        from .compose.thin_files import compose_thin
+
+        return compose_thin(base, made, self.package, snapshot.pin.wheel_version)
+
+    def deliver(self, base: Base, made: Made, snapshot: Snapshot, files: Mapping[str, bytes]) -> Path:
+        from .deliver.platform_tag import platform_tag
+        from .deliver.thin_wheel import pack_thin, thin_version
+
+        requires = snapshot.pin.wheel_version
+        names = sorted({bound.public for bound in made.description.bound if not bound.name.startswith("_")})
+        return pack_thin(
+            files,
+            name=self.package,
+            version=thin_version(self.version, requires),
+            requires=requires,
+            platform=platform_tag(base.platforms, made.libraries.values()),
+            out=self.layout.out,
+            summary=f"Operators for PyTorch {requires}: {', '.join(names)}",
         )
 
 
-def check(layout: Layout, *, base_wheel: Path | None) -> None:
+def run(delivery: Delivery, request: Request) -> Result:
+    """Bring a delivery up to date.
+
+    Raises:
+        GraftError: the build failed; what was delivered before is unchanged.
+    """
+    snapshot = take_snapshot(delivery.layout)
+    with delivery.lock(), snapshot.translated():
+        if there := delivery.there(snapshot):
+            return Result(there)
+        from .stages import make
+
+        job = _job(delivery.layout, snapshot, request, delivery.environment)
+        made = make(job, delivery.products)
+        with job.steps.step("compose"):
+            files = delivery.compose(job.base, made, snapshot)
+        with job.steps.step(delivery.last):
+            path = delivery.deliver(job.base, made, snapshot, files)
+    delivery.announce(path, sum(job.steps.seconds.values()))
+    return Result(path, job.steps.seconds)
+
+
+def _job(layout: Layout, snapshot: Snapshot, request: Request, environment: Environment | None = None) -> Job:
+    from .base.tree import get_base
+    from .stages import Job
+
+    steps = Steps()
+    base = base_of(environment, layout.base) if environment else get_base(snapshot.pin, layout, request.wheel, steps)
+    return Job(layout, snapshot, snapshot.lay_out(), base, request.jobs, steps)
+
+
+def _composed(base: Base, made: Made, note: Mapping[str, Any]) -> Mapping[str, bytes]:
+    from .compose.wheel_files import compose
+    from .deliver.wheel import with_graft
+
+    about = {**note, "base": base.version, "hash": made.hash_}
+    return compose(base.tree, made, with_graft(base.version, made.hash_), about)
+
+
+def build(request: Request) -> Result:
+    """Build the wheel of torch with the operators."""
+    if request.build == SOURCE:
+        from .fork.build import build_source
+
+        return build_source(request.layout, source=request.source, jobs=request.jobs)
+    return run(Wheel(request.layout), request)
+
+
+def develop(request: Request) -> Result:
+    """Add the operators to the torch that is installed in an environment; with ``watch`` after every save."""
+    seen: dict[Path, int] = {}
+    while request.watch:
+        seen = _wait_for_save(request.native, seen)
+        try:
+            _develop(request)
+            say("ready; waiting for the next save (Ctrl-C to end)")
+        except GraftError as error:
+            say(f"error: {error}\nwaiting for the next save; torch is unchanged (Ctrl-C to end)")
+    return _develop(request)
+
+
+def _develop(request: Request) -> Result:
+    environment = find_environment(request.python)
+    layout = replace(installed(request.layout, environment), kind=DEBUG if request.debug else DEVELOP)
+    return run(Tree(layout, environment), request)
+
+
+def undevelop(request: Request) -> None:
+    """Restore the environment's original torch.
+
+    Raises:
+        GraftError: a file cannot be deleted.
+    """
+    from .deliver.develop import remove_trees
+
+    packages, site, _ = look(request.python)
+    torch = f"{site}/torch is the installed one again" if site else f"{packages} no longer has torch"
+    say(torch if remove_trees(packages) else f"nothing to do: make develop has not added anything to {packages}")
+
+
+def thin_wheel(request: Request) -> Result:
+    """Build the operators as a wheel of their own, for the torch of a pin or of an environment."""
+    environment = find_environment(request.python) if request.pin == INSTALLED else None
+    layout = installed(request.layout, environment) if environment else request.layout
+    return run(Thin(layout, environment, request.name, request.version), request)
+
+
+def check(request: Request) -> None:
     """Find errors in the native folders, the pin and its patches without building anything.
 
     Raises:
         GraftError: lists every error. If the pin is invalid, the rest is not checked.
     """
-    from .base.tree import get_base
-    from .check.run import check_native
-    from .compose.required_names import require_names
-    from .compose.wheel_files import installed_headers
-    from .inputs.patches import load_series, patched
-
+    layout = request.layout
     snapshot = take_snapshot(layout)
     with build_lock(layout.work), snapshot.translated():
-        native = snapshot.lay_out()
-        base = get_base(snapshot.pin, layout, base_wheel, Steps(total=2))
-        series = load_series(snapshot.patches)
-        run_all(
-            lambda: check_native(snapshot, base.tree),
-            lambda: patched(series, base.tree, layout.work),
-            lambda: installed_headers(base.tree, native),
-            lambda: require_names(base.tree),
-        )
-    say(f"{layout.title}: no errors found; {len(series)} patches")
+        from .stages import check
+
+        check(_job(layout, snapshot, request))
+    say(f"{layout.title}: no errors found")
 
 
-def check_cuda(layout: Layout, *, base_wheel: Path | None, jobs: int) -> None:
+def check_cuda(request: Request) -> None:
     """Compile the CUDA sources of a build. Nothing is linked.
 
     Raises:
         GraftError: the compiler's messages, with paths in the native folder.
     """
-    from .base.tree import get_base
-    from .stages import Graft
-
+    layout = request.layout
     snapshot = take_snapshot(layout)
     with build_lock(layout.work), snapshot.translated():
-        steps = Steps(total=4)
-        base = get_base(snapshot.pin, layout, base_wheel, steps)
-        nvcc = Graft(layout, snapshot, base, jobs, steps).check_cuda()
+        from .stages import make_for_cuda
+
+        nvcc = make_for_cuda(_job(layout, snapshot, request))
     targets = ", ".join(f"sm_{name}" for name in nvcc.architectures)
     say(f"{layout.title}: its CUDA sources compile for {targets} with PyTorch {snapshot.pin.version}")
 
 
-def report(wheel: Path, steps: Steps) -> None:
-    """Print what was built."""
-    size = wheel.stat().st_size
-    say(f"{wheel}\n  {size:,} bytes, sha256 {sha256_of_file(wheel)}\n  {sum(steps.seconds.values()):.1f} s in all")
-    say(how_to_install(wheel))
+def installed(layout: Layout, environment: Environment) -> Layout:
+    """Return the folders of a build for an installed torch. Warn if its version was never tested."""
+    version = environment.version
+    known = known_pins(REPOSITORY / "patches")
+    release = version.partition("+")[0]
+    if release not in (name.partition("+")[0] for name in known):
+        say(f"torch {version} is untested; tested are {', '.join(known)}")
+        release = max(known, key=lambda name: [int(part) for part in name.partition("+")[0].split(".")])
+        release = release.partition("+")[0]
+    return replace(layout, pin=version, installed=environment.key, release=release)
 
 
 def how_to_install(wheel: Path) -> str:
@@ -144,3 +351,23 @@ def how_to_install(wheel: Path) -> str:
     exact.
     """
     return f"  to install it: pip install {shlex.quote(str(wheel))}"
+
+
+def _wait_for_save(folders: Iterable[Path], seen: Mapping[Path, int]) -> dict[Path, int]:
+    """Return the time of each file, once one differs from those in ``seen``."""
+    while (found := _times(folders)) == seen:
+        time.sleep(_PAUSE)
+    # An editor, or git, may write several files one after another.
+    while (later := _times(folders)) != found:
+        found = later
+        time.sleep(_PAUSE)
+    return found
+
+
+def _times(folders: Iterable[Path]) -> dict[Path, int]:
+    """Return the modification time of each file."""
+    found = {}
+    for path in (path for folder in folders for path in folder.rglob("*")):
+        with suppress(OSError):  # it is being replaced
+            found[path] = path.stat().st_mtime_ns
+    return found

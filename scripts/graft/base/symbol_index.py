@@ -16,7 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.files import write_atomically
+from ..core.layout import REPOSITORY
+from ..core.lock import file_lock
 from .elf import ElfFile, HiddenSymbol
+
+# The indexes by build-id, shared by all bases.
+SYMBOLS = REPOSITORY / "build/symbols"
 
 # Increase this when the format changes.
 _FORMAT = 1
@@ -58,17 +63,19 @@ class SymbolIndex:
         return found
 
 
-def symbol_index(path: Path, cache: Path) -> SymbolIndex:
-    """Return the index of the library ``path``. It is cached in the folder ``cache`` under the build-id."""
+def symbol_index(path: Path, folder: Path = SYMBOLS) -> SymbolIndex:
+    """Return the index of the library ``path``. It is kept in ``folder`` under the build-id."""
     library = ElfFile(path)
-    kept = cache / f"{path.name}-{library.build_id or 'none'}-{_FORMAT}.npy"
-    if library.build_id and kept.is_file():
-        return SymbolIndex(path, library.build_id, np.load(kept, mmap_mode="r"))
-    entries = _entries(library)
-    if library.build_id:
-        content = BytesIO()
-        np.save(content, entries)
-        write_atomically(kept, content.getvalue())
+    kept = folder / f"{path.name}-{library.build_id or 'none'}-{_FORMAT}.npy"
+    # Several processes may need it at once; it takes seconds to make.
+    with file_lock(kept.with_suffix(".lock"), f"the symbols of {path.name} are being sorted"):
+        if library.build_id and kept.is_file():
+            return SymbolIndex(path, library.build_id, np.load(kept, mmap_mode="r"))
+        entries = _entries(library)
+        if library.build_id:
+            content = BytesIO()
+            np.save(content, entries)
+            write_atomically(kept, content.getvalue())
     return SymbolIndex(path, library.build_id, entries)
 
 

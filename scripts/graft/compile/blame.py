@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..codegen.merge import MergedFile
-from ..inputs.native import DERIVATIVES
 
 
 @dataclass(frozen=True)
@@ -57,25 +56,3 @@ def of_torchgen(message: str, merged: Sequence[MergedFile]) -> str:
         quoted = [e for file in merged for e in entries(file.source) if e.schema in message]
         message = "\n".join([*(f"{e.file}:{e.line}: {e.schema}" for e in quoted), message])
     return message
-
-
-def of_compiler(output: str, native: Path) -> str:
-    """Return the compiler's ``output`` with the names of the derivative formulas that did not compile."""
-    functions = re.findall(r"^(?:generated|units)/\S+: In (?:member |static )*function '(.*)':$", output, re.M)
-    blamed = dict.fromkeys(entry for function in functions if (entry := formula_of(function, native)))
-    lines = [f"{e.file}:{e.line}: a formula of {e.name} is not valid C++; the compiler says:" for e in blamed]
-    return "\n".join([*lines, output])
-
-
-def formula_of(function: str, native: Path) -> Entry | None:
-    """Return the entry of derivatives.yaml whose formulas the generated ``function`` contains, or None."""
-    return next((entry for entry in entries(native / DERIVATIVES) if _compiles(function, entry.name)), None)
-
-
-def _compiles(function: str, operator: str) -> bool:
-    """Return whether the generated ``function`` contains formulas of ``operator``."""
-    name = re.search(
-        r"::(\w+?)Backward\d*(?:_apply_functional|::apply\w*)?\(|VariableType::(?:\{anonymous\}::)?(\w+)\(", function
-    )
-    wanted = operator.replace(".", "_").replace("_", "").lower()
-    return name is not None and (name[1] or name[2]).replace("_", "").lower() in (wanted, wanted + "out")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -70,11 +70,6 @@ def hint_for(message: str, line: str, has_header: Callable[[str], bool]) -> str:
         has_header: returns whether the base or the folder has a header.
     """
     return next((text for hint in hints() if (text := hint.text(message, line, has_header))), "")
-
-
-def header_in(folders: Sequence[Path]) -> Callable[[str], bool]:
-    """Return a predicate that tests whether one of ``folders`` has a header."""
-    return lambda name: any((folder / name).is_file() for folder in folders)
 
 
 def _rows(row: dict[str, str]) -> list[Hint]:

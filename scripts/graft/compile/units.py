@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +73,7 @@ class Units:
         module: the initialization of ``torch._C``.
         thin_module: the initialization of a thin wheel's module, which adds the bindings to the existing ``torch._C``.
         cuda: the CUDA kernels; empty if they are not built.
+        preambles: precompiled headers, which are in no library.
     """
 
     common: list[Unit]
@@ -81,6 +82,7 @@ class Units:
     module: list[Unit]
     thin_module: list[Unit]
     cuda: list[Unit]
+    preambles: Sequence[Unit] = ()
 
 
 def in_order(units: Iterable[Unit]) -> list[Unit]:

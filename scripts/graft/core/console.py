@@ -1,4 +1,4 @@
-"""Progress on the terminal: numbered steps with their times."""
+"""Progress on the terminal: steps with their times."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Steps:
-    """Counts the steps of a build and records how long each took, in seconds."""
+    """Shows the steps of a build and records how long each took, in seconds."""
 
-    total: int
     seconds: dict[str, float] = field(default_factory=dict)
-    _number: int = 0
 
     @contextmanager
     def step(self, name: str) -> Iterator[StepLine]:
         """Print the step's name, run the body, then print how long it took."""
-        self._number += 1
-        line = StepLine(f"({self._number}/{self.total}) {name}")
+        line = StepLine(f"{name}:")
         with self.counted(name):
             try:
                 line.update("...")

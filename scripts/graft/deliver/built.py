@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..core.files import write_atomically
 from ..core.layout import REPOSITORY, Layout
+from ..options import GRAFT
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,6 @@ class Built:
         """Return whether the wheel still exists, unchanged."""
         path = Path(self.wheel)
         return path.is_file() and (path.stat().st_size, path.stat().st_mtime_ns) == (self.size, self.time)
-
-
-# The kinds of builds.
-GRAFT, SOURCE = "graft", "source"
 
 
 def load_built(layout: Layout, build: str = GRAFT) -> Built | None:

@@ -62,7 +62,7 @@ def apply(source: Path, layout: Layout) -> Fork:
     """
     with (
         tempfile.TemporaryDirectory(prefix="graft-") as scratch,
-        Steps(total=1).step("apply patches and operators") as line,
+        Steps().step("apply patches and operators") as line,
     ):
         snapshot = replace(take_snapshot(layout), folder=Path(scratch))
         with snapshot.translated():

@@ -91,7 +91,7 @@ def build_source(layout: Layout, *, source: str | None, jobs: int, incremental: 
             say(f"nothing changed: {built.wheel}")
             return Result(Path(built.wheel), {})
         jobs = affordable(jobs)
-        steps = Steps(total=7)
+        steps = Steps()
         configured = prepare(given, source, jobs, steps)
         with steps.step("generate") as line:
             line.note = generate(configured, jobs, line, incremental=incremental)
@@ -125,7 +125,7 @@ def fetched(layout: Layout, source: str | None) -> Path:
         return checkout
     pin = load_pin(layout.patches, layout.pin)
     cache = cache_of(pin)
-    with build_lock(cache.folder), Steps(total=1).step("fetch the sources") as line:
+    with build_lock(cache.folder), Steps().step("fetch the sources") as line:
         return fetch_tree(pin, cache, source, line)
 
 

@@ -47,7 +47,7 @@ def check_source(layout: Layout, *, source: str | None, jobs: int) -> None:
     given = load_input(layout)
     with build_lock(given.cache.folder), given.snapshot.translated():
         jobs = affordable(jobs)
-        steps = Steps(total=6)
+        steps = Steps()
         configured = prepare(given, source, jobs, steps)
         with steps.step("generate") as line:
             line.note = generate(configured, jobs, line, incremental=True)

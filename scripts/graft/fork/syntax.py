@@ -69,7 +69,7 @@ def check_syntax(layout: Layout, *, source: str | None, jobs: int) -> None:
     cache = cache_of(snapshot.pin)
     snapshot = replace(snapshot, folder=cache.snapshot)
     with build_lock(cache.folder), snapshot.translated(), tempfile.TemporaryDirectory(prefix="graft-") as scratch:
-        steps, folder, native = Steps(total=4), cache.folder / "syntax", snapshot.lay_out()
+        steps, folder, native = Steps(), cache.folder / "syntax", snapshot.lay_out()
         with steps.step("fetch the sources") as line:
             path = fetch_to_build(snapshot.pin, cache, source, line)
         with steps.step("apply patches and operators"):

@@ -36,7 +36,7 @@ def check_incremental(layout: Layout, *, source: str | None, jobs: int, objects:
     """
     given = load_input(layout)
     with build_lock(given.cache.folder), given.snapshot.translated():
-        steps = Steps(total=4)
+        steps = Steps()
         configured = prepare(given, source, jobs, steps)
         with steps.step("compile again") as line, tempfile.TemporaryDirectory(dir=configured.tree / "build") as folder:
             done, otherwise = 0, []

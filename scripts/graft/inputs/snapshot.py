@@ -108,6 +108,21 @@ class Snapshot:
                 found[int(number)][Path(*rest)] = content
         return found
 
+    def hashes(self) -> dict[str, dict[str, str]]:
+        """Return the hash of each file of the native folders, by folder."""
+        found: dict[str, dict[str, str]] = {str(origin): {} for origin in self.origins}
+        contents = {**self.files, **{name: self._origin(name).read_bytes() for name in self.unread}}
+        for name, content in contents.items():
+            if name.startswith("native/"):
+                _, number, *rest = Path(name).parts
+                found[str(self.origins[int(number)])][str(Path(*rest))] = hashlib.sha256(content).hexdigest()
+        return found
+
+    def _origin(self, name: str) -> Path:
+        """Return the user's file for a file below ``native/``."""
+        _, number, *rest = Path(name).parts
+        return self.origins[int(number)] / Path(*rest)
+
     def translate(self, text: str) -> str:
         """Return ``text`` with paths in the snapshot replaced by those of the user's files."""
         pins = (self.patches.parent, self.pin.path.parent.parent)

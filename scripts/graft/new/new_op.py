@@ -36,7 +36,7 @@ def new_op(layout: Layout, *, base_wheel: Path | None, schema: str, kind: str, v
         GraftError: nothing is written.
     """
     wanted = check_usage(schema, kind, variants)
-    base = get_base(load_pin(layout.patches, layout.pin), layout, base_wheel, Steps(total=2))
+    base = get_base(load_pin(layout.patches, layout.pin), layout, base_wheel, Steps())
     made = _scaffold(base, layout.native, schema, kind, wanted)
     texts = {layout.native / name: text for name, text in made["created"].items()}
     refuse_existing(texts, layout.native, base)

@@ -37,7 +37,7 @@ def make_pin(torch: str, *, index: str, jobs: int, patches: Path = REPOSITORY / 
     Raises:
         GraftError: nothing is written, unless the smallest operator cannot be built: then the pin is.
     """
-    steps = Steps(total=4)
+    steps = Steps()
     with steps.step("ask for the wheels") as line:
         release = find_release(torch, index, patches)
         line.note = f"{len(release.wheels)} of torch {release.version}"
@@ -78,7 +78,7 @@ def look_at_other(version: str, patches: Path, index: str) -> Findings | str | N
     say(f"to compare it with torch {version}:")
     try:
         pin = load_pin(layout.patches, version)
-        return look_at(get_base(pin, layout, None, Steps(total=2), index), pin)
+        return look_at(get_base(pin, layout, None, Steps(), index), pin)
     except GraftError as error:
         return error.what
 
@@ -89,7 +89,7 @@ def try_smallest(layout: Layout, jobs: int) -> GraftError | None:
     try:
         snapshot = take_snapshot(layout)
         with build_lock(layout.work), snapshot.translated():
-            steps = Steps(total=7)
+            steps = Steps()
             base = get_base(snapshot.pin, layout, None, steps)
             pack_wheel(layout, snapshot, base, Graft(layout, snapshot, base, jobs, steps), steps)
     except GraftError as error:

@@ -1,0 +1,155 @@
+"""What compilers and linkers say, on one screen: the first error of each kind in each file, with the user's line that
+causes it and a hint.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from ..core.errors import CompileError, refuse_full
+from ..core.files import write_atomically
+from ..inputs.native import DERIVATIVES
+from ..inputs.snapshot import Snapshot
+from .blame import Entry, entries
+from .diagnostics import Diagnostic, diagnostics
+from .hints import hint_for
+
+# The log with the complete output of failed commands, in the work folder.
+_LOG = "compiler.log"
+# Lines shown of output without a recognizable error, for example the shell's.
+_UNKNOWN = 30
+# Kinds of errors shown for one file: with source lines, hints and counts they fill a screen.
+_KINDS = 6
+# Characters shown of one message; those of templates can take pages.
+_WIDTH = 300
+
+
+def refuse(output: Iterable[str], work: Path, snapshot: Snapshot, includes: Sequence[Path]) -> NoReturn:
+    """End the build with the messages of failed commands: a digest as the error, everything in a log.
+
+    Args:
+        output: ninja's output.
+        work: the folder that the commands ran in.
+        snapshot: the inputs.
+        includes: the folders in which compilers search for headers.
+
+    Raises:
+        CompileError: always.
+    """
+    native = snapshot.merged
+    compiled, linked = relevant(output, native)
+    lines = [line.rstrip("\n") for line in (*compiled, *linked)]
+    whole = "\n".join(lines).strip() or "ninja failed without a message"
+    refuse_full(whole, work)
+    write_atomically(work / _LOG, f"{snapshot.translate(whole)}\n")
+    errors = diagnostics(compiled, native)
+    shown = [*digest(errors, native, includes), *map(str.rstrip, linked)] or lines[:_UNKNOWN]
+    files = dict.fromkeys(error.user[0] for error in errors if error.user)
+    todo = f"fix {', '.join(files) or 'the errors above'} and build again; compiled files are kept"
+    if len("\n".join(shown).splitlines()) < len(lines):
+        todo += f"\n  the complete output, {len(lines):,} lines: {work / _LOG}"
+    raise CompileError("\n".join(shown), todo=todo)
+
+
+def relevant(output: Iterable[str], native: Path) -> tuple[list[str], list[str]]:
+    """Return the messages of compilers and those of linkers, without ninja's own, and with file names of ``native``."""
+    compiled: list[str] = []
+    linked: list[str] = []
+    into = compiled
+    for text in output:
+        if text.startswith("FAILED: "):
+            into = compiled
+        elif " -m graft.compile.link " in text:
+            into = linked
+        elif not text.startswith("ninja: ") and " -MD -MF " not in text:
+            # nvcc writes the line number in parentheses.
+            placed = re.sub(r"^([^\s:(]+)\((\d+)\): ", r"\1:\2: ", text)
+            into.append(placed.replace("src/ATen/native/", f"{native}/"))
+    return compiled, linked
+
+
+def digest(errors: Iterable[Diagnostic], native: Path, includes: Sequence[Path]) -> list[str]:
+    """Return lines for the first error of each kind in each file.
+
+    Args:
+        errors: the errors.
+        native: the folder with the user's files.
+        includes: the folders in which compilers search for headers.
+    """
+
+    def has_header(name: str) -> bool:
+        return any((folder / name).is_file() for folder in includes)
+
+    files: dict[str, dict[str, list[Diagnostic]]] = {}
+    for each in errors:
+        _blame_formula(each, native)
+        kinds = files.setdefault(each.user[0] if each.user else each.file, {})
+        kinds.setdefault(each.kind, []).append(each)
+    shown = []
+    for file, kinds in files.items():
+        alike = list(kinds.values())
+        shown += [line for each in alike[:_KINDS] for line in _of_kind(each, native, has_header)]
+        if rest := sum(map(len, alike[_KINDS:])):
+            shown.append(f"{file}: {rest} more errors of other kinds")
+    return shown
+
+
+def formula_of(function: str, native: Path) -> Entry | None:
+    """Return the entry of derivatives.yaml whose formulas the generated ``function`` contains, or None."""
+    name = re.search(
+        r"::(\w+?)Backward\d*(?:_apply_functional|::apply\w*)?\(|VariableType::(?:\{anonymous\}::)?(\w+)\(", function
+    )
+    if not name:
+        return None
+    said = (name[1] or name[2]).replace("_", "").lower()
+    wanted = ((entry, entry.name.replace(".", "_").replace("_", "").lower()) for entry in entries(native / DERIVATIVES))
+    return next((entry for entry, operator in wanted if said in (operator, f"{operator}out")), None)
+
+
+def _blame_formula(error: Diagnostic, native: Path) -> None:
+    """For an error in generated code, name the formula that it was generated from."""
+    if error.user is None and (entry := formula_of(error.function, native)):
+        error.user = (str(entry.file), entry.line, 0)
+        error.message = f"a formula of {entry.name} is not valid C++: {error.message}"
+
+
+def _of_kind(errors: list[Diagnostic], native: Path, has_header: Callable[[str], bool]) -> list[str]:
+    """Show the first of several similar ``errors``, and list the lines of the others."""
+    first = errors[0]
+    file, line, column = first.user or (first.file, first.line, first.column)
+    place = ":".join([file, *(str(number) for number in (line, column) if number)])
+    message = first.message if len(first.message) <= _WIDTH else f"{first.message[:_WIDTH]} ..."
+    lines = [f"{place}: error: {message}"]
+    source = first.excerpt
+    if (file, line) != (first.file, first.line):
+        if read := _source_line(Path(file), line) if file.startswith(f"{native}/") else "":
+            lines.append(f"  {line:>5} | {read}")
+        lines.append(f"  which leads to {_short(first.file)}:{first.line}:")
+        source = source[:1]
+    lines += source
+    text = " ".join([*first.excerpt[:1], _source_line(Path(file), line)])
+    if hint := hint_for(first.message, text, has_header):
+        lines.append(f"  hint: {hint}")
+    if others := sorted({(each.user or (each.file, each.line))[1] for each in errors[1:]} - {line, 0}):
+        lines.append(f"  the same kind of error in line{'s' * (len(others) > 1)} {_few(others)}")
+    return lines
+
+
+def _source_line(path: Path, number: int) -> str:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return lines[number - 1] if 0 < number <= len(lines) else ""
+
+
+def _short(file: str) -> str:
+    """Return the path of a header as in an ``#include``."""
+    return re.sub(r"^.*/include/(?=(?:ATen|c10|torch)/)", "", file)
+
+
+def _few(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:8])) + (f" and {len(numbers) - 8} more" if len(numbers) > 8 else "")

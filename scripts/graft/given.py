@@ -1,0 +1,167 @@
+"""Complete and check what the user asks for before anything is done."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from .core.console import say
+from .core.errors import GraftError, ToolchainError, UsageError, run_all
+from .core.layout import REPOSITORY, Layout, expanded
+from .deliver.built import last_build
+from .inputs.cuda_toolkit import architectures_in, wanted_architectures
+from .inputs.native import FUNCTIONS, load_native
+from .inputs.pin import load_pin
+from .options import (
+    DEVELOP,
+    FOUND,
+    GRAFT,
+    INSTALLED,
+    LAST,
+    NONE,
+    OLDEST,
+    RELEASE,
+    SOURCE,
+    THIN,
+    WHEEL,
+    Request,
+    Verb,
+)
+
+
+def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:
+    """Return the request with the pin that the verb uses.
+
+    Args:
+        verb: what to do.
+        request: what was given.
+        own: the verb's own flags.
+
+    Raises:
+        GraftError: lists everything that is wrong.
+    """
+    request = replace(request, pin=request.pin or _default_pin(verb, request))
+    _check(verb, request)
+    is_listing = getattr(own, "list", False)
+    if verb.pin not in (FOUND, LAST) or request.build != GRAFT or request.pin == INSTALLED or is_listing:
+        return request
+    from .base.find import fetch_unpinned, find_pin
+
+    if request.pin:
+        # The hash of a wheel that is not pinned for this Python is an input of the build.
+        fetch_unpinned(request.layout, request.wheel)
+        return request
+    # What the build would find out once its base is there.
+    for folder in () if verb.name == "new-op" else request.native:
+        load_native(folder)
+    return replace(request, pin=find_pin())
+
+
+def _default_pin(verb: Verb, request: Request) -> str:
+    """Return the pin that a verb uses if none is given; empty if it uses none, or it must be found by asking pip."""
+    if request.wheel:
+        from .base.fetch import in_name_of
+
+        with suppress(GraftError):  # _check reports it
+            return in_name_of(request.wheel)[0]
+        return ""
+    if verb.pin == LAST and (last := last_build(request.native, request.build)):
+        pin, built = last
+        os.environ["CUDA_ARCHS"] = os.environ.get("CUDA_ARCHS") or architectures_in(built.cuda)
+        say(f"torch {pin}: that of the last build")
+        return pin
+    if verb.pin in (RELEASE, OLDEST) or (verb.pin != NONE and request.build == SOURCE):
+        from .base.find import default_release, oldest_release
+
+        return (oldest_release if verb.pin == OLDEST else default_release)(REPOSITORY / "patches")
+    return ""
+
+
+def _check(verb: Verb, request: Request) -> None:
+    takes = verb.takes.split()
+    checks = {
+        "native": lambda: _check_natives(verb, request),
+        "out": lambda: (
+            _require_folder("OUT", request.out, "a folder; it is created if missing") if request.out else None
+        ),
+        "pin": lambda: _check_pin(request) if verb.pin != NONE and request.pin != INSTALLED else None,
+        "source": lambda: _check_source(request.source),
+        "build": lambda: _check_words("BUILD", [request.build], (GRAFT, SOURCE)),
+        "delivery": lambda: _check_words("DELIVERY", request.delivery.split(), (WHEEL, DEVELOP, THIN)),
+        "launcher": lambda: _check_launcher(request.launcher.strip()),
+        "cuda_archs": wanted_architectures,
+    }
+    run_all(*(check for option, check in checks.items() if option in takes))
+
+
+def _check_natives(verb: Verb, request: Request) -> None:
+    if verb.name == "new-op":
+        # It is created if it does not exist.
+        _require_folder("NATIVE", request.native[0], "a folder for the operator")
+        return
+    for folder in request.native:
+        if not folder.is_dir():
+            what = "this is a file" if folder.exists() else "no such folder"
+            raise UsageError(f"{folder}: {what}", todo=f"set NATIVE to a folder that contains {FUNCTIONS}")
+
+
+def _require_folder(variable: str, folder: Path, wanted: str) -> None:
+    """Check that files can be written into ``folder``, or that it can be created."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not there.is_dir():
+        raise UsageError(f"{variable}={folder}: {there} is a file", todo=f"set {variable} to {wanted}")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"{variable}={folder}: {there} is not writable",
+            todo=f"set {variable} to {wanted}, or change the permissions of {there}",
+        )
+
+
+def _check_pin(request: Request) -> None:
+    """Check the pin and ``WHEEL``. If there is no pin yet, ``WHEEL`` names it, or it is found."""
+    if not request.pin:
+        if request.wheel:
+            from .base.fetch import in_name_of
+
+            in_name_of(request.wheel)
+        return
+    layout = Layout(request.pin, (), Path())
+    pin = load_pin(layout.patches, layout.pin)
+    if request.wheel:
+        from .base.fetch import check_wheel
+
+        check_wheel(request.wheel, pin)
+
+
+def _check_source(source: str) -> None:
+    """Check that a local checkout or mirror exists. A remote one is checked when it is cloned."""
+    if source and ":" not in source and not expanded(source).is_dir():
+        raise UsageError(
+            f"SOURCE={source}: no such folder",
+            todo="set SOURCE to a checkout of PyTorch or an address to download from, or leave it out",
+        )
+
+
+def _check_words(variable: str, words: list[str], known: tuple[str, ...]) -> None:
+    if unknown := [word for word in words if word not in known] or ([""] if not words else []):
+        raise UsageError(
+            f"{variable}={' '.join(words)}: no such {variable.lower()}: {' or '.join(unknown)}",
+            todo=f"set it to {' or '.join(known)}",
+        )
+
+
+def _check_launcher(wanted: str) -> None:
+    try:
+        words = shlex.split(wanted)
+    except ValueError as error:
+        raise UsageError(f"LAUNCHER={wanted}: {error}", todo="close the quotes") from error
+    if words and wanted != "none" and not shutil.which(words[0]):
+        raise ToolchainError(
+            f"LAUNCHER={wanted}: program {words[0]} not found",
+            todo="install it, or set LAUNCHER to another program, or to none",
+        )

@@ -1,0 +1,158 @@
+"""Verbs and options: what a user can ask for, on the command line or in variables of make. Uses only the standard
+library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from .core.layout import REPOSITORY, Layout, expanded, native_folders
+
+# The values of BUILD and DELIVERY.
+GRAFT, SOURCE = "graft", "source"
+WHEEL, DEVELOP, THIN = "wheel", "develop", "thin-wheel"
+# The value of PIN for the torch that PYTHON has installed.
+INSTALLED = "installed"
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ValueError(f"{text or 'nothing'} is not a positive number")
+    return int(text)
+
+
+def _switch(text: str) -> bool:
+    return text not in ("", "0")
+
+
+def _path(text: str) -> Path | None:
+    return expanded(text) if text else None
+
+
+def _option(default: str, help_: str, read: Callable[[str], Any] = str, variable: str = "") -> Any:
+    """Declare an option.
+
+    Args:
+        default: its value, as a user would write it.
+        help_: what it is for, in one line.
+        read: converts what the user wrote; a ``ValueError`` says what is wrong.
+        variable: the name of its variable, if that is not the option's in capitals.
+    """
+    return field(metadata={"default": default, "help": help_, "read": read, "variable": variable})
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asks for. Each field is a flag (``--cuda-archs``) and a variable of make (``CUDA_ARCHS``)."""
+
+    pin: str = _option("", "the PyTorch to build on, see `ls patches`; by default the first that can be had")
+    native: tuple[Path, ...] = _option(
+        str(REPOSITORY / "native"), "the native folder, or several, separated by spaces", native_folders
+    )
+    out: Path | None = _option("", "the output folder of wheels or patches (default: dist)", _path)
+    jobs: int = _option(str(os.cpu_count() or 1), "compilers to run at once", _positive)
+    launcher: str = _option("", "compiler launcher: ccache (the default if installed), sccache, distcc or none")
+    cuda_archs: str = _option("", 'GPU architectures, such as "80 90a"; by default those of the base; none: no CUDA')
+    wheel: Path | None = _option("", "the base wheel as a file; by default pip downloads it", _path)
+    build: str = _option(GRAFT, "graft: onto the official wheel; source: all of PyTorch, from its sources")
+    delivery: str = _option(WHEEL, "for test and surfaces: wheel, or develop or thin-wheel, on the official torch")
+    source: str = _option("", "a checkout of PyTorch, or a mirror to download its sources from")
+    python: str = _option(sys.executable, "the Python to build for, or whose torch is used")
+    pins: str = _option("", 'for wheels and test-matrix: "2.14.1 2.15.0"; by default all that have a wheel')
+    pythons: str = _option("", 'for these: "3.11 3.12", names or paths; by default PYTHON')
+    at_once: int = _option("1", "for test-matrix: rows to run at once", _positive)
+    keep: bool = _option("", "for test-matrix: 1 keeps its environments", _switch)
+    schema: str = _option("", 'for new-op: "my_op(Tensor self, *, float alpha=1.0) -> Tensor"')
+    kind: str = _option("plain", "for new-op: plain, pointwise or composite")
+    variants: str = _option("", "for new-op: inplace, out or inplace,out")
+    watch: bool = _option("", "for develop: 1 builds again on every save", _switch)
+    debug: bool = _option("", "for develop: 1 compiles NATIVE with -O0 -g, for gdb", _switch, "GRAFT_DEBUG")
+    name: str = _option("", "for thin-wheel: the name of its package; by default that of the native folder")
+    version: str = _option("0.1", "for thin-wheel: its version")
+    torch: str = _option("", "for pin: a version of torch, such as 2.16.0 or 2.13.0+cpu, or a wheel file")
+    index: str = _option("", "for pin: an additional package index for pip")
+
+    @property
+    def layout(self) -> Layout:
+        """The folders of the build."""
+        return Layout(self.pin, self.native, self.out or REPOSITORY / "dist")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One of the fields of ``Request``, as a user sees it."""
+
+    name: str
+    default: str
+    help: str
+    read: Callable[[str], Any]
+    variable: str
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+    def given(self, variables: Mapping[str, str]) -> str:
+        """Return its value in ``variables``, or the default. make passes variables that are empty."""
+        return variables.get(self.variable, "") or self.default
+
+
+OPTIONS = {
+    each.name: Option(each.name, **{**each.metadata, "variable": each.metadata["variable"] or each.name.upper()})
+    for each in fields(Request)
+}
+
+
+def request_of(texts: Mapping[str, str], spelled: Mapping[str, str]) -> Request:
+    """Read the values of options.
+
+    Args:
+        texts: what the user wrote, by option.
+        spelled: how the user wrote each option's name, for messages.
+
+    Raises:
+        ValueError: lists every value that cannot be read.
+    """
+    values, faults = {}, []
+    for name, option in OPTIONS.items():
+        try:
+            values[name] = option.read(texts[name])
+        except ValueError as error:
+            faults.append(f"{spelled[name]}: {error}")
+    if faults:
+        raise ValueError("\n".join(faults))
+    return Request(**values)
+
+
+# Which pin a verb uses if none is given: the first that can be had, that of the last build, the newest release with a
+# wheel, the oldest pinned release, or none.
+FOUND, LAST, RELEASE, OLDEST, NONE = "found", "last", "release", "oldest", ""
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A command.
+
+    Args:
+        name: how it is called.
+        help: what it does, in one line.
+        run: the function that does it, as ``module:function``. It is imported only if the verb is used: starting Python
+            is a large part of a build that has nothing to do. It takes a ``Request``, and the verb's own flags.
+        takes: the options that it takes, fields of ``Request``.
+        pin: which pin it uses if none is given.
+        own: adds flags that no other verb has.
+    """
+
+    name: str
+    help: str
+    run: str
+    takes: str = ""
+    pin: str = NONE
+    own: Callable[[argparse.ArgumentParser], object] | None = None
