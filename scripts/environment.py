@@ -1,5 +1,5 @@
-"""``python scripts/environment.py <verb>``: run the builder in its virtual environment, which is created first if
-needed.
+"""``python scripts/environment.py MODULE VERB ...``: run a module in the builder's virtual environment, which is created
+first if needed. With ``variables`` alone: print the options as variables of make.
 
 Any Python can run this file, even one too old for the modules below, so that it can report the error.
 """
@@ -10,8 +10,12 @@ if sys.version_info < (3, 10):  # noqa: UP036
     version = ".".join(map(str, sys.version_info[:2]))
     sys.stderr.write("error: " + sys.executable + ": this is Python " + version + ", too old to build with\n")
     sys.stderr.write("  next: set PYTHON to Python 3.10 or newer\n")
-    sys.exit(9)
+    sys.exit(2)
 
 from graft.core.builder import enter
+from graft.options import variables
 
-sys.exit(enter(sys.argv[1:]))
+if sys.argv[1:] == ["variables"]:
+    print(variables())
+    sys.exit()
+sys.exit(enter(sys.argv[1], sys.argv[2:]))

@@ -110,6 +110,15 @@ OPTIONS = {
 }
 
 
+def variables() -> str:
+    """Return a table of the options as variables of make, with their values now."""
+    lines = ["Variables, with their values now:"]
+    lines += [f"  {each.variable + '=' + each.given(os.environ):<22} {each.help}" for each in OPTIONS.values()]
+    return "\n".join(
+        [*lines, f"  {'ARGS=' + os.environ.get('ARGS', ''):<22} additional arguments, such as ARGS=--help"]
+    )
+
+
 def request_of(texts: Mapping[str, str], spelled: Mapping[str, str]) -> Request:
     """Read the values of options.
 

@@ -19,8 +19,8 @@ from .requirements import require_all
 _REQUIREMENTS = REPOSITORY / "scripts/requirements.txt"
 
 
-def enter(arguments: Sequence[str]) -> int:
-    """Replace this process by ``python -m graft`` with ``arguments``. Return an exit code if that fails."""
+def enter(module: str, arguments: Sequence[str]) -> int:
+    """Replace this process by ``python -m module`` with ``arguments``. Return an exit code if that fails."""
     folder = ENVIRONMENTS / f"builder-{name_of_python()}"
     content = hashlib.sha256(_REQUIREMENTS.read_bytes()).hexdigest()
     try:
@@ -31,8 +31,9 @@ def enter(arguments: Sequence[str]) -> int:
             # The process keeps the lock until the build ends.
             os.set_inheritable(lock, True)
             _cache_bytecode()
-            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PACKAGES), os.environ.get("PYTHONPATH")]))
-            os.execv(python, [str(python), "-m", "graft", *arguments])
+            paths = [str(PACKAGES), os.environ.get("PYTHONPATH")]
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+            os.execv(python, [str(python), "-m", module, *arguments])
     except (GraftError, OSError) as error:
         expected = error if isinstance(error, GraftError) else RefusedError.of(error)
         print(f"error: {expected}", file=sys.stderr)
