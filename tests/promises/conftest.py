@@ -79,8 +79,8 @@ def disturbed(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         result.stopped[name] = outcome
         result.left[name] = [path.name for path in place.out.glob("*")]
 
-    note("interrupted", place.stop_at("(4/7) check and compile [1/", signal.SIGINT, command))
-    note("killed", place.stop_at("(4/7) check and compile [1/", signal.SIGKILL, command))
+    note("interrupted", place.stop_at("compile and link: [1/", signal.SIGINT, command))
+    note("killed", place.stop_at("compile and link: [1/", signal.SIGKILL, command))
     note("no room", place.run(command, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (FULL, FULL))))
     note("built", place.run(command))
     yield result

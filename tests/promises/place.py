@@ -19,8 +19,8 @@ from pathlib import Path
 from graft.core.layout import REPOSITORY
 from helpers import interruptible, write
 
-# The number of steps of a build.
-STEPS = 7
+# The steps of a build.
+STEPS = ("fetch the base wheel", "unpack it", "generate", "compile and link", "compose", "pack")
 
 # Variables that a user's shell does not set.
 _LEFT_OUT = ("MAKE", "MFLAGS", "PYTEST", "PYTHON", "GRAFT_", "LC_", "LANG", "TZ")

@@ -16,7 +16,7 @@ _TEMPORARY = Path(os.environ.get("TMPDIR", "/tmp"))
 
 
 class GraftError(Exception):
-    """Base of every expected failure.
+    """Base of every expected failure. The exit code is 2 for wrong use, 3 for an error of the operating system, else 1.
 
     Args:
         what: what failed, with ``file:line`` if there is one.
@@ -50,67 +50,47 @@ class UsageError(GraftError):
 class PinError(GraftError):
     """A pin, series or patch is missing or invalid."""
 
-    exit_code = 3
-
 
 class FetchError(GraftError):
     """The base wheel is not available, or is not the pinned one."""
-
-    exit_code = 4
 
 
 class UnusableBaseError(GraftError):
     """The base is not supported."""
 
-    exit_code = 15
-
 
 class OperatorError(GraftError):
     """torchgen cannot generate code from native_functions.yaml or derivatives.yaml."""
-
-    exit_code = 5
 
 
 class CompileError(GraftError):
     """A source does not compile."""
 
-    exit_code = 6
-
 
 class LinkError(GraftError):
     """A symbol is undefined, or a library cannot be linked."""
-
-    exit_code = 7
 
 
 class PackError(GraftError):
     """The wheel cannot be written."""
 
-    exit_code = 8
-
 
 class ToolchainError(GraftError):
     """A tool is missing or too old."""
-
-    exit_code = 9
 
 
 class CommandError(GraftError):
     """A command failed unexpectedly."""
 
-    exit_code = 10
-
 
 class SourceError(GraftError):
     """A source tree is not in the expected state."""
-
-    exit_code = 14
 
 
 class RefusedError(GraftError):
     """The operating system reported an error."""
 
-    exit_code = 11
+    exit_code = 3
 
     @classmethod
     def of(cls, error: OSError) -> RefusedError:

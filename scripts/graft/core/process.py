@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import threading
@@ -11,6 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from .errors import CommandError
+
+# From Linux's <sys/prctl.h>.
+_PR_SET_PDEATHSIG = 1
 
 # For commands whose messages a program parses.
 UNTRANSLATED = {"LC_ALL": "C"}
@@ -68,6 +73,11 @@ def run(
     return done
 
 
+def _end_with_parent() -> None:
+    """Ask Linux to send SIGTERM when the thread that started this process ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def follow(
     command: Sequence[str | Path],
     read: Callable[[str], None],
@@ -78,6 +88,7 @@ def follow(
     """Run ``command`` like ``run``, and pass each line of output to ``read`` at once. Return the exit code.
 
     ``watch`` is called several times a second, for example to show progress. If it returns true, the command is ended.
+    It is also ended if this process is killed: a compiler must not write an object into the next build.
     """
     with subprocess.Popen(
         [str(word) for word in command],
@@ -87,6 +98,7 @@ def follow(
         encoding="utf-8",
         errors="replace",
         env={**os.environ, **env},
+        preexec_fn=_end_with_parent,
     ) as process:
         is_over = threading.Event()
 
