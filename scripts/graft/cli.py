@@ -19,8 +19,8 @@ from .core.errors import GraftError, PackError, RefusedError, UsageError
 from .core.files import write_atomically
 from .core.layout import BYTECODE, REPOSITORY, Layout, expanded, native_folders
 from .deliver.built import GRAFT, SOURCE, last_build
+from .given import INSTALLED, check_before_download, check_given
 from .inputs.cuda_toolkit import architectures_in
-from .inputs.given import INSTALLED, check_before_download, check_given
 
 if TYPE_CHECKING:
     from .build import Result

@@ -18,6 +18,7 @@ from .check.run import check_native
 from .codegen import DESCRIPTION, SOURCES_ARE_THERE
 from .codegen.merge import MergedFile, merge
 from .compile import blame
+from .compile.cuda import Cuda, Nvcc, plan_cuda
 from .compile.link import Linker, Product
 from .compile.ninja import Compiler, Names, compile_units
 from .compile.preambles import with_preambles
@@ -30,8 +31,6 @@ from .core.console import StepLine, Steps
 from .core.errors import GraftError, OperatorError, PinError, refuse_full, run_all
 from .core.files import write_atomically
 from .core.layout import Layout
-from .inputs.cuda_plan import Cuda, plan_cuda
-from .inputs.cuda_toolkit import Nvcc
 from .inputs.native import NativeFolder
 from .inputs.patches import load_series, patched
 from .inputs.snapshot import Snapshot

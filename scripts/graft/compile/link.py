@@ -19,9 +19,9 @@ from ..core.errors import LinkError
 from ..core.files import write_atomically, write_if_changed
 from ..core.layout import REPOSITORY, Layout
 from ..core.process import UNTRANSLATED, run
-from ..inputs.cuda_toolkit import Nvcc
 from ..inputs.snapshot import hash_of_builder
 from ..inputs.toolchain import CPU_CAPABILITIES, Toolchain
+from .cuda import Nvcc
 from .ninja import Names
 from .trampolines import BoundLibrary, bind_hidden, trampoline_table
 from .units import Unit, Units

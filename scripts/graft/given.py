@@ -8,11 +8,11 @@ import shlex
 import shutil
 from pathlib import Path
 
-from ..core.errors import ToolchainError, UsageError, run_all
-from ..core.layout import Layout, expanded, native_folders
-from .cuda_toolkit import wanted_architectures
-from .native import FUNCTIONS, load_native
-from .pin import load_pin
+from .core.errors import ToolchainError, UsageError, run_all
+from .core.layout import Layout, expanded, native_folders
+from .inputs.cuda_toolkit import wanted_architectures
+from .inputs.native import FUNCTIONS, load_native
+from .inputs.pin import load_pin
 
 # Verbs that write into OUT.
 _WRITING = frozenset({"build", "thin-wheel", "wheels", "test", "test-matrix", "bench", "surfaces", "export"})
@@ -51,7 +51,7 @@ def check_before_download(options: argparse.Namespace) -> None:
         GraftError: see ``load_native``, and ``check_usage`` of `make new-op`.
     """
     if options.verb == "new-op":
-        from ..new.new_op import check_usage
+        from .new.new_op import check_usage
 
         check_usage(options.schema, options.kind, options.variants)
         return
@@ -96,14 +96,14 @@ def _check_pin_and_wheel(options: argparse.Namespace) -> None:
         return
     if not options.pin:
         if options.wheel:
-            from ..base.fetch import in_name_of
+            from .base.fetch import in_name_of
 
             in_name_of(options.wheel)
         return
     layout = Layout(options.pin, (), Path())
     pin = load_pin(layout.patches, layout.pin)
     if options.wheel:
-        from ..base.fetch import check_wheel
+        from .base.fetch import check_wheel
 
         check_wheel(options.wheel, pin)
 
