@@ -69,7 +69,7 @@ help:
 	@echo 'make fuzz               call the operators at random; ARGS="--minutes 10", ARGS="--seed N" for one call again'
 	@echo 'make surfaces           compare the operators of NATIVE with two of PyTorch, surface by surface'
 	@echo 'make new-op             write the skeleton of the operator SCHEMA into NATIVE: YAML, kernel, tests'
-	@echo 'make pin                write the pin of the release TORCH into patches/, and report what is new'
+	@echo 'make pin                write the pin of the release TORCH into patches/, and build upon it'
 	@echo 'make apply              turn the PyTorch checkout SOURCE into the fork: patches and operators as commits'
 	@echo 'make export             write the fork in SOURCE as patches for git am, into OUT (dist/fork-RELEASE)'
 	@echo 'make lint               ruff, mypy --strict and clang-format'

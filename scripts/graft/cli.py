@@ -516,7 +516,7 @@ def _parser() -> argparse.ArgumentParser:
     adding.add_argument("--schema", required=True, help="of the functional variant, as in native_functions.yaml")
     adding.add_argument("--kind", default="plain", help="plain, pointwise or composite (default: %(default)s)")
     adding.add_argument("--variants", default="", help="inplace, out, or both, separated by a comma")
-    pinning = verbs.add_parser("pin", parents=[common], help="write the pin of a release, and report what is new in it")
+    pinning = verbs.add_parser("pin", parents=[common], help="write the pin of a release, and build upon it")
     pinning.add_argument("--torch", required=True, help="a version, such as 2.13.0+cpu, or a wheel file")
     pinning.add_argument("--index", default="", help="an additional index for pip")
     mutating = verbs.add_parser("test-mutants", parents=[common], help="does a test find each wrong line?")

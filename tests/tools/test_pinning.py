@@ -93,6 +93,7 @@ class Place:
         self.wheels: list[Path] = []
         self.packages = TOOLKIT
         self.asked: list[list[str]] = []
+        self.only = ""  # the only index that has them; empty for every one
 
     def add_wheel(
         self,
@@ -157,14 +158,19 @@ class Place:
         """Fake a download by pip."""
         words = [str(word) for word in command]
         self.asked.append(words)
-        wheel = next((path for path in self._meant(words[-1]) if TAG in path.name), None)
+        options = dict(word.split("=", 1) for word in words if word.startswith("--") and "=" in word)
+        requirement, hash_ = Path(options["--requirement"]).read_text().split()
+        wheel = next((path for path in self._meant(requirement) if TAG in path.name), None)
         if wheel is None:
             read(MISSING)
             return 1
-        shutil.copy(wheel, words[-2].removeprefix("--dest="))
+        assert hash_ == f"--hash=sha256:{sha256(wheel)}" and "--require-hashes" in words
+        shutil.copy(wheel, options["--dest"])
         return 0
 
     def _meant(self, requirement: str) -> list[Path]:
+        if not any(word.endswith(self.only) for word in self.asked[-1] if word.startswith("--")):
+            return []
         return [path for path in self.wheels if path.name.startswith(f"torch-{requirement.partition('===')[2]}-")]
 
     def files(self) -> dict[str, tuple[str, int]]:
@@ -363,6 +369,15 @@ def test_index_is_asked_for_wheels_and_toolkit(place: Place) -> None:
     place.run("9.1.0", index="https://mine/simple")
     assert len(place.asked) == 7  # five Pythons, the wheel, the toolkit
     assert all("--extra-index-url=https://mine/simple" in words for words in place.asked)
+
+
+def test_wheels_for_cpus_may_be_in_the_index_of_pytorch_only(place: Place) -> None:
+    wheel = place.add_wheel("9.1.0+cpu")
+    place.only = "-index-url=https://own"
+    place.refused("9.1.0+cpu", FetchError, r"pip finds no torch===9\.1\.0\+cpu")
+    (place.patches / "indexes.yaml").write_text("cpu: https://own\n")
+    place.run("9.1.0+cpu")
+    assert load_pin(place.patches / "9.1.0").wheels == {"9.1.0+cpu": {TAG: sha256(wheel)}}
 
 
 CONSTRAINED = (

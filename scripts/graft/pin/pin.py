@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import yaml
+from packaging.version import Version
 
 from ..base.base import Base
 from ..base.tree import get_base
@@ -19,7 +20,7 @@ from ..core.files import write_if_changed
 from ..core.layout import REPOSITORY, Layout
 from ..core.lock import file_lock
 from ..inputs.patches import SERIES
-from ..inputs.pin import TOOLKITS, GitSource, Pin, Settings, load_pin
+from ..inputs.pin import TOOLKITS, GitSource, Pin, Settings, indexes, load_pin
 from .release import PYTHONS, Release, find_packages, find_release
 
 SMALLEST = Path(__file__).parent / "smallest"
@@ -103,8 +104,9 @@ def _with_wheels(pin: Pin, release: Release) -> Pin:
                 cause=f"the pin has {hashes[tag]}, but the file has {sha256}",
                 todo="check which file is the official wheel; if it is the new one, delete the pin's line first",
             )
-    hashes = dict(sorted({**hashes, **release.wheels}.items()))
-    return replace(pin, wheels={**pin.wheels, release.version: hashes}, chosen=release.version)
+    wheels = {**pin.wheels, release.version: dict(sorted({**hashes, **release.wheels}.items()))}
+    index = indexes(pin.path.parent.parent).get(Version(release.version).local or "", "")
+    return replace(pin, wheels=wheels, chosen=release.version, index=index)
 
 
 def text_of(pin: Pin, base: Base) -> str:
