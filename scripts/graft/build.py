@@ -25,10 +25,10 @@ from .options import INSTALLED, SOURCE, Request
 
 if TYPE_CHECKING:
     from .base.base import Base
+    from .compile.cuda import Nvcc
     from .compile.products import Product
     from .compile.units import Units
     from .compose.made import Made
-    from .inputs.cuda_toolkit import Nvcc
     from .stages import Job
 
 # What a build with nothing to do needs is imported above. Importing the rest takes as long.

@@ -13,6 +13,7 @@ from .check.run import check_native
 from .codegen import DESCRIPTION
 from .codegen.process import Generator
 from .compile import ninja
+from .compile.cuda import Cuda, Nvcc, plan_cuda
 from .compile.preambles import with_preambles
 from .compile.products import Product
 from .compile.units import CXX, NVCC, Planner, Units, lay_out_sources
@@ -23,8 +24,6 @@ from .compose.wheel_files import installed_headers
 from .core.console import StepLine, Steps
 from .core.errors import GraftError, PinError, run_all
 from .core.layout import Layout
-from .inputs.cuda_plan import Cuda, plan_cuda
-from .inputs.cuda_toolkit import Nvcc
 from .inputs.native import NativeFolder
 from .inputs.patches import load_series, patched
 from .inputs.snapshot import Snapshot

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from graft.core.console import say
 from graft.core.environments import (
     ENVIRONMENTS,
     Layer,
+    delete,
     held,
     install,
     make_virtual_environment,
@@ -122,11 +122,7 @@ def discard(layout: Layout, purposes: Sequence[str]) -> None:
         if folder.is_dir():
             with folder.with_name(f"{folder.name}.lock").open("a+", encoding="utf-8") as file:
                 take(file, f"another process uses {folder}", fcntl.LOCK_EX)
-                old = folder.parent / "old" / folder.name  # deleted in place, a half-deleted folder would look complete
-                shutil.rmtree(old, ignore_errors=True)
-                old.parent.mkdir(exist_ok=True)
-                folder.rename(old)
-                shutil.rmtree(old)
+                delete(folder)
 
 
 def identity(wheel: Path) -> str:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from subprocess import CompletedProcess
 from types import SimpleNamespace
 from typing import Any
 from zipfile import ZipFile, ZipInfo
@@ -14,6 +12,8 @@ from zipfile import ZipFile, ZipInfo
 import pytest
 from graft.base.base import Base, Library
 from graft.codegen import FRAGMENTS, MISSING
+from graft.compile import cuda as compile_cuda
+from graft.compile.cuda import Cuda, Nvcc, find_nvcc, plan_cuda
 from graft.compile.link import OPERATORS_FOR_CUDA, products, thin_products
 from graft.compile.ninja import relevant
 from graft.compile.units import CXX, NVCC, Planner
@@ -21,13 +21,13 @@ from graft.core import layout as layout_module
 from graft.core.console import StepLine
 from graft.core.errors import FetchError, UsageError
 from graft.core.layout import REPOSITORY, Layout
-from graft.inputs import cuda_plan, cuda_toolkit
-from graft.inputs.cuda_toolkit import NoToolkitError, Nvcc, download, find_nvcc, wanted_architectures
+from graft.core.pip import MissingError
+from graft.inputs import cuda_toolkit
+from graft.inputs.cuda_toolkit import wanted_architectures
 from graft.inputs.native import NativeFolder, load_native
 from graft.inputs.pin import load_pin
 from graft.inputs.snapshot import Snapshot
 from graft.inputs.toolchain import Toolchain
-from graft.stages import Cuda, plan_cuda
 from helpers import write
 
 HOST = Toolchain("g++", "g++ 12", "c++20")
@@ -104,7 +104,7 @@ def test_cuda_home_is_taken_if_it_is_of_the_base_s_version(
     nvcc = find_nvcc(PIN, base_for("13.0", tmp_path / "tree"), HOST, StepLine("toolkit"))
     assert (nvcc.folder, nvcc.architectures) == (toolkit, ("80", "90"))
     # Another version is not used, and the pins have no toolkit of 99.1.
-    with pytest.raises(NoToolkitError, match=r"cuda-toolkits\.yaml: it has no packages for CUDA 99\.1") as caught:
+    with pytest.raises(MissingError, match=r"cuda-toolkits\.yaml: it has no packages for CUDA 99\.1") as caught:
         find_nvcc(PIN, base_for("99.1", tmp_path / "other"), HOST, StepLine("toolkit"))
     assert "CUDA_HOME to a toolkit of CUDA 99.1" in caught.value.todo
     assert "make pin TORCH=2.14.1" in caught.value.todo
@@ -113,65 +113,63 @@ def test_cuda_home_is_taken_if_it_is_of_the_base_s_version(
         find_nvcc(PIN, base_for("13.0", tmp_path / "third"), HOST, StepLine("toolkit"))
 
 
-def test_toolkit_of_the_pin_is_laid_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fetch(packages: object, folder: Path) -> None:
-        with ZipFile(folder / "nvidia_cuda_nvcc-13.0.88-py3-none-any.whl", "w") as wheel:
-            program = ZipInfo("nvidia/cu13/bin/nvcc")
-            program.external_attr = 0o755 << 16
-            wheel.writestr(program, SAYS)
-            for name in ("include/cuda.h", "lib/libcudart.so.13", "nvvm/bin/cicc", "doc/license.txt"):
-                wheel.writestr(f"nvidia/cu13/{name}", "")
-            wheel.writestr("nvidia_cuda_nvcc-13.0.88.dist-info/METADATA", "")
-
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """pip's only source of packages, with an nvcc, for a repository in ``tmp_path``."""
+    folder, information = tmp_path / "index", "nvidia_cuda_nvcc-13.0.88.dist-info"
+    folder.mkdir()
+    wheel = folder / "nvidia_cuda_nvcc-13.0.88-py3-none-any.whl"
+    texts = {f"nvidia/cu13/{name}": "" for name in ("include/cuda.h", "lib/libcudart.so.13", "nvvm/bin/cicc")}
+    texts[f"{information}/METADATA"] = (
+        "Metadata-Version: 2.1\nName: nvidia-cuda-nvcc\nVersion: 13.0.88\nRequires-Dist: nvidia-nvvm\n"
+    )
+    texts[f"{information}/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    texts[f"{information}/RECORD"] = ""
+    with ZipFile(wheel, "w") as archive:
+        program = ZipInfo("nvidia/cu13/bin/nvcc")
+        program.external_attr = 0o100755 << 16
+        archive.writestr(program, SAYS)
+        for name, text in texts.items():
+            archive.writestr(name, text)
     monkeypatch.setattr(cuda_toolkit, "REPOSITORY", tmp_path)
-    monkeypatch.setattr(cuda_toolkit, "download", fetch)
-    pin = replace(PIN, toolkits={"13.0": {"nvidia-cuda-nvcc==13.0.88": "0" * 64}})
-    base = base_for("13.0", tmp_path / "tree")
-    top = find_nvcc(pin, base, HOST, StepLine("toolkit")).folder
+    for name, value in (("NO_INDEX", "1"), ("FIND_LINKS", str(folder)), ("CONFIG_FILE", "/dev/null")):
+        monkeypatch.setenv(f"PIP_{name}", value)
+    return wheel
+
+
+def found_with(tmp_path: Path, packages: dict[str, str]) -> Path:
+    base = Base(tmp_path / "torch.whl", tmp_path / "tree")
+    if not base.tree.exists():
+        base_for("13.0", base.tree)
+    return find_nvcc(replace(PIN, toolkits={"13.0": packages}), base, HOST, StepLine("toolkit")).folder
+
+
+def test_toolkit_of_the_pin_is_installed_once(index: Path, tmp_path: Path) -> None:
+    packages = {"nvidia-cuda-nvcc==13.0.88": hashlib.sha256(index.read_bytes()).hexdigest()}
+    top = found_with(tmp_path, packages)
     kept = sorted(path.relative_to(top).as_posix() for path in top.rglob("*") if path.is_file())
     assert kept == ["bin/nvcc", "include/cuda.h", "lib/libcudart.so.13", "nvvm/bin/cicc"]
     assert (top / "bin/nvcc").stat().st_mode & 0o111
-    monkeypatch.delattr(cuda_toolkit, "download")
-    assert find_nvcc(pin, base, HOST, StepLine("toolkit")).folder == top
+    index.unlink()
+    assert found_with(tmp_path, packages) == top
+    # What a killed build left is not believed.
+    (top.parents[1] / "holds.json").unlink()
+    with pytest.raises(MissingError):
+        found_with(tmp_path, packages)
 
 
-def test_packages_of_the_toolkit_are_believed_only_by_their_hashes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index, downloads = tmp_path / "index", tmp_path / "downloads"
-    index.mkdir()
-    downloads.mkdir()
-    wheel = index / "nvidia_cuda_nvcc-13.0.88-py3-none-any.whl"
-    with ZipFile(wheel, "w") as archive:
-        folder = "nvidia_cuda_nvcc-13.0.88.dist-info"
-        archive.writestr(f"{folder}/METADATA", "Metadata-Version: 2.1\nName: nvidia-cuda-nvcc\nVersion: 13.0.88\n")
-        archive.writestr(f"{folder}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{folder}/RECORD", "")
-    for name, value in (("NO_INDEX", "1"), ("FIND_LINKS", str(index)), ("CONFIG_FILE", "/dev/null")):
-        monkeypatch.setenv(f"PIP_{name}", value)
+def test_packages_of_the_toolkit_are_believed_only_by_their_hashes(index: Path, tmp_path: Path) -> None:
     requirement = "nvidia-cuda-nvcc==13.0.88"
-    with pytest.raises(FetchError, match="pip could not download the CUDA toolkit") as caught:
-        download({requirement: "0" * 64}, downloads)
+    with pytest.raises(FetchError, match="pip could not install nvidia-cuda-nvcc") as caught:
+        found_with(tmp_path, {requirement: "0" * 64})
     # This is not a missing network, without which a build continues.
-    assert not isinstance(caught.value, NoToolkitError)
-    assert not list(downloads.glob("*.whl"))
-    with pytest.raises(NoToolkitError):
-        download({"nvidia-nvvm==13.0.88": "0" * 64}, downloads)
-    download({requirement: hashlib.sha256(wheel.read_bytes()).hexdigest()}, downloads)
-    assert [path.name for path in downloads.glob("*.whl")] == [wheel.name]
-
-
-def test_pip_is_asked_for_hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def run(command: Sequence[str | Path], **_: object) -> CompletedProcess[str]:
-        asked.extend(map(str, command))
-        return CompletedProcess([], 0, "")
-
-    monkeypatch.setattr(cuda_toolkit, "run", run)
-    download({"nvidia-nvvm==13.0.88": "a" * 64}, tmp_path)
-    assert {"--require-hashes", "--no-deps", "--only-binary=:all:"} <= set(asked)
-    assert (tmp_path / "requirements.txt").read_text() == f"nvidia-nvvm==13.0.88 --hash=sha256:{'a' * 64}\n"
+    assert not isinstance(caught.value, MissingError)
+    assert "DO NOT MATCH THE HASHES" in caught.value.cause
+    assert not list((tmp_path / "build").rglob("nvcc"))
+    sha256 = hashlib.sha256(index.read_bytes()).hexdigest()
+    with pytest.raises(MissingError, match=r"pip finds no nvidia-cuda-nvcc==13\.0\.88 and 1 other packages") as missing:
+        found_with(tmp_path, {requirement: sha256, "nvidia-nvvm==13.0.88": "0" * 64})
+    assert "CUDA_HOME to a toolkit of CUDA 13.0" in missing.value.todo
 
 
 def test_base_for_cpus_leaves_cuda_out_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -214,7 +212,7 @@ def test_toolkit_that_is_not_the_pinned_one_ends_the_build(tmp_path: Path, monke
     def refuse(*_: object) -> Nvcc:
         raise FetchError("another hash")
 
-    monkeypatch.setattr(cuda_plan, "find_nvcc", refuse)
+    monkeypatch.setattr(compile_cuda, "find_nvcc", refuse)
     with pytest.raises(FetchError, match="another hash"):
         plan(base_for("99.1", tmp_path / "tree"), tmp_path / "native")
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from graft.core import environments
 from graft.core.environments import Layer, held, make_virtual_environment
 from graft.core.layout import REPOSITORY
 
@@ -79,7 +80,6 @@ def test_only_the_layer_that_differs_is_added_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [("killed", "b"), ("a", "killed"), ("killed",)])
 def test_one_that_is_killed_leaves_nothing_half_made(tmp_path: Path, words: tuple[str, ...]) -> None:
     killed(tmp_path / "it", *words)
-    assert not (tmp_path / "it").exists()
     assert log_of(holding(tmp_path / "it", "a", "b")) == ["a", "b"]
 
 
@@ -89,18 +89,26 @@ def test_one_that_is_killed_while_it_changes_a_layer_is_made_anew(tmp_path: Path
     assert log_of(holding(tmp_path / "it", "a", "b")) == ["a", "b"]
 
 
-def test_what_fails_leaves_the_old_one_as_it_was(tmp_path: Path) -> None:
+def test_one_whose_creation_failed_is_made_anew(tmp_path: Path) -> None:
     def fail(folder: Path) -> None:
+        (folder / "log").write_text("half\n")
         raise ValueError(folder)
 
     assert log_of(holding(tmp_path / "it", "a")) == ["a"]
     with pytest.raises(ValueError), held(tmp_path / "it", [Layer("other", fail)]):
         pass
+    for word in ("other", "a"):
+        assert log_of(holding(tmp_path / "it", word)) == [word]
+
+
+def test_one_that_is_half_deleted_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert log_of(holding(tmp_path / "it", "a")) == ["a"]
+    monkeypatch.setattr(environments.shutil, "rmtree", lambda *_, **__: (tmp_path / "it/log").write_text("half\n"))
+    environments.delete(tmp_path / "it")
     assert log_of(holding(tmp_path / "it", "a")) == ["a"]
 
 
 def test_virtual_environment_has_pip_and_its_programs_name_its_python(tmp_path: Path) -> None:
-    """pip writes the install path into programs, which is not their final path."""
     folder = tmp_path / "environment"
 
     def make(target: Path) -> None:

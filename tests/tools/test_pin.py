@@ -16,8 +16,9 @@ from graft.base.fetch import check_wheel, fetch
 from graft.core.console import StepLine
 from graft.core.errors import FetchError, PinError, UnusableBaseError
 from graft.core.layout import REPOSITORY
+from graft.inputs import pin as pin_module
 from graft.inputs.pin import DebianSource, GitSource, known_pins, load_pin
-from graft.pin.toolkit import COMPILER, require_one_compiler
+from graft.pin.release import COMPILER, require_one_compiler
 from packaging.tags import parse_tag
 from packaging.version import Version
 
@@ -108,7 +109,8 @@ def test_missing_key_is_named(tmp_path: Path) -> None:
 def of_python(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Pretend that this is another Python."""
     tags = parse_tag(f"{name}-{name}-manylinux_2_28_x86_64")
-    monkeypatch.setattr(fetch_module, "sys_tags", lambda: iter(tags))
+    for module in (fetch_module, pin_module):
+        monkeypatch.setattr(module, "sys_tags", lambda: iter(tags))
 
 
 def test_python_without_a_pinned_wheel_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from types import MappingProxyType
@@ -27,12 +26,11 @@ from graft.core.errors import (
     UnusableBaseError,
     UsageError,
 )
-from graft.core.layout import REPOSITORY
+from graft.core.layout import REPOSITORY, Layout
 from graft.inputs.patches import load_series
 from graft.inputs.pin import load_pin
-from graft.pin import pin, texts
-from graft.pin.findings import Findings, differences, standard_of
-from graft.pin.pin import make_pin
+from graft.pin import pin
+from graft.pin.pin import make_pin, new_pin, standard_of, with_toolkit, with_wheels
 
 COMMIT = "c" * 40
 CP = f"cp{sys.version_info[0]}{sys.version_info[1]}"
@@ -95,6 +93,7 @@ class Place:
         self.wheels: list[Path] = []
         self.packages = TOOLKIT
         self.asked: list[list[str]] = []
+        self.only = ""  # the only index that has them; empty for every one
 
     def add_wheel(
         self,
@@ -159,14 +158,19 @@ class Place:
         """Fake a download by pip."""
         words = [str(word) for word in command]
         self.asked.append(words)
-        wheel = next((path for path in self._meant(words[-1]) if TAG in path.name), None)
+        options = dict(word.split("=", 1) for word in words if word.startswith("--") and "=" in word)
+        requirement, hash_ = Path(options["--requirement"]).read_text().split()
+        wheel = next((path for path in self._meant(requirement) if TAG in path.name), None)
         if wheel is None:
             read(MISSING)
             return 1
-        shutil.copy(wheel, words[-2].removeprefix("--dest="))
+        assert hash_ == f"--hash=sha256:{sha256(wheel)}" and "--require-hashes" in words
+        shutil.copy(wheel, options["--dest"])
         return 0
 
     def _meant(self, requirement: str) -> list[Path]:
+        if not any(word.endswith(self.only) for word in self.asked[-1] if word.startswith("--")):
+            return []
         return [path for path in self.wheels if path.name.startswith(f"torch-{requirement.partition('===')[2]}-")]
 
     def files(self) -> dict[str, tuple[str, int]]:
@@ -196,7 +200,7 @@ def place(tmp_path: Path, libraries: dict[str, bytes], monkeypatch: pytest.Monke
     monkeypatch.setattr(layout_module, "REPOSITORY", tmp_path)
     monkeypatch.setattr(pip, "run", made.pip)
     monkeypatch.setattr(pip, "follow", made.download)
-    monkeypatch.setattr(pin, "try_smallest", lambda *_: None)
+    monkeypatch.setattr(pin, "build", lambda *_, **__: None)
     return made
 
 
@@ -206,27 +210,26 @@ def test_new_pin_holds_all_wheels_and_what_is_found_in_one(place: Place, capsys:
     made = load_pin(place.patches / "9.1.0")
     assert made.sha256 == {TAG: sha256(wheels[0]), OTHER_TAG: sha256(wheels[1])}
     assert (made.version, made.chosen, made.gxx, made.standard) == ("9.1.0", "9.1.0+cpu", 11, "c++20")
-    assert (place.patches / "9.1.0/pin.yaml").read_text().startswith(texts.new_pin("9.1.0", COMMIT, "c++20"))
+    assert (place.patches / "9.1.0/pin.yaml").read_text().startswith(new_pin("9.1.0", COMMIT, "c++20"))
     assert load_series(place.patches / "9.1.0") == []
     said = capsys.readouterr().err
-    assert "torch 9.1.0+cpu, a new pin\n" in said
+    assert f"torch 9.1.0+cpu: CPU; c++20; commit {COMMIT}\n" in said
     assert "9.1.0/pin.yaml" in said and "9.1.0/series" in said and "cuda-toolkits.yaml" not in said
     assert "3.10" in said.partition("Pythons")[2].partition("\n")[0]
-    assert "there is no similar pin" in said
-    assert not list(place.folder.glob("build/*/*/pin-*"))
+    assert said.endswith("next: make test PIN=9.1.0+cpu; then commit patches/\n")
 
 
-def test_format_is_that_of_the_pins_there_are() -> None:
+def test_format_is_that_of_the_pins_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     for path in sorted(REPOSITORY.glob("patches/*/pin.yaml")):
-        text, known = path.read_text(), load_pin(path.parent)
-        if known.wheels:
-            assert texts.with_wheels(text, path, known.wheels) == text
+        if (known := load_pin(path.parent)).wheels:
+            assert with_wheels(path.read_text(), known) == path.read_text()
     path = REPOSITORY / "patches/2.15.0/pin.yaml"
     known = load_pin(path.parent)
-    assert texts.with_wheels(texts.new_pin("2.15.0", commit_of(path), "c++20"), path, known.wheels) == path.read_text()
+    assert with_wheels(new_pin("2.15.0", commit_of(path), "c++20"), known) == path.read_text()
     path = REPOSITORY / "patches/cuda-toolkits.yaml"
+    monkeypatch.setattr(pin, "find_packages", lambda cuda, _: known.toolkits[cuda])
     head, mark, _ = path.read_text().partition('"13.2":\n')
-    assert mark and texts.with_toolkit(head, "13.2", known.toolkits["13.2"]) == path.read_text()
+    assert mark and with_toolkit(head, "13.2", "") == path.read_text()
 
 
 def commit_of(path: Path) -> str:
@@ -273,7 +276,6 @@ def test_wheels_must_be_the_last_section(place: Place) -> None:
 def test_another_file_than_the_pinned_one_is_refused(place: Place) -> None:
     path = place.add_pin(f"{HEAD}  9.1.0:\n    {TAG}: {'a' * 64}\n")
     wheel = place.add_wheel("9.1.0")
-    # It names the repository's file, not the copy's.
     error = place.refused("9.1.0", PinError, f"^{path}: 9.1.0, {TAG}: the file differs from the pinned one")
     assert error.cause == f"the pin has {'a' * 64}, but the file has {sha256(wheel)}"
 
@@ -292,7 +294,7 @@ def test_toolkit_of_a_new_cuda_is_added(place: Place, capsys: pytest.CaptureFixt
     written = (place.patches / "cuda-toolkits.yaml").read_text()
     assert written == '# Packages.\n"13.0":\n  a==1: 0\n"13.5":\n' + "".join(lines)
     assert list(load_pin(place.patches / "9.1.0").toolkits["13.5"]) == names
-    assert "4 packages" in capsys.readouterr().err
+    assert "cuda-toolkits.yaml" in capsys.readouterr().err
     (asked,) = (words[-1] for words in place.asked if words[-1].startswith("cuda-toolkit"))
     assert asked.endswith("nvcc,cccl]==13.5.*")
 
@@ -313,39 +315,25 @@ def test_cuda_whose_compiler_pip_does_not_have_is_reported(place: Place, capsys:
     for packages in ({}, {"nvidia-cuda-nvcc-cu12": "12.8.93"}):
         place.packages = packages
         place.run("9.1.0")
-        assert "none from pip; CUDA kernels need CUDA_HOME" in capsys.readouterr().err
+        assert "pip has no toolkit of CUDA 12.8: CUDA kernels need CUDA_HOME" in capsys.readouterr().err
     assert '"12.8"' not in (place.patches / "cuda-toolkits.yaml").read_text()
 
 
-def test_patches_of_the_newest_other_pin_that_apply_are_named(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    def patch(old: str, new: str) -> str:
-        where = "torch/overrides.py"
-        hunk = f"@@ -1,2 +1,2 @@\n-{old}\n+{new}\n second\n"
-        return f"Subject: x\n\n--- a/{where}\n+++ b/{where}\n{hunk}"
-
-    older = HEAD.replace("9.1.0", "9.0.0") + f"  9.0.0:\n    {TAG}: {'a' * 64}\n"
-    place.add_pin(older, "fits.patch\nmisfit.patch\nbehind.patch\n", fits=patch("first", "new"),
-                  misfit=patch("third", "new"), behind=patch("new", "newer"))  # fmt: skip
-    place.add_pin(older.replace("9.0.0", "8.0.0"), "unasked.patch\n", unasked=patch("first", "new"))
-    place.add_pin(HEAD.replace("9.1.0", "9.9.0").partition("# Above")[0], "source.patch\n", source=patch("a", "b"))
-    place.add_wheel("9.1.0")
-    place.run("9.1.0")
-    series = (place.patches / "9.1.0/series").read_text().splitlines()
-    assert [line for line in series if line[0] != "#"] == ["../9.0.0/fits.patch", "../9.0.0/behind.patch"]
-    said = capsys.readouterr().err
-    assert "2 of 3 apply" in said
-    assert f" {place.patches}/9.0.0/misfit.patch:5: this hunk does not apply to torch/overrides.py:1" in said
-
-
-def test_smallest_operator_that_cannot_be_built_is_an_error_behind_the_report(
+def test_smallest_operator_is_built_upon_the_pin_that_was_written(
     place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(pin, "try_smallest", lambda *_: CompileError("GraftSmallest.cpp:3: error: no"))
+    def build(layout: Layout, **_: object) -> None:
+        assert layout.native == pin.SMALLEST
+        assert layout.patches == place.patches / "9.1.0"
+        assert load_pin(layout.patches, layout.pin).chosen == "9.1.0" and load_series(layout.patches) == []
+        raise CompileError("GraftSmallest.cpp:3: error: no")
+
+    monkeypatch.setattr(pin, "build", build)
     place.add_wheel("9.1.0")
     with pytest.raises(CompileError, match=r"GraftSmallest\.cpp:3: error: no"):
         place.run("9.1.0")
-    assert load_pin(place.patches / "9.1.0").chosen == "9.1.0"
-    assert "cannot be built, see below" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "9.1.0/pin.yaml" in said and "next: " not in said
 
 
 def test_wheel_that_cannot_be_built_upon_is_refused_in_one_line(place: Place) -> None:
@@ -364,16 +352,16 @@ def test_wheel_file_for_another_python_is_refused(place: Place) -> None:
 def test_what_is_no_wheel_of_torch_is_refused(place: Place) -> None:
     place.refused("", UsageError, "TORCH=: neither a version nor a wheel file")
     place.refused("newest", UsageError, "TORCH=newest: neither a version nor a wheel file")
-    place.refused(place.folder / "torch-1-py3-none-any.whl", UsageError, "no such file")
+    place.refused(place.folder / "torch-1-py3-none-any.whl", FetchError, "TORCH=.*: no such file")
     for name, why in (
         ("vision-1-py3-none-any.whl", "this is vision, not torch"),
         ("a.whl", "not the file name of a wheel"),
     ):
         (place.folder / name).touch()
-        place.refused(place.folder / name, UsageError, why)
+        place.refused(place.folder / name, FetchError, why)
     broken = place.folder / f"torch-9.1.0-{TAG}.whl"
     broken.touch()
-    place.refused(broken, FetchError, "File is not a zip file")
+    place.refused(broken, FetchError, "it is not a zip file|the sha256 is")
 
 
 def test_index_is_asked_for_wheels_and_toolkit(place: Place) -> None:
@@ -381,6 +369,15 @@ def test_index_is_asked_for_wheels_and_toolkit(place: Place) -> None:
     place.run("9.1.0", index="https://mine/simple")
     assert len(place.asked) == 7  # five Pythons, the wheel, the toolkit
     assert all("--extra-index-url=https://mine/simple" in words for words in place.asked)
+
+
+def test_wheels_for_cpus_may_be_in_the_index_of_pytorch_only(place: Place) -> None:
+    wheel = place.add_wheel("9.1.0+cpu")
+    place.only = "-index-url=https://own"
+    place.refused("9.1.0+cpu", FetchError, r"pip finds no torch===9\.1\.0\+cpu")
+    (place.patches / "indexes.yaml").write_text("cpu: https://own\n")
+    place.run("9.1.0+cpu")
+    assert load_pin(place.patches / "9.1.0").wheels == {"9.1.0+cpu": {TAG: sha256(wheel)}}
 
 
 CONSTRAINED = (
@@ -427,36 +424,6 @@ def test_pip_itself_understands_the_question(
         pip.ask_pip("torch===9.1.0+cpu", "", *options)
 
 
-def test_difference_names_what_came_and_what_went() -> None:
-    old = Findings("9.0.0", COMMIT, "13.0", ("80", "90"), "c++17", {"a.so": ("x", "y"), "b.so": ()}, ("3.10", "3.11"))
-    new = Findings("9.1.0", COMMIT, "13.5", ("80", "120"), "c++20", {"a.so": ("y", "z"), "c.so": ()}, ("3.11",))
-    assert differences(old, new) == {
-        "CUDA": "13.5, was 13.0",
-        "architectures": "+120 -90",
-        "C++": "c++20, was c++17",
-        "Pythons": "-3.10",
-        "libraries": "+c.so -b.so",
-        "a.so needs": "+z -x",
-    }
-    assert differences(old, replace(old, version="9.0.1")) == {}
-
-
-def test_it_is_compared_with_the_newest_other_of_its_kind(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    place.add_wheel("9.0.0", cuda="13.0", more={"torch/lib/libgone.so": place.libraries["torch/lib/libc10.so"]})
-    place.add_wheel("9.5.0+cpu")
-    for version in ("9.0.0", "9.5.0+cpu"):
-        place.run(version)
-    place.add_wheel("9.1.0", cuda="13.5")
-    capsys.readouterr()
-    place.run("9.1.0")
-    said = capsys.readouterr().err
-    assert "differences from 9.0.0:\n  CUDA       13.5, was 13.0\n  libraries  -libgone.so\n" in said
-    place.wheels.clear()
-    shutil.rmtree(place.folder / "build/9.0.0")
-    place.run(place.folder / f"torch-9.1.0-{TAG}.whl")
-    assert "not compared: " in capsys.readouterr().err
-
-
 def test_standard_is_what_most_flags_say(tmp_path: Path) -> None:
     (tmp_path / "torch/utils").mkdir(parents=True)
     (tmp_path / "torch/utils/cpp_extension.py").write_text(EXTENSIONS)
@@ -465,4 +432,4 @@ def test_standard_is_what_most_flags_say(tmp_path: Path) -> None:
     with pytest.raises(UnusableBaseError, match="does not say its C"):
         standard_of(Base(tmp_path / "torch.whl", tmp_path))
     with pytest.raises(PinError, match=r"built with c\+\+26, but Graft knows no g\+\+ for it"):
-        texts.new_pin("9.1.0", COMMIT, "c++26")
+        new_pin("9.1.0", COMMIT, "c++26")

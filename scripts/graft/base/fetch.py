@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from pathlib import Path
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile, is_zipfile
 
 from packaging.tags import Tag, sys_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -13,110 +12,63 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from ..core.console import StepLine, say
 from ..core.errors import FetchError
 from ..core.files import free_bytes, sha256_of_file
-from ..core.pip import MissingError, UnreachableError, download
-from ..inputs.pin import Pin
+from ..core.pip import MissingError, index_option, pip_into
+from ..inputs.pin import VERIFIED, Pin, pinned_file
 from .base import refuse_unusable
 
 # Space for the base wheel, its unpacked tree, objects and the new wheel, with a margin.
 _NEEDED_BYTES = 3 * 1024**3
-
-# The file next to a kept wheel: its sha256, and what changes if the file does, so that 200 MB need not be read again.
-_VERIFIED = "verified.sha256"
 
 # PyTorch's own index answers at once, or cannot be reached from here.
 _IMPATIENTLY = ("--retries=1", "--timeout=15")
 
 
 def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str = "") -> Path:
-    """Return the pin's wheel for this Python in ``folder``. Download it if it is not there.
+    """Return the pin's wheel for this Python in ``folder``. Unless it is there, it is ``given``, or pip downloads it,
+    also from ``index``. The caller holds the folder's lock.
 
     It must have the pinned sha256. If the pin has none for this Python, that of PyTorch's own index counts, which pip
     compares; the wheel and its sha256 are then printed.
-
-    Args:
-        pin: the pin.
-        folder: the folder that keeps the wheel.
-        given: a wheel file to use instead of pip.
-        line: shows the progress.
-        index: an additional index for pip.
 
     Raises:
         FetchError: there is no wheel for this Python, the disk is full, or the file is not the pinned one.
     """
     tag, sha256 = pinned_file(pin)
-    if given is not None:
-        check_wheel(given, pin)
-    elif not sha256 and not pin.index:
+    if given is None and not sha256 and not pin.index:
         raise _no_wheel(pin)
-    if kept := kept_wheel(pin, folder, sha256_of_file(given) if given else sha256):
+    if kept := kept_wheel(pin, folder, check_wheel(given, pin) if given else sha256):
         return kept
-    require_space(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="download-", dir=folder) as name:
-        wheel = _copied(given, Path(name)) if given else _downloaded(pin, Path(name), line, index)
-        check_wheel(wheel, pin)
-        for old in folder.glob("torch-*.whl"):
-            old.unlink()
+    _require_space(folder)
+    partial = folder / "download"
+    shutil.rmtree(partial, ignore_errors=True)  # left by a build that was killed
+    partial.mkdir(parents=True)
+    try:
+        wheel = Path(shutil.copy(given, partial)) if given else _downloaded(pin, partial, line, index)
+        found = check_wheel(wheel, pin)
+        for old in (folder / VERIFIED, *folder.glob("torch-*.whl")):
+            old.unlink(missing_ok=True)
         # A file name may contain several tags; the pinned one decides about the name of the new wheel.
         kept = wheel.replace(folder / (f"torch-{pin.wheel_version}-{tag}.whl" if tag else wheel.name))
-    found = sha256 or sha256_of_file(kept)
+        (folder / VERIFIED).write_text(found, encoding="utf-8")
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
     if not sha256:
         say(f"      {kept.name} is not pinned: sha256 {found}; `make pin TORCH={pin.wheel_version}` writes it down")
-    (folder / _VERIFIED).write_text(_fingerprint(kept, found), encoding="utf-8")
     return kept
 
 
 def kept_wheel(pin: Pin, folder: Path, sha256: str) -> Path | None:
-    """Return the pin's wheel if ``folder`` has it, unchanged since it was verified.
-
-    Args:
-        pin: the pin.
-        folder: the folder that keeps the wheel.
-        sha256: the hash that it must have; empty for any.
+    """Return the pin's wheel if ``folder`` has it. Its hash was verified when it was put there; ``sha256`` may be empty
+    for any.
     """
-    note = folder / _VERIFIED
-    known = note.read_text(encoding="utf-8") if note.is_file() else ""
-    for wheel in folder.glob(f"torch-{pin.wheel_version}-*.whl"):
-        if sha256 and known != _fingerprint(wheel, sha256) and sha256_of_file(wheel) == sha256:
-            note.write_text(_fingerprint(wheel, sha256), encoding="utf-8")
-            return wheel
-        if known == _fingerprint(wheel, sha256 or known.partition(" ")[0]):
-            return wheel
-    return None
+    note = folder / VERIFIED
+    if not note.is_file() or (sha256 and note.read_text(encoding="utf-8") != sha256):
+        return None
+    return next(folder.glob(f"torch-{pin.wheel_version}-*.whl"), None)
 
 
-def unpinned_sha256(pin: Pin, folder: Path) -> str:
-    """Return the hash of the wheel in ``folder`` if the pin does not have it; otherwise, or if there is no wheel, an
-    empty text.
-    """
-    note = folder / _VERIFIED
-    if not pin.chosen or pinned_file(pin)[1] or not note.is_file():
-        return ""
-    return note.read_text(encoding="utf-8").partition(" ")[0]
-
-
-def pinned_file(pin: Pin) -> tuple[str, str]:
-    """Return the compatibility tag and the sha256 of the pin's wheel for this Python; empty if none is pinned."""
-    supported = set(map(str, sys_tags()))
-    return next(((tag, sha256) for tag, sha256 in pin.sha256.items() if tag in supported), ("", ""))
-
-
-def require_space(folder: Path) -> None:
-    """Check that there is space for a build in ``folder``, which need not exist.
-
-    Raises:
-        FetchError: there is not.
-    """
-    there = next(each for each in (folder, *folder.parents) if each.is_dir())
-    if free_bytes(there) < _NEEDED_BYTES:
-        raise FetchError(
-            f"{folder}: less than {_NEEDED_BYTES >> 30} GiB are free",
-            todo="free some space, for example with `make clean`",
-        )
-
-
-def check_wheel(path: Path, pin: Pin) -> None:
-    """Check that ``path`` is the pin's wheel for this Python.
+def check_wheel(path: Path, pin: Pin) -> str:
+    """Check that ``path`` is the pin's wheel for this Python. Return its sha256.
 
     Raises:
         FetchError: it does not exist, is for another version or Python, or has another hash than the pinned one.
@@ -128,46 +80,52 @@ def check_wheel(path: Path, pin: Pin) -> None:
             f"{path}: this is torch {version}, but the pin is {pin.wheel_version}",
             todo=f"set WHEEL to the wheel of {pin.wheel_version}, or PIN to a pin of {version}",
         )
-    _, pinned = pinned_file(pin)
-    damage = None
-    try:
+    is_whole = is_zipfile(path)
+    if is_whole:
         with ZipFile(path) as archive:
             refuse_unusable(path, archive.namelist())
-    except BadZipFile as error:
-        damage = error
     supported = list(sys_tags())
     if tags.isdisjoint(supported):
         raise FetchError(
             f"{path}: this wheel is not for this Python, {supported[0]}",
             todo="set WHEEL to a wheel for it, or PYTHON to a Python that this wheel is for",
         )
-    if pinned and (found := sha256_of_file(path)) != pinned:
+    found, (_, pinned) = sha256_of_file(path), pinned_file(pin)
+    if not is_whole or pinned not in ("", found):
+        what = f"the sha256 is {found}, but the pin has {pinned}" if pinned else "it is not a zip file"
         raise FetchError(
-            f"{path}: the sha256 is {found}, but the pin has {pinned}",
+            f"{path}: {what}",
             cause="the file is damaged, or not the official wheel",
             todo="download it again, and compare its hash with the official index",
         )
-    if damage:
-        raise FetchError(f"{path}: {damage}", todo="download it again") from damage
+    return found
 
 
-def in_name_of(path: Path) -> tuple[str, frozenset[Tag]]:
-    """Return the version and the compatibility tags in the name of a wheel file.
+def in_name_of(path: Path, variable: str = "WHEEL") -> tuple[str, frozenset[Tag]]:
+    """Return the version and the compatibility tags in the name of a wheel file, to which ``variable`` is set.
 
     Raises:
         FetchError: there is no such file, or it is no wheel of torch.
     """
+    todo = f"set {variable} to a wheel file of torch, under its own name"
     if not path.is_file():
-        raise FetchError(
-            f"{path}: no such file", todo="set WHEEL to a wheel file, or leave it out to download the wheel with pip"
-        )
+        raise FetchError(f"{variable}={path}: no such file", todo=todo)
     try:
         name, version, _, tags = parse_wheel_filename(path.name)
     except InvalidWheelFilename as error:
-        raise FetchError(f"{path}: not the file name of a wheel", cause=str(error)) from error
+        raise FetchError(f"{path}: not the file name of a wheel", cause=str(error), todo=todo) from error
     if name != "torch":
-        raise FetchError(f"{path}: this is {name}, not torch", todo="set WHEEL to a wheel of torch")
+        raise FetchError(f"{path}: this is {name}, not torch", todo=todo)
     return str(version), tags
+
+
+def _require_space(folder: Path) -> None:
+    there = next(each for each in (folder, *folder.parents) if each.is_dir())
+    if free_bytes(there) < _NEEDED_BYTES:
+        raise FetchError(
+            f"{folder}: less than {_NEEDED_BYTES >> 30} GiB are free",
+            todo="free some space, for example with `make clean`",
+        )
 
 
 def _no_wheel(pin: Pin) -> FetchError:
@@ -182,27 +140,21 @@ def _no_wheel(pin: Pin) -> FetchError:
     )
 
 
-def _copied(wheel: Path, folder: Path) -> Path:
-    return Path(shutil.copyfile(wheel, folder / wheel.name))
-
-
 def _downloaded(pin: Pin, folder: Path, line: StepLine, index: str) -> Path:
-    """Download with pip as it is configured; if it finds nothing, from PyTorch's own index."""
-    more = [f"--extra-index-url={index}"] if index else []
+    """Download with pip as it is configured; if it has none, from PyTorch's own index."""
+    wanted = {pin.requirement: pinned_file(pin)[1]}
     try:
-        return download(pin.requirement, folder, line, more)
-    except MissingError as error:
-        error.todo = f"set PIN to another version, or WHEEL to a wheel file of torch {pin.wheel_version}"
+        pip_into(folder, "download", wanted, line, *index_option(index))
+    except MissingError as missing:
+        if missing.is_capped:
+            raise
+        missing.todo = f"set PIN to another version, or WHEEL to a wheel file of torch {pin.wheel_version}"
         if not pin.index:
             raise
-        missing = error
-    try:
-        return download(pin.requirement, folder, line, [f"--index-url={pin.index}", *_IMPATIENTLY])
-    except (MissingError, UnreachableError) as error:
-        missing.cause = f"neither do pip's indexes have it, nor {pin.index} ({error.what})"
-        raise missing from error
-
-
-def _fingerprint(path: Path, sha256: str) -> str:
-    status = path.stat()
-    return f"{sha256} {status.st_size} {status.st_mtime_ns} {status.st_ino}\n"
+        try:
+            pip_into(folder, "download", wanted, line, f"--index-url={pin.index}", *_IMPATIENTLY)
+        except MissingError as error:
+            missing.cause = f"neither do pip's indexes have it, nor {pin.index} ({error.what})"
+            raise missing from error
+    (wheel,) = folder.glob("*.whl")
+    return wheel

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import chain
+import sys
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -16,46 +14,16 @@ from ..core.console import StepLine, say
 from ..core.errors import CommandError, FetchError
 from ..core.layout import REPOSITORY, Layout
 from ..core.lock import build_lock
-from ..core.pip import CappedError, MissingError, UnreachableError
+from ..core.pip import MissingError
 from ..core.process import run
 from ..inputs.cuda_toolkit import NONE
-from ..inputs.pin import CPU, Pin, load_pin
+from ..inputs.pin import CPU, Pin, load_pin, pinned_file
 from ..inputs.toolchain import find_toolchain
 from .base import architectures_of
-from .fetch import fetch, kept_wheel, pinned_file
+from .fetch import fetch, kept_wheel
 
 # A file next to a wheel that was found. The same is chosen again until it is deleted.
 FOUND = "found"
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A wheel of torch that might be had.
-
-    Args:
-        pin: the pin of that wheel.
-        folder: the folder that keeps it.
-    """
-
-    pin: Pin
-    folder: Path
-
-    @property
-    def version(self) -> str:
-        """Its version, a value of ``PIN``."""
-        return self.pin.wheel_version
-
-    @property
-    def is_for_cpus(self) -> bool:
-        """Whether it is the smaller one, which needs nothing of NVIDIA's."""
-        return Version(self.version).local == CPU
-
-    @property
-    def why(self) -> str:
-        """Why it is chosen, in the order of the candidates."""
-        if self.is_for_cpus:
-            return "the wheel for CPUs"
-        return "the wheel for CUDA, since pip found none for CPUs (`make test` downloads NVIDIA's packages, too)"
 
 
 def releases(patches: Path) -> list[str]:
@@ -104,70 +72,54 @@ def find_pin(patches: Path = REPOSITORY / "patches") -> str:
         FetchError: pip can download none of them, or the disk is full.
         ToolchainError: the compiler cannot be used.
     """
-    candidates = [[_candidate(patches, version) for version in (f"{r}+{CPU}", r)] for r in releases(patches)]
-    chosen = _found_before(candidates) or _first(candidates)
-    say(f"torch {chosen.version}: {chosen.why}{'' if chosen.is_for_cpus else f'; {_choose_architectures(chosen)}'}")
-    return chosen.version
+    versions = [(f"{release}+{CPU}", release) for release in releases(patches)]
+    candidates = [[Layout(version, (), Path(), pins=patches) for version in pair] for pair in versions]
+    found = (each for pair in candidates for each in pair if (each.base / FOUND).is_file() and _kept(each))
+    chosen = next(found, None) or _first(candidates)
+    why = "the wheel for CPUs"
+    if Version(chosen.pin).local != CPU:
+        why = "the wheel for CUDA, since pip found none for CPUs (`make test` downloads NVIDIA's packages, too)"
+        why += f"; {_choose_architectures(chosen)}"
+    say(f"torch {chosen.pin}: {why}")
+    return chosen.pin
 
 
 def fetch_unpinned(layout: Layout, given: Path | None) -> None:
-    """Get the wheel of a pin now if it has no sha256 for this Python.
-
-    Args:
-        layout: the pin.
-        given: a wheel file to use instead of pip.
+    """Get the wheel of a pin now, from pip or ``given``, if it has no sha256 for this Python.
 
     Raises:
         FetchError: see ``fetch``.
     """
     pin = load_pin(layout.patches, layout.pin)
-    if not pin.chosen or pinned_file(pin)[1] or not (given or pin.index):
-        return  # it is fetched, or refused, when the build needs it
-    find_toolchain(pin)
-    line = StepLine(f"looking for torch {pin.wheel_version}:")
-    line.update("...")
-    with build_lock(layout.base):
-        wheel = fetch(pin, layout.base, given, line)
-    line.end(f"{wheel.stat().st_size >> 20} MB")
+    # Another is fetched, or refused, when the build needs it.
+    if pin.chosen and not pinned_file(pin)[1] and (given or pin.index):
+        find_toolchain(pin)
+        _fetch(layout, given)
 
 
-def _candidate(patches: Path, version: str) -> Candidate:
-    layout = Layout(version, (), Path(), pins=patches)
-    return Candidate(load_pin(layout.patches, version), layout.base)
+def _kept(layout: Layout) -> Path | None:
+    pin = load_pin(layout.patches, layout.pin)
+    return kept_wheel(pin, layout.base, pinned_file(pin)[1])
 
 
-def _found_before(candidates: Sequence[Sequence[Candidate]]) -> Candidate | None:
-    for each in chain.from_iterable(candidates):
-        if (each.folder / FOUND).is_file() and kept_wheel(each.pin, each.folder, pinned_file(each.pin)[1]):
-            return each
-    return None
-
-
-def _first(candidates: Sequence[Sequence[Candidate]]) -> Candidate:
-    """Download the first candidate that can be had.
-
-    Args:
-        candidates: for each release. Later releases count only if a constraint of pip's forbids the earlier ones.
-    """
-    find_toolchain(candidates[0][0].pin)  # whatever is wrong with it shows before anything is downloaded
-    capped: CappedError | None = None
-    failures: list[FetchError] = []
+def _first(candidates: list[list[Layout]]) -> Layout:
+    """Download the first that can be had. Later releases count only if a constraint of pip's forbids earlier ones."""
+    first = candidates[0][0]
+    find_toolchain(load_pin(first.patches, first.pin))  # whatever is wrong with it shows before a download
+    failures: list[MissingError] = []
     for of_release in candidates:
-        is_allowed = False
         for each in of_release:
-            if capped and not capped.allows(each.version):
-                continue
             try:
-                return _downloaded(each)
-            except CappedError as error:
-                capped = error
-            except (MissingError, UnreachableError) as error:
+                _fetch(each)
+            except MissingError as error:
                 failures.append(error)
-                is_allowed = True
-        if is_allowed:
+            else:
+                (each.base / FOUND).touch()
+                return each
+        if not all(error.is_capped for error in failures):
             break
-    if capped and not failures:
-        raise capped
+    else:
+        raise failures[0]
     raise FetchError(
         "pip can download no PyTorch for this Python",
         cause="\n        ".join(f"{error.what}{f' ({error.cause})' if error.cause else ''}" for error in failures),
@@ -176,54 +128,37 @@ def _first(candidates: Sequence[Sequence[Candidate]]) -> Candidate:
     )
 
 
-def _downloaded(candidate: Candidate) -> Candidate:
-    line = StepLine(f"looking for torch {candidate.version}:")
+def _fetch(layout: Layout, given: Path | None = None) -> None:
+    line = StepLine(f"looking for torch {layout.pin}:")
     line.update("...")
     end = "failed"
     try:
-        with build_lock(candidate.folder):
-            wheel = fetch(candidate.pin, candidate.folder, None, line)
-        (candidate.folder / FOUND).touch()
+        with build_lock(layout.base):
+            wheel = fetch(load_pin(layout.patches, layout.pin), layout.base, given, line)
         end = f"{wheel.stat().st_size >> 20} MB"
-    except CappedError as error:
-        end = f"pip may install torch{error.cap} only"
-        raise
-    except MissingError:
-        end = "not found"
-        raise
-    except UnreachableError:
-        end = "no index can be reached"
+    except MissingError as error:
+        end = error.brief
         raise
     finally:
         line.end(end)
-    return candidate
 
 
-def _choose_architectures(chosen: Candidate) -> str:
+def _choose_architectures(chosen: Layout) -> str:
     """Set ``CUDA_ARCHS`` to the architectures of the GPUs that are here, unless it is set. Return what was chosen."""
     if given := os.environ.get("CUDA_ARCHS", "").strip():
         return f"CUDA_ARCHS={given}"
-    gpus = gpu_architectures()
-    # nvcc may know no others than those of the wheel, older ones least of all.
-    supported = _architectures(chosen) if gpus else ()
-    usable = [name for name in gpus if supported and int(name) >= min(map(_number, supported))]
-    os.environ["CUDA_ARCHS"] = " ".join(usable) or NONE
-    if usable:
-        return f"CUDA kernels for the GPU here, sm_{', sm_'.join(usable)}"
-    if gpus:
-        return f"no CUDA kernels, since this torch does not support the GPU here, sm_{', sm_'.join(gpus)}"
-    return 'no CUDA kernels, since no GPU was found here (CUDA_ARCHS="80 90" builds them)'
-
-
-def _architectures(chosen: Candidate) -> tuple[str, ...]:
-    wheel = kept_wheel(chosen.pin, chosen.folder, pinned_file(chosen.pin)[1])
-    assert wheel is not None
+    os.environ["CUDA_ARCHS"] = NONE
+    gpus, wheel = gpu_architectures(), _kept(chosen)
+    if not gpus or not wheel:
+        return 'no CUDA kernels, since no GPU was found here (CUDA_ARCHS="80 90" builds them)'
     with ZipFile(wheel) as archive:
-        return architectures_of(archive.read("torch/lib/libtorch_python.so"))
-
-
-def _number(architecture: str) -> int:
-    return int(architecture.rstrip("af"))
+        supported = architectures_of(archive.read("torch/lib/libtorch_python.so"))
+    # nvcc may know no others than those of the wheel, older ones least of all.
+    oldest = min((int(name.rstrip("af")) for name in supported), default=sys.maxsize)
+    if usable := [name for name in gpus if int(name) >= oldest]:
+        os.environ["CUDA_ARCHS"] = " ".join(usable)
+        return f"CUDA kernels for the GPU here, sm_{', sm_'.join(usable)}"
+    return f"no CUDA kernels, since this torch does not support the GPU here, sm_{', sm_'.join(gpus)}"
 
 
 def gpu_architectures() -> list[str]:

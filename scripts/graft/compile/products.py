@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..base.base import Base, Library
-from ..inputs.cuda_toolkit import Nvcc
+from .cuda import Nvcc
 from .units import Unit, Units
 
 

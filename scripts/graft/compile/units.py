@@ -10,9 +10,9 @@ from ..base.base import Base
 from ..codegen import FRAGMENTS
 from ..core.files import files_below, lay_out_files
 from ..core.layout import Layout
-from ..inputs.cuda_toolkit import DEFINITIONS, Nvcc
 from ..inputs.native import NativeFolder
 from ..inputs.toolchain import Toolchain
+from .cuda import DEFINITIONS, Nvcc
 from .views import Views, text_with_headers
 
 # Messages about macros in generated sources are not shown to users; not tracking macros saves time.

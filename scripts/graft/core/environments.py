@@ -1,5 +1,5 @@
-"""Folders that are costly to create, such as virtual environments. A folder is complete or absent, and is kept while in
-use.
+"""Folders that are costly to create, such as virtual environments. They are made in place: a folder is complete once
+its stamp is written, and does not change while in use.
 """
 
 from __future__ import annotations
@@ -7,27 +7,25 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 import sys
-import sysconfig
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from zipfile import ZipFile
 
 from .console import StepLine, say
 from .errors import ToolchainError
 from .layout import REPOSITORY
 from .lock import take
-from .process import follow
+from .process import follow, run
 
 ENVIRONMENTS = REPOSITORY / "build/environments"
 
-# The file that describes the content of such a folder.
-_HOLDS = "holds.json"
+# The file that describes the content of such a folder. It is written last, and deleted first.
+_STAMP = "holds.json"
 
 # Lines of pip's that report no error.
 _PROGRESS = ("Collecting ", "  Downloading ", "  Using cached ", "Requirement already ", "Looking in ", "Processing ")
@@ -50,15 +48,15 @@ class Layer:
 def held(folder: Path, layers: Sequence[Layer]) -> Iterator[int]:
     """Bring ``folder`` up to date and keep it unchanged while the body runs. Yields the descriptor of the lock.
 
-    A new folder is created under another name and renamed. If only later layers than the first changed, they are added
-    in place. Processes that need the same content share the lock; a process that needs other content waits for them.
+    If only later layers than the first changed, they are added; otherwise the folder is created again. Processes that
+    need the same content share the lock; a process that needs other content waits for them.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.lock").open("a+", encoding="utf-8") as file:
         busy, is_said = f"another process uses {folder}", False
         while True:
             take(file, busy, fcntl.LOCK_SH)
-            if _held(folder) == [layer.content for layer in layers]:
+            if _content(folder) == [layer.content for layer in layers]:
                 break
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -75,45 +73,30 @@ def held(folder: Path, layers: Sequence[Layer]) -> Iterator[int]:
         yield file.fileno()
 
 
+def delete(folder: Path) -> None:
+    """Delete such a folder, or what is left of it. If this is interrupted, the rest does not look complete."""
+    (folder / _STAMP).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def _bring_up_to_date(folder: Path, layers: Sequence[Layer]) -> None:
-    wanted, there = [layer.content for layer in layers], _held(folder)
-    if there == wanted:
-        return
-    if there[:1] == wanted[:1] and len(there) == len(wanted):
-        (folder / _HOLDS).unlink()  # if killed from here on, the folder is created again
-        for layer, old in zip(layers[1:], there[1:], strict=True):
-            if layer.content != old:
-                layer.add(folder)
-        (folder / _HOLDS).write_text(json.dumps(wanted), encoding="utf-8")
-        return
-    partial, old_folder = (folder.parent / kind / folder.name for kind in ("partial", "old"))
-    for each in (partial, old_folder):
-        shutil.rmtree(each, ignore_errors=True)
-        each.parent.mkdir(exist_ok=True)
-    for layer in layers:
-        layer.add(partial)
-    _name_programs(partial, folder)
-    (partial / _HOLDS).write_text(json.dumps(wanted), encoding="utf-8")
-    if folder.exists():
-        folder.rename(old_folder)
-    partial.rename(folder)
-    shutil.rmtree(old_folder, ignore_errors=True)
+    wanted, there = [layer.content for layer in layers], _content(folder)
+    if there[:1] != wanted[:1] or len(there) != len(wanted):
+        delete(folder)
+        folder.mkdir()
+        there = []
+    (folder / _STAMP).unlink(missing_ok=True)
+    for layer, old in zip_longest(layers, there):
+        if layer.content != old:
+            layer.add(folder)
+    (folder / _STAMP).write_text(json.dumps(wanted), encoding="utf-8")
 
 
-def _held(folder: Path) -> list[str]:
+def _content(folder: Path) -> list[str]:
     try:
-        return list(json.loads((folder / _HOLDS).read_text(encoding="utf-8")))
+        return list(json.loads((folder / _STAMP).read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return []
-
-
-def _name_programs(environment: Path, target: Path) -> None:
-    """Make the programs of a virtual environment refer to ``target``, its final path."""
-    for path in environment.glob("bin/*"):
-        if path.is_file() and not path.is_symlink():
-            content = path.read_bytes()
-            if os.fsencode(environment) in content:
-                path.write_bytes(content.replace(os.fsencode(environment), os.fsencode(target)))
 
 
 def name_of_python() -> str:
@@ -123,36 +106,12 @@ def name_of_python() -> str:
 
 
 def make_virtual_environment(folder: Path) -> None:
-    """Create a virtual environment with pip, a hundred times faster than ``python -m venv``.
-
-    Python ships wheels of pip and, before 3.12, of setuptools. They are unpacked; venv would run pip to install them.
+    """Create a virtual environment of this Python, with pip.
 
     Raises:
-        ToolchainError: this Python comes without pip.
+        CommandError: venv's message.
     """
-    # Some distributions ship these modules separately; ``requirements`` asks for them.
-    import venv
-
-    wheels = _wheels_of_python()
-    venv.EnvBuilder(symlinks=True).create(folder)
-    (packages,) = folder.glob("lib/python*/site-packages")
-    for wheel in wheels:
-        with ZipFile(wheel) as archive:
-            archive.extractall(packages)
-
-
-def _wheels_of_python() -> list[Path]:
-    """Return the newest bundled wheels of pip and setuptools. Debian keeps them in another folder."""
-    import ensurepip
-
-    folders = [sysconfig.get_config_var("WHEEL_PKG_DIR"), Path(ensurepip.__file__).parent / "_bundled"]
-    found = []
-    for name in ("pip", "setuptools"):
-        wheels = [path for folder in folders if folder for path in sorted(Path(folder).glob(f"{name}-*.whl"))]
-        found += wheels[-1:]
-    if not found:
-        raise ToolchainError(f"{sys.executable} comes without pip", todo="set PYTHON to another Python")
-    return found
+    run([sys.executable, "-m", "venv", folder])
 
 
 def install(environment: Path, *arguments: str | Path, what: str) -> None:

@@ -1,11 +1,11 @@
-"""What pip would install, and what it downloads."""
+"""What pip would install, and what it downloads and installs."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,29 +14,23 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from .console import StepLine
-from .errors import FetchError
+from .errors import FetchError, refuse_full
 from .process import follow, run
 
-# pip's messages if there is no such package, a constraint forbids it, or the network is down.
+# pip's messages if there is no such package, a constraint forbids it, the network is down, or a file is another one.
 _MISSING = "No matching distribution found"
 _CONSTRAINED = re.compile(r"The user requested \(constraint\) \S*?([<>=!~][^\s;]*)")
 _UNREACHABLE = "Retrying (Retry("
+_MISMATCH = "DO NOT MATCH THE HASHES"
 
 _AGAIN = "check the network; then run the same command again"
 
-_QUIETLY = ("--no-input", "--no-color", "--progress-bar=off", "--disable-pip-version-check")
+_QUIETLY = ("--no-input", "--no-color", "--progress-bar=off", "--disable-pip-version-check", "--only-binary=:all:")
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """A package that pip would install.
-
-    Args:
-        name: the name of the package.
-        version: its version.
-        file: the name of its file.
-        sha256: the hash of that file.
-    """
+    """A package that pip would install: its name, its version, its file and the hash of that."""
 
     name: str
     version: str
@@ -45,33 +39,17 @@ class Distribution:
 
 
 class MissingError(FetchError):
-    """No index has the requested package."""
-
-
-class UnreachableError(FetchError):
-    """No index could be asked."""
-
-
-class CappedError(FetchError):
-    """A constraint in pip's configuration forbids the requested version.
+    """pip cannot have a package, so that another may be tried.
 
     Args:
-        requirement: what was requested.
-        cap: the versions that the constraint allows, for example ``<=2.14.1``.
+        brief: the reason in a few words.
+        is_capped: whether a constraint in pip's configuration forbids it.
     """
 
-    def __init__(self, requirement: str, cap: str) -> None:
-        super().__init__(
-            f"a constraint of pip's forbids {requirement}: it allows {cap}",
-            cause="PIP_CONSTRAINT, or pip's configuration files (`pip config list`)",
-            todo="put PIP_CONSTRAINT=/dev/null before the command, or set another "
-            "configuration of pip in PIP_CONFIG_FILE",
-        )
-        self.cap = cap
-
-    def allows(self, version: str) -> bool:
-        """Return whether the constraint allows another version."""
-        return _allows(self.cap, version)
+    def __init__(self, what: str, *, brief: str, cause: str = "", todo: str = "", is_capped: bool = False) -> None:
+        super().__init__(what, cause=cause, todo=todo)
+        self.brief = brief
+        self.is_capped = is_capped
 
 
 def ask_pip(requirement: str, index: str, *options: str) -> list[Distribution]:
@@ -83,33 +61,44 @@ def ask_pip(requirement: str, index: str, *options: str) -> list[Distribution]:
         options: additional options of ``pip install``.
 
     Raises:
-        MissingError: there is no such package.
-        UnreachableError: no index could be asked.
-        CappedError: a constraint forbids it.
+        MissingError: pip cannot have it.
         FetchError: pip failed.
     """
     with TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--only-binary=:all:"]
-        command += [*_QUIETLY, f"--target={folder}/nothing"]
-        command += [f"--report={report}", *options, *([f"--extra-index-url={index}"] if index else [])]
-        done = run([*command, requirement], check=False)
+        command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", *_QUIETLY]
+        command += [f"--target={folder}/nothing", f"--report={report}", *options]
+        done = run([*command, *index_option(index), requirement], check=False)
         if done.returncode != 0:
-            raise _refusal(requirement, done.stdout)
+            raise _refusal(requirement, done.stdout, "look up")
         return [_distribution(entry) for entry in json.loads(report.read_text(encoding="utf-8"))["install"]]
 
 
-def download(requirement: str, folder: Path, line: StepLine, options: Sequence[str] = ()) -> Path:
-    """Download the wheel for ``requirement`` into ``folder``, which is empty, and show how much there is of it.
+def index_option(index: str) -> list[str]:
+    """Return pip's option for an index in addition to its configuration, which may be empty."""
+    return [f"--extra-index-url={index}"] if index else []
 
-    pip retries, uses its cache, and compares the file with the hash that the index gives.
+
+def pip_into(folder: Path, verb: str, packages: Mapping[str, str], line: StepLine, *options: str) -> None:
+    """Download or install ``packages``, without those they require, into ``folder``, and show how much there is.
+
+    pip retries, and does not download again what its cache has.
+
+    Args:
+        folder: an existing folder; it also holds pip's temporary files, for which /tmp may be too small.
+        verb: ``download`` for the wheels, ``install`` for their files.
+        packages: requirements and the sha256 of their files; if it is empty, that of the index counts.
+        line: shows the progress.
+        options: additional options of pip.
 
     Raises:
-        MissingError: there is no such package.
-        UnreachableError: no index could be asked.
-        CappedError: a constraint forbids it.
-        FetchError: pip failed, or the file is not the index's.
+        MissingError: pip cannot have one of them.
+        FetchError: pip failed, or a file has another hash.
+        RefusedError: the disk is full.
     """
+    wanted = folder / "requirements.txt"
+    lines = [f"{name} --hash=sha256:{sha256}\n" if sha256 else f"{name}\n" for name, sha256 in packages.items()]
+    wanted.write_text("".join(lines), encoding="utf-8")
     output: list[str] = []
 
     def watch() -> bool:
@@ -117,13 +106,14 @@ def download(requirement: str, folder: Path, line: StepLine, options: Sequence[s
             line.update(f"{sum(path.stat().st_size for path in folder.rglob('*.whl')) >> 20} MB")
         return False
 
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", *_QUIETLY, *options]
-    # pip writes into the folder for temporary files first; /tmp may be too small.
-    env = {"TMPDIR": str(folder)}
-    if follow([*command, f"--dest={folder}", requirement], output.append, env=env, watch=watch) != 0:
-        raise _refusal(requirement, "".join(output), "download")
-    (wheel,) = folder.glob("*.whl")
-    return wheel
+    into = {"download": "--dest", "install": "--target"}[verb]
+    command = [sys.executable, "-m", "pip", verb, "--no-deps", *_QUIETLY, *options, f"{into}={folder}"]
+    command += ["--require-hashes"] if all(packages.values()) else []
+    if follow([*command, f"--requirement={wanted}"], output.append, env={"TMPDIR": str(folder)}, watch=watch) != 0:
+        refuse_full("".join(output), folder)
+        first, *others = packages
+        several = f" and {len(others)} other packages" if others else ""
+        raise _refusal(f"{first}{several}", "".join(output), verb)
 
 
 def _distribution(entry: dict[str, Any]) -> Distribution:
@@ -137,21 +127,30 @@ def _distribution(entry: dict[str, Any]) -> Distribution:
     return Distribution(metadata["name"], metadata["version"], file, sha256)
 
 
-def _refusal(requirement: str, output: str, act: str = "look up") -> FetchError:
+def _refusal(requirement: str, output: str, act: str) -> FetchError:
+    """Return the error that pip's output reports."""
+    what = f"pip could not {act} {requirement}"
     cap, version = ",".join(dict.fromkeys(_CONSTRAINED.findall(output))), requirement.partition("===")[2]
     # pip names a constraint also where there is simply no such version.
     if cap and version and not _allows(cap, version):
-        return CappedError(requirement, cap)
-    errors = [line.removeprefix("ERROR: ") for line in output.splitlines() if line.startswith("ERROR: ")]
-    if _UNREACHABLE in output:
-        return UnreachableError(
-            f"pip could not {act} {requirement}",
-            cause=next(line for line in output.splitlines() if _UNREACHABLE in line),
-            todo=_AGAIN,
+        return MissingError(
+            f"a constraint of pip's forbids {requirement}: it allows {cap}",
+            cause="PIP_CONSTRAINT, or pip's configuration files (`pip config list`)",
+            todo="put PIP_CONSTRAINT=/dev/null before the command, or set another "
+            "configuration of pip in PIP_CONFIG_FILE",
+            brief=f"a constraint of pip's allows {cap} only",
+            is_capped=True,
         )
+    if _UNREACHABLE in output:
+        cause = next(line for line in output.splitlines() if _UNREACHABLE in line)
+        return MissingError(what, cause=cause, todo=_AGAIN, brief="no index can be reached")
     if cap or _MISSING in output:
-        return MissingError(f"pip finds no {requirement} for this Python", cause=" ".join(errors[:1]))
-    return FetchError(f"pip could not {act} {requirement}", cause=output.strip()[-2000:], todo=_AGAIN)
+        errors = [line.removeprefix("ERROR: ") for line in output.splitlines() if line.startswith("ERROR: ")]
+        return MissingError(
+            f"pip finds no {requirement} for this Python", cause=" ".join(errors[:1]), brief="not found"
+        )
+    todo = "ask whoever runs the index, or its mirror, why it has another file" if _MISMATCH in output else _AGAIN
+    return FetchError(what, cause=output.strip()[-2000:], todo=todo)
 
 
 def _allows(cap: str, version: str) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from packaging.tags import sys_tags
 
 from ..core.errors import PinError
 
@@ -15,6 +16,9 @@ UPSTREAM = "https://github.com/pytorch/pytorch.git"
 
 # Next to the folders of the pins, since several pins share a version of CUDA, and all share PyTorch's indexes.
 TOOLKITS, INDEXES = "cuda-toolkits.yaml", "indexes.yaml"
+
+# Next to a wheel that is kept: its sha256.
+VERIFIED = "verified.sha256"
 
 # The local part of the version of wheels for CPUs.
 CPU = "cpu"
@@ -162,6 +166,22 @@ def load_pin(folder: Path, wheel_version: str = "", *, is_installed: bool = Fals
             todo=f"set PIN to one of these, or add that wheel with `make pin TORCH={pin.chosen}`",
         )
     return pin
+
+
+def pinned_file(pin: Pin) -> tuple[str, str]:
+    """Return the compatibility tag and the sha256 of the pin's wheel for this Python; empty if none is pinned."""
+    supported = set(map(str, sys_tags()))
+    return next(((tag, sha256) for tag, sha256 in pin.sha256.items() if tag in supported), ("", ""))
+
+
+def unpinned_sha256(pin: Pin, folder: Path) -> str:
+    """Return the hash of the wheel kept in ``folder`` if the pin does not have it; otherwise, or if there is no wheel,
+    an empty text.
+    """
+    note = folder / VERIFIED
+    if not pin.chosen or pinned_file(pin)[1] or not note.is_file():
+        return ""
+    return note.read_text(encoding="utf-8")
 
 
 def known_pins(patches: Path, *, are_wheels_needed: bool = False) -> list[str]:

@@ -17,13 +17,12 @@ from textwrap import dedent
 
 import yaml
 
-from ..base.fetch import unpinned_sha256
 from ..core.errors import GraftError
 from ..core.files import files_below, lay_out_files
 from ..core.layout import PACKAGES, Layout
 from .native import AUTOCAST, FUNCTIONS, PYTHON, SAMPLES, YAML, NativeFolder, load_native
 from .patches import pin_files
-from .pin import Pin, load_pin
+from .pin import Pin, load_pin, unpinned_sha256
 from .toolchain import Toolchain, find_toolchain
 
 # Libraries that affect a wheel's bytes: auditwheel's policies determine the platform tag.

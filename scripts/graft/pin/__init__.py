@@ -1,1 +1,1 @@
-"""``make pin``: write the pin of a PyTorch release, so that it can be a base, and report what is new in it."""
+"""``make pin``: write the pin of a PyTorch release, so that it can be a base."""

@@ -1,99 +1,199 @@
-"""``make pin``: from the version of a release to its pin, and a report."""
+"""``make pin``: from the version of a release to the files of its pin."""
 
 from __future__ import annotations
 
-import shutil
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+import yaml
+from packaging.version import Version
+
+from ..base.base import Base
 from ..base.tree import get_base
-from ..build import pack_wheel
+from ..build import Wheel, run
 from ..core.console import Steps, say
-from ..core.errors import GraftError
+from ..core.errors import PinError, UnusableBaseError
+from ..core.files import write_if_changed
 from ..core.layout import REPOSITORY, Layout
-from ..core.lock import build_lock, file_lock
-from ..inputs.pin import load_pin
-from ..inputs.snapshot import take_snapshot
-from ..new.new_op import write_all
-from ..stages import Graft
-from .draft import Draft, newest
-from .findings import Findings, look_at
-from .release import find_release
-from .report import Report
+from ..core.lock import file_lock
+from ..inputs.patches import SERIES
+from ..inputs.pin import TOOLKITS, GitSource, Pin, Settings, indexes, load_pin
+from ..options import Request
+from .release import PYTHONS, Release, find_packages, find_release
 
 SMALLEST = Path(__file__).parent / "smallest"
 
+# The oldest g++ that supports enough of a C++ standard for PyTorch's headers.
+_GXX = {"c++17": 9, "c++20": 11}
 
-def make_pin(torch: str, *, index: str, jobs: int, patches: Path = REPOSITORY / "patches") -> None:
-    """Write the pin of a release, or what an existing one lacks, and report what is new.
+_WHEELS = "\nwheels:\n"
+_ABOVE_WHEELS = "# The official wheels, by version, compatibility tag and sha256. Their version is what PIN names."
+
+_NEW = """\
+# What the builds are pinned to. Nothing of this is repeated anywhere else.
+version: {version}
+source:
+  git:
+    commit: {commit}
+compiler:
+  # The oldest g++ that PyTorch's headers of this version compile with.
+  gxx: {gxx}
+  standard: {standard}
+"""
+_NO_PATCHES = (
+    "# Nothing needs patching: what Graft adds to PyTorch's Python files goes behind them "
+    "(scripts/graft/compose/appended).\n"
+)
+
+
+def make_pin(request: Request, patches: Path = REPOSITORY / "patches") -> None:
+    """Write the pin of a release, or what an existing one lacks; then build the smallest operator upon it.
 
     Args:
-        torch: a version, or the path of a wheel file.
-        index: an index for pip in addition to its configuration; may be empty.
-        jobs: the maximum number of compilers to run at once.
+        request: the release, and an index for pip in addition to its configuration.
         patches: the folder of all pins.
 
     Raises:
         GraftError: nothing is written, unless the smallest operator cannot be built: then the pin is.
     """
-    steps = Steps()
+    steps, index = Steps(), request.index
     with steps.step("ask for the wheels") as line:
-        release = find_release(torch, index, patches)
+        release = find_release(request.torch, index, patches)
         line.note = f"{len(release.wheels)} of torch {release.version}"
-    layout = Layout(release.version, (SMALLEST,), Path())
-    layout.pin_build.mkdir(parents=True, exist_ok=True)
-    with (
-        # One lock for all releases, since they share the file with the toolkits.
-        file_lock(layout.pin_build.parents[1] / "pin.lock", "another `make pin` is running here"),
-        TemporaryDirectory(prefix="pin-", dir=layout.pin_build) as scratch,
-    ):
-        draft = Draft(patches, Path(scratch) / "patches", release)
-        try:
-            pin = draft.pin()
-            base = get_base(pin, layout, release.file, steps, index)
-            found = look_at(base, pin)
-            draft.finish(pin, found)
-            with steps.step("look for its toolkit and patches"):
-                packages = draft.add_toolkit(pin, found.cuda, index) if found.cuda else 0
-                tried = draft.add_series(base, Path(scratch))
-        except GraftError as error:
-            draft.translate(error)
-            raise
-        failure = try_smallest(replace(layout, out=Path(scratch), pins=draft.copy), jobs)
-        other = look_at_other(newest(patches, release, is_same_kind=True), patches, index)
-        changed = draft.changed()
-        write_all(changed)
-    say(Report(found, draft.is_new, packages, tried, list(changed), failure, other).text())
-    if failure:
-        draft.translate(failure)
-        raise failure
+    layout = Layout(release.version, (SMALLEST,), Path(), pins=patches)
+    # One lock for all releases, since they share the file with the toolkits.
+    with file_lock(layout.pin_build.parents[1] / "pin.lock", "another `make pin` is running here"):
+        pin = _with_wheels(_known(layout.patches), release)
+        base = get_base(pin, layout, release.file, steps, index)
+        toolkits = patches / TOOLKITS
+        texts = {
+            toolkits: with_toolkit(toolkits.read_text(encoding="utf-8"), base.cuda, index),
+            layout.patches / SERIES: _series(layout.patches / SERIES),
+            pin.path: text_of(pin, base),  # the last one: with it, the pin exists
+        }
+        written = [path for path, text in texts.items() if write_if_changed(path, text)]
+    say(_report(pin, base, yaml.safe_load(texts[toolkits]), written))
+    run(Wheel(replace(layout, out=layout.pin_build / "smallest")), replace(request, wheel=None))
+    if written:
+        say(f"the smallest operator can be built; next: make test PIN={release.version}; then commit patches/")
 
 
-def look_at_other(version: str, patches: Path, index: str) -> Findings | str | None:
-    """Return the properties of another pin's base, or an error; None if there is no ``version``."""
-    if not version:
-        return None
-    layout = Layout(version, (), Path(), pins=patches)
-    say(f"to compare it with torch {version}:")
-    try:
-        pin = load_pin(layout.patches, version)
-        return look_at(get_base(pin, layout, None, Steps(), index), pin)
-    except GraftError as error:
-        return error.what
+def _known(folder: Path) -> Pin:
+    """Return the pin in ``folder``; if there is none, one without content."""
+    path = folder / "pin.yaml"
+    if path.is_file():
+        return load_pin(folder)
+    return Pin(path, folder.name, GitSource("", ""), Settings(), {}, "", "", {}, 0, "")
 
 
-def try_smallest(layout: Layout, jobs: int) -> GraftError | None:
-    """Build the smallest operator. Return an error, if any. The result is deleted."""
-    say("the smallest operator:")
-    try:
-        snapshot = take_snapshot(layout)
-        with build_lock(layout.work), snapshot.translated():
-            steps = Steps()
-            base = get_base(snapshot.pin, layout, None, steps)
-            pack_wheel(layout, snapshot, base, Graft(layout, snapshot, base, jobs, steps), steps)
-    except GraftError as error:
-        return error
-    finally:
-        shutil.rmtree(layout.work, ignore_errors=True)
-    return None
+def _with_wheels(pin: Pin, release: Release) -> Pin:
+    """Return the pin with the release's wheels added.
+
+    Raises:
+        PinError: the pin has another file of the same kind.
+    """
+    hashes = pin.wheels.get(release.version, {})
+    for tag, sha256 in release.wheels.items():
+        if hashes.get(tag, sha256) != sha256:
+            raise PinError(
+                f"{pin.path}: {release.version}, {tag}: the file differs from the pinned one",
+                cause=f"the pin has {hashes[tag]}, but the file has {sha256}",
+                todo="check which file is the official wheel; if it is the new one, delete the pin's line first",
+            )
+    wheels = {**pin.wheels, release.version: dict(sorted({**hashes, **release.wheels}.items()))}
+    index = indexes(pin.path.parent.parent).get(Version(release.version).local or "", "")
+    return replace(pin, wheels=wheels, chosen=release.version, index=index)
+
+
+def text_of(pin: Pin, base: Base) -> str:
+    """Return the text of the pin's file. If there is one, only its wheels are replaced.
+
+    Raises:
+        PinError: that file has another commit or C++ standard than the base, or cannot be edited.
+    """
+    standard = standard_of(base)
+    if not pin.path.is_file():
+        return with_wheels(new_pin(pin.version, base.commit, standard), pin)
+    pairs = [(pin.source.commit, base.commit)] if isinstance(pin.source, GitSource) else []
+    for said, is_so in [*pairs, (pin.standard, standard)]:
+        if said != is_so:
+            raise PinError(
+                f"{pin.path}: it has {said}, but torch {pin.wheel_version} has {is_so}",
+                todo="check that all wheels of this pin are of one release, and fix the pin",
+            )
+    return with_wheels(pin.path.read_text(encoding="utf-8"), pin)
+
+
+def standard_of(base: Base) -> str:
+    """Return the C++ standard that PyTorch compiles extensions with, for example ``c++20``.
+
+    Raises:
+        UnusableBaseError: it is not stated.
+    """
+    text = (base.tree / "torch/utils/cpp_extension.py").read_text(encoding="utf-8")
+    # The examples there mention other standards, too.
+    found = Counter(re.findall(r"-std=(c\+\+\d+)", text)).most_common(1)
+    if not found:
+        raise UnusableBaseError(f"{base.wheel.name} cannot be used as a base: it does not say its C++ standard")
+    return str(found[0][0])
+
+
+def new_pin(version: str, commit: str, standard: str) -> str:
+    """Return the text of a new pin without its wheels.
+
+    Raises:
+        PinError: no compiler is known for that C++ standard.
+    """
+    if standard not in _GXX:
+        raise PinError(
+            f"torch {version} is built with {standard}, but Graft knows no g++ for it",
+            todo=f"add the oldest g++ that compiles it to _GXX in {Path(__file__).name}, beside {', '.join(_GXX)}",
+        )
+    return _NEW.format(version=version, commit=commit, gxx=_GXX[standard], standard=standard)
+
+
+def with_wheels(text: str, pin: Pin) -> str:
+    """Return ``text`` with the pin's wheels in place of its own, or appended if it has none. The rest is unchanged.
+
+    Raises:
+        PinError: the section of the wheels is not the last one, so what follows it would be lost.
+    """
+    if _WHEELS in text and list(yaml.safe_load(text))[-1] != "wheels":
+        raise PinError(f"{pin.path}: `wheels:` is not its last section", todo="move it to the end")
+    head = text.rpartition(_WHEELS)[0] if _WHEELS in text else f"{text.rstrip()}\n{_ABOVE_WHEELS}"
+    lines = []
+    for version, hashes in pin.wheels.items():
+        lines += [f"  {version}:", *(f"    {tag}: {sha256}" for tag, sha256 in hashes.items())]
+    return head + _WHEELS + "\n".join(lines) + "\n"
+
+
+def with_toolkit(text: str, cuda: str, index: str) -> str:
+    """Return the text of the toolkits, with that of another version of CUDA if pip has it.
+
+    Raises:
+        GraftError: see ``find_packages``.
+    """
+    packages = find_packages(cuda, index) if cuda and cuda not in yaml.safe_load(text) else {}
+    lines = [f'"{cuda}":', *(f"  {requirement}: {sha256}" for requirement, sha256 in packages.items())]
+    return text.rstrip() + "\n" + "\n".join(lines) + "\n" if packages else text
+
+
+def _series(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.is_file() else _NO_PATCHES
+
+
+def _report(pin: Pin, base: Base, toolkits: Mapping[str, object], written: Sequence[Path]) -> str:
+    has = [re.sub(r"cp3(\d+)-.*", r"3.\1", tag) for tag in pin.sha256]
+    lacks = [python for python in PYTHONS if python not in has]
+    devices = f"CPU, CUDA {base.cuda} for {' '.join(base.architectures)}" if base.cuda else "CPU"
+    lines = [
+        f"torch {pin.wheel_version}: {devices}; {standard_of(base)}; commit {base.commit}",
+        f"  Pythons: {' '.join(has)}" + (f"; not {' '.join(lacks)}" if lacks else ""),
+        f"  written: {', '.join(map(str, written)) or 'nothing; the pin was complete'}",
+    ]
+    if base.cuda and base.cuda not in toolkits:
+        lines.append(f"  pip has no toolkit of CUDA {base.cuda}: CUDA kernels need CUDA_HOME")
+    return "\n".join(lines)

@@ -1,17 +1,16 @@
-"""The wheels of a release: those that pip finds, or a local file."""
+"""What pip has for a release: its wheels, and the toolkit of its CUDA."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from zipfile import BadZipFile, ZipFile
 
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.utils import parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from ..base.base import refuse_unusable
-from ..core.errors import FetchError, UsageError
+from ..base.fetch import in_name_of
+from ..core.errors import PinError, UsageError
 from ..core.files import sha256_of_file
 from ..core.layout import expanded
 from ..core.pip import Distribution, MissingError, ask_pip
@@ -21,6 +20,15 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 # PyTorch's own index also has wheels of the second kind.
 _PLATFORMS = ("manylinux_2_28_x86_64", "linux_x86_64")
+
+_PARTS = (
+    "cublas", "cudart", "cufft", "cufile", "cupti", "curand", "cusolver", "cusparse",
+    "nvjitlink", "nvrtc", "nvtx", "nvcc", "cccl",
+)  # fmt: skip
+
+# The compiler, its headers and its optimizer, which must have the same version.
+NVCC = "nvidia-cuda-nvcc"
+COMPILER = (NVCC, "nvidia-cuda-crt", "nvidia-nvvm")
 
 
 @dataclass(frozen=True)
@@ -37,11 +45,6 @@ class Release:
     wheels: Mapping[str, str]
     file: Path | None = None
 
-    @property
-    def public(self) -> str:
-        """The version without its local part, which names the pin's folder."""
-        return Version(self.version).public
-
 
 def find_release(torch: str, index: str, patches: Path) -> Release:
     """Return the wheels for ``TORCH``: a version, or a wheel file.
@@ -51,10 +54,11 @@ def find_release(torch: str, index: str, patches: Path) -> Release:
     Raises:
         UsageError: it is neither.
         FetchError: there is no wheel of that version, or pip failed.
-        UnusableBaseError: the file is not supported.
     """
     if torch.endswith(".whl"):
-        return _of_file(expanded(torch))
+        path = expanded(torch)
+        version, _ = in_name_of(path, "TORCH")
+        return Release(version, {_tag(path.name): sha256_of_file(path)}, path)
     try:
         version = str(Version(torch))
     except InvalidVersion as error:
@@ -79,32 +83,52 @@ def _of_index(version: str, index: str) -> dict[str, str]:
             found += ask_pip(f"torch==={version}", index, f"--python-version={python}", *options)
         except MissingError as error:
             missing = error
-            missing.todo = "set TORCH to an existing version, or INDEX to an index that has it"
-    if not found:
-        raise missing
-    return {_tag(wheel.file): wheel.sha256 for wheel in found}
-
-
-def _of_file(path: Path) -> Release:
-    if not path.is_file():
-        raise UsageError(f"TORCH={path}: no such file", todo="set TORCH to a wheel file, or to a version")
-    try:
-        name, version, _, _ = parse_wheel_filename(path.name)
-    except InvalidWheelFilename as error:
-        raise UsageError(
-            f"{path}: not the file name of a wheel", cause=str(error), todo="give it its own name"
-        ) from error
-    if name != "torch":
-        raise UsageError(f"{path}: this is {name}, not torch", todo="set TORCH to a wheel of torch")
-    try:
-        with ZipFile(path) as archive:
-            refuse_unusable(path, archive.namelist())
-    except BadZipFile as error:
-        raise FetchError(f"{path}: {error}", todo="download it again") from error
-    return Release(str(version), {_tag(path.name): sha256_of_file(path)}, path)
+    if found:
+        return {_tag(wheel.file): wheel.sha256 for wheel in found}
+    missing.todo = missing.todo or "set TORCH to an existing version, or INDEX to an index that has it"
+    raise missing
 
 
 def _tag(file: str) -> str:
     """Return one compatibility tag of a wheel; a file name may contain several."""
     *_, tags = parse_wheel_filename(file)
     return min(map(str, tags))
+
+
+def find_packages(cuda: str, index: str) -> dict[str, str]:
+    """Return the packages of the toolkit of CUDA ``cuda``, as requirements with their hashes; empty if pip has no such
+    compiler.
+
+    Raises:
+        PinError: the parts of the compiler have different versions.
+        FetchError: pip failed.
+    """
+    try:
+        found = ask_pip(f"cuda-toolkit[{','.join(_PARTS)}]=={cuda}.*", index)
+    except MissingError:
+        return {}
+    packages = sorted((each for each in found if each.name != "cuda-toolkit"), key=lambda each: each.name)
+    versions = {each.name: each.version for each in packages}
+    # NVIDIA's packages of CUDA 12 contain only parts of a compiler.
+    if NVCC not in versions:
+        return {}
+    require_one_compiler(cuda, versions)
+    return {f"{each.name}=={each.version}": each.sha256 for each in packages}
+
+
+def require_one_compiler(cuda: str, versions: Mapping[str, str]) -> None:
+    """Check that all parts of the compiler are of CUDA ``cuda``.
+
+    Older releases of cuda-toolkit leave some versions open, and pip chooses the newest.
+
+    Raises:
+        PinError: lists each part.
+    """
+    parts = {name: versions.get(name, "missing") for name in COMPILER}
+    if not all(version.startswith(f"{cuda}.") for version in parts.values()):
+        raise PinError(
+            f"cuda-toolkit {cuda}.*: the parts of its compiler have different versions",
+            cause=", ".join(f"{name} {version}" for name, version in parts.items()),
+            todo=f"set INDEX to an index that has the newest cuda-toolkit {cuda}, or check whether a constraint of "
+            "pip's excludes it",
+        )

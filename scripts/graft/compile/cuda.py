@@ -1,0 +1,181 @@
+"""Compile for CUDA: nvcc, and how a build handles CUDA, given its base, its native folder and this machine."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from ..base.base import Base
+from ..codegen import KERNELS, MISSING, NO_CUDA
+from ..core.console import StepLine, say
+from ..core.errors import GraftError, UsageError
+from ..core.pip import MissingError
+from ..core.process import run
+from ..inputs.cuda_toolkit import NONE, find_toolkit, request, wanted_architectures
+from ..inputs.native import NativeFolder, kernels_for_cuda
+from ..inputs.pin import Pin
+from ..inputs.snapshot import Snapshot
+from ..inputs.toolchain import Toolchain
+
+# The macros that PyTorch defines for sources of libtorch_cuda.
+DEFINITIONS = ("TORCH_CUDA_BUILD_MAIN_LIB", "USE_CUDA")
+
+# PyTorch's own flags for CUDA sources (cmake/Dependencies.cmake, torch/utils/cpp_extension.py).
+_FLAGS = (
+    "-O3",
+    "--expt-relaxed-constexpr",
+    "--expt-extended-lambda",
+    # Calling a host function from a kernel would fail only at run time.
+    "-Werror=cross-execution-space-call",
+    "-Xcompiler=-fPIC,-fvisibility=hidden,-Wno-psabi,-Werror=return-type",
+)
+_DEFINITIONS = (
+    *DEFINITIONS,
+    "AT_PER_OPERATOR_HEADERS",
+    "CUDA_HAS_FP16=1",
+    "NDEBUG",
+    "__CUDA_NO_BFLOAT16_CONVERSIONS__",
+    "__CUDA_NO_HALF2_OPERATORS__",
+    "__CUDA_NO_HALF_CONVERSIONS__",
+    "__CUDA_NO_HALF_OPERATORS__",
+)
+
+
+@dataclass(frozen=True)
+class Nvcc:
+    """nvcc and the architectures it compiles for.
+
+    Args:
+        folder: the folder of the toolkit.
+        host: the C++ compiler for the host code.
+        architectures: of GPUs, for example ``90a``.
+    """
+
+    folder: Path
+    host: Toolchain
+    architectures: tuple[str, ...]
+
+    @cached_property
+    def description(self) -> str:
+        """The versions that it and its host compiler report."""
+        return f"{run([self.compiler, '--version']).stdout}; {self.host.description}; {' '.join(self.architectures)}"
+
+    @property
+    def compiler(self) -> str:
+        """Its path."""
+        return str(self.folder / "bin/nvcc")
+
+    @property
+    def include(self) -> Path:
+        """The folder of CUDA's headers."""
+        return self.folder / "include"
+
+    @property
+    def flags(self) -> list[str]:
+        """Flags for every source."""
+        targets = [f"-gencode=arch=compute_{name},code=sm_{name}" for name in self.architectures]
+        definitions = [f"-D{name}" for name in _DEFINITIONS]
+        return [f"-ccbin={self.host.compiler}", f"-std={self.host.standard}", *_FLAGS, *definitions, *targets]
+
+    def require_known_architectures(self) -> None:
+        """Check that nvcc knows the requested architectures.
+
+        Raises:
+            UsageError: lists the unknown ones.
+        """
+        known = re.findall(r"^sm_(\w+)$", run([self.compiler, "--list-gpu-code"]).stdout, re.M)
+        # nvcc does not list variants: 90a, 100f.
+        unknown = [name for name in self.architectures if name.rstrip("af") not in known]
+        if unknown:
+            raise UsageError(
+                f"CUDA_ARCHS={' '.join(unknown)}: this nvcc does not support it",
+                todo=f"choose among: {', '.join(known)}; or {NONE}",
+            )
+
+    def libraries(self, needed: tuple[str, ...]) -> list[Path]:
+        """Return the toolkit's libraries among those that a library of the base ``needed``."""
+        folders = [self.folder / name for name in ("lib", "lib64", "targets/x86_64-linux/lib")]
+        found = (next((each / name for each in folders if (each / name).is_file()), None) for name in needed)
+        return [path for path in found if path]
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """How a build handles CUDA.
+
+    Args:
+        how: what the generator is asked to generate.
+        nvcc: the compiler; None if nothing is compiled for CUDA.
+    """
+
+    how: str = NO_CUDA
+    nvcc: Nvcc | None = None
+
+    @property
+    def description(self) -> str:
+        """An identifier of the result; empty if CUDA plays no part in it."""
+        return "" if self.how == NO_CUDA else f"{self.how} {self.nvcc.description if self.nvcc else ''}"
+
+    @property
+    def request(self) -> str:
+        """The variables that give the same result again; empty if CUDA plays no part in it."""
+        if self.how == NO_CUDA:
+            return ""
+        # If the toolkit is missing, each build searches for it again.
+        return request() if self.nvcc or wanted_architectures() == (NONE,) else MISSING
+
+
+def plan_cuda(snapshot: Snapshot, base: Base, native: NativeFolder, *, is_required: bool = False) -> Cuda:
+    """Find a compiler for the folder's CUDA kernels. If there is none, print that and continue without, unless it is
+    required.
+
+    Raises:
+        GraftError: the toolkit cannot be used, or there is none and it ``is_required``.
+    """
+    found = kernels_for_cuda(native)
+    if is_required and not found:
+        raise UsageError(f"{native.path}: it has no CUDA kernels", todo="add a kernel to its folder cuda/")
+    if is_required and wanted_architectures() == (NONE,):
+        raise UsageError(f"CUDA_ARCHS={NONE} leaves out all CUDA kernels", todo="unset CUDA_ARCHS")
+    if not found or not base.cuda:
+        if found:
+            say(f"      left out, since torch {base.version} has no CUDA: {', '.join(found)}")
+        return Cuda()
+    if wanted_architectures() == (NONE,):
+        say(f"      left out because of CUDA_ARCHS={NONE}: {', '.join(found)}")
+        return Cuda(MISSING)
+    line = StepLine(f"      toolkit of CUDA {base.cuda}:")
+    line.update("...")
+    start = time.perf_counter()
+    try:
+        nvcc = find_nvcc(snapshot.pin, base, snapshot.toolchain, line)
+    except GraftError as error:
+        line.end("none")
+        if is_required or not isinstance(error, MissingError):
+            raise
+        say(f"      CUDA kernels are not built: {error.what}; {error.todo}")
+        return Cuda(MISSING)
+    targets = " ".join(f"sm_{name}" for name in nvcc.architectures)
+    line.end(f"{line.note}, for {targets}, {time.perf_counter() - start:.1f} s")
+    return Cuda(KERNELS, nvcc)
+
+
+def find_nvcc(pin: Pin, base: Base, host: Toolchain, line: StepLine) -> Nvcc:
+    """Return the nvcc for ``base``.
+
+    Raises:
+        MissingError: there is no toolkit, and pip cannot have one.
+        FetchError: a downloaded package has another hash than the pin.
+        UsageError: nvcc does not know an architecture in ``CUDA_ARCHS``.
+    """
+    nvcc = Nvcc(find_toolkit(pin, base.cuda, line), host, wanted_architectures() or base.architectures)
+    if not nvcc.architectures:
+        raise UsageError(
+            f"{base.wheel.name}: it does not contain its GPU architectures",
+            todo='name them, as in CUDA_ARCHS="80 90"',
+        )
+    nvcc.require_known_architectures()
+    return nvcc
