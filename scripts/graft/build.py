@@ -70,8 +70,7 @@ def build(layout: Layout, *, base_wheel: Path | None, jobs: int) -> Result:
 def pack_wheel(layout: Layout, snapshot: Snapshot, base: Base, graft: Graft, steps: Steps) -> Path:
     """Build and write the wheel. Return its path."""
     from .compile.link import products
-    from .compose.description import describe_additions
-    from .compose.wheel_files import compose
+    from .compose.files import compose, describe_additions
     from .deliver.platform_tag import platform_tag
     from .deliver.wheel import pack, with_graft
 
@@ -96,8 +95,8 @@ def check(layout: Layout, *, base_wheel: Path | None) -> None:
     """
     from .base.tree import get_base
     from .check.run import check_native
-    from .compose.required_names import require_names
-    from .compose.wheel_files import installed_headers
+    from .compose.files import installed_headers
+    from .compose.required import require_names
     from .inputs.patches import load_series, patched
 
     snapshot = take_snapshot(layout)

@@ -47,7 +47,7 @@ def develop(layout: Layout, python: str, *, jobs: int) -> dict[str, float]:
             say(f"nothing changed: {environment.site}/torch has the operators of {layout.title}")
             return {}
         from .compile.link import products  # importing these takes as long as everything before them
-        from .compose.wheel_files import compose
+        from .compose.files import compose
         from .deliver.wheel import with_graft
         from .stages import Graft
 

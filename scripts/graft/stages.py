@@ -6,7 +6,7 @@ import hashlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -16,23 +16,19 @@ from .base.base import Base
 from .base.torchgen import torchgen_command
 from .check.run import check_native
 from .codegen import DESCRIPTION, SOURCES_ARE_THERE
-from .codegen.merge import MergedFile, merge
-from .compile import blame
+from .codegen.description import Description
 from .compile.link import Linker, Product
 from .compile.ninja import Compiler, Names, compile_units
 from .compile.preambles import with_preambles
 from .compile.units import CXX, NVCC, Planner, Unit, Units, in_order, lay_out_sources
-from .compose.description import load_description
-from .compose.made import Made
-from .compose.required_names import require_names
-from .compose.wheel_files import installed_headers
+from .compose.files import Made, installed_headers
+from .compose.required import require_names
 from .core.console import StepLine, Steps
 from .core.errors import GraftError, OperatorError, PinError, refuse_full, run_all
 from .core.files import write_atomically
 from .core.layout import Layout
 from .inputs.cuda_plan import Cuda, plan_cuda
 from .inputs.cuda_toolkit import Nvcc
-from .inputs.native import NativeFolder
 from .inputs.patches import load_series, patched
 from .inputs.snapshot import Snapshot
 
@@ -69,7 +65,7 @@ class Graft:
         with self._steps.step("link"):
             libraries = Linker(layout, base, self._snapshot.toolchain, self._names).link(products)
         hash_ = hashlib.sha256(f"{self._snapshot.stamp}{self.cuda.description}".encode()).hexdigest()[:10]
-        description = load_description(layout.generated / DESCRIPTION)
+        description = Description.load(layout.generated / DESCRIPTION)
         return Made(hash_, self._native, description, patched_files, layout.generated / "wheel", libraries)
 
     def check_cuda(self) -> Nvcc:
@@ -98,7 +94,7 @@ class Graft:
         Raises:
             GraftError: lists every error.
         """
-        generator = Generator(self._layout, self._snapshot, self._native, self._base, self.cuda.how)
+        generator = Generator(self._layout, self._snapshot, self._base, self.cuda.how)
         with ThreadPoolExecutor(1) as pool:
             checks = pool.submit(self._check, patches_of)
             try:
@@ -155,13 +151,11 @@ class Generator:
     everything.
     """
 
-    def __init__(self, layout: Layout, snapshot: Snapshot, native: NativeFolder, base: Base, cuda: str) -> None:
+    def __init__(self, layout: Layout, snapshot: Snapshot, base: Base, cuda: str) -> None:
         self._layout = layout
         self._snapshot = snapshot
-        self._native = native
         self._base = base
         self._cuda = cuda
-        self._merged: Sequence[MergedFile] = ()
         self._process: subprocess.Popen[str] | None = None
         self._output: list[str] = []
 
@@ -178,8 +172,8 @@ class Generator:
             return
         self._stamp = stamp
         self._done.unlink(missing_ok=True)
-        self._merged = merge(self._native, self._base.tree, generated / "wheel")
-        arguments: list[str | Path] = ["--base", self._base.tree, "--native", self._native.path, "--out", generated]
+        natives = self._snapshot.natives
+        arguments: list[str | Path] = ["--base", self._base.tree, "--native", *natives, "--out", generated]
         arguments += ["--cuda", self._cuda]
         command, env = torchgen_command(self._base.tree, "graft.codegen", *arguments)
         self._process = subprocess.Popen(
@@ -213,7 +207,7 @@ class Generator:
         message = "".join([*self._output, output or ""]).strip()
         if process.returncode != 0:
             refuse_full(message, self._layout.work)
-            raise OperatorError(self._snapshot.translate(blame.of_torchgen(message, self._merged)))
+            raise OperatorError(self._snapshot.translate(message))
         write_atomically(self._done, self._stamp)
 
     def stop(self) -> None:

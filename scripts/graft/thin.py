@@ -8,7 +8,7 @@ from .base.installed import base_of, find_environment
 from .base.tree import get_base
 from .build import Result, report
 from .compile.link import thin_products
-from .compose.thin_files import compose_thin
+from .compose.thin import compose_thin
 from .core.console import Steps
 from .core.layout import Layout
 from .core.lock import build_lock

@@ -36,7 +36,7 @@ def _blame_formula(error: Diagnostic, native: Path) -> None:
     """For an error in generated code, name the formula that it was generated from."""
     if error.user is None and (entry := formula_of(error.function, native)):
         error.user = (str(entry.file), entry.line, 0)
-        error.message = f"a formula of {entry.name} is not valid C++: {error.message}"
+        error.message = f"a formula of {entry.operator} is not valid C++: {error.message}"
 
 
 def _of_file(file: str, kinds: dict[str, list[Diagnostic]], native: Path, has_header: Callable[[str], bool]) -> str:
