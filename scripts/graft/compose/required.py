@@ -19,7 +19,7 @@ from ..core.files import write_atomically
 from ..inputs.snapshot import hash_of_builder
 from .files import our_files
 
-_GIVEN = {*dir(builtins), "__name__", "__file__", "__module__", "__qualname__"}
+_GIVEN = {*dir(builtins), "__name__", "__file__", "__annotations__"}
 
 # Comprehensions, which Python 3.12 and later have no code objects of, other than generator expressions.
 _RUN_NOW = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
@@ -67,7 +67,7 @@ def _required(text: str) -> set[str]:
     required: set[str] = set()
     bound: set[str] = set()
     later: set[str] = set()
-    _read(compile(text, "text", "exec"), required, bound, later)
+    _read(compile(text, "text", "exec", dont_inherit=True), required, bound, later)
     return (required | later - bound) - _GIVEN
 
 
