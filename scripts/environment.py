@@ -1,5 +1,5 @@
-"""``python scripts/environment.py MODULE VERB ...``: run a module in the builder's virtual environment, which is created
-first if needed. With ``variables`` alone: print the options as variables of make.
+"""``python scripts/environment.py MODULE VERB ...``: run a module in the builder's virtual environment, which is
+created first if needed. With ``variables`` alone: print the options as variables of make.
 
 Any Python can run this file, even one too old for the modules below, so that it can report the error.
 """

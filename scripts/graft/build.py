@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .compile.cuda import Nvcc
     from .compile.products import Product
     from .compile.units import Units
-    from .compose.made import Made
+    from .compose.files import Made
     from .stages import Job
 
 # What a build with nothing to do needs is imported above. Importing the rest takes as long.
@@ -115,7 +115,7 @@ class Wheel(Delivery):
         return _composed(base, made, {"delivery": "wheel", "folders": {}})
 
     def deliver(self, base: Base, made: Made, snapshot: Snapshot, files: Mapping[str, bytes]) -> Path:
-        from .compose.description import describe_additions
+        from .compose.files import describe_additions
         from .deliver.platform_tag import platform_tag
         from .deliver.wheel import pack, with_graft
 
@@ -195,7 +195,7 @@ class Thin(Delivery):
         return thin_products(self.package, units, base, nvcc)
 
     def compose(self, base: Base, made: Made, snapshot: Snapshot) -> Mapping[str, bytes]:
-        from .compose.thin_files import compose_thin
+        from .compose.thin import compose_thin
 
         return compose_thin(base, made, self.package, snapshot.pin.wheel_version)
 
@@ -248,7 +248,7 @@ def _job(layout: Layout, snapshot: Snapshot, request: Request, environment: Envi
 
 
 def _composed(base: Base, made: Made, note: Mapping[str, Any]) -> Mapping[str, bytes]:
-    from .compose.wheel_files import compose
+    from .compose.files import compose
     from .deliver.wheel import with_graft
 
     about = {**note, "base": base.version, "hash": made.hash_}

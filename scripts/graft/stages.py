@@ -11,16 +11,15 @@ from pathlib import Path
 from .base.base import Base
 from .check.run import check_native
 from .codegen import DESCRIPTION
+from .codegen.description import Description
 from .codegen.process import Generator
 from .compile import ninja
 from .compile.cuda import Cuda, Nvcc, plan_cuda
 from .compile.preambles import with_preambles
 from .compile.products import Product
 from .compile.units import CXX, NVCC, Planner, Units, lay_out_sources
-from .compose.description import load_description
-from .compose.made import Made
-from .compose.required_names import require_names
-from .compose.wheel_files import installed_headers
+from .compose.files import Made, installed_headers
+from .compose.required import require_names
 from .core.console import StepLine, Steps
 from .core.errors import GraftError, PinError, run_all
 from .core.layout import Layout
@@ -61,7 +60,7 @@ def make(job: Job, plan: Plan) -> Made:
     return Made(
         hash_=hashlib.sha256(f"{job.snapshot.stamp}{cuda.description}".encode()).hexdigest()[:10],
         native=job.native,
-        description=load_description(job.layout.generated / DESCRIPTION),
+        description=Description.load(job.layout.generated / DESCRIPTION),
         patched=patched_files,
         generated=job.layout.generated / "wheel",
         libraries=libraries,
@@ -99,7 +98,7 @@ def _make(job: Job, cuda: Cuda, plan: Plan | None) -> tuple[dict[str, Path], dic
     with ThreadPoolExecutor(1) as pool:
         checks = pool.submit(check, job)
         try:
-            with Generator(job.layout, job.snapshot, job.native, job.base, cuda.how) as generator:
+            with Generator(job.layout, job.snapshot, job.base, cuda.how) as generator:
                 with steps.step("generate"):
                     if generator.start():
                         checks.result()  # done by now; compiling takes longer

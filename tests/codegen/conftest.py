@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,24 +18,4 @@ def base() -> Path:
 @pytest.fixture(scope="session")
 def everything(base: Path) -> Operators:
     """The base's operators, all treated as new."""
-    return Operators(YamlFiles.below(base / "torchgen/packaged"), base_lines=0)
-
-
-@pytest.fixture(scope="session")
-def base_yaml_in(base: Path) -> Callable[[Path], Path]:
-    """Return a function that copies the base's YAML to its path in a wheel's folder."""
-
-    def copy_into(wheel: Path) -> Path:
-        for name in ("ATen/native/native_functions.yaml", "autograd/derivatives.yaml"):
-            target = wheel / "torchgen/packaged" / name
-            target.parent.mkdir(parents=True)
-            shutil.copyfile(base / "torchgen/packaged" / name, target)
-        return wheel
-
-    return copy_into
-
-
-@pytest.fixture
-def merged(base_yaml_in: Callable[[Path], Path], tmp_path: Path) -> Path:
-    """The wheel's folder below the generated files. It contains the base's YAML, which a test extends."""
-    return base_yaml_in(tmp_path / "generated/wheel")
+    return Operators(YamlFiles.below(base / "torchgen/packaged"))

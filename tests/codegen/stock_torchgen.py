@@ -24,6 +24,7 @@ from graft.codegen.bindings import generate_bindings
 from graft.codegen.operators import Derivatives, Operators, YamlFiles
 from graft.codegen.sources import generate_aten_sources, generate_autograd_sources
 from graft.codegen.writer import Output
+from graft.inputs.merge import Merged
 
 BROKEN = Path(__file__).parent / "broken"
 TREE = Path(torchgen.__file__).parents[1]
@@ -32,7 +33,8 @@ MERGED = {
     "native_functions.yaml": Path("ATen/native/native_functions.yaml"),
     "derivatives.yaml": Path("autograd/derivatives.yaml"),
 }
-BASE_LINES = (PACKAGED / MERGED["native_functions.yaml"]).read_text().count("\n")
+BASE_FUNCTIONS = (PACKAGED / MERGED["native_functions.yaml"]).read_text()
+BASE_LINES = BASE_FUNCTIONS.count("\n")
 
 
 def main() -> None:
@@ -102,7 +104,8 @@ def torchgen_says(native: Path) -> str | None:
         packaged / MERGED["native_functions.yaml"], files.tags, packaged / MERGED["derivatives.yaml"], files.deprecated
     )
     try:
-        operators = Operators(yaml_files, BASE_LINES)
+        own = yaml_files.native_functions.read_text().removeprefix(BASE_FUNCTIONS)
+        operators = Operators(yaml_files, Merged([(Path("base"), BASE_FUNCTIONS), (native, own)], marks=("",)))
         derivatives = Derivatives(operators)
         out = Output(native / "generated")
         generate_aten_sources(operators, packaged=PACKAGED, out=out)

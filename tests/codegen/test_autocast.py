@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from graft.codegen.__main__ import load_operators
-from graft.codegen.autocast import generate_autocast
+from graft.codegen.derived import generate_autocast, read_policies
 from graft.codegen.writer import Output
 from graft.core.layout import REPOSITORY
 from test_check_python import FUNCTION, lines
@@ -15,17 +15,16 @@ from test_check_python import FUNCTION, lines
 IN_PLACE = "- func: graft_probe_(Tensor(a!) self) -> Tensor(a!)\n  variants: method\n"
 
 
-def registrations(text: str, base: Path, merged: Path, folder: Path) -> str:
-    with (merged / "torchgen/packaged/ATen/native/native_functions.yaml").open("a") as file:
-        file.write((REPOSITORY / "native/native_functions.yaml").read_text())
+def registrations(text: str, base: Path, folder: Path) -> str:
+    (folder / "native_functions.yaml").write_text((REPOSITORY / "native/native_functions.yaml").read_text())
     (folder / "autocast.yaml").write_text(text)
     out = Output(folder / "generated")
-    generate_autocast(load_operators(base, merged), folder / "autocast.yaml", out)
+    generate_autocast(load_operators(base, [folder], folder / "wheel"), read_policies([folder]), out)
     return "".join((out.folder / name).read_text() for name in sorted(out.names))
 
 
-def test_policy_is_registered_for_each_device(base: Path, merged: Path, tmp_path: Path) -> None:
-    text = registrations("fp32: [gdh]\npromote:\n- twice_plus\n- twice_plus.out\n", base, merged, tmp_path)
+def test_policy_is_registered_for_each_device(base: Path, tmp_path: Path) -> None:
+    text = registrations("fp32: [gdh]\npromote:\n- twice_plus\n- twice_plus.out\n", base, tmp_path)
     cpu, cuda = re.findall(r"^TORCH_LIBRARY_IMPL\(aten, (\w+), m\) {\n(.*?)^}", text, re.M | re.S)
     assert (cpu[0], cuda[0]) == ("AutocastCPU", "Autocast")
     assert registered(cpu[1]) == [
@@ -42,8 +41,8 @@ def registered(block: str) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "fp32: [digamma]\n"])
-def test_nothing_is_registered_for_others(text: str, base: Path, merged: Path, tmp_path: Path) -> None:
-    assert registrations(text, base, merged, tmp_path) == ""
+def test_nothing_is_registered_for_others(text: str, base: Path, tmp_path: Path) -> None:
+    assert registrations(text, base, tmp_path) == ""
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 from graft.codegen.__main__ import load_operators
-from graft.codegen.batching import generate_batching_rules
+from graft.codegen.derived import generate_batching_rules
 from graft.codegen.writer import Output
+from helpers import write
 
 UNARY = "(Tensor self) -> Tensor"
 EXPLICIT = "  dispatch:\n    CompositeExplicitAutograd: kernel\n"
@@ -36,12 +37,11 @@ ENTRIES: dict[str, tuple[str, str, str | None]] = {
 }
 
 
-def test_rule_of_each_entry(merged: Path, base: Path, tmp_path: Path) -> None:
+def test_rule_of_each_entry(base: Path, tmp_path: Path) -> None:
     text = "".join(f"\n- func: {name}{schema}\n{rest}" for name, (schema, rest, _) in ENTRIES.items())
-    with (merged / "torchgen/packaged/ATen/native/native_functions.yaml").open("a", encoding="utf-8") as file:
-        file.write(text)
+    native = write(tmp_path / "native", {"native_functions.yaml": text})
     out = Output(tmp_path / "generated")
-    generate_batching_rules(load_operators(base, merged), out)
+    generate_batching_rules(load_operators(base, [native], tmp_path / "wheel"), out)
     found = {
         name: file.stem.removeprefix("BatchRulesOfAdded")
         for file in (out.folder / name for name in out.names if name.suffix == ".cpp")

@@ -18,7 +18,7 @@ from graft.check.entries import read_entries
 from graft.check.finding import Findings
 from graft.check.functions import PYTHON_MODULES, check_functions
 from graft.check.groups import check_groups
-from graft.codegen.places import PLACES
+from graft.codegen.description import PLACES
 from graft.core.errors import OperatorError
 from graft.core.layout import REPOSITORY, Layout
 from graft.inputs.snapshot import take_snapshot

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
-from graft.codegen.lists import extended_lists
+from graft.codegen.upstream import extended_lists
 from graft.core.layout import REPOSITORY
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st

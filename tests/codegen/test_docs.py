@@ -7,22 +7,15 @@ import re
 from pathlib import Path
 
 import pytest
-from graft.codegen import DESCRIPTION
 from graft.codegen.__main__ import load_operators
-from graft.codegen.description import generate_description
-from graft.codegen.docs import bound_names, signature_line
-from graft.codegen.merge import MARK
+from graft.codegen.description import PLACES, Description
 from graft.codegen.operators import Operators
-from graft.codegen.places import PLACES
-from graft.codegen.writer import Output
-from graft.compose.appended_texts import appended_texts
-from graft.compose.description import Description, load_description
+from graft.codegen.python import describe, names_at, signature_line
 from graft.compose.docs import docstring, docstring_texts
-from graft.compose.wheel_files import Composition
+from graft.compose.files import Composition, appended_texts
+from graft.inputs.merge import MARK
 from graft.inputs.native import DOCS, NativeFolder, load_native
 from helpers import write
-
-FUNCTIONS = "torchgen/packaged/ATen/native/native_functions.yaml"
 
 PROBES = """
 - func: graft_probe(Tensor self, Scalar factor=2, *, ScalarType? dtype=None) -> Tensor
@@ -92,7 +85,7 @@ def test_signature_lines_are_those_upstream_writes(everything: Operators, base: 
     """Upstream writes them by hand. Parameters are compared, and whole lines if upstream takes no liberties."""
     theirs = upstream_lines(base / "torch/_C/_VariableFunctions.pyi")
     place = next(place for place in PLACES if place.name == "torch")
-    ours = {b.name: {signature_line(b, group) for group in b.groups} for b in bound_names(everything, place)}
+    ours = {b.name: {signature_line(b, group) for group in b.groups} for b in names_at(everything, place)}
     compared = [name for name in ours if theirs.get(name)]
     assert len(compared) > 400
     differing = {name for name in compared if not set(map(parameters, ours[name])) & set(map(parameters, theirs[name]))}
@@ -118,12 +111,13 @@ def native(tmp_path: Path) -> NativeFolder:
 
 
 @pytest.fixture
-def description(base: Path, merged: Path) -> Description:
-    """The generator's description of ``PROBES``."""
-    with (merged / FUNCTIONS).open("a") as file:
-        file.write(PROBES)
-    generate_description(load_operators(base, merged), Output(merged.parent))
-    return load_description(merged.parent / DESCRIPTION)
+def description(base: Path, native: NativeFolder, tmp_path: Path) -> Description:
+    """The generator's description of ``PROBES``, as others read it."""
+    written = describe(load_operators(base, [native.path], tmp_path / "wheel"))
+    (tmp_path / "operators.json").write_text(written.dump())
+    read = Description.load(tmp_path / "operators.json")
+    assert read == written
+    return read
 
 
 def literals(text: str) -> dict[str, str]:
@@ -181,8 +175,8 @@ def test_line_with_the_name_of_an_argument_is_what_the_schema_tells_of_it(
     assert docstring(bound, native.path / DOCS).partition("\n\n")[2] == filled.strip()
 
 
-def test_stubs_hold_the_docstrings(base: Path, merged: Path, native: NativeFolder, description: Description) -> None:
-    composition = Composition(base, {}, merged)
+def test_stubs_hold_the_docstrings(base: Path, native: NativeFolder, description: Description, tmp_path: Path) -> None:
+    composition = Composition(base, {}, tmp_path / "wheel")
     composition.insert(native, description)
     stub = ast.parse(composition.text("torch/_C/_VariableFunctions.pyi") or "")
     (first, second) = (n for n in stub.body if isinstance(n, ast.FunctionDef) and n.name == "graft_probe")

@@ -10,21 +10,21 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from graft.codegen import FRAGMENTS, SOURCES_ARE_THERE, headers, pyi
+from graft.codegen import FRAGMENTS, SOURCES_ARE_THERE, headers, python
 from graft.codegen.__main__ import generate
-from graft.codegen.added_operators import stand_in
-from graft.codegen.lists import is_composite_implicit, viewed_argument
+from graft.codegen.description import PLACES, Place
 from graft.codegen.operators import Derivatives, Operators
-from graft.codegen.places import PLACES, Place
+from graft.codegen.python import stand_in
+from graft.codegen.upstream import is_composite_implicit, viewed_argument
 from graft.codegen.writer import Output
 from graft.compile.views import Views
 from graft.compose.stubs import insert_functions, with_docstring
-from graft.core.layout import REPOSITORY
+from graft.core.layout import PACKAGES
+from helpers import write
 from torchgen.model import FunctionSchema
 
 FUNCTIONS = "torchgen/packaged/ATen/native/native_functions.yaml"
@@ -76,7 +76,7 @@ def parsed_functions(path: Path, class_name: str | None) -> dict[str, list[str]]
 def test_stubs_are_those_upstream_generates(everything: Operators, base: Path, place: Place) -> None:
     """The hints for every operator of the base, compared with the wheel's stub files."""
     theirs = parsed_functions(base / place.stub, place.stub_class)
-    ours = pyi.hints(pyi.new_signature_groups(everything, place))
+    ours = python.hints(python.new_signature_groups(everything, place))
     compared = differing = 0
     for name, texts in ours.items():
         if name in theirs:
@@ -84,7 +84,7 @@ def test_stubs_are_those_upstream_generates(everything: Operators, base: Path, p
             signatures = sorted(ast.unparse(ast.parse(text)) for text in texts)
             if not set(signatures) <= set(theirs[name]):
                 differing += 1
-    # Upstream writes about sixty stubs by hand, for example that of add (tools/pyi/gen_pyi.py, blocklist).
+    # Upstream writes about sixty stubs by hand, for example that of add (tools/pyi/gen_python.py, blocklist).
     assert compared > 500
     assert differing / compared < 0.1, f"{differing} of {compared} differ"
 
@@ -129,15 +129,24 @@ FORMULA = """
 
 
 @pytest.fixture(scope="module")
-def generated(base: Path, base_yaml_in: Callable[[Path], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A native folder of ``PROBES``."""
+    files = {"native_functions.yaml": PROBES, "derivatives.yaml": FORMULA}
+    return write(tmp_path_factory.mktemp("native"), files)
+
+
+@pytest.fixture(scope="module")
+def generated(base: Path, native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The generated files for ``PROBES``."""
     folder = tmp_path_factory.mktemp("probes")
-    wheel = base_yaml_in(folder / "wheel")
-    for name, text in ((FUNCTIONS, PROBES), (DERIVATIVES, FORMULA)):
-        with (wheel / name).open("a") as file:
-            file.write(text)
-    generate(base, folder, folder)
+    generate(base, [native], folder)
     return folder
+
+
+def run_generator(base: Path, native: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "graft.codegen", "--base", base, "--native", native, "--out", out]
+    env = {**os.environ, "PYTHONPATH": f"{PACKAGES}:{base}"}
+    return subprocess.run(command, env=env, capture_output=True, text=True)
 
 
 def files_below(folder: Path) -> set[Path]:
@@ -151,10 +160,10 @@ def test_only_the_new_operators_get_sources(generated: Path) -> None:
     assert "GraftProbeBackward0" in (generated / "units/graft_probe/autograd/Functions.cpp").read_text()
 
 
-def test_second_run_rewrites_nothing(base: Path, generated: Path) -> None:
+def test_second_run_rewrites_nothing(base: Path, native: Path, generated: Path) -> None:
     times = {path: path.stat().st_mtime_ns for path in files_below(generated)}
     assert len(times) > 30
-    generate(base, generated, generated)
+    generate(base, [native], generated)
     assert times == {path: path.stat().st_mtime_ns for path in files_below(generated)}
 
 
@@ -163,21 +172,8 @@ def test_what_is_of_an_operator_that_is_gone_is_deleted(base: Path, generated: P
     wheel = folder / "wheel"
     assert (folder / "units/graft_probe/ATen/RegisterCompositeExplicitAutograd.cpp").exists()
     assert (wheel / "torch/include/ATen/ops/graft_probe.h").exists()
-    for name in (FUNCTIONS, DERIVATIVES):
-        shutil.copyfile(base / name, wheel / name)
-    command: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "graft.codegen",
-        "--base",
-        base,
-        "--native",
-        folder,
-        "--out",
-        folder,
-    ]
-    env = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{base}"}
-    done = subprocess.run(command, cwd=REPOSITORY, env=env, check=True, capture_output=True, text=True)
+    empty = write(tmp_path / "native", {"native_functions.yaml": ""})
+    done = run_generator(base, empty, folder)
     assert done.stdout == f"{SOURCES_ARE_THERE}\n"
     # Without operators, the wheel gains only the files that say so.
     assert files_below(folder / "units") == set()
@@ -256,7 +252,7 @@ def test_composite_operators_are_told_by_each_of_their_keys(dispatch: dict[str, 
 
 def test_stand_ins_have_the_signatures_torch_overrides_writes(everything: Operators) -> None:
     place = next(place for place in PLACES if place.name == "torch")
-    groups = [g for g in pyi.new_signature_groups(everything, place) if g.signature.name in ("digamma", "lerp")]
+    groups = [g for g in python.new_signature_groups(everything, place) if g.signature.name in ("digamma", "lerp")]
     written = {group.signature.name: stand_in(group) for group in groups}
     assert written["digamma"] == "lambda input, out=None: -1"
     assert written["lerp"] == "lambda input, end, weight, out=None: -1"
@@ -274,3 +270,26 @@ def test_stand_ins_have_the_signatures_torch_overrides_writes(everything: Operat
 )
 def test_argument_that_a_result_is_a_view_of(schema: str, viewed: str | None) -> None:
     assert viewed_argument(FunctionSchema.parse(schema)) == viewed
+
+
+@pytest.mark.parametrize(
+    ("functions", "derivatives", "messages"),
+    [
+        ("# mine\n- func: mine(Tensr self) -> Tensor\n", "", ["Tensr", "{native}/native_functions.yaml:2:"]),
+        # torchgen does not say where a formula is; the entry is looked up.
+        (
+            "- func: mine(Tensor self) -> Tensor\n",
+            "# mine\n- name: mine(Tensor self) -> Tensor\n  other: grad\n",
+            ["{native}/derivatives.yaml:2: mine(Tensor self) -> Tensor\n"],
+        ),
+        ("- func: mine(\n", "", ["{native}/native_functions.yaml:"]),
+    ],
+)
+def test_message_names_the_user_s_file_and_line(
+    functions: str, derivatives: str, messages: list[str], base: Path, tmp_path: Path
+) -> None:
+    native = write(tmp_path / "native", {"native_functions.yaml": functions, "derivatives.yaml": derivatives})
+    done = run_generator(base, native, tmp_path / "generated")
+    assert done.returncode == 1
+    for message in messages:
+        assert message.format(native=native) in done.stdout

@@ -60,14 +60,12 @@ def signatures(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[di
     """Every skeleton of ``SCHEMAS``, and the generated headers."""
     folder = tmp_path_factory.mktemp("scaffold")
     texts: dict[str, str] = {}
-    for name, place in ((FUNCTIONS, "ATen/native"), (DERIVATIVES, "autograd")):
-        target = folder / "generated/wheel/torchgen/packaged" / place / name
-        target.parent.mkdir(parents=True)
-        entries = [made(base, folder, s, kind, variants)["appended"].get(name, "") for kind, variants, s in SCHEMAS]
-        target.write_text((base / "torchgen/packaged" / place / name).read_text() + "\n" + "\n".join(entries))
-    for kind, variants, schema in SCHEMAS:
-        texts |= made(base, folder, schema, kind, variants)["created"]
-    generate(base, folder, folder / "generated")
+    skeletons = [made(base, folder, schema, kind, variants) for kind, variants, schema in SCHEMAS]
+    for skeleton in skeletons:
+        texts |= skeleton["created"]
+    for name in (FUNCTIONS, DERIVATIVES):
+        (folder / name).write_text("\n".join(skeleton["appended"].get(name, "") for skeleton in skeletons))
+    generate(base, [folder], folder / "generated")
     return texts, folder / "generated/wheel/torch/include/ATen/ops"
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from graft.codegen import KERNELS, MISSING, NO_CUDA
 from graft.codegen.__main__ import generate_sources, load_operators
+from graft.codegen.derived import read_policies
 from graft.codegen.headers import HeaderSink
 from graft.codegen.operators import Derivatives, Operators, YamlFiles
 from graft.codegen.writer import Output
-
-FUNCTIONS = "torchgen/packaged/ATen/native/native_functions.yaml"
-DERIVATIVES = "torchgen/packaged/autograd/derivatives.yaml"
+from graft.inputs.merge import Merged
+from helpers import write
 
 EXPLICIT = "  dispatch:\n    CompositeExplicitAutograd: {name}\n"
 
@@ -40,7 +41,7 @@ def parsed(base: Path, folder: Path, text: str) -> Operators:
     path = folder / "native_functions.yaml"
     path.write_text(text)
     files = YamlFiles.below(base / "torchgen/packaged")
-    return Operators(YamlFiles(path, files.tags, files.derivatives, files.deprecated), base_lines=0)
+    return Operators(YamlFiles(path, files.tags, files.derivatives, files.deprecated))
 
 
 @pytest.mark.parametrize("count", range(1, 10))
@@ -86,21 +87,18 @@ Generate = Callable[..., Texts]
 
 
 @pytest.fixture(scope="module")
-def units_of(base: Path, base_yaml_in: Callable[[Path], Path], tmp_path_factory: pytest.TempPathFactory) -> Generate:
+def units_of(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Generate:
     """Return a function that generates for entries and formulas added to PyTorch's own, and returns the texts of each
     unit by name.
     """
 
     def generate(functions: list[str], derivatives: list[str], autocast: str = "", cuda: str = NO_CUDA) -> Texts:
         folder = tmp_path_factory.mktemp("units")
-        wheel = base_yaml_in(folder / "wheel")
-        for name, texts in ((FUNCTIONS, functions), (DERIVATIVES, derivatives)):
-            with (wheel / name).open("a") as file:
-                file.write("".join(texts))
-        (folder / "autocast.yaml").write_text(autocast)
-        operators = load_operators(base, wheel)
-        sink = HeaderSink(base, Output(wheel))
-        generate_sources(operators, Derivatives(operators), folder, Output(folder), sink, cuda)
+        files = {"native_functions.yaml": functions, "derivatives.yaml": derivatives, "autocast.yaml": [autocast]}
+        native = write(folder / "native", {name: "".join(texts) for name, texts in files.items()})
+        operators = load_operators(base, [native], folder / "wheel")
+        sink = HeaderSink(base, Output(folder / "wheel"))
+        generate_sources(operators, Derivatives(operators), read_policies([native]), Output(folder), sink, cuda)
         return {
             unit.name: {
                 path.relative_to(unit).as_posix(): path.read_text() for path in unit.rglob("*") if path.is_file()
@@ -241,8 +239,17 @@ def test_operator_without_a_formula_in_its_entry_has_no_nodes(units_of: Generate
     assert "python_functions" not in files["bindings.cpp"]
 
 
-def test_what_stands_behind_the_base_s_lines_is_new(base: Path, tmp_path: Path) -> None:
-    text = (entry("u_base") + entry("u_next")).lstrip("\n")
-    files = parsed(base, tmp_path, text).yaml
-    for lines, new in ((0, ["u_base", "u_next"]), (4, ["u_next"]), (5, [])):
-        assert [str(f.func.name) for f in Operators(files, base_lines=lines).new_functions] == new, lines
+def test_what_is_of_another_file_than_the_base_s_is_new(base: Path, tmp_path: Path) -> None:
+    texts = {
+        Path("base.yaml"): entry("u_base").lstrip("\n"),
+        Path("a/f.yaml"): entry("u_a"),
+        Path("b/f.yaml"): entry("u_b"),
+    }
+    yaml = YamlFiles.below(base / "torchgen/packaged")
+    for count, new in ((1, []), (2, ["u_a"]), (3, ["u_a", "u_b"])):
+        merged = Merged(list(texts.items())[:count])
+        path = tmp_path / f"{count}.yaml"
+        path.write_text(merged.text)
+        functions = Operators(replace(yaml, native_functions=path), merged).new_functions
+        assert [(str(f.func.name), f.loc.line) for f in functions] == [(name, 2) for name in new]
+        assert [f.loc.file for f in functions] == [str(name) for name in list(texts)[1:count]]

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from graft.compile.blame import entries
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY, Layout
 from graft.core.process import run
+from graft.inputs.entries import read_entries
 from graft.inputs.native import DERIVATIVES, FUNCTIONS, SAMPLES, NativeFolder
 
 from .environments import environment_in
@@ -199,8 +199,9 @@ def find_formula(derivatives: Path) -> re.Match[str] | None:
     """Return the start and the text of the first formula in ``derivatives`` that gives the gradient of one tensor."""
     if not derivatives.is_file():
         return None
-    for entry in entries(derivatives):
-        for line in entry.text[1:]:
+    lines = _read(derivatives).splitlines()
+    for entry in read_entries(derivatives):
+        for line in (lines[entry.place(key)[1] - 1] for key in entry.fields):
             found = re.match(r"(  (\w+): )([^\s\"'].*?)\s*(?:\s#.*)?$", line)
             is_of_tensor = found and re.search(rf"[(\s]Tensor(?:\(\w!?\))?\??\s{found[2]}\b", entry.schema)
             if found and is_of_tensor and not re.match(r"non_differentiable|not_implemented", found[3]):

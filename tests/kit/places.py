@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-# A key of an entry and its value, without a comment.
-_PAIR = re.compile(r"\s+([\w, ']+):\s+(.*?)\s*(?:#.*)?")
+from graft.inputs.entries import Entry, read_entries
+
 # Keys of derivatives.yaml that are not formulas.
 _NO_FORMULAS = frozenset({"name", "dispatch", "output_differentiability"})
 
@@ -21,34 +21,20 @@ def places_of(operator: str, natives: Sequence[Path]) -> list[str]:
     """
     formulas, kernels = [], []
     for native in natives:
-        for line, text in _entry_lines(native / "derivatives.yaml", operator):
-            found = _PAIR.fullmatch(text)
-            if found and found[1] not in _NO_FORMULAS:
-                formulas.append(f"{native / 'derivatives.yaml'}:{line}: {found[1]}: {found[2]}")
-        names = _kernels_of(native / "native_functions.yaml", operator)
-        kernels += [place for name in names for place in _definitions(native, name)]
+        for entry in _entries(native / "derivatives.yaml", operator):
+            for key, formula in entry.fields.items():
+                if key not in _NO_FORMULAS:
+                    file, line, _ = entry.place(key)
+                    formulas.append(f"{file}:{line}: {key}: {formula}")
+        entries = _entries(native / "native_functions.yaml", operator)
+        names = [kernel.rpartition("::")[2] for entry in entries for kernel in entry.kernels.values()]
+        kernels += [place for name in dict.fromkeys(names or [operator]) for place in _definitions(native, name)]
     return [*formulas, *dict.fromkeys(kernels)]
 
 
-def _entry_lines(file: Path, operator: str) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines of the entries of ``operator``, with all its variants."""
-    is_in = False
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines() if file.is_file() else [], 1):
-        if head := re.match(r"\s*- (?:func|name):\s*['\"]?(\w+?)_?[.(]", line):
-            is_in = head[1] == operator
-        if is_in:
-            yield number, line
-
-
-def _kernels_of(file: Path, operator: str) -> list[str]:
-    """Yield the kernels that ``dispatch:`` names, or the operator's name if there are none."""
-    names, is_dispatch = [], False
-    for _, line in _entry_lines(file, operator):
-        indent = len(line) - len(line.lstrip())
-        if is_dispatch and indent > 2 and (found := _PAIR.fullmatch(line)):
-            names.append(found[2].rpartition("::")[2])
-        is_dispatch = line.strip() == "dispatch:" or (is_dispatch and indent > 2)
-    return list(dict.fromkeys(names)) or [operator]
+def _entries(file: Path, operator: str) -> list[Entry]:
+    """Return the entries of ``operator``, with all its variants."""
+    return [e for e in read_entries(file) if e.operator.partition(".")[0].removesuffix("_") == operator]
 
 
 def _definitions(native: Path, kernel: str) -> Iterator[str]:

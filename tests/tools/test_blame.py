@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from graft.codegen.merge import MergedFile
-from graft.compile.blame import of_compiler, of_torchgen
+from graft.compile.blame import of_compiler
 from graft.compile.blame_linker import of_linker
 
 FUNCTIONS = """\
@@ -129,15 +128,3 @@ def test_function_of_a_header_that_is_there_twice_is_told_at_its_line(native: Pa
 
 def test_other_complaints_of_the_linker_are_passed_on(native: Path) -> None:
     assert of_linker("ld: cannot find -lm", native) == "ld: cannot find -lm"
-
-
-def test_torchgen_s_places_are_the_folder_s(native: Path) -> None:
-    path = native / "wheel/torchgen/native_functions.yaml"
-    file = MergedFile(path, native / "native_functions.yaml", 100)
-    message = f"in {path}:102: wrong; in {path}:100: old"
-    assert of_torchgen(message, [file]) == f"in {native}/native_functions.yaml:2: wrong; in {path}:100: old"
-    quoted = "cannot group soft_sum(Tensor self) -> Tensor"
-    assert of_torchgen(quoted, [file]).splitlines() == [
-        f"{native}/native_functions.yaml:12: soft_sum(Tensor self) -> Tensor",
-        quoted,
-    ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graft.compose.description import Description
-from graft.compose.wheel_files import Composition
+from graft.codegen.description import Description
+from graft.compose.files import Composition
 from helpers import write
 
 
@@ -15,7 +15,7 @@ def test_patch_of_a_stub_is_kept(tmp_path: Path) -> None:
     patched = {name: b"def a() -> str: ...\ndef d() -> int: ...\n"}
     composition = Composition(tree, patched, tmp_path / "generated")
     hints = {"nn": {"c": ["def c() -> int: ..."]}}
-    composition.insert(None, Description(bound=[], hints=hints, return_types={}, annotated=[]))  # type: ignore[arg-type]
+    composition.insert(None, Description([], [], [], {}, {}, [], bound=[], hints=hints, return_types={}, annotated=[]))  # type: ignore[arg-type]
     composition.append({name: "class Own: ...\n"})
     text = composition.text(name) or ""
     assert text.startswith("def a() -> str: ...\ndef c() -> int: ...\ndef d() -> int: ...\n")

@@ -10,15 +10,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from graft import build as building
+from graft import stages
 from graft.base import tree
 from graft.check import run
-from graft.compose import required_names, wheel_files
-from graft.compose.appended_texts import our_files
-from graft.compose.required_names import require_names
+from graft.compose import files, required
+from graft.compose.files import our_files
+from graft.compose.required import require_names
 from graft.core.console import Steps
 from graft.core.errors import CompileError, PinError
-
-from scripts import graft, stages
 
 # For the texts of every wheel, a file that torch does not have; others are called `added_...`.
 NEW = "torch/_graft.py"
@@ -107,7 +107,7 @@ def test_what_was_found_right_is_remembered_until_the_builder_changes(
         module.write_text(upstream)
         with nullcontext() if is_right else pytest.raises(PinError):
             require_names(tmp_path, {"torch/module.py": text}, note)
-    monkeypatch.setattr(required_names, "hash_of_builder", lambda: "another builder")
+    monkeypatch.setattr(required, "hash_of_builder", lambda: "another builder")
     with pytest.raises(PinError):
         require_names(tmp_path, {"torch/module.py": text}, note)
 
@@ -118,7 +118,7 @@ def without_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[An
     nothing = lambda *_: None  # noqa: E731
     base = SimpleNamespace(tree=tmp_path / "tree")
     base.tree.mkdir()
-    for module in (stages, run, wheel_files):
+    for module in (stages, run, files):
         monkeypatch.setattr(module, "check_native", nothing, raising=False)
         monkeypatch.setattr(module, "installed_headers", nothing, raising=False)
     monkeypatch.setattr(stages, "Generator", lambda *_: SimpleNamespace(start=nothing, finish=nothing, stop=nothing))
@@ -150,7 +150,7 @@ def test_build_refuses_such_a_pytorch(
 
 
 def test_check_refuses_such_a_pytorch(without_modules: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graft, "take_snapshot", lambda _: without_modules[0])
+    monkeypatch.setattr(building, "take_snapshot", lambda _: without_modules[0])
     layout = SimpleNamespace(work=without_modules[1].tree / "work", title="")
     with pytest.raises(PinError, match="get_testing_overrides"):
-        graft.check(layout, base_wheel=None)  # type: ignore[arg-type]
+        building.check(layout, base_wheel=None)  # type: ignore[arg-type]

@@ -13,8 +13,9 @@ import pytest
 import yaml
 from graft.core.errors import PinError
 from graft.core.layout import Layout
+from graft.inputs.merge import merge_folders
 from graft.inputs.native import load_native
-from graft.inputs.snapshot import Snapshot, merge_folders, take_snapshot
+from graft.inputs.snapshot import Snapshot, take_snapshot
 from graft.inputs.toolchain import Toolchain
 from helpers import write
 

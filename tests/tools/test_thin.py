@@ -11,7 +11,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from graft.compose.thin_files import module_of, star_importers
+from graft.compose.thin import module_of, star_importers
 from graft.core.errors import PackError, UsageError
 from graft.core.layout import INTERPRETER
 from graft.deliver import thin_wheel

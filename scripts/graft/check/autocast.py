@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 from torchgen.model import SchemaKind
 
-from ..codegen.autocast import POLICIES
+from ..codegen.derived import POLICIES
 from ..inputs.native import AUTOCAST
 from .entries import compose, text_of
 from .finding import Findings, line_of, nearest

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from torchgen.model import BaseOperatorName, SchemaKind, Variant
 
-from ..codegen.places import PYTHON_MODULES
+from ..codegen.description import PYTHON_MODULES
 from .base import BaseOperators
 from .entries import Entry
 from .finding import Findings, line_of, nearest

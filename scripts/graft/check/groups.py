@@ -16,7 +16,7 @@ from torchgen.gen_functionalization_type import MUTABLE_OPS_NOT_USING_FUNCTIONAL
 from torchgen.model import BackendIndex, BackendMetadata, DispatchKey, OperatorName, SchemaKind
 from torchgen.native_function_generation import add_generated_native_functions, generate_function
 
-from ..codegen.lists import extended_lists
+from ..codegen.upstream import extended_lists
 from .base import BaseOperators
 from .entries import Entry
 from .finding import Findings

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torchgen.model import NativeFunctionsGroup, OperatorName
 
-from ..codegen.places import ABSENT_DEVICES
+from ..codegen.description import ABSENT_DEVICES
 from .base import BaseOperators
 from .cplusplus import Definition, Source
 from .entries import Entry, Place

@@ -6,46 +6,41 @@ import argparse
 import gc
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import yaml
-from torchgen.yaml_utils import YamlLoader
-
 from ..core.lock import build_lock
-from ..inputs.native import AUTOCAST
-from . import KERNELS, MISSING, NO_CUDA, SOURCES_ARE_THERE
-from .added_operators import generate_added
-from .autocast import generate_autocast
-from .batching import generate_batching_rules
+from ..inputs.entries import Entry, read_entries
+from ..inputs.merge import merge_with_base
+from ..inputs.native import DERIVATIVES, FUNCTIONS
+from . import ADDED, DESCRIPTION, KERNELS, MISSING, NO_CUDA, SOURCES_ARE_THERE
 from .bindings import generate_bindings
-from .cuda import generate_cuda
-from .description import generate_description
-from .fragments import generate_fragments
+from .derived import generate_autocast, generate_batching_rules, read_policies
 from .headers import (
     HeaderSink,
     generate_aten_headers,
     generate_autograd_headers,
+    generate_fragments,
     generate_operator_headers,
     generate_unit_headers,
     narrow_headers,
 )
-from .lists import Entry, Lists, extend_lists, missing_names, texts
 from .operators import Derivatives, Operators, YamlFiles
-from .parallel import alongside
-from .sources import generate_aten_sources, generate_autograd_sources, write_library
-from .writer import Output
+from .python import describe
+from .sources import generate_aten_sources, generate_autograd_sources, generate_cuda, write_library
+from .upstream import Lists, missing_names
+from .writer import Output, alongside
 
-Part = Callable[[Path, Path, Path], None]
+Part = Callable[[Path, Sequence[Path], Path], None]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m graft.codegen", description=__doc__)
     parser.add_argument("--base", type=Path, required=True, help="the unpacked base")
-    parser.add_argument("--native", type=Path, required=True, help="the native folder")
-    parser.add_argument("--out", type=Path, required=True, help="has the merged YAML below wheel/; receives the output")
+    parser.add_argument("--native", type=Path, nargs="+", required=True, help="the native folders")
+    parser.add_argument("--out", type=Path, required=True, help="receives the output")
     parser.add_argument(
         "--part", choices=("all", *_PARTS), default="all", help="what to generate (default: %(default)s)"
     )
@@ -63,19 +58,30 @@ def main() -> int:
     except Exception as error:  # torchgen raises AssertionError, ValueError or KeyError
         if options.verbose:
             traceback.print_exc()
-        print(error)
+        print(explained(str(error), options.native))
         return 1
     return 0
 
 
-def generate(base: Path, native: Path, out: Path, *, cuda: str = NO_CUDA) -> None:
+def explained(message: str, natives: Sequence[Path]) -> str:
+    """Return torchgen's ``message``, with the entries before it that it quotes without their place."""
+    if any(f"{native}/" in message for native in natives):
+        return message
+    entries = [
+        entry for native in natives for file in (FUNCTIONS, DERIVATIVES) for entry in read_entries(native / file)
+    ]
+    quoted = [f"{each.file}:{each.line}: {each.schema}" for each in entries if each.schema in message]
+    return "\n".join([*quoted, message])
+
+
+def generate(base: Path, natives: Sequence[Path], out: Path, *, cuda: str = NO_CUDA) -> None:
     """Generate everything that a wheel needs, below ``out``:
 
     ``units/``, ``include/`` and ``fragments.json`` are for compilers, ``wheel/`` has files of the wheel, and
     ``operators.json`` describes the operators for docstrings, stubs and lists.
     """
     generated, wheel = Output(out), Output(out / "wheel")
-    operators = load_operators(base, out / "wheel")
+    operators = load_operators(base, natives, out / "wheel")
     derivatives = Derivatives(operators)
 
     def headers_of_the_wheel() -> None:
@@ -84,20 +90,24 @@ def generate(base: Path, native: Path, out: Path, *, cuda: str = NO_CUDA) -> Non
         generate_autograd_headers(operators, derivatives, sink)
 
     with alongside(headers_of_the_wheel, wheel):
-        generate_sources(operators, derivatives, native, generated, HeaderSink(base, wheel), cuda)
+        generate_sources(operators, derivatives, read_policies(natives), generated, HeaderSink(base, wheel), cuda)
         generate_fragments(operators, generated)
         # Compilers must not find files of an earlier run.
         generated.prune(of=("units", "include"))
         wheel.prune(of=("torch/include/ATen/ops",))
         print(SOURCES_ARE_THERE, flush=True)
-        generate_description(operators, generated)
-        generate_added(operators, wheel)
+        write_description(operators, generated, wheel)
     wheel.names |= {path.relative_to(wheel.folder) for path in (wheel.folder / "torchgen").rglob("*.yaml")}
     wheel.prune()
 
 
 def generate_sources(
-    operators: Operators, derivatives: Derivatives, native: Path, generated: Output, sink: HeaderSink, cuda: str
+    operators: Operators,
+    derivatives: Derivatives,
+    policies: Mapping[str, str],
+    generated: Output,
+    sink: HeaderSink,
+    cuda: str,
 ) -> None:
     """Generate what is compiled: the sources of each unit below ``units``, and the headers of the new operators."""
     packaged = sink.base / "torchgen/packaged"
@@ -107,7 +117,7 @@ def generate_sources(
         unit = Output(generated.folder / "units" / roots[0])
         generate_aten_sources(part, packaged=packaged, out=unit)
         generate_batching_rules(part, unit)
-        generate_autocast(part, native / AUTOCAST, unit)
+        generate_autocast(part, policies, unit)
         generate_cuda(part, cuda, packaged=packaged, out=unit)
         generate_autograd_sources(part, of_part, packaged=packaged, output=unit)
         text = write_library(unit)
@@ -122,10 +132,10 @@ def generate_sources(
         generated.names |= {unit.folder.relative_to(generated.folder) / name for name in unit.names}
 
 
-def generate_cpp(base: Path, native: Path, out: Path) -> None:
+def generate_cpp(base: Path, natives: Sequence[Path], out: Path) -> None:
     """Generate only headers and sources, in one unit."""
     generated, wheel = Output(out), Output(out / "wheel")
-    operators = load_operators(base, out / "wheel")
+    operators = load_operators(base, natives, out / "wheel")
     derivatives = Derivatives(operators)
     sink = HeaderSink(base, wheel)
     generate_operator_headers(operators, sink, generated)
@@ -136,21 +146,20 @@ def generate_cpp(base: Path, native: Path, out: Path) -> None:
     generate_bindings(operators, derivatives, packaged=base / "torchgen/packaged", out=generated)
 
 
-def generate_python(base: Path, native: Path, out: Path) -> None:
+def generate_python(base: Path, natives: Sequence[Path], out: Path) -> None:
     """Generate what the build of a source tree does not: lists of the added operators, and texts to append to its
     files.
     """
     generated, wheel, appended = Output(out), Output(out / "wheel"), Output(out / "appended")
-    for name, text in texts(lists_of(base, out / "wheel")).items():
+    for name, text in lists_of(natives).texts().items():
         appended(appended.folder / name, text)
-    operators = load_operators(base, out / "wheel")
-    generate_added(operators, wheel)
-    generate_description(operators, generated)
+    operators = load_operators(base, natives, out / "wheel")
+    write_description(operators, generated, wheel)
     # In these folders, which hold upstream's handwritten files, the build compiles every source.
     with TemporaryDirectory() as scratch:
         rules, policies = Output(Path(scratch) / "rules"), Output(Path(scratch) / "policies")
         generate_batching_rules(operators, rules)
-        generate_autocast(operators, native / AUTOCAST, policies)
+        generate_autocast(operators, read_policies(natives), policies)
         for output, target in ((rules, "aten/src/ATen/functorch"), (policies, "aten/src/ATen")):
             for source in (output.folder / name for name in output.names if name.suffix == ".cpp"):
                 appended(appended.folder / target / source.name, source.read_text(encoding="utf-8"))
@@ -162,31 +171,33 @@ _PARTS: dict[str, Part] = {
 }
 
 
-def load_operators(base: Path, wheel: Path) -> Operators:
-    """Parse the merged YAML in ``wheel``."""
-    base_yaml = YamlFiles.below(base / "torchgen/packaged")
-    merged = YamlFiles.below(wheel / "torchgen/packaged")
-    files = YamlFiles(merged.native_functions, base_yaml.tags, merged.derivatives, base_yaml.deprecated)
-    extend_lists(lists_of(base, wheel))
-    operators = Operators(files, base_yaml.native_functions.read_text(encoding="utf-8").count("\n"))
+def write_description(operators: Operators, generated: Output, wheel: Output) -> None:
+    """Write ``operators.json`` and ``torch/_added_operators.py``."""
+    description = describe(operators)
+    generated(generated.folder / DESCRIPTION, description.dump())
+    wheel(wheel.folder / ADDED, description.module())
+
+
+def load_operators(base: Path, natives: Sequence[Path], wheel: Path) -> Operators:
+    """Merge the YAML of ``natives`` with PyTorch's in ``wheel``, and parse it."""
+    merged = merge_with_base(natives, base, wheel)
+    ours, theirs = (YamlFiles.below(folder / "torchgen/packaged") for folder in (wheel, base))
+    lists_of(natives).extend()
+    files = YamlFiles(ours.native_functions, theirs.tags, ours.derivatives, theirs.deprecated)
+    operators = Operators(files, merged[FUNCTIONS])
     operators.refuse_unsupported()
     return operators
 
 
-def lists_of(base: Path, wheel: Path) -> Lists:
-    """Return what torchgen's own lists lack for the merged YAML in ``wheel``."""
-    base_yaml = YamlFiles.below(base / "torchgen/packaged")
-    merged = YamlFiles.below(wheel / "torchgen/packaged")
-    return missing_names(
-        new_entries(base_yaml.native_functions, merged.native_functions),
-        new_entries(base_yaml.derivatives, merged.derivatives),
-    )
+def lists_of(natives: Sequence[Path]) -> Lists:
+    """Return what torchgen's own lists lack for the entries of ``natives``."""
+    functions, formulas = (entries_of(natives, file) for file in (FUNCTIONS, DERIVATIVES))
+    return missing_names([entry.fields for entry in functions], [entry.fields for entry in formulas])
 
 
-def new_entries(base: Path, merged: Path) -> list[Entry]:
-    """Return the entries of ``merged`` after those of ``base``. Its text begins with that of ``base``."""
-    addition = merged.read_text(encoding="utf-8")[len(base.read_text(encoding="utf-8")) :]
-    return list(yaml.load(addition, YamlLoader) or [])
+def entries_of(natives: Sequence[Path], file: Path) -> list[Entry]:
+    """Return the entries of all ``natives`` in one of their files."""
+    return [entry for native in natives for entry in read_entries(native / file)]
 
 
 if __name__ == "__main__":

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from torchgen import gen_functionalization_type
 from torchgen.api.python import PythonSignatureNativeFunctionPair
 from torchgen.model import BaseOperatorName, NativeFunction
-from torchgen.packaged.autograd import gen_python_functions as upstream
+from torchgen.packaged.autograd import gen_python_functions as python
 from torchgen.packaged.autograd.gen_autograd_functions import gen_autograd_functions_python
 from torchgen.packaged.autograd.gen_python_functions import should_generate_py_binding
-from torchgen.selective_build.selector import SelectiveBuilder
-from torchgen.utils import FileManager
 
+from . import upstream
+from .description import PLACES, Place
 from .operators import Derivatives, Operators
-from .places import PLACES, Place
-from .sources import TEMPLATES
-from .writer import Output, SelectingFileManager, autograd_writes_with
+from .writer import TEMPLATES, Capture, Output, SelectingFileManager
 
 Pairs = Sequence[PythonSignatureNativeFunctionPair]
 
@@ -28,12 +25,12 @@ Pairs = Sequence[PythonSignatureNativeFunctionPair]
 @cache
 def signatures(operators: Operators, *, method: bool) -> Pairs:
     """Return every Python signature of functions, or methods, of the merged set, including deprecated ones."""
-    return upstream.load_signatures(operators.bindable, str(operators.yaml.deprecated), method=method)
+    return python.load_signatures(operators.bindable, str(operators.yaml.deprecated), method=method)
 
 
 def belongs(f: NativeFunction, place: Place) -> bool:
     """Return whether ``f`` is bound at ``place``."""
-    return bool(getattr(upstream, place.predicate)(f))
+    return bool(getattr(python, place.predicate)(f))
 
 
 def new_names(operators: Operators, place: Place) -> frozenset[BaseOperatorName]:
@@ -42,31 +39,13 @@ def new_names(operators: Operators, place: Place) -> frozenset[BaseOperatorName]
     return frozenset(f.func.name.name for f in new if belongs(f, place))
 
 
-class Capture(FileManager):
-    """Keeps torchgen's template environment instead of writing upstream's file."""
-
-    def __init__(self) -> None:
-        super().__init__("", "", dry_run=False)
-        self.env: dict[str, Any] = {}
-
-    def write_with_template(
-        self, filename: str | Path, template_fn: str | Path, env_callable: Callable[[], str | dict[str, Any]]
-    ) -> None:
-        env = env_callable()
-        assert isinstance(env, dict)
-        self.env.update(env)
-
-    def template_dir_for_comments(self) -> str:
-        return "../tools/autograd/templates"
-
-
 def generate_bindings(operators: Operators, derivatives: Derivatives, *, packaged: Path, out: Output) -> bool:
     """Generate ``bindings.cpp`` and the files that it includes. Return whether it binds any operator."""
     templates = packaged / "autograd/templates"
     # Each unit of a library defines a function of this name.
     shard = out.folder.name
     manager = partial(SelectingFileManager, sink=out, wanted=lambda name: name.endswith(".cpp"), shard=shard)
-    with autograd_writes_with(manager):
+    with upstream.autograd_writes_with(manager):
         gen_autograd_functions_python(str(out.folder / "python"), derivatives.new_infos, str(templates))
     ops_headers: set[str] = set()
     places: list[str] = []
@@ -119,10 +98,10 @@ def _bind(place: Place) -> list[str]:
 
 def _bindings_at(place: Place, pairs: Pairs, names: frozenset[BaseOperatorName]) -> dict[str, Any]:
     capture = Capture()
-    upstream.create_python_bindings(
+    python.create_python_bindings(
         capture,
         [pair for pair in pairs if pair.function.func.name.name in names],
-        getattr(upstream, place.predicate),
+        getattr(python, place.predicate),
         place.module,
         place.name,
         method=place.is_method,
@@ -139,16 +118,13 @@ def _return_types(operators: Operators) -> dict[str, Any]:
         if operators.is_new(pair.function) and str(pair.function.func.name.name) not in old
     ]
     capture = Capture()
-    upstream.create_python_return_type_bindings(capture, pairs, lambda _: True, "")
+    python.create_python_return_type_bindings(capture, pairs, lambda _: True, "")
     return {key: [text for text in value if text] for key, value in capture.env.items() if key.startswith("py_")}
 
 
 def _view_metas(operators: Operators) -> dict[str, Any]:
     """Bind how functionalization replays the new views, so that compiled graphs can be saved."""
-    # Before 2.9 the replay function is generated with the registration and is not bound.
-    bind = getattr(gen_functionalization_type, "gen_functionalization_view_meta_classes_binding", None)
-    nop = SelectiveBuilder.get_nop_selector()
-    bindings = [text for g in operators.new_view_groups() for text in bind(nop, g)] if bind else []
+    bindings = [text for group in operators.new_view_groups() for text in upstream.view_meta_bindings(group)]
     headers = ["#include <ATen/ViewMetaClasses.h>", "#include <torch/csrc/functionalization/Module.h>"]
     return {"view_meta_headers": headers if bindings else [], "view_meta_bindings": bindings}
 

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from inspect import signature
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TypeAlias
-from unittest.mock import patch
+from typing import Any, TypeAlias
 
-from torchgen import gen
 from torchgen.api.autograd import DifferentiabilityInfo, NativeFunctionWithDifferentiabilityInfo
-from torchgen.gen import ComputeRedispatchFunction, gen_headers
-from torchgen.model import FunctionSchema, NativeFunction, NativeFunctionsGroup, dispatch_keys
-from torchgen.packaged.autograd import gen_variable_factories as factories
+from torchgen.gen import ComputeRedispatchFunction, ComputeTensorMethod
+from torchgen.gen_vmap_plumbing import ComputeBatchRulePlumbing
+from torchgen.model import FunctionSchema, NativeFunction
 from torchgen.packaged.autograd.gen_autograd_functions import gen_autograd_functions_lib
 from torchgen.packaged.autograd.gen_python_functions import create_python_return_type_bindings_header
 from torchgen.packaged.autograd.gen_view_funcs import gen_view_funcs
-from torchgen.selective_build.selector import SelectiveBuilder
+from torchgen.utils import Target
 
+from . import FRAGMENTS, upstream
 from .bindings import signatures
-from .operators import ABSENT_BACKENDS, FUNCTIONS_KEYS, Derivatives, Grouped, Operators, structured
-from .sources import TEMPLATES, run_gen_source_files
-from .writer import Output, SelectingFileManager, Sink, autograd_writes_with
+from .operators import Derivatives, Operators
+from .upstream import FUNCTIONS_KEYS, Grouped
+from .writer import TEMPLATES, Output, SelectingFileManager, Sink
 
 Infos: TypeAlias = Mapping[FunctionSchema, Mapping[str, DifferentiabilityInfo]]
 
 _TEMPLATES = "torchgen/packaged/ATen/templates"
-
-HEADER_KEYS = [key for key in dispatch_keys if key not in ABSENT_BACKENDS]
 
 # These headers number names that the base's binaries were compiled with, so they stay unchanged. A new operator's
 # symbol is interned at run time.
@@ -111,57 +107,36 @@ def generate_operator_headers(operators: Operators, sink: HeaderSink, internal: 
     # If the base has operators of the same name, one header declares them all.
     functions = [f for f in operators.functions if f.root_name in operators.new_root_names]
     grouped = [g for g in operators.grouped if _root_of(g) in operators.new_root_names]
-    _gen_headers(operators, functions, grouped, sink, wanted=lambda _: False, wanted_ops=wanted.__contains__)
+
+    def manager(folder: str) -> SelectingFileManager:
+        is_wanted = wanted.__contains__ if folder == "ops" else lambda _: False
+        return SelectingFileManager(sink.include / "ATen" / folder, sink.base / _TEMPLATES, sink=sink, wanted=is_wanted)
+
+    upstream.gen_headers(
+        functions, grouped, operators.backend_indices, operators.valid_tags, manager, of_operators=True
+    )
     _generate_internal(operators, sink.base / _TEMPLATES, internal)
 
 
 def generate_aten_headers(operators: Operators, sink: HeaderSink) -> None:
     """Generate the headers that list operators: ``ATen/Functions.h``, ``ATen/core/TensorBody.h`` etc."""
-    # This skips torchgen's declarations for headers of single operators, which are not needed here.
-    with patch.object(gen, "get_native_function_declarations", lambda **_: []):
-        _gen_headers(operators, operators.functions, operators.grouped, sink, wanted=is_open_header)
+
+    def manager(folder: str) -> SelectingFileManager:
+        is_wanted = (lambda _: False) if folder == "ops" else is_open_header
+        return SelectingFileManager(sink.include / "ATen" / folder, sink.base / _TEMPLATES, sink=sink, wanted=is_wanted)
+
+    upstream.gen_headers(
+        operators.functions,
+        operators.grouped,
+        operators.backend_indices,
+        operators.valid_tags,
+        manager,
+        of_operators=False,
+    )
 
 
 def _root_of(grouped: Grouped) -> str:
-    return (grouped.functional if isinstance(grouped, NativeFunctionsGroup) else grouped).root_name
-
-
-def _gen_headers(
-    operators: Operators,
-    functions: Sequence[NativeFunction],
-    grouped: Sequence[Grouped],
-    sink: HeaderSink,
-    *,
-    wanted: Callable[[str], bool],
-    wanted_ops: Callable[[str], bool] = lambda _: False,
-) -> None:
-    """Run torchgen's ``gen_headers`` (torchgen/gen.py). ``sink`` receives the selected files."""
-    out = sink.include / "ATen"
-
-    def manager(folder: Path, wanted: Callable[[str], bool]) -> SelectingFileManager:
-        return SelectingFileManager(folder, sink.base / _TEMPLATES, sink=sink, wanted=wanted)
-
-    general = manager(out, wanted)
-    # The folder of enum_tag.h, which is not generated here. Older versions of torchgen have one folder less.
-    more = {"headeronly_fm": general} if "headeronly_fm" in signature(gen_headers).parameters else {}
-    gen_headers(
-        native_functions=functions,
-        valid_tags=operators.valid_tags,
-        grouped_native_functions=grouped,
-        structured_native_functions=structured(grouped),
-        static_dispatch_idx=[],
-        selector=SelectiveBuilder.get_nop_selector(),
-        backend_indices=operators.backend_indices,
-        **more,
-        core_fm=manager(out / "core", wanted),
-        cpu_fm=general,
-        device_fms={"cuda": general},
-        ops_fm=manager(out / "ops", wanted_ops),
-        dispatch_keys=HEADER_KEYS,
-        functions_keys=FUNCTIONS_KEYS,
-        rocm=False,
-        per_operator_headers=True,
-    )
+    return (grouped if isinstance(grouped, NativeFunction) else grouped.functional).root_name
 
 
 def is_open_header(filename: str) -> bool:
@@ -177,15 +152,8 @@ def _generate_internal(operators: Operators, templates: Path, out: Output) -> No
         wanted=INTERNAL.__contains__,
         own_templates=TEMPLATES,
     )
-    run_gen_source_files(
-        operators,
-        manager,
-        manager,
-        functions=operators.functions,
-        grouped=operators.grouped,
-        view_groups=operators.view_groups,
-        selector=SelectiveBuilder.get_nop_selector(),
-        dispatch_keys=[],
+    upstream.gen_source_files(
+        operators.functions, operators.grouped, operators.view_groups, operators.backend_indices, manager
     )
 
 
@@ -218,12 +186,9 @@ def _gen_autograd_headers(
 ) -> None:
     templates = base.base / "torchgen/packaged/autograd/templates"
     manager = partial(SelectingFileManager, sink=sink or base, wanted=is_open_header)
-    parsed = SimpleNamespace(native_functions=functions)
-    # Otherwise torchgen would parse the YAML again.
-    parse = patch.object(factories, "parse_native_yaml", lambda *_: parsed)
-    with autograd_writes_with(manager), parse:
+    with upstream.autograd_writes_with(manager):
         gen_autograd_functions_lib(str(out), infos, str(templates))
-        factories.gen_variable_factories(str(out), "", "", str(templates))
+        upstream.gen_factories(functions, out, templates)
         gen_view_funcs(str(out), with_infos, str(templates))
     names = {str(f.func.name) for f in functions}
     pairs = [pair for pair in signatures(operators.whole, method=False) if str(pair.function.func.name) in names]
@@ -250,3 +215,30 @@ def narrow_headers(operators: Operators, text: str, templates: Path, out: Output
         env = {f"{name}_includes": [f"#include <ATen/ops/{root}{suffix}.h>" for root in named]}
         manager.write(f"{name}.h", partial(dict, {**env, f"{name}_declarations": []}))
     manager.write("RedispatchFunctions.h", lambda: {"function_redispatch_definitions": redispatch})
+
+
+def generate_fragments(operators: Operators, out: Output) -> None:
+    """Write ``fragments.json``: for each new root name its C++ names and its parts of headers.
+
+    ``names`` are the identifiers, ``declarations`` and ``definitions`` those of methods in TensorBody.h, and
+    ``plumbing`` and ``redispatch`` the functions in VmapGeneratedPlumbing.h and RedispatchFunctions.h. A kernel that
+    calls no new operator is compiled with the base's own headers, so adding one does not compile it again; others get
+    headers with only the operators that they call.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    by_root: dict[str, list[NativeFunction]] = {}
+    for f in operators.functions:
+        if f.root_name in operators.new_root_names:
+            by_root.setdefault(f.root_name, []).append(f)
+    declare = ComputeTensorMethod(target=Target.DECLARATION, static_dispatch_backend_indices=[])
+    define = ComputeTensorMethod(target=Target.DEFINITION, static_dispatch_backend_indices=[])
+    for root, functions in by_root.items():
+        new = [f for f in functions if operators.is_new(f)]
+        found[root] = {
+            "names": sorted(name for name, of in operators.roots_by_name.items() if of == root),
+            "declarations": [text for f in new if (text := declare(f))],
+            "definitions": [text for f in new if (text := define(f))],
+            "plumbing": [text for f in new if (text := ComputeBatchRulePlumbing()(f))],
+            "redispatch": [text for f in new if (text := ComputeRedispatchFunction()(f))],
+        }
+    out(out.folder / FRAGMENTS, json.dumps(found, indent=1, sort_keys=True))

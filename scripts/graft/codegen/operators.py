@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import TypeAlias
 
 from torchgen.api import cpp
 from torchgen.api.autograd import (
@@ -16,23 +15,15 @@ from torchgen.api.autograd import (
     NativeFunctionWithDifferentiabilityInfo,
     match_differentiability_info,
 )
-from torchgen.gen import (
-    get_grouped_by_view_native_functions,
-    get_grouped_native_functions,
-    parse_native_yaml,
-    parse_tags_yaml,
-)
-from torchgen.model import (
-    BackendIndex,
-    DispatchKey,
-    FunctionSchema,
-    NativeFunction,
-    NativeFunctionsGroup,
-    NativeFunctionsViewGroup,
-)
+from torchgen.gen import get_grouped_by_view_native_functions, get_grouped_native_functions, parse_tags_yaml
+from torchgen.model import BackendIndex, DispatchKey, FunctionSchema, NativeFunction, NativeFunctionsViewGroup
 from torchgen.packaged.autograd.gen_python_functions import should_generate_py_binding
 from torchgen.packaged.autograd.load_derivatives import load_derivatives
 from torchgen.selective_build.selector import SelectiveBuilder
+
+from ..inputs.merge import Merged
+from . import upstream
+from .upstream import Grouped
 
 
 @dataclass(frozen=True)
@@ -55,35 +46,9 @@ class YamlFiles:
         )
 
 
-# The keys of absent devices, as torchgen's own command line filters them (torchgen/gen.py, main).
-ABSENT_BACKENDS = frozenset(
-    {DispatchKey.MPS, DispatchKey.SparseMPS, DispatchKey.SparseCsrMPS, DispatchKey.XPU, DispatchKey.MTIA}
-)
-
-
-def is_of(key: DispatchKey, devices: Collection[str]) -> bool:
-    """Return whether ``key`` belongs to one of ``devices``, dense or other: SparseCsrMPS belongs to MPS."""
-    return str(key).endswith(tuple(devices))
-
-
-# The keys that have a <Key>Functions.h (torchgen/gen.py, main).
-FUNCTIONS_KEYS = {
-    DispatchKey.CPU,
-    DispatchKey.CUDA,
-    DispatchKey.CompositeImplicitAutograd,
-    DispatchKey.CompositeImplicitAutogradNestedTensor,
-    DispatchKey.CompositeExplicitAutograd,
-    DispatchKey.CompositeExplicitAutogradNonFunctional,
-    DispatchKey.Meta,
-}
-
-
 def qualified_name(f: NativeFunction) -> str:
     """Return ``namespace::name.overload`` of ``f``."""
     return f"{f.namespace}::{f.func.name}"
-
-
-Grouped: TypeAlias = NativeFunction | NativeFunctionsGroup
 
 
 class Operators:
@@ -91,14 +56,14 @@ class Operators:
 
     Args:
         yaml: the merged files.
-        base_lines: the number of lines of native_functions.yaml from the base. Operators defined after them, and what
-            torchgen generates from these, are new.
+        lines: the map of the lines of native_functions.yaml. Operators of another file than the first, and what
+            torchgen generates from these, are new. Without a map, all are.
     """
 
-    def __init__(self, yaml: YamlFiles, base_lines: int) -> None:
+    def __init__(self, yaml: YamlFiles, lines: Merged | None = None) -> None:
         self.yaml = yaml
         self.whole = self
-        parsed = parse_native_yaml(str(yaml.native_functions), str(yaml.tags), set(ABSENT_BACKENDS))
+        parsed = upstream.parse(yaml.native_functions, yaml.tags, lines)
         self.valid_tags: set[str] = parse_tags_yaml(str(yaml.tags))
         self.functions: list[NativeFunction] = list(parsed.native_functions)
         self.backend_indices: dict[DispatchKey, BackendIndex] = parsed.backend_indices
@@ -106,7 +71,7 @@ class Operators:
         self.view_groups = [
             g for g in get_grouped_by_view_native_functions(self.functions) if isinstance(g, NativeFunctionsViewGroup)
         ]
-        self._take([f for f in self.functions if f.loc.line > base_lines])
+        self._take([f for f in self.functions if lines is None or lines.is_added(f.loc.file)])
 
     def _take(self, new: list[NativeFunction]) -> None:
         self.new_functions = new
@@ -183,7 +148,7 @@ class Operators:
         return [
             g
             for g in self.grouped
-            if any(self.is_new(f) for f in (g.functions() if isinstance(g, NativeFunctionsGroup) else [g]))
+            if any(self.is_new(f) for f in ([g] if isinstance(g, NativeFunction) else g.functions()))
         ]
 
     def new_view_groups(self) -> list[NativeFunctionsViewGroup]:
@@ -200,11 +165,6 @@ class Operators:
         return SelectiveBuilder.from_yaml_dict(
             {"operators": {qualified_name(f): dict(chosen) for f in self.new_functions}}
         )
-
-
-def structured(grouped: Sequence[Grouped]) -> list[NativeFunctionsGroup]:
-    """Return the groups (functional, in-place and out variants of one operator) among ``grouped``."""
-    return [g for g in grouped if isinstance(g, NativeFunctionsGroup)]
 
 
 class Derivatives:

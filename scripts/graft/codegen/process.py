@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 
 from ..base.base import Base
 from ..base.torchgen import torchgen_command
-from ..compile.blame import of_torchgen
 from ..core.errors import GraftError, OperatorError, refuse_full
 from ..core.files import write_atomically
 from ..core.layout import Layout
-from ..inputs.native import NativeFolder
 from ..inputs.snapshot import Snapshot
 from . import SOURCES_ARE_THERE
-from .merge import MergedFile, merge
 
 
 class Generator:
@@ -31,18 +27,15 @@ class Generator:
     Args:
         layout: the folders of the build.
         snapshot: the inputs.
-        native: the merged native folder in it.
         base: the base, whose torchgen runs.
         cuda: what to generate for CUDA, a constant of this package.
     """
 
-    def __init__(self, layout: Layout, snapshot: Snapshot, native: NativeFolder, base: Base, cuda: str) -> None:
+    def __init__(self, layout: Layout, snapshot: Snapshot, base: Base, cuda: str) -> None:
         self._layout = layout
         self._snapshot = snapshot
-        self._native = native
         self._base = base
         self._cuda = cuda
-        self._merged: Sequence[MergedFile] = ()
         self._process: subprocess.Popen[str] | None = None
         self._output: list[str] = []
 
@@ -58,8 +51,7 @@ class Generator:
         if self._done.is_file() and self._done.read_text(encoding="utf-8") == self._stamp:
             return False
         self._done.unlink(missing_ok=True)
-        self._merged = merge(self._native, self._base.tree, generated / "wheel")
-        folders = ("--base", self._base.tree, "--native", self._native.path, "--out", generated)
+        folders: list[str | Path] = ["--base", self._base.tree, "--native", *self._snapshot.natives, "--out", generated]
         command, env = torchgen_command(self._base.tree, "graft.codegen", *folders, "--cuda", self._cuda)
         self._process = subprocess.Popen(
             command,
@@ -93,7 +85,7 @@ class Generator:
         message = "".join([*self._output, output or ""]).strip()
         if process.returncode != 0:
             refuse_full(message, self._layout.work)
-            raise OperatorError(self._snapshot.translate(of_torchgen(message, self._merged)))
+            raise OperatorError(self._snapshot.translate(message))
         write_atomically(self._done, self._stamp)
 
     def _stop(self) -> None:

@@ -1,26 +1,23 @@
-"""Sources of the new operators: registrations, dispatcher entry points, autograd."""
+"""Sources of the new operators: registrations, dispatcher entry points, autograd, and what there is for CUDA."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from string import Template
 
-from torchgen.gen import gen_source_files
-from torchgen.model import DispatchKey, NativeFunction, NativeFunctionsViewGroup, dispatch_keys
 from torchgen.packaged.autograd.gen_autograd_functions import gen_autograd_functions_lib
 from torchgen.packaged.autograd.gen_inplace_or_view_type import gen_inplace_or_view_type
 from torchgen.packaged.autograd.gen_trace_type import gen_trace_type
 from torchgen.packaged.autograd.gen_variable_type import gen_variable_type
 from torchgen.packaged.autograd.gen_view_funcs import gen_view_funcs
-from torchgen.selective_build.selector import SelectiveBuilder
 
-from .operators import FUNCTIONS_KEYS, Derivatives, Grouped, Operators, is_of, structured
-from .places import ABSENT_DEVICES
-from .writer import Output, SelectingFileManager, autograd_writes_with
-
-TEMPLATES = Path(__file__).resolve().parent / "templates"
+from . import KERNELS, MISSING, upstream
+from .operators import Derivatives, Operators
+from .upstream import CUDA_KEYS, KEYS_BUT_CUDA
+from .writer import TEMPLATES, Output, SelectingFileManager
 
 FUNCTIONALIZATION = frozenset({"RegisterFunctionalization.cpp", "ViewMetaClasses.cpp"})
 
@@ -31,33 +28,16 @@ SEPARATE = "UfuncCPU_"
 # The base's libraries contain these, and new operators add nothing to them.
 _IN_THE_BASE = frozenset({"Functions.cpp", "TensorMethods.cpp", "ATenOpList.cpp"})
 
-# Registrations for a device without a library have nothing to call. Those for CUDA are written separately.
-KEYS_BUT_CUDA = [key for key in dispatch_keys if not is_of(key, (*ABSENT_DEVICES, "CUDA"))]
-
-# The dispatch keys of CUDA, dense and other.
-CUDA_KEYS = [key for key in dispatch_keys if is_of(key, ("CUDA",))]
-
 
 def generate_aten_sources(operators: Operators, *, packaged: Path, out: Output) -> None:
     """Generate the registrations and the dispatcher entry points of the new operators below ``out``."""
     templates = packaged / "ATen/templates"
-    new = {
-        "functions": operators.new_functions,
-        "grouped": operators.new_grouped(),
-        "view_groups": operators.new_view_groups(),
-    }
+    new = (operators.new_functions, operators.new_grouped(), operators.new_view_groups(), operators.backend_indices)
     registrations = SelectingFileManager(
         out.folder / "ATen", templates, sink=out, wanted=_is_aten_source, own_templates=TEMPLATES
     )
     vectorized = SelectingFileManager(out.folder / "vectorized", templates, sink=out, wanted=_is_aten_source)
-    run_gen_source_files(
-        operators,
-        registrations,
-        vectorized,
-        **new,
-        selector=operators.selector(),
-        dispatch_keys=KEYS_BUT_CUDA,
-    )
+    upstream.gen_source_files(*new, registrations, vectorized, selector=operators.selector(), keys=KEYS_BUT_CUDA)
     # The generator for functionalization accepts no selector. A group may contain functions of the base, which are
     # registered already.
     functionalization = SelectingFileManager(
@@ -67,14 +47,7 @@ def generate_aten_sources(operators: Operators, *, packaged: Path, out: Output) 
         wanted=FUNCTIONALIZATION.__contains__,
         keep_line=_registers_new(operators),
     )
-    run_gen_source_files(
-        operators,
-        functionalization,
-        functionalization,
-        **new,
-        selector=SelectiveBuilder.get_nop_selector(),
-        dispatch_keys=[],
-    )
+    upstream.gen_source_files(*new, functionalization)
 
 
 def _is_aten_source(filename: str) -> bool:
@@ -92,46 +65,6 @@ def _registers_new(operators: Operators) -> Callable[[str], bool]:
     return keep
 
 
-def run_gen_source_files(
-    operators: Operators,
-    manager: SelectingFileManager,
-    vectorized: SelectingFileManager,
-    *,
-    functions: Sequence[NativeFunction],
-    grouped: Sequence[Grouped],
-    view_groups: Sequence[NativeFunctionsViewGroup],
-    selector: SelectiveBuilder,
-    dispatch_keys: Sequence[DispatchKey],
-) -> None:
-    """Run torchgen's ``gen_source_files`` (torchgen/gen.py). The file managers select the files.
-
-    ``vectorized`` receives the files that are compiled once for each CPU capability.
-    """
-    gen_source_files(
-        native_functions=functions,
-        grouped_native_functions=grouped,
-        structured_native_functions=structured(grouped),
-        view_groups=view_groups,
-        selector=selector,
-        static_dispatch_idx=[],
-        backend_indices=operators.backend_indices,
-        aoti_fm=manager,
-        core_fm=manager,
-        cpu_vec_fm=vectorized,
-        cpu_fm=manager,
-        device_fms={"cuda": manager},
-        dispatch_keys=dispatch_keys,
-        functions_keys=FUNCTIONS_KEYS,
-        rocm=False,
-        force_schema_registration=False,
-        per_operator_headers=True,
-        skip_dispatcher_op_registration=False,
-        update_aoti_c_shim=False,
-        aoti_backends=set(),
-        extend_aoti_c_shim=False,
-    )
-
-
 def generate_autograd_sources(
     operators: Operators, derivatives: Derivatives, *, packaged: Path, output: Output
 ) -> None:
@@ -140,7 +73,7 @@ def generate_autograd_sources(
     out = output.folder / "autograd"
     native_functions, tags = str(operators.yaml.native_functions), str(operators.yaml.tags)
     manager = partial(SelectingFileManager, sink=output, wanted=lambda name: name.endswith(".cpp"))
-    with autograd_writes_with(manager):
+    with upstream.autograd_writes_with(manager):
         gen_variable_type(
             str(out), native_functions, tags, derivatives.new_functions, str(templates), derivatives.dispatch_keys
         )
@@ -164,3 +97,87 @@ def write_library(out: Output) -> str:
     )
     out(out.folder / "library.cpp", "".join(f'#include "{name.as_posix()}"\n' for name in together))
     return "\n".join(texts.values())
+
+
+def generate_cuda(operators: Operators, how: str, *, packaged: Path, out: Output) -> None:
+    """Generate registrations for CUDA.
+
+    Args:
+        operators: the operators; the new ones are registered.
+        how: ``KERNELS`` writes ``cuda.cpp`` below ``out``, the translation unit that registers the folder's kernels,
+            and complete kernels below ``cuda`` if the folder has only inner loops (``ufunc_inner_loop``). ``MISSING``
+            writes a source for ``library.cpp`` that registers an error for each kernel.
+        packaged: torchgen's YAML and templates.
+        out: the folder of the unit.
+    """
+    if how == KERNELS:
+        _generate_registrations(operators, packaged, out)
+    elif how == MISSING:
+        _generate_errors(operators, out)
+
+
+def _generate_registrations(operators: Operators, packaged: Path, out: Output) -> None:
+    names = {f"Register{key}.cpp" for key in CUDA_KEYS}
+    manager = SelectingFileManager(
+        out.folder / "cuda",
+        packaged / "ATen/templates",
+        sink=out,
+        wanted=lambda name: name in names or name.startswith("UfuncCUDA_"),
+        own_templates=TEMPLATES,
+    )
+    upstream.gen_source_files(
+        operators.new_functions,
+        operators.new_grouped(),
+        operators.new_view_groups(),
+        operators.backend_indices,
+        manager,
+        selector=operators.selector(),
+        keys=CUDA_KEYS,
+    )
+    written = sorted(name.as_posix() for name in out.names if name.parent.name == "cuda" and name.suffix == ".cpp")
+    if written:
+        out(out.folder / "cuda.cpp", "".join(f'#include "{name}"\n' for name in written))
+
+
+def _generate_errors(operators: Operators, out: Output) -> None:
+    texts = []
+    for key in CUDA_KEYS:
+        index = operators.backend_indices.get(key)
+        for namespace in sorted({f.namespace for f in operators.new_functions}):
+            names = [
+                str(f.func.name)
+                for f in operators.new_functions
+                if index is not None and f.namespace == namespace and index.has_kernel(f)
+            ]
+            if names:
+                lines = "\n".join(f'  m.impl("{name}", missing());' for name in names)
+                texts.append(f"TORCH_LIBRARY_IMPL({namespace}, {key}, m) {{\n{lines}\n}}\n")
+    if texts:
+        out(out.folder / "ATen/RegisterMissingCUDA.cpp", _ERRORS.substitute(registrations="\n".join(texts)))
+
+
+_ERRORS = Template("""\
+// Generated by scripts/graft/codegen/sources.py.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+namespace {
+namespace missing_cuda {
+
+void raise(const c10::OperatorHandle& op, torch::jit::Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false,
+      op.schema().name(),
+      ": its kernel for CUDA is not in this torch, since there was no CUDA toolkit when it was built, or CUDA_ARCHS ",
+      "was set to none. Where pip can fetch the toolkit, or with CUDA_HOME set to one, run `make patch-and-build` ",
+      "again");
+}
+
+torch::CppFunction missing() {
+  return torch::CppFunction::makeFromBoxedFunction<&raise>();
+}
+
+$registrations
+} // namespace missing_cuda
+} // namespace
+""")

@@ -1,34 +1,30 @@
-"""torchgen's FileManager with control over which files are written and where."""
+"""Writes generated files: torchgen's FileManager with control over which files are written, and where."""
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
-from unittest.mock import patch
 
-from torchgen.packaged.autograd import (
-    gen_autograd_functions,
-    gen_inplace_or_view_type,
-    gen_trace_type,
-    gen_variable_factories,
-    gen_variable_type,
-    gen_view_funcs,
-)
 from torchgen.utils import FileManager
 
-from ..core.files import remove_others
+from ..core.files import remove_others, write_if_changed
 
 T = TypeVar("T")
 Env = Callable[[], str | dict[str, Any]]
+Sink = Callable[[Path, str], None]
+
+# Templates of our own.
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+
+# How comments name the templates: upstream's build runs in the source tree.
+AUTOGRAD_TEMPLATES = "../tools/autograd/templates"
 
 # Keys of a template environment that are always there, even for a file without content.
 _ALWAYS_THERE = {"generated_comment", "ops_headers", "op_headers", "operator_headers", "shard_id", "file_stem"}
-
-
-Sink = Callable[[Path, str], None]
 
 
 @dataclass
@@ -45,9 +41,7 @@ class Output:
 
     def __call__(self, path: Path, text: str) -> None:
         self.names.add(path.relative_to(self.folder))
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+        write_if_changed(path, text)
 
     def prune(self, of: Iterable[str] = ("",)) -> None:
         """Delete files below the folders ``of`` that only an earlier run wrote."""
@@ -148,8 +142,7 @@ class SelectingFileManager(FileManager):
         self._sink(Path(filename), contents)
 
     def template_dir_for_comments(self) -> str:
-        # Comments that differ because upstream's build runs in the source tree.
-        return "../tools/autograd/templates"
+        return AUTOGRAD_TEMPLATES
 
 
 def has_content(env: dict[str, Any]) -> bool:
@@ -157,17 +150,53 @@ def has_content(env: dict[str, Any]) -> bool:
     return any(value for key, value in env.items() if key not in _ALWAYS_THERE and key.strip())
 
 
+class Capture(FileManager):
+    """Keeps torchgen's template environment instead of writing upstream's file."""
+
+    def __init__(self) -> None:
+        super().__init__("", "", dry_run=False)
+        self.env: dict[str, Any] = {}
+
+    def write_with_template(self, filename: str | Path, template_fn: str | Path, env_callable: Env) -> None:
+        env = env_callable()
+        assert isinstance(env, dict)
+        self.env.update(env)
+
+    def template_dir_for_comments(self) -> str:
+        return AUTOGRAD_TEMPLATES
+
+
 @contextmanager
-def autograd_writes_with(manager: Callable[..., FileManager]) -> Iterator[None]:
-    """Make the generators of ``torchgen.packaged.autograd`` use ``manager``. They create a FileManager themselves."""
-    with ExitStack() as stack:
-        for module in (
-            gen_autograd_functions,
-            gen_inplace_or_view_type,
-            gen_trace_type,
-            gen_variable_factories,
-            gen_variable_type,
-            gen_view_funcs,
-        ):
-            stack.enter_context(patch.object(module, "FileManager", manager))
-        yield
+def alongside(work: Callable[[], None], *outputs: Output) -> Iterator[None]:
+    """Run ``work`` in a forked process while the body runs, then add the files that it wrote to ``outputs``.
+
+    A fork has the parsed operators already; parsing them again would take longer than ``work``.
+
+    Raises:
+        ValueError: ``work`` raised an error; with its message.
+    """
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+
+    def run() -> None:
+        answer: tuple[str, list[Any]]
+        try:
+            work()
+            answer = ("", [output.names for output in outputs])
+        except Exception as error:
+            answer = (str(error) or type(error).__name__, [])
+        sender.send(answer)
+
+    process = context.Process(target=run)
+    process.start()
+    sender.close()
+    yield
+    try:
+        message, names = receiver.recv()
+    except EOFError:
+        message, names = "the forked process ended early", []
+    process.join()
+    if message:
+        raise ValueError(message)
+    for output, written in zip(outputs, names, strict=True):
+        output.names |= written

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..check.cplusplus import Definition, Source, read_sources
+from ..inputs.entries import Entry, read_entries
 from ..inputs.native import FUNCTIONS
-from .blame import Entry, entries
 
 
 def of_linker(output: str, native: Path) -> str:
@@ -18,7 +18,7 @@ def of_linker(output: str, native: Path) -> str:
         output: the output of GNU ld.
         native: the folder with the user's files.
     """
-    functions, sources = entries(native / FUNCTIONS), read_sources([native])
+    functions, sources = read_entries(native / FUNCTIONS), read_sources([native])
     lines: dict[str, None] = {}
     for caller, symbol in _undefined(output):
         line = next((_blame_entry(symbol, e) for e in functions if _asks_for(e, symbol)), None)
@@ -108,13 +108,11 @@ def _kernel_of(symbol: str) -> str:
 
 def _asks_for(entry: Entry, symbol: str) -> bool:
     kernel = _kernel_of(symbol)
-    is_named = any(
-        re.fullmatch(rf"\s+[\w, ]+:\s*(?:\w+::)*{re.escape(kernel)}\s*(?:#.*)?", line) for line in entry.text
-    )
-    return is_named or entry.name.replace(".", "_") == kernel
+    is_named = kernel in {name.rpartition("::")[2] for name in entry.kernels.values()}
+    return is_named or entry.operator.replace(".", "_") == kernel
 
 
 def _blame_entry(symbol: str, entry: Entry) -> str:
-    dispatch = next((n for n, line in enumerate(entry.text) if line.strip().startswith("dispatch:")), 0)
-    what = f"no file defines {symbol}, the kernel of {entry.name}"
-    return f"{entry.file}:{entry.line + dispatch}: {what}; define it in a .cpp file with exactly these parameters"
+    file, line, _ = entry.place("dispatch")
+    what = f"no file defines {symbol}, the kernel of {entry.operator}"
+    return f"{file}:{line}: {what}; define it in a .cpp file with exactly these parameters"

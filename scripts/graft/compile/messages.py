@@ -11,9 +11,9 @@ from typing import NoReturn
 
 from ..core.errors import CompileError, refuse_full
 from ..core.files import write_atomically
+from ..inputs.entries import Entry, read_entries
 from ..inputs.native import DERIVATIVES
 from ..inputs.snapshot import Snapshot
-from .blame import Entry, entries
 from .diagnostics import Diagnostic, diagnostics
 from .hints import hint_for
 
@@ -105,15 +105,18 @@ def formula_of(function: str, native: Path) -> Entry | None:
     if not name:
         return None
     said = (name[1] or name[2]).replace("_", "").lower()
-    wanted = ((entry, entry.name.replace(".", "_").replace("_", "").lower()) for entry in entries(native / DERIVATIVES))
-    return next((entry for entry, operator in wanted if said in (operator, f"{operator}out")), None)
+    for entry in read_entries(native / DERIVATIVES):
+        operator = entry.operator.replace(".", "").replace("_", "").lower()
+        if said in (operator, f"{operator}out"):
+            return entry
+    return None
 
 
 def _blame_formula(error: Diagnostic, native: Path) -> None:
     """For an error in generated code, name the formula that it was generated from."""
     if error.user is None and (entry := formula_of(error.function, native)):
         error.user = (str(entry.file), entry.line, 0)
-        error.message = f"a formula of {entry.name} is not valid C++: {error.message}"
+        error.message = f"a formula of {entry.operator} is not valid C++: {error.message}"
 
 
 def _of_kind(errors: list[Diagnostic], native: Path, has_header: Callable[[str], bool]) -> list[str]:

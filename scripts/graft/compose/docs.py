@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from .description import Bound
+from ..codegen.description import Bound
 
 _FUNCTIONS = "torch/_torch_docs.py"
 _METHODS = "torch/_tensor_docs.py"

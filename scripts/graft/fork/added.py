@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from ..base.torchgen import run_with_torchgen
-from ..codegen import DESCRIPTION
-from ..codegen.merge import PACKAGED, MergedFile, merge
-from ..compile import blame
-from ..compose.appended_texts import appended_texts, behind
-from ..compose.description import load_description
+from ..codegen import ADDED, DESCRIPTION
+from ..codegen.description import Description
+from ..compose.files import appended_texts, behind
 from ..core.errors import OperatorError
 from ..core.files import files_below, write_if_changed
+from ..inputs.merge import PACKAGED, merge_with_base
 from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolder
 from .stack import Stack
 from .tree import FUNCTIONS_YAML
 
-ADDED = "torch/_added_operators.py"
 YAML = {FUNCTIONS: FUNCTIONS_YAML, DERIVATIVES: "tools/autograd/derivatives.yaml"}
 
 
@@ -38,8 +35,8 @@ def lay_out_torchgen(stack: Stack, base: Path) -> None:
     stack.lay_out(folders, files)
 
 
-def merge_yaml(native: NativeFolder, base: Path, out: Path) -> tuple[list[MergedFile], dict[str, Path]]:
-    """Merge the YAML for ``generate_part``. Return the merged files, and their paths by name in the tree.
+def merge_yaml(native: NativeFolder, base: Path, out: Path) -> dict[str, Path]:
+    """Return the YAML with the native folder's entries, by name in the tree.
 
     Args:
         native: the native folder.
@@ -50,17 +47,16 @@ def merge_yaml(native: NativeFolder, base: Path, out: Path) -> tuple[list[Merged
         OperatorError: a file of the native folder is not a YAML list of entries.
     """
     wheel = out / "wheel"
-    merged = merge(native, base, wheel)
-    return merged, {target: wheel / PACKAGED[file] / file for file, target in YAML.items()}
+    merge_with_base([native.path], base, wheel)
+    return {target: wheel / PACKAGED[file] / file for file, target in YAML.items()}
 
 
-def generate_part(part: str, native: NativeFolder, merged: Sequence[MergedFile], base: Path, out: Path) -> None:
+def generate_part(part: str, native: NativeFolder, base: Path, out: Path) -> None:
     """Run the graft's generator with the tree's torchgen.
 
     Args:
         part: what to generate.
         native: the native folder.
-        merged: its YAML, merged in ``out``.
         base: the tree's torchgen.
         out: the output folder.
 
@@ -71,16 +67,16 @@ def generate_part(part: str, native: NativeFolder, merged: Sequence[MergedFile],
     # Run in another folder, so that Python does not import a torchgen from the current one.
     done = run_with_torchgen(base, "graft.codegen", *arguments, cwd=out)
     if done.returncode != 0:
-        raise OperatorError(blame.of_torchgen(done.stdout, merged).strip())
+        raise OperatorError(done.stdout.strip())
 
 
-def generate_added(native: NativeFolder, merged: Sequence[MergedFile], base: Path, out: Path) -> None:
+def generate_added(native: NativeFolder, base: Path, out: Path) -> None:
     """Write the Python file that lists the added operators, texts to append to other files, and descriptions.
 
     Raises:
         OperatorError: see ``generate_part``.
     """
-    generate_part("python", native, merged, base, out)
+    generate_part("python", native, base, out)
 
 
 def python_files(native: NativeFolder, generated: Path, stack: Stack, scratch: Path) -> dict[str, Path]:
@@ -95,7 +91,7 @@ def python_files(native: NativeFolder, generated: Path, stack: Stack, scratch: P
     written = {ADDED: generated / "wheel" / ADDED}
     appended = generated / "appended"
     texts = {name.as_posix(): (appended / name).read_text(encoding="utf-8") for name in files_below(appended)}
-    texts |= appended_texts(native, load_description(generated / DESCRIPTION))
+    texts |= appended_texts(native, Description.load(generated / DESCRIPTION))
     for in_wheel, text in texts.items():
         name = in_wheel.replace("torchgen/packaged/autograd/", "tools/autograd/")
         # The build generates some stubs from templates: torch/nn/functional.pyi from functional.pyi.in.

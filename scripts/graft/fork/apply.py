@@ -6,6 +6,7 @@ import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ..codegen import ADDED
 from ..core.console import Steps, say
 from ..core.errors import UsageError
 from ..core.layout import Layout
@@ -14,7 +15,7 @@ from ..inputs.native import NativeFolder
 from ..inputs.patches import Patch, load_series
 from ..inputs.pin import Pin
 from ..inputs.snapshot import take_snapshot
-from .added import ADDED, generate_added, lay_out_torchgen, merge_yaml, python_files
+from .added import generate_added, lay_out_torchgen, merge_yaml, python_files
 from .moving import go_back, move_to
 from .placing import CMAKE_FILES, placed
 from .stack import Stack
@@ -113,10 +114,10 @@ def make_commits(stack: Stack, series: list[Patch], native: NativeFolder, scratc
     stack.commit(_KERNELS)
     base, generated = scratch / "base", scratch / "generated"
     lay_out_torchgen(stack, base)
-    merged, yaml = merge_yaml(native, base, generated)
+    yaml = merge_yaml(native, base, generated)
     stack.add(yaml)
     stack.commit(_YAML)
-    generate_added(native, merged, base, generated)
+    generate_added(native, base, generated)
     stack.add(python_files(native, generated, stack, scratch))
     stack.commit(_ADDED)
     return stack.tip

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..base.base import VERSION_FILE
 from ..build import Result, report
-from ..compose.wheel_files import with_version
+from ..compose.files import with_version
 from ..core.console import StepLine, Steps, say
 from ..core.errors import PackError
 from ..core.layout import Layout

@@ -13,7 +13,7 @@ from ..core.errors import CommandError, OperatorError, SourceError
 from ..core.files import files_below
 from ..core.process import run
 from ..inputs.native import NativeFolder
-from .added import generate_part, lay_out_torchgen, merge_yaml
+from .added import generate_part, lay_out_torchgen
 from .definitions import definitions
 from .stack import Stack
 from .tree import BASE_REF, Tree
@@ -89,7 +89,7 @@ def compare_with_graft(tree: Tree, native: NativeFolder) -> Parity:
         raise SourceError(
             "\n".join(faults),
             cause="a graft and PyTorch's own build generate different code",
-            todo="fix scripts/graft/generate, or add the difference to ON_PURPOSE with its reason",
+            todo="fix scripts/graft/codegen, or add the difference to ON_PURPOSE with its reason",
         )
     return Parity(alike + len(ours & theirs), changed)
 
@@ -139,8 +139,7 @@ def generate_as_graft(stack: Stack, native: NativeFolder, folder: Path) -> tuple
     # There is no wheel with headers to compare with, so every header is written.
     (base / "torch/include/ATen").mkdir(parents=True)
     (base / "torch/include/ATen/Functions.h").touch()
-    merged, _ = merge_yaml(native, base, generated)
-    generate_part("cpp", native, merged, base, generated)
+    generate_part("cpp", native, base, generated)
     places = {name: place_in_tree(name) for name in files_below(generated)}
     headers = {place: (generated / name).read_text(encoding="utf-8") for name, place in places.items() if place}
     sources = [generated / name for name in files_below(generated) if name.suffix == ".cpp"]

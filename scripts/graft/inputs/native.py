@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from ..core.errors import UsageError
+from .entries import read_entries
 
 FUNCTIONS = Path("native_functions.yaml")
 DERIVATIVES = Path("derivatives.yaml")
@@ -115,15 +112,9 @@ def _is_vectorized(file: Path) -> bool:
 
 def kernels_for_cuda(native: NativeFolder) -> list[str]:
     """List what the folder has for CUDA, for messages: the number of kernels in its entries, and the files."""
-    try:
-        entries = yaml.safe_load((native.path / FUNCTIONS).read_text(encoding="utf-8", errors="replace")) or []
-        named = sum(_names_cuda(entry) for entry in entries)
-    except (yaml.YAMLError, AttributeError, TypeError):
-        named = 0  # the check reports the error
+    # torchgen writes the kernels of inner loops, for CUDA too.
+    named = sum(
+        "ufunc_inner_loop" in entry.fields or any(key.endswith("CUDA") for key in entry.kernels)
+        for entry in read_entries(native.path / FUNCTIONS)
+    )
     return [*([f"{named} CUDA kernels"] if named else []), *map(str, native.cuda)]
-
-
-def _names_cuda(entry: dict[str, Any]) -> bool:
-    """Return whether an operator has a CUDA kernel, dense or other. torchgen writes the kernels of inner loops."""
-    keys = re.split(r",\s*", ", ".join(entry.get("dispatch") or {}))
-    return "ufunc_inner_loop" in entry or any(key.endswith("CUDA") for key in keys)

@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from textwrap import dedent
-
-import yaml
 
 from ..core.errors import GraftError
 from ..core.files import files_below, lay_out_files
 from ..core.layout import PACKAGES, Layout
-from .native import AUTOCAST, FUNCTIONS, PYTHON, SAMPLES, YAML, NativeFolder, load_native
+from .merge import merge_folders, merge_texts
+from .native import YAML, NativeFolder, load_native
 from .patches import pin_files
 from .pin import Pin, load_pin, unpinned_sha256
 from .toolchain import Toolchain, find_toolchain
@@ -143,12 +141,11 @@ class Snapshot:
 
     def place(self, name: Path, line: int) -> str:
         """Return the user's file and line for a line of a file in the merged folder."""
-        for origin, content in zip(self.origins, self.natives_content(), strict=True):
-            lines = content[name].count(b"\n") + 1 if name in content else 0
-            if name in content and line <= lines:
-                return f"{origin / name}:{line}" if line else str(origin / name)
-            line -= lines
-        return f"{name}:{line}" if line else str(name)
+        folders = self.natives_content()
+        if not any(name in folder for folder in folders):
+            return f"{name}:{line}" if line else str(name)
+        source, number = merge_texts(name, folders, self.origins).place(line)
+        return f"{source}:{number}" if line else str(source)
 
 
 def take_snapshot(layout: Layout) -> Snapshot:
@@ -192,54 +189,3 @@ def hash_of_builder() -> str:
             digest.update(f"{name.as_posix()}\0".encode())
             digest.update((PACKAGES / "graft" / name).read_bytes())
     return digest.hexdigest()
-
-
-def merge_folders(folders: list[dict[Path, bytes]]) -> dict[Path, bytes]:
-    """Return the files of one native folder that merges all of ``folders``.
-
-    YAML lists and Python texts are concatenated. ``make check`` rejects two files of one name if they cannot be merged:
-    kernels, headers, docstrings.
-    """
-    merged: dict[Path, bytes] = {}
-    for name in sorted({name for folder in folders for name in folder}):
-        texts = [folder[name] for folder in folders if name in folder]
-        if name == AUTOCAST:
-            merged[name] = _merge_policies(texts)
-        elif name == SAMPLES:
-            merged |= _samples_modules(texts)
-        elif name in YAML or name.parts[0] == PYTHON.name:
-            # The lists of two folders may have different indentation. Whether texts are UTF-8 is checked later.
-            parts = [dedent(text.decode("latin-1")).encode("latin-1") if name in YAML else text for text in texts]
-            # Each text ends with a newline, so that lines can be attributed to their files.
-            merged[name] = b"\n".join(parts)
-        else:
-            merged[name] = texts[0]
-    merged.setdefault(FUNCTIONS, b"")
-    return merged
-
-
-def _merge_policies(texts: list[bytes]) -> bytes:
-    policies: dict[str, list[str]] = {}
-    try:
-        for text in texts:
-            for policy, names in (yaml.safe_load(text) or {}).items():
-                policies.setdefault(policy, []).extend(names)
-    except (yaml.YAMLError, AttributeError, TypeError):
-        return b"\n".join(texts)  # the check reports the error
-    return yaml.safe_dump(policies).encode()
-
-
-def _samples_modules(texts: list[bytes]) -> dict[Path, bytes]:
-    """Merge the ``samples.py`` of several folders: one module for each, and one that imports all names."""
-    package = Path("torch/testing/_internal")
-    modules = {PYTHON / package.relative_to("torch") / f"added_samples_{n}.py": text for n, text in enumerate(texts)}
-    lines = ["OPINFO, SURFACES = {}, {}"]
-    for number in range(len(texts)):
-        module = f"added_samples_{number}"
-        lines += [
-            f"from torch.testing._internal import {module}",
-            f"globals().update({{k: v for k, v in vars({module}).items() if k[0] != '_' and not k.isupper()}})",
-            f"OPINFO |= getattr({module}, 'OPINFO', {{}})",
-            f"SURFACES |= getattr({module}, 'SURFACES', {{}})",
-        ]
-    return {**modules, SAMPLES: "\n".join([*lines, ""]).encode()}

@@ -10,7 +10,7 @@ from torchgen.context import native_function_manager
 from torchgen.model import NativeFunction, SchemaKind
 from torchgen.packaged.autograd.gen_python_functions import group_overloads
 
-from ..codegen.docs import derived_body
+from ..codegen.python import derived_body
 from .request import Request
 
 

@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from graft.codegen.merge import MergedFile
+from graft.codegen.description import PLACES, Bound, Description
 from graft.core.layout import Layout
 from graft.fork import apply as apply_module
+from graft.inputs.merge import PACKAGED
 from graft.inputs.native import NativeFolder
 from helpers import git, write
 from small_tree import FILES, NATIVE, PATCHES
 
-_NAMES = {"place": "torch", "name": "mine", "public": "mine"}
-_BOUND = {**_NAMES, "signatures": "mine(input)", "reference": "", "derived": ""}
-DESCRIPTION = {"bound": [_BOUND], "hints": {}, "return_types": {}, "annotated": []}
+_TORCH = next(place for place in PLACES if place.name == "torch")
+_BOUND = Bound(_TORCH, "mine", "mine", signatures="mine(input)", reference="", derived="")
+DESCRIPTION = Description([], [], [], {}, {}, [], bound=[_BOUND], hints={}, return_types={}, annotated=[])
 
 
 @pytest.fixture(autouse=True)
 def generator(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tree has no torchgen: write a file with the arguments that it would get."""
 
-    def generate_added(native: NativeFolder, merged: Sequence[MergedFile], base: Path, out: Path) -> None:
+    def generate_added(native: NativeFolder, base: Path, out: Path) -> None:
         assert (base / "torchgen/gen.py").is_file()
         assert (base / "torchgen/packaged/ATen/templates/Functions.h").is_file()
         assert (base / "torchgen/packaged/ATen/native/tags.yaml").is_file()
         texts = {
-            "wheel/torch/_added_operators.py": repr([file.path.read_text() for file in merged]),
+            "wheel/torch/_added_operators.py": repr(
+                [(out / "wheel" / folder / file).read_text() for file, folder in PACKAGED.items()]
+            ),
             "appended/torchgen/gen.py": "derived = 1\n",
             "appended/torchgen/packaged/autograd/lists.py": "derived = 2\n",
-            "operators.json": json.dumps(DESCRIPTION),
+            "operators.json": DESCRIPTION.dump(),
         }
         write(out, texts)
 

@@ -8,24 +8,51 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..base.base import VERSION_FILE
-from ..codegen.places import PLACES
+from ..codegen.description import PLACES, Description
 from ..core.errors import UsageError
 from ..core.files import files_below
-from ..inputs.native import DOCS, NativeFolder
-from .appended_texts import appended_texts, behind
-from .description import Description
-from .docs import docstring
-from .made import Made
+from ..inputs.merge import MARK
+from ..inputs.native import DOCS, PYTHON, NativeFolder
+from .docs import docstring, docstring_texts
 from .stubs import insert_classes, insert_functions, with_docstring
 
 ANNOTATED = "torch/testing/_internal/generated/annotated_fn_args.py"
 _RETURN_TYPES = "torch/return_types.pyi"
 _NOTE = "torch/_graft.json"
+
+_OURS = Path(__file__).resolve().parent / "appended"
+# Those of them that the native folder's text for the same file needs.
+_BEFORE_THE_FOLDER_S = ("torch/_decomp/decompositions.py",)
+_SAMPLES = "torch/testing/_internal/added_samples.py"
+
+
+@dataclass(frozen=True)
+class Made:
+    """What was built from a native folder.
+
+    Args:
+        hash_: a hash of the inputs.
+        native: the native folder.
+        description: the description of its operators.
+        patched: the files that patches change, with the patches applied.
+        generated: the folder of files that the generator wrote for the wheel.
+        libraries: the linked libraries, by path below site-packages.
+        cuda: the variables that give the same result again; empty if CUDA plays no part in it.
+    """
+
+    hash_: str
+    native: NativeFolder
+    description: Description
+    patched: Mapping[str, bytes]
+    generated: Path
+    libraries: Mapping[str, Path]
+    cuda: str = ""
 
 
 class Composition:
@@ -120,3 +147,47 @@ def installed_headers(tree: Path, native: NativeFolder) -> dict[str, bytes]:
             )
         found[name] = (native.path / header).read_bytes()
     return found
+
+
+def appended_texts(native: NativeFolder, description: Description) -> dict[str, str]:
+    """Return the texts behind torch's own Python files, and new files, by path in the wheel.
+
+    The order is: docstrings and public names; the native folder's ``python/``, which mirrors the ``torch`` package;
+    ``samples.py``; and last the texts in ``appended/``, which every wheel gets, since they look at what is there.
+    """
+    documented = {bound: docstring(bound, native.path / DOCS) for bound in description.bound}
+    texts = docstring_texts(documented)
+    for name, path in _files(native):
+        text = path.read_text(encoding="utf-8")
+        texts[name] = f"{texts[name]}\n{text}" if name in texts else text
+    return texts
+
+
+def our_files() -> dict[str, Path]:
+    """Return the texts that every wheel gets, by the path of their file in the wheel."""
+    return {f"torch/{file.as_posix()}": _OURS / file for file in files_below(_OURS) if file.suffix == ".py"}
+
+
+def _files(native: NativeFolder) -> Iterator[tuple[str, Path]]:
+    ours = our_files()
+    for name in _BEFORE_THE_FOLDER_S:
+        yield name, ours.pop(name)
+    for file in native.python:
+        yield f"torch/{file.relative_to(PYTHON).as_posix()}", native.path / file
+    if native.samples:
+        yield _SAMPLES, native.path / native.samples
+    yield from ours.items()
+
+
+def behind(upstream: str | None, text: str) -> str:
+    """Return the content of a file: ``text`` alone, or after upstream's text."""
+    return text if upstream is None else f"{upstream}{MARK}{text}"
+
+
+def describe_additions(base: str, description: Description) -> str:
+    """Return the notice that is added to PyTorch's licenses: what was added to the version ``base``, and from where."""
+    names = sorted({bound.public for bound in description.bound})
+    return (
+        f"This is PyTorch {base}, under the license in LICENSE, with operators that Graft added.\n"
+        "The added operators are under the license of their authors:\n" + "".join(f"    {name}\n" for name in names)
+    )

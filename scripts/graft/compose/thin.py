@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ..base.base import Base
-from ..codegen.places import PLACES
-from .appended_texts import appended_texts
-from .made import Made
-from .wheel_files import ANNOTATED, Composition
+from ..codegen.description import PLACES
+from .files import ANNOTATED, Composition, Made, appended_texts
 
-_ADDED = "torch/_added_operators.py"
 _CODECACHE = "torch/_inductor/codecache.py"
 
 _SHIPPED = Path(__file__).resolve().parent.parent / "deliver/shipped"
@@ -41,7 +38,6 @@ def compose_thin(base: Base, made: Made, name: str, requires: str) -> dict[str, 
     is_there = {path: (base.tree / path).is_file() for path in texts}
     behind = {module_of(path): f"behind/{path}" for path in texts if is_there[path]}
     new = {module_of(path): f"new/{path}" for path in texts if not is_there[path]}
-    added = (made.generated / _ADDED).read_text(encoding="utf-8")
     note: dict[str, Any] = {
         "delivery": "thin wheel",
         "name": name,
@@ -50,7 +46,7 @@ def compose_thin(base: Base, made: Made, name: str, requires: str) -> dict[str, 
         "commit": base.commit,
         "hash": made.hash_,
         "libraries": {each: _size(base.libraries / each) for each in _TOLD_BY},
-        "operators": _operators(added),
+        "operators": made.description.operators,
         "owners": sorted({place.attribute for place in PLACES}),
         "behind": behind,
         "new": new,
@@ -58,7 +54,11 @@ def compose_thin(base: Base, made: Made, name: str, requires: str) -> dict[str, 
         "folders": {},
     }
     files = {f"{'behind' if is_there[path] else 'new'}/{path}": text for path, text in texts.items()}
-    files |= {"__init__.py": _shipped("package.py"), "_load.py": _shipped("load.py"), "_added_operators.py": added}
+    files |= {
+        "__init__.py": _shipped("package.py"),
+        "_load.py": _shipped("load.py"),
+        "_added_operators.py": made.description.module(),
+    }
     files |= {"note.json": json.dumps(note, indent=1)}
     composed = {f"{name}/{path}": text.encode("utf-8") for path, text in files.items()}
     composed |= {path: library.read_bytes() for path, library in made.libraries.items()}
@@ -124,14 +124,6 @@ def _source(node: ast.ImportFrom, path: str) -> str:
         return node.module or ""
     parts = path.split("/")[: -node.level]
     return ".".join([*parts, *([node.module] if node.module else [])])
-
-
-def _operators(added: str) -> list[str]:
-    """Return the lists in the generated module of the added operators."""
-    for node in ast.parse(added).body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "OPERATORS":
-            return list(ast.literal_eval(node.value))
-    return []
 
 
 def _size(path: Path) -> int | None:

@@ -1,0 +1,145 @@
+"""The entries of native_functions.yaml and derivatives.yaml, with file and line of each key and value.
+
+This is the one reader of the two files, and needs no torchgen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+# libyaml's is much faster; not every PyYAML has it.
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+# A file, and a line and a column, counted from 1. Column 0 means that the line is enough.
+Place = tuple[Path, int, int]
+# Takes the place of a fault, what is wrong and what to do.
+Report = Callable[[Place, str, str], None]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry.
+
+    Args:
+        file: the YAML file.
+        line: its first line.
+        fields: the values by key.
+        places: the place of each key.
+        values: the place of each value.
+    """
+
+    file: Path
+    line: int
+    fields: dict[str, Any]
+    places: dict[str, Place]
+    values: dict[str, Place]
+
+    @property
+    def schema(self) -> str:
+        """The operator's schema."""
+        return str(self.fields.get("func", self.fields.get("name", "")))
+
+    @property
+    def operator(self) -> str:
+        """The operator's name with its overload: the text before the first parenthesis, if that is a name."""
+        return self.schema.partition("(")[0].strip()
+
+    @property
+    def kernels(self) -> dict[str, str]:
+        """The kernels that ``dispatch`` names, by dispatch key."""
+        given = self.fields.get("dispatch")
+        pairs = given.items() if isinstance(given, dict) else ()
+        return {key.strip(): str(kernel) for keys, kernel in pairs for key in str(keys).split(",")}
+
+    def place(self, key: str) -> Place:
+        """Return the place of ``key``, or of the entry if it has no such key."""
+        return self.places.get(key, (self.file, self.line, 0))
+
+    def value(self, key: str, offset: int = 0) -> Place:
+        """Return the place of the value of ``key``, shifted by ``offset`` characters."""
+        file, line, column = self.values[key]
+        return file, line, column + offset
+
+
+def compose(path: Path, report: Report) -> yaml.Node | None:
+    """Return the syntax tree of a YAML file, or None if it does not exist or is not YAML, which is reported."""
+    if not path.is_file():
+        return None
+    text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        return yaml.compose(text, Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = (path, mark.line + 1, mark.column + 1) if mark else (path, 1, 0)
+        has_tab = re.match(r" *\t", [*text.splitlines(), ""][place[1] - 1])
+        todo = "indent with spaces" if has_tab else "quote the text, or fix the indentation"
+        report(place, f"not YAML: {error.problem}", todo)
+    except yaml.YAMLError as error:
+        report((path, 1, 0), f"not YAML: {error}", "delete that character")
+    return None
+
+
+def read_entries(path: Path, report: Report = lambda *_: None) -> list[Entry]:
+    """Read a YAML list of mappings, if the file exists. Anything else in it is reported."""
+    tree = compose(path, report)
+    if tree is None:
+        return []
+    if not isinstance(tree, yaml.SequenceNode):
+        report((path, 1, 0), "not a list of entries", "start each entry with `- `, as PyTorch's own file does")
+        return []
+    return list(_entries(path, tree, report))
+
+
+def _entries(path: Path, tree: yaml.SequenceNode, report: Report) -> Iterator[Entry]:
+    for node in tree.value:
+        if isinstance(node, yaml.MappingNode):
+            if entry := _entry(path, node, report):
+                yield entry
+        else:
+            what = "this entry is not a mapping"
+            report(place_of(path, node), what, "write `- func: name(...) -> ...` and keys below it")
+
+
+def _entry(path: Path, node: yaml.MappingNode, report: Report) -> Entry | None:
+    places: dict[str, Place] = {}
+    values: dict[str, Place] = {}
+    for key, value in node.value:
+        name, place = text_of(key), place_of(path, key)
+        if name in places:
+            report(place, f"duplicate key `{name}`", "delete one; only the last would be used")
+        places.setdefault(name, place)
+        values[name] = place_of(path, value)
+    loader = yaml.SafeLoader("")
+    try:
+        loader.flatten_mapping(node)
+        fields = {text_of(key): loader.construct_object(value, deep=True) for key, value in node.value}
+    except Exception as error:  # invalid numbers and dates raise arbitrary errors
+        mark = getattr(error, "problem_mark", None) or node.start_mark
+        what = f"YAML with invalid values: {getattr(error, 'problem', None) or error}"
+        report((path, mark.line + 1, mark.column + 1), what, "write plain keys and values, as PyTorch's own file")
+        return None
+    # Merged keys have the place of the mapping that they come from.
+    merge = places.get("<<", place_of(path, node))
+    return Entry(
+        path,
+        node.start_mark.line + 1,
+        fields,
+        {name: places.get(name, merge) for name in fields},
+        {name: values.get(name, merge) for name in fields},
+    )
+
+
+def text_of(key: yaml.Node) -> str:
+    """Return a key as text: `on`, for example, is parsed as `True`."""
+    return str(key.value) if isinstance(key, yaml.ScalarNode) else "(no text)"
+
+
+def place_of(path: Path, node: yaml.Node) -> Place:
+    """Return where a node of the file ``path`` starts."""
+    return path, node.start_mark.line + 1, node.start_mark.column + 1

@@ -1,0 +1,158 @@
+"""Merge files: the YAML of native folders behind PyTorch's own, and several native folders into one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import dedent
+
+import yaml
+
+from ..core.errors import OperatorError
+from ..core.files import write_if_changed
+from .entries import Loader, Place, read_entries
+from .native import AUTOCAST, DERIVATIVES, FUNCTIONS, PYTHON, SAMPLES, YAML
+
+PACKAGED = {FUNCTIONS: "torchgen/packaged/ATen/native", DERIVATIVES: "torchgen/packaged/autograd"}
+MARK = "\n# Added by Graft, from the native folder that this torch is built with.\n"
+
+
+class Merged:
+    """The text of several files, one behind the other, and the map of its lines.
+
+    Args:
+        parts: each file with its text.
+        marks: what stands before each but the first; the last also before those that follow.
+    """
+
+    def __init__(self, parts: Sequence[tuple[Path, str]], marks: Sequence[str] = ("\n",)) -> None:
+        self.text = ""
+        self._starts: list[tuple[int, Path]] = []
+        for number, (source, text) in enumerate(parts):
+            self.text += marks[min(number, len(marks)) - 1] if number else ""
+            self._starts.append((self.text.count("\n"), source))
+            self.text += text
+
+    def place(self, line: int) -> tuple[Path, int]:
+        """Return the file that a line of the text comes from, and its line there."""
+        start, source = next(each for each in reversed(self._starts) if each[0] < max(line, 1))
+        return source, line - start
+
+    def is_added(self, file: str | Path) -> bool:
+        """Return whether ``file`` is one of the parts, but not the first, which is PyTorch's."""
+        return str(file) in {str(source) for _, source in self._starts[1:]}
+
+
+def merge_with_base(natives: Sequence[Path], tree: Path, target: Path) -> dict[Path, Merged]:
+    """Write both YAML files, with PyTorch's entries and those of ``natives``, at their paths in a wheel.
+
+    Args:
+        natives: the native folders.
+        tree: the laid-out base.
+        target: the folder of the wheel; unchanged files keep their modification times.
+
+    Raises:
+        OperatorError: lists each place that is not an entry.
+    """
+    merged = {}
+    for file, folder in PACKAGED.items():
+        name = f"{folder}/{file}"
+        added = [(native / file, added_list(native / file)) for native in natives]
+        base = (tree / name, (tree / name).read_text(encoding="utf-8"))
+        merged[file] = Merged([base, *((path, text) for path, text in added if text)], (MARK, "\n"))
+        write_if_changed(target / name, merged[file].text)
+    return merged
+
+
+def added_list(path: Path) -> str:
+    """Return the text of a YAML list in a form that can follow another list; empty if it has no entry.
+
+    Raises:
+        OperatorError: it is not a YAML list of entries, or its form cannot follow the base's.
+    """
+    faults: list[str] = []
+
+    def report(place: Place, what: str, todo: str) -> None:
+        faults.append(f"{':'.join(str(each) for each in place if each)}: {what}; {todo}")
+
+    entries = read_entries(path, report)
+    key = "func" if path.name == FUNCTIONS.name else "name"
+    for entry in entries:
+        if key not in entry.fields:
+            report((path, entry.line, 0), f"an entry needs the key `{key}`", f"start it with `- {key}: ` and a schema")
+    text = dedent(path.read_text(encoding="utf-8")) if entries else ""
+    if text and not faults and not _follows(text):
+        todo = "start each entry with `- ` in the first column, without `---`"
+        report((path, 1, 0), "the list is in brackets, or a document of its own", todo)
+    if faults:
+        raise OperatorError("\n".join(faults))
+    return text if text.endswith("\n") or not text else f"{text}\n"
+
+
+def _follows(text: str) -> bool:
+    """Return whether a list with ``text`` behind it is one list."""
+    probe = {"name": "probe"}
+    try:
+        followed = yaml.load(f"- name: probe\n{MARK}{text}", Loader)
+    except yaml.YAMLError:
+        return False
+    return bool(followed == [probe, *yaml.load(text, Loader)])
+
+
+def merge_folders(folders: Sequence[dict[Path, bytes]]) -> dict[Path, bytes]:
+    """Return the files of one native folder that merges all of ``folders``.
+
+    YAML lists and Python texts are concatenated. ``make check`` rejects two files of one name if they cannot be merged:
+    kernels, headers, docstrings.
+    """
+    merged: dict[Path, bytes] = {}
+    for name in sorted({name for folder in folders for name in folder}):
+        texts = [folder[name] for folder in folders if name in folder]
+        if name == AUTOCAST:
+            merged[name] = _merge_policies(texts)
+        elif name == SAMPLES:
+            merged |= _samples_modules(texts)
+        elif name in YAML or name.parts[0] == PYTHON.name:
+            merged[name] = merge_texts(name, folders).text.encode("latin-1")
+        else:
+            merged[name] = texts[0]
+    merged.setdefault(FUNCTIONS, b"")
+    return merged
+
+
+def merge_texts(name: Path, folders: Sequence[dict[Path, bytes]], origins: Sequence[Path] = ()) -> Merged:
+    """Return the texts of the file ``name`` of all ``folders``, which are those at ``origins``."""
+    parts = []
+    for folder, origin in zip(folders, origins or [Path()] * len(folders), strict=True):
+        if name in folder:
+            # Whether texts are UTF-8 is checked later. The lists of two folders may have different indentation.
+            text = folder[name].decode("latin-1")
+            parts.append((origin / name, dedent(text) if name in YAML else text))
+    return Merged(parts)
+
+
+def _merge_policies(texts: list[bytes]) -> bytes:
+    policies: dict[str, list[str]] = {}
+    try:
+        for text in texts:
+            for policy, names in (yaml.safe_load(text) or {}).items():
+                policies.setdefault(policy, []).extend(names)
+    except (yaml.YAMLError, AttributeError, TypeError):
+        return b"\n".join(texts)  # the check reports the error
+    return yaml.safe_dump(policies).encode()
+
+
+def _samples_modules(texts: list[bytes]) -> dict[Path, bytes]:
+    """Merge the ``samples.py`` of several folders: one module for each, and one that imports all names."""
+    package = Path("torch/testing/_internal")
+    modules = {PYTHON / package.relative_to("torch") / f"added_samples_{n}.py": text for n, text in enumerate(texts)}
+    lines = ["OPINFO, SURFACES = {}, {}"]
+    for number in range(len(texts)):
+        module = f"added_samples_{number}"
+        lines += [
+            f"from torch.testing._internal import {module}",
+            f"globals().update({{k: v for k, v in vars({module}).items() if k[0] != '_' and not k.isupper()}})",
+            f"OPINFO |= getattr({module}, 'OPINFO', {{}})",
+            f"SURFACES |= getattr({module}, 'SURFACES', {{}})",
+        ]
+    return {**modules, SAMPLES: "\n".join([*lines, ""]).encode()}
