@@ -132,7 +132,7 @@ test-sanitize:
 	$(graft) test-sanitize $(options) -- $(ARGS)
 
 test-nightly:
-	$(graft) test-nightly $(ARGS)
+	$(graft) nox $(if $(ARGS),-s $(ARGS),-t nightly)
 
 test-mutants:
 	$(graft) test-mutants $(options) $(ARGS)
@@ -141,8 +141,7 @@ wheels:
 	$(graft) wheels --delivery '$(DELIVERY)' $(named) $(options) $(several) $(ARGS)
 
 test-matrix:
-	$(graft) test-matrix $(options) $(several) $(if $(AT_ONCE),--at-once '$(AT_ONCE)') \
-	    $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
+	$(graft) nox -s matrix -j '$(or $(AT_ONCE),1)' -- $(ARGS); code=$$?; cat build/test-matrix.md; exit $$code
 
 fuzz:
 	$(graft) fuzz $(options) -- $(ARGS)
@@ -157,7 +156,7 @@ apply export:
 	$(graft) $@ $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 
 lint:
-	$(graft) lint
+	$(graft) nox -s lint
 
 bench-build:
 	$(graft) bench-build $(options) $(ARGS)

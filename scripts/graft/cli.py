@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
 import sys
 import traceback
@@ -31,6 +30,9 @@ if TYPE_CHECKING:
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb; return the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == ["nox"]:  # the equipment, in this environment
+        os.chdir(REPOSITORY)
+        os.execv(sys.executable, [sys.executable, "-m", "nox", *words[1:]])
     own = words[: words.index("--")] if "--" in words else words
     is_verbose = "-v" in own or "--verbose" in own
     try:
@@ -230,14 +232,9 @@ def _test_sanitize(options: argparse.Namespace) -> None:
     test_sanitized(_layout(options), base_wheel=options.wheel, jobs=options.jobs, extra=options.extra)
 
 
-def _test_nightly(options: argparse.Namespace) -> None:
-    from tests.kit.nightly import test_nightly
-
-    test_nightly(options.steps)
-
-
 def _test_mutants(options: argparse.Namespace) -> None:
-    from tests.kit.mutants import list_mutants, test_mutants
+    from tests.kit.mutant_list import list_mutants
+    from tests.kit.mutants import test_mutants
 
     if options.list:
         list_mutants(options.chosen)
@@ -246,7 +243,7 @@ def _test_mutants(options: argparse.Namespace) -> None:
 
 
 def _wheels(options: argparse.Namespace) -> None:
-    from tests.kit.matrix.wheels import build_wheels
+    from .wheels import build_wheels
 
     _refuse_one_base(options)
     thin = None
@@ -257,24 +254,6 @@ def _wheels(options: argparse.Namespace) -> None:
             f"DELIVERY={options.delivery}: `make wheels` cannot build this", todo="set it to wheel or thin-wheel"
         )
     build_wheels(_layout(options), options.pins, options.pythons, jobs=options.jobs, thin=thin)
-
-
-def _test_matrix(options: argparse.Namespace) -> None:
-    from tests.kit.matrix.run import test_matrix
-
-    _refuse_one_base(options)
-    test_matrix(
-        _layout(options),
-        options.pins,
-        options.pythons,
-        jobs=options.jobs,
-        at_once=options.at_once,
-        parts=options.parts,
-        extra=options.extra,
-        is_anew=options.again,
-        is_kept=options.keep,
-        markdown_file=options.markdown,
-    )
 
 
 def _refuse_one_base(options: argparse.Namespace) -> None:
@@ -368,12 +347,6 @@ def _export(options: argparse.Namespace) -> None:
     export(fetched(layout, options.source), layout.out)
 
 
-def _lint(_: argparse.Namespace) -> None:
-    from tests.kit.lint import lint
-
-    lint()
-
-
 _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "build": _build,
     "develop": _develop,
@@ -385,16 +358,13 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "check-cuda": _check_cuda,
     "test": _test,
     "test-sanitize": _test_sanitize,
-    "test-nightly": _test_nightly,
     "test-mutants": _test_mutants,
     "wheels": _wheels,
-    "test-matrix": _test_matrix,
     "fuzz": _fuzz,
     "new-op": _new_op,
     "pin": _pin,
     "apply": _apply,
     "export": _export,
-    "lint": _lint,
     "bench-build": _bench_build,
     "bench": _bench,
     "bench-peers": _bench_peers,
@@ -419,12 +389,9 @@ class _Parser(argparse.ArgumentParser):
     """Report errors in the builder's format, and name variables of the Makefile as the user wrote them."""
 
     def error(self, message: str) -> NoReturn:
-        named = re.sub(r"argument --(jobs|at-once): ", lambda match: f"{_VARIABLES[match[1]]}: ", message)
+        named = message.replace("argument --jobs: ", "JOBS: ")
         verb = self.prog.rpartition(" ")[2]
         raise UsageError(named, todo=f"`python -m graft {verb} --help` lists the options")
-
-
-_VARIABLES = {"jobs": "JOBS", "at-once": "AT_ONCE"}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -465,18 +432,11 @@ def _parser() -> argparse.ArgumentParser:
     testing.add_argument("--junit", type=Path, metavar="FOLDER", help="a folder for each part's results, as XML")
     testing.add_argument("--discard", action="store_true", help="delete the environments of the tests afterwards")
     several = verbs.add_parser("wheels", parents=[common], help="build wheels for several pins and Pythons")
-    table = verbs.add_parser("test-matrix", parents=[common], help="build and test wheels, and write a table")
     for parser_of_thin in (thin, several):
         parser_of_thin.add_argument("--name", default="", help="the name of the thin wheel (default: the folder's)")
         parser_of_thin.add_argument("--version", default="0.1", help="of the thin wheel (default: %(default)s)")
-    for parser_of_rows in (several, table):
-        parser_of_rows.add_argument("--pins", default="", help="separated by spaces (default: all with a wheel)")
-        parser_of_rows.add_argument("--pythons", default="", help="versions, names or paths, separated by spaces")
-    table.add_argument("--at-once", type=_positive, default=1, help="rows to run at once (default: %(default)s)")
-    table.add_argument("--parts", nargs="+", default=["operators", "wheel"], help="which tests (%(default)s)")
-    table.add_argument("--again", action="store_true", help="test wheels again that passed before")
-    table.add_argument("--keep", action="store_true", help="keep each row's test environments, up to 7 GB")
-    table.add_argument("--markdown", type=Path, help="also write the table into this file, for a README")
+    several.add_argument("--pins", default="", help="separated by spaces (default: all with a wheel)")
+    several.add_argument("--pythons", default="", help="versions, names or paths, separated by spaces")
     for parser_of_build in (building, testing):
         parser_of_build.add_argument(
             "--incremental", action="store_true", help="source: recompile only what a change affects"
@@ -485,12 +445,12 @@ def _parser() -> argparse.ArgumentParser:
     for parser_of_tree in (building, checking, comparing, testing):
         parser_of_tree.add_argument("--source", help="a checkout of PyTorch, or where to download it")
     watching = verbs.add_parser("test-sanitize", parents=[common], help="build with sanitizers and run the tests")
-    for parser_of_tests in (testing, watching, table):
+    for parser_of_tests in (testing, watching):
         parser_of_tests.add_argument("extra", nargs="*", help="arguments for pytest, after --")
     calling = verbs.add_parser("fuzz", parents=[common], help="call the operators at random")
     calling.add_argument("extra", nargs="*", help="after --: --minutes, or --seed to repeat one call")
     showing = verbs.add_parser("surfaces", parents=[common], help="compare the operators with PyTorch's own")
-    showing.add_argument("extra", nargs="*", help="after --: --only with a part of a surface's title")
+    showing.add_argument("extra", nargs="*", help="arguments for pytest, after --: -k with a part of a surface's title")
     for parser_of_delivery in (testing, showing, several):
         parser_of_delivery.add_argument(
             "--delivery", default="wheel", help="wheel, develop or thin-wheel (%(default)s)"
@@ -522,9 +482,6 @@ def _parser() -> argparse.ArgumentParser:
     mutating = verbs.add_parser("test-mutants", parents=[common], help="does a test find each wrong line?")
     mutating.add_argument("chosen", nargs="*", help="numbers (12, 3-7) and parts of file names (default: all)")
     mutating.add_argument("--list", action="store_true", help="list the mutants")
-    nightly = verbs.add_parser("test-nightly", help="run the tests that take hours: sanitizers, fuzz, slow tests, ...")
-    nightly.add_argument("steps", nargs="*", help="the steps to run (default: all)")
-    verbs.add_parser("lint", help="run the linters")
     return parser
 
 

@@ -27,7 +27,7 @@ from tests.kit.matrix import run as matrix_run
 from tests.kit.matrix.contents import contents
 from tests.kit.matrix.fatbin import architectures
 from tests.kit.matrix.processes import Done
-from tests.kit.matrix.pythons import find_pythons
+from graft.core.pythons import find_pythons
 from tests.kit.matrix.results import Counts, counted
 
 # Replaces the builder: records its arguments, writes a wheel and pytest's results. FAKE lists what fails.

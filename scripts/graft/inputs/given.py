@@ -15,9 +15,9 @@ from .native import FUNCTIONS, load_native
 from .pin import load_pin
 
 # Verbs that write into OUT.
-_WRITING = frozenset({"build", "thin-wheel", "wheels", "test", "test-matrix", "bench", "surfaces", "export"})
+_WRITING = frozenset({"build", "thin-wheel", "wheels", "test", "bench", "surfaces", "export"})
 # Verbs that use the torch of an environment, or several pins.
-_WITHOUT_A_PIN = frozenset({"develop", "undevelop", "wheels", "test-matrix", "pin"})
+_WITHOUT_A_PIN = frozenset({"develop", "undevelop", "wheels", "pin"})
 # What tests and the table of surfaces can run on.
 _DELIVERIES = ("wheel", "develop", "thin-wheel")
 # The value of PIN for thin wheels for the torch that PYTHON has installed.
