@@ -141,7 +141,7 @@ wheels:
 	$(graft) wheels --delivery '$(DELIVERY)' $(named) $(options) $(several) $(ARGS)
 
 test-matrix:
-	$(graft) nox -s matrix -j '$(or $(AT_ONCE),1)' -- $(ARGS); code=$$?; cat build/test-matrix.md; exit $$code
+	$(graft) nox -s matrix -j '$(or $(AT_ONCE),1)' -- $(ARGS); code=$$?; cat build/test-matrix.md 2>/dev/null; exit $$code
 
 fuzz:
 	$(graft) fuzz $(options) -- $(ARGS)

@@ -13,6 +13,8 @@ import nox
 REPOSITORY = Path(__file__).parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "scripts")]
 
+from graft.core.errors import GraftError  # noqa: E402
+
 from tests.kit import matrix as of_releases  # noqa: E402
 from tests.kit.run import PARTS  # noqa: E402
 
@@ -86,11 +88,17 @@ step("bases", "wheels for CUDA and for another Python", "test", "ARGS=--parts ba
 step("peers", "calls and builds compared with other ways to add an operator", "bench-peers")
 
 
+ROWS = of_releases.rows()
+
+
 @nox.session(tags=["nightly"], default=False, allow_parallel=True)
-@nox.parametrize("row", [nox.param(row, id=str(row)) for row in of_releases.rows()])
-def matrix(session: nox.Session, row: of_releases.Row) -> None:
+@nox.parametrize("row", list(ROWS), ids=list(ROWS))
+def matrix(session: nox.Session, row: str) -> None:
     """Build and test one release on one Python; `make test-matrix`."""
-    result, is_new = of_releases.test_row(row, session.posargs)
+    try:
+        result, is_new = of_releases.test_row(ROWS[row], session.posargs)
+    except GraftError as error:
+        session.error(str(error))
     if result.error:
         session.error(f"{result.error}; see {result.log}")
     if not is_new:

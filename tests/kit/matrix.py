@@ -11,6 +11,7 @@ import datetime
 import json
 import os
 import re
+import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -84,15 +85,17 @@ class Result:
     error: str = ""
 
 
-def rows() -> list[Row | GraftError]:
-    """Return the rows of ``PINS`` and ``PYTHONS``, by default the table's own; or why nothing can be built."""
+def rows() -> dict[str, Row | GraftError]:
+    """Return the rows of ``PINS`` and ``PYTHONS`` by name, by default the table's own; or why nothing can be built."""
     pins, pythons = (os.environ.get(name, "") for name in ("PINS", "PYTHONS"))
     try:
         if pins or pythons:
-            return [*chosen_rows(pins, pythons, default_python=_PYTHON)]
-        return [*chosen_rows("", _PYTHON), *chosen_rows(_PIN, _OTHER_PYTHONS)]
+            found = chosen_rows(pins, pythons, default_python=_PYTHON)
+        else:
+            found = [*chosen_rows("", _PYTHON), *chosen_rows(_PIN, _OTHER_PYTHONS)]
     except GraftError as error:
-        return [error]
+        return {"nothing": error}
+    return {str(row): row for row in found}
 
 
 def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[Result, bool]:
@@ -235,7 +238,7 @@ def markdown(results: Sequence[Result], native: str) -> str:
     texts.insert(1, " | ".join("-" * width for width in widths))
     notes = []
     for each in shown:
-        only = f"only `pytest {' '.join(each.extra)}`" if each.extra else ""
+        only = f"only `pytest {shlex.join(each.extra)}`" if each.extra else ""
         if note := "; ".join(filter(None, [only, each.error])):
             notes.append(f"\n{each.pin} on Python {each.python}: {note}")
     when = " to ".join(dict.fromkeys([dates[0], dates[-1]]))
