@@ -2,7 +2,7 @@
 
 import sys
 
-from tests.kit.matrix.pythons import find_python
+from graft.core.pythons import find_python
 
 SUPPORTED = ("3.10", "3.11", "3.12", "3.13")
 

@@ -16,9 +16,8 @@ from zipfile import ZipFile
 import pytest
 from graft.base.elf import ElfFile
 from graft.core.layout import REPOSITORY
-
-from tests.kit.matrix.fatbin import architectures
-from tests.kit.matrix.pythons import find_python
+from graft.core.pythons import find_python
+from helpers import architectures
 
 MY_OPS = Path(__file__).with_name("my_ops")
 KERNELS = "torch/lib/libtorch_operators_cuda.so"
@@ -66,7 +65,7 @@ def test_umbrella_loads_what_the_base_s_loads_and_the_kernels(libraries: dict[st
 
 
 def test_kernels_are_compiled_for_each_architecture(libraries: dict[str, ElfFile]) -> None:
-    assert architectures(libraries["libtorch_operators_cuda"].path.read_bytes()) == ["sm_80", "sm_90a"]
+    assert architectures(libraries["libtorch_operators_cuda"].path) == {"sm_80", "sm_90a"}
 
 
 def test_dispatch_table_gets_the_kernel(libraries: dict[str, ElfFile]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 from graft.base.tree import get_base
 from graft.core.console import Steps, say, table
@@ -18,15 +18,21 @@ from graft.develop import develop
 from graft.inputs.pin import load_pin
 from graft.thin import thin_wheel
 
-from .environments import REQUIREMENTS, environment_in, folder_of, identity, in_test_environment, run_python, unpacked
-from .parts import Part, TestsFailed, run_parts
+from .environments import (
+    REQUIREMENTS,
+    TEST,
+    environment_in,
+    folder_of,
+    identity,
+    unpacked,
+    wheel_environment,
+    wheel_of,
+)
+from .parts import Outcome, Part, TestsFailed, run_parts, run_pytest
 from .run import QUIET, TESTS, WHEEL, named, one_at_a_time, own_tests
 
 DEVELOP, THIN = "develop", "thin-wheel"
 DELIVERIES = (WHEEL, DEVELOP, THIN)
-
-# A mark in the table of surfaces.
-NO = "NO"
 
 
 def test_delivered(
@@ -51,49 +57,68 @@ def test_delivered(
 def show_surfaces_of(
     layout: Layout, deliveries: Sequence[str], *, base_wheel: Path | None, jobs: int, extra: Sequence[str]
 ) -> None:
-    """Print the surfaces of the operators for each delivery, and then compare the deliveries.
+    """Print a table of the surfaces of the operators for each delivery, and then compare the deliveries.
 
     Raises:
-        TestsFailed: an operator lacks a surface.
+        TestsFailed: an operator lacks a surface that PyTorch's own have.
     """
     failed, found = [], {}
+    part = Part("surfaces", "the surfaces, compared with PyTorch's own operators", [TESTS / "wheel/surfaces"])
     for delivery in deliveries:
-        say(f"\n== surfaces of {layout.title} as {delivery}")
-        with tempfile.TemporaryDirectory() as folder:
-            result = Path(folder) / "marks.json"
-            command: list[str | Path] = ["-m", "tests.kit.surfaces", *extra, "--json", result]
-            with ExitStack() as stack:
-                if delivery == WHEEL:
-                    code = in_test_environment(layout, command, QUIET)
-                else:
-                    python, variables = stack.enter_context(delivered(layout, delivery, base_wheel, jobs))
-                    code = run_python(python, command, {**variables, **QUIET})
-            failed += [delivery] if code else []
-            found[delivery] = json.loads(result.read_text(encoding="utf-8")) if result.is_file() else []
+        say(f"\n== {layout.title} as {delivery}")
+        with tempfile.TemporaryDirectory() as folder, _environment(layout, delivery, base_wheel, jobs) as environment:
+            results, (python, variables) = Path(folder) / "results.xml", environment
+            outcome = run_pytest(python, part, {**variables, **QUIET}, extra, results, jobs)
+            found[delivery] = marks_in(results)
+        failed += [delivery] if outcome is not Outcome.PASSED else []
+        print(f"\n{side_by_side(found[delivery])}")
     if len(deliveries) > 1:
-        print(f"\n{side_by_side(found)}")
+        print(f"\n{side_by_side({delivery: of_added(marks) for delivery, marks in found.items()})}")
     if failed:
         raise TestsFailed(
-            f"an operator differs from PyTorch's own, in {', '.join(failed)}", todo="fix the differences in the table"
+            f"an operator differs from PyTorch's own, in {', '.join(failed)}", todo="fix the differences above"
         )
+def marks_in(results: Path) -> dict[str, dict[str, str]]:
+    """Read pytest's XML results: the marks by operator and title; none if pytest crashed."""
+    cells = []
+    for case in ElementTree.parse(results).iter("testcase") if results.read_bytes() else ():
+        known = {each.get("name"): each.get("value", "") for each in case.iter("property")}
+        if "row" in known:
+            is_red = case.find("failure") is not None or case.find("error") is not None
+            skipped = case.find("skipped")
+            mark = "NO" if is_red else "yes" if skipped is None else "NO" if "xfail" in skipped.get("type", "") else "-"
+            cells.append((known["row"], known["column"], mark))
+    found: dict[str, dict[str, str]] = {}
+    for row, column, mark in sorted(cells, key=lambda cell: cell[0]):
+        found.setdefault(column, {})[row.partition(" ")[2]] = mark
+    return found
 
 
-def side_by_side(found: Mapping[str, Sequence[Sequence[str]]]) -> str:
-    """Format a row for each surface and a column for each delivery: ``yes``, or the operators that lack it.
-
-    If torch crashed in a delivery, it has no marks.
-    """
-    titles = list(dict.fromkeys(title for marks in found.values() for title, _, _ in marks))
-    lines = [("", *found)]
-    for title in titles:
-        lines.append((title, *(_cell(title, marks) for marks in found.values())))
-    return table(lines)
+def side_by_side(columns: Mapping[str, Mapping[str, str]]) -> str:
+    """Format a row for each surface, and a column for each operator or delivery."""
+    titles = dict.fromkeys(title for column in columns.values() for title in column)
+    return table([("", *columns), *((title, *(each.get(title, "not measured") for each in columns.values())) for title in titles)])
 
 
-def _cell(title: str, marks: Sequence[Sequence[str]]) -> str:
-    of_title = [(name, mark) for each, name, mark in marks if each == title]
-    missing = ", ".join(name for name, mark in of_title if mark == NO)
-    return f"NO: {missing}" if missing else "yes" if of_title else "not measured"
+def of_added(marks: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return for each surface ``yes``, or the added operators that lack it."""
+    added = {name: of_name for name, of_name in marks.items() if not name.startswith("torch.")}
+    titles = dict.fromkeys(title for of_name in added.values() for title in of_name)
+    missing = {title: ", ".join(name for name, each in added.items() if each.get(title) == "NO") for title in titles}
+    return {title: f"NO: {names}" if names else "yes" for title, names in missing.items()}
+
+
+@contextmanager
+def _environment(
+    layout: Layout, delivery: str, base_wheel: Path | None, jobs: int
+) -> Iterator[tuple[Path, Mapping[str, str]]]:
+    """Hold an environment with the operators, in any delivery."""
+    if delivery != WHEEL:
+        with delivered(layout, delivery, base_wheel, jobs) as environment:
+            yield environment
+        return
+    with wheel_environment(layout, TEST, Path(wheel_of(layout).wheel)) as python:
+        yield python, {}
 
 
 @contextmanager

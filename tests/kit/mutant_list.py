@@ -1,4 +1,4 @@
-"""The mutants in tests/mutants: load and choose them, and check that they match the sources."""
+"""The mutants in tests/mutants: load, choose and list them, and check that they match the sources."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 
 import yaml
 from graft.core.errors import UsageError
+from graft.core.layout import REPOSITORY
+
+LIST = REPOSITORY / "tests/mutants"
 
 
 @dataclass(frozen=True)
@@ -32,42 +35,18 @@ class Mutant:
     operator: str = ""
 
     @property
-    def is_builder(self) -> bool:
-        """Whether no operator has to be built for it."""
-        return not self.file.startswith("native/")
-
-    @property
     def is_emulated(self) -> bool:
-        """Whether it is in a CUDA kernel, which is compiled as C++."""
+        """Whether it is in a CUDA kernel, which is compiled as C++ by its tests."""
         return self.file.startswith("native/cuda/")
 
-    def place(self, repository: Path) -> int:
-        """Return the first line of the right text.
-
-        Raises:
-            UsageError: the source does not exist, or does not contain the text exactly once.
-        """
-        source = repository / self.file
-        text = source.read_text(encoding="utf-8") if source.is_file() else ""
-        self.require_once(text)
-        return text[: text.index(self.right)].count("\n") + 1
-
-    def require_once(self, text: str) -> None:
-        """Check that the right text can be replaced in the source.
-
-        Raises:
-            UsageError: it does not occur exactly once, or equals the wrong text.
-        """
-        count = text.count(self.right)
-        if count != 1 or self.right == self.wrong:
-            raise UsageError(
-                f"{self.file}: {self.right!r} of mutant {self.number} occurs {count} times",
-                cause="the source changed after the list was written" if count != 1 else "the wrong text is the same",
-                todo="update the mutant in tests/mutants",
-            )
+    def problem(self, text: str) -> str:
+        """Return why it cannot be applied to the source ``text``; empty if it can."""
+        if (count := text.count(self.right)) == 1 and self.right != self.wrong:
+            return ""
+        return f"{self.file}: {self.right!r} of mutant {self.number} occurs {count} times, or equals the wrong text"
 
 
-def load_mutants(folder: Path) -> list[Mutant]:
+def load_mutants(folder: Path = LIST) -> list[Mutant]:
     """Load all mutants from the YAML files in ``folder``.
 
     A file is a list of sources. Each has ``file`` and ``mutants`` with ``right`` and ``wrong``. The source or each
@@ -79,8 +58,9 @@ def load_mutants(folder: Path) -> list[Mutant]:
     found: list[Mutant] = []
     for path in sorted(folder.glob("*.yaml")):
         for source in yaml.safe_load(path.read_text(encoding="utf-8")):
+            shared = {key: value for key, value in source.items() if key != "mutants"}
             for each in source["mutants"]:
-                fields = {"operator": "", **{key: value for key, value in source.items() if key != "mutants"}, **each}
+                fields = {"operator": "", **shared, **each}
                 if fields.keys() != {"file", "right", "wrong", "tests", "operator"}:
                     raise UsageError(
                         f"{path.name}: {source['file']}: unknown keys, or no tests",
@@ -91,21 +71,17 @@ def load_mutants(folder: Path) -> list[Mutant]:
     return found
 
 
-def places(mutants: Sequence[Mutant], repository: Path) -> dict[Mutant, int]:
+def places(mutants: Sequence[Mutant], repository: Path = REPOSITORY) -> dict[Mutant, int]:
     """Return the line of each mutant.
 
     Raises:
         UsageError: lists all that do not match the sources.
     """
-    found, stale = {}, []
-    for mutant in mutants:
-        try:
-            found[mutant] = mutant.place(repository)
-        except UsageError as error:
-            stale.append(error)
-    if stale:
-        raise UsageError("\n".join(error.what for error in stale), cause=stale[0].cause, todo=stale[0].todo)
-    return found
+    sources = {repository / mutant.file for mutant in mutants}
+    texts = {path: path.read_text(encoding="utf-8") if path.is_file() else "" for path in sources}
+    if stale := [problem for each in mutants if (problem := each.problem(texts[repository / each.file]))]:
+        raise UsageError("\n".join(stale), todo="update these mutants in tests/mutants")
+    return {each: texts[repository / each.file].partition(each.right)[0].count("\n") + 1 for each in mutants}
 
 
 def choose(mutants: Sequence[Mutant], words: Sequence[str]) -> list[Mutant]:
@@ -126,3 +102,15 @@ def choose(mutants: Sequence[Mutant], words: Sequence[str]) -> list[Mutant]:
             raise UsageError(f"{word}: no such mutant", todo="`make test-mutants ARGS=--list` shows all")
         found |= some
     return [mutant for mutant in mutants if not words or mutant in found]
+
+
+def list_mutants(words: Sequence[str]) -> None:
+    """Print the chosen mutants."""
+    for mutant, line in places(choose(load_mutants(), words)).items():
+        print(f"{mutant.number:4} {mutant.file}:{line}: {change(mutant)}")
+
+
+def change(mutant: Mutant) -> str:
+    """Return the right and the wrong text, each in one line, shortened."""
+    lines = (" ".join(text.split()) for text in (mutant.right, mutant.wrong))
+    return " -> ".join(line if len(line) <= 60 else f"{line[:57]}..." for line in lines)

@@ -2,108 +2,157 @@
 
 from __future__ import annotations
 
-import queue
+import re
+import shutil
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
 from graft.core.console import say, table
+from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY, Layout
 from graft.core.process import run
 
 from .delivered import DEVELOP, delivered
-from .mutant_list import Mutant, choose, load_mutants, places
-from .mutant_trees import Outcome, Result, Tree, copied
+from .mutant_list import Mutant, change, choose, load_mutants, places
 from .parts import TestsFailed
-from .run import TESTS, emulated_variables, one_at_a_time
+from .run import emulated_variables, one_at_a_time
 
-LIST = TESTS / "mutants"
+# Results. The first four mean that the wrong line was found.
+KILLED, CRASHED, HUNG, REFUSED = "killed", "crashed", "hung", "rejected by the build"
+SURVIVED, BROKEN = "SURVIVED", "NO RESULT"
 
-_COPIES = REPOSITORY / "build/mutants"
+# pytest.ExitCode.TESTS_FAILED
+_TESTS_FAILED = 1
+
+# The exit codes of `timeout`: of a test that hangs, and more than this of one that was ended by a signal.
+_TIMED_OUT, _SIGNALED = (124, 137), 128
+
+# A mutant has few tests, but the machine may be busy.
+_LIMIT = "900s"
+
+_RED = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.M)
+# What `pytest -v` prints when a test begins; after a crash, the last one is the test that crashed.
+_BEGUN = re.compile(r"^(\S+\.py::\S.*?) *(?:PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR|Fatal Python error|$)", re.M)
+_COMPLAINT = re.compile(r"^.*\b(?:error|refused)\b.*$", re.M)
 
 
-def list_mutants(words: Sequence[str], folder: Path = LIST, repository: Path = REPOSITORY) -> None:
-    """Print the chosen mutants."""
-    chosen = choose(load_mutants(folder), words)
-    for mutant, line in places(chosen, repository).items():
-        print(f"{mutant.number:4} {mutant.file}:{line}: {_short(mutant.right)} -> {_short(mutant.wrong)}")
+@dataclass(frozen=True)
+class Result:
+    """What became of a mutant; ``by``: the test that failed, crashed or hung, or else a message."""
+
+    outcome: str
+    by: str
 
 
 def test_mutants(layout: Layout, words: Sequence[str], *, base_wheel: Path | None, jobs: int) -> None:
-    """Try the chosen mutants, each in a copy of this repository. Print a table of the survivors.
+    """Try the chosen mutants in a copy of this repository. Print a table of the survivors.
 
     Args:
         layout: the layout with the repository's native folder.
         words: numbers and parts of file names; empty for all.
         base_wheel: path of the base wheel; None to download it with pip.
-        jobs: the maximum number of compilers, or of copies that build no operators, to run at once.
+        jobs: the maximum number of compilers to run at once.
 
     Raises:
         TestsFailed: some mutants survived.
         UsageError: the list does not match the sources, or a word matches nothing.
     """
-    chosen = choose(load_mutants(LIST), words)
-    lines = places(chosen, REPOSITORY)
-    with one_at_a_time(layout, "mutants"), _trees(layout, base_wheel, jobs) as (operators, others):
-        conclude(judge(chosen, lines, operators, others), lines)
+    chosen = choose(load_mutants(), words)
+    lines = places(chosen)
+    with one_at_a_time(layout, "mutants"), _copy(layout, base_wheel, jobs) as copy:
+        conclude(judge(chosen, lines, copy), lines)
 
 
-def judge(
-    chosen: Sequence[Mutant], lines: Mapping[Mutant, int], operators: Tree, others: Sequence[Tree]
-) -> dict[Mutant, Result]:
-    """Return the result of each mutant. Those of operators run in rounds, those of the builder at the same time."""
+@dataclass
+class Copy:
+    """A copy of the repository.
+
+    Args:
+        folder: its path.
+        python: the Python that runs the tests.
+        variables: returns the environment variables for the tests of a mutant.
+        build: builds and installs the copy's operators; returns an exit code and the output.
+    """
+
+    folder: Path
+    python: Path
+    variables: Callable[[Mutant], Mapping[str, str]]
+    build: Callable[[], tuple[int, str]]
+
+    def judge(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, Result]]:
+        """Apply all these mutants, build once if needed, and run the tests of each."""
+        with self._mutated(mutants):
+            code, text = (0, "") if all(mutant.is_emulated for mutant in mutants) else self.build()
+            if not code:
+                yield from ((mutant, self._judge_built(mutant)) for mutant in mutants)
+            elif len(mutants) == 1:
+                yield mutants[0], Result(REFUSED, _complaint(text))
+        for mutant in mutants if code and len(mutants) > 1 else ():  # one of them broke the build
+            yield from self.judge([mutant])
+
+    def failing(self, tests: Sequence[str], variables: Mapping[str, str]) -> set[str]:
+        """Return those of the tests that fail without a mutant, or that pytest cannot run."""
+        code, text = self._test(["-q", *tests], variables)
+        if code in (0, _TESTS_FAILED):
+            return set(_RED.findall(text)) if code else set()
+        if len(tests) == 1:
+            return set(tests)
+        half = len(tests) // 2
+        return self.failing(tests[:half], variables) | self.failing(tests[half:], variables)
+
+    def _judge_built(self, mutant: Mutant) -> Result:
+        code, text = self._test(["-x", "-v", *mutant.tests], self.variables(mutant))
+        if code == 0:
+            return Result(SURVIVED, " ".join(mutant.tests))
+        if code < 0 or code in _TIMED_OUT or code > _SIGNALED:
+            return Result(HUNG if code in _TIMED_OUT else CRASHED, (_BEGUN.findall(text) or [""])[-1])
+        if code == _TESTS_FAILED and (red := _RED.search(text)):
+            return Result(KILLED, red[1])
+        if mutant.is_emulated and "Error building extension" in text:
+            return Result(REFUSED, _complaint(text))
+        return Result(BROKEN, f"pytest exits with {code}: {_end(text)}")
+
+    @contextmanager
+    def _mutated(self, mutants: Sequence[Mutant]) -> Iterator[None]:
+        right = {path: path.read_text(encoding="utf-8") for path in {self.folder / each.file for each in mutants}}
+        wrong = dict(right)
+        for mutant in mutants:
+            path = self.folder / mutant.file
+            if problem := mutant.problem(wrong[path]):  # another mutant with the same text would hide it
+                raise UsageError(problem, todo="update the mutant in tests/mutants")
+            wrong[path] = wrong[path].replace(mutant.right, mutant.wrong)
+        try:
+            _write(wrong)
+            yield
+        finally:
+            _write(right)
+
+    def _test(self, options: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str]:
+        command: list[str | Path] = [self.python, "-m", "pytest", "--tb=line", "-p", "no:cacheprovider", *options]
+        done = run(["timeout", "--kill-after=10", _LIMIT, *command], cwd=self.folder, env=variables, check=False)
+        return done.returncode, done.stdout
+
+
+def judge(chosen: Sequence[Mutant], lines: Mapping[Mutant, int], copy: Copy) -> dict[Mutant, Result]:
+    """Return the result of each mutant."""
     results: dict[Mutant, Result] = {}
-    waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
-    for mutant in (mutant for mutant in chosen if mutant.is_builder):
-        waiting.put(mutant)
-
-    def judge_all(tree: Tree, mutants: Sequence[Mutant]) -> None:
-        for mutant, result in tree.judge(mutants):
-            results[mutant] = result
-            place = f"{mutant.file}:{lines[mutant]}"
-            done = f"({len(results)}/{len(chosen)}) {place} {result.seconds:.1f} s"
-            say(f"{done} {result.outcome.value}: {result.by} [{mutant.number}]")
-
-    def judge_operators() -> None:
-        native = [mutant for mutant in chosen if not mutant.is_builder]
-        # CUDA kernels come first: only the kernels are built for them, so the operators must be correct.
-        for is_emulated in (True, False):
-            for mutants in rounds([mutant for mutant in native if mutant.is_emulated == is_emulated]):
-                judge_all(operators, mutants)
-
-    def judge_builder(tree: Tree) -> None:
-        with suppress(queue.Empty):
-            while True:
-                judge_all(tree, [waiting.get_nowait()])
-
-    with ThreadPoolExecutor(len(others) + 1) as pool:
-        for done in [pool.submit(judge_operators), *(pool.submit(judge_builder, tree) for tree in others)]:
-            done.result()
-    operators.build()
-    for is_builder, tree in ((True, others[0]), (False, operators)):
-        some = {mutant: result for mutant, result in results.items() if mutant.is_builder == is_builder}
-        results |= without_false_alarms(some, tree)
-    return results
-
-
-def without_false_alarms(results: Mapping[Mutant, Result], tree: Tree) -> dict[Mutant, Result]:
-    """Correct the results by tests that also fail without a wrong line."""
-    kinds: dict[tuple[tuple[str, str], ...], dict[str, None]] = {}
-    for mutant, result in results.items():
-        if result.outcome in (Outcome.KILLED, Outcome.CRASHED, Outcome.HUNG) and result.by:
-            kinds.setdefault(tuple(sorted(tree.variables(mutant).items())), {})[result.by] = None
-    failing = {test for variables, tests in kinds.items() for test in tree.failing(list(tests), dict(variables))}
-    return {
-        mutant: Result(Outcome.BROKEN, f"fails without the mutant, too: {result.by}")
-        if result.by in failing
-        else result
-        for mutant, result in results.items()
-    }
+    # CUDA kernels come first: only the kernels are built for them, so the operators must be correct.
+    for is_emulated in (True, False):
+        for mutants in rounds(mutant for mutant in chosen if mutant.is_emulated == is_emulated):
+            start = time.monotonic()
+            for mutant, result in copy.judge(mutants):
+                results[mutant] = result
+                done = f"({len(results)}/{len(chosen)}) {mutant.file}:{lines[mutant]} {time.monotonic() - start:.1f} s"
+                say(f"{done} {result.outcome}: {result.by} [{mutant.number}]")
+                start = time.monotonic()
+    copy.build()
+    return without_false_alarms(results, copy)
 
 
 def rounds(mutants: Iterable[Mutant]) -> list[list[Mutant]]:
@@ -115,58 +164,76 @@ def rounds(mutants: Iterable[Mutant]) -> list[list[Mutant]]:
     return alone + [[each for each in group if each] for group in zip_longest(*of.values())]
 
 
+def without_false_alarms(results: Mapping[Mutant, Result], copy: Copy) -> dict[Mutant, Result]:
+    """Correct the results by tests that also fail without a wrong line."""
+    failing: set[str] = set()
+    for is_emulated in (True, False):
+        found = {each: result.by for each, result in results.items() if result.outcome in (KILLED, CRASHED, HUNG)}
+        tests = {test: each for each, test in found.items() if test and each.is_emulated == is_emulated}
+        if tests:
+            failing |= copy.failing(list(tests), copy.variables(next(iter(tests.values()))))
+    return {
+        mutant: Result(BROKEN, f"fails without the mutant, too: {result.by}") if result.by in failing else result
+        for mutant, result in results.items()
+    }
+
+
 def conclude(results: Mapping[Mutant, Result], lines: Mapping[Mutant, int]) -> None:
     """Print the results of the mutants.
 
     Raises:
         TestsFailed: some survived.
     """
-    counts = Counter(result.outcome for result in results.values())
-    summary = ", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome if counts[outcome])
-    print(f"\n{len(results)} mutants: {summary}")
-    left = {mutant: result for mutant, result in results.items() if not result.outcome.is_found}
-    if not left:
-        return
-    rows = [("", "line", "", "", "")]
-    for mutant, result in sorted(left.items(), key=lambda pair: pair[0].number):
-        change = f"{_short(mutant.right)} -> {_short(mutant.wrong)}"
-        place = f"{mutant.file}:{lines[mutant]}"
-        rows.append((str(mutant.number), place, result.outcome.value, change, result.by))
-    print(table(rows))
-    raise TestsFailed(
-        f"{len(left)} mutants survived",
-        todo="write a test that fails with the wrong line, or choose another line if this one has no effect",
-    )
+    counts = Counter(sorted((result.outcome for result in results.values()), key=str.lower))
+    print(f"\n{len(results)} mutants: {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}")
+    rows = [
+        (str(mutant.number), f"{mutant.file}:{lines[mutant]}", result.outcome, change(mutant), result.by)
+        for mutant, result in sorted(results.items(), key=lambda pair: pair[0].number)
+        if result.outcome in (SURVIVED, BROKEN)
+    ]
+    if rows:
+        print(table([("", "line", "", "", ""), *rows]))
+        raise TestsFailed(
+            f"{len(rows)} mutants survived",
+            todo="write a test that fails with the wrong line, or choose another line if this one has no effect",
+        )
 
 
 @contextmanager
-def _trees(layout: Layout, base_wheel: Path | None, jobs: int) -> Iterator[tuple[Tree, list[Tree]]]:
-    """Hold the copy that builds operators, and copies for mutants of the builder, ``jobs`` in all."""
-    with ExitStack() as stack:
-        copies = [
-            stack.enter_context(copied(_COPIES / name)) for name in ["operators", *map(str, range(max(jobs - 1, 1)))]
-        ]
-        there = replace(layout, natives=(copies[0] / "native",), out=copies[0] / "dist")
-        python, variables = stack.enter_context(delivered(there, DEVELOP, base_wheel, jobs))
-        shared = {**variables, "OMP_WAIT_POLICY": "passive"}  # other processes need the processors, too
+def _copy(layout: Layout, base_wheel: Path | None, jobs: int) -> Iterator[Copy]:
+    """Hold a copy of the repository's files, without ignored ones, and an environment with its operators."""
+    folder = REPOSITORY / "build/mutants"
+    shutil.rmtree(folder, ignore_errors=True)
+    listed = run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=REPOSITORY).stdout
+    for name in filter(None, listed.split("\0")):
+        if (REPOSITORY / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(REPOSITORY / name, folder / name)
+    there = replace(layout, natives=(folder / "native",), out=folder / "dist")
+    with delivered(there, DEVELOP, base_wheel, jobs) as (python, variables):
         options = ["--pin", layout.pin, "--native", str(there.native), "--jobs", str(jobs), "--python", str(python)]
 
         def build() -> tuple[int, str]:
             done = run([sys.executable, "-m", "graft", "develop", *options], cwd=REPOSITORY, check=False)
             return done.returncode, done.stdout
 
-        def with_operators(mutant: Mutant) -> Mapping[str, str]:
-            return {**shared, **(emulated_variables(there) if mutant.is_emulated else {})}
+        def variables_of(mutant: Mutant) -> Mapping[str, str]:
+            return {**variables, **(emulated_variables(there) if mutant.is_emulated else {})}
 
-        def without_operators(mutant: Mutant) -> Mapping[str, str]:
-            is_generator = any(word.startswith("tests/codegen") for word in mutant.tests)
-            return {**shared, **({"PYTHONPATH": str(layout.base / "tree")} if is_generator else {})}
-
-        others = [Tree(copy, python, without_operators, lambda: (0, "")) for copy in copies[1:]]
-        yield Tree(copies[0], python, with_operators, build), others
+        yield Copy(folder, python, variables_of, build)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
-def _short(text: str) -> str:
-    """Return the text in one line, shortened."""
-    line = " ".join(text.split())
-    return line if len(line) <= 60 else f"{line[:57]}..."
+def _write(texts: Mapping[Path, str]) -> None:
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+
+
+def _complaint(text: str) -> str:
+    found = _COMPLAINT.search(text)
+    return found[0].strip() if found else _end(text)
+
+
+def _end(text: str) -> str:
+    return (text.strip().splitlines() or ["it printed nothing"])[-1]
+

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -13,7 +12,6 @@ from graft.core.console import say
 from graft.core.errors import GraftError
 
 from .environments import run_python
-from .skips import Expected, Skip, differences, skips_in
 
 # pytest's exit code if no test ran (pytest.ExitCode.NO_TESTS_COLLECTED), for example if -k matches only tests of
 # another part.
@@ -62,7 +60,7 @@ def run_parts(
     variables: Mapping[str, str],
     extra: Sequence[str],
     junit: Path | None = None,
-    expected: Expected | None = None,
+    are_skips_known: bool = False,
     jobs: int = 1,
 ) -> None:
     """Run parts of the tests, even if an earlier one fails.
@@ -73,30 +71,19 @@ def run_parts(
         variables: environment variables of all parts.
         extra: arguments for pytest.
         junit: a folder for the results of each part, as XML; None for none.
-        expected: the expected skips; None to allow any.
+        are_skips_known: whether the skips must be those of tests/skips.yaml.
         jobs: the maximum number of processes that run tests.
 
     Raises:
-        TestsFailed: see ``conclude``; or the skips differ from those expected.
+        TestsFailed: see ``conclude``.
     """
     outcomes = {}
-    found: dict[str, list[Skip]] = {}
-    with tempfile.TemporaryDirectory() as temporary:
-        for number, part in enumerate(parts, 1):
-            results = (junit or Path(temporary)) / f"{number}-{part.kind}.xml"
-            results.parent.mkdir(parents=True, exist_ok=True)
-            results.write_bytes(b"")  # it stays empty if pytest crashes
-            more = {**variables, **part.variables}
-            outcomes[part.name] = run_pytest(python, part, more, extra, results, jobs)
-            if outcomes[part.name] is not Outcome.NOT_CHOSEN:
-                found.setdefault(part.kind, []).extend(skips_in(results, part.kind))
+    for number, part in enumerate(parts, 1):
+        results = junit and junit / f"{number}-{part.kind}.xml"
+        plugin = ["-p", "tests.kit.skips", "--skips-of", part.kind, *([] if extra else ["--all-of-it"])]
+        more, options = {**variables, **part.variables}, plugin if are_skips_known else []
+        outcomes[part.name] = run_pytest(python, part, more, extra, results, jobs, options)
     conclude(outcomes, extra)
-    lines = differences(expected, found, is_whole=not extra) if expected else []
-    if lines:
-        raise TestsFailed(
-            "the skipped tests differ from those expected:\n" + "\n".join(lines),
-            todo="make the tests run, or change tests/skips.yaml",
-        )
 
 
 def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:
@@ -128,10 +115,15 @@ def run_pytest(
     extra: Sequence[str],
     junit: Path | None = None,
     jobs: int = 1,
+    options: Sequence[str] = (),
 ) -> Outcome:
     """Run the tests of a part. Return whether they passed, or ``extra`` selected none."""
     say(f"\n== tests of {part.name}")
-    options = ["-q", "-p", "no:cacheprovider", *([f"--junit-xml={junit}"] if junit else [])]
+    options = ["-q", "-p", "no:cacheprovider", *options]
+    if junit:
+        junit.parent.mkdir(parents=True, exist_ok=True)
+        junit.write_bytes(b"")  # it stays empty if pytest crashes
+        options.append(f"--junit-xml={junit}")
     if (processes := min(jobs, _MOST_PROCESSES)) > 1:
         options += ["--numprocesses", str(processes), "--dist", part.spread]
         # Two tests at once are faster than one test with two threads.

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import yaml
 from graft.build import build
 from graft.core.console import say
 from graft.core.errors import UsageError
@@ -27,7 +28,6 @@ from .environments import (
     wheel_of,
 )
 from .parts import Part, run_parts
-from .skips import load_expected
 
 TESTS = REPOSITORY / "tests"
 SHIPPED = REPOSITORY / "native"
@@ -121,9 +121,9 @@ def _run_tests(
             )
         python = stack.enter_context(wheel_environment(layout, TEST, Path(wheel)))
         variables = stack.enter_context(test_variables(layout, wheel))
-        skips = load_expected(TESTS / "skips.yaml")
-        has_skips = is_shipped(layout) and layout.pin == skips.pin
-        run_parts(python, parts, variables, extra, junit, skips if has_skips else None, jobs)
+        pin_of_skips = yaml.safe_load((TESTS / "skips.yaml").read_text(encoding="utf-8"))["pin"]
+        are_skips_known = is_shipped(layout) and layout.pin == pin_of_skips
+        run_parts(python, parts, variables, extra, junit, are_skips_known, jobs)
 
 
 def _grammar(layout: Layout) -> Layout:

@@ -1,85 +1,101 @@
-"""Compare skipped tests with tests/skips.yaml, which lists those of each part with their reasons."""
+"""A plugin of pytest: the tests that were skipped must be those in tests/skips.yaml, which gives their reasons.
+
+``--skips-of PART`` names the part of the tests that runs; ``--all-of-it``: all its tests run, so that a skip that did not
+happen is reported, too.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from xml.etree import ElementTree
+from typing import Any
 
+import pytest
 import yaml
 
-
-@dataclass(frozen=True, order=True)
-class Skip:
-    """A skipped test, its part and the reason."""
-
-    kind: str
-    reason: str
-    test: str
-
-    def with_any_parameters(self) -> Skip:
-        """In tests/skips.yaml a name stands for all tests of a function."""
-        return replace(self, test=f"{self.test.partition('[')[0]}[*]")
+EXPECTED = Path(__file__).parents[1] / "skips.yaml"
 
 
-@dataclass(frozen=True)
-class Expected:
-    """The content of tests/skips.yaml.
-
-    Args:
-        pin: the pin that it applies to.
-        skips: the skips that happen on every machine.
-        machine: patterns of reasons that depend on the machine.
-    """
-
-    pin: str
-    skips: frozenset[Skip]
-    machine: tuple[str, ...]
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options above."""
+    parser.addoption("--skips-of", metavar="PART", help="compare the skipped tests with those of PART in skips.yaml")
+    parser.addoption("--all-of-it", action="store_true", help="the skips of skips.yaml must happen")
+    parser.addoption("--skips-file", type=Path, default=EXPECTED, help="(default: %(default)s)")
 
 
-def load_expected(path: Path) -> Expected:
-    """Read tests/skips.yaml."""
-    text = yaml.safe_load(path.read_text(encoding="utf-8"))
-    skips = [
-        Skip(kind, reason, test)
-        for kind, reasons in text["parts"].items()
-        for reason, tests in reasons.items()
-        for test in tests
-    ]
-    return Expected(text["pin"], frozenset(skips), tuple(text["machine"]))
+def pytest_configure(config: pytest.Config) -> None:
+    """Compare in the process that gets the reports of all others."""
+    if config.getoption("skips_of") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Skips(config))
 
 
-def skips_in(results: Path, kind: str) -> Iterator[Skip]:
-    """Yield the skips in pytest's XML results of a part; none if it crashed."""
-    if not results.read_bytes():
-        return
-    for case in ElementTree.parse(results).iter("testcase"):
-        for skipped in case.iter("skipped"):
-            # Folders, too, may be called test_...: the file is the last one.
-            files = re.findall(r"(?:^|\.)test_(\w+)", case.get("classname", ""))
-            # A file that is skipped as a whole appears as the name of a test.
-            name = case.get("name", "") if files else case.get("name", "").rpartition(".")[2]
-            yield Skip(kind, skipped.get("message", ""), f"{files[-1]}: {name}" if files else name)
+class Skips:
+    """The skips of one run, each a reason and a test: ``file: name``, without ``test_`` and ``.py``."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.part = config.getoption("skips_of")
+        self.is_whole = config.getoption("all_of_it")
+        self.expected = yaml.safe_load(config.getoption("skips_file").read_text(encoding="utf-8"))
+        self.found: set[tuple[str, str]] = set()
+        self.lines: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note a test that was skipped, or is expected to fail."""
+        if report.skipped:
+            file, *_, name = report.nodeid.split("::")
+            reason = getattr(report, "wasxfail", "") or reason_of(report.longrepr)
+            self.found.add((reason, f"{Path(file).stem.removeprefix('test_')}: {name}"))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a file that was skipped as a whole."""
+        if report.skipped:
+            self.found.add((reason_of(report.longrepr), Path(report.nodeid).stem))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Any:
+        """Fail the run if nothing else did."""
+        if session.exitstatus == pytest.ExitCode.OK:
+            of_part = (self.expected["parts"].get(self.part) or {}).items()
+            wanted = {(reason, test) for reason, tests in of_part for test in tests}
+            self.lines = differences(wanted, self.found, self.expected["machine"], is_whole=self.is_whole)
+            if self.lines:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        return (yield)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Report the differences."""
+        for line in self.lines:
+            terminalreporter.write_line(f"{self.part}: {line}", red=True)
+        if self.lines:
+            terminalreporter.write_line("next: make the tests run, or change tests/skips.yaml")
 
 
-def differences(expected: Expected, found: Mapping[str, list[Skip]], *, is_whole: bool) -> list[str]:
+def reason_of(skipped: object) -> str:
+    """Return the reason from a report: a path, a line and the message."""
+    return str(skipped[2] if isinstance(skipped, tuple) else skipped).removeprefix("Skipped: ")
+
+
+def differences(
+    wanted: Collection[tuple[str, str]], found: Collection[tuple[str, str]], machine: Collection[str], *, is_whole: bool
+) -> list[str]:
     """Return the unexpected skips and, if all tests ran, those expected but missing.
 
     Args:
-        expected: the expected skips of all parts.
-        found: the skips of the parts that ran, by kind.
+        wanted: the expected skips; ``name[*]`` is a test with any parameters.
+        found: the skips that happened.
+        machine: patterns of reasons that depend on the machine.
         is_whole: whether all tests ran.
     """
-    skips = {skip for of_kind in found.values() for skip in of_kind}
-    of_machine = {skip for skip in skips if any(re.match(pattern, skip.reason) for pattern in expected.machine)}
-    wanted = {skip for skip in expected.skips if skip.kind in found}
-    known = {skip for skip in skips if skip in wanted or skip.with_any_parameters() in wanted}
+    any_parameters: Mapping[tuple[str, str], tuple[str, str]] = {
+        (reason, test): (reason, f"{test.partition('[')[0]}[*]") for reason, test in found
+    }
     lines = [
-        f"{s.kind}: skipped, but not in tests/skips.yaml: {s.test}: {s.reason}" for s in skips - known - of_machine
+        f"skipped, but not in tests/skips.yaml: {test}: {reason}"
+        for reason, test in found
+        if not {(reason, test), any_parameters[reason, test]} & set(wanted)
+        and not any(re.match(pattern, reason) for pattern in machine)
     ]
-    if is_whole:
-        given = skips | {skip.with_any_parameters() for skip in skips}
-        lines += [f"{s.kind}: in tests/skips.yaml, but not skipped: {s.test}: {s.reason}" for s in wanted - given]
+    missing = set(wanted) - set(found) - set(any_parameters.values()) if is_whole else set()
+    lines += [f"in tests/skips.yaml, but not skipped: {test}: {reason}" for reason, test in missing]
     return sorted(lines)

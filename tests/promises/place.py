@@ -58,7 +58,8 @@ class Place:
         self.repository, self.home = folder / "repository", folder / "home"
         for part in ("patches", "scripts", "tests/kit"):
             shutil.copytree(REPOSITORY / part, self.repository / part, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copyfile(REPOSITORY / "Makefile", self.repository / "Makefile")
+        for name in ("Makefile", "noxfile.py"):
+            shutil.copyfile(REPOSITORY / name, self.repository / name)
         (self.home / "bin").mkdir(parents=True)
         # The names of Python, whatever PATH has.
         for name in ("python3", f"python3.{sys.version_info.minor}"):

@@ -23,17 +23,17 @@ RUN = {
     "undevelop": ("tests/deliveries/test_develop.py", 'make("undevelop"'),
     "thin-wheel": ("tests/deliveries/test_for_cuda.py", 'make("thin-wheel"'),
     "check": ("tests/promises/test_readme.py", 'command("check")'),
-    "check-source": ("tests/kit/nightly.py", '["check-source"'),
+    "check-source": ("noxfile.py", '"check-source"'),
     "check-incremental": (HERE, "test_check_of_an_incremental_build_looks_at_the_folder_first"),
     "check-cuda": (HERE, "test_sources_for_cuda_compile"),
     "test": (".ci/run", "make test"),
-    "test-mutants": ("tests/kit/nightly.py", '["test-mutants"'),
-    "bench-peers": ("tests/kit/nightly.py", '["bench-peers"'),
-    "test-sanitize": ("tests/kit/nightly.py", '["test-sanitize"]'),
+    "test-mutants": ("noxfile.py", '"test-mutants"'),
+    "bench-peers": ("noxfile.py", '"bench-peers"'),
+    "test-sanitize": ("noxfile.py", '"test-sanitize"'),
     "test-nightly": (HERE, "test_nightly_refuses_steps_that_it_has_not"),
     "wheels": ("tests/tools/test_matrix.py", '"wheels"'),
-    "test-matrix": ("tests/kit/nightly.py", '["test-matrix"]'),
-    "fuzz": ("tests/kit/nightly.py", '["fuzz"'),
+    "test-matrix": ("noxfile.py", "def matrix("),
+    "fuzz": ("noxfile.py", 'step("fuzz"'),
     "surfaces": (".ci/run", "make surfaces"),
     "new-op": ("tests/promises/test_new_op.py", "make new-op"),
     "pin": ("tests/tools/test_pinning.py", "make_pin("),
@@ -85,8 +85,12 @@ def test_builder_understands_the_recipe(target: str, tmp_path: Path) -> None:
     for each in (*before, last):
         module, *told = each.splitlines()[1:]
         assert module == "scripts/environment.py"
+    if told[0] == "nox":
+        sessions = {"-s lint": "lint", "-t nightly": "test-nightly", "-s matrix -j 1 --": "test-matrix"}
+        assert sessions[" ".join(told[1:])] == target
+    else:
         options = command_line._parser().parse_args(told)
-    assert options.verb == {"patch-and-build": "build"}.get(target, target)
+        assert options.verb == {"patch-and-build": "build"}.get(target, target)
 
 
 def test_clean_deletes_what_was_made_and_nothing_else(tmp_path: Path) -> None:
@@ -98,7 +102,7 @@ def test_clean_deletes_what_was_made_and_nothing_else(tmp_path: Path) -> None:
 
 def test_nightly_refuses_steps_that_it_has_not(plain: Place) -> None:
     done = plain.run(["make", "test-nightly", "ARGS=slow nothing"])
-    assert "error: nothing: no such steps\n" in done.said and "Error 2\n" in done.said
+    assert "Sessions not found: nothing" in done.said and "Error 3\n" in done.said
 
 
 def test_check_of_an_incremental_build_looks_at_the_folder_first(plain: Place) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -43,6 +45,16 @@ def require_capability(capability: str) -> None:
     """Skip the test if the processor does not support ATen's CPU capability."""
     if {"AVX2": "avx2", "AVX512": "avx512f"}.get(capability.upper(), "fpu") not in processor_flags():
         pytest.skip(f"this processor has no {capability.upper()}")
+
+
+def architectures(library: Path) -> set[str]:
+    """Return the GPU architectures that a library has machine code or PTX for, with NVIDIA's cuobjdump from pip."""
+    places = [Path(path) / "nvidia" for path in sys.path]
+    program = next(found for place in places for found in place.glob("*/bin/cuobjdump"))
+    listed = subprocess.run(
+        [program, "--list-elf", "--list-ptx", library], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return set(re.findall(r"\.(sm_\w+)\.(?:cubin|ptx)$", listed.stdout, re.M))
 
 
 def of_the_base_wheel(variable: str) -> Path:

@@ -9,7 +9,6 @@ import pytest
 from graft.core.console import Steps
 from graft.core.process import follow
 
-from tests.kit.delivered import side_by_side
 
 
 def test_what_is_only_counted_is_no_step(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,21 +59,3 @@ def test_command_that_is_not_futile_runs_to_its_end() -> None:
     assert follow(command, lines.append, env={}, watch=lambda: bool(asked.append(True))) == 0
     assert lines == ["done\n"]
     assert len(asked) >= 2
-
-
-def test_deliveries_stand_side_by_side() -> None:
-    found = {
-        "wheel": [("torch.x", "affine", "yes"), ("torch.x", "twice", "yes"), ("vmap", "affine", "n/a")],
-        "develop": [("torch.x", "affine", "NO"), ("torch.x", "twice", "NO"), ("vmap", "affine", "yes")],
-    }
-    assert side_by_side(found).splitlines() == [
-        "         wheel  develop",
-        "torch.x  yes    NO: affine, twice",
-        "vmap     yes    yes",
-    ]
-
-
-def test_delivery_of_which_nothing_was_found_does_not_say_yes() -> None:
-    """As if torch crashed at import."""
-    found = {"wheel": [("torch.x", "affine", "yes")], "thin-wheel": []}
-    assert side_by_side(found).splitlines()[1:] == ["torch.x  yes    not measured"]

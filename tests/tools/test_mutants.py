@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,24 +13,37 @@ from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY
 from helpers import write
 
+from tests.kit import mutants as judging
 from tests.kit.mutant_list import Mutant, choose, load_mutants, places
-from tests.kit.mutant_trees import Outcome, Result, Tree, run_limited
-from tests.kit.mutants import LIST, conclude, judge, rounds, without_false_alarms
+from tests.kit.mutants import (
+    BROKEN,
+    CRASHED,
+    HUNG,
+    KILLED,
+    REFUSED,
+    SURVIVED,
+    Copy,
+    Result,
+    conclude,
+    judge,
+    rounds,
+    without_false_alarms,
+)
 from tests.kit.parts import TestsFailed as Failed  # otherwise pytest would collect it
 
 CODE = "import os\ndef double(x):\n    return x + x\ndef unused(x):\n    return x\n"
 TEST = "from code_of import double\ndef test_it():\n    assert double(3) == 6\n"
 
 
-def tree_in(folder: Path, build: Callable[[], tuple[int, str]] = lambda: (0, ""), code: str = CODE) -> Tree:
+def copy_in(folder: Path, build: Callable[[], tuple[int, str]] = lambda: (0, ""), code: str = CODE) -> Copy:
     """A repository with a function and its test."""
     write(folder, {"code_of.py": code, "test_it.py": TEST, "native/A.cpp": "right\n", "pytest.ini": "[pytest]\n"})
     variables: Mapping[str, str] = {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    return Tree(folder, Path(sys.executable), lambda _: variables, build)
+    return Copy(folder, Path(sys.executable), lambda _: variables, build)
 
 
-def outcome_of(tree: Tree, mutant: Mutant) -> Result:
-    ((_, result),) = tree.judge([mutant])
+def outcome_of(copy: Copy, mutant: Mutant) -> Result:
+    ((_, result),) = copy.judge([mutant])
     return result
 
 
@@ -39,32 +51,38 @@ def mutant(right: str, wrong: str, file: str = "code_of.py", number: int = 1) ->
     return Mutant(number, file, right, wrong, ("test_it.py",))
 
 
+@pytest.fixture(autouse=True)
+def short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "_LIMIT", "10s")
+
+
 @pytest.mark.parametrize(
     ("wrong", "outcome", "by"),
     [
-        ("return x * x", Outcome.KILLED, "test_it.py::test_it"),
-        ("return 2 * x", Outcome.SURVIVED, "test_it.py"),
-        ("return os.abort()", Outcome.CRASHED, "test_it.py::test_it"),
-        ("return (", Outcome.BROKEN, "pytest exits with 2"),
+        ("return x * x", KILLED, "test_it.py::test_it"),
+        ("return 2 * x", SURVIVED, "test_it.py"),
+        ("return os.abort()", CRASHED, "test_it.py::test_it"),
+        ("return __import__('time').sleep(600)", HUNG, "test_it.py::test_it"),
+        ("return (", BROKEN, "pytest exits with 2"),
     ],
 )
 def test_what_comes_of_a_wrong_line(wrong: str, outcome: Outcome, by: str, tmp_path: Path) -> None:
-    result = outcome_of(tree_in(tmp_path), mutant("return x + x", wrong))
+    result = outcome_of(copy_in(tmp_path), mutant("return x + x", wrong))
     assert (result.outcome, result.by.startswith(by)) == (outcome, True)
     assert (tmp_path / "code_of.py").read_text() == CODE
 
 
 def test_tests_that_fail_anyway_say_nothing(tmp_path: Path) -> None:
-    tree = tree_in(tmp_path)
+    copy = copy_in(tmp_path)
     right, wrong = mutant("return x + x", "return x * x"), mutant("return x\n", "return None\n", number=2)
-    results = {each: Result(Outcome.KILLED, f"test_it.py::test_{n}") for n, each in enumerate((right, wrong))}
+    results = {each: Result(KILLED, f"test_it.py::test_{n}") for n, each in enumerate((right, wrong))}
     write(tmp_path, {"test_it.py": "def test_0(): pass\ndef test_1(): raise ValueError('no - way')\n"})
-    checked = without_false_alarms(results, tree)
+    checked = without_false_alarms(results, copy)
     assert checked[right] == results[right]
-    assert checked[wrong] == Result(Outcome.BROKEN, "fails without the mutant, too: test_it.py::test_1")
+    assert checked[wrong] == Result(BROKEN, "fails without the mutant, too: test_it.py::test_1")
     # A test that does not exist proves nothing, either.
-    lost = {right: Result(Outcome.KILLED, "test_it.py::test_2")}
-    assert without_false_alarms(lost, tree)[right].outcome is Outcome.BROKEN
+    lost = {right: Result(KILLED, "test_it.py::test_2")}
+    assert without_false_alarms(lost, copy)[right].outcome is BROKEN
 
 
 def test_wrong_lines_of_several_operators_share_a_build(tmp_path: Path) -> None:
@@ -74,23 +92,18 @@ def test_wrong_lines_of_several_operators_share_a_build(tmp_path: Path) -> None:
         built.append("".join((tmp_path / f"native/{name}.cpp").read_text() for name in "AB"))
         return "refused" in built[-1], "A.cpp:1: error: refused"
 
-    tree = tree_in(tmp_path, build)
+    copy = copy_in(tmp_path, build)
     write(tmp_path, {"native/B.cpp": "right\n"})
     texts = [("A", "refused", "a"), ("A", "wrong", "a"), ("B", "another", "b"), ("B", "third", "")]
     mutants = [Mutant(0, f"native/{name}.cpp", "right", text, ("test_it.py",), op) for name, text, op in texts]
-    outcomes = [(mutant.wrong, result.outcome) for group in rounds(mutants) for mutant, result in tree.judge(group)]
+    outcomes = [(mutant.wrong, result.outcome) for group in rounds(mutants) for mutant, result in copy.judge(group)]
     assert outcomes == [
-        ("third", Outcome.SURVIVED),  # without an operator, so it is alone
-        ("refused", Outcome.REFUSED),
-        ("another", Outcome.SURVIVED),
-        ("wrong", Outcome.SURVIVED),
+        ("third", SURVIVED),  # without an operator, so it is alone
+        ("refused", REFUSED),
+        ("another", SURVIVED),
+        ("wrong", SURVIVED),
     ]
     assert built == ["right\nthird\n", "refused\nanother\n", "refused\nright\n", "right\nanother\n", "wrong\nright\n"]
-
-
-def test_program_that_hangs_is_ended(tmp_path: Path) -> None:
-    with pytest.raises(subprocess.TimeoutExpired):
-        run_limited([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path, {}, 1)
 
 
 def test_survivors_are_a_table_and_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,9 +112,9 @@ def test_survivors_are_a_table_and_an_error(tmp_path: Path, capsys: pytest.Captu
         mutant("return x\n", "return None\n", number=2),
         mutant("right", "wrong", "native/A.cpp", number=3),
     ]
-    trees = [tree_in(tmp_path / name) for name in ("operators", "builder")]
-    lines = places(mutants, tmp_path / "builder")
-    results = judge(mutants, lines, trees[0], trees[1:])
+    copy = copy_in(tmp_path)
+    lines = places(mutants, tmp_path)
+    results = judge(mutants, lines, copy)
     with pytest.raises(Failed, match="2 mutants survived"):
         conclude(results, lines)
     captured = capsys.readouterr()
@@ -113,7 +126,7 @@ def test_survivors_are_a_table_and_an_error(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_list_that_does_not_fit_the_sources_is_refused(tmp_path: Path) -> None:
-    tree_in(tmp_path)
+    copy_in(tmp_path)
     stale = [mutant("return y", "z"), mutant("return x", "z"), mutant("x + x", "x + x"), mutant("x", "y", "gone.py")]
     with pytest.raises(UsageError) as caught:
         places([mutant("x + x", "x"), *stale], tmp_path)
@@ -150,7 +163,7 @@ WITHOUT = {
 
 @pytest.fixture(scope="module")
 def mutants() -> dict[Mutant, int]:
-    return places(load_mutants(LIST), REPOSITORY)
+    return places(load_mutants())
 
 
 def test_each_right_text_stands_in_the_sources_once(mutants: dict[Mutant, int]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -23,12 +24,9 @@ from graft.deliver.built import Built, save_built
 from tests.kit import environments
 from tests.kit import run as testing
 from tests.kit.environments import TEST, folder_of, unpacked, wheel_environment
-from tests.kit.nightly import STEPS, Step
-from tests.kit.nightly import test_nightly as nightly
 from tests.kit.parts import Part, run_parts
 from tests.kit.parts import TestsFailed as Failed  # otherwise pytest would collect it
 from tests.kit.run import one_at_a_time
-from tests.kit.skips import load_expected
 
 
 @pytest.fixture(autouse=True)
@@ -184,16 +182,21 @@ def test_of_machine(): pytest.skip("this processor has no AVX9")
             "in tests/skips.yaml, but not skipped: second: test_second: there is no GPU",
         ),
         (["first: test_first[one]", "first: test_first[other]", "second: test_second"], ["-k", "first"], ""),
+        (["first: test_first[*]"], [], ""),
     ],
 )
 def test_skips_are_those_that_are_expected(tmp_path: Path, tests: list[str], extra: list[str], message: str) -> None:
-    parts = parts_in(tmp_path)
+    parts_in(tmp_path)
     (tmp_path / "test_first.py").write_text(SKIPPING)
     text = {"pin": "1", "parts": {"wheel": {"there is no GPU": tests}}, "machine": ["^this processor has no "]}
     (tmp_path / "skips.yaml").write_text(yaml.safe_dump(text))
-    expected = load_expected(tmp_path / "skips.yaml")
-    with pytest.raises(Failed, match=message) if message else nullcontext():
-        run_parts(Path(sys.executable), parts, {}, extra, None, expected)
+    whole = ["--skips-of=wheel", f"--skips-file={tmp_path / 'skips.yaml'}", *([] if extra else ["--all-of-it"])]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.kit.skips", *whole, *extra, str(tmp_path)]
+    for processes in ([], ["--numprocesses=2"]):
+        done = subprocess.run(
+            [*command, *processes], cwd=common.REPOSITORY, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, bool(re.search(message, done.stdout))) == (bool(message), True), done.stdout
 
 
 def built(tmp_path: Path) -> Layout:
@@ -284,30 +287,42 @@ def test_each_folder_s_own_tests_are_run(tmp_path: Path) -> None:
     assert native_folders(testing.named(spaced)) == spaced.natives
 
 
-def test_each_step_of_the_night_is_run_and_failures_are_named(capfd: pytest.CaptureFixture[str]) -> None:
-    steps = [Step("first", "nothing", ["--version"]), Step("second", "a failure", ["no-such-target"])]
-    steps.append(Step("third", "nothing", ["--version"]))
-    with pytest.raises(Failed, match="steps failed: second"):
-        nightly(["second", "third"], steps)
-    out = capfd.readouterr().out
-    assert "| second | a failure | FAILED |" in out and "| third | nothing | passed |" in out and "first" not in out
-    nightly(["first"], steps)
-    with pytest.raises(UsageError, match="fourth: no such steps"):
-        nightly(["fourth"], steps)
+def test_part_whose_file_is_skipped_as_a_whole(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("import pytest\npytest.skip('no reason', allow_module_level=True)\n")
+    (tmp_path / "test_other.py").write_text("def test_it(): pass\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.kit.skips", "--skips-of=wheel", str(tmp_path)]
+    done = subprocess.run(command, cwd=common.REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "wheel: skipped, but not in tests/skips.yaml: test_it: no reason" in done.stdout
 
 
-def test_a_step_of_the_night_has_its_own_arguments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """``make test-nightly ARGS=first JOBS=3`` passes JOBS on, but not ARGS."""
-    makefile = tmp_path / "Makefile"
-    makefile.write_text("show:\n\t@echo 'ARGS=<$(ARGS)> JOBS=<$(JOBS)>'\n")
-    steps = [Step("first", "its own", ["-f", str(makefile), "show", "ARGS=--own"])]
-    steps.append(Step("second", "none", ["-f", str(makefile), "show"]))
-    nightly([], steps, {**os.environ, "MAKEFLAGS": " -- JOBS=3 ARGS=first"})
-    out = capfd.readouterr().out
-    assert "ARGS=<--own> JOBS=<3>" in out and "ARGS=<> JOBS=<3>" in out
+def sessions_of_nox() -> dict[str, dict[str, object]]:
+    """Return the sessions of noxfile.py, by name."""
+    command = [sys.executable, "-m", "nox", "--list-sessions", "--json"]
+    listed = subprocess.run(command, cwd=common.REPOSITORY, capture_output=True, text=True, check=True).stdout
+    return {session["session"]: session for session in json.loads(listed)}
 
 
 def test_steps_of_the_night_are_targets_of_the_makefile() -> None:
     targets = re.findall(r"^([a-z -]+):", (common.REPOSITORY / "Makefile").read_text(), re.M)
     known = {name for line in targets for name in line.split()}
-    assert {step.command[0] for step in STEPS} <= known
+    noxfile = (common.REPOSITORY / "noxfile.py").read_text()
+    steps = dict(re.findall(r'^step\("(\w+)", "[^"]+", "([\w-]+)"', noxfile, re.M))
+    assert len(steps) == 8 and set(steps.values()) <= known
+    nightly = {name for name, session in sessions_of_nox().items() if session["tags"] == ["nightly"]}
+    assert {name.partition("(")[0] for name in nightly} == {*steps, "matrix"}
+
+
+def test_a_step_of_the_night_has_its_own_arguments(tmp_path: Path) -> None:
+    """``make test-nightly ARGS=sanitizers JOBS=3`` passes JOBS on, but not ARGS; a step that fails does not stop it."""
+    (tmp_path / "Makefile").write_text(
+        "test-sanitize fuzz:\n\t@echo '$@ ARGS=<$(ARGS)> JOBS=<$(JOBS)>'; test $@ = fuzz\n"
+    )
+    env = {**os.environ, "MAKEFLAGS": " -- JOBS=3 ARGS=sanitizers"}
+    shutil.copy(common.REPOSITORY / "noxfile.py", tmp_path)
+    (tmp_path / "tests").symlink_to(common.REPOSITORY / "tests")
+    (tmp_path / "scripts").symlink_to(common.REPOSITORY / "scripts")
+    command = [sys.executable, "-m", "nox", "-s", "sanitizers", "fuzz"]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "test-sanitize ARGS=<> JOBS=<3>" in done.stdout and "fuzz ARGS=<--minutes 20> JOBS=<3>" in done.stdout
+    assert "* sanitizers: failed" in done.stderr and "* fuzz: success" in done.stderr

@@ -24,7 +24,7 @@ def enter(module: str, arguments: Sequence[str]) -> int:
     folder = ENVIRONMENTS / f"builder-{name_of_python()}"
     content = hashlib.sha256(_REQUIREMENTS.read_bytes()).hexdigest()
     try:
-        if not {"-h", "--help"} & set(arguments) and arguments[:1] not in (["undevelop"], ["lint"]):
+        if not {"-h", "--help"} & set(arguments) and arguments[:1] not in (["undevelop"], ["nox"]):
             require_all()
         with held(folder, [Layer(content, _make)]) as lock:
             python = folder / "bin/python"

@@ -12,8 +12,7 @@ import yaml
 from graft.base.elf import ElfFile
 from graft.core.layout import native_folders
 from graft.inputs.cuda_toolkit import wanted_architectures
-
-from tests.kit.matrix.fatbin import architectures
+from helpers import architectures
 
 LIBRARIES = Path(torch.__file__).parent / "lib"
 KERNELS = LIBRARIES / "libtorch_operators_cuda.so"
@@ -58,7 +57,7 @@ def test_there_is_code_for_every_architecture() -> None:
     if not KERNELS.is_file():
         pytest.skip("no CUDA kernels were built")
     wanted = [f"sm_{name}" for name in wanted_architectures()] or torch.cuda.get_arch_list()
-    assert set(architectures(KERNELS.read_bytes())) == set(wanted)
+    assert architectures(KERNELS) == set(wanted)
 
 
 def test_hidden_functions_are_bound_behind_the_build_id(base: Path) -> None:

@@ -1,46 +1,136 @@
-"""``make surfaces`` reports what is missing; the target itself prints the table."""
+"""How ``make surfaces`` judges and shows surfaces; those themselves are in tests/wheel/surfaces."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
-from dataclasses import replace
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
-from torch.testing._internal.common_methods_invocations import op_db
+from graft.core.layout import REPOSITORY
 
-from tests.kit.surfaces import python
-from tests.kit.surfaces.__main__ import PARTS
-from tests.kit.surfaces.remedies import remedy
-from tests.kit.surfaces.subject import NotThere, Subject, subjects
-from tests.kit.surfaces.table import NO, NOT_THERE, YES, Cell, Surface, differences, lacking, measure, row
+from tests.kit import surfaces
+from tests.kit.delivered import marks_in, of_added, side_by_side
+from tests.kit.subject import Subject, infos, left_out
+from tests.kit.surfaces import NO, NOT_THERE, YES, judge, lacking, measured
+
+# A folder of surfaces. As the added operator, sinc is measured beside lerp and digamma.
+SURFACES = """
+import warnings
+import pytest
+from tests.kit.surfaces import surface
+
+@surface("everywhere")
+def test_everywhere(subject): subject.expected()
+
+@surface("only PyTorch's own", "write it")
+def test_missed(subject): assert subject.is_of_pytorch, "not there"
+
+@surface("nowhere")
+def test_nowhere(subject): raise ValueError("gone")
+
+@surface("of two")
+def test_of_two(subject): subject.require_pointwise() or pytest.skip("one argument")
+
+@surface("quiet")
+def test_quiet(subject): subject.is_of_pytorch or warnings.warn("a loop")
+
+def test_there_are_samples(name): assert name == "sinc"
+"""
 
 
-@pytest.fixture
-def lerp() -> Subject:
-    (found,), without = subjects(["lerp", "no_such_operator"])
-    assert [text.partition(":")[0] for text in without] == ["no_such_operator"]
-    return found
+def run_surfaces(folder: Path, *options: str) -> tuple[str, dict[str, dict[str, str]]]:
+    (folder / "test_it.py").write_text(SURFACES)
+    results = folder / "results.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.kit.surfaces", f"--junit-xml={results}"]
+    command += [f"--config-file={REPOSITORY / 'pyproject.toml'}", "--operators=sinc", *options, str(folder)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout
+    return done.stdout, marks_in(results)
 
 
-def test_operator_that_is_not_there_is_found(lerp: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
-    surface = next(each for each in python.SURFACES.all if each.title == "torch.op(x)")
-    assert measure(surface, lerp) == Cell(YES)
+@pytest.mark.parametrize("processes", [1, 2])
+def test_operator_is_compared_with_pytorch_s_own(tmp_path: Path, processes: int) -> None:
+    said, marks = run_surfaces(tmp_path, *([f"--numprocesses={processes}"] if processes > 1 else []))
+    assert "sinc: only PyTorch's own: AssertionError: not there" in said and "  next: write it" in said
+    assert "sinc: quiet: UserWarning: a loop" in said and "as lerp: ValueError: gone" in said
+    assert "2 failed" in said
+    assert side_by_side(marks).splitlines() == [
+        "                    sinc  torch.lerp  torch.digamma",
+        "everywhere          yes   yes         yes",
+        "only PyTorch's own  NO    yes         yes",
+        "nowhere             NO    NO          NO",
+        "of two              -     -           -",
+        "quiet               NO    yes         yes",
+    ]
+    assert of_added(marks)["quiet"] == "NO: sinc"
+
+
+def test_titles_and_operators_can_be_chosen(tmp_path: Path) -> None:
+    said, marks = run_surfaces(tmp_path, "-k", "quiet")
+    assert list(marks["sinc"]) == ["quiet"], said
+
+
+def test_delivery_of_which_nothing_was_found_does_not_say_yes(tmp_path: Path) -> None:
+    """As if torch crashed at import."""
+    (tmp_path / "results.xml").write_bytes(b"")
+    crashed = of_added(marks_in(tmp_path / "results.xml"))
+    shown = side_by_side({"wheel": {"torch.x": "yes"}, "thin-wheel": crashed})
+    assert shown.splitlines()[1:] == ["torch.x  yes    not measured"]
+
+
+def test_accepted_difference_must_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    reasons = {("usual", "sinc"): "because"}
+    monkeypatch.setattr(surfaces, "accepted_differences", lambda: reasons)
+    sinc = Subject("sinc", infos()["sinc"])
+
+    def fail(subject: Subject) -> None:
+        raise ValueError(subject)
+
+    with pytest.raises(pytest.xfail.Exception, match="because"):
+        judge(fail, sinc, {}, "usual", "")
+    tests: list[Callable[[Subject], object]] = [lambda subject: None, lambda subject: pytest.skip("no method")]
+    for test in tests:
+        with pytest.raises(AssertionError, match="sinc: usual: there is no difference any more"):
+            judge(test, sinc, {}, "usual", "")
+
+
+def surface_of(name: str) -> Callable[..., None]:
+    """Return a test of tests/wheel/surfaces/test_names.py."""
+    scope: dict[str, Callable[..., None]] = {"__name__": "test_names"}
+    exec((REPOSITORY / "tests/wheel/surfaces/test_names.py").read_text(), scope)
+    return scope[name]
+
+
+def mark_of(test: str, operator: str) -> str:
+    return measured(surface_of(test), Subject(operator, infos()[operator]), {})[0]
+
+
+def test_operator_that_is_not_there_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert mark_of("test_function", "lerp") == YES
     monkeypatch.setattr(torch, "lerp", torch.add)
-    assert measure(surface, lerp).mark == NO
+    assert mark_of("test_function", "lerp") == NO
 
 
-def test_form_that_the_schema_lacks_is_no_fault(lerp: Subject) -> None:
-    surface = next(each for each in python.SURFACES.all if each.title == "x.op_()")
-    without = replace(lerp, info=next(info for info in op_db if info.name == "matmul"))
-    assert measure(surface, without) == Cell(NOT_THERE, "no in-place form")
+def test_form_that_the_schema_lacks_is_no_fault() -> None:
+    assert mark_of("test_in_place", "matmul") == NOT_THERE
 
 
-def test_warning_is_a_fault(lerp: Subject) -> None:
-    def warn(_: Subject) -> None:
-        warnings.warn("a loop", stacklevel=1)
+def test_docstring_of_a_method_says_what_is_returned() -> None:
+    assert [mark_of("test_method_docstring", name) for name in ("lerp", "aminmax", "outer")] == [YES] * 3
 
-    assert measure(Surface("quiet", warn), lerp) == Cell(NO, "UserWarning: a loop")
+
+def test_operator_without_samples_says_what_to_write() -> None:
+    assert left_out("fft.nothing") == "no samples; write `def nothing(make)` into samples.py"
+
+
+def test_composed_operator_is_compared_with_composed_ones() -> None:
+    references = [["outer"], ["lerp"]]
+    assert lacking({"outer": NO, "lerp": YES}, references) == ["outer"]
+    assert lacking({"outer": NOT_THERE, "lerp": YES}, references) == []
 
 
 def warn_in(module: str) -> None:
@@ -48,81 +138,7 @@ def warn_in(module: str) -> None:
     warnings.warn_explicit("old", FutureWarning, "a.py", 1, module=module, registry={})
 
 
-def test_only_warnings_that_the_folder_causes_are_faults(lerp: Subject) -> None:
-    assert measure(Surface("upstream", lambda _: warn_in("torch._inductor.lowering")), lerp) == Cell(YES)
-    assert measure(Surface("own", lambda _: warn_in("torch.nn.modules.mine")), lerp).mark == NO
-    # The tests of a wheel do the same.
+def test_only_warnings_that_the_folder_causes_are_faults() -> None:
     warn_in("torch._inductor.lowering")
     with pytest.raises(FutureWarning, match="old"):
-        warn_in("mine")
-
-
-GENERATED = {
-    "torch.op(x)",
-    "torch.ops.aten.op",
-    "__torch_function__ is asked for the function",
-    "a TorchFunctionMode sees it",
-    "torch.overrides.get_overridable_functions()",
-    "torch.overrides.get_testing_overrides()",
-    "torch.overrides.resolve_name()",
-    "arguments for PyTorch's test_overrides.py",
-    "the profiler names it",
-}
-
-
-def test_every_surface_has_a_remedy() -> None:
-    titles = [surface.title for part in PARTS for surface in part.SURFACES.all]
-    general = remedy("a title of no kind")
-    found = {title: remedy(title) for title in titles}
-    assert (
-        "derivatives.yaml" in found["gradcheck"]
-        and "decompositions.py" in found["Inductor fuses it with its neighbors"]
-    )
-    # What is generated from the schema alone is bound, named and registered, independent of the folder's files.
-    generated = {title for title in titles if found[title] == general}
-    assert generated <= GENERATED, generated - GENERATED
-
-
-def test_docstring_of_a_method_says_what_is_returned(lerp: Subject) -> None:
-    surface = next(each for each in python.SURFACES.all if each.title == "Tensor.op.__doc__")
-    assert measure(surface, lerp) == Cell(YES)
-    for name in ("aminmax", "outer"):
-        other = replace(lerp, name=name, info=next(info for info in op_db if info.name == name))
-        assert measure(surface, other) == Cell(YES)
-
-
-def test_only_what_pytorch_s_own_have_is_missed() -> None:
-    cells = {
-        ("usual", "mine"): Cell(NO, "not there"),
-        ("usual", "lerp"): Cell(YES),
-        ("unusual", "mine"): Cell(NO),
-        ("unusual", "lerp"): Cell(NO),
-        ("mended", "mine"): Cell(YES),
-        ("mended", "lerp"): Cell(YES),
-    }
-    mine = {"mine": [["lerp"]]}
-    assert differences(cells, mine, {}) == ["mine: usual: not there"]
-    assert differences(cells, mine, {("usual", "mine"): "because"}) == []
-    (stale,) = differences(cells, mine, {("usual", "mine"): "", ("mended", "mine"): "because"})
-    assert stale.startswith("mine: mended: there is no difference any more")
-    assert row(cells, "usual", ["mine", "lerp"], 7) == "usual    NO    yes"
-
-
-def test_composed_operator_is_compared_with_composed_ones() -> None:
-    cells = {
-        ("one node", "mine"): Cell(NO),
-        ("one node", "outer"): Cell(NO),
-        ("one node", "lerp"): Cell(YES),
-        ("in-place", "mine"): Cell(NO, "not there"),
-        ("in-place", "outer"): Cell(NOT_THERE),
-        ("in-place", "lerp"): Cell(YES),
-    }
-    references = [["outer"], ["lerp"]]
-    assert lacking(cells, "one node", references) == ["outer"]
-    assert lacking(cells, "in-place", references) == []
-    assert differences(cells, {"mine": references}, {}) == ["mine: in-place: not there"]
-
-
-def test_reason_is_kept() -> None:
-    with pytest.raises(NotThere, match="no method"):
-        Subject._form(None, "method")
+        warn_in("torch.nn.modules.mine")

@@ -1,4 +1,4 @@
-"""The Pythons that wheels are built for, found by version, name or path."""
+"""Other Pythons of this machine, found by version, name or path."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graft.core.errors import CommandError, UsageError
-from graft.core.process import run
+from .errors import CommandError, UsageError
+from .process import run
 
 # The parts of `INTERPRETER` in layout.py, and the mark of a free-threaded Python.
 _PROBE = "import sys; print(*sys.version_info[:3], sys.implementation.name, 'flags' + sys.abiflags)"

@@ -1,4 +1,4 @@
-"""Distributed tensors, other processes and PyTorch's own tests."""
+"""Distributed tensors, other processes, threads and PyTorch's own tests."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 from torch.testing import assert_close
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils.data import DataLoader
 
-from .subject import NotThere, Subject, first_result
-from .table import Surfaces
+from tests.kit.subject import Subject, first_result
+from tests.kit.surfaces import STATELESS, surface
 
 if torch.distributed.is_available():
     from torch.distributed.tensor import DTensor, Shard, distribute_tensor, init_device_mesh
     from torch.distributed.tensor.debug import CommDebugMode
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-SURFACES = Surfaces()
+SHARDING = "for an operator that is not pointwise, write a sharding rule into python/distributed/tensor/_ops"
 
 
 @contextmanager
-def two_ranks() -> Iterator[Any]:
-    """A mesh of two ranks, one of which is this process. Nothing is sent."""
+def sharded(tensors: list[Tensor]) -> Iterator[list[Any]]:
+    """Shard tensors over two ranks, one of which is this process. Nothing is sent."""
     if not torch.distributed.is_available():
-        raise NotThere("this torch is built without torch.distributed")
+        pytest.skip("this torch is built without torch.distributed")
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
     try:
-        yield init_device_mesh("cpu", (2,))
+        mesh = init_device_mesh("cpu", (2,))
+        yield [distribute_tensor(tensor, mesh, [Shard(0)], src_data_rank=None) for tensor in tensors]
     finally:
         torch.distributed.destroy_process_group()
 
 
-@SURFACES("DTensor: shards stay where they are")
-def sharded(subject: Subject) -> None:
-    if not subject.is_pointwise:
-        raise NotThere("not pointwise")
+@surface("DTensor: shards stay where they are", SHARDING)
+def test_sharded(subject: Subject) -> None:
+    subject.require_pointwise()
     call, tensors = subject.on_tensors()
     whole = [torch.rand(4, 3, dtype=torch.double) for _ in tensors]
-    with two_ranks() as mesh:
-        parts = [distribute_tensor(tensor, mesh, [Shard(0)], src_data_rank=None) for tensor in whole]
+    with sharded(whole) as parts:
         with CommDebugMode() as sent:
             result = call(*parts)
         assert isinstance(result, DTensor)
@@ -53,31 +53,18 @@ def sharded(subject: Subject) -> None:
         assert_close(result.to_local(), call(*(tensor[:2] for tensor in whole)))
 
 
-@SURFACES("DTensor: the backward stays there, too")
-def sharded_backward(subject: Subject) -> None:
-    subject.require_gradient()
-    if not subject.is_pointwise:
-        raise NotThere("not pointwise")
-    call, tensors = subject.on_tensors()
-    whole = [torch.rand(4, 3, dtype=torch.double) for _ in tensors]
-    with two_ranks() as mesh:
-        parts = [distribute_tensor(tensor, mesh, [Shard(0)], src_data_rank=None).requires_grad_() for tensor in whole]
+@surface("DTensor: the backward stays there, too", SHARDING)
+def test_sharded_backward(subject: Subject) -> None:
+    subject.require_pointwise()
+    call, tensors = subject.differentiable()
+    with sharded([torch.rand(4, 3, dtype=torch.double) for _ in tensors]) as parts:
+        for part in parts:
+            part.requires_grad_()
         result = call(*parts)
         with CommDebugMode() as sent:
             result.backward(torch.ones_like(result))
         assert sent.get_total_counts() == 0
         assert all(part.grad.placements == (Shard(0),) for part in parts)
-
-
-@SURFACES("a module that calls it is copied and saved")
-def saved_module(subject: Subject) -> None:
-    model = Calling(subject.function)
-    file = io.BytesIO()
-    torch.save(model, file)
-    file.seek(0)
-    for other in (copy.deepcopy(model), torch.load(file, weights_only=False)):
-        args, kwargs = subject.sample()
-        assert_close(first_result(other(*args, **kwargs)), subject.expected())
 
 
 class Calling(torch.nn.Module):
@@ -89,6 +76,17 @@ class Calling(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
+
+
+@surface("a module that calls it is copied and saved", STATELESS)
+def test_saved_module(subject: Subject) -> None:
+    model = Calling(subject.function)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    for other in (copy.deepcopy(model), torch.load(file, weights_only=False)):
+        args, kwargs = subject.sample()
+        assert_close(first_result(other(*args, **kwargs)), subject.expected())
 
 
 class Results(torch.utils.data.Dataset[Tensor]):
@@ -105,26 +103,30 @@ class Results(torch.utils.data.Dataset[Tensor]):
         return result
 
 
-@SURFACES("a data loader's process")
-def loaded(subject: Subject) -> None:
+@surface("a data loader's process", STATELESS)
+def test_loaded(subject: Subject) -> None:
     (batch,) = DataLoader(Results(subject), batch_size=2, num_workers=1, multiprocessing_context="fork")
     assert_close(batch, torch.stack([subject.expected()] * 2))
 
 
-@SURFACES("an OpInfo in op_db")
-def op_info(subject: Subject) -> None:
+@surface("an OpInfo in op_db", "write `def NAME(make)` into samples.py")
+def test_op_info(subject: Subject) -> None:
     assert subject.info in op_db
 
 
-@SURFACES("as many threads as there are")
-def threads(subject: Subject) -> None:
+@surface(
+    "as many threads as there are",
+    "use TensorIterator or at::parallel_for in the kernel, and write each element once",
+)
+def test_threads(subject: Subject) -> None:
+    subject.require_pointwise()
     call, tensors = subject.on_tensors()
-    if not subject.is_pointwise:
-        raise NotThere("not pointwise")
     large = [torch.rand(300, 301, dtype=torch.double) for _ in tensors]
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     alone = call(*large)
     torch.set_num_threads(max(before, 2))
-    assert_close(call(*large), alone)
-    torch.set_num_threads(before)
+    try:
+        assert_close(call(*large), alone)
+    finally:
+        torch.set_num_threads(before)

@@ -9,19 +9,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, overrides
 from torch.testing import assert_close
 from torch.testing._internal.generated import annotated_fn_args
 
-from .subject import NotThere, Subject, first_result
-from .table import Surfaces
-
-SURFACES = Surfaces()
+from tests.kit.subject import Subject, first_result, left_out
+from tests.kit.surfaces import DOCUMENTED, IN_PLACE, METHOD, NAMES, OUT, STATELESS, surface
 
 
-@SURFACES("torch.op(x)")
-def function(subject: Subject) -> None:
+def test_there_are_samples(name: str) -> None:
+    assert not left_out(name), f"{name}: {left_out(name)}"
+
+
+@surface("torch.op(x)")
+def test_function(subject: Subject) -> None:
     module, _, short = f"torch.{subject.name}".rpartition(".")
     owner = torch._added_operators.resolve(module) if module != "torch" else torch
     assert getattr(owner, short) is subject.function
@@ -29,41 +32,36 @@ def function(subject: Subject) -> None:
     subject.expected()
 
 
-@SURFACES("x.op()")
-def method(subject: Subject) -> None:
+@surface("x.op()", METHOD)
+def test_method(subject: Subject) -> None:
     call, tensors = subject.on_tensors(subject.method)
     assert_close(call(*tensors), subject.expected())
 
 
-@SURFACES("x.op_()")
-def in_place(subject: Subject) -> None:
-    call, tensors = subject.on_tensors(subject.in_place)
-    expected = subject.expected()
-    if expected.shape != tensors[0].shape:
-        raise NotThere("the sample broadcasts self")
+@surface("x.op_()", IN_PLACE)
+def test_in_place(subject: Subject) -> None:
+    call, tensors = subject.in_place_on_tensors()
     assert call(*tensors) is tensors[0]
-    assert_close(tensors[0], expected)
+    assert_close(tensors[0], subject.expected())
 
 
-@SURFACES("torch.op(x, out=y)")
-def out(subject: Subject) -> None:
-    if not subject.info.supports_out:
-        raise NotThere("no out= form")
+@surface("torch.op(x, out=y)", OUT)
+def test_out(subject: Subject) -> None:
     expected = subject.expected()
     args, kwargs = subject.sample()
     result = torch.empty_like(expected)
-    assert subject.function(*args, **kwargs, out=result) is result
+    assert subject.out(*args, **kwargs, out=result) is result
     assert_close(result, expected)
 
 
-@SURFACES("help(torch.op) begins with the signature")
-def docstring(subject: Subject) -> None:
+@surface("help(torch.op) begins with the signature", DOCUMENTED)
+def test_docstring(subject: Subject) -> None:
     short = subject.name.rpartition(".")[2]
     assert re.match(rf"\s*{short}\(\w+.*\)", subject.function.__doc__ or ""), subject.function.__doc__
 
 
-@SURFACES("Tensor.op.__doc__")
-def method_docstring(subject: Subject) -> None:
+@surface("Tensor.op.__doc__", DOCUMENTED)
+def test_method_docstring(subject: Subject) -> None:
     short = subject.name.rpartition(".")[2]
     # Several results are listed in parentheses, with their names if they have any.
     kinds = [str(each.type) for each in subject.overload._schema.returns]
@@ -71,8 +69,8 @@ def method_docstring(subject: Subject) -> None:
     assert re.match(rf"\s*{short}\(.*\) -> {returned}", subject.method.__doc__ or "", re.M), subject.method.__doc__
 
 
-@SURFACES("Tensor.op_.__doc__")
-def in_place_docstring(subject: Subject) -> None:
+@surface("Tensor.op_.__doc__", DOCUMENTED)
+def test_in_place_docstring(subject: Subject) -> None:
     assert "In-place version of" in (subject.in_place.__doc__ or ""), subject.in_place.__doc__
 
 
@@ -84,30 +82,26 @@ def _stub(file: str) -> dict[str, ast.FunctionDef]:
     return {node.name: node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)}
 
 
-@SURFACES("type stub of the function, with its docstring")
-def stub(subject: Subject) -> None:
+@surface("type stub of the function, with its docstring", DOCUMENTED)
+def test_stub(subject: Subject) -> None:
     if "." in subject.name:
-        raise NotThere("its module is written in Python")
+        pytest.skip("its module is written in Python")
     assert ast.get_docstring(_stub("_C/_VariableFunctions.pyi")[subject.name])
 
 
-@SURFACES("type stub of the method, with its docstring")
-def method_stub(subject: Subject) -> None:
+@surface("type stub of the method, with its docstring", DOCUMENTED)
+def test_method_stub(subject: Subject) -> None:
     assert ast.get_docstring(_stub("_C/__init__.pyi")[subject.method.__name__])
 
 
-@SURFACES("a wrong argument is refused by its name")
-def wrong_argument(subject: Subject) -> None:
-    try:
+@surface("a wrong argument is refused by its name", NAMES)
+def test_wrong_argument(subject: Subject) -> None:
+    with pytest.raises(TypeError, match=rf"^{subject.function.__name__}\(\)"):
         subject.function(object())
-    except TypeError as error:
-        assert str(error).startswith(f"{subject.function.__name__}()"), error
-    else:
-        raise AssertionError("it took an object")
 
 
-@SURFACES("the arguments' names are keywords")
-def keywords(subject: Subject) -> None:
+@surface("the arguments' names are keywords", NAMES)
+def test_keywords(subject: Subject) -> None:
     args, kwargs = subject.sample()
     names = [argument.name for argument in subject.overload._schema.arguments]
     names = ["input" if name == "self" else name for name in names]
@@ -126,8 +120,8 @@ class Overriding(Tensor):
         return super().__torch_function__(func, types, args, kwargs or {})
 
 
-@SURFACES("__torch_function__ is asked for the function")
-def torch_function(subject: Subject) -> None:
+@surface("__torch_function__ is asked for the function")
+def test_torch_function(subject: Subject) -> None:
     call, tensors = subject.on_tensors()
     Overriding.asked.clear()
     result = call(*(tensor.as_subclass(Overriding) for tensor in tensors))
@@ -135,16 +129,16 @@ def torch_function(subject: Subject) -> None:
     assert isinstance(result, Overriding)
 
 
-@SURFACES("__torch_function__ is asked for the method")
-def torch_function_of_method(subject: Subject) -> None:
+@surface("__torch_function__ is asked for the method", METHOD)
+def test_torch_function_of_method(subject: Subject) -> None:
     call, tensors = subject.on_tensors(subject.method)
     Overriding.asked.clear()
     call(*(tensor.as_subclass(Overriding) for tensor in tensors))
     assert subject.method in Overriding.asked
 
 
-@SURFACES("a TorchFunctionMode sees it")
-def torch_function_mode(subject: Subject) -> None:
+@surface("a TorchFunctionMode sees it")
+def test_torch_function_mode(subject: Subject) -> None:
     seen = []
 
     class Mode(overrides.TorchFunctionMode):
@@ -158,28 +152,28 @@ def torch_function_mode(subject: Subject) -> None:
     assert subject.function in seen
 
 
-@SURFACES("torch.overrides.get_overridable_functions()")
-def overridable(subject: Subject) -> None:
+@surface("torch.overrides.get_overridable_functions()")
+def test_overridable(subject: Subject) -> None:
     assert any(subject.function in functions for functions in overrides.get_overridable_functions().values())
 
 
-@SURFACES("torch.overrides.get_testing_overrides()")
-def testing_overrides(subject: Subject) -> None:
+@surface("torch.overrides.get_testing_overrides()")
+def test_testing_overrides(subject: Subject) -> None:
     assert subject.function in overrides.get_testing_overrides()
 
 
-@SURFACES("torch.overrides.resolve_name()")
-def resolved_name(subject: Subject) -> None:
-    # Return one of its names: torch.nn.functional may have another.
+@surface("torch.overrides.resolve_name()")
+def test_resolved_name(subject: Subject) -> None:
+    # It returns one of its names: torch.nn.functional may have another.
     name = overrides.resolve_name(subject.function) or ""
     assert torch._added_operators.resolve(name) is subject.function
 
 
-@SURFACES("arguments for PyTorch's test_overrides.py")
-def annotated(subject: Subject) -> None:
+@surface("arguments for PyTorch's test_overrides.py")
+def test_annotated(subject: Subject) -> None:
     assert subject.function in annotated_fn_args.annotated_args
 
 
-@SURFACES("pickled by its name")
-def pickled(subject: Subject) -> None:
+@surface("pickled by its name", STATELESS)
+def test_pickled(subject: Subject) -> None:
     assert pickle.loads(pickle.dumps(subject.function)) == subject.function

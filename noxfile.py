@@ -1,0 +1,105 @@
+"""The equipment behind the Makefile: linters, the parts of the tests, what runs by night, the matrix of releases.
+
+`nox -l` lists the sessions. All but the tests' environments are the builder's own.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import nox
+
+REPOSITORY = Path(__file__).parent
+sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "scripts")]
+
+from graft.core.errors import GraftError  # noqa: E402
+
+from tests.kit import matrix as of_releases  # noqa: E402
+from tests.kit.run import PARTS  # noqa: E402
+
+nox.needs_version = ">=2026.1"
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["lint", "tests"]
+
+LINTERS = ("ruff", "mypy", "types-PyYAML", "pytest", "clang-format")
+PYTHON_CODE = ("scripts", "tests", "native", "noxfile.py")
+
+# A step that is interrupted may have to delete environments.
+PATIENCE = 180
+
+
+def make(session: nox.Session, target: str, *variables: str) -> None:
+    """Run a target. make passes on the variables of its command line, but these ARGS are a session's names."""
+    session.run("make", "ARGS=", target, *variables, interrupt_timeout=PATIENCE)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """ruff, mypy --strict and clang-format."""
+    # mypy reads the types of the builder's packages in its environment.
+    session.run(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *LINTERS, log=False)
+    binaries = Path(sys.executable).parent
+    tracked = str(session.run("git", "ls-files", "*.cpp", "*.h", "*.cu", "*.cuh", silent=True)).split()
+    sources = [name for name in tracked if not name.startswith("scripts/")]  # templates are not valid C++
+    commands: list[list[str | Path]] = [
+        [binaries / "ruff", "check", *PYTHON_CODE],
+        [binaries / "ruff", "format", "--check", *PYTHON_CODE],
+        [binaries / "mypy"],
+        [binaries / "clang-format", "--dry-run", "--Werror", *sources],
+    ]
+    if not all([passes(session, *command) for command in commands]):
+        session.error("fix what is reported; `ruff format` and `clang-format -i` fix the layout")
+
+
+def passes(session: nox.Session, *command: str | Path) -> bool:
+    """Run a command. Return whether it succeeded."""
+    try:
+        session.run(*command)
+    except nox.command.CommandFailed:
+        return False
+    return True
+
+
+@nox.session
+@nox.parametrize("part", PARTS, ids=PARTS)
+def tests(session: nox.Session, part: str) -> None:
+    """A part of `make test`; arguments for pytest follow `--`."""
+    make(session, "test", " ".join([f"ARGS=--parts {part}", *(["--", *session.posargs] if session.posargs else [])]))
+
+
+def step(name: str, shows: str, target: str, *variables: str) -> None:
+    """Define a session of `make test-nightly`."""
+
+    def run(session: nox.Session) -> None:
+        make(session, target, *variables)
+
+    run.__doc__ = shows
+    nox.session(run, name=name, tags=["nightly"], default=False)
+
+
+step("sanitizers", "the sanitizers find nothing in the operators' tests", "test-sanitize")
+step("fuzz", "random calls return results or raise errors", "fuzz", "ARGS=--minutes 20")
+step("slow", "large tensors, PyTorch's own operators, auditwheel", "test", "ARGS=-- -m slow")
+step("emulated", "CUDA kernels on all parameters", "test", "ARGS=--parts emulated", "GRAFT_EMULATED_ALL=1")
+step("mutants", "a test fails for each wrong line of tests/mutants", "test-mutants")
+step("source", "PyTorch's own build compiles the operators", "check-source", "ARGS=--if-possible")
+step("bases", "wheels for CUDA and for another Python", "test", "ARGS=--parts bases")
+step("peers", "calls and builds compared with other ways to add an operator", "bench-peers")
+
+
+ROWS = of_releases.rows()
+
+
+@nox.session(tags=["nightly"], default=False, allow_parallel=True)
+@nox.parametrize("row", list(ROWS), ids=list(ROWS))
+def matrix(session: nox.Session, row: str) -> None:
+    """Build and test one release on one Python; `make test-matrix`."""
+    try:
+        result, is_new = of_releases.test_row(ROWS[row], session.posargs)
+    except GraftError as error:
+        session.error(str(error))
+    if result.error:
+        session.error(f"{result.error}; see {result.log}")
+    if not is_new:
+        session.skip(f"{result.wheel} passed on {result.date}; ARGS=--again tests it again")

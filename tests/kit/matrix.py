@@ -1,0 +1,257 @@
+"""``make test-matrix``: build and test each of PINS on each of PYTHONS, and write a table.
+
+Each is a session of noxfile.py, so ``nox -j`` runs several at once. The result of each is a file: an interrupted matrix
+continues where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from xml.etree import ElementTree
+from zipfile import ZipFile
+
+from graft.base.base import VERSION_FILE, architectures_of, of_version_file
+from graft.compile.link import OPERATORS_FOR_CUDA
+from graft.core.console import say
+from graft.core.errors import GraftError, RefusedError, UsageError
+from graft.core.files import free_bytes, write_atomically
+from graft.core.layout import REPOSITORY, Layout, expanded, native_folders
+from graft.inputs.cuda_toolkit import wanted_architectures
+from graft.wheels import Row, build_row, chosen_rows, megabytes, run_verb
+from packaging.version import Version
+
+from .environments import base_wheel_of
+from .run import SHIPPED, is_shipped
+
+# The table, and a folder of results and logs.
+TABLE = REPOSITORY / "build/test-matrix.md"
+
+# By default: each pin on one Python, and one pin on others.
+_PYTHON = "3.11"
+_PIN, _OTHER_PYTHONS = "2.14.1", "3.10 3.12 3.13"
+
+# Space for the environment of a CUDA wheel, its unpacked base, and the wheels and objects of a row.
+_NEEDED_BYTES = 15 * 1024**3
+
+_HEAD = ("PyTorch", "Python", "CUDA", "architectures", "wheel", "added", "build", "operators' tests", "wheel's tests")
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a row.
+
+    Args:
+        native: the native folders.
+        pin, python: the row.
+        parts: of the tests.
+        extra: arguments for pytest.
+        machine: the processor.
+        log: the file with the output.
+        date: when it was tested.
+        wheel: its file name; empty if there is none.
+        size: of the wheel, in bytes.
+        added: compressed bytes of the members that the base lacks, or that differ from it, without metadata.
+        cuda: the CUDA version of the base; empty for CPU.
+        architectures: the GPU architectures that the operators are built for; empty if they have no CUDA library.
+        build: the seconds of its build; None if it was up to date.
+        tests: the counts, by the kind of the part.
+        error: what failed; empty if nothing did.
+    """
+
+    native: str
+    pin: str
+    python: str
+    parts: Sequence[str]
+    extra: Sequence[str]
+    machine: str
+    log: str
+    date: str
+    wheel: str = ""
+    size: int = 0
+    added: int = 0
+    cuda: str = ""
+    architectures: str = ""
+    build: float | None = None
+    tests: Mapping[str, str] = field(default_factory=dict)
+    error: str = ""
+
+
+def rows() -> dict[str, Row | GraftError]:
+    """Return the rows of ``PINS`` and ``PYTHONS`` by name, by default the table's own; or why nothing can be built."""
+    pins, pythons = (os.environ.get(name, "") for name in ("PINS", "PYTHONS"))
+    try:
+        if pins or pythons:
+            found = chosen_rows(pins, pythons, default_python=_PYTHON)
+        else:
+            found = [*chosen_rows("", _PYTHON), *chosen_rows(_PIN, _OTHER_PYTHONS)]
+    except GraftError as error:
+        return {"nothing": error}
+    return {str(row): row for row in found}
+
+
+def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[Result, bool]:
+    """Build and test one row, and write the table. A wheel that passed the same tests before is not tested again.
+
+    Args:
+        row: a row, or an error to raise.
+        arguments: of ``make test-matrix``.
+
+    Returns:
+        its result, and whether it was tested.
+
+    Raises:
+        GraftError: nothing could be built.
+    """
+    options = _options(arguments)
+    if isinstance(row, GraftError):
+        raise row
+    if options.wheel:
+        raise UsageError(f"WHEEL={options.wheel}: each pin and Python has its own base wheel", todo="leave it out")
+    layout = Layout(row.pin, native_folders(options.native), options.out, interpreter=row.python.interpreter)
+    folder = TABLE.with_suffix("") / layout.name
+    path = folder / f"{row.pin}-{row.python.release}.json"
+    result = Result(
+        layout.title,
+        row.pin,
+        row.python.release,
+        options.parts,
+        options.extra,
+        _machine(),
+        str(path.with_suffix(".log")),
+        datetime.date.today().isoformat(),
+    )
+    before = Result(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+    try:
+        result = _built_and_tested(row, layout, result, before, options)
+    except (GraftError, OSError) as error:
+        result = replace(result, error=(error if isinstance(error, GraftError) else RefusedError.of(error)).what)
+    write_atomically(path, json.dumps(asdict(result), indent=1) + "\n")
+    results = [Result(**json.loads(each.read_text(encoding="utf-8"))) for each in folder.glob("*.json")]
+    for target in filter(None, (TABLE, options.markdown)):
+        write_atomically(target, markdown(results, "`native/`" if is_shipped(layout) else layout.title))
+    return result, result != before
+
+
+def _machine() -> str:
+    found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.M)
+    return f"{len(os.sched_getaffinity(0))} cores of {found[1] if found else 'an unknown processor'}"
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the arguments, and the variables of the Makefile."""
+
+    def variable(name: str, default: object) -> str:
+        return os.environ.get(name) or str(default)
+
+    parser = argparse.ArgumentParser(prog="make test-matrix ARGS=...")
+    parser.add_argument("--parts", nargs="+", default=["operators", "wheel"], help="which tests (%(default)s)")
+    parser.add_argument("--again", action="store_true", help="test wheels again that passed before")
+    parser.add_argument("--markdown", type=Path, help="also write the table into this file, for a README")
+    parser.add_argument("extra", nargs="*", help="arguments for pytest, after --")
+    jobs = int(variable("JOBS", os.cpu_count() or 1)) // int(variable("AT_ONCE", 1))
+    parser.set_defaults(native=variable("NATIVE", SHIPPED), out=expanded(variable("OUT", REPOSITORY / "dist")))
+    parser.set_defaults(wheel=os.environ.get("WHEEL", ""), keep=os.environ.get("KEEP", ""), jobs=max(1, jobs))
+    return parser.parse_args(arguments)
+
+
+def _built_and_tested(
+    row: Row, layout: Layout, new: Result, before: Result | None, options: argparse.Namespace
+) -> Result:
+    if free_bytes(REPOSITORY) < _NEEDED_BYTES:
+        raise RefusedError(f"{free_bytes(REPOSITORY) >> 30} GiB are free, but a row may need {_NEEDED_BYTES >> 30}")
+    Path(new.log).parent.mkdir(parents=True, exist_ok=True)
+    say(f"{row}: log in {new.log}")
+    with Path(new.log).open("w", encoding="utf-8", buffering=1) as log:
+        built, wheel, is_built = build_row(row, layout, options.jobs, log.write)
+        if wheel is None:
+            return replace(new, error=built.error)
+        is_same = before is not None and before.wheel == wheel.name
+        if before and is_same and not (before.error or options.again):
+            if before.extra == new.extra and set(before.parts) >= set(new.parts):
+                return before
+        seconds = built.seconds if is_built else before.build if before and is_same else None
+        new = replace(new, wheel=wheel.name, build=seconds, **contents(wheel, base_wheel_of(layout)))
+        with tempfile.TemporaryDirectory(prefix="graft-") as folder:
+            words = ["test", "--parts", *new.parts, "--junit", folder]
+            words += [] if options.keep.strip("0") else ["--discard"]
+            words += ["--", *new.extra] if new.extra else []
+            done = run_verb(row, layout, options.jobs, words, log.write)
+            return replace(new, tests=counted(Path(folder)), error=done.error)
+
+
+def contents(wheel: Path, base: Path) -> dict[str, object]:
+    """Return the fields of a result that describe a wheel and its base."""
+    with ZipFile(base) as archive:
+        old = {(info.filename, info.CRC, info.file_size) for info in archive.infolist()}
+    with ZipFile(wheel) as archive:
+        members = [info for info in archive.infolist() if ".dist-info/" not in info.filename]
+        others = [info for info in members if (info.filename, info.CRC, info.file_size) not in old]
+        cuda = of_version_file(archive.read(VERSION_FILE).decode(), "cuda")
+        names: Sequence[str] = ()
+        if OPERATORS_FOR_CUDA in archive.namelist():
+            names = wanted_architectures() or architectures_of(archive.read("torch/lib/libtorch_python.so"))
+    return {
+        "size": wheel.stat().st_size,
+        "added": sum(info.compress_size for info in others),
+        "cuda": cuda,
+        "architectures": " ".join(f"sm_{name}" for name in names),
+    }
+
+
+def counted(folder: Path) -> dict[str, str]:
+    """Read pytest's results in ``folder``, by the kind of the part: ``2-operators.xml``.
+
+    If pytest crashed, the file is empty or incomplete.
+    """
+    found: dict[str, str] = {}
+    for kind in dict.fromkeys(path.stem.partition("-")[2] for path in sorted(folder.glob("*-*.xml"))):
+        counts, crashed = dict.fromkeys(("tests", "failures", "errors", "skipped", "time"), 0.0), ""
+        for path in folder.glob(f"*-{kind}.xml"):
+            try:
+                suites = list(ElementTree.parse(path).iter("testsuite"))
+            except ElementTree.ParseError:
+                suites, crashed = [], "crashed; "
+            counts = {key: value + sum(float(each.get(key, 0)) for each in suites) for key, value in counts.items()}
+        failed = counts["failures"] + counts["errors"]
+        said = {"failed": failed, "passed": counts["tests"] - failed - counts["skipped"], "skipped": counts["skipped"]}
+        texts = [f"{count:.0f} {name}" for name, count in said.items() if count or name == "passed"]
+        found[kind] = f"{crashed}{', '.join(texts)}, {counts['time']:.0f} s"
+    return found
+
+
+def markdown(results: Sequence[Result], native: str) -> str:
+    """Format the results as a Markdown table, below the machines and the dates, above what the columns do not show."""
+    shown = sorted(results, key=lambda each: (Version(each.pin), Version(each.python.rstrip("t"))))
+    machines, dates = sorted({each.machine for each in shown}), sorted({each.date for each in shown})
+    lines = [_HEAD, *(_cells(result) for result in shown)]
+    widths = [max(3, *map(len, column)) for column in zip(*lines, strict=True)]
+    texts = [" | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    texts.insert(1, " | ".join("-" * width for width in widths))
+    notes = []
+    for each in shown:
+        only = f"only `pytest {shlex.join(each.extra)}`" if each.extra else ""
+        if note := "; ".join(filter(None, [only, each.error])):
+            notes.append(f"\n{each.pin} on Python {each.python}: {note}")
+    when = " to ".join(dict.fromkeys([dates[0], dates[-1]]))
+    head = f"`make test-matrix` of {native}; {', '.join(machines)}; {when}:\n"
+    return "\n".join([head, *(f"| {text} |" for text in texts), *notes]) + "\n"
+
+
+def _cells(result: Result) -> tuple[str, ...]:
+    if not result.wheel:
+        return (result.pin, result.python, *[""] * 4, "failed", "", "")
+    return (
+        *(result.pin, result.python, result.cuda, (result.architectures or "none") if result.cuda else ""),
+        *(f"{megabytes(result.size)} MB", f"{megabytes(result.added)} MB"),
+        "" if result.build is None else f"{result.build:.0f} s",
+        *(result.tests.get(kind, "") for kind in ("operators", "wheel")),
+    )
