@@ -488,7 +488,7 @@ def _parser() -> argparse.ArgumentParser:
     for parser_of_tests in (testing, watching, table):
         parser_of_tests.add_argument("extra", nargs="*", help="arguments for pytest, after --")
     calling = verbs.add_parser("fuzz", parents=[common], help="call the operators at random")
-    calling.add_argument("extra", nargs="*", help="after --: --minutes, or --seed to repeat one call")
+    calling.add_argument("extra", nargs="*", help="after --: --minutes, --seed, or --again to repeat one call")
     showing = verbs.add_parser("surfaces", parents=[common], help="compare the operators with PyTorch's own")
     showing.add_argument("extra", nargs="*", help="after --: --only with a part of a surface's title")
     for parser_of_delivery in (testing, showing, several):

@@ -13,7 +13,7 @@ from graft.core.layout import REPOSITORY
 from graft.core.lock import file_lock
 from graft.core.process import run
 
-_TOOLS = ("ruff", "mypy", "types-PyYAML", "clang-format")
+_TOOLS = ("ruff", "mypy", "types-PyYAML", "hypothesis", "clang-format")
 
 
 class LintError(GraftError):
