@@ -303,10 +303,6 @@ def _bench_build(options: argparse.Namespace) -> None:
         jobs=options.jobs,
         only=options.only,
         repeat=options.repeat,
-        folder=expanded(options.copy),
-        keep=options.keep,
-        result=options.json,
-        markdown=options.markdown,
     )
 
 
@@ -314,7 +310,7 @@ def _bench_peers(options: argparse.Namespace) -> None:
     from tests.kit.peers.run import bench_peers
 
     _built(options)
-    bench_peers(_layout(options), base_wheel=options.wheel, jobs=options.jobs, markdown=options.markdown)
+    bench_peers(_layout(options), base_wheel=options.wheel, jobs=options.jobs)
 
 
 def _bench(options: argparse.Namespace) -> None:
@@ -499,17 +495,12 @@ def _parser() -> argparse.ArgumentParser:
         sourcing = verbs.add_parser(verb, parents=[common], help=text)
         sourcing.add_argument("--source", help="the top folder of a PyTorch checkout, instead of a download")
     benching = verbs.add_parser("bench-build", parents=[common], help="time builds in a copy of this repository")
-    benching.add_argument("--json", type=Path, default=REPOSITORY / "build/bench-build.json", help="the output file")
-    benching.add_argument("--markdown", type=Path, help="also write the table into this file, for a README")
     benching.add_argument(
         "--only", action="append", default=[], metavar="ROW", help="a row to measure; may be repeated"
     )
     benching.add_argument("--list", action="store_true", help="list the rows")
     benching.add_argument("--repeat", type=_positive, help="repetitions (default: from nothing 1, the others 3)")
-    benching.add_argument("--copy", type=Path, default=REPOSITORY / "build/bench", help="the folder of the copy")
-    benching.add_argument("--keep", action="store_true", help="keep the copy")
-    peers = verbs.add_parser("bench-peers", parents=[common], help="compare Graft with other ways to add an operator")
-    peers.add_argument("--markdown", type=Path, help="also write the table into this file, for a README")
+    verbs.add_parser("bench-peers", parents=[common], help="compare Graft with other ways to add an operator")
     timing = verbs.add_parser("bench", parents=[common], help="time the operators and their alternatives")
     timing.add_argument("extra", nargs="*", help="operators and options of the benchmark, after --")
     adding = verbs.add_parser("new-op", parents=[common], help="write the skeleton of a new operator")

@@ -14,6 +14,7 @@ import json
 import os
 import pickle
 import random
+import re
 import resource
 import subprocess
 import sys
@@ -91,9 +92,11 @@ def watch_calls(options: argparse.Namespace, end: float, tally: Counter[tuple[st
         command += ["--again", str(options.again)] if options.again else []
         done = subprocess.run(command, stderr=errors, env=env, check=False)
         errors.seek(0)
-        # Lines that do not belong to a call are left out.
-        said = "".join(line for line in errors if "failed to allocate" not in line)[:6000]
+        # Lines that do not belong to the call are left out.
+        said = "".join(line for line in errors if not re.search("failed to allocate|/hypothesis/", line))[:6000]
         last = Path(name) / "call.json"
+        if not last.is_file() and not done.returncode:
+            return int(options.seed)  # the time was over
         if not last.is_file():
             raise RuntimeError(f"no call was made:\n{said}")
         call = json.loads(last.read_text(encoding="utf-8"))
