@@ -42,7 +42,7 @@ help:
 	@echo 'make test-mutants       insert one wrong line at a time and expect a failing test; ARGS="12 30-40 RoiPool" or ARGS=--list'
 	@echo 'make wheels             build the wheels for each pin of PINS on each Python of PYTHONS, one after another'
 	@echo 'make test-matrix        build and test those, AT_ONCE rows at once, and write a table; KEEP=1 keeps environments'
-	@echo 'make fuzz               call the operators at random; ARGS="--minutes 10", ARGS="--seed N" for one call again'
+	@echo 'make fuzz               call the operators at random; ARGS="--minutes 10", ARGS="--again FILE" for one call again'
 	@echo 'make surfaces           compare the operators of NATIVE with two of PyTorch, surface by surface'
 	@echo 'make new-op             write the skeleton of the operator SCHEMA into NATIVE: YAML, kernel, tests'
 	@echo 'make pin                write the pin of the release TORCH into patches/, and build upon it'
@@ -115,7 +115,7 @@ wheels: ## build the wheels for each pin of PINS on each Python of PYTHONS, one 
 	$(kit)
 test-matrix: ## build and test those, AT_ONCE rows at once, and write a table; KEEP=1 keeps environments
 	$(kit)
-fuzz: ## call the operators at random; ARGS="--minutes 10", ARGS="--seed N" for one call again
+fuzz: ## call the operators at random; ARGS="--minutes 10", ARGS="--again FILE" for one call again
 	$(kit)
 surfaces: ## compare the operators of NATIVE with two of PyTorch, surface by surface
 	$(kit)

@@ -9,13 +9,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from graft.core.layout import REPOSITORY
-from graft.inputs.native import NativeFolder, load_native
+from graft.core.errors import CommandError, UsageError
+from graft.core.layout import REPOSITORY, Layout
+from graft.inputs.native import load_native
 
-from tests.kit.edits import edits_of
+from tests.kit.builds import Row, bench_build
+from tests.kit.edits import add_operator, edits_of, remove_operator
 
 # A folder with one composite operator: the smallest build.
 SMALL = {
@@ -34,13 +35,13 @@ Tensor only_one(const Tensor& self) {
 """,
 }
 
-# Replaces make: the name of its wheel is a hash of the copy's native folder.
+# Replaces make: the name of its wheel is a hash of the copy's native folder. It notes what it builds.
 MAKE = """#!/bin/sh
 [ "$1" = patch-and-build ] || exit 2
 for each; do case "$each" in NATIVE=*) native=${each#NATIVE=};; esac; done
 rm -rf dist; mkdir dist
-touch "dist/torch-$(cd "$native"; find . -type f | sort | xargs sha256sum | sha256sum | cut -c 1-10).whl"
-echo '{"compile": 0.5}' > timings.json
+wheel=torch-$(cd "$native"; find . -type f | sort | xargs sha256sum | sha256sum | cut -c 1-10).whl
+touch dist/$wheel; echo $wheel >> ../built
 """
 EDITS = ["kernel edited", "documentation edited", "derivative formula edited", "operator added", "operator removed"]
 
@@ -54,32 +55,23 @@ def small(tmp_path: Path) -> Path:
     return folder
 
 
-def bench_build(folder: Path, *arguments: str | Path, make: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the verb with its files in ``folder``, and with ``make`` as the program make if given."""
-    env = dict(os.environ)
-    if make:
-        (folder / "bin").mkdir()
-        (folder / "bin/make").write_text(make, encoding="utf-8")
-        (folder / "bin/make").chmod(0o755)
-        env["PATH"] = f"{folder / 'bin'}{os.pathsep}{env['PATH']}"
-    command = [sys.executable, "-m", "graft", "bench-build", "--copy", folder / "copy", "--json", folder / "json"]
-    return subprocess.run(
-        [*command, *arguments], cwd=REPOSITORY, env=env, capture_output=True, text=True, encoding="utf-8", check=False
-    )
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Replace make. Returns its program."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/make").write_text(MAKE, encoding="utf-8")
+    (tmp_path / "bin/make").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    return tmp_path / "bin/make"
 
 
-def only(*names: str) -> list[str]:
-    return [word for name in names for word in ("--only", name)]
+def bench(folder: Path, native: Path, *only: str, repeat: int | None = None) -> list[Row]:
+    layout = Layout(pin="1.0", natives=(native,), out=folder)
+    return bench_build(layout, base_wheel=None, jobs=1, only=only, repeat=repeat, folder=folder / "copy")
 
 
-def rows(folder: Path) -> dict[str, dict[str, Any]]:
-    report = json.loads((folder / "json").read_text(encoding="utf-8"))
-    assert report["processor"] and report["cores"] and report["date"] and "load" in report
-    return {row["name"]: row for row in report["rows"]}
-
-
-def wheels(row: dict[str, Any]) -> list[str]:
-    return [run["wheel"] for run in row["runs"]]
+def built(folder: Path) -> list[str]:
+    return (folder / "built").read_text(encoding="utf-8").split()
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -96,10 +88,10 @@ def test_each_edit_changes_its_own_files_and_otherwise_each_time(tmp_path: Path)
     native = Path(shutil.copytree(REPOSITORY / "native", tmp_path / "native"))
     edited = {}
     for edit in edits_of(load_native(native)):
-        assert not edit.left_out
+        assert edit.file is not None
         for number in (1, 2):
             before = contents(native)
-            edit.apply(native, number)
+            edit.change(native / edit.file, number)
             after = contents(native)
             edited[edit.name, number] = {name for name in before | after if before.get(name) != after.get(name)}
     yaml = {"native_functions.yaml", "derivatives.yaml", "samples.py"}
@@ -109,14 +101,15 @@ def test_each_edit_changes_its_own_files_and_otherwise_each_time(tmp_path: Path)
         assert edited["documentation edited", number] == {"docs/affine.rst"}
         assert edited["derivative formula edited", number] == {"derivatives.yaml"}
         assert edited["operator added", number] == {*yaml, f"bench_scale_{number}.cpp"}
-        assert edited["operator removed", number] == edited["operator added", number]
+        assert edited["operator removed", number] == edited["operator added", 3 - number]
 
 
 def test_edits_are_of_code_and_text_that_counts(tmp_path: Path) -> None:
     native = Path(shutil.copytree(REPOSITORY / "native", tmp_path / "native"))
     for edit in edits_of(load_native(native))[:4]:
-        edit.apply(native, 7)
-        edit.apply(native, 8)
+        assert edit.file is not None
+        edit.change(native / edit.file, 7)
+        edit.change(native / edit.file, 8)
     kernel = (REPOSITORY / "native/cpu/TwicePlusKernel.cpp").read_text(encoding="utf-8")
     edited = (native / "cpu/TwicePlusKernel.cpp").read_text(encoding="utf-8")
     assert edited.startswith(kernel)
@@ -128,96 +121,70 @@ def test_edits_are_of_code_and_text_that_counts(tmp_path: Path) -> None:
 
 def test_operator_that_is_removed_leaves_the_folder_as_it_was(small: Path) -> None:
     before = contents(small)
-    *_, added, removed = edits_of(load_native(small))
-    added.apply(small, 1)
-    added.apply(small, 2)
+    add_operator(small, 1)
+    add_operator(small, 2)
     assert {"samples.py", "derivatives.yaml", "bench_scale_2.cpp"} < {*contents(small)}
-    removed.apply(small, 1)
-    removed.apply(small, 2)
+    remove_operator(small, 1)
+    remove_operator(small, 2)
     assert contents(small) == before
 
 
-def test_what_a_folder_has_not_is_left_out_with_the_reason(small: Path) -> None:
-    def reasons(native: NativeFolder) -> dict[str, str]:
-        return {edit.name: edit.left_out for edit in edits_of(native) if edit.left_out}
-
-    assert reasons(load_native(small)) == {
-        "slowest kernel edited": "the folder has no larger one",
-        "documentation edited": "the folder has no docs/*.rst",
-        "derivative formula edited": "the folder has no formula for one tensor in derivatives.yaml",
-    }
+def test_edits_of_files_that_a_folder_has_not_are_left_out(small: Path) -> None:
+    files = [edit.file for edit in edits_of(load_native(small))]
+    assert files == [Path("OnlyOne.cpp"), None, None, None, Path(), Path()]
     (small / "cpu").mkdir()
     for name in ("A", "B"):
         (small / f"cpu/{name}.cpp").write_text("// longer\n" * (1 + (name == "B")), encoding="utf-8")
-    chosen = [edit.about for edit in edits_of(load_native(small))[:2]]
-    assert chosen == ["cpu/A.cpp", "cpu/B.cpp"]
+    assert [edit.file for edit in edits_of(load_native(small))[:2]] == [Path("cpu/A.cpp"), Path("cpu/B.cpp")]
 
 
-def test_each_row_is_measured_as_often_as_asked_and_the_copy_goes(tmp_path: Path, small: Path) -> None:
+def test_each_row_is_measured_as_often_as_asked(
+    tmp_path: Path, small: Path, make: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (small / "docs").mkdir()
     (small / "docs/only_one.rst").write_text("Twice.\n", encoding="utf-8")
     (small / "derivatives.yaml").write_text(
         "- name: only_one(Tensor self) -> Tensor\n  self: grad * 2\n", encoding="utf-8"
     )
-    arguments = ["--native", small, "--repeat", "2", "--markdown", tmp_path / "md"]
-    done = bench_build(tmp_path, *arguments, *only("from nothing", "unchanged", *EDITS), make=MAKE)
-    assert done.returncode == 0, done.stderr
-    measured = rows(tmp_path)
-    assert list(measured) == ["from nothing", "unchanged", *EDITS]
-    assert all(len(row["runs"]) == 2 and row["verdict"] for row in measured.values())
-    assert len({*wheels(measured["from nothing"]), *wheels(measured["unchanged"])}) == 1
-    # Without the operator the folder is the same as before.
-    assert wheels(measured["operator removed"])[-1] == wheels(measured["derivative formula edited"])[-1]
-    others = [wheel for name in EDITS for wheel in wheels(measured[name])]
-    assert len({*others}) == len(others) - 1
-    table = (tmp_path / "md").read_text(encoding="utf-8")
-    assert "load average" in table and "| operator added (kernel, function and method, formula, samples) " in table
-    assert table in done.stdout
+    rows = bench(tmp_path, small, "from nothing", "unchanged", *EDITS, repeat=2)
+    assert [(row.name, len(row.seconds)) for row in rows] == [
+        (name, 2) for name in ("from nothing", "unchanged", *EDITS)
+    ]
+    wheels = built(tmp_path)
+    assert len({*wheels[:4]}) == 1
+    # Without the operator the folder is the same as before; each other edit gives a wheel of its own.
+    assert wheels[-1] == wheels[9] and len({*wheels[4:]}) == len(wheels[4:]) - 2
+    report = json.loads((tmp_path / "bench-build.json").read_text(encoding="utf-8"))
+    assert "load average" in report["title"] and report["rows"][0]["seconds"] == rows[0].seconds
+    assert "| kernel edited (OnlyOne.cpp) | 2 | " in capsys.readouterr().out
     assert not (tmp_path / "copy").exists()
 
 
-def test_operator_is_there_before_it_is_removed(tmp_path: Path, small: Path) -> None:
-    done = bench_build(tmp_path, "--native", small, *only("operator removed"), make=MAKE)
-    assert done.returncode == 0, done.stderr
-    assert "a build before operator removed, which is not counted" in done.stderr
-    assert len({*wheels(rows(tmp_path)["operator removed"])}) == 3
+def test_operator_is_there_before_it_is_removed(tmp_path: Path, small: Path, make: Path) -> None:
+    bench(tmp_path, small, "operator removed", repeat=2)
+    first, removed, second, again = built(tmp_path)
+    assert removed == again and len({first, removed, second}) == 3
 
 
-def test_build_that_takes_no_notice_of_an_edit_is_an_error(tmp_path: Path, small: Path) -> None:
-    deaf = MAKE.replace("find . -type f", "find . -name native_functions.yaml")
-    done = bench_build(tmp_path, "--native", small, *only("kernel edited"), make=deaf)
-    assert done.returncode == 10
-    assert "error: kernel edited: the build wrote torch-" in done.stderr
+@pytest.mark.parametrize(
+    ("row", "hashed"), [("kernel edited", "find . -name native_functions.yaml"), ("unchanged", "date +%N >now; ls")]
+)
+def test_build_with_the_wrong_result_is_an_error(
+    tmp_path: Path, small: Path, make: Path, row: str, hashed: str
+) -> None:
+    make.write_text(MAKE.replace("find . -type f", hashed), encoding="utf-8")
+    with pytest.raises(CommandError, match=f"{row}: the build wrote torch-"):
+        bench(tmp_path, small, row)
     assert not (tmp_path / "copy").exists()
 
 
-def test_folder_of_somebody_else_is_not_removed(tmp_path: Path) -> None:
-    (tmp_path / "copy").mkdir()
-    (tmp_path / "copy/letter").touch()
-    done = bench_build(tmp_path, make=MAKE)
-    assert done.returncode == 2
-    assert f"error: {tmp_path / 'copy'}: it exists, and was not created by `make bench-build`\n  next: " in done.stderr
-    assert (tmp_path / "copy/letter").is_file()
-
-
-def test_kept_copy_makes_way_for_the_next(tmp_path: Path, small: Path) -> None:
-    for _ in range(2):
-        shutil.rmtree(tmp_path / "bin", ignore_errors=True)
-        done = bench_build(tmp_path, "--native", small, "--keep", *only("unchanged"), make=MAKE)
-        assert done.returncode == 0, done.stderr
-        assert not (tmp_path / "copy/stale").exists()
-        (tmp_path / "copy/stale").mkdir()
-
-
-def test_rows_are_listed_and_others_refused(tmp_path: Path) -> None:
-    listed = bench_build(tmp_path, "--list").stdout
-    assert "from nothing                  100 s  the builder's environment" in listed
-    assert "slowest kernel edited           6 s  cpu/DepthwiseConv2dKernel.cpp" in listed
-    assert "load_inline, TORCH_LIBRARY" in listed
-    refused = bench_build(tmp_path, *only("everything"))
-    assert refused.returncode == 2
-    assert 'error: --only everything: there is no such row\n  next: choose one of "from nothing", ' in refused.stderr
-    assert not (tmp_path / "copy").exists()
+def test_rows_are_listed_and_others_refused(tmp_path: Path, small: Path) -> None:
+    command = [sys.executable, "-m", "graft", "bench-build", "--list"]
+    listed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    assert "from nothing                  100 s\n" in listed
+    assert "slowest kernel edited           6 s  cpu/DepthwiseConv2dKernel.cpp\n" in listed
+    with pytest.raises(UsageError, match="--only everything: there is no such row"):
+        bench(tmp_path, small, "everything")
 
 
 @pytest.mark.slow
@@ -228,12 +195,10 @@ def test_small_folder_is_really_built(tmp_path: Path, small: Path) -> None:
     (wheel,) = base.glob("*.whl")
     watched = [small, *(REPOSITORY / name for name in ("native", "patches", "scripts", "dist"))]
     before = [times(folder) for folder in watched]
-    arguments = ["--native", small, "--wheel", wheel, "--pin", base.parents[1].name, "--repeat", "1"]
-    done = bench_build(tmp_path, *arguments, *only("from nothing", "unchanged", "kernel edited"))
-    assert done.returncode == 0, done.stderr
-    measured = rows(tmp_path)
-    assert wheels(measured["from nothing"]) == wheels(measured["unchanged"]) != wheels(measured["kernel edited"])
-    assert {"check and compile", "pack"} <= {*measured["from nothing"]["runs"][0]["steps"]}
-    assert measured["unchanged"]["median"] < measured["kernel edited"]["median"] < measured["from nothing"]["median"]
+    layout = Layout(pin=base.parents[1].name, natives=(small,), out=tmp_path)
+    only = ("from nothing", "unchanged", "kernel edited", "develop, operator added")
+    rows = bench_build(layout, base_wheel=wheel, jobs=2, only=only, repeat=1, folder=tmp_path / "copy")
+    nothing, unchanged, kernel, _ = (row.seconds[0] for row in rows)
+    assert unchanged < kernel < nothing
     assert [times(folder) for folder in watched] == before
     assert not (tmp_path / "copy").exists()

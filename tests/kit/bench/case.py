@@ -1,13 +1,20 @@
-"""A case: two ways to compute the same result, whose times are compared."""
+"""A case: two ways to compute the same result, which are timed alternately, so that a change of speed hits both."""
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from torch.utils.benchmark import Measurement, Timer
 
 Side = Callable[[], object]
+Function = Callable[..., object]
+
+# Calls before the first that counts. A large tensor may need new memory until all have their place.
+_WARM_UP = 5
 
 
 @dataclass(frozen=True)
@@ -18,10 +25,10 @@ class Case:
         operator: the operator's name in the table.
         peer: what it is compared with.
         name: sizes, dtype and format.
-        step: "forward" or "backward".
+        step: "forward" or "backward", of models "inference" or "training".
         aim: the required speedup over the peer.
         make: creates both sides, ours first; called right before they are measured.
-        group: cases of one operator and peer with the same group share a line of the short table.
+        group: cases of one operator and peer with the same group share a line of the summary.
     """
 
     operator: str
@@ -33,20 +40,78 @@ class Case:
     group: str = ""
 
 
-def forward(ours: Callable[..., object], theirs: Callable[..., object], *inputs: torch.Tensor) -> tuple[Side, Side]:
-    """Call both functions on the same inputs, without a graph."""
+@dataclass(frozen=True)
+class Result:
+    """The result of a case.
+
+    Args:
+        case: the case.
+        threads: the number of threads of both sides.
+        ratios: the peer's time divided by ours, in each round.
+        measurements: of each side in each round.
+        peak_bytes: the maximum memory that each allocated at once.
+    """
+
+    case: Case
+    threads: int
+    ratios: list[float]
+    measurements: list[Measurement]
+    peak_bytes: tuple[int, int]
+
+    @property
+    def ratio(self) -> float:
+        """The median of the ratios."""
+        return statistics.median(self.ratios)
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether the speedup is below the aim."""
+        return self.ratio < self.case.aim
+
+
+def compared(step: str, ours: Function, theirs: Function, *inputs: torch.Tensor) -> tuple[Side, Side]:
+    """Call both functions without a graph, or compute the gradients of the inputs that require one."""
     detached = [x.detach() for x in inputs]
-    return lambda: ours(*detached), lambda: theirs(*detached)
-
-
-def backward(ours: Callable[..., object], theirs: Callable[..., object], *inputs: torch.Tensor) -> tuple[Side, Side]:
-    """Compute the gradients of the floating-point inputs that require one."""
     wanted = [x for x in inputs if x.requires_grad]
+    if step == "forward":
+        return lambda: ours(*detached), lambda: theirs(*detached)
 
-    def gradients(function: Callable[..., object]) -> Side:
+    def gradients(function: Function) -> Side:
         output = function(*inputs)
         assert isinstance(output, torch.Tensor)
         grad = torch.ones_like(output)
         return lambda: torch.autograd.grad(output, wanted, grad, retain_graph=True)
 
     return gradients(ours), gradients(theirs)
+
+
+def measure(case: Case, threads: int, rounds: int, seconds: float) -> Result:
+    """Time ``case`` for about ``seconds`` on each side in each of ``rounds``."""
+    torch.set_num_threads(threads)
+    sides = case.make()
+    for _ in range(_WARM_UP):
+        for side in sides:
+            side()
+    # One thread's processor time is reliable on a shared machine. With several threads it would exclude waiting.
+    clock = time.process_time if threads == 1 else time.perf_counter
+    title = {"label": f"{case.operator} and {case.peer}", "sub_label": f"{case.name}, {case.step}"}
+    timers = [
+        Timer("side()", timer=clock, globals={"side": side}, num_threads=threads, description=name, **title)
+        for side, name in zip(sides, ("ours", "peer"), strict=True)
+    ]
+    measured = [timer.blocked_autorange(min_run_time=seconds) for _ in range(rounds) for timer in timers]
+    ratios = [peer.median / our.median for our, peer in zip(measured[::2], measured[1::2], strict=True)]
+    return Result(case, threads, ratios, measured, (_peak(sides[0]), _peak(sides[1])))
+
+
+def _peak(side: Side) -> int:
+    """Return the maximum number of bytes that a call allocates at once."""
+    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        result = side()
+    del result
+    held = most = 0
+    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        held += event.nbytes()
+        most = max(most, held)
+    return most

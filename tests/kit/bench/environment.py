@@ -15,6 +15,10 @@ from ..environments import BENCH, run_python, wheel_environment, wheel_of
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 
+# glibc would return the memory of a large tensor to the system, depending on its position, and the next call would get
+# it again page by page. That can take longer than the call. The profiler, which measures memory, logs starts and stops.
+_VARIABLES = {"MALLOC_TRIM_THRESHOLD_": str(2**31 - 1), "MALLOC_MMAP_MAX_": "0", "KINETO_LOG_LEVEL": "99"}
+
 
 def bench(layout: Layout, arguments: Sequence[str]) -> None:
     """Run the benchmarks with ``layout``'s wheel. They print to the terminal.
@@ -25,9 +29,7 @@ def bench(layout: Layout, arguments: Sequence[str]) -> None:
     wheel = Path(wheel_of(layout).wheel)
     torchvision = Layer(f"torchvision for {wheel.name}", partial(_add_torchvision, wheel))
     with wheel_environment(layout, BENCH, wheel, REQUIREMENTS, [torchvision]) as python:
-        # Otherwise the profiler, which measures memory, logs each start and stop.
-        quiet = {"KINETO_LOG_LEVEL": "99"}
-        if run_python(python, ["-m", "tests.kit.bench", *arguments], quiet) != 0:
+        if run_python(python, ["-m", "tests.kit.bench", *arguments], _VARIABLES) != 0:
             raise CommandError("the benchmarks failed; earlier results are in build/bench-results")
 
 

@@ -15,17 +15,15 @@ from torch import nn
 from torch.nn.functional import depthwise_conv2d
 
 from .case import Case, Side
+from .depthwise import FORMATS
 
-NAME = "models"
 _BATCH = 4
 _MODELS = {
     "MobileNetV3-L": "mobilenet_v3_large",
     "EfficientNet-B0": "efficientnet_b0",
     "ConvNeXt-T": "convnext_tiny",
 }
-FORMATS = {"NCHW": torch.contiguous_format, "channels_last": torch.channels_last}
-DTYPES = {"float": torch.float, "bfloat16": torch.bfloat16}
-AIMS = {"inference": 1.0, "training": 1.1}
+_DTYPES = {"float": torch.float, "bfloat16": torch.bfloat16}
 
 
 def cases() -> Iterator[Case]:
@@ -34,16 +32,11 @@ def cases() -> Iterator[Case]:
         print("models: left out, since pip finds no torchvision for this torch", file=sys.stderr)
         return
     for name, function in _MODELS.items():
-        for step, aim in AIMS.items():
-            for memory_format in FORMATS:
-                for dtype in DTYPES:
-                    make = partial(_make, function, step, memory_format, dtype)
-                    yield Case(NAME, "torchvision", title(name, memory_format, dtype), step, aim, make, name)
-
-
-def title(model: str, memory_format: str, dtype: str) -> str:
-    """Return the name of a model's case."""
-    return f"{model}, {memory_format} {dtype}"
+        for step, aim in {"inference": 1.0, "training": 1.1}.items():
+            for layout in FORMATS:
+                for dtype in _DTYPES:
+                    title, make = f"{name}, {layout} {dtype}", partial(_make, function, step, layout, dtype)
+                    yield Case("models", "torchvision", title, step, aim, make, title)
 
 
 class _Depthwise(nn.Module):
@@ -70,16 +63,24 @@ def _replace(module: nn.Module) -> int:
     return replaced
 
 
-def _make(function: str, step: str, memory_format: str, dtype: str) -> tuple[Side, Side]:
+def _make(function: str, step: str, layout: str, dtype: str) -> tuple[Side, Side]:
     torch.manual_seed(0)
-    layout = FORMATS[memory_format]
-    stock = getattr(_torchvision_models(), function)(weights=None).to(DTYPES[dtype], memory_format=layout)
+    stock = getattr(_torchvision_models(), function)(weights=None)
+    stock = stock.to(_DTYPES[dtype], memory_format=FORMATS[layout]).train(step == "training")
     ours = copy.deepcopy(stock)
     if not _replace(ours):
         raise ValueError(f"{function} has no depthwise layers")
-    x = torch.randn(_BATCH, 3, 224, 224).to(DTYPES[dtype], memory_format=layout)
-    side = {"inference": _inference, "training": _training}[step]
-    return side(ours, x), side(stock, x)
+    x = torch.randn(_BATCH, 3, 224, 224).to(_DTYPES[dtype], memory_format=FORMATS[layout])
+    return partial(_run, ours, x), partial(_run, stock, x)
+
+
+def _run(model: nn.Module, x: torch.Tensor) -> None:
+    """Run forward, and in training backward, without keeping anything."""
+    with torch.set_grad_enabled(model.training):
+        result = model(x)
+    if model.training:
+        result.sum().backward()
+        model.zero_grad()
 
 
 def _torchvision_models() -> Any:
@@ -90,24 +91,3 @@ def _torchvision_models() -> Any:
     """
     sys.modules.setdefault("torchvision._meta_registrations", ModuleType("torchvision._meta_registrations"))
     return importlib.import_module("torchvision.models")
-
-
-def _inference(model: nn.Module, x: torch.Tensor) -> Side:
-    model.eval()
-
-    def side() -> object:
-        with torch.no_grad():
-            return model(x)
-
-    return side
-
-
-def _training(model: nn.Module, x: torch.Tensor) -> Side:
-    """Run forward and backward without keeping anything."""
-    model.train()
-
-    def side() -> None:
-        model(x).sum().backward()
-        model.zero_grad()
-
-    return side

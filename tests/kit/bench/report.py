@@ -1,151 +1,92 @@
-"""Write the results: JSON for programs, tables for the README, a plot of the ratios."""
+"""Write the results: JSON for programs, tables, a plot of the ratios."""
 
 from __future__ import annotations
 
 import json
-import platform
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch.utils.benchmark import Compare
 
-from . import models
-from .measure import Measured
-from .processor import describe_processor
+from ..processor import describe_processor
+from .case import Result
 
-_HEAD = (
-    "| operator | compared with | case | step | threads | speedup (least to most) | aim | ours | memory over peer's |"
-)
+# Of what is measured forward and backward, and of models.
+_STEPS = ("forward", "backward", "inference", "training")
 
 
-def write_json(results: Sequence[Measured], path: Path) -> None:
-    """Write all results, with the machine and the build."""
+def write_results(results: Sequence[Result], folder: Path) -> None:
+    """Write all but the plot: ``bench.json``, ``bench.txt`` with the times, and the README's ``summary.md``."""
     about = {
         "torch": torch.__version__,
-        "machine": platform.processor() or platform.machine(),
         "processor": describe_processor(),
         "capability": torch.backends.cpu.get_cpu_capability(),
-        "cases": [{**asdict(result), "ratio": result.ratio} for result in results],
+        "cases": [_as_json(result) for result in results],
     }
-    path.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    (folder / "bench.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    times = Compare([measured for result in results for measured in result.measurements])
+    (folder / "bench.txt").write_text(str(times), encoding="utf-8")
+    conditions = f"torch {torch.__version__} on {describe_processor()}\n\n"
+    (folder / "summary.md").write_text(conditions + summary(results), encoding="utf-8")
 
 
-def write_table(results: Sequence[Measured], path: Path) -> None:
-    """Write all cases as Markdown, models first; misses are bold."""
-    lines = [*_top(results), _HEAD, "|" + "---|" * 9]
-    lines += [_row(result) for result in results]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+def _as_json(result: Result) -> dict[str, Any]:
+    described = {name: value for name, value in vars(result.case).items() if name != "make"}
+    ours, peer = (min(m.median for m in result.measurements[side::2]) for side in (0, 1))
+    figures = {"threads": result.threads, "ratio": result.ratio, "ratios": result.ratios}
+    return {**described, **figures, "seconds": [ours, peer], "peak_bytes": result.peak_bytes}
 
 
-def write_summary(results: Sequence[Measured], path: Path) -> None:
-    """Write the README's tables: the models, and the range of ratios and the number of misses of each group."""
-    lines, results = _top(results), [result for result in results if result.operator != models.NAME]
-    columns = [(step, threads) for step in ("forward", "backward") for threads in sorted({r.threads for r in results})]
-    heads = ["operator", "compared with"]
-    heads += [f"{step}, {_threads(threads)}" for step, threads in columns]
-    lines += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)] if results else []
-    rows: dict[tuple[str, str, str], list[Measured]] = {}
+def summary(results: Sequence[Result]) -> str:
+    """Return a Markdown table with the range of the ratios of each group, and how many of them miss the aim."""
+    steps = sorted({(_STEPS.index(r.case.step), r.threads) for r in results})
+    heads = ["", "compared with", *(f"{_STEPS[step]}, {threads} thread{'s'[: threads - 1]}" for step, threads in steps)]
+    lines = [heads, ["---"] * len(heads)]
+    for (operator, group, peer), row in rows_of(results).items():
+        name = f"`{operator}`, {group}" if group else f"`{operator}`"
+        cells = [[r for r in row if (_STEPS.index(r.case.step), r.threads) == column] for column in steps]
+        lines.append([name, f"`{peer}`", *map(_range, cells)])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def rows_of(results: Iterable[Result]) -> dict[tuple[str, str, str], list[Result]]:
+    """Return the results of each operator, group and peer."""
+    rows: dict[tuple[str, str, str], list[Result]] = {}
     for result in results:
-        rows.setdefault((result.operator, result.group, result.peer), []).append(result)
-    for (operator, group, peer), row in rows.items():
-        # Peers that are valid code are formatted as code.
-        cells = [f"`{operator}`" + (f", {group}" if group else ""), f"`{peer}`" if set(peer) & set(".([") else peer]
-        cells += [_range([r for r in row if (r.step, r.threads) == column]) for column in columns]
-        lines.append(f"| {' | '.join(cells)} |")
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        rows.setdefault((result.case.operator, result.case.group, result.case.peer), []).append(result)
+    return rows
 
 
-def _top(results: Sequence[Measured]) -> list[str]:
-    """Return the conditions, and a table of the models for each number of threads."""
-    lines = [f"torch {torch.__version__} on {describe_processor()}", ""]
-    of_models = [result for result in results if result.operator == models.NAME]
-    for threads in sorted({result.threads for result in of_models}):
-        heads = [_threads(threads)]
-        heads += [f"{step} {layout} {', '.join(models.DTYPES)}" for step in models.AIMS for layout in models.FORMATS]
-        lines += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
-        found = {(r.step, r.name): _bold(r, f"{r.ratio:.2f}") for r in of_models if r.threads == threads}
-        for model in dict.fromkeys(result.group for result in of_models):
-            cells = [
-                ", ".join(found.get((step, models.title(model, layout, dtype)), "") for dtype in models.DTYPES)
-                for step in models.AIMS
-                for layout in models.FORMATS
-            ]
-            lines.append(f"| {model} | {' | '.join(cells)} |")
-        lines.append("")
-    return lines
-
-
-def _threads(number: int) -> str:
-    return f"{number} thread{'s' if number > 1 else ''}"
-
-
-def _bold(result: Measured, text: str) -> str:
-    return text if result.ratio >= result.aim else f"**{text}**"
-
-
-def _range(results: Sequence[Measured]) -> str:
+def _range(results: Sequence[Result]) -> str:
     if not results:
         return ""
-    ratios = [f"{ratio:.3g}" if ratio >= 10 else f"{ratio:.2f}" for ratio in sorted(r.ratio for r in results)]
-    missed = sum(r.ratio < r.aim for r in results)
-    text = ratios[0] if len(ratios) == 1 else f"{ratios[0]} to {ratios[-1]}"
-    return text + (f" ({missed}/{len(results)})" if missed else "")
+    least, most = (f"{ratio:.3g}" for ratio in (min(r.ratio for r in results), max(r.ratio for r in results)))
+    missed = sum(result.is_missed for result in results)
+    return (least if least == most else f"{least} to {most}") + (f" ({missed}/{len(results)})" if missed else "")
 
 
-def _row(result: Measured) -> str:
-    ratio = _bold(result, f"{result.ratio:.2f} ({min(result.ratios):.2f} to {max(result.ratios):.2f})")
-    ours, theirs = result.peak_bytes
-    memory = f"{ours / theirs:.2f}" if theirs else "none"
-    cells = [result.operator, result.peer, result.name, result.step, str(result.threads), ratio, f"{result.aim:g}"]
-    return f"| {' | '.join(cells)} | {_time(result.seconds[0])} | {memory} |"
-
-
-def _time(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * scale >= 1:
-            return f"{seconds * scale:.3g} {unit}"
-    return f"{seconds * 1e6:.2g} us"
-
-
-def write_plot(results: Sequence[Measured], path: Path) -> None:
-    """Plot a panel for each operator, with a row for each group. A point is a case, red if it misses its aim."""
+def write_plot(results: Sequence[Result], path: Path) -> None:
+    """Plot a row for each group. A point is a case, red if it misses its aim."""
     import matplotlib
 
     matplotlib.use("svg")
-    # The same results give the same file.
-    matplotlib.rcParams |= {"svg.hashsalt": "graft", "svg.fonttype": "none"}
     from matplotlib import pyplot
 
-    panels: dict[str, dict[str, list[Measured]]] = {}
-    for result in results:
-        row = ", ".join(filter(None, (result.group, result.peer, _threads(result.threads))))
-        panels.setdefault(result.operator, {}).setdefault(row, []).append(result)
-    heights = [len(rows) + 1 for rows in panels.values()]
-    figure, axes = pyplot.subplots(
-        len(panels), 1, sharex=True, squeeze=False, height_ratios=heights, figsize=(10, 0.24 * sum(heights) + 1)
-    )
-    for (operator, rows), panel in zip(panels.items(), axes.flat, strict=True):
-        for place, of_row in enumerate(rows.values()):
-            for result in of_row:
-                color = "tab:blue" if result.ratio >= result.aim else "tab:red"
-                panel.plot(
-                    result.ratio,
-                    place,
-                    "os"[result.step in ("backward", "training")],
-                    color=color,
-                    markersize=4,
-                    alpha=0.6,
-                )
-        panel.set_title(operator, loc="left", fontsize=9)
-        panel.set_yticks(range(len(rows)), list(rows), fontsize=7)
-        panel.set_ylim(len(rows) - 0.5, -0.5)
-        panel.axvline(1, color="black", linewidth=0.8)
-    axes[-1, 0].set_xscale("log")
-    axes[-1, 0].xaxis.set_major_formatter("{x:g}")
-    axes[-1, 0].xaxis.set_minor_formatter("{x:g}")
-    axes[-1, 0].set_xlabel(
-        "speedup over the peer; circles: forward or inference, squares: backward or training; red: aim missed"
-    )
+    rows = rows_of(results)
+    figure, axes = pyplot.subplots(figsize=(10, 0.24 * len(rows) + 1))
+    for place, of_row in enumerate(rows.values()):
+        for result in of_row:
+            color = "tab:red" if result.is_missed else "tab:blue"
+            marker = "s" if result.case.step in ("backward", "training") else "o"
+            axes.plot(result.ratio, place, marker, color=color, markersize=4, alpha=0.6)
+    axes.set_yticks(range(len(rows)), [", ".join(filter(None, row)) for row in rows], fontsize=7)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")
+    axes.set_xlabel("speedup; circles: forward or inference, squares: backward or training; red: aim missed")
     figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
+    figure.savefig(path)

@@ -1,173 +1,200 @@
-"""``python -m tests.kit.fuzz``: start a worker, monitor it, restart it after a crash, report findings."""
+"""``python -m tests.kit.fuzz``: make random calls in another process, since a call may crash. Report findings.
+
+That process (``--folder``) writes each call to disk before it makes it, so the last one written is the finding. If the
+outcome of a call is invalid, hypothesis looks for a smaller one like it, and makes it last.
+"""
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
+import hashlib
+import itertools
 import json
 import os
-import queue
+import pickle
 import random
+import re
+import resource
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+import warnings
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import IO, Any
+from pathlib import Path
 
-# The time limit of a call in seconds. Calls with huge sizes can take forever, so they have a short limit.
-LONGEST = 120
-LONGEST_BEYOND = 20
-# Seconds until a worker makes its first call.
-START = 600
+import torch
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+from hypothesis import strategies as st
+from hypothesis.errors import Flaky
+
+from .calls import calls
+from .judge import Outcome, is_large, judge
+from .rounding import Finding
+from .valid import Call, overload_of, valid_calls
+
+# The time limits in seconds: until the first call, of a call, and of one with huge sizes, which may take forever.
+START, LONGEST, LONGEST_BEYOND = 600, 120, 20
+TOO_LONG = "Timeout ("  # faulthandler's message
 # With sanitizers operator new does not throw if there is no memory, but ends the process.
 NO_MEMORY = ("AddressSanitizer: allocator is out of memory", "AddressSanitizer: requested allocation size")
-# Address space in MB, in addition to what is used before the calls. Sanitizers reserve more than any limit and have
-# their own.
+# Address space in MB, in addition to what is used before the calls. Sanitizers reserve more, and have their own limit.
 MEMORY = 4096
-
-
-@dataclass
-class Tally:
-    """The outcomes of the calls."""
-
-    kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
-    findings: list[str] = field(default_factory=list)
-
-    def note(self, operator: str, kind: str) -> None:
-        self.kinds[operator, kind] += 1
-
-    def find(self, seed: int, call: str, text: str) -> None:
-        self.findings.append(f"{call}\n  {text}\n  again: make fuzz ARGS='--seed {seed}'")
-        print(f"\nFINDING {self.findings[-1]}", flush=True)
-
-    def table(self) -> str:
-        """Return a table with a row for each operator and a column for each kind of outcome."""
-        names = sorted({name for name, _ in self.kinds})
-        kinds = sorted({kind for _, kind in self.kinds})
-        width = max((len(name) for name in names), default=0)
-        lines = ["".ljust(width) + "".join(f"{kind:>12}" for kind in kinds)]
-        lines += [name.ljust(width) + "".join(f"{self.kinds[name, kind]:12}" for kind in kinds) for name in names]
-        return "\n".join(lines)
+# The calls of a seed. hypothesis remembers them, so they are few.
+BATCH = settings(
+    max_examples=500,
+    phases=[Phase.generate, Phase.shrink],
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    report_multiple_bugs=False,
+    verbosity=Verbosity.quiet,
+)
+# Calls with findings, to be repeated.
+KEPT = Path("build/fuzz")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.kit.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="make fuzz ARGS=", description="Call the operators at random.")
     parser.add_argument("--minutes", type=float, default=1, help="minutes to run (default: %(default)s)")
-    parser.add_argument("--seed", type=int, help="repeat the call of a finding")
-    parser.add_argument("--first", type=int, help="the seed of the first call (default: any)")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 40), help="the seed of the calls")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="make the call of a finding again")
     parser.add_argument("--sanitized", action="store_true", help="the wheel was built with sanitizers")
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    first = options.seed if options.seed is not None else options.first
-    first = random.randrange(1 << 40) if first is None else first
-    tally = Tally()
     end = time.monotonic() + 60 * options.minutes
-    print(f"first seed {first}", flush=True)
-    seed = first
-    while time.monotonic() < end:
-        seed = follow(seed, end, tally, options)
-        if options.seed is not None:
+    if options.folder:
+        return make_calls(options, end)
+    tally: Counter[tuple[str, str]] = Counter()
+    while True:
+        print(f"seed {options.seed}", flush=True)
+        options.seed = 1 + watch_calls(options, end, tally)
+        if options.again or time.monotonic() > end:
             break
-    print(f"\n{tally.table()}\n{sum(tally.kinds.values())} calls, {len(tally.findings)} findings")
-    return 1 if tally.findings else 0
+    findings = sum(number for (_, kind), number in tally.items() if kind == "finding")
+    print(f"\n{table(tally)}\n{sum(tally.values())} calls, {findings} findings")
+    return 1 if findings else 0
 
 
-@contextmanager
-def worker(first: int, sanitized: bool) -> Iterator[tuple[subprocess.Popen[str], queue.Queue[Any], IO[str]]]:
-    """A worker, its output line by line (None at its end), and the file of its stderr."""
-    command = [sys.executable, "-m", "tests.kit.fuzz.worker", str(first)]
-    command += [] if sanitized else ["--memory", str(MEMORY)]
-    lines: queue.Queue[Any] = queue.Queue()
-    with (
-        tempfile.TemporaryFile("w+") as errors,
-        subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            encoding="utf-8",
-            # Warnings would hide the message at the end of a crashed process.
-            env={**os.environ, "TORCH_CPP_LOG_LEVEL": "ERROR"},
-        ) as process,
-    ):
-
-        def read() -> None:
-            assert process.stdout is not None
-            for line in process.stdout:
-                lines.put(json.loads(line))
-            lines.put(None)
-
-        threading.Thread(target=read, daemon=True).start()
-        try:
-            yield process, lines, errors
-        finally:
-            process.kill()
-
-
-def follow(first: int, end: float, tally: Tally, options: argparse.Namespace) -> int:
-    """Let a worker make calls until the time is over or the worker ends. Return the next seed.
+def watch_calls(options: argparse.Namespace, end: float, tally: Counter[tuple[str, str]]) -> int:
+    """Make calls in another process until it ends. Count and report outcomes. Return the last seed.
 
     Raises:
-        RuntimeError: the worker ends before its first call.
+        RuntimeError: it ended before its first call.
     """
-    call: tuple[int, str, bool] | None = None
-    with worker(first, options.sanitized) as (process, lines, errors):
-        while True:
-            try:
-                longest = START if call is None else LONGEST_BEYOND if call[2] else LONGEST
-                said = lines.get(timeout=longest)
-            except queue.Empty:
-                said = ["slow"]
-            if said is None or said == ["slow"]:
-                if call is None:
-                    process.kill()
-                    raise RuntimeError(f"the worker did not start:\n{stderr_of(errors)}")
-                give_up(call, said is None, process, errors, tally)
-                return call[0] + 1
-            if said[0] == "begin":
-                call = (said[1], said[2], False)
-            elif said[0] == "large":
-                assert call is not None
-                call = (call[0], call[1], True)
-            elif said[0] == "end":
-                assert call is not None
-                tally.note(said[2], said[3])
-                if said[3] == "finding":
-                    tally.find(call[0], call[1], said[4])
-                if options.seed is not None:
-                    print(f"{call[1]}\n  {said[3]}: {said[4]}")
-                if options.seed is not None or time.monotonic() > end:
-                    return call[0] + 1
+    minutes = (end - time.monotonic()) / 60
+    # Warnings would hide the message at the end of a crashed process.
+    env = {**os.environ, "TORCH_CPP_LOG_LEVEL": "ERROR"}
+    with tempfile.TemporaryDirectory() as name, (Path(name) / "stderr").open("w+", encoding="utf-8") as errors:
+        command = [sys.executable, "-m", "tests.kit.fuzz", "--folder", name, f"--minutes={minutes}"]
+        command += [f"--seed={options.seed}", *(["--sanitized"] if options.sanitized else [])]
+        command += ["--again", str(options.again)] if options.again else []
+        done = subprocess.run(command, stderr=errors, env=env, check=False)
+        errors.seek(0)
+        # Lines that do not belong to the call are left out.
+        said = "".join(line for line in errors if not re.search("failed to allocate|/hypothesis/", line))[:6000]
+        last = Path(name) / "call.json"
+        if not last.is_file() and not done.returncode:
+            return int(options.seed)  # the time was over
+        if not last.is_file():
+            raise RuntimeError(f"no call was made:\n{said}")
+        call = json.loads(last.read_text(encoding="utf-8"))
+        outcomes = (Path(name) / "outcomes").read_text(encoding="utf-8").splitlines()
+        tally.update((operator, kind) for operator, kind in (line.split() for line in outcomes))
+        if done.returncode:
+            kind = kind_of_end(said, call["is_large"])
+            tally[call["operator"], kind] += 1
+            if kind == "finding":
+                kept = KEPT / f"{hashlib.sha256(call['text'].encode()).hexdigest()[:12]}.pickle"
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                kept.write_bytes((Path(name) / "call.pickle").read_bytes())
+                said = said if done.returncode == 1 else f"the process ended with {done.returncode}:\n{said}"
+                print(f"\nFINDING {call['text']}\n  {said}\n  again: make fuzz ARGS='--again {kept}'", flush=True)
+        return int(call["seed"])
 
 
-def give_up(
-    call: tuple[int, str, bool], ended: bool, process: subprocess.Popen[str], errors: IO[str], tally: Tally
-) -> None:
-    """Record a call that did not return."""
-    seed, text, is_large = call
-    operator = text.partition("(")[0]
-    code = process.wait() if ended else 0
-    told = stderr_of(errors)
-    if ended and is_large and any(part in told for part in NO_MEMORY):
-        tally.note(operator, "no memory")
-    elif ended:
-        tally.note(operator, "finding")
-        tally.find(seed, text, f"the process ended with {code}:\n{told}")
-    elif is_large:
-        tally.note(operator, "given up")
-    else:
-        tally.note(operator, "finding")
-        tally.find(seed, text, f"no result after {LONGEST} seconds")
+def kind_of_end(said: str, is_large: bool) -> str:
+    """Return the outcome of a call that ended the process with the message ``said``."""
+    if is_large and any(part in said for part in NO_MEMORY):
+        return "no-memory"
+    return "given-up" if is_large and TOO_LONG in said else "finding"
 
 
-def stderr_of(errors: IO[str]) -> str:
-    """Return what a worker printed on stderr, shortened."""
-    errors.seek(0)
-    lines = [line for line in errors if "failed to allocate" not in line]  # not attributed to a call
-    return "".join(lines)[:6000]
+def table(tally: Counter[tuple[str, str]]) -> str:
+    """Return a table with a row for each operator and a column for each kind of outcome."""
+    names, kinds = (sorted({key[at] for key in tally}) for at in (0, 1))
+    rows = [["", *kinds], *([name, *(str(tally[name, kind]) for kind in kinds)] for name in names)]
+    width = max(map(len, names), default=0)
+    return "\n".join(row[0].ljust(width) + "".join(f"{cell:>14}" for cell in row[1:]) for row in rows)
+
+
+def make_calls(options: argparse.Namespace, end: float) -> int:
+    """Make calls until the time ``end``, or until the outcome of one is invalid. Return the exit code."""
+    warnings.simplefilter("ignore")
+    faulthandler.dump_traceback_later(START, exit=True)
+    (options.folder / "outcomes").touch()
+    valid = {} if options.again else valid_calls()
+    if not options.sanitized:
+        limit_memory(MEMORY << 20)
+    try:
+        if options.again:
+            print(make(options.folder, options.seed, *pickle.loads(options.again.read_bytes())), flush=True)
+            return 0
+        for number in itertools.count(options.seed):
+            make_batch(options.folder, number, end, calls(valid))
+    except (Finding, Flaky) as finding:
+        print(f"{type(finding).__name__}: {finding}", file=sys.stderr)
+    return 1
+
+
+def make_batch(folder: Path, number: int, end: float, drawn: st.SearchStrategy[tuple[str, Call]]) -> None:
+    """Make the calls of the seed ``number``.
+
+    Raises:
+        Finding: the outcome of the last one is invalid.
+    """
+    found: list[Finding] = []
+
+    @seed(number)
+    @BATCH
+    @given(drawn, st.integers(0, 3))
+    def batch(call: tuple[str, Call], variant: int) -> None:
+        if time.monotonic() > end and not found:
+            os._exit(0)
+        try:
+            make(folder, number, *call, variant)
+        except Finding as finding:
+            found.append(finding)
+            raise
+
+    batch()
+
+
+def make(folder: Path, number: int, name: str, call: Call, variant: int) -> Outcome:
+    """Write a call to ``folder``, then make it. ``variant`` determines random numbers and the number of threads."""
+    faulthandler.dump_traceback_later(LONGEST, exit=True)
+    torch.manual_seed(variant)
+    torch.set_num_threads(1 + variant % 2)
+    text = f"{name}({', '.join(f'{key}={value}' for key, value in call.items())})"
+    about = {"seed": number, "operator": name, "text": text, "is_large": False}
+    (folder / "call.pickle").write_bytes(pickle.dumps((name, call, variant)))
+    (folder / "call.json").write_text(json.dumps(about), encoding="utf-8")
+    overload = overload_of(name)
+    if large := is_large(overload, call):
+        faulthandler.dump_traceback_later(LONGEST_BEYOND, exit=True)
+        (folder / "call.json").write_text(json.dumps({**about, "is_large": True}), encoding="utf-8")
+    outcome = judge(overload, call, large)
+    with (folder / "outcomes").open("a", encoding="utf-8") as file:
+        file.write(f"{name} {outcome.kind}\n")
+    return outcome
+
+
+def limit_memory(more: int) -> None:
+    """Make allocations fail that need more than ``more`` in addition to the memory in use."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
+    limit = pages * os.sysconf("SC_PAGE_SIZE") + more
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 if __name__ == "__main__":

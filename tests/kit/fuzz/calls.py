@@ -1,169 +1,126 @@
-"""Generate the call for a seed: a valid call with changes, or one generated from the schema alone."""
+"""Draw calls with hypothesis: valid calls with changes, and calls made up from the schema."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import torch
+from hypothesis import strategies as st
 
-from .corpus import Call
-from .tensors import DTYPES, FILLS, LAYOUTS, Described
+from .tensors import FILLS, LAYOUTS, Described
+from .valid import Call, overload_of
 
+# Sizes around those of vectors, and sizes that no memory holds.
 SIZES = [0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 33, 64, 65]
 HUGE = [1 << 20, 1 << 31, (1 << 31) + 1, 1 << 33, 1 << 40, 1 << 62]
 INTEGERS = [-1, 0, 1, 2, 3, 5, -2, 100, 1 << 31, (1 << 31) - 1, -(1 << 31), 1 << 32, 1 << 62, (1 << 63) - 1, -(1 << 63)]
-FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, 1e-45, 1e-310, 1e38, 1e308, math.inf, -math.inf, math.nan]
 STRINGS = ["", "none", "mean", "sum", "same", "valid", "full", "zeros", "\0", "é" * 40]
+DTYPES = [
+    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128, torch.complex32,
+    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64,
+    torch.bool, torch.float8_e5m2,
+]  # fmt: skip
 
-# Percentages: calls generated from the schema, and calls with a tensor too large for any memory.
-MADE_UP, BEYOND = 15, 3
+SEEDS = st.integers(0, 1 << 30)
+SIMPLE: dict[str, st.SearchStrategy[Any]] = {
+    "int": st.integers(0, 3) | st.sampled_from(INTEGERS),
+    "float": st.floats(),
+    "number": st.sampled_from([*INTEGERS[:8], 1 - 2j, True]) | st.floats(),
+    "bool": st.booleans(),
+    "str": st.sampled_from(STRINGS) | st.text(max_size=3),
+}
 
-
-def call_of(seed: int, overloads: Sequence[torch._ops.OpOverload], right: Mapping[str, list[Call]]) -> tuple[Any, Call]:
-    """Return the overload and the arguments for ``seed``."""
-    random = Random(seed)
-    overload = random.choice(overloads)
-    known = right.get(str(overload.name()), [])
-    is_made_up = not known or random.randrange(100) < MADE_UP
-    call = made_up(overload, random) if is_made_up else dict(random.choice(known))
-    # Most calls stay valid except for their memory layouts, so that they reach the kernels.
-    changes = random.choice([0, 0, 1, 1, 1, 2, 4])
-    for _ in range(changes):
-        random.choice(CHANGES)(call, overload, random)
-    if random.randrange(100) < BEYOND:
-        change_to_huge(call, overload, random)
-    wants_gradient = not overload._schema.is_mutable and not random.randrange(4)
-    return overload, change_layouts(call, overload, random, wants_gradient)
-
-
-def made_up(overload: torch._ops.OpOverload, random: Random) -> Call:
-    """Return arguments of the schema's types."""
-    shapes = [tuple(random.choice(SIZES[:8]) for _ in range(random.randrange(6))) for _ in range(2)]
-    dtype = random.choice(DTYPES)
-
-    def value(kind: str, length: int | None) -> Any:
-        if kind.startswith("Optional["):
-            return None if random.randrange(2) else value(kind[9:-1], length)
-        if kind.startswith("List["):
-            count = length or random.randrange(4)
-            return [value(kind[5:-1], None) for _ in range(count)]
-        if kind == "Tensor":
-            return Described(random.choice(shapes), dtype, seed=random.randrange(1 << 30))
-        if kind == "number":
-            return random.choice([random.choice(INTEGERS[:8]), random.choice(FLOATS), 1 - 2j, True])
-        simple: dict[str, Callable[[], Any]] = {
-            "int": lambda: random.choice(INTEGERS),
-            "float": lambda: random.choice(FLOATS),
-            "bool": lambda: random.random() < 0.5,
-            "str": lambda: random.choice(STRINGS),
-        }
-        return simple[kind]() if kind in simple else None
-
-    return {a.name: value(str(a.type), a.N) for a in overload._schema.arguments}
+# Most calls stay valid except for their memory layouts, so that they reach the kernels.
+CHANGES = st.sampled_from([0, 0, 1, 1, 1, 2, 4])
+KINDS = st.sampled_from(
+    ["fill", "fill", "dtype", "dtype", "dimension", "dimension", "values", "values", "meta", "huge"]
+    + ["size", "argument"] * 4
+)
+MADE_UP = st.sampled_from([False] * 6 + [True])
 
 
-def tensors_in(call: Call) -> list[str]:
-    """Return the names of the tensor arguments."""
-    return [name for name, value in call.items() if isinstance(value, Described)]
+@st.composite
+def calls(draw: st.DrawFn, valid: Mapping[str, Sequence[Call]]) -> tuple[str, Call]:
+    """Draw the name of an overload and its arguments.
+
+    Args:
+        valid: the valid calls of each overload.
+    """
+    name = draw(st.sampled_from(sorted(valid)))
+    schema = overload_of(name)._schema
+    if not valid[name] or draw(MADE_UP):
+        return name, _laid_out(draw, schema, _made_up(draw, schema))
+    call = dict(draw(st.sampled_from(valid[name])))
+    for _ in range(draw(CHANGES)):
+        _change(draw, schema, call)
+    return name, _laid_out(draw, schema, call)
 
 
-def change_tensors(call: Call, random: Random, change: Callable[[Described], Described]) -> None:
-    """Apply ``change`` to all tensors or to one."""
-    names = tensors_in(call)
-    chosen = names if not names or random.randrange(2) else [random.choice(names)]
-    for name in chosen:
-        call[name] = change(call[name])
+def _made_up(draw: st.DrawFn, schema: Any) -> Call:
+    """Draw arguments of the schema's types. Tensors share a dtype and two shapes."""
+    shapes = draw(st.lists(st.lists(st.sampled_from(SIZES[:8]), max_size=5).map(tuple), min_size=1, max_size=2))
+    tensors = st.builds(Described, st.sampled_from(shapes), st.just(draw(st.sampled_from(DTYPES))), SEEDS)
+    return {a.name: draw(_values(str(a.type), a.N, tensors)) for a in schema.arguments}
 
 
-def change_size(call: Call, overload: Any, random: Random) -> None:
-    """Replace one size wherever it occurs, or in one tensor."""
-    sizes = sorted({size for name in tensors_in(call) for size in call[name].shape})
-    if sizes:
-        old, new = random.choice(sizes), random.choice(SIZES)
-        change_tensors(
-            call, random, lambda x: replace(x, shape=tuple(new if size == old else size for size in x.shape))
-        )
+def _values(kind: str, length: int | None, tensors: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Return a strategy for a schema's type."""
+    if kind.startswith("Optional["):
+        return st.none() | _values(kind[9:-1], length, tensors)
+    if kind.startswith("List["):
+        return st.lists(_values(kind[5:-1], None, tensors), min_size=length or 0, max_size=length or 4)
+    return tensors if kind == "Tensor" else SIMPLE.get(kind, st.none())
 
 
-def change_dimensions(call: Call, overload: Any, random: Random) -> None:
-    """Add or remove a dimension."""
-    at = random.randrange(5)
-    more = random.choice([(), (), (1,), (2,), (0,), (3, 1)])
-    change_tensors(
-        call, random, lambda x: replace(x, shape=(*x.shape[:at], *more, *x.shape[at + (not more) :]), seed=x.seed + 1)
-    )
+def _change(draw: st.DrawFn, schema: Any, call: Call) -> None:
+    """Change an argument that is no tensor, or in the same way all tensors or one."""
+    kind = draw(KINDS)
+    names = [name for name, value in call.items() if isinstance(value, Described)]
+    others = [argument for argument in schema.arguments if argument.name not in names]
+    if kind == "argument" and others:
+        argument = draw(st.sampled_from(others))
+        call[argument.name] = draw(_values(str(argument.type), argument.N, st.none()))
+    elif kind != "argument" and names:
+        change = _change_of(draw, kind, sorted({size for name in names for size in call[name].shape}))
+        for name in draw(st.just(names) | st.sampled_from(names).map(lambda name: [name])):
+            call[name] = change(call[name])
 
 
-def change_dtype(call: Call, overload: Any, random: Random) -> None:
-    """Change the dtype."""
-    dtype = random.choice(DTYPES)
-    change_tensors(call, random, lambda x: replace(x, dtype=dtype))
+def _change_of(draw: st.DrawFn, kind: str, sizes: list[int]) -> Callable[[Described], Described]:
+    """Draw a change of a tensor; ``sizes`` are those that occur."""
+    at, seed = draw(st.integers(0, 4)), draw(SEEDS)
+    if kind == "size" and sizes:
+        old, new = draw(st.sampled_from(sizes)), draw(st.sampled_from(SIZES))
+        return lambda x: replace(x, shape=tuple(new if size == old else size for size in x.shape))
+    if kind == "dimension":
+        more = draw(st.sampled_from([(), (), (1,), (2,), (0,), (3, 1)]))
+        return lambda x: replace(x, shape=(*x.shape[:at], *more, *x.shape[at + (not more) :]))
+    if kind == "huge":  # a dimension is expanded
+        huge = draw(st.sampled_from(HUGE))
+        return lambda x: replace(x, shape=(*x.shape[:at], huge, *x.shape[at + 1 :])) if x.shape[at:] else x
+    if kind == "dtype":
+        dtype = draw(st.sampled_from(DTYPES))
+        return lambda x: replace(x, dtype=dtype)
+    if kind == "fill":
+        fill = draw(st.sampled_from(sorted(FILLS)))
+        return lambda x: replace(x, fill=fill, seed=seed)
+    if kind == "meta":
+        return lambda x: replace(x, device="meta")
+    return lambda x: replace(x, like=None, seed=seed)
 
 
-def change_fill(call: Call, overload: Any, random: Random) -> None:
-    """Insert special values."""
-    fill = random.choice(list(FILLS))
-    change_tensors(call, random, lambda x: replace(x, fill=fill, seed=random.randrange(1 << 30)))
+def _laid_out(draw: st.DrawFn, schema: Any, call: Call) -> Call:
+    """Draw the strides of tensors, and for some calls that they require gradients."""
+    wants_gradient = not schema.is_mutable and draw(st.sampled_from([False] * 3 + [True]))
+    written_to = [argument.name for argument in schema.arguments if argument.is_write]
+    layouts = st.sampled_from(["contiguous"] * 2 + list(LAYOUTS))
 
-
-def change_values(call: Call, overload: Any, random: Random) -> None:
-    """Use meta tensors."""
-    change_tensors(call, random, lambda x: replace(x, like=None, seed=random.randrange(1 << 30)))
-
-
-def change_device(call: Call, overload: Any, random: Random) -> None:
-    """Use empty tensors."""
-    if not random.randrange(4):
-        change_tensors(call, random, lambda x: replace(x, device="meta"))
-
-
-def change_to_huge(call: Call, overload: Any, random: Random) -> None:
-    """Use a size that no memory holds, by expanding a dimension of size one."""
-    at, size = random.randrange(4), random.choice(HUGE)
-    change_tensors(
-        call, random, lambda x: replace(x, shape=(*x.shape[:at], size, *x.shape[at + 1 :])) if x.shape[at:] else x
-    )
-
-
-def change_number(call: Call, overload: Any, random: Random) -> None:
-    """Change an argument that is not a tensor."""
-    names = [name for name in call if name not in tensors_in(call)]
-    if names:
-        name = random.choice(names)
-        other = made_up(overload, random)[name]
-        if isinstance(call[name], (list, tuple)) and call[name] and isinstance(other, list) and random.randrange(2):
-            values = list(call[name])
-            values[random.randrange(len(values))] = other[0] if other else -1
-            other = values
-        small = isinstance(other, int) and not isinstance(other, bool) and random.randrange(2)
-        call[name] = random.randrange(4) if small else other
-
-
-CHANGES = [
-    change_size,
-    change_size,
-    change_dimensions,
-    change_dtype,
-    change_fill,
-    change_values,
-    change_device,
-    change_number,
-    change_number,
-]
-
-
-def change_layouts(call: Call, overload: Any, random: Random, wants_gradient: bool) -> Call:
-    """Change the strides of some tensors, and require gradients in some calls."""
-    written_to = [argument.name for argument in overload._schema.arguments if argument.is_write]
-
-    def change(name: str, x: Described) -> Described:
-        layout = random.choice([*LAYOUTS, "contiguous", "contiguous"])
+    def laid_out(name: str, x: Described) -> Described:
+        layout = draw(layouts)
         # With several mutated tensors, PyTorch's fallback for these views fails an assertion that there is one.
         is_refused = layout in ("conjugated", "negated") and name in written_to and len(written_to) > 1
         return replace(x, layout="contiguous" if x.is_huge or is_refused else layout, requires_grad=wants_gradient)
 
-    return {name: change(name, value) if isinstance(value, Described) else value for name, value in call.items()}
+    return {name: laid_out(name, value) if isinstance(value, Described) else value for name, value in call.items()}

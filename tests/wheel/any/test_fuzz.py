@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
 from tests.kit.fuzz import judge as judging
-from tests.kit.fuzz.judge import is_close, is_large, judge
+from tests.kit.fuzz.judge import Outcome, is_large, judge
+from tests.kit.fuzz.rounding import Finding, is_close, run_moved
 from tests.kit.fuzz.tensors import Described
+from tests.kit.fuzz.valid import Call
 
 STRIDED = Described((40, 30), torch.float32, seed=1, layout="strided")
 EXPANDED = Described((40, 30), torch.float32, seed=1, layout="expanded")
+REPOSITORY = Path(__file__).parents[3]
 EQUAL = Described((2, (1 << 20) + 1), torch.float64, seed=1)
 
 
@@ -51,6 +59,13 @@ def right(x: Tensor) -> Tensor:
     return x.contiguous() * 2
 
 
+def judged(overload: torch._ops.OpOverload, call: Call) -> Outcome:
+    try:
+        return judge(overload, call, large=False)
+    except Finding as finding:
+        return Outcome("finding", str(finding))
+
+
 @pytest.fixture
 def library() -> Iterator[torch.library.Library]:
     library = torch.library.Library("fuzzed", "DEF")
@@ -74,7 +89,7 @@ def library() -> Iterator[torch.library.Library]:
 def test_kind(library: torch.library.Library, function: Callable[[Tensor], Tensor], kind: str, text: str) -> None:
     library.define("call(Tensor x) -> Tensor")
     library.impl("call", function, "CompositeExplicitAutograd")
-    outcome = judge(torch.ops.fuzzed.call.default, {"x": STRIDED}, large=False)
+    outcome = judged(torch.ops.fuzzed.call.default, {"x": STRIDED})
     assert outcome.kind == kind and text in outcome.text, outcome
 
 
@@ -88,7 +103,7 @@ def test_equal_numbers(
 ) -> None:
     library.define("call(Tensor x) -> Tensor")
     library.impl("call", function, "CompositeExplicitAutograd")
-    outcome = judge(torch.ops.fuzzed.call.default, {"x": described}, large=False)
+    outcome = judged(torch.ops.fuzzed.call.default, {"x": described})
     assert outcome.kind == kind, outcome
 
 
@@ -112,7 +127,7 @@ def test_reference_disagrees(
     library.impl("call", function, "CompositeExplicitAutograd")
     monkeypatch.setattr(judging, "reference", {"fuzzed::call": lambda x: 2 * x.numpy()}.get)
     monkeypatch.setattr(judging, "stated_dtypes", {"fuzzed::call": {torch.float32}}.get)
-    outcome = judge(torch.ops.fuzzed.call.default, {"x": Described((4, 3), dtype, seed=1)}, large=False)
+    outcome = judged(torch.ops.fuzzed.call.default, {"x": Described((4, 3), dtype, seed=1)})
     assert outcome.kind == kind, outcome
 
 
@@ -126,7 +141,7 @@ def test_reference_is_not_compared_for_large_numbers(
     monkeypatch.setattr(judging, "reference", {"fuzzed::call": lambda x, number: x.numpy() + number}.get)
     monkeypatch.setattr(judging, "stated_dtypes", {"fuzzed::call": {torch.float32}}.get)
     call = {"x": Described((4, 3), torch.float32, seed=1), "number": number}
-    outcome = judge(torch.ops.fuzzed.call.default, call, large=False)
+    outcome = judged(torch.ops.fuzzed.call.default, call)
     assert outcome.kind == kind, outcome
 
 
@@ -135,10 +150,10 @@ def test_reference_is_not_compared_for_large_numbers(
 )
 def test_inputs_move_by_one_rounding_error(dtype: torch.dtype) -> None:
     x, eps = torch.ones(64, dtype=dtype), torch.finfo(dtype).eps
-    (distance,) = judging.run_moved(lambda change: [change(x)], [x])
+    (distance,) = run_moved(lambda change: [change(x)], [x])
     assert eps / 2 <= distance <= eps
     if dtype.is_complex:
-        (turned,) = judging.run_moved(lambda change: [change(x * (1 + 1j)).angle()], [x.real * torch.pi / 4])
+        (turned,) = run_moved(lambda change: [change(x * (1 + 1j)).angle()], [x.real * torch.pi / 4])
         assert turned > eps / 4, "the direction is to change"
 
 
@@ -146,7 +161,7 @@ def test_meta_tensors_disagree(library: torch.library.Library) -> None:
     library.define("call(Tensor x) -> Tensor")
     library.impl("call", right, "CPU")
     library.impl("call", lambda x: x.new_empty(x.shape[0]), "Meta")
-    outcome = judge(torch.ops.fuzzed.call.default, {"x": STRIDED}, large=False)
+    outcome = judged(torch.ops.fuzzed.call.default, {"x": STRIDED})
     assert outcome.kind == "finding" and "of meta tensors" in outcome.text, outcome
 
 
@@ -167,3 +182,42 @@ def test_cancelling_is_not_within_rounding_of_its_result() -> None:
     x = STRIDED.make()
     difference = abs(float(cancelling(x) - cancelling(x.contiguous())))
     assert difference > 64 * torch.finfo(torch.float32).eps, "the order of additions is to matter"
+
+
+# Calls with a tensor that is not contiguous end as given. The arguments are a folder, and a file with a call.
+PROGRAM = """
+import os, pickle, sys, time
+from pathlib import Path
+import torch
+from tests.kit.fuzz.__main__ import make, make_batch
+from tests.kit.fuzz.calls import calls
+from tests.kit.fuzz.tensors import Described
+def assertion(): raise RuntimeError("INTERNAL ASSERT FAILED")
+def call(x):
+    if not x.is_contiguous(): {end}()
+    return x.clone()
+library = torch.library.Library("aten", "FRAGMENT")
+library.define("fuzzed(Tensor x) -> Tensor")
+library.impl("fuzzed", call, "CompositeExplicitAutograd")
+folder = Path(sys.argv[1])
+if len(sys.argv) > 2:
+    make(folder, 0, *pickle.loads(Path(sys.argv[2]).read_bytes()))
+valid = {{"aten::fuzzed": [{{"x": Described((7, 5), torch.float32)}}]}}
+make_batch(folder, 1, time.monotonic() + 60, calls(valid))
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "text"), [("os.abort", -signal.SIGABRT, ""), ("assertion", 1, "INTERNAL ASSERT FAILED")]
+)
+def test_last_call_is_the_finding_and_can_be_repeated(tmp_path: Path, end: str, code: int, text: str) -> None:
+    command = [sys.executable, "-c", PROGRAM.format(end=end), tmp_path]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == code and text in done.stderr, done.stderr
+    called = json.loads((tmp_path / "call.json").read_text())["text"]
+    if text:
+        assert called.startswith("aten::fuzzed(x=float32[7, 5] "), "nothing but the layout is to be changed"
+    again = [*command, tmp_path / "call.pickle"]
+    done = subprocess.run(again, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == code and text in done.stderr, done.stderr
+    assert json.loads((tmp_path / "call.json").read_text())["text"] == called

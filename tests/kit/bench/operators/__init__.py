@@ -1,1 +1,0 @@
-"""A module for each operator, with a function ``cases`` that returns its cases."""
