@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -22,6 +21,7 @@ from .environments import (
     base_wheel_of,
     discard,
     folder_of,
+    named,
     unpacked,
     wheel_environment,
     wheel_of,
@@ -35,6 +35,9 @@ GRAMMAR = TESTS / "wheel/grammar"
 
 # Variables that disable logs of the profiler and the compilers, which tests call on purpose.
 QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_LOGS": "-all"}
+
+# Tests in native folders find the operators in op_db.
+OPINFOS = {"PYTEST_ADDOPTS": "-p tests.kit.opinfos"}
 
 # The delivery that is tested by default.
 WHEEL = "wheel"
@@ -110,6 +113,7 @@ def _run_tests(
                 grammar = _grammar(layout)
                 built = build(grammar, base_wheel=base_wheel, jobs=jobs).wheel
                 there = {"PYTHONPATH": str(stack.enter_context(unpacked(grammar, "grammar", built)))}
+                there["GRAFT_NATIVE"] = named(grammar)
                 parts.append(Part("grammar", "the grammar of native_functions.yaml", [GRAMMAR / "tests"], there))
             emulated = emulated_variables(layout)
             parts.append(Part("emulated", "the CUDA kernels, emulated", emulated_tests(layout.native), emulated))
@@ -197,13 +201,8 @@ def own_tests(layout: Layout) -> list[Part]:
         if native == SHIPPED:
             parts.append(Part("operators", "the shipped operators", [TESTS / "wheel/shipped"]))
         elif (native / "tests").is_dir():
-            parts.append(Part("operators", f"the operators of {native}", [native / "tests"]))
+            parts.append(Part("operators", f"the operators of {native}", [native / "tests"], OPINFOS))
     return parts
-
-
-def named(layout: Layout) -> str:
-    """Format the native folders for ``native_folders``."""
-    return shlex.join(map(str, layout.natives))
 
 
 @contextmanager

@@ -1,9 +1,8 @@
 """Texts that are appended to torch's own Python files, and new files.
 
 The order is: docstrings and public names; the native folder's ``python/``, which mirrors the ``torch`` package (a file
-that torch does not have is new, text for an existing one is appended); ``samples.py``; and last the texts in
-``appended/``, which every wheel gets, since they look at what is there. Those that the folder's own text needs come
-before it.
+that torch does not have is new, text for an existing one is appended); and last the texts in ``appended/``, which every
+wheel gets, since they look at what is there. Those that the folder's own text needs come before it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from .docs import docstring, docstring_texts
 _OURS = Path(__file__).resolve().parent / "appended"
 # Those of them that the native folder's text for the same file needs.
 _BEFORE_THE_FOLDER_S = ("torch/_decomp/decompositions.py",)
-_SAMPLES = "testing/_internal/added_samples.py"
 
 
 def appended_texts(native: NativeFolder, description: Description) -> dict[str, str]:
@@ -44,8 +42,6 @@ def _files(native: NativeFolder) -> Iterator[tuple[str, Path]]:
         yield name, ours.pop(name)
     for file in native.python:
         yield f"torch/{file.relative_to(PYTHON).as_posix()}", native.path / file
-    if native.samples:
-        yield f"torch/{_SAMPLES}", native.path / native.samples
     yield from ours.items()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from graft.core.console import say, table
 from graft.core.layout import Layout
 
-from ..run import named
+from ..environments import named
 from .processes import Processes
 from .rows import Row, RowsFailed, chosen_rows
 

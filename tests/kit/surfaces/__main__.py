@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from ..samples import SAMPLES
 from . import autograd, compilers, dispatch, elsewhere, python
 from .remedies import remedy
 from .subject import Subject, subjects
@@ -45,7 +45,8 @@ def main() -> int:
     if options.json:
         marks = [(title, name, cell.mark) for (title, name), cell in cells.items() if name in compared]
         options.json.write_text(json.dumps(marks), encoding="utf-8")
-    accepted = accepted_differences() if not (options.only or options.operators) else {}
+    # The folder's reasons, unless not all surfaces were measured.
+    accepted = {} if options.only or options.operators else dict(SAMPLES.surfaces)
     accepted |= {place: why for place, cell in cells.items() if cell.mark == NO and (why := of_the_delivery(place[0]))}
     found = [*differences(cells, compared, accepted), *without]
     print(f"{len(surfaces)} surfaces, {len(names)} operators, {len(found)} differences from PyTorch's own")
@@ -66,16 +67,6 @@ def reasons(cells: dict[tuple[str, str], Cell], title: str, compared: dict[str, 
             yield f"  NO {name}: {cell.why[:300]}{f' (as {like[0]})' if like else ''}"
             if name in compared and not like:
                 yield f"     next: {remedy(title)}"
-
-
-def accepted_differences() -> dict[tuple[str, str], str]:
-    """Return accepted differences from the folder's ``samples.py``: ``SURFACES = {(title, name): reason}``."""
-    try:
-        samples = importlib.import_module("torch.testing._internal.added_samples")
-    except ImportError:
-        return {}
-    found: dict[tuple[str, str], str] = getattr(samples, "SURFACES", {})
-    return found
 
 
 def of_the_delivery(title: str) -> str:

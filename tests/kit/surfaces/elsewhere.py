@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.testing import assert_close
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils.data import DataLoader
 
 from .subject import NotThere, Subject, first_result
@@ -109,11 +108,6 @@ class Results(torch.utils.data.Dataset[Tensor]):
 def loaded(subject: Subject) -> None:
     (batch,) = DataLoader(Results(subject), batch_size=2, num_workers=1, multiprocessing_context="fork")
     assert_close(batch, torch.stack([subject.expected()] * 2))
-
-
-@SURFACES("an OpInfo in op_db")
-def op_info(subject: Subject) -> None:
-    assert subject.info in op_db
 
 
 @SURFACES("as many threads as there are")

@@ -53,7 +53,6 @@ _REMEDIES = (
     (r"autocast takes half", "support half types in the kernel, or list the operator in autocast.yaml under fp32"),
     (r"^as many threads", "use TensorIterator or at::parallel_for in the kernel, and write each element once"),
     (r"keywords|wrong argument", "use the schema's own names; only the first tensor may be `self`"),
-    (r"OpInfo", "write `def NAME(make)` into samples.py"),
     (r"data loader|copied and saved|pickled", "keep no state outside of tensors"),
     (r"", _GENERATED),
 )

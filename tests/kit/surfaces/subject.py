@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.testing._internal.added_sample_inputs import functional_overload
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils import _pytree as pytree
+
+from ..opinfos import added_op_infos, left_out
+from ..samples import functional_overload
 
 
 class NotThere(Exception):
@@ -130,14 +132,13 @@ def first_result(result: Any) -> Any:
 def subjects(names: list[str]) -> tuple[list[Subject], list[str]]:
     """Return the operators with these names below ``torch``, and reasons for those without OpInfo or samples."""
     infos: dict[str, OpInfo] = {}
-    for info in op_db:
+    for info in [*added_op_infos(), *op_db]:
         infos.setdefault(info.name, info)
-    without = {name: left_out(name, infos.get(name)) for name in names}
-    return [Subject(name, infos[name]) for name in names if not without[name]], [why for why in without.values() if why]
+    without = [f"{name}: {_why_not(name)}" for name in names if name not in infos]
+    return [Subject(name, infos[name]) for name in names if name in infos], without
 
 
-def left_out(name: str, info: OpInfo | None) -> str:
-    """Return why an operator cannot be called; empty if it can."""
-    if info is None:
-        return f"{name}: no samples; write `def {name.rpartition('.')[2]}(make)` into samples.py"
-    return str(getattr(info, "left_out", ""))
+def _why_not(name: str) -> str:
+    """Return why there is no OpInfo."""
+    why = left_out(name) if name in torch._added_operators.PUBLIC else "there is no such operator in op_db"
+    return f"{why}; write `def {name.rpartition('.')[2]}(make)` into samples.py"

@@ -22,7 +22,8 @@ from samples import (
     layouts,
     values,
 )
-from torch.testing._internal.added_samples import roi_pool_with_indices_reference
+
+from tests.kit.samples import SAMPLES
 
 # The whole image, one pixel, halves that are rounded away from zero, upside down, past each edge, completely outside.
 BOXES = torch.tensor(
@@ -44,7 +45,7 @@ def reference(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Coordinates in the precision in which the operator computes them."""
     number = np.float64 if x.dtype == torch.float64 else np.float32
-    return roi_pool_with_indices_reference(x, boxes, scale, height, width, number)
+    return SAMPLES.functions["roi_pool_with_indices_reference"](x, boxes, scale, height, width, number)
 
 
 def check(x: torch.Tensor, boxes: torch.Tensor, *parameters: float) -> None:

@@ -13,11 +13,12 @@ import torch
 from opinfos import DIFFERENTIABLE, FLOATING, QUIET, differentiable, each_of, instantiate, tensors_of
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
-from torch.testing._internal.added_sample_inputs import with_differentiable_results
 from torch.testing._internal.common_dtype import custom_types
 from torch.testing._internal.common_utils import TestGradients
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils import _pytree as pytree
+
+from tests.kit.samples import with_differentiable_results
 
 pytestmark = QUIET
 
