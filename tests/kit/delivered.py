@@ -18,7 +18,16 @@ from graft.develop import develop
 from graft.inputs.pin import load_pin
 from graft.thin import thin_wheel
 
-from .environments import REQUIREMENTS, environment_in, folder_of, identity, in_test_environment, named, run_python, unpacked
+from .environments import (
+    REQUIREMENTS,
+    environment_in,
+    folder_of,
+    identity,
+    in_test_environment,
+    named,
+    run_python,
+    unpacked,
+)
 from .parts import Part, TestsFailed, run_parts
 from .run import QUIET, TESTS, WHEEL, one_at_a_time, own_tests
 

@@ -13,11 +13,12 @@
     OPINFO = {"my_op": {"dtypes": floating_types(), "supports_forward_ad": True}}  # arguments of PyTorch's OpInfo
     SURFACES = {("title", "my_op"): "reason"}  # accepted differences of `make surfaces`
 
-References receive floating-point values in double precision. The environment variable ``GRAFT_NATIVE`` names the folders.
+References receive floating-point values in double precision. The variable ``GRAFT_NATIVE`` names the folders.
 """
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import os
 import sys
@@ -68,7 +69,7 @@ class Samples:
             except Exception as error:
                 self._error = error
                 continue
-            self.functions |= {name: value for name, value in vars(module).items() if callable(value)}
+            self.functions |= {name: value for name, value in vars(module).items() if inspect.isfunction(value)}
             self.surfaces |= getattr(module, "SURFACES", {})
             self._opinfo |= getattr(module, "OPINFO", {})
 

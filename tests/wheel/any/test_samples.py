@@ -118,5 +118,9 @@ def test_each_function_is_named_after_an_operator() -> None:
     """``make check`` says so with a place; a build does not if only ``samples.py`` changed."""
     roots = {name.partition("::")[2].partition(".")[0] for name in torch._added_operators.OPERATORS}
     names = {f"{root}{of}" for root in roots for of in ("", "_reference", "_errors")}
-    own = {name for name, value in SAMPLES.functions.items() if str(getattr(value, "__module__", "")).startswith("graft_samples_")}
+    own = {
+        name
+        for name, value in SAMPLES.functions.items()
+        if str(getattr(value, "__module__", "")).startswith("graft_samples_")
+    }
     assert {name for name in own if not name.startswith("_")} <= names

@@ -45,7 +45,9 @@ def said_by_pytorch(x: Tensor, y: Tensor) -> str:
     return re.escape(str(caught.value))
 
 
-@pytest.mark.parametrize("info", [info for info in added_op_infos() if info.name in OPERATORS], ids=lambda info: info.name)
+@pytest.mark.parametrize(
+    "info", [info for info in added_op_infos() if info.name in OPERATORS], ids=lambda info: info.name
+)
 def test_meta_tensors_are_refused_alike(info: OpInfo) -> None:
     for wrong in info.error_inputs("meta"):
         sample = wrong.sample_input
