@@ -18,7 +18,6 @@ References receive floating-point values in double precision. The variable ``GRA
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import os
 import sys
@@ -69,7 +68,7 @@ class Samples:
             except Exception as error:
                 self._error = error
                 continue
-            self.functions |= {name: value for name, value in vars(module).items() if inspect.isfunction(value)}
+            self.functions |= {name: value for name, value in vars(module).items() if callable(value)}
             self.surfaces |= getattr(module, "SURFACES", {})
             self._opinfo |= getattr(module, "OPINFO", {})
 
