@@ -177,16 +177,20 @@ def emulated_variables(layout: Layout) -> dict[str, str]:
         "PYTHONPATH": str(TESTS / "emulated"),
         "PYTEST_ADDOPTS": "-p emulated_cuda",
         "GRAFT_EMULATED": str(folder_of("emulated", layout)),
+        "GRAFT_OPERATORS": ",".join(emulated_operators(layout.native)),
     }
 
 
 def emulated_tests(native: Path) -> list[Path]:
-    """Return the tests of the emulation and of each operator with a source in ``cuda/``: test_roi_pool.py for
-    RoiPoolKernel.cu.
-    """
+    """Return the tests of the emulation, of the derivatives, and of each operator."""
+    own = [TESTS / f"wheel/shipped/test_{name}.py" for name in emulated_operators(native)]
+    return [TESTS / "emulated", TESTS / "wheel/any/families/test_gradients.py", *own]
+
+
+def emulated_operators(native: Path) -> list[str]:
+    """Return the operators with a source in ``cuda/``: roi_pool for RoiPoolKernel.cu."""
     stems = [source.stem.removesuffix("Kernel") for source in sorted(native.glob("cuda/*.cu"))]
-    names = [re.sub(r"(?<!^)(?=[A-Z])", "_", stem).lower() for stem in stems]
-    return [TESTS / "emulated", *(TESTS / f"wheel/shipped/test_{name}.py" for name in names)]
+    return [re.sub(r"(?<!^)(?=[A-Z])", "_", stem).lower() for stem in stems]
 
 
 def is_shipped(layout: Layout) -> bool:

@@ -98,6 +98,14 @@ class TestFwdGradients(TestGradients):
             check_batched_forward_grad=op.check_batched_forward_grad,
         )
 
+    @each_of(
+        [info for info in DIFFERENTIABLE if info.inplace_variant and info.supports_forward_ad],
+        allowed_dtypes=FLOATING,
+    )
+    def test_inplace_forward_mode_AD(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        in_place = self._get_safe_inplace(op.get_inplace())
+        self._grad_test_helper(device, dtype, op, in_place, check_forward_ad=True)
+
     @each_of([info for info in DIFFERENTIABLE if info.supports_fwgrad_bwgrad], allowed_dtypes=FLOATING)
     def test_fn_fwgrad_bwgrad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         self._check_helper(device, dtype, *checkable(op), "fwgrad_bwgrad")
