@@ -1,6 +1,6 @@
 """What the tests need to know of the operators: inputs, references, error inputs, dtypes and derivatives.
 
-OpInfos, `make surfaces` and `make fuzz` use it. References get values in double precision.
+PyTorch's families of tests, `make surfaces` and `make fuzz` use it. References get values in double precision.
 """
 
 from __future__ import annotations
