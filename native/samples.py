@@ -1,6 +1,6 @@
 """What the tests need to know of the operators: inputs, references, error inputs, dtypes and derivatives.
 
-OpInfos, `make surfaces` and `make fuzz` use it. References get values in double precision.
+PyTorch's families of tests, `make surfaces` and `make fuzz` use it. References get values in double precision.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ _OLD_FFT = tuple(
     for family, name in (
         ("TestProxyTensorOpInfo", "test_make_fx_symbolic_exhaustive"),
         ("TestEagerFusionOpInfo", "test_aot_autograd_symbolic_exhaustive"),
+        ("TestOpcheck", "test_opcheck"),
     )
 )
 
@@ -108,6 +109,8 @@ def twice_plus_errors(make: Make) -> Errors:
 def mul_constant(make: Make) -> Iterator[tuple[Any, ...]]:
     for shape, constant in (((), 2), ((5,), 0.5), ((2, 3), -3), ((2, 0), 1)):
         yield make(*shape), constant
+    if (x := make(3)).is_complex():
+        yield x, 1 - 2j
 
 
 def mul_constant_reference(input: Tensor, constant: complex) -> Any:
@@ -153,6 +156,9 @@ def depthwise_conv2d(make: Make) -> Iterator[tuple[Any, ...]]:
     yield make(0, 2, 4, 4), make(2, 1, 3, 3)
     yield make(2, 0, 4, 4), make(0, 1, 3, 3)
     yield make(2, 3, 5, 6), make(6, 1, 4, 3), make(6), {"padding": "same", "dilation": (1, 2)}
+    for bias in (make(4), None):
+        image, weight = (x.contiguous(memory_format=torch.channels_last) for x in (make(2, 2, 6, 5), make(4, 1, 3, 2)))
+        yield image, weight, bias, (2, 1), (1, 0), (1, 2)
 
 
 def depthwise_conv2d_reference(input: Tensor, weight: Tensor, *more: Any, **parameters: Any) -> Any:
@@ -211,7 +217,7 @@ def _triplets(make: Make, shape: tuple[int, ...], reductions: Iterable[object]) 
 
 def improved_triplet_loss(make: Make) -> Iterator[tuple[Any, ...]]:
     yield make(4, 3), make(4, 3), make(4, 3)
-    for shape in ((4, 3), (3,), (2, 2, 3)):
+    for shape in ((4, 3), (3,), (2, 2, 3), (2, 0)):
         yield from _triplets(make, shape, ("none", "mean", "sum"))
 
 
@@ -264,6 +270,7 @@ def roi_pool(make: Make) -> Iterator[tuple[Any, ...]]:
     boxes = torch.tensor([[0, 0, 0, 5, 4], [1, 2, 1, 6, 5], [1, 4, 4, 3, 3]], dtype=image.dtype, device=image.device)
     yield image, boxes, 1.0, 2, 3
     yield make(2, 3, 6, 7), boxes, 0.5, 1, 1
+    yield make(2, 0, 6, 7), boxes, 1.0, 2, 3
 
 
 def _bins(first: float, last: float, count: int, length: int, number: type[np.floating[Any]]) -> list[range]:
@@ -337,7 +344,8 @@ roi_pool_with_indices_errors = roi_pool_errors
 
 def correlate2d(make: Make) -> Iterator[tuple[Any, ...]]:
     for mode in ("valid", "same", "full"):
-        yield make(2, 5, 6), make(3, 2), {"mode": mode}
+        yield make(2, 5, 6), make(3, 2), make(1), {"mode": mode}
+        yield make(2, 2), make(3, 4), {"mode": mode}
     yield make(4, 4), make(4, 4), make()
     image = make(2, 5, 6)
     if image.is_floating_point() or image.is_complex():
@@ -345,7 +353,9 @@ def correlate2d(make: Make) -> Iterator[tuple[Any, ...]]:
     yield image, make(3, 2), {"mode": "full", "fillvalue": 2}
     for boundary in ("wrap", "symm"):
         yield make(2, 3), make(4, 5), {"mode": "same", "boundary": boundary}
+        yield make(2, 2, 3), make(3, 8), {"mode": "full", "boundary": boundary}
     yield make(2, 1, 5, 6), make(3, 3, 2), make(3)
+    yield make(3, 3, 4), make(2, 1, 2, 2), make(2, 1)
 
 
 def correlate2d_reference(

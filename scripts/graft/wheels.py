@@ -1,4 +1,4 @@
-"""``make wheels``: the wheels of a native folder for several pins and Pythons, each built in a process of its Python."""
+"""``make wheels``: the wheels of a native folder for several pins and Pythons, each built by its Python."""
 
 from __future__ import annotations
 
@@ -122,9 +122,7 @@ def build_row(
     return done, Path(made["wheel"]), bool(made["seconds"])
 
 
-def run_verb(
-    row: Row, layout: Layout, jobs: int, words: Sequence[str | Path], write: Callable[[str], object]
-) -> Done:
+def run_verb(row: Row, layout: Layout, jobs: int, words: Sequence[str | Path], write: Callable[[str], object]) -> Done:
     """Run a verb of the builder with the row's Python and pin. Each line of output is passed to ``write``."""
     start, output = time.perf_counter(), [""]
 

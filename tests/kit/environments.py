@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -150,7 +151,12 @@ def wheel_of(layout: Layout, build: str = GRAFT) -> Built:
 def in_test_environment(layout: Layout, command: Sequence[str | Path], variables: Mapping[str, str] = {}) -> int:
     """Run a Python program with ``layout``'s wheel; it prints to the terminal. Return its exit code."""
     with wheel_environment(layout, TEST, Path(wheel_of(layout).wheel)) as python:
-        return run_python(python, command, variables)
+        return run_python(python, command, {"GRAFT_NATIVE": named(layout), **variables})
+
+
+def named(layout: Layout) -> str:
+    """Format the native folders for ``native_folders``."""
+    return shlex.join(map(str, layout.natives))
 
 
 def run_python(python: Path, command: Sequence[str | Path], variables: Mapping[str, str]) -> int:

@@ -176,7 +176,8 @@ def _built_and_tested(
             return replace(new, error=built.error)
         is_same = before is not None and before.wheel == wheel.name
         if before and is_same and not (before.error or options.again):
-            if before.extra == new.extra and set(before.parts) >= set(new.parts):
+            is_enough = before.extra == new.extra and set(before.parts) >= set(new.parts)
+            if is_enough:
                 return before
         seconds = built.seconds if is_built else before.build if before and is_same else None
         new = replace(new, wheel=wheel.name, build=seconds, **contents(wheel, base_wheel_of(layout)))

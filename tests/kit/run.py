@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -23,6 +22,7 @@ from .environments import (
     base_wheel_of,
     discard,
     folder_of,
+    named,
     unpacked,
     wheel_environment,
     wheel_of,
@@ -35,6 +35,9 @@ GRAMMAR = TESTS / "wheel/grammar"
 
 # Variables that disable logs of the profiler and the compilers, which tests call on purpose.
 QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_LOGS": "-all"}
+
+# Tests in native folders find the operators in op_db.
+OPINFOS = {"PYTEST_ADDOPTS": "-p tests.kit.opinfos"}
 
 # The delivery that is tested by default.
 WHEEL = "wheel"
@@ -110,6 +113,7 @@ def _run_tests(
                 grammar = _grammar(layout)
                 built = build(grammar, base_wheel=base_wheel, jobs=jobs).wheel
                 there = {"PYTHONPATH": str(stack.enter_context(unpacked(grammar, "grammar", built)))}
+                there["GRAFT_NATIVE"] = named(grammar)
                 parts.append(Part("grammar", "the grammar of native_functions.yaml", [GRAMMAR / "tests"], there))
             emulated = emulated_variables(layout)
             parts.append(Part("emulated", "the CUDA kernels, emulated", emulated_tests(layout.native), emulated))
@@ -173,16 +177,20 @@ def emulated_variables(layout: Layout) -> dict[str, str]:
         "PYTHONPATH": str(TESTS / "emulated"),
         "PYTEST_ADDOPTS": "-p emulated_cuda",
         "GRAFT_EMULATED": str(folder_of("emulated", layout)),
+        "GRAFT_OPERATORS": ",".join(emulated_operators(layout.native)),
     }
 
 
 def emulated_tests(native: Path) -> list[Path]:
-    """Return the tests of the emulation and of each operator with a source in ``cuda/``: test_roi_pool.py for
-    RoiPoolKernel.cu.
-    """
+    """Return the tests of the emulation, of the derivatives, and of each operator."""
+    own = [TESTS / f"wheel/shipped/test_{name}.py" for name in emulated_operators(native)]
+    return [TESTS / "emulated", TESTS / "wheel/any/families/test_gradients.py", *own]
+
+
+def emulated_operators(native: Path) -> list[str]:
+    """Return the operators with a source in ``cuda/``: roi_pool for RoiPoolKernel.cu."""
     stems = [source.stem.removesuffix("Kernel") for source in sorted(native.glob("cuda/*.cu"))]
-    names = [re.sub(r"(?<!^)(?=[A-Z])", "_", stem).lower() for stem in stems]
-    return [TESTS / "emulated", *(TESTS / f"wheel/shipped/test_{name}.py" for name in names)]
+    return [re.sub(r"(?<!^)(?=[A-Z])", "_", stem).lower() for stem in stems]
 
 
 def is_shipped(layout: Layout) -> bool:
@@ -197,13 +205,8 @@ def own_tests(layout: Layout) -> list[Part]:
         if native == SHIPPED:
             parts.append(Part("operators", "the shipped operators", [TESTS / "wheel/shipped"]))
         elif (native / "tests").is_dir():
-            parts.append(Part("operators", f"the operators of {native}", [native / "tests"]))
+            parts.append(Part("operators", f"the operators of {native}", [native / "tests"], OPINFOS))
     return parts
-
-
-def named(layout: Layout) -> str:
-    """Format the native folders for ``native_folders``."""
-    return shlex.join(map(str, layout.natives))
 
 
 @contextmanager

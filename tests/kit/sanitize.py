@@ -19,7 +19,7 @@ from graft.inputs.pin import load_pin
 from graft.inputs.snapshot import take_snapshot
 from graft.inputs.toolchain import Toolchain, find_toolchain
 
-from .environments import SANITIZED, folder_of, in_test_environment, run_python, wheel_environment
+from .environments import SANITIZED, folder_of, in_test_environment, named, run_python, wheel_environment
 from .parts import Part, TestsFailed, conclude, run_pytest
 from .run import TESTS, one_at_a_time, own_tests, test_variables
 
@@ -76,7 +76,8 @@ def fuzz(layout: Layout, extra: Sequence[str]) -> None:
     command: list[str | Path] = ["-m", "tests.kit.fuzz", *extra]
     if built and built.is_there() and built.stamp == snapshot.stamp:
         with wheel_environment(sanitized, SANITIZED, Path(built.wheel)) as python:
-            code = run_python(python, [*command, "--sanitized"], sanitizer_variables(snapshot.toolchain))
+            variables = {"GRAFT_NATIVE": named(layout), **sanitizer_variables(snapshot.toolchain)}
+            code = run_python(python, [*command, "--sanitized"], variables)
     else:
         say("without sanitizers, since `make test-sanitize` has not built these sources; crashes are still found")
         code = in_test_environment(layout, command)

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.testing._internal.added_sample_inputs import functional_overload
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils import _pytree as pytree
+
+from .opinfos import added_op_infos, left_out
+from .samples import functional_overload
 
 # PyTorch's own operators: with kernels, and composite.
 KERNELS, COMPOSITES = ("lerp", "digamma"), ("outer", "nn.functional.conv2d")
@@ -84,7 +86,9 @@ class Subject:
         if torch.Tag.pointwise not in self.overload.tags:
             pytest.skip("not pointwise")
 
-    def sample(self, dtype: torch.dtype = torch.double, requires_grad: bool = False) -> tuple[list[Any], dict[str, Any]]:
+    def sample(
+        self, dtype: torch.dtype = torch.double, requires_grad: bool = False
+    ) -> tuple[list[Any], dict[str, Any]]:
         """Return arguments to call it with."""
         samples = list(self.info.sample_inputs("cpu", dtype, requires_grad=requires_grad))
         chosen = next((s for s in samples if isinstance(s.input, Tensor) and s.input.numel() > 1), samples[0])
@@ -94,7 +98,9 @@ class Subject:
         """Return arguments that require gradients, if it is differentiable."""
         return self.sample(requires_grad=self.info.supports_autograd)
 
-    def on_tensors(self, form: Callable[..., Any] | None = None, **options: Any) -> tuple[Callable[..., Any], list[Tensor]]:
+    def on_tensors(
+        self, form: Callable[..., Any] | None = None, **options: Any
+    ) -> tuple[Callable[..., Any], list[Tensor]]:
         """Return a function of the sample's tensors only, and these tensors."""
         leaves, spec = pytree.tree_flatten(self.sample(**options))
         places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
@@ -142,12 +148,13 @@ def first_result(result: Any) -> Any:
 
 
 def infos() -> dict[str, OpInfo]:
-    """Return the first OpInfo of each operator, by its name below ``torch``."""
-    return {info.name: info for info in reversed(op_db)}
+    """Return the first OpInfo of each operator, by its name below ``torch``; added ones come first."""
+    return {info.name: info for info in reversed([*added_op_infos(), *op_db])}
 
 
-def left_out(name: str) -> str:
+def why_left_out(name: str) -> str:
     """Return why an operator cannot be called; empty if it can."""
-    if name not in infos():
-        return f"no samples; write `def {name.rpartition('.')[2]}(make)` into samples.py"
-    return str(getattr(infos()[name], "left_out", ""))
+    if name in infos():
+        return ""
+    why = left_out(name) if name in torch._added_operators.PUBLIC else "there is no such operator in op_db"
+    return f"{why}; write `def {name.rpartition('.')[2]}(make)` into samples.py"

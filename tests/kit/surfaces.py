@@ -7,13 +7,13 @@ unless those of PyTorch's own fail, too, or ``SURFACES`` in the folder's ``sampl
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 import torch
 
-from .subject import KERNELS, Subject, infos, left_out
+from .samples import SAMPLES
+from .subject import KERNELS, Subject, infos, why_left_out
 
 # The results of a test.
 YES, NO, NOT_THERE = "yes", "NO", "-"
@@ -81,7 +81,7 @@ def judge(test: Test, subject: Subject, arguments: Mapping[str, object], title: 
         AssertionError: PyTorch's own are there; or ``SURFACES`` names a difference that is none.
     """
     mark, error = measured(test, subject, arguments)
-    reason = accepted_differences().get((title, subject.name))
+    reason = SAMPLES.surfaces.get((title, subject.name))
     if mark != NO and reason:
         raise AssertionError(f"{subject.name}: {title}: there is no difference any more; remove it from SURFACES")
     if error is None:
@@ -97,16 +97,6 @@ def judge(test: Test, subject: Subject, arguments: Mapping[str, object], title: 
     if like := lacking(marks, subject.references):
         pytest.xfail(f"as {like[0]}: {said}")
     raise AssertionError(f"{subject.name}: {title}: {said}\n  next: {remedy}") from error
-
-
-def accepted_differences() -> dict[tuple[str, str], str]:
-    """Return the accepted differences from the folder's ``samples.py``."""
-    try:
-        samples = importlib.import_module("torch.testing._internal.added_samples")
-    except ImportError:
-        return {}
-    found: dict[tuple[str, str], str] = getattr(samples, "SURFACES", {})
-    return found
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -126,7 +116,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("name", names)
     if "subject" in metafunc.fixturenames:
         known = infos()
-        ours = [Subject(name, known[name]) for name in names if not left_out(name)]
+        ours = [Subject(name, known[name]) for name in names if not why_left_out(name)]
         references = dict.fromkeys(name for each in ours for kind in reversed(each.references) for name in kind)
         every = [*ours, *(Subject(name, known[name]) for name in references or KERNELS if name not in names)]
         metafunc.parametrize("subject", every, ids=[each.name for each in every])

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import yaml
@@ -34,6 +32,7 @@ FIRST = {
     "derivatives.yaml": "- name: one(Tensor self) -> Tensor\n  self: grad",
     "python/text.py": "one = 1\n",
     "docs/one.rst": "What one does.\n",
+    "samples.py": "def one(make): ...\n",
     "One.cpp": "// one\n",
     "cpu/OneKernel.cpp": "// the kernel of one\n",
     "notes.txt": "read by nobody\n",
@@ -216,7 +215,7 @@ def test_lists_and_python_texts_follow_each_other() -> None:
     assert len(yaml.safe_load(merged[Path("derivatives.yaml")])) == 2
     assert merged[Path("python/text.py")].decode().split() == ["one", "=", "1", "two", "=", "2"]
     assert merged[Path("python/other.py")].decode() == SECOND["python/other.py"]
-    assert set(merged) == {Path(name) for name in (*FIRST, *SECOND)}
+    assert set(merged) == {Path(name) for name in (*FIRST, *SECOND)} - {Path("samples.py")}
 
 
 def test_autocast_policies_are_joined() -> None:
@@ -234,48 +233,12 @@ def test_policies_that_are_none_are_left_to_the_checks(text: str) -> None:
     assert b"[two]" in merged[Path("autocast.yaml")]
 
 
-SAMPLES = """import torch
-SCALE = {scale}
-OPINFO = {{"{name}": dict(scale=SCALE)}}
-
-
-def _helper():
-    return SCALE
-
-
-def {name}(make):
-    yield _helper()
-"""
-
-
-def test_samples_keep_what_each_folder_calls_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both modules have a helper and a constant of the same name."""
-    texts = [{"samples.py": SAMPLES.format(name=name, scale=n)} for n, name in enumerate(("one", "two"))]
-    second = {"samples.py": texts[1]["samples.py"] + 'SURFACES = {("title", "two"): "a reason"}\n'}
-    merged = merge_folders(folders(texts[0], {}, second))
-    for name in ("torch", "torch.testing"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    internal = ModuleType("torch.testing._internal")
-    monkeypatch.setitem(sys.modules, internal.__name__, internal)
-    names = [name for name in merged if name.parts[0] == "python"]
-    assert len(names) == 2
-    for name in names:
-        module = ModuleType(name.stem)
-        exec(merged[name], vars(module))
-        setattr(internal, name.stem, module)
-    samples = ModuleType("added_samples")
-    exec(merged[Path("samples.py")], vars(samples))
-    assert [list(vars(samples)[name](None)) for name in ("one", "two")] == [[0], [1]]
-    assert samples.OPINFO == {"one": {"scale": 0}, "two": {"scale": 1}}
-    assert samples.SURFACES == {("title", "two"): "a reason"}
-
-
 def test_one_folder_is_taken_as_it_is(layout: Layout, both: Layout) -> None:
     one, two = take_snapshot(layout), take_snapshot(both)
     assert one.merged == one.natives[0]
     assert two.merged not in two.natives
     assert load_native(one.lay_out().path).files == load_native(layout.native).files
-    names = {*load_native(both.natives[0]).files, *load_native(both.natives[1]).files}
+    names = {*load_native(both.natives[0]).files, *load_native(both.natives[1]).files} - {Path("samples.py")}
     assert set(two.lay_out().files) == names
 
 

@@ -20,7 +20,7 @@ YAML = {
 }
 CPLUSPLUS = ("Probe.cpp", "Probe.h", "Probe.inl", "Table.inc", "cpu/ProbeKernel.cpp")
 CUDA = ("cuda/Probe.cu", "cuda/Helper.cpp", "cuda/Helper.h")
-PYTHON = ("python/probe.py", "python/_C/_nn.pyi", "docs/probe.rst", "samples.py")
+PYTHON = ("python/probe.py", "python/_C/_nn.pyi", "docs/probe.rst")
 READ = YAML | dict.fromkeys((*CPLUSPLUS, *CUDA, *PYTHON), "# one\n")
 
 # g++ that reports the version in the file `version`.
@@ -59,8 +59,9 @@ def test_stamp_is_of_every_file_that_a_build_reads(stamps: Callable[[], tuple[st
         assert len({generated for _, generated in seen}) == 1 + (name in YAML), name
         path.write_text(text, encoding="utf-8")
         seen = {stamps()}
-    (tmp_path / "native/README.md").write_text("two\n")
-    assert {stamps()} == seen
+    for name in ("README.md", "samples.py"):
+        (tmp_path / "native" / name).write_text("two\n")
+        assert {stamps()} == seen, name
 
 
 def test_stamp_is_of_the_compiler_and_its_version(

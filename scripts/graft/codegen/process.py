@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 
 from ..base.base import Base

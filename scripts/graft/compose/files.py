@@ -29,7 +29,6 @@ _NOTE = "torch/_graft.json"
 _OURS = Path(__file__).resolve().parent / "appended"
 # Those of them that the native folder's text for the same file needs.
 _BEFORE_THE_FOLDER_S = ("torch/_decomp/decompositions.py",)
-_SAMPLES = "torch/testing/_internal/added_samples.py"
 
 
 @dataclass(frozen=True)
@@ -174,8 +173,6 @@ def _files(native: NativeFolder) -> Iterator[tuple[str, Path]]:
         yield name, ours.pop(name)
     for file in native.python:
         yield f"torch/{file.relative_to(PYTHON).as_posix()}", native.path / file
-    if native.samples:
-        yield _SAMPLES, native.path / native.samples
     yield from ours.items()
 
 

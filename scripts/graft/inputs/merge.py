@@ -111,7 +111,7 @@ def merge_folders(folders: Sequence[dict[Path, bytes]]) -> dict[Path, bytes]:
         if name == AUTOCAST:
             merged[name] = _merge_policies(texts)
         elif name == SAMPLES:
-            merged |= _samples_modules(texts)
+            continue  # only tests read it, in each folder
         elif name in YAML or name.parts[0] == PYTHON.name:
             merged[name] = merge_texts(name, folders).text.encode("latin-1")
         else:
@@ -140,19 +140,3 @@ def _merge_policies(texts: list[bytes]) -> bytes:
     except (yaml.YAMLError, AttributeError, TypeError):
         return b"\n".join(texts)  # the check reports the error
     return yaml.safe_dump(policies).encode()
-
-
-def _samples_modules(texts: list[bytes]) -> dict[Path, bytes]:
-    """Merge the ``samples.py`` of several folders: one module for each, and one that imports all names."""
-    package = Path("torch/testing/_internal")
-    modules = {PYTHON / package.relative_to("torch") / f"added_samples_{n}.py": text for n, text in enumerate(texts)}
-    lines = ["OPINFO, SURFACES = {}, {}"]
-    for number in range(len(texts)):
-        module = f"added_samples_{number}"
-        lines += [
-            f"from torch.testing._internal import {module}",
-            f"globals().update({{k: v for k, v in vars({module}).items() if k[0] != '_' and not k.isupper()}})",
-            f"OPINFO |= getattr({module}, 'OPINFO', {{}})",
-            f"SURFACES |= getattr({module}, 'SURFACES', {{}})",
-        ]
-    return {**modules, SAMPLES: "\n".join([*lines, ""]).encode()}

@@ -18,7 +18,7 @@ from ..core.errors import GraftError
 from ..core.files import files_below, lay_out_files
 from ..core.layout import PACKAGES, Layout
 from .merge import merge_folders, merge_texts
-from .native import YAML, NativeFolder, load_native
+from .native import SAMPLES, YAML, NativeFolder, load_native
 from .patches import pin_files
 from .pin import Pin, load_pin, unpinned_sha256
 from .toolchain import Toolchain, find_toolchain
@@ -54,8 +54,9 @@ class Snapshot:
         """A hash of all inputs, independent of paths. The same hash means the same wheel."""
         digest = hashlib.sha256()
         for name, content in sorted(self.files.items()):
-            digest.update(f"{name}\0{len(content)}\0".encode())
-            digest.update(content)
+            if Path(*Path(name).parts[2:]) != SAMPLES:  # checked, but not built
+                digest.update(f"{name}\0{len(content)}\0".encode())
+                digest.update(content)
         for text in (hash_of_builder(), self.toolchain.description, *self.settings):
             digest.update(f"{text}\0".encode())
         return digest.hexdigest()

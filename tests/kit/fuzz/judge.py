@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._prims_common import check_significant_strides
-from torch.testing._internal.added_sample_inputs import added_samples, reference, reference_results
 from torch.utils import _pytree as pytree
 
+from ..samples import SAMPLES, reference_results
 from .rounding import LARGE, Change, Finding, compare
 from .tensors import Described
 from .valid import PLAIN, Call
@@ -24,6 +24,9 @@ from .valid import PLAIN, Call
 NEVER = ("INTERNAL ASSERT", "bad_alloc", "vector::", "basic_string", "std::", "map::at", "bad optional", "bad_cast")
 # Messages for lack of memory: c10's, MKL's and that of fake tensors.
 NO_MEMORY = ("can't allocate memory", "not enough memory", "Storage size calculation overflowed", "invalid size")
+
+# An operator's reference.
+reference = SAMPLES.reference
 
 # The maximum number of elements of inputs and results for which a lack of memory is a finding.
 SMALL = 1 << 24
@@ -214,7 +217,7 @@ def compare_with_reference(overload: torch._ops.OpOverload, call: Call, result: 
 @functools.cache
 def stated_dtypes(name: str) -> frozenset[torch.dtype]:
     """Return the dtypes that samples.py states for an operator; none if it states none."""
-    return frozenset(getattr(added_samples, "OPINFO", {}).get(name, {}).get("dtypes", ()))
+    return frozenset(SAMPLES.stated(name).get("dtypes", ()))
 
 
 def differentiate(result: Tensors, given: Call) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 import torch.autograd.forward_ad as fwAD
 from torch import Tensor, _added_operators
-from torch.testing._internal.added_sample_inputs import NoSamples, make_of, samples
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..samples import SAMPLES, NoSamples, make_of
 from .tensors import Described
 
 # Errors that a wrong argument may raise. c10's errors are RuntimeErrors.
@@ -96,7 +96,7 @@ def _call_samples(found: Calls, overload: torch._ops.OpOverload, dtype: torch.dt
     def make(*shape: Any) -> Tensor:
         return make_of(*shape, dtype=dtype, device="cpu", requires_grad=True)
 
-    for sample in samples(overload._schema.name.removeprefix("aten::"), make):
+    for sample in SAMPLES.inputs(overload._schema.name.removeprefix("aten::"), make):
         arguments = (sample.input, *sample.args)
         # Samples of another overload, or of an unsupported dtype.
         with _Recorder(found), contextlib.suppress(*PLAIN):

@@ -9,14 +9,15 @@ import torch
 import yaml
 from graft.core.layout import native_folders
 from torch import Tensor
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils import _pytree as pytree
+
+from tests.kit.opinfos import added_op_infos
 
 FILES = [folder / "autocast.yaml" for folder in native_folders(os.environ["GRAFT_NATIVE"])]
 LISTS: list[dict[str, list[str]]] = [yaml.safe_load(file.read_text()) or {} for file in FILES if file.is_file()]
 POLICIES = {name: policy for lists in LISTS for policy, names in lists.items() for name in names}
-INFOS = {info.aten_name: info for info in op_db if info.name in torch._added_operators.PUBLIC}
+INFOS = {info.aten_name: info for info in added_op_infos()}
 
 
 def test_policies_are_registered() -> None:

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 import pytest
 import torch
 from torch import Tensor
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils import _pytree as pytree
 
+from tests.kit.opinfos import added_op_infos
+
 # An operator without kernels of its own runs on any device that its callees support.
-OPERATORS = [info for info in op_db if info.name in torch._added_operators.PUBLIC]
+OPERATORS = added_op_infos()
 
 
 @pytest.fixture(autouse=True)

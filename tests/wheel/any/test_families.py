@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from broken_opinfos import FAILING
+from graft.core.layout import PACKAGES
 from helpers import write
 
 FAMILIES = Path(__file__).parent / "families"
@@ -16,7 +17,8 @@ FAMILIES = Path(__file__).parent / "families"
 
 def run(operators: str, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    env = {**os.environ, "GRAFT_OPERATORS": operators, "PYTHONPATH": str(FAMILIES.parent), **variables}
+    path = os.pathsep.join(map(str, (FAMILIES.parent, PACKAGES)))
+    env = {**os.environ, "GRAFT_OPERATORS": operators, "PYTHONPATH": path, **variables}
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 

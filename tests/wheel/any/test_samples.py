@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import runpy
-import sys
-import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
-from torch.testing._internal import added_opinfos, added_sample_inputs, common_methods_invocations
+from helpers import write
+from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.kit.opinfos import added_op_infos, aten_name, op_info
+from tests.kit.samples import SAMPLES, NoSamples, Samples, WrongSamples
 
 PUBLIC = torch._added_operators.PUBLIC
-ADDED = {info.name for info in common_methods_invocations._added_op_infos}
-OF_PYTORCH = {info.name for info in common_methods_invocations.op_db} - ADDED
-MODULE, INPUTS = (f"torch.testing._internal.{name}" for name in ("added_samples", "added_sample_inputs"))
-
-
-def name_of(public: str) -> str:
-    """The names in native_functions.yaml."""
-    return PUBLIC[public].rpartition(".")[2]
+INFOS: dict[str, OpInfo] = {info.name: info for info in added_op_infos()}
+OF_PYTORCH = {info.name for info in op_db} - set(INFOS)
 
 
 @pytest.mark.parametrize("public", PUBLIC)
@@ -34,94 +24,49 @@ def test_there_is_an_op_info(public: str) -> None:
     if public in OF_PYTORCH:
         return
     try:
-        added_opinfos.op_info(public, name_of(public))
-    except added_sample_inputs.NoSamples as reason:
+        op_info(public)
+    except NoSamples as reason:
         pytest.skip(str(reason))
-
-
-class Calls(TorchDispatchMode):
-    """Records every operator that is called."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.append(func.name())
-        return func(*args, **(kwargs or {}))
+    assert public in INFOS and INFOS[public] in op_db
 
 
 @pytest.fixture
 def described() -> str:
     """Return an added function that its samples describe."""
-    for public in PUBLIC:
-        info = next((info for info in common_methods_invocations._added_op_infos if info.name == public), None)
-        if info and torch.float in info.dtypes and not hasattr(info, "left_out"):
+    for public, info in INFOS.items():
+        if torch.float in info.dtypes:
             return public
     pytest.skip("the folder adds no function with samples of floating-point numbers")
 
 
 @pytest.fixture
-def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
-    """Import the modules again with another text in samples.py. Return the content of ``added_opinfos``.
-
-    In the text ``usual(name)`` is the function of the folder's own samples of an operator.
+def written(described: str, tmp_path: Path) -> Callable[[str], Samples]:
+    """Return the samples in another ``samples.py``. In its text ``{name}`` is the operator ``described``, and
+    ``usual(make)`` yields its samples.
     """
-    find, load, raw = importlib.util.find_spec, importlib.import_module, added_sample_inputs._raw
+    name = aten_name(described)
+    usual = f"def usual(make):\n    return SAMPLES._source({name!r})(make)\n"
+    head = f"from tests.kit.samples import SAMPLES\n{usual}"
 
-    def usual(name: str) -> Callable[..., Iterator[Any]]:
-        return raw(added_sample_inputs.functional_overload(name), name)
+    def read(text: str) -> Samples:
+        write(tmp_path, {"samples.py": text.replace("HEAD\n", head).replace("{name}", name)})
+        return Samples([tmp_path])
 
-    def write(text: str) -> dict[str, Any]:
-        path = tmp_path / "added_samples.py"
-
-        def import_module(name: str, package: str | None = None) -> Any:
-            if name != MODULE:
-                return load(name, package)
-            module = ModuleType(MODULE)
-            vars(module)["usual"] = usual
-            exec(compile(text, str(path), "exec"), vars(module))
-            return module
-
-        monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: name == MODULE or find(name, *more))
-        monkeypatch.setattr(importlib, "import_module", import_module)
-        inputs = ModuleType(INPUTS)
-        vars(inputs).update(runpy.run_path(str(added_sample_inputs.__file__)))
-        monkeypatch.setitem(sys.modules, INPUTS, inputs)
-        return runpy.run_path(str(added_opinfos.__file__))
-
-    return write
+    return read
 
 
-def op_info_of(public: str, module: dict[str, Any]) -> OpInfo:
-    """Return an operator's OpInfo as in op_db."""
-    (info,) = (info for info in module["op_infos"](OF_PYTORCH) if info.name == public)
-    return info
-
-
-def test_import_calls_no_operator_and_no_samples(described: str, written: Any) -> None:
-    text = "called = []\ndef {name}(make):\n    called.append(1)\n    yield from usual('{name}')(make)\n"
-    with Calls() as calls:
-        info = op_info_of(described, written(text.format(name=name_of(described))))
-    called = sys.modules[INPUTS].added_samples.called
-    assert not calls.names and not called
-    assert torch.float in info.dtypes
-    assert called and type(info) is OpInfo
-
-
-def test_dtype_that_the_samples_refuse_is_not_one_of_the_operator(described: str, written: Any) -> None:
+def test_dtype_that_the_samples_refuse_is_not_one_of_the_operator(
+    described: str, written: Callable[[str], Samples]
+) -> None:
     """As ``yield -make(3)`` raises for bool."""
-    text = (
-        "import torch\ndef {name}(make):\n    if make(1).dtype == torch.float:\n        raise RuntimeError('no')\n"
-        "    yield from usual('{name}')(make)\n"
+    refusing = (
+        "import torch\nHEAD\ndef {name}(make):\n    if make(1).dtype == torch.float:\n"
+        "        raise RuntimeError('no')\n    yield from usual(make)\n"
     )
-    name = name_of(described)
     # What the folder's OPINFO states does not count here.
-    usual = op_info_of(described, written(f"{name} = usual('{name}')\n")).dtypes
-    info = op_info_of(described, written(text.format(name=name)))
+    usual = op_info(described, written("HEAD\n{name} = usual\n")).dtypes
     assert torch.float in usual
-    assert info.dtypes == usual - {torch.float}
-    assert not hasattr(info, "left_out")
+    assert op_info(described, written(refusing)).dtypes == usual - {torch.float}
 
 
 WRONG = {
@@ -129,30 +74,50 @@ WRONG = {
     "other arguments": ("\ndef {name}(make):\n    yield make(3), *range(20)\n", "samples.py:2: "),
     "text of no Python": ("def {name}(make:\n", "samples.py:1: SyntaxError: "),
     "a module that is not there": ("\nimport no_such_module\n", "samples.py:2: ModuleNotFoundError: "),
-    "an OPINFO of no OpInfo": ("{name} = usual('{name}')\nOPINFO = {{'{name}': {{'no_such': 1}}}}\n", "'no_such'"),
-    "an OPINFO that is no dictionary": ("{name} = usual('{name}')\nOPINFO = {{'{name}': 3}}\n", "samples.py: OPINFO "),
+    "an OPINFO of no OpInfo": ("HEAD\n{name} = usual\nOPINFO = {'{name}': {'no_such': 1}}\n", "'no_such'"),
+    "an OPINFO that is no dictionary": ("HEAD\n{name} = usual\nOPINFO = {'{name}': 3}\n", "samples.py: OPINFO "),
 }
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_wrong_samples_skip_the_tests_of_the_operator_and_say_where(kind: str, described: str, written: Any) -> None:
-    text, reason = (each.format(name=name_of(described)) for each in WRONG[kind])
-    module = written(text)
-    with pytest.raises(module["WrongSamples"]) as error:  # the failure of test_there_is_an_op_info
-        module["op_info"](described, name_of(described))
-    assert reason in str(error.value)
-    info = op_info_of(described, module)
-    assert info.dtypes == {torch.float}  # so that there are tests, which are skipped
-    with pytest.raises(module["NoSamples"]) as error:
-        list(info.sample_inputs("cpu", torch.float))
+def test_wrong_samples_are_an_error_that_says_where(
+    kind: str, described: str, written: Callable[[str], Samples]
+) -> None:
+    text, reason = WRONG[kind]
+    with pytest.raises(WrongSamples) as error:
+        op_info(described, written(text))
     assert reason in str(error.value)
 
-    class Test(unittest.TestCase):
-        def test(self) -> None:
-            raise AssertionError("not skipped")
 
-    for decorate in info.get_decorators("Test", "test", "cpu", torch.float, {}):
-        Test.test = decorate(Test.test)  # type: ignore[method-assign]
-    result = unittest.TestResult()
-    Test("test").run(result)
-    assert [why for _, why in result.skipped] == [str(error.value)]
+SEVERAL = """SCALE = {scale}
+OPINFO = {{"{name}": dict(scale=SCALE)}}
+SURFACES = {{("title", "{name}"): "a reason"}}
+
+
+def _helper():
+    return SCALE
+
+
+def {name}(make):
+    yield _helper()
+"""
+
+
+def test_samples_keep_what_each_folder_calls_its_own(tmp_path: Path) -> None:
+    """Both have a helper and a constant of the same name, and the folder between them has no samples."""
+    for scale, name in enumerate(("one", "two")):
+        write(tmp_path / name, {"samples.py": SEVERAL.format(name=name, scale=scale)})
+    samples = Samples([tmp_path / name for name in ("one", "none", "two")])
+    assert [list(samples.functions[name](None)) for name in ("one", "two")] == [[0], [1]]
+    assert [samples.stated(name) for name in ("one", "two", "three")] == [{"scale": 0}, {"scale": 1}, {}]
+    assert samples.surfaces == {("title", "one"): "a reason", ("title", "two"): "a reason"}
+    assert not [path for path in tmp_path.rglob("*") if path.suffix == ".pyc"]
+
+
+def test_each_function_is_named_after_an_operator() -> None:
+    """``make check`` says so with a place; a build does not if only ``samples.py`` changed."""
+    roots = {name.partition("::")[2].partition(".")[0] for name in torch._added_operators.OPERATORS}
+    names = {f"{root}{of}" for root in roots for of in ("", "_reference", "_errors")}
+    for name, function in SAMPLES.functions.items():
+        is_own = str(getattr(function, "__module__", "")).startswith("graft_samples_")
+        assert name in names or name.startswith("_") or not is_own

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.testing._internal.added_sample_inputs import functional_overload
 from type_checkers import CHECKERS, complaints, marked_lines
+
+from tests.kit.samples import functional_overload
 
 # Values for arguments without a default, by the schema's type.
 VALUES = {

@@ -84,7 +84,7 @@ def test_delivery_of_which_nothing_was_found_does_not_say_yes(tmp_path: Path) ->
 
 def test_accepted_difference_must_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
     reasons = {("usual", "sinc"): "because"}
-    monkeypatch.setattr(surfaces, "accepted_differences", lambda: reasons)
+    monkeypatch.setattr(surfaces.SAMPLES, "surfaces", reasons)
     sinc = Subject("sinc", infos()["sinc"])
 
     def fail(subject: Subject) -> None:

@@ -118,8 +118,6 @@ OF_GRAFT = {
     "torch/_added_operators.py",
     "torch/_graft.json",
     "torch/_graft.py",
-    "torch/testing/_internal/added_opinfos.py",
-    "torch/testing/_internal/added_sample_inputs.py",
 }
 
 
@@ -140,10 +138,8 @@ def test_added_members_are_those_of_operators_and_folders(archive: ZipFile, base
         ]
         brought |= {f"torch/{Path(*path.parts[1:])}" for path in files if path.parts[0] == "python"}
         brought |= {f"torch/include/ATen/native/{path}" for path in files if path.suffix in {".h", ".cuh"}}
-        brought |= {"torch/testing/_internal/added_samples.py"} if Path("samples.py") in files else set()
-    several = {name for name in added if re.fullmatch(r"torch/testing/_internal/added_samples_\d+\.py", name)}
     libraries = {name for name in added if name == "torch/lib/libtorch_operators_cuda.so"}
-    assert added - generated - several - libraries - OF_GRAFT == brought & added
+    assert added - generated - libraries - OF_GRAFT == brought & added
     assert brought - added <= set(base_archive.namelist()) and added >= OF_GRAFT
 
 

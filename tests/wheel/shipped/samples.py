@@ -55,20 +55,23 @@ def double(shape: tuple[int, ...], dtype: torch.dtype = torch.float64, seed: int
     return values(shape, dtype, seed).requires_grad_()
 
 
-def check_derivatives(function: Callable[..., object], *inputs: torch.Tensor, third: bool = False) -> None:
-    """Check reverse, double and forward derivatives, each also under vmap; with ``third`` also third derivatives."""
+def check_derivatives(function: Callable[..., object], *inputs: torch.Tensor) -> None:
+    """Check reverse, double and forward derivatives, each also under vmap, for inputs that samples.py cannot have."""
     everything = {"check_forward_ad": True, "check_batched_grad": True, "check_batched_forward_grad": True}
     assert torch.autograd.gradcheck(function, inputs, **everything)
     assert torch.autograd.gradgradcheck(function, inputs, check_fwd_over_rev=True, check_batched_grad=True)
-    if third:
-        weights = [torch.randn_like(x) for x in inputs]
 
-        def second(*inputs: torch.Tensor) -> torch.Tensor:
-            outputs = function(*inputs)
-            gradients = torch.autograd.grad(outputs.square().sum(), inputs, create_graph=True)
-            return sum((g * w).sum() for g, w in zip(gradients, weights, strict=True))
 
-        assert torch.autograd.gradgradcheck(second, inputs)
+def check_third_derivatives(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> None:
+    """Check third derivatives; PyTorch's families check the first two."""
+    weights = [torch.randn_like(x) for x in inputs]
+
+    def second(*inputs: torch.Tensor) -> torch.Tensor:
+        outputs = function(*inputs)
+        gradients = torch.autograd.grad(outputs.square().sum(), inputs, create_graph=True)
+        return sum((g * w).sum() for g, w in zip(gradients, weights, strict=True))
+
+    assert torch.autograd.gradgradcheck(second, inputs)
 
 
 def check_compiled(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, **tolerance: float) -> None:

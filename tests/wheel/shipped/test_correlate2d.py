@@ -15,10 +15,8 @@ from samples import (
     HALF,
     assert_exact,
     check_compiled,
-    check_derivatives,
     check_exported,
     check_vmap,
-    double,
     layouts,
     values,
 )
@@ -151,18 +149,6 @@ def test_fillvalue_is_of_the_results_dtype() -> None:
     assert_exact(spread.isnan().int(), torch.tensor([[1, 1, 1], [1, 0, 1], [1, 1, 1]], dtype=torch.int32))
 
 
-@pytest.mark.parametrize("mode", ["full", "same"])
-@pytest.mark.parametrize(("boundary", "fillvalue"), BOUNDARIES)
-@pytest.mark.parametrize(("shape", "kernel_shape"), [((4, 3), (2, 3)), ((2, 2, 3), (3, 8))])
-def test_derivatives_with_boundaries(
-    shape: tuple[int, ...], kernel_shape: tuple[int, int], boundary: str, fillvalue: float, mode: str
-) -> None:
-    inputs = [double(shape, torch.float64, 1), double(kernel_shape, torch.float64, 2)]
-    check_derivatives(
-        lambda *inputs: torch.correlate2d(*inputs, mode=mode, boundary=boundary, fillvalue=fillvalue), *inputs
-    )
-
-
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex64, torch.int32])
 @pytest.mark.parametrize(
@@ -191,12 +177,6 @@ def test_several_kernels(shape: tuple[int, ...], kernel_shape: tuple[int, ...], 
     )
     expected = torch.stack([reference(a, k, mode) + b for a, k, b in zip(*each, strict=True)])
     torch.testing.assert_close(result.flatten(0, -3), expected.to(dtype), rtol=1e-5, atol=2e-4)
-
-
-@pytest.mark.parametrize(("shape", "kernel_shape"), [((2, 1, 3, 4), (3, 2, 2)), ((3, 3, 4), (2, 1, 2, 2))])
-def test_derivatives_of_several_kernels(shape: tuple[int, ...], kernel_shape: tuple[int, ...]) -> None:
-    inputs = [double(shape, torch.float64, 1), double(kernel_shape, torch.float64, 2)]
-    check_derivatives(torch.correlate2d, *inputs, double(kernel_shape[:-2], torch.float64, 3))
 
 
 def test_no_kernels() -> None:
@@ -351,14 +331,6 @@ def test_special_values_stay_where_they_are(kernel_size: tuple[int, int], specia
     expected = reference(x, kernel, "same")
     torch.testing.assert_close(result, expected, equal_nan=True)
     assert expected.isfinite().any()
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
-@pytest.mark.parametrize(("shape", "kernel_shape"), [((4, 3), (2, 3)), ((2, 3, 3), (2, 2)), ((2, 2), (3, 4))])
-def test_derivatives(shape: tuple[int, ...], kernel_shape: tuple[int, int], dtype: torch.dtype, mode: str) -> None:
-    inputs = [double(shape, dtype, 1), double(kernel_shape, dtype, 2), double((1,), dtype, 3)]
-    check_derivatives(lambda *inputs: torch.correlate2d(*inputs, mode=mode), *inputs)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -10,8 +10,9 @@ import torch
 from operators import OPERATORS, Operator
 from samples import assert_exact, check_vmap, values
 from torch import Tensor
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
+
+from tests.kit.opinfos import added_op_infos
 
 every_operator = pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
 with_plain = {name: operator for name, operator in OPERATORS.items() if operator.plain}
@@ -44,7 +45,9 @@ def said_by_pytorch(x: Tensor, y: Tensor) -> str:
     return re.escape(str(caught.value))
 
 
-@pytest.mark.parametrize("info", [info for info in op_db if info.name in OPERATORS], ids=lambda info: info.name)
+@pytest.mark.parametrize(
+    "info", [info for info in added_op_infos() if info.name in OPERATORS], ids=lambda info: info.name
+)
 def test_meta_tensors_are_refused_alike(info: OpInfo) -> None:
     for wrong in info.error_inputs("meta"):
         sample = wrong.sample_input

@@ -45,11 +45,6 @@ def test_gradient_has_self_s_shape() -> None:
     assert torch.equal(x.grad, weight.reshape(2, 3))
 
 
-def test_opcheck() -> None:
-    for x in (torch.randn(3, 4), torch.randn(3, 4, requires_grad=True), torch.randn(4, 3).t(), torch.tensor(1.0)):
-        torch.library.opcheck(torch.ops.aten.gdh.default, (x,))
-
-
 def test_torchscript(tmp_path: object) -> None:
     @torch.jit.script
     def f(x: torch.Tensor) -> torch.Tensor:

@@ -16,8 +16,8 @@ from samples import (
     REAL,
     assert_exact,
     check_compiled,
-    check_derivatives,
     check_exported,
+    check_third_derivatives,
     check_vmap,
     double,
     layouts,
@@ -156,20 +156,9 @@ def test_special_values(special: float) -> None:
 
 
 @every_reduction
-@pytest.mark.parametrize("shape", [(3, 4), (4,), (2, 0), (2, 1, 3)])
-def test_derivatives(shape: tuple[int, ...], reduction: str) -> None:
-    inputs = [double(shape, seed=seed) for seed in (1, 2, 3)]
-    check_derivatives(
-        lambda *inputs: torch.improved_triplet_loss(*inputs, 0.5, 1.5, 0.3, reduction), *inputs, third=True
-    )
-
-
-@every_reduction
-def test_derivatives_where_the_negative_counts(reduction: str) -> None:
+def test_third_derivatives(reduction: str) -> None:
     inputs = [double((3, 4), seed=seed) for seed in (1, 2, 3)]
-    d_ap, d_an = ((inputs[0] - other).square().sum(-1) for other in inputs[1:])
-    assert (d_ap - d_an > -50).all(), "the first term is not at its bound"
-    check_derivatives(lambda *inputs: torch.improved_triplet_loss(*inputs, -50.0, 1e-3, 0.3, reduction), *inputs)
+    check_third_derivatives(lambda *inputs: torch.improved_triplet_loss(*inputs, 0.5, 1.5, 0.3, reduction), *inputs)
 
 
 def test_defaults() -> None:
@@ -230,9 +219,6 @@ def test_deterministic() -> None:
 
 def test_under_every_transform() -> None:
     inputs = [x.requires_grad_() for x in triple((3, 4), torch.float32)]
-    for operator in ("improved_triplet_loss", "improved_triplet_loss_with_distances"):
-        reduction = "sum" if operator == "improved_triplet_loss" else REDUCTIONS["sum"]
-        torch.library.opcheck(getattr(torch.ops.aten, operator).default, (*inputs, *PARAMETERS, reduction))
     mask = [True, False, True]
     given = [x.detach() for x in inputs]
     arguments = (torch.rand(3), *given, torch.rand(3, 2), *PARAMETERS, 0, mask)

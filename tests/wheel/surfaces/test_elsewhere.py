@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch import Tensor
 from torch.testing import assert_close
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils.data import DataLoader
 
 from tests.kit.subject import Subject, first_result
@@ -107,11 +106,6 @@ class Results(torch.utils.data.Dataset[Tensor]):
 def test_loaded(subject: Subject) -> None:
     (batch,) = DataLoader(Results(subject), batch_size=2, num_workers=1, multiprocessing_context="fork")
     assert_close(batch, torch.stack([subject.expected()] * 2))
-
-
-@surface("an OpInfo in op_db", "write `def NAME(make)` into samples.py")
-def test_op_info(subject: Subject) -> None:
-    assert subject.info in op_db
 
 
 @surface(

@@ -1,6 +1,6 @@
 """PyTorch's own OpInfo test files, from the source tree that the wheel was built from.
 
-They take all operators from ``op_db``, including the folder's. Only tests with the name of one of these run.
+They take all operators from ``op_db``, to which the folder's are added. Only tests with the name of one of these run.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-from torch.testing._internal.common_methods_invocations import op_db
+from graft.core.layout import PACKAGES, REPOSITORY
+
+from tests.kit.opinfos import added_op_infos
 
 FILES = [
     "test_ops.py",
@@ -33,13 +34,14 @@ FILES = [
 @pytest.mark.parametrize("file", FILES)
 def test_operators_pass(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(os.environ["GRAFT_TREE"]) / "test" / file
-    added = [info.formatted_name for info in op_db if f"torch.{info.name}" in torch._added_operators.FUNCTIONS]
+    added = [info.formatted_name for info in added_op_infos()]
     assert added
     # As unittest names them; with the device's name `affine` does not also match `affine_grid`.
     names = [word for name in added for word in ("-k", f"*_{name}_cpu*")]
     # Where a test file finds its neighbors, and where the tree's own torch cannot be imported instead.
-    variables = {**os.environ, "PYTHONPATH": str(path.parent), "PYTORCH_TEST_WITH_SLOW": "0"}
-    command = [sys.executable, path, "-v", *names]
+    folders = [path.parent, REPOSITORY, PACKAGES]
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders)), "PYTORCH_TEST_WITH_SLOW": "0"}
+    command = [sys.executable, "-m", "tests.kit.opinfos", path, "-v", *names]
     done = subprocess.run(command, cwd=path.parent, env=variables, capture_output=True, text=True, check=False)
     ran = re.search(r"^Ran (\d+) tests?.*\n+(\w+.*)$", done.stderr, re.M)
     assert ran, done.stderr[-4000:]

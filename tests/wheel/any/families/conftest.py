@@ -9,10 +9,10 @@ import pytest
 import torch
 from _pytest._code.code import ExceptionChainRepr, ReprEntryNative, ReprTraceback
 from graft.core.layout import native_folders
-from torch.testing._internal import added_opinfos, common_utils
-from torch.testing._internal.added_sample_inputs import reference
+from torch.testing._internal import common_utils
 
 from tests.kit.places import places_of
+from tests.kit.samples import SAMPLES
 
 NATIVES = native_folders(os.environ["GRAFT_NATIVE"]) if "GRAFT_NATIVE" in os.environ else ()
 
@@ -42,8 +42,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     from opinfos import OPERATORS
 
     added = [info.aten_name for info in OPERATORS if info.name in torch._added_operators.PUBLIC]
-    derived = [name for name in added if added_opinfos.is_derived(name)]
-    without = [name for name in added if reference(name) is None]
+    derived = [name for name in added if "dtypes" not in SAMPLES.stated(name)]
+    without = [name for name in added if SAMPLES.reference(name) is None]
     for said, names in (
         ("samples.py does not state dtypes, so that a missing one or a missing derivative is not found", derived),
         ("samples.py has no reference, so that values are not compared", without),

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.testing._internal import common_methods_invocations
 from torch.testing._internal.common_device_type import OpDTypes, instantiate_device_type_tests, ops
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_utils import TestCase
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils import _pytree as pytree
+
+from tests.kit.opinfos import added_op_infos
 
 QUIET = [
     # Code that reads all attributes of a tensor reads this one, too.
@@ -42,12 +43,12 @@ def each_of(infos: list[OpInfo], **options: Any) -> Callable[..., Any]:
     return ops(infos, **options) if infos else unittest.skip("the folder adds no such operator")
 
 
+ADDED = added_op_infos()
 OPERATORS = [info for info in op_db if info.name in wanted_names()]
 if not OPERATORS:
     pytest.skip("no function of the folder has an OpInfo; test_samples.py says why", allow_module_level=True)
 
-# References of PyTorch's own operators have other signatures; the official torch has no others.
-ADDED = getattr(common_methods_invocations, "_added_op_infos", [])
+# References of PyTorch's own operators have other signatures.
 REFERENCED = [info for info in OPERATORS if any(info is each for each in ADDED) and info.ref]
 DIFFERENTIABLE = [info for info in OPERATORS if info.supports_autograd]
 FLOATING = (torch.double, torch.cdouble)

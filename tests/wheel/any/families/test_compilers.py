@@ -1,4 +1,4 @@
-"""AOTAutograd and Inductor: functorch's test_aotdispatch.py, inductor's test_torchinductor_opinfo.py."""
+"""AOTAutograd, Inductor and opcheck: functorch's test_aotdispatch.py, inductor's test_torchinductor_opinfo.py."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import torch
 import torch._inductor.config
-from opinfos import QUIET, called, in_one, instantiate, tensors_of
+from opinfos import OPERATORS, QUIET, called, each_of, in_one, instantiate, tensors_of
 from torch import Tensor
+from torch.library import opcheck
+from torch.testing._internal.common_device_type import OpDTypes
 from torch.testing._internal.common_utils import TestCase
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.testing._internal.optests import aot_autograd_check
@@ -58,4 +60,28 @@ class TestInductorOpInfo(TestCase):
                 self.assertEqual(gradients(result, sample), gradients(expected, sample))
 
 
-instantiate(globals(), TestEagerFusionOpInfo, TestInductorOpInfo)
+class TestOpcheck(TestCase):
+    @in_one
+    def test_opcheck(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        is_differentiable = op.supports_autograd and dtype.is_floating_point
+        for sample in op.sample_inputs(device, dtype, requires_grad=is_differentiable):
+            opcheck_overload(op.aten_name, (sample.input, *sample.args), sample.kwargs)
+
+    @each_of([info for info in OPERATORS if info.inplace_variant or info.supports_out], dtypes=OpDTypes.any_one)
+    def test_opcheck_of_variants(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        for sample in op.sample_inputs(device, dtype):
+            args, result = (sample.input, *sample.args), called(op, sample)
+            fits = isinstance(result, Tensor) and (result.shape, result.dtype) == (sample.input.shape, dtype)
+            if op.inplace_variant and fits and not sample.broadcasts_input:
+                opcheck_overload(f"{op.aten_name}_", args, sample.kwargs)
+            if op.supports_out and isinstance(result, Tensor):
+                opcheck_overload(op.aten_name, args, {**sample.kwargs, "out": torch.empty_like(result)})
+
+
+def opcheck_overload(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Check the overload that a call selects."""
+    overload = torch._C._jit_resolve_packet(f"aten::{name}", *args, **kwargs)
+    opcheck(getattr(getattr(torch.ops.aten, name), overload or "default"), args, kwargs)
+
+
+instantiate(globals(), TestEagerFusionOpInfo, TestInductorOpInfo, TestOpcheck)

@@ -14,6 +14,8 @@ from torch.testing._internal.common_dtype import all_types_and_complex_and
 from torch.testing._internal.common_utils import TestCase
 from torch.testing._internal.opinfo.core import OpInfo
 
+from tests.kit.samples import reference_results
+
 pytestmark = QUIET
 
 
@@ -72,8 +74,6 @@ class TestCommon(TestCase):
     @each_of(REFERENCED, dtypes=OpDTypes.supported)
     def test_reference(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         """Values and dtypes, as in test_numpy_ref, for each dtype."""
-        from torch.testing._internal.added_sample_inputs import as_precise, reference_results
-
         for sample in op.sample_inputs(device, dtype):
             expected = reference_results(op.ref, sample.input, *sample.args, **sample.kwargs)
             for result, wide in zip(tensors_of(called(op, sample)), expected, strict=True):
@@ -113,6 +113,19 @@ class TestCommon(TestCase):
             lacking, failing = _names(found - stated), _names(stated - found)
             said = f"OPINFO in samples.py lacks dtypes that work {what}: {lacking}; states dtypes that fail: {failing}"
             self.assertEqual(found, stated, said)
+
+
+def as_precise(expected: Tensor, dtype: torch.dtype) -> Tensor:
+    """Convert a reference's result to the precision expected for tensors of ``dtype``.
+
+    For integers and booleans the operator returns floating-point values of the default dtype.
+    """
+    if not (expected.is_floating_point() or expected.is_complex()):
+        return expected
+    precision = dtype if dtype.is_floating_point or dtype.is_complex else torch.get_default_dtype()
+    if expected.is_complex() == precision.is_complex:
+        return expected.to(precision)
+    return expected.to(precision.to_complex() if expected.is_complex() else precision.to_real())
 
 
 def _names(dtypes: Iterable[torch.dtype]) -> str:

@@ -13,11 +13,12 @@ import torch
 from opinfos import DIFFERENTIABLE, FLOATING, QUIET, differentiable, each_of, instantiate, tensors_of
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
-from torch.testing._internal.added_sample_inputs import with_differentiable_results
 from torch.testing._internal.common_dtype import custom_types
 from torch.testing._internal.common_utils import TestGradients
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils import _pytree as pytree
+
+from tests.kit.samples import with_differentiable_results
 
 pytestmark = QUIET
 
@@ -96,6 +97,14 @@ class TestFwdGradients(TestGradients):
             check_forward_ad=True,
             check_batched_forward_grad=op.check_batched_forward_grad,
         )
+
+    @each_of(
+        [info for info in DIFFERENTIABLE if info.inplace_variant and info.supports_forward_ad],
+        allowed_dtypes=FLOATING,
+    )
+    def test_inplace_forward_mode_AD(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        in_place = self._get_safe_inplace(op.get_inplace())
+        self._grad_test_helper(device, dtype, op, in_place, check_forward_ad=True)
 
     @each_of([info for info in DIFFERENTIABLE if info.supports_fwgrad_bwgrad], allowed_dtypes=FLOATING)
     def test_fn_fwgrad_bwgrad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:

@@ -1,13 +1,14 @@
-"""Which operators get an OpInfo in op_db, and what it states about derivatives."""
+"""Which operators get an OpInfo for tests, and what it states about derivatives."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 
-INFOS: dict[str, OpInfo] = {info.name: info for info in op_db if info.name in torch._added_operators.PUBLIC}
+from tests.kit.opinfos import added_op_infos
+
+INFOS: dict[str, OpInfo] = {info.name: info for info in added_op_infos()}
 
 
 @pytest.mark.parametrize(
