@@ -62,7 +62,7 @@ def row(case: dict[str, str], known: BaseOperators) -> tuple[str, str, str, str]
     """One mistake: its name, torchgen's answer and message, and ours."""
     with tempfile.TemporaryDirectory() as place:
         native = Path(place)
-        for name in case.keys() - {"mistake", "expect"}:
+        for name in case.keys() - {"mistake", "expect", "compiler"}:
             (native / name).parent.mkdir(exist_ok=True)
             (native / name).write_text(case[name])
         (line,) = (line.removeprefix(f"{native}/") for line in check([native], known).lines())
@@ -72,12 +72,17 @@ def row(case: dict[str, str], known: BaseOperators) -> tuple[str, str, str, str]
             message = message and message.replace(f"{native}/packaged/", "")
     answer = "silent" if message is None else "caught" if names_entry(message, case) else "misleading"
     print(f"{answer}: {case['mistake']}", flush=True)
-    return case["mistake"], answer, f"`{shortened(message)}`" if message else "", f"`` {shortened(line)} ``"
+    return (
+        case["mistake"],
+        answer,
+        f"`{shortened(message)}`" if message else "",
+        f"`` {shortened(lines[0])} ``" if lines else f"the compiler: `` {shortened(case['compiler'])} ``",
+    )
 
 
 def names_entry(message: str, case: dict[str, str]) -> bool:
     """Return whether ``message`` names the operator of the invalid entry."""
-    file = case["expect"].partition(":")[0]
+    file = case.get("expect", case.get("compiler", "")).partition(":")[0]
     names = re.findall(r"(?:func|name): (\w+(?:\.\w+)?)", case.get(file, ""))
     is_named = any(re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", message) for name in names)
     return is_named or any(int(number) > BASE_LINES for number in re.findall(r"\d+", message))

@@ -11,9 +11,7 @@ from torchgen.gen import parse_tags_yaml
 from torchgen.model import BackendMetadata, DispatchKey, FunctionSchema, Location, NativeFunction, OperatorName
 from torchgen.yaml_utils import YamlLoader
 
-from .cplusplus import Definition, read_text
-from .files import CPLUSPLUS
-from .signatures import Signature
+from .cplusplus import CPLUSPLUS, Definition, read_text
 
 Kernels = dict[DispatchKey, dict[OperatorName, BackendMetadata]]
 
@@ -65,12 +63,6 @@ class BaseOperators:
         functions = self.base_names | {f"{name}_symint" for name in self.base_names}
         return functions.union(*(re.findall(r"[A-Za-z_]\w*", text) for text in texts))
 
-    @cached_property
-    def formula_functions(self) -> list[Definition]:
-        """The functions that PyTorch provides for formulas, in addition to its operators."""
-        path = self._autograd / "FunctionsManual.h"
-        return read_text(path, path.read_text(encoding="utf-8")).declarations
-
     def says(self, word: str) -> bool:
         """Return whether a header of PyTorch contains ``word``, or pastes it together in a macro."""
         pasted = (prefix for prefix in self._pasting if word.startswith(prefix) and word != prefix)
@@ -108,11 +100,10 @@ class BaseOperators:
             names |= set(re.findall(r"^    (?:def )?(\w+)(?:\(|:)", body[1], re.M))
         return names - self.base_names
 
-    def kernels_named(self, name: str) -> list[Signature]:
-        """Return the signatures of at::native's functions called ``name``, as declared in PyTorch's headers."""
+    def kernels_named(self, name: str) -> list[Definition]:
+        """Return the declarations of at::native's functions called ``name`` in PyTorch's headers."""
         declared = self._declarations.get(name, [])
-        found = [d for line in declared for d in read_text(Path(f"{name}.h"), line).declarations]
-        return [Signature(str(d), d.returns, d.parameters) for d in found]
+        return [d for line in declared for d in read_text(Path(f"{name}.h"), line).declarations]
 
     @cached_property
     def _declarations(self) -> dict[str, list[str]]:
