@@ -65,19 +65,15 @@ def row(case: dict[str, str], known: BaseOperators) -> tuple[str, str, str, str]
         for name in case.keys() - {"mistake", "expect", "compiler"}:
             (native / name).parent.mkdir(exist_ok=True)
             (native / name).write_text(case[name])
-        (line,) = (line.removeprefix(f"{native}/") for line in check([native], known).lines())
+        lines = [line.removeprefix(f"{native}/") for line in check([native], known).lines()]
         # In a separate process, since torchgen caches what it has parsed.
         with get_context("fork").Pool(1) as pool:
             message = pool.apply(torchgen_says, (native,))
             message = message and message.replace(f"{native}/packaged/", "")
     answer = "silent" if message is None else "caught" if names_entry(message, case) else "misleading"
     print(f"{answer}: {case['mistake']}", flush=True)
-    return (
-        case["mistake"],
-        answer,
-        f"`{shortened(message)}`" if message else "",
-        f"`` {shortened(lines[0])} ``" if lines else f"the compiler: `` {shortened(case['compiler'])} ``",
-    )
+    ours = f"`` {shortened(lines[0])} ``" if lines else f"the compiler: `` {shortened(case['compiler'])} ``"
+    return case["mistake"], answer, f"`{shortened(message)}`" if message else "", ours
 
 
 def names_entry(message: str, case: dict[str, str]) -> bool:

@@ -67,18 +67,17 @@ def test_pytorch_s_own_entries_have_no_mistake(base: Path) -> None:
     """An independent oracle: findings in PyTorch's own YAML are false, or known oddities."""
     nothing = BaseOperators(base)
     # Read now: they depend on what is removed next.
-    assert nothing.torch_names and nothing.tensor_names and nothing.formula_words
+    assert nothing.torch_names and nothing.tensor_names
     nothing.schemas, nothing.derivatives, nothing.base_names = {}, set(), set()
     findings, packaged = Findings(), base / "torchgen/packaged"
     entries = read_entries(packaged / "ATen/native/native_functions.yaml", findings)
     functions = check_functions(entries, nothing, findings)
     check_derivatives(
-        read_entries(packaged / "autograd/derivatives.yaml", findings), functions, set(), [], nothing, findings
+        read_entries(packaged / "autograd/derivatives.yaml", findings), functions, set(), nothing, findings
     )
     assert len(functions) > 2000
     found = [finding.what for finding in findings.errors if "manual_cpp_binding" not in finding.what]
-    # Each name of each formula is declared in a header, although the check reads no formula to find them. Three
-    # arguments are named `from` (torchgen makes exceptions for them), and one_hot has an entry in addition to a
+    # Three arguments are named `from` (torchgen makes exceptions for them), and one_hot has an entry in addition to a
     # composite kernel.
     assert sorted(what.split()[0] for what in found) == ["`from`", "`from`", "`from`", "one_hot"]
 

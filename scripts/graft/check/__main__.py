@@ -59,7 +59,7 @@ def _check_operators(
     unknown = {entry.operator for entry in misunderstood}
     names = {f.schema.name.name.base for f in functions}
     names |= {name for operator in unknown for name in (root_of(operator), operator.partition(".")[0])}
-    check_derivatives(formulas, functions, unknown, sources, base, findings)
+    check_derivatives(formulas, functions, unknown, base, findings)
     has_cuda = (base.tree / "torch/lib/libtorch_cuda.so").is_file()
     with_cuda = natives if has_cuda else [source.folder for source in sources if source.is_cuda]
     kernels = wanted_kernels(functions, with_cuda=with_cuda)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torchgen.api.autograd import match_differentiability_info
@@ -15,10 +16,9 @@ from torchgen.model import Argument, DispatchKey, FunctionSchema, NativeFunction
 from torchgen.packaged.autograd.gen_inplace_or_view_type import use_derived
 from torchgen.packaged.autograd.gen_variable_type import gen_variable_type_func
 from torchgen.packaged.autograd.load_derivatives import create_differentiability_info
-from tree_sitter import Node
 
 from .base import BaseOperators
-from .cplusplus import Source, parse, text_of
+from .cplusplus import parse
 from .entries import Entry, Place
 from .finding import Findings, line_of, nearest
 from .schemas import Function, root_of
@@ -33,7 +33,6 @@ def check_derivatives(
     entries: list[Entry],
     functions: list[Function],
     unknown: set[str],
-    sources: list[Source],
     base: BaseOperators,
     findings: Findings,
 ) -> None:
@@ -43,13 +42,11 @@ def check_derivatives(
         entries: the entries of the folders' derivatives.yaml.
         functions: the folders' functions.
         unknown: names of functions with invalid entries; their formulas are not checked.
-        sources: the folders' C++ sources.
         base: the base.
         findings: receives errors.
     """
     own = {str(f.schema.name): f for f in functions}
     generated = {str(made) for f in functions for made in f.native.autogen}
-    words = _words(functions, sources)
     seen: dict[str, Entry] = {}
     sound: list[Entry] = []
     for entry in entries:
@@ -67,7 +64,7 @@ def check_derivatives(
             before = len(findings.errors)
             if schema := _schema_of(name, entry, own, base, findings):
                 _check_keys(entry, schema, findings)
-                _check_formulas(entry, schema, words, base, findings)
+                _check_formulas(entry, schema, findings)
             if len(findings.errors) == before and name in own:
                 sound.append(entry)
             seen[name] = entry
@@ -144,72 +141,20 @@ def _formulas(entry: Entry) -> Iterator[tuple[str, str, Place]]:
                 yield str(key), value.strip(), entry.value(key) if fields is entry.fields else entry.place("dispatch")
 
 
-def _words(functions: list[Function], sources: list[Source]) -> set[str]:
-    """Return the names of the folders that formulas can use."""
-    names = [str(name.name) for f in functions for name in (f.schema.name, *f.native.autogen)]
-    own = {f"{name}{suffix}" for name in names for suffix in ("", "_symint", "_out", "_outf", "_symint_out")}
-    return own.union({"sym_blocksize"}, *(source.words for source in sources))  # torchgen replaces sym_blocksize
-
-
-def _check_formulas(
-    entry: Entry, schema: FunctionSchema, words: set[str], base: BaseOperators, findings: Findings
-) -> None:
+def _check_formulas(entry: Entry, schema: FunctionSchema, findings: Findings) -> None:
     """Check the text of each formula of ``entry`` for ``schema``."""
-    outputs = _outputs(schema)
-    values = {a.name for a in schema.arguments.flat_all} | {*outputs, "result"}
-    duals = {f"{name}_{kind}" for name in (*values, "original_self") for kind in ("t", "p")}
-    gradients = {"grad", "grads", *(f"grad_{r.name}" for r in schema.returns if r.name)}
-    values |= {"grad_input_mask", "retain_variables", "wrap_opt_if"}
     for key, formula, place in _formulas(entry):
-        is_forward = {part.strip() for part in key.split(",")} <= {"result", *outputs}
         if formula in _SPECIAL or formula.startswith("not_implemented("):
             continue
         tree = parse(f"auto _ = {formula};")
+        is_forward = {part.strip() for part in key.split(",")} <= {"result", *_outputs(schema)}
         if tree.has_error or len(tree.named_children) != 1:
             todo = "close brackets and quotes, and end it without a semicolon"
             findings.add(place, "the formula is not a C++ expression", todo)
-            continue
-        ours, theirs = (values | duals, gradients - values) if is_forward else (values | gradients, duals - values)
-        for name, is_member in _names(tree):
-            if name in theirs and not is_member:
-                there, todo = ("backward", "use `self_t` instead") if is_forward else ("forward", "use `grad` instead")
-                what = f"the formula of `{key}` uses `{name}`, which only formulas of the {there} pass can use"
-                findings.add(place, what, todo)
-            elif name not in ours and (
-                re.fullmatch(r"result\d+", name) or not (name in words or name in base.formula_words or base.says(name))
-            ):
-                todo = nearest(name, {*ours, *_SPECIAL}, otherwise="use an argument, an output, or a function of ATen")
-                findings.add(place, f"the formula uses `{name}`, which is not defined", todo)
-        if not is_forward and not _uses_gradient(formula):
+        elif not is_forward and not _uses_gradient(formula):
             what = f"the gradient of `{key}` does not use `grad`"
             todo = 'multiply by `grad`, or write `non_differentiable` or `not_implemented("...")`'
             findings.add(place, what, todo, is_warning=True)
-
-
-def _names(tree: Node) -> Iterator[tuple[str, bool]]:
-    """Yield the names in a formula that it does not declare, and whether they follow ``.``, ``->`` or ``::``."""
-    nodes = list(_identifiers(tree))
-    declared = {text_of(node) for node in nodes if _is_declared(node)}
-    for node in nodes:
-        name, before = text_of(node), (tree.text or b"")[: node.start_byte].decode()
-        if name not in declared and not name.isupper() and not re.search(r"\bstd\s*::\s*$", before):
-            yield name, re.search(r"(::|\.|->)\s*$", before) is not None
-
-
-def _identifiers(node: Node) -> Iterator[Node]:
-    if node.type.endswith("identifier") and not node.named_children:
-        yield node
-    for child in node.named_children:
-        yield from _identifiers(child)
-
-
-def _is_declared(node: Node) -> bool:
-    """Return whether ``node`` is a name that the formula itself declares: a parameter or variable of a lambda."""
-    parent = node.parent
-    while parent is not None and parent.type.endswith("declarator") and parent.type != "init_declarator":
-        node, parent = parent, parent.parent
-    field = "left" if parent is not None and parent.type == "lambda_capture_initializer" else "declarator"
-    return parent is not None and parent.child_by_field_name(field) == node
 
 
 def _uses_gradient(formula: str) -> bool:
@@ -223,18 +168,28 @@ def _let_torchgen_judge(entries: list[Entry], natives: list[NativeFunction], fin
     for native in natives:
         by_root[root_of(str(native.func.name))].append(native)
     infos: dict[str, dict[FunctionSchema, Any]] = defaultdict(dict)
+    judged: list[tuple[Entry, FunctionSchema]] = []
     for entry in entries:
+        with _told(entry, findings):
+            schema, of_keys = _info(entry, by_root[root_of(entry.operator)])
+            infos[root_of(entry.operator)][schema] = of_keys
+            judged.append((entry, schema))
+    for entry, schema in judged:
         root = root_of(entry.operator)
-        variants = by_root[root]
-        try:
-            schema, of_keys = _info(entry, variants)
-            infos[root][schema] = of_keys
-            for matched in match_differentiability_info(variants, {schema: of_keys}):
-                if matched.info and use_derived(matched):
+        with _told(entry, findings):
+            for matched in match_differentiability_info(by_root[root], infos[root]):
+                if matched.info and use_derived(matched) and any(i.func.func == schema for i in matched.info.values()):
                     gen_variable_type_func(matched)
-        except Exception as error:  # torchgen raises arbitrary errors
-            what = str(error) or f"torchgen cannot process this entry ({type(error).__name__})"
-            findings.add(entry.value("name"), what, "compare it with an entry of PyTorch's own derivatives.yaml")
+
+
+@contextmanager
+def _told(entry: Entry, findings: Findings) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # torchgen raises arbitrary errors
+        what = re.sub(r"\s+in native_functions\.yaml line.*", "", str(error), flags=re.S)
+        what = what or f"torchgen cannot process this entry ({type(error).__name__})"
+        findings.add(entry.value("name"), what, "compare it with an entry of PyTorch's own derivatives.yaml")
 
 
 def _info(entry: Entry, natives: list[NativeFunction]) -> Any:

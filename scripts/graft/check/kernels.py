@@ -20,10 +20,10 @@ from .finding import Findings
 from .schemas import Function
 
 # The types of ATen and C++ in signatures. Other types may be aliases of these.
-_KNOWN_TYPES = frozenset(
-    """const unsigned void bool int int64_t float double string string_view optional tuple vector array Tensor Scalar
-    SymInt Generator Dimname Storage Stream Layout Device ScalarType MemoryFormat ArrayRef IListRef List
-    OptionalArrayRef""".split()
+_KNOWN_TYPES = re.compile(
+    "const|unsigned|void|bool|int|int64_t|float|double|string|string_view|optional|tuple|vector|array|Tensor|Scalar|"
+    "SymInt|Generator|Dimname|Storage|Stream|Layout|Device|ScalarType|MemoryFormat|ArrayRef|IListRef|List|"
+    "OptionalArrayRef|[0-9]+"
 )
 
 
@@ -156,19 +156,20 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
         findings.add(kernel.place, what, f"define `{kernel.declaration}` in a .cpp file", is_warning=is_unsure)
         return
     definition, todo = (reachable or named)[0], f"write `{kernel.declaration}`"
-    what, is_warning = f"{kernel.name}, {kernel.purpose}, is ", False
+    what = f"`{definition}` is not {kernel.purpose}: the parameters or the return differ"
+    is_warning = are_made or not _has_known_types(definition)
     if bool(definition.macro) != kernel.is_structured:
-        kinds = ("structured", "a plain function") if kernel.is_structured else ("plain", "a structured kernel")
-        what, is_warning = f"{kernel.purpose} must be {kinds[0]}, but `{definition}` is {kinds[1]}", are_made
-    elif reachable:
-        what = f"`{definition}` is not {kernel.purpose}: the parameters or the return differ"
-        is_warning = are_made or not _has_known_types(definition)
+        form = "TORCH_IMPL_FUNC" if kernel.is_structured else "a plain function"
+        what, is_warning = f"`{definition}` is not {kernel.purpose}, which must be {form}", are_made
+    elif definition.is_local:
+        what = (
+            f"`{definition}`, {kernel.purpose}, is local to its file: static, a template or in a namespace without name"
+        )
+        todo, is_warning = "move it out: the registration is in another file", False
     elif definition.namespace != kernel.namespace:
-        what += f"defined in {f'namespace `{definition.namespace}`' if definition.namespace else 'no namespace'}"
-        todo, is_warning = f"define it in `namespace {kernel.namespace}`", is_unsure
-    else:
-        what += "local to its file: static, a template or in an anonymous namespace"
-        todo = "move it out: the registration is in another file"
+        where = f"namespace `{definition.namespace}`" if definition.namespace else "no namespace"
+        what, is_warning = f"`{definition}`, {kernel.purpose}, is defined in {where}", is_unsure
+        todo = f"define it in `namespace {kernel.namespace}`"
     findings.add((definition.file, definition.line, 0), what, todo, is_warning=is_warning)
 
 
@@ -179,7 +180,7 @@ def _plain_name(definition: Definition) -> str:
 
 def _has_known_types(definition: Definition) -> bool:
     types = " ".join(canonical(each) for each in (definition.returns, *definition.parameters))
-    return set(re.findall(r"[A-Za-z_]\w*", types)) <= _KNOWN_TYPES
+    return all(_KNOWN_TYPES.fullmatch(word) for word in re.findall(r"\w+", types))
 
 
 def _is_not_pytorch_s(definition: Definition, base: BaseOperators, findings: Findings) -> None:

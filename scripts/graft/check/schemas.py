@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from torchgen.api.cpp import JIT_TO_CPP_DEFAULT
 from torchgen.gen import (
     error_check_native_functions,
     get_grouped_by_view_native_functions,
@@ -208,12 +207,8 @@ def _check_default(argument: Argument, entry: Entry, findings: Findings) -> bool
     inner = kind
     while isinstance(inner, (OptionalType, ListType)):
         inner = inner.elem
-    _, example = _DEFAULTS.get(inner.name, ("", "")) if isinstance(inner, BaseType) else ("", "")
-    todo = f"write it as in `{f'[{example}]' if isinstance(kind, ListType) else example}`"
-    if not example:
-        todo = "leave the default out" + (", or write `None`" if isinstance(kind, OptionalType) else "")
-    elif re.fullmatch(r"[A-Za-z_]\w*", default) and example != '"text"':
-        todo = nearest(default, [*JIT_TO_CPP_DEFAULT.keys() - {"[]"}, example])
+    _, example = _DEFAULTS.get(inner.name, ("", "None")) if isinstance(inner, BaseType) else ("", "None")
+    todo = f"write it as in `{f'[{example}]' if isinstance(kind, ListType) else example}`, or leave it out"
     findings.add(place_of(argument.name, entry), f"`{default}` is not a default for {kind}", todo)
     return False
 
