@@ -146,11 +146,10 @@ def root_of(operator: str) -> str:
         return name
 
 
-def place_of(name: str, entry: Entry, *, is_second: bool = False) -> Place:
-    """Return the place of the argument ``name`` in the schema, or of the schema."""
-    text = str(entry.fields["func"])
-    places = [m.start(1) for m in re.finditer(rf"[(,]\s*([^(),]*? {re.escape(name)})(?=[=,)])", text)]
-    return entry.value("func", places[min(int(is_second), len(places) - 1)] if places else 0)
+def _place_of(name: str, entry: Entry) -> Place:
+    """Return the place of the last argument called ``name`` in the schema, or of the schema."""
+    places = re.finditer(rf"[(,]\s*([^(),]*? {re.escape(name)})(?=[=,)])", str(entry.fields["func"]))
+    return entry.value("func", max((place.start(1) for place in places), default=0))
 
 
 def _parse(entry: Entry, base: BaseOperators, findings: Findings) -> Function | None:
@@ -209,7 +208,7 @@ def _check_default(argument: Argument, entry: Entry, findings: Findings) -> bool
         inner = inner.elem
     _, example = _DEFAULTS.get(inner.name, ("", "None")) if isinstance(inner, BaseType) else ("", "None")
     todo = f"write it as in `{f'[{example}]' if isinstance(kind, ListType) else example}`, or leave it out"
-    findings.add(place_of(argument.name, entry), f"`{default}` is not a default for {kind}", todo)
+    findings.add(_place_of(argument.name, entry), f"`{default}` is not a default for {kind}", todo)
     return False
 
 
@@ -217,10 +216,9 @@ def _fits(default: str, kind: Type) -> bool:
     if isinstance(kind, OptionalType):
         return default == "None" or _fits(default, kind.elem)
     if isinstance(kind, ListType):
-        if default.startswith("[") and default.endswith("]"):
-            parts = [part.strip() for part in default[1:-1].split(",")]
-            return parts == [""] or all(_fits(part, kind.elem) for part in parts)
-        return kind.size is not None and _fits(default, kind.elem)
+        if not default.startswith("[") or not default.endswith("]"):
+            return kind.size is not None and _fits(default, kind.elem)
+        return all(_fits(part.strip(), kind.elem) for part in default[1:-1].split(",") if default != "[]")
     return isinstance(kind, BaseType) and re.fullmatch(_DEFAULTS.get(kind.name, ("(?!)",))[0], default) is not None
 
 
@@ -260,8 +258,7 @@ def _check_arguments(function: Function, findings: Findings) -> None:
             what = f"the default Mean of `{name}` is 0, no reduction, when called from Python"
             todo = f"write `{name}=1`: the same schema, and the mean"
         if what:
-            place = place_of(name, function.entry, is_second=name in seen)
-            findings.add(place, what, todo, is_warning="Mean" in what)
+            findings.add(_place_of(name, function.entry), what, todo, is_warning="Mean" in what)
         seen.add(name)
 
 
