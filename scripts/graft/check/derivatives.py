@@ -198,7 +198,9 @@ def _info(entry: Entry, natives: list[NativeFunction]) -> Any:
         by_signature[native.func.signature()].append(native)
     fields: dict[str, Any] = dict(entry.fields)
     if "dispatch" not in fields:  # as in load_derivatives
-        about_all = {key: fields.pop(key) for key in ("name", "output_differentiability") if key in fields}
+        about_all: dict[str, Any] = {
+            key: fields.pop(key) for key in ("name", "output_differentiability") if key in fields
+        }
         fields = {**about_all, "dispatch": {"Default": fields}}
     by_schema = {str(native.func): native for native in natives}
     return create_differentiability_info(fields, by_signature, by_schema, Counter(), set())
