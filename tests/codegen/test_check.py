@@ -1,4 +1,7 @@
-"""``make check``: each mistake is found at its place, and valid folders have no findings."""
+"""``make check``: each mistake is found at its place, and valid folders have no findings.
+
+What is left to the compiler (``compiler:`` in broken/) is in test_check_compiler.py.
+"""
 
 from __future__ import annotations
 
