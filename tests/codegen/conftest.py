@@ -1,4 +1,4 @@
-"""These tests need the base wheel's torchgen on the import path (PYTHONPATH), and no compiler."""
+"""These tests need the base wheel's torchgen on the import path (PYTHONPATH), and g++ for test_check_compiler.py."""
 
 from __future__ import annotations
 

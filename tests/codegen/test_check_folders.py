@@ -136,9 +136,10 @@ def test_kernel_in_a_file_that_is_not_utf_8_is_there(known: BaseOperators, tmp_p
 
 @pytest.mark.parametrize("name", ["One.inl", "One.inc", "cpu/One.inl", "cuda/One.inl"])
 def test_included_sources_are_read(name: str, known: BaseOperators, tmp_path: Path) -> None:
-    files: Files = {**ONE, "derivatives.yaml": str(TWO["derivatives.yaml"]).replace("graft_two(grad)", "helper(grad)")}
-    files[name] = "Tensor helper(const Tensor& grad);\n"
-    assert lines(tmp_path, known, one=files) == []
+    files: Files = {**ONE, "derivatives.yaml": str(TWO["derivatives.yaml"]), "One.cpp": "// Nothing.\n"}
+    (line,) = [line for line in lines(tmp_path, known, one=files) if "no file of the folder defines" in line]
+    assert line.startswith("one/native_functions.yaml:2:3: ")
+    assert lines(tmp_path, known, one={**files, name: ONE["One.cpp"]}) == []
 
 
 def test_kernels_of_cuda_are_wanted_of_the_folder_that_has_some(known: BaseOperators, tmp_path: Path) -> None:

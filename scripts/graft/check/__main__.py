@@ -7,20 +7,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..inputs.native import DERIVATIVES, FUNCTIONS
-from .arguments import check_arguments
-from .autocast import check_autocast
+from ..inputs.entries import Entry, read_entries
+from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolder, load_native
 from .base import BaseOperators
 from .cplusplus import read_sources
 from .derivatives import check_derivatives
-from .dispatch_stubs import check_stubs
-from .entries import Entry, read_entries
 from .files import check_files
 from .finding import Findings
-from .functions import check_functions, misread, root_of
-from .groups import check_groups
 from .kernels import check_kernels, wanted_kernels
-from .python import check_docs, check_python, check_samples
+from .names import check_autocast, check_docs, check_samples
+from .python import check_python
+from .schemas import check_functions, misread, root_of
 
 
 def main() -> int:
@@ -36,37 +33,45 @@ def main() -> int:
 def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
     """Check the YAML, the kernels and the Python files of ``natives``, which are built together."""
     findings = Findings()
-    check_files(natives, findings)
+    folders = [load_native(native) for native in natives]
+    check_files(folders, findings)
     yaml = {native / name for native in natives for name in (FUNCTIONS, DERIVATIVES)}
-    entries = [entry for native in natives for entry in read_entries(native / FUNCTIONS, findings)]
-    formulas = [entry for native in natives for entry in read_entries(native / DERIVATIVES, findings)]
+    entries, formulas = (
+        [entry for native in natives for entry in _entries(native / name, findings)] for name in (FUNCTIONS, DERIVATIVES)
+    )
     # Without entries, everything else would be reported as unknown.
     if not yaml & {error.file for error in findings.errors}:
-        _check_operators(natives, entries, formulas, base, findings)
-    check_python(natives, base.tree, findings)
+        _check_operators(folders, entries, formulas, base, findings)
+    check_python(folders, base.tree, findings)
     return findings
 
 
+def _entries(file: Path, findings: Findings) -> list[Entry]:
+    return [] if file in findings.unreadable else read_entries(file, findings.add)
+
+
 def _check_operators(
-    natives: Sequence[Path], entries: list[Entry], formulas: list[Entry], base: BaseOperators, findings: Findings
+    folders: Sequence[NativeFolder],
+    entries: list[Entry],
+    formulas: list[Entry],
+    base: BaseOperators,
+    findings: Findings,
 ) -> None:
+    natives = [folder.path for folder in folders]
     functions = check_functions(entries, base, findings)
-    unwritable = check_arguments(functions, findings)
-    check_groups(entries, functions, base, findings)
     sources = read_sources(natives)
     misunderstood = misread(entries, functions)
     unknown = {entry.operator for entry in misunderstood}
     names = {f.schema.name.name.base for f in functions}
     names |= {name for operator in unknown for name in (root_of(operator), operator.partition(".")[0])}
-    check_derivatives(formulas, functions, unknown, sources, base, findings)
+    check_derivatives(formulas, functions, unknown, base, findings)
     has_cuda = (base.tree / "torch/lib/libtorch_cuda.so").is_file()
-    with_cuda = list(natives) if has_cuda else [source.folder for source in sources if source.is_cuda]
-    kernels = wanted_kernels(functions, unwritable, with_cuda=with_cuda)
-    check_kernels(kernels, misunderstood, sources, base, findings)
-    check_stubs(sources, findings)
-    check_docs(natives, names, findings)
-    check_samples(natives, names, findings)
-    check_autocast(natives, functions, unknown, findings)
+    with_cuda = natives if has_cuda else [source.folder for source in sources if source.is_cuda]
+    kernels = wanted_kernels(functions, with_cuda=with_cuda)
+    check_kernels(kernels, sources, base, findings, are_all=not misunderstood)
+    check_docs(folders, names, findings)
+    check_samples(folders, names, findings)
+    check_autocast(folders, functions, unknown, findings)
 
 
 if __name__ == "__main__":

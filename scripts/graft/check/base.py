@@ -9,11 +9,9 @@ from pathlib import Path
 import yaml
 from torchgen.gen import parse_tags_yaml
 from torchgen.model import BackendMetadata, DispatchKey, FunctionSchema, Location, NativeFunction, OperatorName
-from torchgen.yaml_utils import YamlLoader
 
+from ..inputs.entries import Loader, texts_of_entries
 from .cplusplus import Definition, read_text
-from .files import CPLUSPLUS
-from .signatures import Signature
 
 Kernels = dict[DispatchKey, dict[OperatorName, BackendMetadata]]
 
@@ -29,15 +27,12 @@ class BaseOperators:
 
     def __init__(self, tree: Path) -> None:
         self.tree = tree
-        functions = (tree / _PACKAGED / "ATen/native/native_functions.yaml").read_text(encoding="utf-8")
-        self._functions = functions
-        schemas = re.findall(r"^- func: (.+?)\s*$", functions, re.M)
-        self.schemas: dict[str, str] = {schema.partition("(")[0]: schema for schema in schemas}
+        self._functions = texts_of_entries(tree / _PACKAGED / "ATen/native/native_functions.yaml")
+        heads = {name: text.partition("\n")[0] for name, text in self._functions.items()}
+        self.schemas: dict[str, str] = {name: head.partition(": ")[2].strip() for name, head in heads.items()}
         self.base_names = {name.partition(".")[0] for name in self.schemas}
         self.tags: set[str] = parse_tags_yaml(str(tree / _PACKAGED / "ATen/native/tags.yaml"))
-        derivatives = (tree / _PACKAGED / "autograd/derivatives.yaml").read_text(encoding="utf-8")
-        self.derivatives = set(re.findall(r"^- name: (\w+(?:\.\w+)?)\(", derivatives, re.M))
-        self._autograd = tree / "torch/include/torch/csrc/autograd"
+        self.derivatives = set(texts_of_entries(tree / _PACKAGED / "autograd/derivatives.yaml"))
 
     def schemas_like(self, base_name: str) -> list[FunctionSchema]:
         """Return the schemas of ``base_name``: all overloads, including in-place variants."""
@@ -50,42 +45,10 @@ class BaseOperators:
         """Return the functions of ``base_name``, parsed by torchgen."""
         if base_name not in self.base_names:
             return []
-        entries = re.findall(
-            rf"^- func: {re.escape(base_name)}(?:_copy)?_?[.(].*\n(?:[ #].*\n|\n)*", self._functions, re.M
-        )
-        fields = [yaml.load(entry, YamlLoader)[0] for entry in entries]
+        wanted = {f"{base_name}{suffix}" for suffix in ("", "_", "_copy", "_copy_")}
+        texts = [text for name, text in self._functions.items() if name.partition(".")[0] in wanted]
+        fields = [yaml.load(text, Loader)[0] for text in texts]
         return [NativeFunction.from_yaml(f, Location("native_functions.yaml", 0), self.tags, set()) for f in fields]
-
-    @cached_property
-    def formula_words(self) -> set[str]:
-        """Identifiers in the headers that formulas are compiled with."""
-        core = [self.tree / f"torch/include/ATen/core/{name}" for name in ("TensorBody.h", "TensorBase.h")]
-        autograd = [self._autograd / name for name in ("FunctionsManual.h", "VariableTypeUtils.h", "saved_variable.h")]
-        texts = [path.read_text(encoding="utf-8") for path in (*core, *autograd)]
-        functions = self.base_names | {f"{name}_symint" for name in self.base_names}
-        return functions.union(*(re.findall(r"[A-Za-z_]\w*", text) for text in texts))
-
-    @cached_property
-    def formula_functions(self) -> list[Definition]:
-        """The functions that PyTorch provides for formulas, in addition to its operators."""
-        path = self._autograd / "FunctionsManual.h"
-        return read_text(path, path.read_text(encoding="utf-8")).declarations
-
-    def says(self, word: str) -> bool:
-        """Return whether a header of PyTorch contains ``word``, or pastes it together in a macro."""
-        pasted = (prefix for prefix in self._pasting if word.startswith(prefix) and word != prefix)
-        names = [word, *(word.removeprefix(prefix) for prefix in pasted)]
-        return any(re.search(rb"\b%s\b" % name.encode(), self._headers) for name in names)
-
-    @cached_property
-    def _headers(self) -> bytes:
-        headers = (path for path in (self.tree / "torch/include").rglob("*") if path.suffix in CPLUSPLUS)
-        return b"\n".join(path.read_bytes() for path in headers)
-
-    @cached_property
-    def _pasting(self) -> set[str]:
-        """The text before `##` in a macro, for example the `to` of `to##name`, which makes `toFloat`."""
-        return {prefix.decode() for prefix in re.findall(rb"\b(\w+)##", self._headers)}
 
     @cached_property
     def torch_names(self) -> set[str]:
@@ -108,11 +71,10 @@ class BaseOperators:
             names |= set(re.findall(r"^    (?:def )?(\w+)(?:\(|:)", body[1], re.M))
         return names - self.base_names
 
-    def kernels_named(self, name: str) -> list[Signature]:
-        """Return the signatures of at::native's functions called ``name``, as declared in PyTorch's headers."""
+    def kernels_named(self, name: str) -> list[Definition]:
+        """Return the declarations of at::native's functions called ``name`` in PyTorch's headers."""
         declared = self._declarations.get(name, [])
-        found = [d for line in declared for d in read_text(Path(f"{name}.h"), line).declarations]
-        return [Signature(str(d), d.returns, d.parameters) for d in found]
+        return [d for line in declared for d in read_text(Path(f"{name}.h"), line).declarations]
 
     @cached_property
     def _declarations(self) -> dict[str, list[str]]:

@@ -1,28 +1,38 @@
-"""Check an entry of derivatives.yaml."""
+"""Check entries of derivatives.yaml: what torchgen and the compiler would report without a place, or not at all.
+
+That a formula compiles is left to the compiler. Its errors are attributed to the entry (``compile.digest``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container
+import re
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from typing import Any
 
-from torchgen.model import Argument, DispatchKey, FunctionSchema, SchemaKind
+from torchgen.api.autograd import match_differentiability_info
+from torchgen.model import Argument, DispatchKey, FunctionSchema, NativeFunction, SchemaKind
+from torchgen.packaged.autograd.gen_inplace_or_view_type import use_derived
+from torchgen.packaged.autograd.gen_variable_type import gen_variable_type_func
+from torchgen.packaged.autograd.load_derivatives import create_differentiability_info
 
 from .base import BaseOperators
-from .cplusplus import Source
-from .entries import Entry
+from .cplusplus import parse
+from ..inputs.entries import Entry, Place
 from .finding import Findings, line_of, nearest
-from .formulas import Surroundings, check_formulas, formulas
-from .generated import check_generated
-from .schemas import Function
+from .schemas import Function, root_of
 
 # The keys of an entry that are not names of arguments or returns (explained at the top of PyTorch's derivatives.yaml).
 _OTHER_KEYS = frozenset({"name", "dispatch", "output_differentiability", "result"})
+
+_SPECIAL = ("auto_linear", "auto_element_wise", "non_differentiable", "not_implemented")
 
 
 def check_derivatives(
     entries: list[Entry],
     functions: list[Function],
     unknown: set[str],
-    sources: list[Source],
     base: BaseOperators,
     findings: Findings,
 ) -> None:
@@ -32,60 +42,48 @@ def check_derivatives(
         entries: the entries of the folders' derivatives.yaml.
         functions: the folders' functions.
         unknown: names of functions with invalid entries; their formulas are not checked.
-        sources: the folders' C++ sources.
         base: the base.
         findings: receives errors.
     """
     own = {str(f.schema.name): f for f in functions}
     generated = {str(made) for f in functions for made in f.native.autogen}
-    around = Surroundings(base, functions, sources)
     seen: dict[str, Entry] = {}
     sound: list[Entry] = []
     for entry in entries:
-        if "name" not in entry.fields:
-            what = "an entry needs the key `name`"
-            findings.add((entry.file, entry.line, 0), what, "write `- name: ` and the schema of the function")
-            continue
         name = entry.operator
-        place = entry.value("name")
-        if name in generated | unknown:
-            continue  # generated functions are checked by torchgen; unknown ones cannot be checked
-        if name in seen:
+        if "name" not in entry.fields:
+            todo = "write `- name: ` and the schema of the function"
+            findings.add((entry.file, entry.line, 0), "an entry needs the key `name`", todo)
+        elif name in seen:
             other = line_of(seen[name].file, seen[name].line, entry.file)
-            findings.add(place, f"{name} has an entry in {other} already", "merge the two entries")
-            continue
-        seen[name] = entry
-        if name in base.derivatives:
-            findings.add(place, f"PyTorch already has a derivative formula for {name}", "leave this entry out")
-            continue
-        schema = _schema_of(name, entry, own, base, findings)
-        if schema is None:
-            continue
-        if name in own and set(own[name].kernels) == {DispatchKey.CompositeImplicitAutograd}:
-            what = f"{name} is CompositeImplicitAutograd: autograd differentiates the operators that it calls"
-            findings.add(place, what, "leave this entry out, or add `dispatch:` to the operator's entry")
-            continue
-        before = len(findings.errors)
-        _check_keys(entry, schema, findings)
-        check_formulas(entry, schema, around, findings)
-        _check_outputs(entry, schema, findings)
-        if len(findings.errors) == before and name in own:
-            sound.append(entry)
-    check_generated(sound, functions, findings)
-    _say_what_is_not_differentiable(functions, seen, findings)
+            findings.add(entry.value("name"), f"{name} has an entry in {other} already", "merge the two entries")
+        elif name in base.derivatives:
+            what = f"PyTorch already has a derivative formula for {name}"
+            findings.add(entry.value("name"), what, "leave this entry out")
+        elif name not in generated | unknown:  # generated functions are checked by torchgen
+            before = len(findings.errors)
+            if schema := _schema_of(name, entry, own, base, findings):
+                _check_keys(entry, schema, findings)
+                _check_formulas(entry, schema, findings)
+            if len(findings.errors) == before and name in own:
+                sound.append(entry)
+            seen[name] = entry
+    _let_torchgen_judge(sound, [f.native for f in functions], findings)
+    _warn_of_missing(functions, seen, findings)
 
 
 def _schema_of(
     name: str, entry: Entry, own: dict[str, Function], base: BaseOperators, findings: Findings
 ) -> FunctionSchema | None:
     place = entry.value("name")
-    if name in own:
-        schema = own[name].schema
-    elif name in base.schemas:
-        schema = FunctionSchema.parse(base.schemas[name])
-    else:
+    if name not in own and name not in base.schemas:
         todo = nearest(name, own) if own else "add it to native_functions.yaml"
         findings.add(place, f"no function is named {name}", todo)
+        return None
+    schema = own[name].schema if name in own else FunctionSchema.parse(base.schemas[name])
+    if name in own and set(own[name].kernels) == {DispatchKey.CompositeImplicitAutograd}:
+        what = f"{name} is CompositeImplicitAutograd: autograd differentiates the operators that it calls"
+        findings.add(place, what, "leave this entry out, or add `dispatch:` to the operator's entry")
         return None
     given = str(entry.fields["name"])
     if given != str(schema):
@@ -98,64 +96,124 @@ def _differentiable(arguments: tuple[Argument, ...] | list[Argument]) -> list[st
     return [a.name for a in arguments if a.type.is_tensor_like()]
 
 
+def _outputs(schema: FunctionSchema) -> list[str]:
+    """Return the names of the returns in formulas, if there are several or they are named."""
+    numbered = [f"result{i}" for i in range(len(schema.returns))] if len(schema.returns) > 1 else []
+    return [*(r.name for r in schema.returns if r.name), *numbered]
+
+
 def _check_keys(entry: Entry, schema: FunctionSchema, findings: Findings) -> None:
-    names = [a.name for a in schema.arguments.flat_non_out]
-    returns = [r.name for r in schema.returns if r.name]
-    results = [f"result{i}" for i in range(len(schema.returns))] if len(schema.returns) > 1 else []
+    arguments = {a.name: a.type for a in schema.arguments.flat_non_out}
     differentiable = _differentiable(schema.arguments.flat_non_out)
+    others = {*_OTHER_KEYS, *_outputs(schema)}
     given: set[str] = set()
-    for key in entry.fields:
-        parts = [part.strip() for part in key.split(",")]
-        for part in parts:
-            if part in _OTHER_KEYS or part in returns or part in results:
-                continue
-            if part not in names:
-                todo = nearest(part, [*names, *returns, *results, *_OTHER_KEYS])
+    for key, formula in entry.fields.items():
+        parts = {part.strip() for part in key.split(",")}
+        given |= parts
+        for part in sorted(parts - others):
+            if part not in arguments:
+                todo = nearest(part, [*arguments, *others])
                 findings.add(entry.place(key), f"{schema.name} has no argument `{part}`", todo)
-            elif part not in differentiable and entry.fields[key] != "non_differentiable":
-                kind = next(a.type for a in schema.arguments.flat_non_out if a.name == part)
-                what = f"`{part}` is {kind}, which has no gradient"
+            elif part not in differentiable and formula != "non_differentiable":
+                what = f"`{part}` is {arguments[part]}, which has no gradient"
                 findings.add(entry.place(key), what, f"give gradients for {', '.join(differentiable) or 'no argument'}")
-        given.update(parts)
+    outputs, place = entry.fields.get("output_differentiability"), entry.place("output_differentiability")
+    if outputs is not None and not isinstance(outputs, list):
+        what = f"output_differentiability is not a list: {outputs}"
+        findings.add(place, what, "write `[True]`, with one value for each return")
+    elif outputs is not None and len(outputs) != len(schema.returns):
+        what = f"{len(outputs)} values for {len(schema.returns)} returns of {schema.name}"
+        findings.add(place, what, "write one value for each return")
     missing = [name for name in differentiable if name not in given]
-    outputs = entry.fields.get("output_differentiability")
-    if isinstance(outputs, list) and outputs and not any(outputs):
-        missing = []
-    if missing and "dispatch" not in entry.fields:
-        place = (entry.file, entry.line, 0)
-        names_missing = ", ".join(missing)
+    if missing and "dispatch" not in entry.fields and (outputs is None or any(outputs)):
         todo = f'add `{missing[0]}: <formula>`, `non_differentiable` or `not_implemented("{schema.name}")`'
-        findings.add(place, f"there is no gradient for {names_missing}", todo, is_warning=True)
+        what = f"there is no gradient for {', '.join(missing)}"
+        findings.add((entry.file, entry.line, 0), what, todo, is_warning=True)
 
 
-def _check_outputs(entry: Entry, schema: FunctionSchema, findings: Findings) -> None:
-    """output_differentiability has a boolean, or a condition, for each return."""
-    given = entry.fields.get("output_differentiability")
-    if given is not None and not isinstance(given, list):
-        what = f"output_differentiability is not a list: {given}"
-        findings.add(entry.place("output_differentiability"), what, "write `[True]`, with one value for each return")
-    if isinstance(given, list) and len(given) != len(schema.returns):
-        what = f"{len(given)} values for {len(schema.returns)} returns of {schema.name}"
-        findings.add(entry.place("output_differentiability"), what, "write one value for each return")
-    elif isinstance(given, list) and not any(given):
-        useless = [key for key, formula, _ in formulas(entry) if formula.strip() != "non_differentiable"]
-        if useless:
-            what = f"no output of {schema.name} has a gradient, but {', '.join(useless)} has a formula"
-            todo = "leave the formula out, or write True for an output that has a gradient"
-            findings.add(entry.place("output_differentiability"), what, todo)
+def _formulas(entry: Entry) -> Iterator[tuple[str, str, Place]]:
+    """Yield each formula of ``entry``: its variables, its text and its place."""
+    dispatch = entry.fields.get("dispatch")
+    of_keys = [each for each in dispatch.values() if isinstance(each, dict)] if isinstance(dispatch, dict) else []
+    for fields in (entry.fields, *of_keys):
+        for key, value in fields.items():
+            if isinstance(value, str) and key not in ("name", "output_differentiability"):
+                yield str(key), value.strip(), entry.value(key) if fields is entry.fields else entry.place("dispatch")
 
 
-def _say_what_is_not_differentiable(functions: list[Function], seen: Container[str], findings: Findings) -> None:
+def _check_formulas(entry: Entry, schema: FunctionSchema, findings: Findings) -> None:
+    """Check the text of each formula of ``entry`` for ``schema``."""
+    for key, formula, place in _formulas(entry):
+        if formula in _SPECIAL or formula.startswith("not_implemented("):
+            continue
+        tree = parse(f"auto _ = {formula};")
+        is_forward = {part.strip() for part in key.split(",")} <= {"result", *_outputs(schema)}
+        if tree.has_error or len(tree.named_children) != 1:
+            todo = "close brackets and quotes, and end it without a semicolon"
+            findings.add(place, "the formula is not a C++ expression", todo)
+        elif not is_forward and not _uses_gradient(formula):
+            what = f"the gradient of `{key}` does not use `grad`"
+            todo = 'multiply by `grad`, or write `non_differentiable` or `not_implemented("...")`'
+            findings.add(place, what, todo, is_warning=True)
+
+
+def _uses_gradient(formula: str) -> bool:
+    says_none = r"\bgrads?\b|\bgrad_\w+|not_implemented|non_differentiable|zeros_like|undefined|Tensor\(\)|zeros"
+    return re.search(says_none, formula) is not None
+
+
+def _let_torchgen_judge(entries: list[Entry], natives: list[NativeFunction], findings: Findings) -> None:
+    """Report torchgen's errors about ``entries``, each together with the variants of its operator."""
+    by_root: dict[str, list[NativeFunction]] = defaultdict(list)
+    for native in natives:
+        by_root[root_of(str(native.func.name))].append(native)
+    infos: dict[str, dict[FunctionSchema, Any]] = defaultdict(dict)
+    judged: list[tuple[Entry, FunctionSchema]] = []
+    for entry in entries:
+        with _told(entry, findings):
+            schema, of_keys = _info(entry, by_root[root_of(entry.operator)])
+            infos[root_of(entry.operator)][schema] = of_keys
+            judged.append((entry, schema))
+    for entry, schema in judged:
+        root = root_of(entry.operator)
+        with _told(entry, findings):
+            for matched in match_differentiability_info(by_root[root], infos[root]):
+                if matched.info and use_derived(matched) and any(i.func.func == schema for i in matched.info.values()):
+                    gen_variable_type_func(matched)
+
+
+@contextmanager
+def _told(entry: Entry, findings: Findings) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # torchgen raises arbitrary errors
+        what = re.sub(r"\s+in native_functions\.yaml line.*", "", str(error), flags=re.S)
+        what = what or f"torchgen cannot process this entry ({type(error).__name__})"
+        findings.add(entry.value("name"), what, "compare it with an entry of PyTorch's own derivatives.yaml")
+
+
+def _info(entry: Entry, natives: list[NativeFunction]) -> Any:
+    by_signature: dict[FunctionSchema, list[NativeFunction]] = defaultdict(list)
+    for native in natives:
+        by_signature[native.func.signature()].append(native)
+    fields: dict[str, Any] = dict(entry.fields)
+    if "dispatch" not in fields:  # as in load_derivatives
+        about_all: dict[str, Any] = {
+            key: fields.pop(key) for key in ("name", "output_differentiability") if key in fields
+        }
+        fields = {**about_all, "dispatch": {"Default": fields}}
+    by_schema = {str(native.func): native for native in natives}
+    return create_differentiability_info(fields, by_signature, by_schema, Counter(), set())
+
+
+def _warn_of_missing(functions: list[Function], seen: Container[str], findings: Findings) -> None:
     """An operator without a formula raises an error in backward. That should be a decision, not an oversight."""
     for function in functions:
-        schema = function.schema
+        schema, native = function.schema, function.native
         takes = _differentiable(schema.arguments.flat_non_out)
         gives = any(r.type.is_tensor_like() for r in schema.returns)
-        is_functional = schema.kind() == SchemaKind.functional
-        if str(schema.name) in seen or not (takes and gives and is_functional):
-            continue
-        if function.native.has_composite_implicit_autograd_kernel or "view_copy" in function.native.tags:
-            continue
-        what = f"{schema.name} has no entry in derivatives.yaml"
-        todo = f'add one; `{takes[0]}: not_implemented("{schema.name}")` declares that it has no gradient'
-        findings.add((function.entry.file, function.entry.line, 0), what, todo, is_warning=True)
+        is_free = native.has_composite_implicit_autograd_kernel or "view_copy" in native.tags
+        if str(schema.name) not in seen and takes and gives and not is_free and schema.kind() == SchemaKind.functional:
+            todo = f'add one; `{takes[0]}: not_implemented("{schema.name}")` declares that it has no gradient'
+            what = f"{schema.name} has no entry in derivatives.yaml"
+            findings.add((function.entry.file, function.entry.line, 0), what, todo, is_warning=True)

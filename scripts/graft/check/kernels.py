@@ -1,4 +1,4 @@
-"""Check ``dispatch:`` against the kernels, as far as the text of the sources shows."""
+"""Check ``dispatch:`` and dispatch stubs against the definitions in the sources."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchgen.model import NativeFunctionsGroup, OperatorName
+from torchgen.api import meta, structured
+from torchgen.api.types import Binding, NativeSignature
+from torchgen.context import native_function_manager
+from torchgen.model import NativeFunction, NativeFunctionsGroup, SchemaKind
 
 from ..codegen.description import ABSENT_DEVICES
 from .base import BaseOperators
-from .cplusplus import Definition, Source
-from .entries import Entry, Place
+from .cplusplus import Definition, Source, canonical
+from ..inputs.entries import Place
 from .finding import Findings
 from .schemas import Function
-from .signatures import (
-    Signature,
-    group_of,
-    has_known_types,
-    impl_signature,
-    kernel_signature,
-    meta_name,
-    meta_signature,
+
+# The types of ATen and C++ in signatures. Other types may be aliases of these.
+_KNOWN_TYPES = re.compile(
+    "const|unsigned|void|bool|int|int64_t|float|double|string|string_view|optional|tuple|vector|array|Tensor|Scalar|"
+    "SymInt|Generator|Dimname|Storage|Stream|Layout|Device|ScalarType|MemoryFormat|ArrayRef|IListRef|List|"
+    "OptionalArrayRef|[0-9]+"
 )
 
 
@@ -33,142 +34,143 @@ class Kernel:
     Args:
         namespace: for example ``at::native``.
         name: its name.
-        root: the root name of the operator, which the generated headers are named after.
-        signature: torchgen's declaration.
+        declaration: torchgen's declaration.
+        returns: the return type; empty if it is structured.
+        parameters: the parameter types.
         purpose: for messages, for example ``the kernel of foo.out for CPU``.
         place: the place of the entry.
-        is_structured: whether it is defined with ``TORCH_IMPL_FUNC`` or ``TORCH_META_FUNC``.
     """
 
     namespace: str
     name: str
-    root: str
-    signature: Signature
+    declaration: str
+    returns: str
+    parameters: tuple[str, ...]
     purpose: str
     place: Place
-    is_structured: bool
+
+    @property
+    def is_structured(self) -> bool:
+        """Whether it is defined with ``TORCH_IMPL_FUNC`` or ``TORCH_META_FUNC``."""
+        return not self.returns
+
+    def is_met_by(self, definition: Definition) -> bool:
+        return definition.has_types(self.returns, self.parameters)
 
 
-def wanted_kernels(
-    functions: list[Function], unwritable: set[OperatorName], *, with_cuda: Container[Path]
-) -> list[Kernel]:
-    """Return the kernels that the entries require, including CUDA kernels if ``with_cuda``.
-
-    Operators in ``unwritable``, whose declarations torchgen cannot write, are skipped.
-    """
+def wanted_kernels(functions: list[Function], *, with_cuda: Container[Path]) -> list[Kernel]:
+    """Return the kernels that the entries require; those for CUDA of the folders ``with_cuda``."""
     natives = [f.native for f in functions]
     found: list[Kernel] = []
     for function in functions:
-        group = group_of(function.native, natives) if function.native.structured else None
         if "ufunc_inner_loop" in function.entry.fields or "view_copy" in function.native.tags:
             continue  # torchgen generates these
-        try:
-            absent = ABSENT_DEVICES if function.entry.file.parent in with_cuda else (*ABSENT_DEVICES, "CUDA")
-            found += _registered(function, group, absent)
-        except ValueError:
-            if function.schema.name not in unwritable:
-                raise
-            continue
+        group = _group_of(function.native, natives) if function.native.structured else None
+        absent = ABSENT_DEVICES if function.entry.file.parent in with_cuda else (*ABSENT_DEVICES, "CUDA")
+        found += _registered(function, group, absent)
         if group:
-            purpose = f"the meta function of {function.schema.name}"
-            place = function.entry.place("structured")
-            found.append(
-                Kernel(
-                    "at::meta", meta_name(group), function.native.root_name, meta_signature(group), purpose, place, True
-                )
-            )
+            found.append(_meta_function(function, group))
     return found
+
+
+def _group_of(out: NativeFunction, functions: list[NativeFunction]) -> NativeFunctionsGroup | None:
+    """Return the structured group of ``out``; None if it lacks a functional variant or torchgen rejects it."""
+    wanted = out.func.signature()
+    twins = [f for f in functions if f.func.kind() == SchemaKind.functional and f.func.signature() == wanted]
+    try:
+        return NativeFunctionsGroup(functional=twins[0], inplace=None, mutable=None, out=out) if twins else None
+    except (AssertionError, RuntimeError):
+        return None
 
 
 def _registered(function: Function, group: NativeFunctionsGroup | None, absent: tuple[str, ...]) -> Iterator[Kernel]:
     seen = set()
-    root = function.native.root_name
     place = function.entry.place("dispatch" if "dispatch" in function.entry.fields else "func")
     for key, index in function.kernels.items():
         metadata = index.get(function.schema.name)
         if metadata is None or metadata in seen or str(key).endswith(absent):
             continue
         seen.add(metadata)  # one kernel may serve several keys
+        namespace, name = metadata.cpp_namespace, metadata.kernel
         purpose = f"the kernel of {function.schema.name} for {key}"
         if not metadata.structured:
-            native = kernel_signature(function.native, metadata.kernel, symint=metadata.supports_symint())
-            yield Kernel(metadata.cpp_namespace, metadata.kernel, root, native, purpose, place, False)
+            with native_function_manager(function.native):
+                native = NativeSignature(function.schema, symint=metadata.supports_symint())
+                returns, parameters = native.returns_type().cpp_type(), tuple(b.type for b in native.arguments())
+                yield Kernel(namespace, name, native.defn(name=name), returns, parameters, purpose, place)
         elif group:
-            signature = impl_signature(group, metadata.kernel)
-            yield Kernel(metadata.cpp_namespace, metadata.kernel, root, signature, purpose, place, True)
+            with native_function_manager(group.out):
+                bindings = structured.impl_arguments(group)
+            yield _of_macro(f"TORCH_IMPL_FUNC({name})", bindings, namespace, name, purpose, place)
+
+
+def _meta_function(function: Function, group: NativeFunctionsGroup) -> Kernel:
+    name = group.functional.func.name
+    macro = "TORCH_PRECOMPUTE_META_FUNC" if group.out.precomputed else "TORCH_META_FUNC"
+    macro += f"2({name.name}, {name.overload_name})" if name.overload_name else f"({name})"
+    with native_function_manager(group.functional):
+        bindings = structured.meta_arguments(group)
+    purpose = f"the meta function of {function.schema.name}"
+    return _of_macro(macro, bindings, "at::meta", meta.name(group), purpose, function.entry.place("structured"))
+
+
+def _of_macro(macro: str, bindings: list[Binding], namespace: str, name: str, purpose: str, place: Place) -> Kernel:
+    declaration = f"{macro}({', '.join(binding.defn() for binding in bindings)})"
+    return Kernel(namespace, name, declaration, "", tuple(binding.type for binding in bindings), purpose, place)
 
 
 def check_kernels(
-    kernels: list[Kernel], unknown: list[Entry], sources: list[Source], base: BaseOperators, findings: Findings
+    kernels: list[Kernel], sources: list[Source], base: BaseOperators, findings: Findings, *, are_all: bool
 ) -> None:
     """Check that each kernel is defined with its signature, and that no definition repeats one of PyTorch's.
 
     Args:
         kernels: the required kernels.
-        unknown: invalid entries, which may require more kernels.
         sources: the folder's sources.
         base: the base.
         findings: receives errors.
+        are_all: whether no invalid entry may require more kernels.
     """
     definitions = [definition for source in sources for definition in source.definitions]
     for kernel in kernels:
-        if any(kernel.signature.is_met_by(s.returns, s.parameters) for s in base.kernels_named(kernel.name)):
-            continue
-        _check_kernel(kernel, definitions, sources, findings)
+        if not any(kernel.is_met_by(declared) for declared in base.kernels_named(kernel.name)):
+            _check_kernel(kernel, definitions, sources, findings)
     for definition in definitions:
         _is_not_pytorch_s(definition, base, findings)
-    if not unknown:
+    if are_all:
         _every_file_is_named(kernels, sources, findings)
+    _check_stubs(sources, findings)
 
 
 def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[Source], findings: Findings) -> None:
-    named = [d for d in definitions if _plain_name(d) == kernel.name and _is_of_the_kind(d, kernel)]
+    is_meta = kernel.namespace == "at::meta"
+    named = [d for d in definitions if _plain_name(d) == kernel.name and ("META_FUNC" in d.macro) == is_meta]
     reachable = [d for d in named if d.namespace == kernel.namespace and not d.is_local]
-    met = [d for d in reachable if kernel.signature.is_met_by(d.returns, d.parameters)]
-    if met:
-        _no_default_is_repeated(kernel, met[0], sources, findings)
+    if any(kernel.is_met_by(d) for d in reachable):
         return
     # Definitions made by macros cannot be seen here; the linker checks those.
     are_made = any(source.pastes_names for source in sources)
     is_unsure = are_made or any(kernel.name in source.words for source in sources)
-    todo = f"write `{kernel.signature.declaration}`"
     if not named:
         what = f"no file of the folder defines {kernel.namespace}::{kernel.name}, {kernel.purpose}"
-        todo = f"define `{kernel.signature.declaration}` in a .cpp file"
-        findings.add(kernel.place, what, todo, is_warning=is_unsure)
+        findings.add(kernel.place, what, f"define `{kernel.declaration}` in a .cpp file", is_warning=is_unsure)
         return
-    definition = (reachable or named)[0]
-    place = (definition.file, definition.line, 0)
+    definition, todo = (reachable or named)[0], f"write `{kernel.declaration}`"
+    what = f"`{definition}` is not {kernel.purpose}: the parameters or the return differ"
+    is_warning = are_made or not _has_known_types(definition)
     if bool(definition.macro) != kernel.is_structured:
-        kinds = ("structured", "a plain function") if kernel.is_structured else ("plain", "a structured kernel")
-        what = f"{kernel.purpose} must be {kinds[0]}, but `{definition}` is {kinds[1]}"
-        findings.add(place, what, todo, is_warning=are_made)
-    elif reachable:
-        what = f"`{definition}` is not {kernel.purpose}: the parameters or the return differ"
-        is_known = has_known_types(definition.returns, *definition.parameters)
-        findings.add(place, what, todo, is_warning=are_made or not is_known)
+        form = "TORCH_IMPL_FUNC" if kernel.is_structured else "a plain function"
+        what, is_warning = f"`{definition}` is not {kernel.purpose}, which must be {form}", are_made
+    elif definition.is_local:
+        what = (
+            f"`{definition}`, {kernel.purpose}, is local to its file: static, a template or in a namespace without name"
+        )
+        todo, is_warning = "move it out: the registration is in another file", False
     elif definition.namespace != kernel.namespace:
         where = f"namespace `{definition.namespace}`" if definition.namespace else "no namespace"
-        what = f"{kernel.name}, {kernel.purpose}, is defined in {where}"
-        findings.add(place, what, f"define it in `namespace {kernel.namespace}`", is_warning=is_unsure)
-    else:
-        what = f"{kernel.name}, {kernel.purpose}, is local to its file: static, a template or in an anonymous namespace"
-        findings.add(place, what, "move it out: the registration is in another file")
-
-
-def _no_default_is_repeated(kernel: Kernel, definition: Definition, sources: list[Source], findings: Findings) -> None:
-    """C++ allows a default argument once, and the generated header has it, if the file includes that."""
-    if set(definition.defaults) & set(kernel.signature.defaults):
-        code = next(source.code for source in sources if source.path == definition.file)
-        is_included = re.search(rf"#\s*include\s*<ATen/(NativeFunctions|ops/{kernel.root}_native)\.h>", code)
-        what = f"`{definition.name}` has a default argument, but the generated header already has it"
-        todo = f"write `{kernel.signature.declaration}`"
-        findings.add((definition.file, definition.line, 0), what, todo, is_warning=not is_included)
-
-
-def _is_of_the_kind(definition: Definition, kernel: Kernel) -> bool:
-    """Return whether ``definition`` is a meta function if one is required, or a kernel if not."""
-    return ("META_FUNC" in definition.macro) == (kernel.namespace == "at::meta")
+        what, is_warning = f"`{definition}`, {kernel.purpose}, is defined in {where}", is_unsure
+        todo = f"define it in `namespace {kernel.namespace}`"
+    findings.add((definition.file, definition.line, 0), what, todo, is_warning=is_warning)
 
 
 def _plain_name(definition: Definition) -> str:
@@ -176,14 +178,17 @@ def _plain_name(definition: Definition) -> str:
     return re.sub(r"\s*,\s*", "_", definition.name)
 
 
+def _has_known_types(definition: Definition) -> bool:
+    types = " ".join(canonical(each) for each in (definition.returns, *definition.parameters))
+    return all(_KNOWN_TYPES.fullmatch(word) for word in re.findall(r"\w+", types))
+
+
 def _is_not_pytorch_s(definition: Definition, base: BaseOperators, findings: Findings) -> None:
     """With two functions of one name and signature, the loader would choose which one is called."""
     if definition.is_local or definition.macro or definition.namespace != "at::native":
         return
-    if any(
-        signature.is_met_by(definition.returns, definition.parameters)
-        for signature in base.kernels_named(definition.name)
-    ):
+    declared = base.kernels_named(definition.name)
+    if any(definition.has_types(each.returns, each.parameters) for each in declared):
         what = f"PyTorch already has at::native::{definition.name} with this signature"
         findings.add((definition.file, definition.line, 0), what, "choose another name")
 
@@ -197,8 +202,42 @@ def _every_file_is_named(kernels: list[Kernel], sources: list[Source], findings:
         if re.search(r"\b(TORCH_LIBRARY|REGISTER_)|_DISPATCH\b", source.code):
             continue
         defined = {_plain_name(d) for d in source.definitions}
-        others = set().union(*(other.words for other in sources if other is not source))
-        if not defined & (wanted | others):
+        if not defined & wanted.union(*(other.words for other in sources if other is not source)):
             what = f"this file is not used: it defines {', '.join(sorted(defined))}"
             todo = "name its kernel in `dispatch:`, or delete it"
             findings.add((source.path, source.definitions[0].line, 0), what, todo, is_warning=True)
+
+
+def _check_stubs(sources: list[Source], findings: Findings) -> None:
+    """Check the kernels that are compiled for each CPU capability: the macros of ATen/native/DispatchStub.h."""
+    macros = [(source, *each) for source in sources for each in _stub_macros(source)]
+    defined = {stub for _, _, macro, stub in macros if macro == "DEFINE_DISPATCH"}
+    filled = {stub for _, _, macro, stub in macros if "REGISTER" in macro}
+    for source, line, macro, stub in macros:
+        is_vectorized = source.name.parent in (Path("cpu"), Path("quantized/cpu/kernels"))
+        what, todo, is_warning = "", "", True
+        if macro == "DECLARE_DISPATCH" and stub not in defined:
+            what = f"the dispatch stub {stub} is declared, but no file defines it"
+            todo = f"write `DEFINE_DISPATCH({stub});` in one .cpp file"
+        elif macro == "DEFINE_DISPATCH" and stub not in filled:
+            what = f"no file registers a kernel for the dispatch stub {stub}"
+            todo = f"write `ALSO_REGISTER_AVX512_DISPATCH({stub}, &kernel)` in a file below cpu/"
+        elif not re.fullmatch(r"(ALSO_REGISTER_\w+_|REGISTER_)DISPATCH", macro) or source.name.suffix != ".cpp":
+            continue
+        elif not is_vectorized:
+            what, is_warning = f"{macro} works only in files that are compiled for each CPU capability", False
+            todo = f"move the kernel into cpu/{source.name.name}, or write `REGISTER_ALL_CPU_DISPATCH`"
+        elif macro == "REGISTER_DISPATCH":
+            what = f"with REGISTER_DISPATCH, {stub} uses the AVX2 kernel on CPUs with AVX512"
+            todo = f"write `ALSO_REGISTER_AVX512_DISPATCH({stub}, ...)`, unless AVX512 is slower here"
+        if what:
+            findings.add((source.path, line, 0), what, todo, is_warning=is_warning)
+
+
+def _stub_macros(source: Source) -> Iterator[tuple[int, str, str]]:
+    """Yield the line, the macro and the stub of each use."""
+    uses = re.finditer(r"\b((?:\w+_)?DISPATCH)\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)", source.code)
+    for use in uses:
+        # The declaring macro has the type first, which may contain commas.
+        stub = use[2].split(",")[-1 if use[1] == "DECLARE_DISPATCH" else 0].strip()
+        yield source.code.count("\n", 0, use.start(1)) + 1, use[1], stub

@@ -1,4 +1,4 @@
-"""Check the Python files and docstrings of a native folder."""
+"""Check the Python files of native folders. torchgen is not needed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..inputs.native import DOCS, DOCS_SUFFIX, PYTHON, PYTHON_SUFFIXES, SAMPLES
-from .files import own_files
-from .finding import Findings, nearest
+from ..inputs.native import PYTHON, NativeFolder
+from .finding import Findings
 
 # Files that the graft writes itself, and what to write instead.
 _TAKEN = {
@@ -20,29 +19,19 @@ _TAKEN = {
 }
 
 
-def check_python(natives: Sequence[Path], tree: Path, findings: Findings) -> None:
+def check_python(folders: Sequence[NativeFolder], tree: Path, findings: Findings) -> None:
     """Check the files below ``python/``; ``tree`` is the base's."""
     torch = tree / "torch"
     texts: dict[Path, str] = {}  # of torch and of the previous folders
-    files = _files_below(natives, PYTHON)
+    files = [(folder.path / name, name.relative_to(PYTHON)) for folder in folders for name in folder.python]
     names = {name for _, name in files}
     for path, name in files:
-        if path.suffix not in PYTHON_SUFFIXES:
-            findings.add(
-                (path, 1, 0), f"not a {' or '.join(PYTHON_SUFFIXES)} file", "put only Python files into python/"
-            )
-        elif name.as_posix() in _TAKEN:
+        if name.as_posix() in _TAKEN:
             findings.add((path, 1, 0), f"the build writes torch/{name} itself", _TAKEN[name.as_posix()])
-        elif _parse(path, findings) is not None:
+        elif parse_python(path, findings) is not None:
             _check_package(path, name, names, torch, findings)
             _check_stub(path, name, names, torch, findings)
             _check_text(path, torch / name, texts, findings)
-
-
-def _files_below(natives: Sequence[Path], folder: Path) -> list[tuple[Path, Path]]:
-    """Return the files below ``folder`` of each native folder, with their relative paths."""
-    files = [(native, name) for native in natives for name in own_files(native) if name.parts[0] == folder.name]
-    return [(native / name, name.relative_to(folder)) for native, name in files if name != folder]
 
 
 def _check_package(path: Path, name: Path, names: set[Path], torch: Path, findings: Findings) -> None:
@@ -83,7 +72,8 @@ def _check_text(path: Path, upstream: Path, texts: dict[Path, str], findings: Fi
         texts[upstream] = before
 
 
-def _parse(path: Path, findings: Findings) -> ast.Module | None:
+def parse_python(path: Path, findings: Findings) -> ast.Module | None:
+    """Return the syntax tree of a Python file, or None if it does not exist. Invalid Python is reported."""
     if not path.is_file() or path in findings.unreadable:
         return None
     try:
@@ -92,33 +82,3 @@ def _parse(path: Path, findings: Findings) -> ast.Module | None:
         line, column = getattr(error, "lineno", None) or 1, getattr(error, "offset", None) or 0
         findings.add((path, line, column), f"not Python: {getattr(error, 'msg', error)}", "fix the syntax")
         return None
-
-
-def check_samples(natives: Sequence[Path], names: set[str], findings: Findings) -> None:
-    """Check that each public function of ``samples.py`` is named after an operator, and is in one folder only.
-
-    References and error inputs are named after operators, too.
-    """
-    names = names | {f"{name}{of}" for name in names for of in ("_reference", "_errors")}
-    seen: dict[str, Path] = {}
-    for path in (native / SAMPLES for native in natives):
-        module = _parse(path, findings)
-        for node in module.body if module else []:
-            if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
-                continue
-            place = (path, node.lineno, node.col_offset + 5)
-            if node.name not in names:
-                findings.add(place, f"no operator of the folder is named {node.name}", nearest(node.name, names))
-            elif seen.setdefault(node.name, path) != path:
-                what = f"{seen[node.name]} already has samples for {node.name}"
-                findings.add(place, what, "delete one; only the last would be used")
-
-
-def check_docs(natives: Sequence[Path], names: set[str], findings: Findings) -> None:
-    """Check that each file below ``docs/`` is named after an operator of the folders."""
-    for path, name in _files_below(natives, DOCS):
-        if name.suffix != DOCS_SUFFIX or name.parent != Path():
-            todo = f"name it {DOCS}/<operator>{DOCS_SUFFIX}"
-            findings.add((path, 1, 0), "not the docstring of an operator", todo)
-        elif name.stem not in names:
-            findings.add((path, 1, 0), f"no operator of the folder is named {name.stem}", nearest(name.stem, names))

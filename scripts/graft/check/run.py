@@ -9,7 +9,7 @@ from ..base.torchgen import run_with_torchgen
 from ..core.console import say
 from ..core.errors import OperatorError
 from ..core.files import write_atomically
-from ..inputs.native import DOCS, PYTHON
+from ..inputs.native import DOCS, PYTHON, load_native
 from ..inputs.snapshot import Snapshot, hash_of_builder
 from .files import check_files
 from .finding import Findings
@@ -44,8 +44,9 @@ def check_native(snapshot: Snapshot, base_tree: Path, note: Path | None = None) 
 def _check_texts(snapshot: Snapshot, base_tree: Path) -> None:
     """Check docstrings and Python files. Nothing else depends on them, and torchgen is not needed."""
     findings = Findings()
-    check_files(snapshot.natives, findings)
-    check_python(snapshot.natives, base_tree, findings)
+    folders = [load_native(native) for native in snapshot.natives]
+    check_files(folders, findings)
+    check_python(folders, base_tree, findings)
     output = snapshot.translate("\n".join(findings.lines()))
     if findings.errors:
         raise OperatorError(output)

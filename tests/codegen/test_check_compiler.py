@@ -1,0 +1,76 @@
+"""What ``make check`` leaves to the compiler: its messages name the user's file and line of each such mistake."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from graft.codegen.merge import merge
+from graft.compile.digest import digest
+from graft.inputs.native import load_native
+from test_check import BROKEN
+
+LEFT = [case for case in BROKEN if "compiler" in case]
+TEXTS = ("native_functions.yaml", "derivatives.yaml")
+
+
+def renamed(number: int, case: dict[str, str]) -> dict[str, str]:
+    """Return the case with a name of its own for its operator, since all are compiled together."""
+    (name,) = re.findall(r"func: (\w+)\(", case["native_functions.yaml"])
+    own = f"{name}{chr(ord('a') + number)}"
+    return {key: re.sub(rf"\b{name}(?=\b|_)", own, text, flags=re.I) for key, text in case.items()}
+
+
+CASES = [renamed(number, case) for number, case in enumerate(LEFT)]
+
+
+@pytest.fixture(scope="module")
+def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("native")
+    for name in TEXTS:
+        (folder / name).write_text("".join(case[name] for case in CASES))
+    for case in CASES:
+        for name in [name for name in case if name.endswith(".cpp")]:
+            (folder / f"{case['mistake']}.cpp").write_text(case[name])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def said(native: Path, base: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What the builder says of the compiler's output."""
+    out = tmp_path_factory.mktemp("generated")
+    merge(load_native(native), base, out / "wheel")
+    command = ["-m", "graft.codegen", "--base", base, "--native", native, "--out", out]
+    subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
+    lines = []
+    units = sorted(path.parent for path in (out / "units").glob("*/library.cpp"))
+    own = [native / f"{case['mistake']}.cpp" for case in CASES if "cpp" in case["compiler"]]
+    for source, folder in [*((unit / "library.cpp", unit) for unit in units), *((path, units[0]) for path in own)]:
+        include = base / "torch/include"
+        paths = [folder / "own", folder / "narrow", out / "wheel/torch/include", out / "include", include]
+        paths.append(include / "torch/csrc/api/include")
+        flags = ["-std=c++20", "-fsyntax-only", "-w", "-DAT_PER_OPERATOR_HEADERS", *(f"-I{path}" for path in paths)]
+        done = subprocess.run(
+            ["g++", *flags, source], capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
+        )
+        # In parts, since the digest lists only the first errors of a file.
+        for part in re.split(r"(?m)^(?=In file included|\S+: In )", done.stderr):
+            lines += digest(part.splitlines(), native, lambda _: True).splitlines()
+    return lines
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=[case["mistake"] for case in LEFT])
+def test_mistake_is_told_at_the_user_s_line(number: int, native: Path, said: list[str]) -> None:
+    case = CASES[number]
+    file, line, message = case["compiler"].split(":", 2)
+    before = sum(other["derivatives.yaml"].count("\n") for other in CASES[:number])
+    if file == "derivatives.yaml":
+        (name,) = re.findall(r"name: (\w+)\(", case[file])
+        place = f"{native}/{file}:{before + int(line)}: error: a formula of {name} is not valid C++:"
+    else:
+        place = f"{native}/{case['mistake']}.cpp:{line}:"
+    assert [text for text in said if text.startswith(place) and message.strip() in text]
