@@ -17,9 +17,9 @@ from torchgen.packaged.autograd.gen_inplace_or_view_type import use_derived
 from torchgen.packaged.autograd.gen_variable_type import gen_variable_type_func
 from torchgen.packaged.autograd.load_derivatives import create_differentiability_info
 
+from ..inputs.entries import Entry, Place
 from .base import BaseOperators
 from .cplusplus import parse
-from ..inputs.entries import Entry, Place
 from .finding import Findings, line_of, nearest
 from .schemas import Function, root_of
 

@@ -13,9 +13,9 @@ from torchgen.context import native_function_manager
 from torchgen.model import NativeFunction, NativeFunctionsGroup, SchemaKind
 
 from ..codegen.description import ABSENT_DEVICES
+from ..inputs.entries import Place
 from .base import BaseOperators
 from .cplusplus import Definition, Source, canonical
-from ..inputs.entries import Place
 from .finding import Findings
 from .schemas import Function
 

@@ -10,8 +10,8 @@ import yaml
 from torchgen.model import SchemaKind
 
 from ..codegen.derived import POLICIES
-from ..inputs.native import AUTOCAST, SAMPLES, NativeFolder
 from ..inputs.entries import Place, compose, text_of
+from ..inputs.native import AUTOCAST, SAMPLES, NativeFolder
 from .finding import Findings, line_of, nearest
 from .python import parse_python
 from .schemas import Function

@@ -40,10 +40,10 @@ from torchgen.model import (
 )
 from torchgen.native_function_generation import add_generated_native_functions, generate_function
 
-from ..codegen.upstream import extended_lists
 from ..codegen.description import PYTHON_MODULES
-from .base import BaseOperators
+from ..codegen.upstream import extended_lists
 from ..inputs.entries import Entry, Place
+from .base import BaseOperators
 from .finding import Findings, line_of, nearest
 
 # torchgen has no list of valid keys except for its code, which removes them from an entry one by one.
