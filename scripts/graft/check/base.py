@@ -9,8 +9,8 @@ from pathlib import Path
 import yaml
 from torchgen.gen import parse_tags_yaml
 from torchgen.model import BackendMetadata, DispatchKey, FunctionSchema, Location, NativeFunction, OperatorName
-from torchgen.yaml_utils import YamlLoader
 
+from ..inputs.entries import Loader, texts_of_entries
 from .cplusplus import Definition, read_text
 from .files import CPLUSPLUS
 from .signatures import Signature
@@ -29,14 +29,12 @@ class BaseOperators:
 
     def __init__(self, tree: Path) -> None:
         self.tree = tree
-        functions = (tree / _PACKAGED / "ATen/native/native_functions.yaml").read_text(encoding="utf-8")
-        self._functions = functions
-        schemas = re.findall(r"^- func: (.+?)\s*$", functions, re.M)
-        self.schemas: dict[str, str] = {schema.partition("(")[0]: schema for schema in schemas}
+        self._functions = texts_of_entries(tree / _PACKAGED / "ATen/native/native_functions.yaml")
+        heads = {name: text.partition("\n")[0] for name, text in self._functions.items()}
+        self.schemas: dict[str, str] = {name: head.partition(": ")[2].strip() for name, head in heads.items()}
         self.base_names = {name.partition(".")[0] for name in self.schemas}
         self.tags: set[str] = parse_tags_yaml(str(tree / _PACKAGED / "ATen/native/tags.yaml"))
-        derivatives = (tree / _PACKAGED / "autograd/derivatives.yaml").read_text(encoding="utf-8")
-        self.derivatives = set(re.findall(r"^- name: (\w+(?:\.\w+)?)\(", derivatives, re.M))
+        self.derivatives = set(texts_of_entries(tree / _PACKAGED / "autograd/derivatives.yaml"))
         self._autograd = tree / "torch/include/torch/csrc/autograd"
 
     def schemas_like(self, base_name: str) -> list[FunctionSchema]:
@@ -50,10 +48,9 @@ class BaseOperators:
         """Return the functions of ``base_name``, parsed by torchgen."""
         if base_name not in self.base_names:
             return []
-        entries = re.findall(
-            rf"^- func: {re.escape(base_name)}(?:_copy)?_?[.(].*\n(?:[ #].*\n|\n)*", self._functions, re.M
-        )
-        fields = [yaml.load(entry, YamlLoader)[0] for entry in entries]
+        wanted = {f"{base_name}{suffix}" for suffix in ("", "_", "_copy", "_copy_")}
+        texts = [text for name, text in self._functions.items() if name.partition(".")[0] in wanted]
+        fields = [yaml.load(text, Loader)[0] for text in texts]
         return [NativeFunction.from_yaml(f, Location("native_functions.yaml", 0), self.tags, set()) for f in fields]
 
     @cached_property
