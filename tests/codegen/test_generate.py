@@ -279,8 +279,8 @@ def test_argument_that_a_result_is_a_view_of(schema: str, viewed: str | None) ->
         # torchgen does not say where a formula is; the entry is looked up.
         (
             "- func: mine(Tensor self) -> Tensor\n",
-            "# mine\n- name: mine(Tensor self) -> Tensor\n  other: grad\n",
-            ["{native}/derivatives.yaml:2: mine(Tensor self) -> Tensor\n"],
+            "# mine\n- name: mine(Tensor x) -> Tensor\n  x: grad\n",
+            ["{native}/derivatives.yaml:2: mine(Tensor x) -> Tensor\n"],
         ),
         ("- func: mine(\n", "", ["{native}/native_functions.yaml:"]),
     ],

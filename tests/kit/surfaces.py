@@ -2,7 +2,8 @@
 
 A test in ``tests/wheel/surfaces`` is one surface. It gets a ``subject``: an added operator, or one of PyTorch's own. It
 raises if the operator is not there, and skips if the schema has no such variant. A test of an added operator fails
-unless those of PyTorch's own fail, too, or ``SURFACES`` in the folder's ``samples.py`` says why: ``{(title, name): reason}``.
+unless those of PyTorch's own fail, too, or ``SURFACES`` in the folder's ``samples.py`` says why:
+``{(title, name): reason}``.
 """
 
 from __future__ import annotations

@@ -47,8 +47,9 @@ def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
     return findings
 
 
-def _entries(file: Path, findings: Findings) -> list[Entry]:
-    return [] if file in findings.unreadable else read_entries(file, findings.add)
+def _entries(files: Sequence[Path], findings: Findings) -> list[Entry]:
+    readable = [file for file in files if file not in findings.unreadable]
+    return [entry for file in readable for entry in read_entries(file, findings.add)]
 
 
 def _check_operators(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -62,6 +62,13 @@ class HeaderSink:
         """The folder of the new wheel's headers."""
         return self.wheel.folder / "torch/include"
 
+    def manager(
+        self, folder: str, wanted: Callable[[str], bool], wanted_ops: Callable[[str], bool]
+    ) -> SelectingFileManager:
+        """Return a file manager for a folder below ``ATen``; ``wanted_ops`` is for ``ATen/ops``."""
+        is_wanted = wanted_ops if folder == "ops" else wanted
+        return SelectingFileManager(self.include / "ATen" / folder, self.base / _TEMPLATES, sink=self, wanted=is_wanted)
+
     def __call__(self, path: Path, text: str) -> None:
         name = path.relative_to(self.wheel.folder)
         if self._base_is_guarded():
@@ -107,32 +114,16 @@ def generate_operator_headers(operators: Operators, sink: HeaderSink, internal: 
     # If the base has operators of the same name, one header declares them all.
     functions = [f for f in operators.functions if f.root_name in operators.new_root_names]
     grouped = [g for g in operators.grouped if _root_of(g) in operators.new_root_names]
-
-    def manager(folder: str) -> SelectingFileManager:
-        is_wanted = wanted.__contains__ if folder == "ops" else lambda _: False
-        return SelectingFileManager(sink.include / "ATen" / folder, sink.base / _TEMPLATES, sink=sink, wanted=is_wanted)
-
-    upstream.gen_headers(
-        functions, grouped, operators.backend_indices, operators.valid_tags, manager, of_operators=True
-    )
+    selection = replace(operators.every, functions=functions, grouped=grouped)
+    manager = partial(sink.manager, wanted=lambda _: False, wanted_ops=wanted.__contains__)
+    upstream.gen_headers(selection, operators.valid_tags, manager, of_operators=True)
     _generate_internal(operators, sink.base / _TEMPLATES, internal)
 
 
 def generate_aten_headers(operators: Operators, sink: HeaderSink) -> None:
     """Generate the headers that list operators: ``ATen/Functions.h``, ``ATen/core/TensorBody.h`` etc."""
-
-    def manager(folder: str) -> SelectingFileManager:
-        is_wanted = (lambda _: False) if folder == "ops" else is_open_header
-        return SelectingFileManager(sink.include / "ATen" / folder, sink.base / _TEMPLATES, sink=sink, wanted=is_wanted)
-
-    upstream.gen_headers(
-        operators.functions,
-        operators.grouped,
-        operators.backend_indices,
-        operators.valid_tags,
-        manager,
-        of_operators=False,
-    )
+    manager = partial(sink.manager, wanted=is_open_header, wanted_ops=lambda _: False)
+    upstream.gen_headers(operators.every, operators.valid_tags, manager, of_operators=False)
 
 
 def _root_of(grouped: Grouped) -> str:
@@ -152,9 +143,7 @@ def _generate_internal(operators: Operators, templates: Path, out: Output) -> No
         wanted=INTERNAL.__contains__,
         own_templates=TEMPLATES,
     )
-    upstream.gen_source_files(
-        operators.functions, operators.grouped, operators.view_groups, operators.backend_indices, manager
-    )
+    upstream.gen_source_files(operators.every, manager)
 
 
 def generate_autograd_headers(operators: Operators, derivatives: Derivatives, sink: HeaderSink) -> None:

@@ -23,7 +23,7 @@ from torchgen.selective_build.selector import SelectiveBuilder
 
 from ..inputs.merge import Merged
 from . import upstream
-from .upstream import Grouped
+from .upstream import Grouped, Selection
 
 
 @dataclass(frozen=True)
@@ -138,13 +138,23 @@ class Operators:
         """Return whether ``f`` is one of the new functions."""
         return qualified_name(f) in self._new_names
 
+    @property
+    def every(self) -> Selection:
+        """All operators."""
+        return Selection(self.functions, self.grouped, self.view_groups, self.backend_indices)
+
+    @property
+    def new(self) -> Selection:
+        """The new operators. Groups may also contain old ones, which ``selector`` excludes."""
+        return Selection(self.new_functions, self.new_grouped(), self.new_view_groups(), self.backend_indices)
+
     @cached_property
     def bindable(self) -> list[NativeFunction]:
         """Return the functions that get a Python binding (tools/autograd/gen_python_functions.py, gen)."""
         return [f for f in self.functions if should_generate_py_binding(f)]
 
     def new_grouped(self) -> list[Grouped]:
-        """Return the groups with a new function. They may also contain old ones, which ``selector`` excludes."""
+        """Return the groups with a new function."""
         return [
             g
             for g in self.grouped

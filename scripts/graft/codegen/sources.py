@@ -32,12 +32,13 @@ _IN_THE_BASE = frozenset({"Functions.cpp", "TensorMethods.cpp", "ATenOpList.cpp"
 def generate_aten_sources(operators: Operators, *, packaged: Path, out: Output) -> None:
     """Generate the registrations and the dispatcher entry points of the new operators below ``out``."""
     templates = packaged / "ATen/templates"
-    new = (operators.new_functions, operators.new_grouped(), operators.new_view_groups(), operators.backend_indices)
     registrations = SelectingFileManager(
         out.folder / "ATen", templates, sink=out, wanted=_is_aten_source, own_templates=TEMPLATES
     )
     vectorized = SelectingFileManager(out.folder / "vectorized", templates, sink=out, wanted=_is_aten_source)
-    upstream.gen_source_files(*new, registrations, vectorized, selector=operators.selector(), keys=KEYS_BUT_CUDA)
+    upstream.gen_source_files(
+        operators.new, registrations, vectorized, selector=operators.selector(), keys=KEYS_BUT_CUDA
+    )
     # The generator for functionalization accepts no selector. A group may contain functions of the base, which are
     # registered already.
     functionalization = SelectingFileManager(
@@ -47,7 +48,7 @@ def generate_aten_sources(operators: Operators, *, packaged: Path, out: Output) 
         wanted=FUNCTIONALIZATION.__contains__,
         keep_line=_registers_new(operators),
     )
-    upstream.gen_source_files(*new, functionalization)
+    upstream.gen_source_files(operators.new, functionalization)
 
 
 def _is_aten_source(filename: str) -> bool:
@@ -125,15 +126,7 @@ def _generate_registrations(operators: Operators, packaged: Path, out: Output) -
         wanted=lambda name: name in names or name.startswith("UfuncCUDA_"),
         own_templates=TEMPLATES,
     )
-    upstream.gen_source_files(
-        operators.new_functions,
-        operators.new_grouped(),
-        operators.new_view_groups(),
-        operators.backend_indices,
-        manager,
-        selector=operators.selector(),
-        keys=CUDA_KEYS,
-    )
+    upstream.gen_source_files(operators.new, manager, selector=operators.selector(), keys=CUDA_KEYS)
     written = sorted(name.as_posix() for name in out.names if name.parent.name == "cuda" and name.suffix == ".cpp")
     if written:
         out(out.folder / "cuda.cpp", "".join(f'#include "{name}"\n' for name in written))

@@ -76,9 +76,35 @@ KEYS_BUT_CUDA = [key for key in dispatch_keys if not _is_of(key, (*ABSENT_DEVICE
 CUDA_KEYS = [key for key in dispatch_keys if _is_of(key, ("CUDA",))]
 
 
-def structured(grouped: Sequence[Grouped]) -> list[NativeFunctionsGroup]:
-    """Return the groups (functional, in-place and out variants of one operator) among ``grouped``."""
-    return [g for g in grouped if isinstance(g, NativeFunctionsGroup)]
+@dataclass(frozen=True)
+class Selection:
+    """What one run of torchgen generates for.
+
+    Args:
+        functions: the functions.
+        grouped: the same in groups of the functional, in-place and out variants of one operator.
+        view_groups: the views among them, in groups.
+        indices: the kernels of all functions.
+    """
+
+    functions: Sequence[NativeFunction]
+    grouped: Sequence[Grouped]
+    view_groups: Sequence[NativeFunctionsViewGroup]
+    indices: dict[DispatchKey, BackendIndex]
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """torchgen's arguments for it."""
+        return {
+            "native_functions": self.functions,
+            "grouped_native_functions": self.grouped,
+            "structured_native_functions": [g for g in self.grouped if isinstance(g, NativeFunctionsGroup)],
+            "backend_indices": self.indices,
+            "static_dispatch_idx": [],
+            "functions_keys": FUNCTIONS_KEYS,
+            "rocm": False,
+            "per_operator_headers": True,
+        }
 
 
 def parse(functions: Path, tags: Path, lines: Merged | None) -> ParsedYaml:
@@ -93,20 +119,12 @@ def parse(functions: Path, tags: Path, lines: Merged | None) -> ParsedYaml:
 
 
 def gen_headers(
-    functions: Sequence[NativeFunction],
-    grouped: Sequence[Grouped],
-    backend_indices: dict[DispatchKey, BackendIndex],
-    valid_tags: set[str],
-    manager: Callable[[str], FileManager],
-    *,
-    of_operators: bool,
+    selection: Selection, valid_tags: set[str], manager: Callable[[str], FileManager], *, of_operators: bool
 ) -> None:
     """Run torchgen's ``gen_headers`` (torchgen/gen.py).
 
     Args:
-        functions: the functions.
-        grouped: the same in groups.
-        backend_indices: their kernels.
+        selection: what to generate for.
         valid_tags: the valid tags.
         manager: returns the file manager for a folder below ``ATen``.
         of_operators: whether to compute the headers of single operators, which takes longest.
@@ -118,30 +136,20 @@ def gen_headers(
         if not of_operators:
             stack.enter_context(patch.object(gen, "get_native_function_declarations", lambda **_: []))
         gen.gen_headers(
-            native_functions=functions,
-            valid_tags=valid_tags,
-            grouped_native_functions=grouped,
-            structured_native_functions=structured(grouped),
-            static_dispatch_idx=[],
-            selector=SelectiveBuilder.get_nop_selector(),
-            backend_indices=backend_indices,
+            **selection.arguments,
             **more,
+            valid_tags=valid_tags,
+            selector=SelectiveBuilder.get_nop_selector(),
             core_fm=manager("core"),
             cpu_fm=general,
             device_fms={"cuda": general},
             ops_fm=manager("ops"),
             dispatch_keys=HEADER_KEYS,
-            functions_keys=FUNCTIONS_KEYS,
-            rocm=False,
-            per_operator_headers=True,
         )
 
 
 def gen_source_files(
-    functions: Sequence[NativeFunction],
-    grouped: Sequence[Grouped],
-    view_groups: Sequence[NativeFunctionsViewGroup],
-    backend_indices: dict[DispatchKey, BackendIndex],
+    selection: Selection,
     manager: FileManager,
     vectorized: FileManager | None = None,
     *,
@@ -153,23 +161,16 @@ def gen_source_files(
     ``vectorized`` receives the files that are compiled once for each CPU capability.
     """
     gen.gen_source_files(
-        native_functions=functions,
-        grouped_native_functions=grouped,
-        structured_native_functions=structured(grouped),
-        view_groups=view_groups,
+        **selection.arguments,
+        view_groups=selection.view_groups,
         selector=selector or SelectiveBuilder.get_nop_selector(),
-        static_dispatch_idx=[],
-        backend_indices=backend_indices,
         aoti_fm=manager,
         core_fm=manager,
         cpu_vec_fm=vectorized or manager,
         cpu_fm=manager,
         device_fms={"cuda": manager},
         dispatch_keys=keys,
-        functions_keys=FUNCTIONS_KEYS,
-        rocm=False,
         force_schema_registration=False,
-        per_operator_headers=True,
         skip_dispatcher_op_registration=False,
         update_aoti_c_shim=False,
         aoti_backends=set(),
