@@ -25,7 +25,6 @@ _PATCHES = REPOSITORY / "patches"
 class RowsFailed(GraftError):
     """Some wheels could not be built."""
 
-    exit_code = 16
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ def run_verb(row: Row, layout: Layout, jobs: int, words: Sequence[str | Path], w
     environment = REPOSITORY / "scripts/environment.py"
     of_row = ["--pin", row.pin, "--native", shlex.join(map(str, layout.natives)), "--out", layout.out]
     verb, *more = words
-    command = [row.python.path, environment, verb, *of_row, "--jobs", str(jobs), *more]
+    command: list[str | Path] = [row.python.path, environment, module, verb, *of_row, "--jobs", str(jobs), *more]
     code = follow(command, read, env={"PYTHONUTF8": "1"})
     return Done(time.perf_counter() - start, error_of(code, output))
 
