@@ -108,13 +108,13 @@ test: ## build it if needed, install it in a new environment, run the tests
 test-sanitize: ## build with address and undefined-behavior sanitizers, and run the tests of the operators
 	$(kit)
 test-nightly: ## what takes hours: sanitizers, random calls, slow tests, ...; ARGS="fuzz slow" for some of it
-	$(kit)
+	$(run) nox $(if $(ARGS),-s $(ARGS),-t nightly)
 test-mutants: ## insert one wrong line at a time and expect a failing test; ARGS="12 30-40 RoiPool" or ARGS=--list
 	$(kit)
 wheels: ## build the wheels for each pin of PINS on each Python of PYTHONS, one after another
-	$(kit)
+	$(graft)
 test-matrix: ## build and test those, AT_ONCE rows at once, and write a table; KEEP=1 keeps environments
-	$(kit)
+	$(run) nox -s matrix -j '$(or $(AT_ONCE),1)' -- $(ARGS); code=$$?; cat build/test-matrix.md 2>/dev/null; exit $$code
 fuzz: ## call the operators at random; ARGS="--minutes 10", ARGS="--again FILE" for one call again
 	$(kit)
 surfaces: ## compare the operators of NATIVE with two of PyTorch, surface by surface
@@ -126,7 +126,7 @@ bench-build: ## time builds in a copy: from nothing, unchanged, after edits; ARG
 bench-peers: ## compare calls and builds with torch.library.custom_op and a C++ extension
 	$(kit)
 lint: ## ruff, mypy --strict, import-linter and clang-format
-	$(kit)
+	$(run) nox -s lint
 clean: ## delete build/ and dist/
 	rm -rf build dist
 

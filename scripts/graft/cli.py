@@ -56,6 +56,10 @@ VERBS = (
         *("new-op", "write the skeleton of a new operator", "graft.new.new_op:new_op"),
         *("pin native wheel schema kind variants", FOUND),
     ),
+    Verb(
+        *("wheels", "build wheels for several pins and Pythons", "graft.wheels:build_wheels"),
+        "native out jobs launcher cuda_archs python pins pythons delivery name version",
+    ),
     Verb("pin", "write the pin of a release", "graft.pin.pin:make_pin", "torch index jobs"),
     Verb("apply", "turn a PyTorch checkout into the fork", "graft.fork.apply:apply", _TREE, RELEASE),
     Verb("export", "write that fork as patches", "graft.fork.export:export", f"{_TREE} out", RELEASE),

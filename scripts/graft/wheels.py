@@ -18,6 +18,7 @@ from .core.layout import REPOSITORY, Layout
 from .core.process import follow
 from .core.pythons import Python, find_pythons
 from .inputs.pin import known_pins, load_pin
+from .options import DEVELOP, THIN, WHEEL, Request
 
 _PATCHES = REPOSITORY / "patches"
 
@@ -78,25 +79,23 @@ def _tags_of(pin: str) -> list[str]:
     return list(load_pin(_PATCHES / pin.partition("+")[0], pin).sha256)
 
 
-def build_wheels(layout: Layout, pins: str, pythons: str, *, jobs: int, thin: Sequence[str] | None = None) -> None:
-    """Build the native folders of ``layout`` for each pin on each Python, one after another. Print a table.
-
-    Args:
-        layout: the native folders, and the output folder.
-        pins, pythons: see ``chosen_rows``.
-        jobs: the maximum number of compilers to run at once.
-        thin: the options of ``thin-wheel``, for thin wheels.
+def build_wheels(request: Request) -> None:
+    """Build the native folders for each pin on each Python, one after another. Print a table.
 
     Raises:
         GraftError: a pin or a Python was not found, and nothing was built.
         RowsFailed: some wheels could not be built.
     """
-    rows = chosen_rows(pins, pythons)
+    if request.delivery == DEVELOP:
+        raise UsageError(f"DELIVERY={DEVELOP}: this builds no wheels", todo=f"set it to {WHEEL} or {THIN}")
+    verb = ["build"]
+    if request.delivery == THIN:
+        verb = [THIN, "--version", request.version, *(["--name", request.name] if request.name else [])]
+    rows = chosen_rows(request.pins, request.pythons, default_python=request.python)
     lines, failed = [("torch", "Python", "wheel", "size", "seconds")], 0
     for number, row in enumerate(rows, 1):
         say(f"\n== {number}/{len(rows)}: {row}, {row.python.path}")
-        verb = ["build"] if thin is None else ["thin-wheel", *thin]
-        done, wheel, _ = build_row(row, layout, jobs, sys.stderr.write, verb)
+        done, wheel, _ = build_row(row, request.layout, request.jobs, sys.stderr.write, verb)
         failed += wheel is None
         name, size = (wheel.name, f"{megabytes(wheel.stat().st_size)} MB") if wheel else ("failed", "")
         lines.append((row.pin, row.python.release, name, size, done.error or f"{done.seconds:.1f}"))
@@ -114,15 +113,17 @@ def build_row(
     """Build one wheel. Return how it went, the wheel if there is one, and whether anything was built."""
     with tempfile.TemporaryDirectory(prefix="graft-") as folder:
         report = Path(folder) / "report.json"
-        done = run_verb(row, layout, jobs, [*verb, "--report", report], write)
+        done = run_verb(row, layout, jobs, ["graft", *verb, "--report", report], write)
         if done.error:
             return done, None, True
         made = json.loads(report.read_text(encoding="utf-8"))
-    return done, Path(made["wheel"]), bool(made["seconds"])
+    return done, Path(made["path"]), bool(made["seconds"])
 
 
 def run_verb(row: Row, layout: Layout, jobs: int, words: Sequence[str | Path], write: Callable[[str], object]) -> Done:
-    """Run a verb of the builder with the row's Python and pin. Each line of output is passed to ``write``."""
+    """Run a verb of a module, the first of ``words``, with the row's Python and pin. Each line of output is passed to
+    ``write``.
+    """
     start, output = time.perf_counter(), [""]
 
     def read(line: str) -> None:
@@ -131,7 +132,7 @@ def run_verb(row: Row, layout: Layout, jobs: int, words: Sequence[str | Path], w
 
     environment = REPOSITORY / "scripts/environment.py"
     of_row = ["--pin", row.pin, "--native", shlex.join(map(str, layout.natives)), "--out", layout.out]
-    verb, *more = words
+    module, verb, *more = words
     command: list[str | Path] = [row.python.path, environment, module, verb, *of_row, "--jobs", str(jobs), *more]
     code = follow(command, read, env={"PYTHONUTF8": "1"})
     return Done(time.perf_counter() - start, error_of(code, output))

@@ -23,6 +23,7 @@ from graft.core.errors import CommandError, UsageError
 from graft.core.files import write_atomically
 from graft.core.layout import INTERPRETER, REPOSITORY, Layout
 from graft.core.process import run
+from graft.options import Request
 from graft.inputs.native import load_native
 
 from .edits import Edit, add_operator, edits_of
@@ -82,10 +83,8 @@ def list_builds(layout: Layout) -> None:
 
 
 def bench_build(
-    layout: Layout,
+    request: Request,
     *,
-    base_wheel: Path | None,
-    jobs: int,
     only: Sequence[str],
     repeat: int | None,
     folder: Path = REPOSITORY / "build/bench-build",
@@ -93,9 +92,7 @@ def bench_build(
     """Time builds of a copy of this repository. Print a table, and write ``bench-build.json`` beside the copy.
 
     Args:
-        layout: the pin and the native folder, which is copied, too.
-        base_wheel: path of the base wheel; None to download it with pip.
-        jobs: the maximum number of compilers to run at once.
+        request: the pin and the native folder, which is copied, too.
         only: the names of the rows to measure; empty for all.
         repeat: how often each build is timed; None for once from nothing, and three times the others.
         folder: the folder of the copy, which is deleted.
@@ -103,18 +100,19 @@ def bench_build(
     Raises:
         CommandError: a build failed, or an edit did not change its result, or it changed without an edit.
     """
+    layout = request.layout
     rows, title = rows_of(layout, only), conditions(layout)
     result = folder.with_name("bench-build.json")
     say(title)
     with copied(layout, folder) as native:
-        builds = _Builds(folder, native, layout.pin, base_wheel, jobs)
+        builds = _Builds(folder, native, request)
         for row in rows:
             times = repeat or (1 if row.name == NOTHING else 3)
             for number in range(1, times + 1):
                 row.seconds.append(builds.time_row(row))
                 say(f"{row.name} ({number}/{times}) {row.seconds[-1]:.2f} s")
             measured = [{"name": row.name, "aim": row.aim, "seconds": row.seconds} for row in rows]
-            write_atomically(result, json.dumps({"title": title, "jobs": jobs, "rows": measured}, indent=1) + "\n")
+            write_atomically(result, json.dumps({"title": title, "jobs": request.jobs, "rows": measured}, indent=1) + "\n")
     print(f"\n{title}:\n\n{table(rows)}", end="")
     say(f"written to {result}")
     return rows
@@ -149,11 +147,11 @@ def copied(layout: Layout, folder: Path) -> Iterator[Path]:
 class _Builds:
     """Builds in the copy, which reuse nothing of other builds except for pip's cache."""
 
-    def __init__(self, folder: Path, native: Path, pin: str, base_wheel: Path | None, jobs: int) -> None:
+    def __init__(self, folder: Path, native: Path, request: Request) -> None:
         self.folder, self.native, self.numbers = folder, native, itertools.count(1)
         # The environment has the variables of this make, so every variable of the copy's make is given explicitly.
-        wheel = base_wheel.resolve() if base_wheel else ""
-        self.variables = [f"PIN={pin}", f"JOBS={jobs}", f"NATIVE={native.name}", "OUT=dist", f"WHEEL={wheel}"]
+        pin, wheel = request.pin, request.wheel or ""
+        self.variables = [f"PIN={pin}", f"JOBS={request.jobs}", f"NATIVE={native.name}", "OUT=dist", f"WHEEL={wheel}"]
         self.variables += ["BUILD=graft", "SOURCE=", "WATCH=", "ARGS="]
         self.base = folder / "build" / pin / INTERPRETER / "base"
         caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -10,13 +10,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from graft.base.tree import get_base
+from graft.build import Thin, develop, run
 from graft.core.console import Steps, say, table
 from graft.core.environments import Layer, install
 from graft.core.errors import UsageError
-from graft.core.layout import REPOSITORY, Layout
-from graft.develop import develop
+from graft.core.layout import REPOSITORY
 from graft.inputs.pin import load_pin
-from graft.thin import thin_wheel
+from graft.options import DEVELOP, THIN, WHEEL, Request
 
 from .environments import (
     REQUIREMENTS,
@@ -30,34 +30,29 @@ from .environments import (
     wheel_of,
 )
 from .parts import Outcome, Part, TestsFailed, run_parts, run_pytest
-from .run import QUIET, TESTS, WHEEL, one_at_a_time, own_tests
-
-DEVELOP, THIN = "develop", "thin-wheel"
-DELIVERIES = (WHEEL, DEVELOP, THIN)
+from .run import QUIET, TESTS, one_at_a_time, own_tests
 
 
-def test_delivered(
-    layout: Layout, delivery: str, *, base_wheel: Path | None, jobs: int, extra: Sequence[str], chosen: Sequence[str]
-) -> None:
+
+def test_delivered(request: Request, extra: Sequence[str], chosen: Sequence[str]) -> None:
     """Run the tests of the operators, and those for every folder, on a delivery that is not a wheel of torch.
 
     Raises:
         TestsFailed: lists the parts that failed.
     """
+    layout, delivery = request.layout, request.delivery
     parts = [Part("wheel", f"the operators as {delivery}", [TESTS / "wheel/any"]), *own_tests(layout)]
     parts = [part for part in parts if not chosen or part.kind in chosen]
     if not parts:
         raise UsageError(f"--parts {' '.join(chosen)}: DELIVERY={delivery} has no such tests", todo="leave --parts out")
     with (
         one_at_a_time(layout, f"test-{delivery}"),
-        delivered(layout, delivery, base_wheel, jobs) as (python, variables),
+        delivered(request, delivery) as (python, variables),
     ):
-        run_parts(python, parts, variables, extra, jobs=jobs)
+        run_parts(python, parts, variables, extra, jobs=request.jobs)
 
 
-def show_surfaces_of(
-    layout: Layout, deliveries: Sequence[str], *, base_wheel: Path | None, jobs: int, extra: Sequence[str]
-) -> None:
+def show_surfaces(request: Request, extra: Sequence[str]) -> None:
     """Print a table of the surfaces of the operators for each delivery, and then compare the deliveries.
 
     Raises:
@@ -65,11 +60,12 @@ def show_surfaces_of(
     """
     failed, found = [], {}
     part = Part("surfaces", "the surfaces, compared with PyTorch's own operators", [TESTS / "wheel/surfaces"])
+    deliveries = request.delivery.split()
     for delivery in deliveries:
-        say(f"\n== {layout.title} as {delivery}")
-        with tempfile.TemporaryDirectory() as folder, _environment(layout, delivery, base_wheel, jobs) as environment:
+        say(f"\n== {request.layout.title} as {delivery}")
+        with tempfile.TemporaryDirectory() as folder, _environment(request, delivery) as environment:
             results, (python, variables) = Path(folder) / "results.xml", environment
-            outcome = run_pytest(python, part, {**variables, **QUIET}, extra, results, jobs)
+            outcome = run_pytest(python, part, {**variables, **QUIET}, extra, results, request.jobs)
             found[delivery] = marks_in(results)
         failed += [delivery] if outcome is not Outcome.PASSED else []
         print(f"\n{side_by_side(found[delivery])}")
@@ -117,36 +113,27 @@ def of_added(marks: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 
 
 @contextmanager
-def _environment(
-    layout: Layout, delivery: str, base_wheel: Path | None, jobs: int
-) -> Iterator[tuple[Path, Mapping[str, str]]]:
+def _environment(request: Request, delivery: str) -> Iterator[tuple[Path, Mapping[str, str]]]:
     """Hold an environment with the operators, in any delivery."""
     if delivery != WHEEL:
-        with delivered(layout, delivery, base_wheel, jobs) as environment:
+        with delivered(request, delivery) as environment:
             yield environment
         return
+    layout = request.layout
     with wheel_environment(layout, TEST, Path(wheel_of(layout).wheel)) as python:
-        yield python, {}
+        yield python, {"GRAFT_NATIVE": named(layout)}
 
 
 @contextmanager
-def delivered(
-    layout: Layout, delivery: str, base_wheel: Path | None, jobs: int
-) -> Iterator[tuple[Path, Mapping[str, str]]]:
-    """Hold an environment with the operators. Yields its Python, and the tests' environment variables.
-
-    Raises:
-        UsageError: there is no such delivery.
-    """
-    if delivery not in DELIVERIES:
-        raise UsageError(f"DELIVERY={delivery}: no such delivery", todo=f"set it to {' or '.join(DELIVERIES)}")
-    base = get_base(load_pin(layout.patches, layout.pin), layout, base_wheel, Steps(total=2))
+def delivered(request: Request, delivery: str) -> Iterator[tuple[Path, Mapping[str, str]]]:
+    """Hold an environment with the operators. Yields its Python, and the tests' environment variables."""
+    layout = request.layout
+    base = get_base(load_pin(layout.patches, layout.pin), layout, request.wheel, Steps())
     folder = folder_of(f"test-{delivery}", layout)
     added: list[Layer] = []
     if delivery == THIN:
         out = replace(layout, out=REPOSITORY / f"build/thin/{layout.name}")
-        made = thin_wheel(out, name="graft_tested", version="0.1", python="", base_wheel=base_wheel, jobs=jobs)
-        wheel = made.wheel
+        wheel = run(Thin(out, None, "graft_tested", "0.1"), request).path
         options = ("--force-reinstall", "--no-deps", wheel)
         added = [Layer(identity(wheel), lambda target: install(target, *options, what=wheel.name))]
     with (
@@ -154,6 +141,6 @@ def delivered(
         unpacked(layout, "stock", base.wheel) as stock,
     ):
         if delivery == DEVELOP:
-            develop(layout, str(python), jobs=jobs)
+            develop(replace(request, python=str(python), watch=False))
         variables = {"GRAFT_DELIVERY": delivery, "GRAFT_NATIVE": named(layout)}
         yield python, {**variables, "GRAFT_BASE": str(layout.base), "GRAFT_STOCK": str(stock)}

@@ -29,10 +29,11 @@ from graft.core.environments import (
 )
 from graft.core.errors import RefusedError, UsageError
 from graft.core.files import free_bytes
-from graft.core.layout import REPOSITORY, Layout
+from graft.core.layout import PACKAGES, REPOSITORY, Layout
 from graft.core.lock import take
 from graft.core.process import run
-from graft.deliver.built import GRAFT, Built, load_built
+from graft.deliver.built import Built, load_built
+from graft.options import GRAFT
 
 REQUIREMENTS = REPOSITORY / "tests/requirements.txt"
 
@@ -161,5 +162,6 @@ def named(layout: Layout) -> str:
 
 def run_python(python: Path, command: Sequence[str | Path], variables: Mapping[str, str]) -> int:
     """Run a Python program in the repository; it prints to the terminal. Return its exit code."""
-    env = {**os.environ, **variables}
+    paths = [str(PACKAGES), *filter(None, [variables.get("PYTHONPATH")])]
+    env = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.run([python, *command], cwd=REPOSITORY, env=env, stdin=subprocess.DEVNULL, check=False).returncode

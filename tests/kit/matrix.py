@@ -182,7 +182,7 @@ def _built_and_tested(
         seconds = built.seconds if is_built else before.build if before and is_same else None
         new = replace(new, wheel=wheel.name, build=seconds, **contents(wheel, base_wheel_of(layout)))
         with tempfile.TemporaryDirectory(prefix="graft-") as folder:
-            words = ["test", "--parts", *new.parts, "--junit", folder]
+            words: list[str | Path] = ["tests.kit", "test", "--parts", *new.parts, "--junit", folder]
             words += [] if options.keep.strip("0") else ["--discard"]
             words += ["--", *new.extra] if new.extra else []
             done = run_verb(row, layout, options.jobs, words, log.write)

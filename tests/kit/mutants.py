@@ -17,6 +17,7 @@ from graft.core.console import say, table
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY, Layout
 from graft.core.process import run
+from graft.options import Request
 
 from .delivered import DEVELOP, delivered
 from .mutant_list import Mutant, change, choose, load_mutants, places
@@ -50,14 +51,12 @@ class Result:
     by: str
 
 
-def test_mutants(layout: Layout, words: Sequence[str], *, base_wheel: Path | None, jobs: int) -> None:
+def test_mutants(request: Request, words: Sequence[str]) -> None:
     """Try the chosen mutants in a copy of this repository. Print a table of the survivors.
 
     Args:
-        layout: the layout with the repository's native folder.
+        request: the pin, and the repository's native folder.
         words: numbers and parts of file names; empty for all.
-        base_wheel: path of the base wheel; None to download it with pip.
-        jobs: the maximum number of compilers to run at once.
 
     Raises:
         TestsFailed: some mutants survived.
@@ -65,7 +64,7 @@ def test_mutants(layout: Layout, words: Sequence[str], *, base_wheel: Path | Non
     """
     chosen = choose(load_mutants(), words)
     lines = places(chosen)
-    with one_at_a_time(layout, "mutants"), _copy(layout, base_wheel, jobs) as copy:
+    with one_at_a_time(request.layout, "mutants"), _copy(request) as copy:
         conclude(judge(chosen, lines, copy), lines)
 
 
@@ -200,7 +199,7 @@ def conclude(results: Mapping[Mutant, Result], lines: Mapping[Mutant, int]) -> N
 
 
 @contextmanager
-def _copy(layout: Layout, base_wheel: Path | None, jobs: int) -> Iterator[Copy]:
+def _copy(request: Request) -> Iterator[Copy]:
     """Hold a copy of the repository's files, without ignored ones, and an environment with its operators."""
     folder = REPOSITORY / "build/mutants"
     shutil.rmtree(folder, ignore_errors=True)
@@ -209,16 +208,16 @@ def _copy(layout: Layout, base_wheel: Path | None, jobs: int) -> Iterator[Copy]:
         if (REPOSITORY / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(REPOSITORY / name, folder / name)
-    there = replace(layout, natives=(folder / "native",), out=folder / "dist")
-    with delivered(there, DEVELOP, base_wheel, jobs) as (python, variables):
-        options = ["--pin", layout.pin, "--native", str(there.native), "--jobs", str(jobs), "--python", str(python)]
+    there = replace(request, native=(folder / "native",), out=folder / "dist")
+    with delivered(there, DEVELOP) as (python, variables):
+        options = ["--native", str(folder / "native"), "--jobs", str(there.jobs), "--python", str(python)]
 
         def build() -> tuple[int, str]:
             done = run([sys.executable, "-m", "graft", "develop", *options], cwd=REPOSITORY, check=False)
             return done.returncode, done.stdout
 
         def variables_of(mutant: Mutant) -> Mapping[str, str]:
-            return {**variables, **(emulated_variables(there) if mutant.is_emulated else {})}
+            return {**variables, **(emulated_variables(there.layout) if mutant.is_emulated else {})}
 
         yield Copy(folder, python, variables_of, build)
     shutil.rmtree(folder, ignore_errors=True)

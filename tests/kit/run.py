@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import yaml
-from graft.build import build
+from graft.build import Wheel, run
 from graft.core.console import say
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY, Layout
 from graft.core.lock import file_lock
-from graft.deliver.built import SOURCE
+from graft.options import SOURCE, Request
 
 from .environments import (
     TEST,
@@ -39,9 +39,6 @@ QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_LOGS": "-all"}
 # Tests in native folders find the operators in op_db.
 OPINFOS = {"PYTEST_ADDOPTS": "-p tests.kit.opinfos"}
 
-# The delivery that is tested by default.
-WHEEL = "wheel"
-
 # The values of ``--parts``.
 PARTS = ("tools", "codegen", "promises", "wheel", "operators", "grammar", "emulated", "bases", "deliveries")
 
@@ -50,24 +47,19 @@ _USUAL = PARTS[:-2]
 
 
 def run_tests(
-    layout: Layout,
-    *,
-    base_wheel: Path | None,
-    jobs: int,
+    request: Request,
     extra: Sequence[str],
     chosen: Sequence[str] = (),
     junit: Path | None = None,
     is_discarding: bool = False,
 ) -> None:
-    """Run every test that applies to ``layout``'s wheel, which must be built.
+    """Run every test that applies to the wheel that is asked for, which must be built.
 
     The tests of the tools run for the repository's native folder only. Other native folders may have a ``tests``
     folder, which runs, too.
 
     Args:
-        layout: the pin and the native folders.
-        base_wheel: path of the base wheel; None to download it with pip.
-        jobs: the maximum number of compilers, or processes of pytest, to run at once.
+        request: the build.
         extra: arguments for pytest.
         chosen: the kinds of parts to run, from ``PARTS``; empty for the default.
         junit: a folder for the results of each part, as XML; None for none.
@@ -79,23 +71,18 @@ def run_tests(
     """
     if unknown := [kind for kind in chosen if kind not in PARTS]:
         raise UsageError(f"--parts {' '.join(unknown)}: no such tests", todo=f"choose among {', '.join(PARTS)}")
+    layout = request.layout
     with one_at_a_time(layout, TEST):
         try:
-            _run_tests(layout, base_wheel, jobs, extra, chosen or _USUAL, junit)
+            _run_tests(request, extra, chosen or _USUAL, junit)
         finally:
             if is_discarding:
                 discard(layout, (TEST, "stock", "emulated"))
                 discard(_grammar(layout), ("grammar",))
 
 
-def _run_tests(
-    layout: Layout,
-    base_wheel: Path | None,
-    jobs: int,
-    extra: Sequence[str],
-    chosen: Sequence[str],
-    junit: Path | None,
-) -> None:
+def _run_tests(request: Request, extra: Sequence[str], chosen: Sequence[str], junit: Path | None) -> None:
+    layout = request.layout
     with ExitStack() as stack:
         wheel = wheel_of(layout).wheel
         parts = [Part("wheel", "the wheel", [TESTS / "wheel/any"]), *own_tests(layout)]
@@ -111,7 +98,7 @@ def _run_tests(
             ]
             if "grammar" in chosen:
                 grammar = _grammar(layout)
-                built = build(grammar, base_wheel=base_wheel, jobs=jobs).wheel
+                built = run(Wheel(grammar), request).path
                 there = {"PYTHONPATH": str(stack.enter_context(unpacked(grammar, "grammar", built)))}
                 there["GRAFT_NATIVE"] = named(grammar)
                 parts.append(Part("grammar", "the grammar of native_functions.yaml", [GRAMMAR / "tests"], there))
@@ -127,7 +114,7 @@ def _run_tests(
         variables = stack.enter_context(test_variables(layout, wheel))
         pin_of_skips = yaml.safe_load((TESTS / "skips.yaml").read_text(encoding="utf-8"))["pin"]
         are_skips_known = is_shipped(layout) and layout.pin == pin_of_skips
-        run_parts(python, parts, variables, extra, junit, are_skips_known, jobs)
+        run_parts(python, parts, variables, extra, junit, are_skips_known, request.jobs)
 
 
 def _grammar(layout: Layout) -> Layout:

@@ -11,13 +11,13 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from graft.build import build
+from graft.build import Wheel, run
 from graft.core.console import say
-from graft.core.layout import Layout
 from graft.deliver.built import load_built
 from graft.inputs.pin import load_pin
 from graft.inputs.snapshot import take_snapshot
 from graft.inputs.toolchain import Toolchain, find_toolchain
+from graft.options import Request
 
 from .environments import SANITIZED, folder_of, in_test_environment, named, run_python, wheel_environment
 from .parts import Part, TestsFailed, conclude, run_pytest
@@ -32,16 +32,17 @@ _UNDEFINED: dict[str, object] = {"print_stacktrace": 1, "suppressions": TESTS / 
 LARGEST_ALLOCATION_MB = 4096
 
 
-def test_sanitized(layout: Layout, *, base_wheel: Path | None, jobs: int, extra: Sequence[str]) -> None:
-    """Build the operators of ``layout`` with sanitizers and run their tests.
+def test_sanitized(request: Request, extra: Sequence[str]) -> None:
+    """Build the operators with sanitizers and run their tests.
 
     Tests marked ``unsanitized``, each with a reason, are left out.
 
     Raises:
         TestsFailed: a test failed, or a sanitizer reported an error; with its output.
     """
+    layout = request.layout
     sanitized = layout.sanitized()
-    wheel = build(sanitized, base_wheel=base_wheel, jobs=jobs).wheel
+    wheel = run(Wheel(sanitized), request).path
     paths = [TESTS / "wheel/any/families", *(path for part in own_tests(layout) for path in part.paths)]
     part = Part("sanitized", "the sanitized operators", paths)
     chosen = ["-m", "not unsanitized and not slow", *extra]
@@ -64,12 +65,13 @@ def test_sanitized(layout: Layout, *, base_wheel: Path | None, jobs: int, extra:
     say("the sanitizers reported nothing")
 
 
-def fuzz(layout: Layout, extra: Sequence[str]) -> None:
+def fuzz(request: Request, extra: Sequence[str]) -> None:
     """Call the operators at random, on the wheel with sanitizers if there is one of the same sources.
 
     Raises:
         TestsFailed: a call had an invalid outcome.
     """
+    layout = request.layout
     sanitized = layout.sanitized()
     snapshot = take_snapshot(sanitized)
     built = load_built(sanitized)

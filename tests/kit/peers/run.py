@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from graft.build import Thin, run
 from graft.core.errors import CommandError
 from graft.core.layout import REPOSITORY, Layout
-from graft.thin import thin_wheel
+from graft.options import Request
 
 from ..bench.environment import REQUIREMENTS
 from ..builds import DEVELOP, NOTHING, bench_build, conditions
@@ -25,21 +26,20 @@ _ROWS = (NOTHING, f"{DEVELOP}, kernel edited", f"{DEVELOP}, operator added")
 _ORDER = ("graft", "custom_op", "extension")
 
 
-def bench_peers(layout: Layout, *, base_wheel: Path | None, jobs: int) -> None:
+def bench_peers(request: Request) -> None:
     """Measure, and print a table in Markdown, for a README.
 
     Args:
-        layout: the pin, and the native folder to build; it has ``twice_plus``.
-        base_wheel: path of the base wheel; None to download it with pip.
-        jobs: the maximum number of compilers to run at once.
+        request: the pin, and the native folder to build; it has ``twice_plus``.
 
     Raises:
         CommandError: a measurement failed.
     """
+    layout = request.layout
     title, found = conditions(layout), _calls(layout)
     there = replace(layout, out=REPOSITORY / "build/bench-peers")  # users install what is in `out`
-    wheel = thin_wheel(there, name="peers", version="0", python="", base_wheel=base_wheel, jobs=jobs).wheel
-    rows = bench_build(layout, base_wheel=base_wheel, jobs=jobs, only=_ROWS, repeat=None)
+    wheel = run(Thin(there, None, "peers", "0"), request).path
+    rows = bench_build(request, only=_ROWS, repeat=None)
     builds = [statistics.median(row.seconds) for row in rows]
     print(f"\n{title}:\n\n{table(found, builds, wheel.stat().st_size)}", end="")
 
