@@ -47,7 +47,7 @@ def new_op(layout: Layout, *, base_wheel: Path | None, schema: str, kind: str, v
     texts = {layout.native / name: appended(layout.native / name, text) for name, text in answer.items()}
     write_all(texts)
     left = todos(layout.native, map(Path, answer))
-    written = [f"  {'added to' if name in APPENDED else 'new'}  {layout.native / name}" for name in answer]
+    written = [f"  {'added to' if name in APPENDED else 'new     '}  {layout.native / name}" for name in answer]
     then = f"then: make test NATIVE={layout.native} OUT=<folder for the wheel>"
     say("\n".join([*written, "left to do, each marked TODO:", *(f"  {todo}" for todo in left), then]))
     return list(texts)

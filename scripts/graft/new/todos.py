@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ from ..core.files import files_below
 NO_CODE = "TODO: implement it"
 _SUFFIXES = frozenset({".cpp", ".h", ".cu", ".cuh", ".py", ".rst", ".yaml"})
 _SHOWN = 30
+# What follows a message in C++ or Python.
+_CODE_BEHIND = re.compile(r'"+\)?;?\s*$')
 
 
 def todos(native: Path, names: Iterable[Path] | None = None) -> list[str]:
@@ -25,7 +28,7 @@ def todos(native: Path, names: Iterable[Path] | None = None) -> list[str]:
         names: the files to search; None for all.
     """
     return [
-        f"{native / name}:{number}: {line[line.index('TODO') :].rstrip(' ;)')}".rstrip('"')
+        f"{native / name}:{number}: {_CODE_BEHIND.sub('', line[line.index('TODO') :])}"
         for name in (files_below(native) if names is None else names)
         if name.suffix in _SUFFIXES
         for number, line in enumerate((native / name).read_text("utf-8", errors="replace").splitlines(), 1)
