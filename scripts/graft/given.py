@@ -57,8 +57,13 @@ def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:
         fetch_unpinned(request.layout, request.wheel)
         return request
     # What the build would find out once its base is there.
-    for folder in () if verb.name == "new-op" else request.native:
-        load_native(folder)
+    if verb.name == "new-op":
+        from .new.new_op import check_usage
+
+        check_usage(request.schema, request.kind, request.variants)
+    else:
+        for folder in request.native:
+            load_native(folder)
     return replace(request, pin=find_pin())
 
 

@@ -36,7 +36,7 @@ FILLED = {
         (r"  other: not_implemented\(.*?\)", "  other: grad * alpha"),
     ],
     r"decompositions\.py": [(r'raise NotImplementedError\(".*?"\)', "return self + alpha * other")],
-    r"test_.*\.py": [(r"raise NotImplementedError\(.*?\)", 'return args[0] + kwargs.get("alpha", 1) * args[1]')],
+    r"test_.*\.py": [(r"raise NotImplementedError\(.*?\)", "return self + alpha * other")],
 }
 
 

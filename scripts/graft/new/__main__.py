@@ -1,47 +1,23 @@
-"""``python -m graft.new``: print the texts of a new operator as JSON, or an error."""
+"""``python -m graft.new BASE NATIVE SCHEMA KIND VARIANTS``: print the texts of a new operator as JSON, or an error."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
 from pathlib import Path
-
-from torchgen.gen import parse_tags_yaml
+from string import Template
 
 from ..core.errors import OperatorError
-from ..inputs.native import DERIVATIVES, FUNCTIONS, SAMPLES
-from .decomposition import FILE, decomposition
-from .docs import docs_file
-from .entries import derivative_entry, function_entries, parse_entries, refuse_known
-from .kernels import kernel_files
-from .python_test import python_test
-from .request import parse_request
-from .samples import samples_entry
+from ..inputs.native import FUNCTIONS, SAMPLES
+from .request import operators_of, parse_request, refuse_known
+from .values import Values, values_of
+
+TEMPLATES = Path(__file__).parent / "templates"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m graft.new", description=__doc__)
-    parser.add_argument("--base", type=Path, required=True, help="the base wheel's tree")
-    parser.add_argument("--native", type=Path, required=True, help="the native folder")
-    parser.add_argument("--schema", required=True)
-    parser.add_argument("--kind", required=True)
-    parser.add_argument("--variants", required=True, help="separated by commas")
-    options = parser.parse_args()
-    try:
-        text = scaffold(
-            options.base, options.native, options.schema, options.kind, set(filter(None, options.variants.split(",")))
-        )
-    except OperatorError as error:
-        print(json.dumps({"what": error.what, "cause": error.cause, "todo": error.todo}))
-        return OperatorError.exit_code
-    print(json.dumps(text))
-    return 0
-
-
-def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str]) -> dict[str, dict[str, str]]:
-    """Generate the texts of a new operator.
+def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str]) -> dict[str, str]:
+    """Return the texts of a new operator, by path in the native folder.
 
     Args:
         base: the base wheel's tree.
@@ -50,32 +26,52 @@ def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str
         kind: ``pointwise``, ``plain`` or ``composite``.
         variants: ``inplace`` and ``out``, or some of them.
 
-    Returns:
-        ``appended``: what is appended to the YAML files, ``samples.py`` and the decompositions; ``created``: the new
-        files; each by its path in ``native``.
-
     Raises:
         OperatorError: the schema is not supported, or the name is taken.
     """
     request = parse_request(schema, kind, variants)
-    packaged = base / "torchgen/packaged/ATen/native"
-    refuse_known(request, native / FUNCTIONS, packaged / FUNCTIONS)
-    entries = function_entries(request)
-    functions = parse_entries(entries, parse_tags_yaml(str(packaged / "tags.yaml")))
-    appended = {FUNCTIONS.name: entries, DERIVATIVES.name: derivative_entry(request)}
-    known = {
-        name.partition(".")[0]
-        for name in re.findall(r"^- func: ([\w.]+)", (packaged / FUNCTIONS).read_text(encoding="utf-8"), re.M)
-    }
-    appended[SAMPLES.name] = samples_entry(request, native, known)
-    appended[FILE] = decomposition(request, native)
-    created = {
-        **kernel_files(request, functions),
-        **docs_file(request, functions, native, known),
-        f"tests/test_{request.name}.py": python_test(request),
-    }
-    return {"appended": {name: text for name, text in appended.items() if text}, "created": created}
+    upstream = operators_of(base / "torchgen/packaged/ATen/native" / FUNCTIONS)
+    refuse_known(request, operators_of(native / FUNCTIONS), upstream)
+    is_public = not request.op.startswith("_") and request.op not in {name.partition(".")[0] for name in upstream}
+    samples = (native / SAMPLES).read_text(encoding="utf-8") if (native / SAMPLES).is_file() else ""
+    is_described = bool(re.search(rf"^(def )?{request.op}\b", samples, re.M))
+    values = values_of(request, is_public, is_described)
+    texts, names = {}, {"Op": request.camel, "test_op": f"test_{request.file}", "/op": f"/{request.op}"}
+    for folder in (TEMPLATES / "any", TEMPLATES / ("pointwise" if kind == "pointwise" else "calls")):
+        for path in folder.rglob("*.in"):
+            name = path.relative_to(folder).as_posix().removesuffix(".in")
+            texts[re.sub("|".join(names), lambda hit: names[hit[0]], name)] = fill(
+                path.read_text(encoding="utf-8"), values
+            )
+    if (native / f"docs/{request.op}.rst").exists():  # by another overload
+        del texts[f"docs/{request.op}.rst"]
+    return {name: text for name, text in sorted(texts.items()) if text}
+
+
+def fill(template: str, values: Values) -> str:
+    """Replace each ``$name`` in a template by its value.
+
+    A line is repeated for each element of the lists that it names; so it is left out if they are empty. The same holds
+    for a paragraph whose first line names lists.
+    """
+    filled = ""
+    for paragraph in re.split(r"(?<=[^\n]\n)(?=\n)", template):
+        for common in _repeated(paragraph.lstrip("\n").partition("\n")[0], values):
+            for line in paragraph.splitlines(keepends=True):
+                filled += "".join(Template(line).substitute(each) for each in _repeated(line, common))
+    return filled.lstrip("\n")
+
+
+def _repeated(line: str, values: Values) -> list[Values]:
+    """Return the values for each repetition of a line."""
+    lists = {name: found for name in re.findall(r"\$\{?(\w+)", line) if isinstance(found := values[name], list)}
+    each = zip(*lists.values(), strict=True)
+    return [values | dict(zip(lists, one, strict=True)) for one in each] if lists else [values]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    base, native, schema, kind, variants = sys.argv[1:]
+    try:
+        print(json.dumps(scaffold(Path(base), Path(native), schema, kind, set(variants.split(",")))))
+    except OperatorError as error:
+        print(json.dumps({"error": vars(error)}))

@@ -1,0 +1,186 @@
+"""The values of the templates: what the schema and torchgen say of an operator."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import yaml
+from torchgen import local
+from torchgen.api import structured
+from torchgen.api.types import Binding, NativeSignature
+from torchgen.model import Argument, FunctionSchema, ListType, Type
+
+from .request import TENSOR, Request
+
+Values: TypeAlias = dict[str, str | list[str]]
+
+# Modules whose functions all have the module's name as a prefix in native_functions.yaml, and no others do.
+_PREFIXED_MODULES = frozenset({"fft", "linalg", "special"})
+_KEYS = {"plain": "CompositeExplicitAutograd", "composite": "CompositeImplicitAutograd", "pointwise": "CPU"}
+_BUILDERS = {1: "build_borrowing_unary_op", 2: "build_borrowing_binary_op", 3: "build_ternary_op"}
+_DEFAULTS = {"true": "True", "false": "False", "Mean": "1", "contiguous_format": "torch.contiguous_format"}
+# Values of arguments that have no default.
+_GIVEN = {"int": "1", "SymInt": "1", "float": "0.5", "Scalar": "2", "bool": "True", "str": '"TODO"', "Device": '"cpu"'}
+
+
+def values_of(request: Request, is_public: bool, is_described: bool) -> Values:
+    """Return the values of all templates.
+
+    Args:
+        request: the requested operator.
+        is_public: whether it is a new public name; if it takes tensors, PyTorch's own tests run on it.
+        is_described: whether samples.py describes it already.
+    """
+    # torchgen sets this for every function whose entry does not set the opposite.
+    with local.parametrize(use_const_ref_for_mutable_tensors=False, use_ilistref_for_tensor_lists=False):
+        values = _entries(request) | _variants(request) | _cplusplus(request)
+    return values | _python(request, is_public, is_described)
+
+
+def _entries(request: Request) -> Values:
+    """native_functions.yaml and derivatives.yaml, without what differs between variants."""
+    is_pointwise, arguments = request.kind == "pointwise", request.func.arguments
+    module = [request.op.partition("_")[0]] if request.op.partition("_")[0] in _PREFIXED_MODULES else []
+    out = [str(request.variants["out_"].name)] if request.out else []
+    # torchgen generates the out= variant of a plain operator: of the in-place one, if there is one.
+    autogen = out if request.kind == "plain" else []
+    is_differentiable = request.kind != "composite" and any(each.type.is_tensor_like() for each in request.func.returns)
+    return {
+        "name": str(request.func.name),
+        "op": request.op,
+        "delegate": out if is_pointwise else [],
+        "module": module,
+        "variants": "function" if module or arguments.self_arg is None else "function, method",
+        "autogen": [] if request.inplace else autogen,
+        "inplace_autogen": autogen,
+        "structured": ["True"] if is_pointwise else [],
+        "inherits": ["TensorIteratorBase"] if is_pointwise else [],
+        "tags": ["pointwise"] if is_pointwise else ["nondeterministic_seeded"] if arguments.has_generator_arg() else [],
+        "differentiable": [str(request.func.name)] if is_differentiable and request.tensors else [],
+        "keys": [_scalar(each.name) for each in request.tensors if not each.type.is_list_like()],
+        "list_keys": [_scalar(each.name) for each in request.tensors if each.type.is_list_like()],
+    }
+
+
+def _scalar(text: str) -> str:
+    """Format a text in YAML: with quotes if it needs them."""
+    return yaml.safe_dump([text], width=10**6).removeprefix("- ").rstrip()
+
+
+def _variants(request: Request) -> Values:
+    """The entry and the kernel of each variant; nothing of one that torchgen generates."""
+    is_symint = request.func.has_symint() and request.kind != "pointwise"
+    # Without a dispatch table torchgen names the kernel, and omits the overload.
+    name = request.op if request.kind == "composite" else request.file
+    values: Values = {}
+    for variant, suffix in {"": "", "inplace_": "_", "out_": "_out"}.items():
+        is_generated = request.kind == "plain" and variant == "out_"
+        func = [func for key, func in request.variants.items() if key == variant and not is_generated]
+        kernel = f"{name}{suffix}{'_symint' if is_symint else ''}"
+        has_table = {"plain": True, "composite": is_symint, "pointwise": variant == "out_"}[request.kind]
+        values |= {
+            f"{variant}kernel": kernel,
+            f"{variant}schema": [_scalar(str(each)) for each in func],
+            f"{variant}dispatch": [f"\n    {_KEYS[request.kind]}: {kernel}" for _ in func if has_table],
+            f"{variant}result": [_tidy(NativeSignature(f, symint=is_symint).returns_type().cpp_type()) for f in func],
+            f"{variant}parameters": [_joined(_bindings(request, each)) for each in func],
+        }
+    return values
+
+
+def _cplusplus(request: Request) -> Values:
+    """What the bodies of kernels name."""
+    bindings, inputs = _bindings(request, request.func), [argument.name for argument in request.tensors]
+    others = [each for each in bindings if each.name not in inputs]
+    outs = [argument.name for argument in request.variants.get("out_", request.func).arguments.out]
+    return {
+        "Op": request.camel,
+        "given": ", ".join(each.name for each in bindings),
+        "checked": [argument.name for argument in request.tensors if argument.type == TENSOR],
+        "outs": outs,
+        "results": [f"std::get<{index}>(result)" for index in range(len(outs))] if outs[1:] else ["result"] * len(outs),
+        "returned": f"std::forward_as_tuple({', '.join(outs)})" if outs[1:] else "".join(outs),
+        "build": _BUILDERS.get(len(inputs), ""),
+        "inputs": ", ".join(inputs),
+        "elements": ", ".join(f"scalar_t {name}" for name in inputs),
+        "first": "".join(inputs[:1]),
+        "others": "".join(f", {each.name}" for each in others),
+        "other_types": _tidy("".join(f", {each.nctype.type.cpp_type()}" for each in others)),
+        "other_parameters": _tidy("".join(f", {each.defn()}" for each in others)),
+    }
+
+
+def _bindings(request: Request, func: FunctionSchema) -> Sequence[Binding]:
+    """Return the parameters of a kernel."""
+    if request.kind == "pointwise":
+        return [each for argument in func.arguments.flat_all for each in structured.argument(argument)]
+    return NativeSignature(func, symint=func.has_symint()).arguments()
+
+
+def _joined(bindings: Sequence[Binding]) -> str:
+    """Format parameters: each in a line of its own if they are long."""
+    line = _tidy(", ".join(each.defn() for each in bindings))
+    return line if len(line) < 75 else "\n    " + _tidy(",\n    ".join(each.defn() for each in bindings))
+
+
+def _tidy(text: str) -> str:
+    """Format torchgen's declarations for use within ``namespace at::native``."""
+    return re.sub(r",(?=\S)", ", ", re.sub(r"(?<![\w:])(::)?at::|(?<![\w:])::(?=std::)| (?=&)", "", text))
+
+
+def _python(request: Request, is_public: bool, is_described: bool) -> Values:
+    """Samples, tests, decompositions and docstrings."""
+    is_tested = is_public and bool(request.tensors)
+    name, overload = str(request.func.name), f"{request.op}.{request.func.name.overload_name or 'default'}"
+    samples = [_arguments(request, f"make({shape})") for shape in ("2, 3", "0, 3")]
+    positional, named = ([f"{each.name}{_default(each)}" for each in group] for group in _groups(request))
+    return {
+        "sampled": [request.op] if is_tested and not is_described else [],
+        "samples": samples,
+        "sample": samples[0],
+        "has_out": str(request.out),
+        "python_parameters": ", ".join([*positional, *(["*", *named] if named else [])]),
+        "overload": overload,
+        "tested_by": ["samples.py"] if is_tested else [],
+        "untested": [] if is_tested else [overload],
+        # A name alone stands for all of its overloads, also PyTorch's.
+        "registered": f"aten.{name}, aten.{name}_out" if "." in name else f"aten.{name}",
+        "promoted": ", ".join(f'"{argument.name}"' for argument in request.tensors),
+        "documented": [request.op] if is_public else [],
+        "args": ["Args"] if is_public and positional else [],
+        "arguments": [_documented(each) for each in _groups(request)[0]],
+        "keyword_args": ["Keyword args"] if is_public and named else [],
+        "keyword_arguments": [_documented(each) for each in _groups(request)[1]],
+    }
+
+
+def _groups(request: Request) -> tuple[Sequence[Argument], Sequence[Argument]]:
+    """Return the positional arguments and the others."""
+    return request.func.arguments.flat_positional, request.func.arguments.flat_kwarg_only
+
+
+def _documented(argument: Argument) -> str:
+    kind = str(argument.type).replace("SymInt", "int").rstrip("?")
+    return f"{'input' if argument.name == 'self' else argument.name} ({kind}{', optional' if argument.default else ''})"
+
+
+def _default(argument: Argument) -> str:
+    return f"={_DEFAULTS.get(argument.default, argument.default)}" if argument.default else ""
+
+
+def _arguments(request: Request, tensor: str) -> str:
+    """Return Python code of the arguments that have no default, and of all tensors; those after the ``*`` in a dict."""
+    positional, named = (
+        {each.name: _value(each.type, tensor) for each in group if each.type.is_tensor_like() or each.default is None}
+        for group in _groups(request)
+    )
+    keywords = ", ".join(f'"{name}": {value}' for name, value in named.items())
+    return ", ".join([*positional.values(), f"{{{keywords}}}"])
+
+
+def _value(kind: Type, tensor: str) -> str:
+    if isinstance(kind, ListType):
+        return f"[{', '.join([_value(kind.elem, tensor)] * (kind.size or 2))}]"
+    return tensor if kind.is_tensor_like() else _GIVEN.get(str(kind), "None")
