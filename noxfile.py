@@ -48,7 +48,8 @@ def lint(session: nox.Session) -> None:
         [binaries / "mypy"],
         [binaries / "clang-format", "--dry-run", "--Werror", *sources],
     ]
-    if not all([passes(session, *command) for command in commands]):
+    results = [passes(session, *command) for command in commands]  # all of them, whatever the first say
+    if not all(results):
         session.error("fix what is reported; `ruff format` and `clang-format -i` fix the layout")
 
 

@@ -27,7 +27,6 @@ class RowsFailed(GraftError):
     """Some wheels could not be built."""
 
 
-
 @dataclass(frozen=True)
 class Row:
     """A pin on a Python."""
@@ -131,7 +130,7 @@ def run_verb(row: Row, layout: Layout, jobs: int, words: Sequence[str | Path], w
         output.append(line)
 
     environment = REPOSITORY / "scripts/environment.py"
-    of_row = ["--pin", row.pin, "--native", shlex.join(map(str, layout.natives)), "--out", layout.out]
+    of_row: list[str | Path] = ["--pin", row.pin, "--native", shlex.join(map(str, layout.natives)), "--out", layout.out]
     module, verb, *more = words
     command: list[str | Path] = [row.python.path, environment, module, verb, *of_row, "--jobs", str(jobs), *more]
     code = follow(command, read, env={"PYTHONUTF8": "1"})

@@ -64,8 +64,7 @@ def signatures(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[di
     for skeleton in skeletons:
         texts |= skeleton
     for name in (FUNCTIONS, DERIVATIVES):
-        (folder / name).write_text("
-".join(skeleton.get(str(name), "") for skeleton in skeletons))
+        (folder / name).write_text("\n".join(skeleton.get(str(name), "") for skeleton in skeletons))
     generate(base, [folder], folder / "generated")
     return texts, folder / "generated/wheel/torch/include/ATen/ops"
 

@@ -56,7 +56,13 @@ VERBS = (
     ),
     Verb("bench", "time the operators and their alternatives", "tests.kit.__main__:bench", f"{BASE} out", LAST, _extra),
     Verb("bench-build", "time builds in a copy", "tests.kit.__main__:bench_build", f"{BASE} out", LAST, _rows),
-    Verb("bench-peers", "compare with other ways to add an operator", "tests.kit.__main__:bench_peers", f"{BASE} out", LAST),
+    Verb(
+        "bench-peers",
+        "compare with other ways to add an operator",
+        "tests.kit.__main__:bench_peers",
+        f"{BASE} out",
+        LAST,
+    ),
 )
 
 

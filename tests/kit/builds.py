@@ -23,8 +23,8 @@ from graft.core.errors import CommandError, UsageError
 from graft.core.files import write_atomically
 from graft.core.layout import INTERPRETER, REPOSITORY, Layout
 from graft.core.process import run
-from graft.options import Request
 from graft.inputs.native import load_native
+from graft.options import Request
 
 from .edits import Edit, add_operator, edits_of
 from .environments import environment_in
@@ -112,7 +112,9 @@ def bench_build(
                 row.seconds.append(builds.time_row(row))
                 say(f"{row.name} ({number}/{times}) {row.seconds[-1]:.2f} s")
             measured = [{"name": row.name, "aim": row.aim, "seconds": row.seconds} for row in rows]
-            write_atomically(result, json.dumps({"title": title, "jobs": request.jobs, "rows": measured}, indent=1) + "\n")
+            write_atomically(
+                result, json.dumps({"title": title, "jobs": request.jobs, "rows": measured}, indent=1) + "\n"
+            )
     print(f"\n{title}:\n\n{table(rows)}", end="")
     say(f"written to {result}")
     return rows

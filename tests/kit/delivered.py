@@ -33,7 +33,6 @@ from .parts import Outcome, Part, TestsFailed, run_parts, run_pytest
 from .run import QUIET, TESTS, one_at_a_time, own_tests
 
 
-
 def test_delivered(request: Request, extra: Sequence[str], chosen: Sequence[str]) -> None:
     """Run the tests of the operators, and those for every folder, on a delivery that is not a wheel of torch.
 

@@ -16,11 +16,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 from zipfile import ZipFile
 
 from graft.base.base import VERSION_FILE, architectures_of, of_version_file
-from graft.compile.link import OPERATORS_FOR_CUDA
+from graft.compile.products import OPERATORS_FOR_CUDA
 from graft.core.console import say
 from graft.core.errors import GraftError, RefusedError, UsageError
 from graft.core.files import free_bytes, write_atomically
@@ -189,7 +190,7 @@ def _built_and_tested(
             return replace(new, tests=counted(Path(folder)), error=done.error)
 
 
-def contents(wheel: Path, base: Path) -> dict[str, object]:
+def contents(wheel: Path, base: Path) -> dict[str, Any]:
     """Return the fields of a result that describe a wheel and its base."""
     with ZipFile(base) as archive:
         old = {(info.filename, info.CRC, info.file_size) for info in archive.infolist()}

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from graft.core.console import say, table
 from graft.core.errors import UsageError
-from graft.core.layout import REPOSITORY, Layout
+from graft.core.layout import REPOSITORY
 from graft.core.process import run
-from graft.options import Request
+from graft.options import DEVELOP, Request
 
-from .delivered import DEVELOP, delivered
+from .delivered import delivered
 from .mutant_list import Mutant, change, choose, load_mutants, places
 from .parts import TestsFailed
 from .run import emulated_variables, one_at_a_time

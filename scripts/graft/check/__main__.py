@@ -37,8 +37,7 @@ def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
     check_files(folders, findings)
     yaml = {native / name for native in natives for name in (FUNCTIONS, DERIVATIVES)}
     entries, formulas = (
-        [entry for native in natives for entry in _entries(native / name, findings)]
-        for name in (FUNCTIONS, DERIVATIVES)
+        _entries([native / name for native in natives], findings) for name in (FUNCTIONS, DERIVATIVES)
     )
     # Without entries, everything else would be reported as unknown.
     if not yaml & {error.file for error in findings.errors}:
