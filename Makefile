@@ -8,7 +8,6 @@ JOBS ?= $(shell nproc)
 WHEEL ?=
 BUILD ?= graft
 DELIVERY ?= wheel
-INCREMENTAL ?= 1
 SOURCE ?=
 ARGS ?=
 PINS ?=
@@ -44,11 +43,10 @@ several = $(if $(PINS),--pins '$(PINS)') --pythons "$$PYTHONS"
 out = $(if $(filter-out file,$(origin OUT)),--out '$(OUT)')
 options = $(if $(PIN),--pin '$(PIN)') --native "$$NATIVE" $(out) --jobs '$(JOBS)' $(if $(WHEEL),--wheel '$(WHEEL)')
 
-incremental = $(if $(filter-out 0,$(INCREMENTAL)),--incremental)
 named = $(if $(NAME),--name '$(NAME)') $(if $(VERSION),--version '$(VERSION)')
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-incremental check-cuda test test-sanitize test-nightly test-mutants wheels test-matrix \
+.PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-cuda test test-sanitize test-nightly test-mutants wheels test-matrix \
     fuzz surfaces new-op pin apply export lint bench bench-build bench-peers clean
 
 help:
@@ -58,7 +56,6 @@ help:
 	@echo 'make thin-wheel         build the operators as a small wheel NAME, which requires the torch of PIN and loads with it'
 	@echo 'make check              find errors in NATIVE without building'
 	@echo "make check-source       compile what the operators add to PyTorch's source tree, with its own build"
-	@echo 'make check-incremental  recompile random objects that incremental builds skipped, and compare them'
 	@echo 'make check-cuda         compile the CUDA sources of NATIVE against a CUDA wheel; no GPU is needed'
 	@echo 'make test               build it if needed, install it in a new environment, run the tests'
 	@echo 'make test-sanitize      build with address and undefined-behavior sanitizers, and run the tests of the operators'
@@ -89,7 +86,6 @@ help:
 	@printf '  %-22s%s\n' 'BUILD=$(BUILD)' 'graft: onto the official wheel; source: all of PyTorch, from its sources'
 	@printf '  %-22s%s\n' 'DELIVERY=$(DELIVERY)' 'for test and surfaces: wheel, or develop or thin-wheel, on the official torch'
 	@printf '  %-22s%s\n' 'SOURCE=$(SOURCE)' 'a checkout of PyTorch; for BUILD=source and check-source also a mirror to download from'
-	@printf '  %-22s%s\n' 'INCREMENTAL=$(INCREMENTAL)' '0: BUILD=source recompiles all users of changed headers, even if these only gained declarations'
 	@printf '  %-22s%s\n' 'PYTHON=$(PYTHON)' 'the Python to build for'
 	@printf '  %-22s%s\n' 'PINS=$(PINS)' 'for wheels and test-matrix: "2.14.1 2.15.0"; by default all that have a wheel for the Python'
 	@printf '  %-22s%s\n' "PYTHONS=$$PYTHONS" 'for these: "3.11 3.12", names or paths; by default PYTHON, in test-matrix the table'"'"'s own'
@@ -105,7 +101,7 @@ help:
 	@printf '  %-22s%s\n' 'ARGS=$(ARGS)' 'additional arguments, for example ARGS=--help'
 
 patch-and-build:
-	$(graft) build --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(incremental) $(ARGS)
+	$(graft) build --build '$(BUILD)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 
 develop:
 	$(graft) develop $(options) --python '$(PYTHON)' $(if $(filter-out 0,$(WATCH)),--watch) $(ARGS)
@@ -119,14 +115,14 @@ thin-wheel:
 check:
 	$(graft) check $(options) $(ARGS)
 
-check-source check-incremental:
-	$(graft) $@ $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
+check-source:
+	$(graft) check-source $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 
 check-cuda:
 	$(graft) check-cuda $(options) $(ARGS)
 
 test:
-	$(graft) test --build '$(BUILD)' --delivery '$(DELIVERY)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(incremental) $(ARGS)
+	$(graft) test --build '$(BUILD)' --delivery '$(DELIVERY)' $(options) $(if $(SOURCE),--source '$(SOURCE)') $(ARGS)
 
 test-sanitize:
 	$(graft) test-sanitize $(options) -- $(ARGS)

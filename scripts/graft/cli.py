@@ -114,7 +114,7 @@ def _built(options: argparse.Namespace) -> Result:
     if build == SOURCE:
         from .fork.build import build_source
 
-        return build_source(_layout(options), source=options.source, jobs=options.jobs, incremental=options.incremental)
+        return build_source(_layout(options), source=options.source, jobs=options.jobs)
     from .build import build as build_graft
 
     return build_graft(_layout(options), base_wheel=options.wheel, jobs=options.jobs)
@@ -158,18 +158,12 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _check_source(options: argparse.Namespace) -> None:
-    from .fork.check import check_source, if_possible
+    from .fork.build import check_source, if_possible
     from .fork.syntax import check_syntax
 
     check = check_syntax if options.syntax else check_source
     with if_possible(options.if_possible, f"whether {options.native} compiles in the source tree of {options.pin}"):
         check(_layout(options), source=options.source, jobs=options.jobs)
-
-
-def _check_incremental(options: argparse.Namespace) -> None:
-    from .fork.verify import check_incremental
-
-    check_incremental(_layout(options), source=options.source, jobs=options.jobs, objects=options.objects)
 
 
 def _check_cuda(options: argparse.Namespace) -> None:
@@ -188,7 +182,7 @@ def _test(options: argparse.Namespace) -> None:
 def _run_tests(options: argparse.Namespace) -> None:
     from tests.kit.run import WHEEL, run_source_tests, run_tests
 
-    from .fork.build import tree_of_build
+    from .fork.fetch import tree_of_build
 
     if options.delivery != WHEEL:
         from tests.kit.delivered import test_delivered
@@ -202,16 +196,12 @@ def _run_tests(options: argparse.Namespace) -> None:
             chosen=options.parts or (),
         )
         return
-    if options.whole and not (options.build == SOURCE and options.whole.is_file()):
-        raise UsageError(
-            f"--whole {options.whole}: not a wheel to compare with", todo="set it to a wheel that BUILD=source built"
-        )
     if options.build == SOURCE and (options.parts or options.junit or options.discard):
         raise UsageError("BUILD=source has no --parts, --junit or --discard", todo="leave them out")
     _built(options)
     layout = _layout(options)
     if options.build == SOURCE:
-        run_source_tests(layout, tree_of_build(layout, options.source), options.whole, options.extra, options.jobs)
+        run_source_tests(layout, tree_of_build(layout, options.source), options.extra, options.jobs)
     else:
         run_tests(
             layout,
@@ -354,14 +344,14 @@ def _pin(options: argparse.Namespace) -> None:
 
 def _apply(options: argparse.Namespace) -> None:
     from .fork.apply import apply
-    from .fork.build import fetched
+    from .fork.fetch import fetched
 
     layout = _layout(options)
     apply(fetched(layout, options.source), layout)
 
 
 def _export(options: argparse.Namespace) -> None:
-    from .fork.build import fetched
+    from .fork.fetch import fetched
     from .fork.export import export
 
     layout = _layout(options)
@@ -381,7 +371,6 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
     "thin-wheel": _thin_wheel,
     "check": _check,
     "check-source": _check_source,
-    "check-incremental": _check_incremental,
     "check-cuda": _check_cuda,
     "test": _test,
     "test-sanitize": _test_sanitize,
@@ -405,7 +394,7 @@ _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
 # Verbs that use a wheel, and build it first if it is not up to date.
 _USING_A_BUILD = frozenset({"test", "surfaces", "fuzz", "bench", "bench-peers", "test-sanitize", "test-mutants"})
 # Verbs that need a source tree, or a wheel for CUDA.
-_OF_A_RELEASE = frozenset({"apply", "export", "check-source", "check-incremental", "check-cuda"})
+_OF_A_RELEASE = frozenset({"apply", "export", "check-source", "check-cuda"})
 # Verbs that take any torch. Those in no set use the torch of an environment, several pins, or none.
 _FINDING_A_PIN = _USING_A_BUILD | {"build", "thin-wheel", "check", "new-op", "bench-build"}
 
@@ -444,8 +433,6 @@ def _parser() -> argparse.ArgumentParser:
     checking = verbs.add_parser("check-source", parents=[common], help="compile the operators in PyTorch's source tree")
     checking.add_argument("--syntax", action="store_true", help="only parse the folder's sources, without a build")
     checking.add_argument("--if-possible", action="store_true", help="skip if packages or sources are missing")
-    comparing = verbs.add_parser("check-incremental", parents=[common], help="verify skipped objects")
-    comparing.add_argument("--objects", type=_positive, default=20, help="how many, at random (%(default)s)")
     building.add_argument("--timings", type=Path, help="write the seconds of each step into this file, as JSON")
     for parser_of_report in (building, thin):
         parser_of_report.add_argument(
@@ -460,7 +447,6 @@ def _parser() -> argparse.ArgumentParser:
     verbs.add_parser("check", parents=[common], help="find errors in the native folder without building")
     verbs.add_parser("check-cuda", parents=[common], help="compile the CUDA sources of the native folder")
     testing = verbs.add_parser("test", parents=[common], help="test the wheel in a new environment")
-    testing.add_argument("--whole", type=Path, help="source: compare with this wheel of a whole build")
     testing.add_argument("--parts", nargs="+", help="which tests: tools, codegen, wheel, operators, ...")
     testing.add_argument("--junit", type=Path, metavar="FOLDER", help="a folder for each part's results, as XML")
     testing.add_argument("--discard", action="store_true", help="delete the environments of the tests afterwards")
@@ -478,11 +464,8 @@ def _parser() -> argparse.ArgumentParser:
     table.add_argument("--keep", action="store_true", help="keep each row's test environments, up to 7 GB")
     table.add_argument("--markdown", type=Path, help="also write the table into this file, for a README")
     for parser_of_build in (building, testing):
-        parser_of_build.add_argument(
-            "--incremental", action="store_true", help="source: recompile only what a change affects"
-        )
         parser_of_build.add_argument("--build", default=GRAFT, help=f"{GRAFT} or {SOURCE} (default: %(default)s)")
-    for parser_of_tree in (building, checking, comparing, testing):
+    for parser_of_tree in (building, checking, testing):
         parser_of_tree.add_argument("--source", help="a checkout of PyTorch, or where to download it")
     watching = verbs.add_parser("test-sanitize", parents=[common], help="build with sanitizers and run the tests")
     for parser_of_tests in (testing, watching, table):

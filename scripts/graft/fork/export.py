@@ -12,36 +12,13 @@ from .stack import Stack
 from .tree import EMAIL, NAME, Tree, find_tree
 
 # Options are explicit, so that git's settings do not matter.
-_FORMAT = [
-    "--zero-commit",
-    "--full-index",
-    "--binary",
-    "--unified=3",
-    "--inter-hunk-context=0",
-    "--diff-algorithm=myers",
-    "--no-renames",
-    "--no-stat",
-    "--no-numbered",
-    "--no-signature",
-    "--no-cover-letter",
-    "--no-attach",
-    "--no-thread",
-    "--no-notes",
-    "--no-base",
-    "--no-color",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--no-relative",
-    "--no-indent-heuristic",
-    "--src-prefix=a/",
-    "--dst-prefix=b/",
-    "--subject-prefix=PATCH",
-    "--suffix=.patch",
-    "--no-to",
-    "--no-cc",
-    "--no-add-header",
-    "--no-from",
-]
+_FORMAT = """
+--zero-commit --full-index --binary --unified=3 --inter-hunk-context=0 --diff-algorithm=myers
+--no-renames --no-stat --no-numbered --no-signature --no-cover-letter --no-attach --no-thread
+--no-notes --no-base --no-color --no-ext-diff --no-textconv --no-relative --no-indent-heuristic
+--src-prefix=a/ --dst-prefix=b/ --subject-prefix=PATCH --suffix=.patch --no-to --no-cc
+--no-add-header --no-from
+""".split()
 
 
 def export(source: Path, out: Path) -> list[Path]:
@@ -79,11 +56,7 @@ def export(source: Path, out: Path) -> list[Path]:
 
 
 def refuse_difference(tree: Tree, base: str, head: str, mails: list[Path], scratch: Path) -> None:
-    """Check that applying ``mails`` to ``base`` gives ``head``.
-
-    Raises:
-        SourceError: they do not.
-    """
+    """Raise SourceError unless applying ``mails`` to ``base`` gives ``head``."""
     stack = Stack(tree, base, scratch)
     for mail in mails:
         if message := stack.apply(mail):

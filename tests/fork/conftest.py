@@ -23,7 +23,10 @@ DESCRIPTION = {"bound": [_BOUND], "hints": {}, "return_types": {}, "annotated": 
 def generator(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tree has no torchgen: write a file with the arguments that it would get."""
 
-    def generate_added(native: NativeFolder, merged: Sequence[MergedFile], base: Path, out: Path) -> None:
+    def generate_part(
+        part: str, native: NativeFolder, merged: Sequence[MergedFile], base: Path, out: Path
+    ) -> None:
+        assert part == "python"
         assert (base / "torchgen/gen.py").is_file()
         assert (base / "torchgen/packaged/ATen/templates/Functions.h").is_file()
         assert (base / "torchgen/packaged/ATen/native/tags.yaml").is_file()
@@ -35,7 +38,7 @@ def generator(monkeypatch: pytest.MonkeyPatch) -> None:
         }
         write(out, texts)
 
-    monkeypatch.setattr(apply_module, "generate_added", generate_added)
+    monkeypatch.setattr(apply_module, "generate_part", generate_part)
 
 
 @pytest.fixture
