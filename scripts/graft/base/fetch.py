@@ -46,10 +46,10 @@ def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str
     tag, sha256 = pinned_file(pin)
     if given is not None:
         check_wheel(given, pin)
-    elif not sha256 and not pin.index:
-        raise _no_wheel(pin)
     if kept := kept_wheel(pin, folder, sha256_of_file(given) if given else sha256):
         return kept
+    if given is None and not sha256 and not pin.index:
+        raise _no_wheel(pin)
     require_space(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="download-", dir=folder) as name:
@@ -171,6 +171,10 @@ def in_name_of(path: Path) -> tuple[str, frozenset[Tag]]:
 
 
 def _no_wheel(pin: Pin) -> FetchError:
+    if not pin.sha256:
+        return FetchError(
+            f"torch {pin.wheel_version} is no wheel that can be downloaded", todo="set WHEEL to the file that was built"
+        )
     supported = list(map(str, sys_tags()))
     others = [version for version, wheels in pin.wheels.items() if not wheels.keys().isdisjoint(supported)]
     to_another = f"set PIN to a pin with a wheel for this Python ({', '.join(others)}), " if others else ""

@@ -49,6 +49,19 @@ def _files(native: NativeFolder) -> Iterator[tuple[str, Path]]:
     yield from ours.items()
 
 
-def behind(upstream: str | None, text: str) -> str:
-    """Return the content of a file: ``text`` alone, or after upstream's text."""
-    return text if upstream is None else f"{upstream}{MARK}{text}"
+def behind(upstream: str | None, text: str, ours: str = "") -> str:
+    """Return the content of a file: ``text`` alone, or after upstream's text.
+
+    Args:
+        upstream: the file's text so far; None if there is none.
+        text: what to append.
+        ours: the part of ``text`` that a base built from the fork has already: at its end, which it stays, or, if
+            ``text`` begins with it, before the texts of folders.
+    """
+    if ours and upstream and upstream.endswith(ours):
+        if text == ours:
+            return upstream
+        upstream = upstream.removesuffix(ours)
+    elif ours and upstream and ours in upstream:
+        text = text.removeprefix(ours).lstrip("\n")
+    return f"{upstream}{MARK if text else ''}{text}" if upstream else text

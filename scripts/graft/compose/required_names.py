@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..core.errors import PinError
 from ..core.files import write_atomically
+from ..inputs.patches import ADDED
 from ..inputs.snapshot import hash_of_builder
 from .appended_texts import our_files
 
@@ -34,6 +35,9 @@ def require_names(tree: Path, texts: Mapping[str, Path] | None = None, note: Pat
     stamp = hash_of_builder()
     if note and note.is_file() and note.read_text(encoding="utf-8") == stamp:
         return
+    if (tree / ADDED).is_file():
+        _require_our_texts(tree)
+        return
     faults: list[str] = []
     for name, path in (our_files() if texts is None else texts).items():
         upstream = (tree / name).read_text(encoding="utf-8") if (tree / name).is_file() else ""
@@ -47,6 +51,20 @@ def require_names(tree: Path, texts: Mapping[str, Path] | None = None, note: Pat
         )
     if note:
         write_atomically(note, stamp)
+
+
+def _require_our_texts(tree: Path) -> None:
+    """Check that a base which was built from the fork has the texts of this builder, which are not appended again."""
+    others = [
+        name
+        for name, path in our_files().items()
+        if not (tree / name).is_file() or path.read_text(encoding="utf-8") not in (tree / name).read_text(encoding="utf-8")
+    ]
+    if others:
+        raise PinError(
+            f"{others[0]}: this torch was built from the fork by another version of Graft",
+            todo="build it again with `make patch-and-build BUILD=source`; compiled files are kept",
+        )
 
 
 def _defined(scope: symtable.SymbolTable) -> set[str]:

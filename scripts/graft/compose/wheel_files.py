@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from ..base.base import VERSION_FILE
+from ..codegen.merge import MARK
 from ..codegen.places import PLACES
 from ..core.errors import UsageError
 from ..core.files import files_below
 from ..inputs.native import DOCS, NativeFolder
-from .appended_texts import appended_texts, behind
+from ..inputs.patches import ADDED
+from .appended_texts import appended_texts, behind, our_files
 from .description import Description
 from .docs import docstring
 from .made import Made
@@ -41,6 +43,9 @@ class Composition:
         self._tree = tree
         self.files: dict[str, bytes] = dict(patched)
         self.files |= {name.as_posix(): (generated / name).read_bytes() for name in files_below(generated)}
+        if (tree / ADDED).is_file():
+            texts = (tree / ADDED).read_text(encoding="utf-8"), self.files[ADDED].decode("utf-8")
+            self._put(ADDED, extended(*texts))
 
     def text(self, name: str) -> str | None:
         """Return the current text of ``name``, or None if there is no such file."""
@@ -66,8 +71,9 @@ class Composition:
 
     def append(self, texts: Mapping[str, str]) -> None:
         """Append texts to the files of these names."""
+        ours = {name: path.read_text(encoding="utf-8") for name, path in our_files().items()}
         for name, text in texts.items():
-            self._put(name, behind(self.text(name), text))
+            self._put(name, behind(self.text(name), text, ours.get(name, "")))
 
     def _put(self, name: str, text: str) -> None:
         self.files[name] = text.encode("utf-8")
@@ -76,6 +82,14 @@ class Composition:
         text = self.text(name)
         assert text is not None, name
         return text
+
+
+def extended(lists: str, more: str) -> str:
+    """Return the text of a module of lists and dictionaries that has the entries of two."""
+    more = re.sub(r"\A.*?^(?=[A-Z]+ = )", "", more, flags=re.M | re.S)
+    more = re.sub(r"^([A-Z]+) = (?=\[)", r"\1 += ", more, flags=re.M)
+    more = re.sub(r"^([A-Z]+) = ", r"\1 |= ", more, flags=re.M)
+    return f"{lists}{MARK}{more}"
 
 
 def compose(tree: Path, made: Made, version: str, note: Mapping[str, Any]) -> dict[str, bytes]:

@@ -12,9 +12,9 @@ from ..core.errors import SourceError, UsageError
 from ..core.layout import Layout
 from ..core.lock import build_lock
 from ..inputs.native import NativeFolder
-from ..inputs.patches import Patch, load_series
+from ..inputs.patches import ADDED, Patch, load_series
 from ..inputs.snapshot import Snapshot, take_snapshot
-from .placing import ADDED, generate_part, lay_out_torchgen, merge_yaml, placed, python_files
+from .placing import generate_part, lay_out_torchgen, merge_yaml, placed, python_files
 from .stack import Stack
 from .tree import BASE_REF, Tree, count, open_tree, pinned_base, shortened
 

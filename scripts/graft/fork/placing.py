@@ -14,11 +14,11 @@ from ..compose.description import load_description
 from ..core.errors import OperatorError
 from ..core.files import files_below, write_if_changed
 from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolder
+from ..inputs.patches import ADDED
 from .stack import Stack
 from .tree import FUNCTIONS_YAML
 
 NATIVE = "aten/src/ATen/native"
-ADDED = "torch/_added_operators.py"
 _YAML = {FUNCTIONS: FUNCTIONS_YAML, DERIVATIVES: "tools/autograd/derivatives.yaml"}
 
 

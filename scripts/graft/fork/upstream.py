@@ -18,10 +18,11 @@ from ..core.errors import CommandError, CompileError, OperatorError, PackError, 
 from ..core.files import write_if_changed
 from ..core.process import follow, run
 from ..inputs.native import NativeFolder
+from ..inputs.patches import ADDED
 from ..inputs.pin import Pin
 from ..inputs.toolchain import Toolchain
 from .fetch import Cache
-from .placing import ADDED, NATIVE
+from .placing import NATIVE
 from .tree import Tree
 
 # The names of the tree's generators in CMake (cmake/Codegen.cmake, caffe2/CMakeLists.txt), and what they write.
