@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .base.installed import Environment, base_of, find_environment, look
 from .core.console import Steps, say
 from .core.errors import GraftError
-from .core.files import sha256_of_file
 from .core.layout import DEBUG, DEVELOP, REPOSITORY, Layout
 from .core.lock import build_lock, file_lock
-from .deliver.built import Built, load_built, save_built
+from .deliver.built import Built, Result, announce, how_to_install, load_built, save_built
 from .inputs.cuda_toolkit import request as cuda_request
 from .inputs.pin import known_pins
 from .inputs.snapshot import Snapshot, take_snapshot
@@ -35,24 +33,6 @@ if TYPE_CHECKING:
 
 # Seconds between two checks of the files of `make develop WATCH=1`.
 _PAUSE = 0.2
-
-
-@dataclass(frozen=True)
-class Result:
-    """The result of a build.
-
-    Args:
-        path: the wheel, or the tree.
-        seconds: how long each step took; empty if nothing had to be done.
-    """
-
-    path: Path
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def report(self) -> dict[str, Any]:
-        """The result as JSON."""
-        return {"path": str(self.path), "seconds": self.seconds}
 
 
 class Delivery(ABC):
@@ -96,8 +76,7 @@ class Delivery(ABC):
 
     def announce(self, path: Path, seconds: float) -> None:
         """Print what was built."""
-        say(f"{path}\n  {path.stat().st_size:,} bytes, sha256 {sha256_of_file(path)}\n  {seconds:.1f} s in all")
-        say(how_to_install(path))
+        announce(path, seconds)
 
 
 class Wheel(Delivery):
@@ -260,7 +239,7 @@ def build(request: Request) -> Result:
     if request.build == SOURCE:
         from .fork.build import build_source
 
-        return build_source(request.layout, source=request.source, jobs=request.jobs)
+        return build_source(request.layout, source=request.source or None, jobs=request.jobs)
     return run(Wheel(request.layout), request)
 
 
@@ -344,13 +323,6 @@ def installed(layout: Layout, environment: Environment) -> Layout:
         release = max(known, key=lambda name: [int(part) for part in name.partition("+")[0].split(".")])
         release = release.partition("+")[0]
     return replace(layout, pin=version, installed=environment.key, release=release)
-
-
-def how_to_install(wheel: Path) -> str:
-    """Return the command that installs this wheel. OUT may also hold wheels of other folders, so the path must be
-    exact.
-    """
-    return f"  to install it: pip install {shlex.quote(str(wheel))}"
 
 
 def _wait_for_save(folders: Iterable[Path], seen: Mapping[Path, int]) -> dict[Path, int]:

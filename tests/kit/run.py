@@ -14,6 +14,7 @@ from graft.core.console import say
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY, Layout
 from graft.core.lock import file_lock
+from graft.fork.fetch import tree_of_build
 from graft.options import SOURCE, Request
 
 from .environments import (
@@ -89,7 +90,7 @@ def _run_tests(request: Request, extra: Sequence[str], chosen: Sequence[str], ju
         if is_shipped(layout):
             codegen = {"PYTHONPATH": str(layout.base / "tree")}
             parts = [
-                Part("tools", "the tools", [TESTS / "tools"]),
+                Part("tools", "the tools", [TESTS / "tools", TESTS / "fork"]),
                 Part("codegen", "code generation", [TESTS / "codegen"], codegen),
                 Part("promises", "what the README promises", [TESTS / "promises"], spread="loadfile"),
                 Part("bases", "other bases", [TESTS / "bases"]),
@@ -122,32 +123,31 @@ def _grammar(layout: Layout) -> Layout:
     return replace(layout, natives=(GRAMMAR,), out=REPOSITORY / "build/grammar")
 
 
-def run_source_tests(layout: Layout, tree: Path, whole: Path | None, extra: Sequence[str], jobs: int) -> None:
+def run_source_tests(request: Request, extra: Sequence[str]) -> None:
     """Run the tests, and PyTorch's own with its OpInfos, on the wheel of a source build, which must be built.
 
     Args:
-        layout: the pin and the native folder.
-        tree: the source tree, which has PyTorch's own tests.
-        whole: the wheel of a whole build to compare an incremental one with; None if there is none.
+        request: the build. Its source tree has PyTorch's own tests.
         extra: arguments for pytest.
-        jobs: the maximum number of processes of pytest to run at once.
 
     Raises:
         TestsFailed: lists the parts that failed.
     """
+    layout = request.layout
+    tree = tree_of_build(layout, request.source or None)
     with ExitStack() as stack:
         stack.enter_context(one_at_a_time(layout, TEST_SOURCE))
         built = wheel_of(layout, SOURCE)
         python = stack.enter_context(wheel_environment(layout, TEST_SOURCE, Path(built.wheel)))
         variables = {"GRAFT_WHEEL": built.wheel, "GRAFT_NATIVE": named(layout), "GRAFT_TREE": str(tree)}
-        parts = [Part("tools", "the tools", [TESTS / "tools"]), Part("wheel", "the wheel", [TESTS / "wheel/any"])]
+        parts = [
+            Part("tools", "the tools", [TESTS / "tools", TESTS / "fork"]),
+            Part("wheel", "the wheel", [TESTS / "wheel/any"]),
+        ]
         parts += own_tests(layout)
         parts.append(Part("upstream", "PyTorch, for the folder's operators", [TESTS / "wheel/upstream"]))
-        if whole:
-            variables["GRAFT_WHOLE"] = str(stack.enter_context(unpacked(layout, "whole", whole)))
-            parts.append(Part("whole", "the wheel compared with that of a whole build", [TESTS / "wheel/whole"]))
         say("not run: tests of the graft's code generation, and of the grammar folder, which need a graft")
-        run_parts(python, parts, variables, extra, jobs=jobs)
+        run_parts(python, parts, variables, extra, jobs=request.jobs)
 
 
 @contextmanager

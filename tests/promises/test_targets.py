@@ -24,7 +24,6 @@ RUN = {
     "thin-wheel": ("tests/deliveries/test_for_cuda.py", 'make("thin-wheel"'),
     "check": ("tests/promises/test_readme.py", 'command("check")'),
     "check-source": ("noxfile.py", '"check-source"'),
-    "check-incremental": (HERE, "test_check_of_an_incremental_build_looks_at_the_folder_first"),
     "check-cuda": (HERE, "test_sources_for_cuda_compile"),
     "test": (".ci/run", "make test"),
     "test-mutants": ("noxfile.py", '"test-mutants"'),
@@ -37,8 +36,8 @@ RUN = {
     "surfaces": (".ci/run", "make surfaces"),
     "new-op": ("tests/promises/test_new_op.py", "make new-op"),
     "pin": ("tests/tools/test_pinning.py", "make_pin("),
-    "apply": ("tests/tools/fork/test_apply.py", "apply(tree, layout)"),
-    "export": ("tests/tools/fork/test_export.py", "export(tree"),
+    "apply": ("tests/fork/test_apply.py", "apply(tree, layout)"),
+    "export": ("tests/fork/test_export.py", "export(tree"),
     "lint": (".ci/run", "make lint"),
     "bench": (HERE, "test_one_case_of_the_benchmarks"),
     "bench-build": ("tests/tools/test_bench_build.py", "test_small_folder_is_really_built"),
@@ -103,12 +102,6 @@ def test_clean_deletes_what_was_made_and_nothing_else(tmp_path: Path) -> None:
 def test_nightly_refuses_steps_that_it_has_not(plain: Place) -> None:
     done = plain.run(["make", "test-nightly", "ARGS=slow nothing"])
     assert "Sessions not found: nothing" in done.said and "Error 3\n" in done.said
-
-
-def test_check_of_an_incremental_build_looks_at_the_folder_first(plain: Place) -> None:
-    """Needs a build of all of PyTorch, which takes hours; tests/tools/test_incremental.py tests its parts."""
-    done = plain.run(["make", "check-incremental", "NATIVE=~/none"])
-    assert f"error: {plain.home}/none: no such folder\n" in done.said and "Error 2\n" in done.said
 
 
 @pytest.mark.slow

@@ -59,7 +59,6 @@ record.time = 1_000_000_000  # type: ignore[attr-defined]
         (["build", "--pin", "2.14.1"], "2.14.1"),
         (["build", "--build", "source"], DEFAULT),
         (["export"], DEFAULT),
-        (["check-incremental"], DEFAULT),
         (["check-source"], PINNED[0]),
         (["check-cuda"], DEFAULT),
         (["test-mutants", "--list"], ""),

@@ -34,10 +34,10 @@ def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str
         FetchError: there is no wheel for this Python, the disk is full, or the file is not the pinned one.
     """
     tag, sha256 = pinned_file(pin)
-    if given is None and not sha256 and not pin.index:
-        raise _no_wheel(pin)
     if kept := kept_wheel(pin, folder, check_wheel(given, pin) if given else sha256):
         return kept
+    if given is None and not sha256 and not pin.index:
+        raise _no_wheel(pin)
     _require_space(folder)
     partial = folder / "download"
     shutil.rmtree(partial, ignore_errors=True)  # left by a build that was killed
@@ -129,6 +129,10 @@ def _require_space(folder: Path) -> None:
 
 
 def _no_wheel(pin: Pin) -> FetchError:
+    if not pin.sha256:
+        return FetchError(
+            f"torch {pin.wheel_version} is no wheel that can be downloaded", todo="set WHEEL to the file that was built"
+        )
     supported = list(map(str, sys_tags()))
     others = [version for version, wheels in pin.wheels.items() if not wheels.keys().isdisjoint(supported)]
     to_another = f"set PIN to a pin with a wheel for this Python ({', '.join(others)}), " if others else ""

@@ -36,9 +36,7 @@ def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
     folders = [load_native(native) for native in natives]
     check_files(folders, findings)
     yaml = {native / name for native in natives for name in (FUNCTIONS, DERIVATIVES)}
-    entries, formulas = (
-        _entries([native / name for native in natives], findings) for name in (FUNCTIONS, DERIVATIVES)
-    )
+    entries, formulas = (_entries([native / name for native in natives], findings) for name in (FUNCTIONS, DERIVATIVES))
     # Without entries, everything else would be reported as unknown.
     if not yaml & {error.file for error in findings.errors}:
         _check_operators(folders, entries, formulas, base, findings)

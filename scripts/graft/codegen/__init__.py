@@ -13,7 +13,6 @@ FRAGMENTS = "fragments.json"
 DESCRIPTION = "operators.json"
 
 # The file of the wheel in which the appended Python texts look the operators up.
-ADDED = "torch/_added_operators.py"
 
 # Printed when the sources are complete, so that compilation can start before the rest is generated.
 SOURCES_ARE_THERE = "sources are there"

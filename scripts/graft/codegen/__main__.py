@@ -15,7 +15,8 @@ from ..core.lock import build_lock
 from ..inputs.entries import Entry, read_entries
 from ..inputs.merge import merge_with_base
 from ..inputs.native import DERIVATIVES, FUNCTIONS
-from . import ADDED, DESCRIPTION, KERNELS, MISSING, NO_CUDA, SOURCES_ARE_THERE
+from ..inputs.patches import ADDED
+from . import DESCRIPTION, KERNELS, MISSING, NO_CUDA, SOURCES_ARE_THERE
 from .bindings import generate_bindings
 from .derived import generate_autocast, generate_batching_rules, read_policies
 from .headers import (

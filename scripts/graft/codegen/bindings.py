@@ -124,9 +124,9 @@ def _return_types(operators: Operators) -> dict[str, Any]:
 
 def _view_metas(operators: Operators) -> dict[str, Any]:
     """Bind how functionalization replays the new views, so that compiled graphs can be saved."""
-    bindings = [text for group in operators.new_view_groups() for text in upstream.view_meta_bindings(group)]
+    bindings = upstream.view_meta_bindings(operators.new_view_groups())
     headers = ["#include <ATen/ViewMetaClasses.h>", "#include <torch/csrc/functionalization/Module.h>"]
-    return {"view_meta_headers": headers if bindings else [], "view_meta_bindings": bindings}
+    return {"view_meta_headers": headers if len(bindings) > 1 else [], "view_meta_bindings": bindings}
 
 
 def named_returns(f: NativeFunction) -> bool:

@@ -195,10 +195,14 @@ def gen_factories(functions: Sequence[NativeFunction], out: Path, templates: Pat
         gen_variable_factories.gen_variable_factories(str(out), "", "", str(templates))
 
 
-def view_meta_bindings(group: NativeFunctionsViewGroup) -> list[str]:
-    """Return the bindings of how functionalization replays a view. Before 2.9 that is registered, and not bound."""
+def view_meta_bindings(groups: Iterable[NativeFunctionsViewGroup]) -> list[str]:
+    """Return the bindings of how functionalization replays views; none before 2.9, where that is only registered."""
     bind = getattr(gen_functionalization_type, "gen_functionalization_view_meta_classes_binding", None)
-    return list(bind(SelectiveBuilder.get_nop_selector(), group)) if bind else []
+    if bind is None:
+        return []
+    module = '[[maybe_unused]] auto functionalization = py::module_(module.attr("_functionalization"));'
+    nop = SelectiveBuilder.get_nop_selector()
+    return [module, *(text for group in groups for text in bind(nop, group))]
 
 
 # torchgen's lists of operators' names, which upstream edits by hand. For native folders they are derived from the YAML:

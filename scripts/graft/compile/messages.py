@@ -112,6 +112,14 @@ def formula_of(function: str, native: Path) -> Entry | None:
     return None
 
 
+def with_formulas(output: str, native: Path) -> str:
+    """Return a compiler's ``output`` below the derivative formulas that did not compile."""
+    functions = re.findall(r"^(?:generated|units)/\S+: In (?:member |static )*function '(.*)':$", output, re.M)
+    blamed = filter(None, (formula_of(function, native) for function in functions))
+    lines = [f"{e.file}:{e.line}: a formula of {e.operator} is not valid C++; the compiler says:" for e in blamed]
+    return "\n".join([*dict.fromkeys(lines), output])
+
+
 def _blame_formula(error: Diagnostic, native: Path) -> None:
     """For an error in generated code, name the formula that it was generated from."""
     if error.user is None and (entry := formula_of(error.function, native)):

@@ -19,6 +19,7 @@ from ..core.errors import UsageError
 from ..core.files import files_below
 from ..inputs.merge import MARK
 from ..inputs.native import DOCS, PYTHON, NativeFolder
+from ..inputs.patches import ADDED
 from .docs import docstring, docstring_texts
 from .stubs import insert_classes, insert_functions, with_docstring
 
@@ -67,6 +68,9 @@ class Composition:
         self._tree = tree
         self.files: dict[str, bytes] = dict(patched)
         self.files |= {name.as_posix(): (generated / name).read_bytes() for name in files_below(generated)}
+        if (tree / ADDED).is_file():
+            texts = (tree / ADDED).read_text(encoding="utf-8"), self.files[ADDED].decode("utf-8")
+            self._put(ADDED, extended(*texts))
 
     def text(self, name: str) -> str | None:
         """Return the current text of ``name``, or None if there is no such file."""
@@ -92,8 +96,9 @@ class Composition:
 
     def append(self, texts: Mapping[str, str]) -> None:
         """Append texts to the files of these names."""
+        ours = {name: path.read_text(encoding="utf-8") for name, path in our_files().items()}
         for name, text in texts.items():
-            self._put(name, behind(self.text(name), text))
+            self._put(name, behind(self.text(name), text, ours.get(name, "")))
 
     def _put(self, name: str, text: str) -> None:
         self.files[name] = text.encode("utf-8")
@@ -102,6 +107,14 @@ class Composition:
         text = self.text(name)
         assert text is not None, name
         return text
+
+
+def extended(lists: str, more: str) -> str:
+    """Return the text of a module of lists and dictionaries that has the entries of two."""
+    more = re.sub(r"\A.*?^(?=[A-Z]+ = )", "", more, flags=re.M | re.S)
+    more = re.sub(r"^([A-Z]+) = (?=\[)", r"\1 += ", more, flags=re.M)
+    more = re.sub(r"^([A-Z]+) = ", r"\1 |= ", more, flags=re.M)
+    return f"{lists}{MARK}{more}"
 
 
 def compose(tree: Path, made: Made, version: str, note: Mapping[str, Any]) -> dict[str, bytes]:
@@ -176,9 +189,22 @@ def _files(native: NativeFolder) -> Iterator[tuple[str, Path]]:
     yield from ours.items()
 
 
-def behind(upstream: str | None, text: str) -> str:
-    """Return the content of a file: ``text`` alone, or after upstream's text."""
-    return text if upstream is None else f"{upstream}{MARK}{text}"
+def behind(upstream: str | None, text: str, ours: str = "") -> str:
+    """Return the content of a file: ``text`` alone, or after upstream's text.
+
+    Args:
+        upstream: the file's text so far; None if there is none.
+        text: what to append.
+        ours: the part of ``text`` that a base built from the fork has already: at its end, which it stays, or, if
+            ``text`` begins with it, before the texts of folders.
+    """
+    if ours and upstream and upstream.endswith(ours):
+        if text == ours:
+            return upstream
+        upstream = upstream.removesuffix(ours)
+    elif ours and upstream and ours in upstream:
+        text = text.removeprefix(ours).lstrip("\n")
+    return f"{upstream}{MARK if text else ''}{text}" if upstream else text
 
 
 def describe_additions(base: str, description: Description) -> str:

@@ -16,6 +16,7 @@ from types import CodeType
 
 from ..core.errors import PinError
 from ..core.files import write_atomically
+from ..inputs.patches import ADDED
 from ..inputs.snapshot import hash_of_builder
 from .files import our_files
 
@@ -39,6 +40,9 @@ def require_names(tree: Path, texts: Mapping[str, Path] | None = None, note: Pat
     stamp = hash_of_builder()
     if note and note.is_file() and note.read_text(encoding="utf-8") == stamp:
         return
+    if (tree / ADDED).is_file():
+        _require_our_texts(tree)
+        return
     faults: list[str] = []
     for name, path in (our_files() if texts is None else texts).items():
         upstream = (tree / name).read_text(encoding="utf-8") if (tree / name).is_file() else ""
@@ -52,6 +56,18 @@ def require_names(tree: Path, texts: Mapping[str, Path] | None = None, note: Pat
         )
     if note:
         write_atomically(note, stamp)
+
+
+def _require_our_texts(tree: Path) -> None:
+    """Check that a base which was built from the fork has the texts of this builder, which are not appended again."""
+    for name, path in our_files().items():
+        if not (tree / name).is_file() or path.read_text(encoding="utf-8") not in (tree / name).read_text(
+            encoding="utf-8"
+        ):
+            raise PinError(
+                f"{name}: this torch was built from the fork by another version of Graft",
+                todo="build it again with `make patch-and-build BUILD=source`; compiled files are kept",
+            )
 
 
 def _defined(scope: symtable.SymbolTable) -> set[str]:

@@ -1,14 +1,17 @@
-"""Records of builds, so that a build with unchanged inputs does nothing."""
+"""Results of builds, and their records, so that a build with unchanged inputs does nothing."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
-from ..core.files import write_atomically
+from ..core.console import say
+from ..core.files import sha256_of_file, write_atomically
 from ..core.layout import REPOSITORY, Layout
 from ..options import GRAFT
 
@@ -61,3 +64,34 @@ def save_built(layout: Layout, built: Built, build: str = GRAFT) -> None:
 def _note(layout: Layout, build: str) -> Path:
     folder = hashlib.sha256(str(layout.out).encode()).hexdigest()[:8]
     return layout.work / f"built-{build}-{folder}.json"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a build.
+
+    Args:
+        path: the wheel, or the tree.
+        seconds: how long each step took; empty if nothing had to be done.
+    """
+
+    path: Path
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The result as JSON."""
+        return {"path": str(self.path), "seconds": self.seconds}
+
+
+def announce(wheel: Path, seconds: float) -> None:
+    """Print what was built."""
+    say(f"{wheel}\n  {wheel.stat().st_size:,} bytes, sha256 {sha256_of_file(wheel)}\n  {seconds:.1f} s in all")
+    say(how_to_install(wheel))
+
+
+def how_to_install(wheel: Path) -> str:
+    """Return the command that installs this wheel. OUT may also hold wheels of other folders, so the path must be
+    exact.
+    """
+    return f"  to install it: pip install {shlex.quote(str(wheel))}"

@@ -1,9 +1,6 @@
 """The source build: the same patches and the same native folder, in a whole PyTorch checkout.
 
-``tree`` is the checkout as a git repository, ``stack`` creates commits in it, ``placing`` decides where native files
-go, and ``added`` generates the Python file that lists the operators. ``apply`` combines them, ``moving`` checks the
-result out, and ``export`` writes it as patches.
-
-``fetch`` and ``debian`` download the pinned sources into ``cache``, and ``copies`` copies a user's checkout.
-``settings``, ``configure`` and ``ninja`` run PyTorch's own build. ``build`` does all of it.
+``fetch``, ``debian`` and ``copies`` get the sources. ``tree`` is a checkout as a git repository, ``stack`` creates
+commits in it, and ``placing`` decides what they contain; ``apply`` combines these, and ``export`` writes the result as
+patches. ``upstream`` runs PyTorch's own build, ``build`` all of this. ``syntax`` only parses the folder's sources.
 """

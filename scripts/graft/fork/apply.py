@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ..codegen import ADDED
-from ..core.console import Steps, say
-from ..core.errors import UsageError
+from ..core.console import StepLine, Steps, say
+from ..core.errors import SourceError, UsageError
 from ..core.layout import Layout
 from ..core.lock import build_lock
 from ..inputs.native import NativeFolder
-from ..inputs.patches import Patch, load_series
-from ..inputs.pin import Pin
-from ..inputs.snapshot import take_snapshot
-from .added import generate_added, lay_out_torchgen, merge_yaml, python_files
-from .moving import go_back, move_to
-from .placing import CMAKE_FILES, placed
+from ..inputs.patches import ADDED, Patch, load_series
+from ..inputs.snapshot import Snapshot, take_snapshot
+from .placing import generate_part, lay_out_torchgen, merge_yaml, placed, python_files
 from .stack import Stack
-from .tree import BASE_REF, count, open_tree, pinned_base
+from .tree import BASE_REF, Tree, count, open_tree, pinned_base, shortened
+
+# While this ref exists, files may be partly at HEAD and partly at its commit.
+MOVING_REF = "refs/graft/moving"
 
 _KERNELS = """native: add the files of a native folder
 
@@ -61,34 +61,30 @@ def apply(source: Path, layout: Layout) -> Fork:
     Raises:
         GraftError: the checkout is unchanged.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="graft-") as scratch,
-        Steps().step("apply patches and operators") as line,
-    ):
+    with tempfile.TemporaryDirectory(prefix="graft-") as scratch:
         snapshot = replace(take_snapshot(layout), folder=Path(scratch))
-        with snapshot.translated():
-            native, series = snapshot.lay_out(), load_series(snapshot.patches)
-            fork = make_fork(source, snapshot.pin, series, native)
-        line.note = f"{count(len(series), 'patch', 'patches')}, {count(fork.written, 'file')} written"
+        with snapshot.translated(), Steps().step("apply patches and operators") as line:
+            fork = make_fork(source, snapshot, snapshot.lay_out(), line)
     say(f"{source} is at {fork.tip}\n  `git -C {source} log {BASE_REF}..` shows the fork")
     return fork
 
 
-def make_fork(source: Path, pin: Pin, series: list[Patch], native: NativeFolder) -> Fork:
+def make_fork(source: Path, snapshot: Snapshot, native: NativeFolder, line: StepLine) -> Fork:
     """Check out the fork of the tree's base, created again from the patches and the native folder.
 
     Raises:
         GraftError: the checkout is unchanged.
     """
-    tree = open_tree(source, pin)
+    series, tree = load_series(snapshot.patches), open_tree(source, snapshot.pin)
     with build_lock(tree.git_dir / "graft"):
-        base = pinned_base(tree, pin)
+        base = pinned_base(tree, snapshot.pin)
         go_back(tree)
         tree.refuse_changes()
         with tempfile.TemporaryDirectory(prefix="graft-") as scratch:
             tip = make_commits(Stack(tree, base, Path(scratch)), series, native, Path(scratch))
         written = move_to(tree, tip)
         tree.git("update-ref", BASE_REF, base)
+    line.note = f"{count(len(series), 'patch', 'patches')}, {count(written, 'file')} written"
     return Fork(base, tip, written)
 
 
@@ -98,12 +94,11 @@ def make_commits(stack: Stack, series: list[Patch], native: NativeFolder, scratc
     Raises:
         PinError: a patch does not apply.
         UsageError: a native file would replace one of the tree's.
-        OperatorError: the native folder's YAML is invalid, or a source of it would not be compiled.
+        OperatorError: the native folder's YAML is invalid.
     """
     for patch in series:
         stack.apply_patch(patch)
-    stack.lay_out({}, {name: scratch / name for name in stack.holds(list(CMAKE_FILES))})
-    files = placed(native, scratch)
+    files = placed(native)
     taken = stack.holds([*files, ADDED])
     if taken:
         raise UsageError(
@@ -117,7 +112,46 @@ def make_commits(stack: Stack, series: list[Patch], native: NativeFolder, scratc
     yaml = merge_yaml(native, base, generated)
     stack.add(yaml)
     stack.commit(_YAML)
-    generate_added(native, base, generated)
+    generate_part("python", native, base, generated)
     stack.add(python_files(native, generated, stack, scratch))
     stack.commit(_ADDED)
     return stack.tip
+
+
+def move_to(tree: Tree, commit: str) -> int:
+    """Check out ``commit``, detached, in a way that can be interrupted. Only changed files are written; return how
+    many. Raise SourceError if an untracked file would be overwritten.
+    """
+    old = tree.head()
+    if old == commit:
+        return 0
+    differing = tree.differing(old, commit)
+    in_the_way = [name for name in tree.differing(old, commit, "A") if os.path.lexists(tree.path / name)]
+    if in_the_way:
+        raise SourceError(
+            f"{tree.path}: untracked files would be overwritten:\n{shortened(in_the_way)}",
+            todo="move them away, or into the native folder, and run the same command again",
+        )
+    tree.git("update-index", "-q", "--refresh", check=False)
+    tree.git("update-ref", MOVING_REF, commit)
+    tree.git("read-tree", "-m", "-u", old, commit)
+    tree.git("update-ref", "--no-deref", "-m", "graft: apply", "HEAD", commit, old)
+    tree.git("update-ref", "-d", MOVING_REF)
+    return len(differing)
+
+
+def go_back(tree: Tree) -> None:
+    """Undo an interrupted ``move_to``. If other files are changed, too, do nothing."""
+    aim = tree.git("rev-parse", "--quiet", "--verify", f"{MOVING_REF}^{{commit}}", check=False)
+    if aim.returncode != 0:
+        return
+    # No other process holds it: git was killed, and we hold our own lock.
+    (tree.git_dir / "index.lock").unlink(missing_ok=True)
+    tree.git("update-index", "-q", "--refresh", check=False)
+    old, new = tree.head(), aim.stdout.strip()
+    changed = tree.git("diff-index", "-z", "--name-only", "--no-renames", old).stdout.split("\0")
+    if set(filter(None, changed)) <= set(tree.differing(old, new)):
+        for name in tree.differing(old, new, "A"):
+            (tree.path / name).unlink(missing_ok=True)
+        tree.git("read-tree", "--reset", "-u", old)
+        tree.git("update-ref", "-d", MOVING_REF)

@@ -20,7 +20,7 @@ def fetch_package(source: DebianSource, downloads: Path, target: Path, mirror: s
 
     Args:
         source: the source package.
-        downloads: the folder for the package's files.
+        downloads: keeps the package's files.
         target: the output folder; it must not exist.
         mirror: the address or the path of a Debian mirror; None for the one that apt uses.
 
@@ -29,7 +29,7 @@ def fetch_package(source: DebianSource, downloads: Path, target: Path, mirror: s
         ToolchainError: dpkg-source is not installed.
     """
     downloads.mkdir(parents=True, exist_ok=True)
-    missing = [name for name, sha256 in source.sha256.items() if not is_file(downloads / name, sha256)]
+    missing = [name for name, sha256 in source.sha256.items() if not _is_file(downloads / name, sha256)]
     if missing:
         mirrors = [mirror] if mirror else configured_mirrors()
         for name in missing:
@@ -41,25 +41,25 @@ def fetch_package(source: DebianSource, downloads: Path, target: Path, mirror: s
         raise FetchError(f"{downloads / description}: cannot be unpacked", cause=error.cause or error.what) from error
 
 
-def is_file(path: Path, sha256: str) -> bool:
-    """Return whether ``path`` is the file with this hash."""
+def _is_file(path: Path, sha256: str) -> bool:
     return path.is_file() and sha256_of_file(path) == sha256
 
 
 def download(source: DebianSource, name: str, mirrors: Sequence[str], target: Path) -> None:
-    """Download one file of a source package with apt, using its settings, from the first mirror that has it.
-
-    Raises:
-        FetchError: no mirror has the pinned file.
+    """Download one file of a source package with apt, using its settings, from the first mirror that has it. Raise
+    FetchError if none has the pinned file.
     """
     sha256 = source.sha256[name]
     answers = []
     for mirror in mirrors:
-        address = f"{as_address(mirror)}/{pool_folder(source.package)}/{name}"
+        # The folder of a source package of Debian's main section.
+        pool = f"pool/main/{source.package[:4] if source.package.startswith('lib') else source.package[0]}"
+        start = mirror.rstrip("/") if "://" in mirror else f"copy://{Path(mirror).expanduser().resolve()}"
+        address = f"{start}/{pool}/{source.package}/{name}"
         with tempfile.TemporaryDirectory(prefix="download-", dir=target.parent) as folder:
             partial = Path(folder, name)
             done = run([_HELPER, "download-file", address, partial, f"SHA256:{sha256}"], check=False)
-            if done.returncode == 0 and is_file(partial, sha256):
+            if done.returncode == 0 and _is_file(partial, sha256):
                 partial.replace(target)
                 return
         answers.append(f"{address}: {done.stdout.strip()}")
@@ -70,21 +70,9 @@ def download(source: DebianSource, name: str, mirrors: Sequence[str], target: Pa
     )
 
 
-def as_address(mirror: str) -> str:
-    """Return a mirror's address for apt; a path is converted."""
-    return mirror.rstrip("/") if "://" in mirror else f"copy://{Path(mirror).expanduser().resolve()}"
-
-
-def pool_folder(package: str) -> str:
-    """Return the folder of a source package of Debian's main section on a mirror."""
-    return f"pool/main/{package[:4] if package.startswith('lib') else package[0]}/{package}"
-
-
 def configured_mirrors() -> list[str]:
     """Return the Debian mirrors in apt's configuration, of any release: a pool contains the files of all releases.
-
-    Raises:
-        FetchError: there is none.
+    Raise FetchError if there is none.
     """
     wanted = ["Created-By: Packages", "Origin: Debian", "Label: Debian"]
     try:
@@ -102,11 +90,7 @@ def configured_mirrors() -> list[str]:
 
 
 def refuse_missing_packages(names: Sequence[str]) -> None:
-    """Check that the system's packages are installed.
-
-    Raises:
-        ToolchainError: lists all missing packages.
-    """
+    """Raise ToolchainError, with a list, if packages of the system are missing."""
     if not names:
         return
     try:

@@ -79,11 +79,7 @@ def export(source: Path, out: Path) -> list[Path]:
 
 
 def refuse_difference(tree: Tree, base: str, head: str, mails: list[Path], scratch: Path) -> None:
-    """Check that applying ``mails`` to ``base`` gives ``head``.
-
-    Raises:
-        SourceError: they do not.
-    """
+    """Raise SourceError unless applying ``mails`` to ``base`` gives ``head``."""
     stack = Stack(tree, base, scratch)
     for mail in mails:
         if message := stack.apply(mail):

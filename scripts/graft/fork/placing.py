@@ -1,68 +1,93 @@
-"""Where the files of a native folder go in PyTorch's source tree."""
+"""What the fork adds to PyTorch's source tree, and where: native files, YAML, torch's Python files."""
 
 from __future__ import annotations
 
-import re
-from fnmatch import fnmatchcase
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from ..core.errors import OperatorError, UsageError
-from ..inputs.native import NativeFolder
+from ..base.torchgen import run_with_torchgen
+from ..codegen import DESCRIPTION
+from ..codegen.description import Description
+from ..compose.files import appended_texts, behind
+from ..core.errors import OperatorError
+from ..core.files import files_below, write_if_changed
+from ..inputs.merge import PACKAGED, merge_with_base
+from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolder
+from ..inputs.patches import ADDED
+from .stack import Stack
+from .tree import FUNCTIONS_YAML
 
 NATIVE = "aten/src/ATen/native"
-CMAKE_FILES = ("aten/src/ATen/CMakeLists.txt", "cmake/Codegen.cmake")
+_YAML = {FUNCTIONS: FUNCTIONS_YAML, DERIVATIVES: "tools/autograd/derivatives.yaml"}
 
 
-def placed(native: NativeFolder, tree: Path) -> dict[str, Path]:
-    """Return every C++ and CUDA file of the native folder, by name in the tree.
-
-    Args:
-        native: the native folder, including CUDA sources.
-        tree: has the checkout's CMake files, which list the compiled folders.
-
-    Raises:
-        OperatorError: a source is in a folder that PyTorch's build does not compile.
-    """
+def placed(native: NativeFolder) -> dict[str, Path]:
+    """Return every C++ and CUDA file of the native folder, by name in the tree."""
     files = sorted({*native.sources, *native.vectorized, *native.headers, *native.cuda})
-    patterns = compiled_patterns(tree)
-    sources = [file for file in files if file.suffix in (".cpp", ".cu")]
-    faults = [
-        f"{native.path / file}: PyTorch's build compiles no {file.suffix} file in native/{file.parent.as_posix()}"
-        for file in sources
-        if not any(matches(file, *pattern) for pattern in patterns)
-    ]
-    if faults:
-        folders = sorted({PurePosixPath(pattern).parent.as_posix() for pattern, _ in patterns})
-        raise OperatorError(
-            "\n".join(faults),
-            cause=f"{' and '.join(CMAKE_FILES)} list the folders that are compiled: {', '.join(folders)}",
-            todo="move the file into one of these",
-        )
     return {f"{NATIVE}/{file.as_posix()}": native.path / file for file in files}
 
 
-def compiled_patterns(tree: Path) -> list[tuple[str, bool]]:
-    """Return the patterns below ``native/`` that CMake globs, and whether each is recursive.
+def lay_out_torchgen(stack: Stack, base: Path) -> None:
+    """Write the tip's torchgen as in a wheel, including what upstream's setup.py copies below torchgen/packaged."""
+    packaged = base / "torchgen/packaged"
+    folders = {
+        "torchgen": base / "torchgen",
+        "tools/autograd": packaged / "autograd",
+        "aten/src/ATen/templates": packaged / "ATen/templates",
+    }
+    names = ("native_functions.yaml", "tags.yaml")
+    stack.lay_out(folders, {f"{NATIVE}/{name}": packaged / "ATen/native" / name for name in names})
+
+
+def merge_yaml(native: NativeFolder, base: Path, out: Path) -> dict[str, Path]:
+    """Return the tree's YAML with the native folder's entries, written below ``out``, by name in the tree.
 
     Raises:
-        UsageError: there are none, so this version of PyTorch is not supported.
+        OperatorError: a file of the native folder is not a YAML list of entries.
     """
-    found = []
-    for name in CMAKE_FILES:
-        text = (tree / name).read_text(encoding="utf-8") if (tree / name).is_file() else ""
-        for command, arguments in re.findall(r"^\s*file\s*\(\s*(GLOB(?:_RECURSE)?)\s([^)]*)\)", text, re.M):
-            for pattern in re.findall(r'"(?:[^"]*aten/src/ATen/)?(native/[^"]*)"', arguments):
-                found.append((pattern, command == "GLOB_RECURSE"))
-    if not found:
-        raise UsageError(
-            f"{' and '.join(CMAKE_FILES)}: these files of the source tree name no folder of native sources",
-            todo="set SOURCE to the top folder of a whole checkout of PyTorch",
-        )
-    return found
+    merge_with_base([native.path], base, out / "wheel")
+    return {target: out / "wheel" / PACKAGED[file] / file for file, target in _YAML.items()}
 
 
-def matches(file: Path, pattern: str, recursive: bool) -> bool:
-    """Return whether CMake's ``pattern`` matches ``file``, a path in the native folder."""
-    path, wanted = PurePosixPath("native", file.as_posix()), PurePosixPath(pattern)
-    in_folder = wanted.parent == path.parent or (recursive and wanted.parent in path.parents)
-    return in_folder and fnmatchcase(path.name, wanted.name)
+def generate_part(part: str, native: NativeFolder, base: Path, out: Path) -> None:
+    """Run the graft's generator with the tree's torchgen.
+
+    Args:
+        part: what to generate: ``python`` or ``cpp``.
+        native: the native folder.
+        base: the tree's torchgen.
+        out: the output folder.
+
+    Raises:
+        OperatorError: torchgen's message, with file and line in the native folder.
+    """
+    arguments: list[str | Path] = ["--base", base, "--native", native.path, "--out", out, "--part", part]
+    # Run in another folder, so that Python does not import a torchgen from the current one.
+    done = run_with_torchgen(base, "graft.codegen", *arguments, cwd=out)
+    if done.returncode != 0:
+        raise OperatorError(done.stdout.strip())
+
+
+def python_files(native: NativeFolder, generated: Path, stack: Stack, scratch: Path) -> dict[str, Path]:
+    """Return the extended files of the tree, written below ``scratch``, by name in the tree.
+
+    Args:
+        native: the native folder.
+        generated: the output folder of ``generate_part("python", ...)``.
+        stack: the stack whose tip has upstream's files.
+        scratch: a folder for temporary files.
+    """
+    written = {ADDED: generated / "wheel" / ADDED}
+    appended = generated / "appended"
+    texts = {name.as_posix(): (appended / name).read_text(encoding="utf-8") for name in files_below(appended)}
+    texts |= appended_texts(native, Description.load(generated / DESCRIPTION))
+    for in_wheel, text in texts.items():
+        name = in_wheel.replace("torchgen/packaged/autograd/", "tools/autograd/")
+        # The build generates some stubs from templates: torch/nn/functional.pyi from functional.pyi.in.
+        there = stack.holds([name, f"{name}.in"])
+        target = scratch / "python" / name
+        if there:
+            stack.lay_out({}, {there[0]: target})
+        upstream = target.read_text(encoding="utf-8") if there else None
+        write_if_changed(target, behind(upstream, text))
+        written[there[0] if there else name] = target
+    return written

@@ -6,25 +6,22 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..core.console import StepLine, Steps, say
-from ..core.errors import CompileError, ToolchainError
+from ..core.errors import CommandError, CompileError, OperatorError, ToolchainError
 from ..core.layout import REPOSITORY, Layout
-from ..core.lock import build_lock
 from ..core.process import UNTRANSLATED, run
 from ..inputs.native import NativeFolder
 from ..inputs.patches import load_series
-from ..inputs.snapshot import Snapshot, take_snapshot
 from ..inputs.toolchain import Toolchain
 from .apply import make_commits
-from .cache import cache_of
+from .build import reading
 from .fetch import fetch_to_build
-from .parity import run_generators
 from .placing import NATIVE
 from .stack import Stack
 from .tree import count, open_tree, pinned_base
@@ -39,64 +36,65 @@ _SLEEF = "sleef.h"
 # Values of CMake's variables in headers, other than 0.
 _CONFIGURED = {"AT_PARALLEL_OPENMP": "1"}
 
-
-@dataclass(frozen=True)
-class Unit:
-    """A source to parse.
-
-    Args:
-        name: its path in the native folder.
-        flags: of its CPU capability.
-    """
-
-    name: Path
-    flags: tuple[str, ...]
+# The generators' commands of the tree's build, with the arguments that matter.
+_ATEN, _AUTOGRAD = "build/aten/src/ATen", "torch/csrc/autograd/generated"
+_GENERATE_ATEN = ["--source-path", "aten/src/ATen", "--per-operator-headers", "--generate", "headers", "sources"]
+_GENERATE_AUTOGRAD = f"""
+from tools.autograd.gen_autograd import gen_autograd, gen_autograd_python
+from torchgen.selective_build.selector import SelectiveBuilder
+yaml = [f"aten/src/ATen/native/{{name}}.yaml" for name in ("native_functions", "tags")]
+gen_autograd(*yaml, "{_AUTOGRAD}", "tools/autograd", SelectiveBuilder.get_nop_selector())
+gen_autograd_python(*yaml, "{_AUTOGRAD}", "tools/autograd")
+"""
 
 
 def check_syntax(layout: Layout, *, source: str | None, jobs: int) -> None:
     """Parse each source of the native folders, for each CPU capability, with the headers of the pin's source tree.
 
-    Args:
-        layout: the pin and the native folders.
-        source: a checkout, or a place to clone from; None for the pin's.
-        jobs: the maximum number of compilers to run at once.
-
     Raises:
         CompileError: the first messages about each source, with paths in the native folder.
         GraftError: the tree is not available.
     """
-    snapshot = take_snapshot(layout)
-    cache = cache_of(snapshot.pin)
-    snapshot = replace(snapshot, folder=cache.snapshot)
-    with build_lock(cache.folder), snapshot.translated(), tempfile.TemporaryDirectory(prefix="graft-") as scratch:
-        steps, folder, native = Steps(), cache.folder / "syntax", snapshot.lay_out()
+    with reading(layout) as (snapshot, cache), tempfile.TemporaryDirectory(prefix="graft-") as name:
+        steps, scratch, folder, native = Steps(), Path(name), cache.folder / "syntax", snapshot.lay_out()
         with steps.step("fetch the sources") as line:
             path = fetch_to_build(snapshot.pin, cache, source, line)
         with steps.step("apply patches and operators"):
             tree = open_tree(path, snapshot.pin)
-            stack = Stack(tree, pinned_base(tree, snapshot.pin), Path(scratch))
-            tip = make_commits(stack, load_series(snapshot.patches), native, Path(scratch))
-        done, wanted = folder / "done", f"{tip} {snapshot.toolchain.description}"
-        if done.is_file() and done.read_text(encoding="utf-8") == wanted:
-            say(f"nothing changed: {layout.title} is valid C++ in PyTorch {snapshot.pin.version}")
-            return
+            stack = Stack(tree, pinned_base(tree, snapshot.pin), scratch)
+            make_commits(stack, load_series(snapshot.patches), native, scratch)
         with steps.step("generate headers"):
             shutil.rmtree(folder, ignore_errors=True)
             stack.lay_out({name: folder / name for name in _FOLDERS}, {})
             run_generators(folder)
             configure_headers(folder, snapshot.toolchain)
         with steps.step("parse") as line:
-            line.note = parse(folder, native, snapshot, jobs, line)
-        done.write_text(wanted, encoding="utf-8")
-    say(f"{layout.title}: valid C++ in PyTorch {snapshot.pin.version}; {sum(steps.seconds.values()):.0f} s in all")
+            failed = parse(folder, native, snapshot.toolchain, jobs, line)
+    version = snapshot.pin.version
+    if failed:
+        raise CompileError(
+            snapshot.translate("\n".join(failed)),
+            cause=f"PyTorch {version} lacks it, or has it in another form",
+            todo="use what all releases have, or ask for the release with TORCH_VERSION_MAJOR and TORCH_VERSION_MINOR "
+            "(torch/version.h)",
+        )
+    say(f"{layout.title}: valid C++ in PyTorch {version}; {sum(steps.seconds.values()):.0f} s in all")
+
+
+def run_generators(folder: Path) -> None:
+    """Run the generators of the tree in ``folder`` like its build. Raise OperatorError if they fail."""
+    for name in (f"{_ATEN}/core", _AUTOGRAD):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    try:
+        run([sys.executable, "-m", "torchgen.gen", *_GENERATE_ATEN, "--install_dir", _ATEN], cwd=folder)
+        run([sys.executable, "-c", _GENERATE_AUTOGRAD], cwd=folder, env={"PYTHONPATH": str(folder)})
+    except CommandError as error:
+        raise OperatorError(f"{folder}: the tree's generators fail", cause=error.cause) from error
 
 
 def configure_headers(folder: Path, toolchain: Toolchain) -> None:
     """Write the headers that CMake makes of templates, with everything optional left out, and find what is not in the
-    tree.
-
-    Raises:
-        ToolchainError: neither the system nor an official wheel has a header.
+    tree. Raise ToolchainError if neither the system nor an official wheel has a header.
     """
     for template in folder.rglob("*.h.in"):
         text = re.sub(r"^#cmakedefine01 (\w+).*$", r"#define \1 0", template.read_text(encoding="utf-8"), flags=re.M)
@@ -114,46 +112,29 @@ def configure_headers(folder: Path, toolchain: Toolchain) -> None:
         shutil.copyfile(headers[0], folder / "include" / _SLEEF)
 
 
-def parse(folder: Path, native: NativeFolder, snapshot: Snapshot, jobs: int, line: StepLine) -> str:
-    """Parse all units. Return how many there are.
-
-    Raises:
-        CompileError: the first messages about each source.
-    """
-    toolchain, every = snapshot.toolchain, list(units(native, snapshot.toolchain))
+def parse(folder: Path, native: NativeFolder, toolchain: Toolchain, jobs: int, line: StepLine) -> list[str]:
+    """Parse all that the tree's build compiles. Return the first messages about each source that is not valid."""
     includes = [f"-I{folder / name}" for name in _INCLUDED]
 
-    def messages(unit: Unit) -> str:
-        path = str(folder / NATIVE / unit.name)
-        flags = [*toolchain.flags, *unit.flags, *includes, "-w", "-fsyntax-only", "-fmax-errors=3"]
-        done = run([toolchain.compiler, *flags, path], env=UNTRANSLATED, check=False)
-        return "" if done.returncode == 0 else done.stdout.strip()
+    def messages(unit: tuple[Path, list[str]]) -> str:
+        flags = [*toolchain.flags, *unit[1], *includes, "-w", "-fsyntax-only", "-fmax-errors=3"]
+        done = run([toolchain.compiler, *flags, folder / NATIVE / unit[0]], env=UNTRANSLATED, check=False)
+        line.update(unit[0].name)
+        return done.stdout.strip() if done.returncode else ""
 
-    failed: dict[Path, str] = {}
+    every, failed = list(units(native, toolchain)), dict[Path, str]()
     with ThreadPoolExecutor(jobs) as pool:
-        for number, (unit, text) in enumerate(zip(every, pool.map(messages, every), strict=True), 1):
-            line.update(f"[{number}/{len(every)}] {unit.name}")
+        for (name, _), text in zip(every, pool.map(messages, every), strict=True):
             if text:
-                failed.setdefault(unit.name, text)
-    if failed:
-        ours = re.compile(rf"{re.escape(str(folder / NATIVE))}/([\w./-]+)")
-        texts = [ours.sub(lambda match: str(_own(native, match)), text) for text in failed.values()]
-        raise CompileError(
-            "\n".join(texts),
-            cause=f"PyTorch {snapshot.pin.version} lacks it, or has it in another form",
-            todo="use what all releases have, or ask for the release with TORCH_VERSION_MAJOR and TORCH_VERSION_MINOR "
-            "(torch/version.h)",
-        )
-    return count(len(every), "unit")
+                failed.setdefault(name, text)
+    line.note = count(len(every), "unit")
+    own = {f"{folder / NATIVE / name}:": f"{native.path / name}:" for name in (*failed, *native.headers)}
+    place = re.compile("|".join(map(re.escape, own)) or "$^")
+    return [place.sub(lambda match: own[match[0]], text) for text in failed.values()]
 
 
-def units(native: NativeFolder, toolchain: Toolchain) -> Iterator[Unit]:
-    """Yield what the tree's build compiles of a native folder: sources below ``cpu/`` once for each CPU capability."""
-    yield from (Unit(name, ()) for name in native.sources)
+def units(native: NativeFolder, toolchain: Toolchain) -> Iterator[tuple[Path, list[str]]]:
+    """Yield sources and their flags: those below ``cpu/`` once for each CPU capability."""
+    yield from ((name, []) for name in native.sources)
     for name in native.vectorized:
-        yield from (Unit(name, tuple(toolchain.capability_flags(each))) for each in toolchain.capabilities)
-
-
-def _own(native: NativeFolder, match: re.Match[str]) -> Path | str:
-    own = native.path / match[1]
-    return own if own.is_file() else match[0]
+        yield from ((name, toolchain.capability_flags(each)) for each in toolchain.capabilities)

@@ -25,12 +25,7 @@ _LONGEST_FORK = 1000
 
 @dataclass(frozen=True)
 class Tree:
-    """A checkout.
-
-    Args:
-        path: its top folder.
-        git_dir: its repository.
-    """
+    """A checkout and its repository."""
 
     path: Path
     git_dir: Path
@@ -38,12 +33,7 @@ class Tree:
     def git(
         self, *arguments: str | Path, env: Mapping[str, str] | None = None, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
-        """Run git on this checkout with the repository's own settings only: the user's settings must not change commit
-        ids.
-
-        Raises:
-            CommandError: git failed and ``check`` is set.
-        """
+        """Run git with the repository's own settings only: the user's settings must not change commit ids."""
         variables = {
             **isolated(),
             "GIT_DIR": str(self.git_dir),
@@ -95,11 +85,7 @@ class Tree:
         return self.git(*words, env=who).stdout.strip()
 
     def refuse_changes(self) -> None:
-        """Check that there are no uncommitted changes.
-
-        Raises:
-            SourceError: lists the changed files.
-        """
+        """Raise SourceError, with a list, if there are uncommitted changes."""
         form = ["--porcelain", "--untracked-files=no", "--ignore-submodules=dirty"]
         changed = self.git("status", *form).stdout.splitlines()
         if changed:
@@ -123,10 +109,8 @@ def isolated() -> dict[str, str]:
 
 
 def find_tree(path: Path) -> Tree | None:
-    """Return the checkout at ``path``; None if it is not the top of a repository.
-
-    Raises:
-        UsageError: it is not PyTorch.
+    """Return the checkout at ``path``; None if it is not the top of a repository. Raise UsageError if it is not
+    PyTorch.
     """
     if not (path / FUNCTIONS_YAML).is_file():
         raise UsageError(
@@ -158,13 +142,7 @@ def open_tree(path: Path, pin: Pin) -> Tree:
 
 
 def commit_folder(tree: Tree, pin: Pin, env: Mapping[str, str] | None = None) -> str:
-    """Commit the original files. No branch refers to the commit yet.
-
-    Args:
-        tree: the files, and the repository for the commit.
-        pin: the release.
-        env: environment variables for git.
-    """
+    """Commit the original files of ``tree``. No branch refers to the commit yet."""
     add = ["-c", "advice.addEmbeddedRepo=false", "add", "--all"]
     tree.git(*add, env=env)
     # Files ignored by the projects there are not written by PyTorch's build; they came with the sources.
@@ -183,7 +161,7 @@ def pinned_base(tree: Tree, pin: Pin) -> str:
     base = tree.base_of(tree.head())
     if tree.is_ours(base):
         version = tree.git("show", f"{base}:version.txt", check=False)
-        refuse_version(tree.path, version.stdout.strip() if version.returncode == 0 else "", pin)
+        _refuse_version(tree.path, version.stdout if version.returncode == 0 else "", pin)
     elif not isinstance(pin.source, GitSource):
         raise SourceError(
             f"{tree.path}: this is commit {base}, but the pin is {pin.source.package} {pin.source.version} of Debian",
@@ -202,24 +180,17 @@ def pinned_base(tree: Tree, pin: Pin) -> str:
 
 
 def refuse_other_version(folder: Path, pin: Pin) -> None:
-    """Check that a folder without a history is the pinned release.
-
-    Raises:
-        SourceError: its version.txt has another version, or is missing.
-    """
-    version = folder / "version.txt"
-    refuse_version(folder, version.read_text(encoding="utf-8").strip() if version.is_file() else "", pin)
+    """Raise SourceError if version.txt of a folder without a history does not have the pinned version."""
+    path = folder / "version.txt"
+    _refuse_version(folder, path.read_text(encoding="utf-8") if path.is_file() else "", pin)
 
 
-def refuse_version(path: Path, version: str, pin: Pin) -> None:
-    """Check that version.txt of a folder without a history has the pinned version.
-
-    Raises:
-        SourceError: it has another version.
-    """
+def _refuse_version(folder: Path, text: str, pin: Pin) -> None:
+    version = text.strip()
     if not re.match(rf"{re.escape(pin.version)}(?![.\d])", version):
         raise SourceError(
-            f"{path / 'version.txt'}:1: this is PyTorch {version or '(unknown version)'}, but the pin is {pin.version}",
+            f"{folder / 'version.txt'}:1: this is PyTorch {version or '(unknown version)'}, "
+            f"but the pin is {pin.version}",
             todo="set SOURCE to the sources of the pinned release, or PIN to a pin of this one",
         )
 

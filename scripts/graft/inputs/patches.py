@@ -14,6 +14,8 @@ from ..core.process import UNTRANSLATED, run
 from .pin import TOOLKITS
 
 SERIES = "series"
+# The list of added operators. A base that has it was built from the fork: it holds the patches, and our texts.
+ADDED = "torch/_added_operators.py"
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,14 @@ def patched(patches: list[Patch], base: Path, scratch: Path) -> dict[str, bytes]
 
     Args:
         patches: a series.
-        base: the tree, which is only read.
+        base: the tree, which is only read. One that was built from the fork holds them already.
         scratch: the folder in which a temporary folder is created.
 
     Raises:
         PinError: lists each patch that does not apply, with the hunk.
     """
+    if (base / ADDED).is_file():
+        return {}
     scratch.mkdir(parents=True, exist_ok=True)
     faults: list[str] = []
     with tempfile.TemporaryDirectory(prefix="patched-", dir=scratch) as name:

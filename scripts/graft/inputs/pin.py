@@ -20,8 +20,8 @@ TOOLKITS, INDEXES = "cuda-toolkits.yaml", "indexes.yaml"
 # Next to a wheel that is kept: its sha256.
 VERIFIED = "verified.sha256"
 
-# The local part of the version of wheels for CPUs.
-CPU = "cpu"
+# The local part of the version of wheels for CPUs, and how that of wheels begins that were built from the fork.
+CPU, BUILT = "cpu", "source."
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,7 @@ def load_pin(folder: Path, wheel_version: str = "", *, is_installed: bool = Fals
         PinError: the file does not exist, lists no such wheel, or a field is missing or has the wrong type.
     """
     path = folder / "pin.yaml"
+    is_given = is_installed or wheel_version.partition("+")[2].startswith(BUILT)
     if not path.is_file():
         raise PinError(f"{path}: no such pin", todo=f"set PIN to one of: {', '.join(known_pins(folder.parent))}")
     try:
@@ -149,7 +150,7 @@ def load_pin(folder: Path, wheel_version: str = "", *, is_installed: bool = Fals
             source=_source(fields["source"], version),
             settings=_settings(fields.get("build") or {}),
             wheels=wheels,
-            chosen=wheel_version if is_installed else (wheel_version or next(iter(wheels))) if wheels else "",
+            chosen=wheel_version if is_given else (wheel_version or next(iter(wheels))) if wheels else "",
             index=indexes(folder.parent).get(wheel_version.partition("+")[2], ""),
             toolkits={str(cuda): dict(files) for cuda, files in _shared(folder.parent / TOOLKITS).items()},
             gxx=int(fields["compiler"]["gxx"]),
@@ -159,7 +160,7 @@ def load_pin(folder: Path, wheel_version: str = "", *, is_installed: bool = Fals
         raise PinError(f"{path}: the key {error} is missing", todo="compare it with another pin's file") from error
     except (TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
         raise PinError(f"{path}: {error}", todo="compare it with another pin's file") from error
-    if pin.chosen and pin.chosen not in wheels and not pin.index and not is_installed:
+    if pin.chosen and pin.chosen not in wheels and not pin.index and not is_given:
         raise PinError(
             f"{path}: it has no wheel of version {pin.chosen}",
             cause=f"it has {', '.join(wheels)}",

@@ -107,7 +107,6 @@ void bind(PyObject* torch_c) {
   }
   {
     using namespace torch::functionalization;
-    [[maybe_unused]] auto functionalization = py::module_(module.attr("_functionalization"));
     ${view_meta_bindings}
   }
 }

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from graft.core.errors import OperatorError, PinError, SourceError, UsageError
+from graft.core.errors import PinError, SourceError, UsageError
 from graft.core.layout import Layout
 from graft.fork.apply import apply
 from graft.fork.export import export
@@ -91,39 +91,6 @@ def test_native_file_that_upstream_has_is_refused(tree: Path, layout: Layout, na
         apply(tree, layout)
     assert state(tree) == before
     assert (tree / "aten/src/ATen/native/Add.cpp").read_text() == "// add\n"
-
-
-def test_source_in_a_folder_that_is_not_compiled_is_refused(tree: Path, layout: Layout, native: Path) -> None:
-    write(native, {"deep/er/Mine.cpp": "", "deep/Header.h": "", "x/Fine.cpp": "", "cuda/Mine.cpp": ""})
-    with pytest.raises(OperatorError) as caught:
-        apply(tree, layout)
-    assert caught.value.what.splitlines() == [
-        f"{native}/cuda/Mine.cpp: PyTorch's build compiles no .cpp file in native/cuda",
-        f"{native}/deep/er/Mine.cpp: PyTorch's build compiles no .cpp file in native/deep/er",
-    ]
-    assert "native, native/cpu, native/cuda, native/x" in caught.value.cause
-
-
-def test_patch_may_have_another_folder_compiled(tree: Path, layout: Layout, patches: Path, native: Path) -> None:
-    write(native, {"deep/Mine.cpp": ""})
-    more = """Subject: cmake: compile native/deep
-
---- a/aten/src/ATen/CMakeLists.txt
-+++ b/aten/src/ATen/CMakeLists.txt
-@@ -1,3 +1,4 @@
- file(GLOB native_cpp "native/*.cpp")
-+file(GLOB deep "native/deep/*.cpp")
- file(GLOB native_cuda_cu "native/cuda/*.cu")
- file(GLOB_RECURSE base_cpp "core/*.cpp")
-"""
-    write(patches, {"more.patch": more, "series": "more.patch\nsay_two.patch\nnew_file.patch\n"})
-    apply(tree, layout)
-    assert (tree / "aten/src/ATen/native/deep/Mine.cpp").is_file()
-    # Without the patch it is rejected, although the files checked out still contain it.
-    (patches / "more.patch").unlink()
-    write(patches, {"series": "say_two.patch\nnew_file.patch\n"})
-    with pytest.raises(OperatorError, match=r"no \.cpp file in native/deep"):
-        apply(tree, layout)
 
 
 def test_folder_that_is_no_pytorch_is_refused(layout: Layout, tmp_path: Path, native: Path) -> None:

@@ -1,0 +1,241 @@
+"""PyTorch's own build of the fork: CMake and ninja in ``build/`` of the tree, and its wheel."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..compile.messages import with_formulas
+from ..core.console import StepLine, say
+from ..core.environments import Layer, held, install, make_virtual_environment
+from ..core.errors import CommandError, CompileError, OperatorError, PackError, SourceError
+from ..core.files import write_if_changed
+from ..core.process import follow, run
+from ..inputs.native import NativeFolder
+from ..inputs.patches import ADDED
+from ..inputs.pin import Pin
+from ..inputs.toolchain import Toolchain
+from .fetch import Cache
+from .placing import NATIVE
+from .tree import Tree
+
+# The names of the tree's generators in CMake (cmake/Codegen.cmake, caffe2/CMakeLists.txt), and what they write.
+GENERATORS = ("ATEN_CPU_FILES_GEN_TARGET", "generate-torch-sources")
+_GENERATED = ("build/aten/src/ATen/", "torch/csrc/autograd/generated/")
+
+# CMake's install folder, which PyTorch's build copies from.
+_INSTALLED = ("torch/bin", "torch/include", "torch/lib", "torch/share")
+
+# The peak memory of a compiler, measured on PyTorch's own sources, with a margin.
+_BYTES_PER_JOB = 2500 * 1024**2
+
+# Finished commands, their total number, and ninja's estimate of the remaining time.
+_STATUS = "[%f/%t, %W left] "
+_IS_STATUS = re.compile(r"\[\d+/\d+, .*? left\] ")
+_COMMAND = re.compile(r"^(/\S*|\w+=\S+|:) .* && |^\S*/(ccache|g\+\+|gcc|c\+\+|cc|python\S*|cmake) |^ninja: ")
+
+# The number of lines of compilers' messages shown; the first ones matter most.
+_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """The fork's tree, and how PyTorch's build runs in it.
+
+    Args:
+        tree: the tree.
+        pin: the pin, with the settings of its build.
+        cache: has the environment of the build.
+        toolchain: the compiler.
+        native: the native folder, for messages.
+        sources: the files that the fork adds or changes, by name in the tree.
+        jobs: the maximum number of compilers to run at once.
+    """
+
+    tree: Tree
+    pin: Pin
+    cache: Cache
+    toolchain: Toolchain
+    native: NativeFolder
+    sources: Sequence[str]
+    jobs: int
+
+    @property
+    def _build(self) -> Path:
+        return self.tree.path / "build"
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether single files can be compiled now."""
+        return (self._build / "compile_commands.json").is_file()
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variables of PyTorch's build. Its CMake files use ccache if it is installed; paths below the
+        tree are ignored there, so that objects of other trees are reused.
+        """
+        path = os.pathsep.join([str(self.cache.environment / "bin"), os.environ.get("PATH", os.defpath)])
+        objects = os.environ.get("CCACHE_DIR", str(self.cache.ccache))
+        ccache = {"CCACHE_DIR": objects, "CCACHE_BASEDIR": str(self.tree.path), "CCACHE_NOHASHDIR": "1"}
+        ours = {"PATH": path, "CXX": self.toolchain.compiler, "MAX_JOBS": str(self.jobs), "NINJA_STATUS": _STATUS}
+        return {**self.pin.settings.variables, **ours, **ccache}
+
+    def configure(self) -> None:
+        """Run CMake, which finds new files only then, if the tree has a setup.py with an option for it.
+
+        Raises:
+            SourceError: CMake or flatc failed.
+        """
+        make_environment(self.pin, self.cache)
+        setup = self.tree.path / "setup.py"
+        if not (setup.is_file() and "--cmake-only" in setup.read_text(encoding="utf-8")):
+            return
+        again = ["--cmake"] if (self._build / "CMakeCache.txt").is_file() else []
+        command = ["python", "setup.py", "build", "--cmake-only", *again]
+        try:
+            run(command, cwd=self.tree.path, env=self.variables)
+            for schema in self.pin.settings.flatbuffers:
+                self._make_flatbuffers_header(schema)
+        except CommandError as error:
+            todo = "fix it and run the same command again"
+            raise SourceError(f"{self.tree.path}: {error.what}", cause=error.cause, todo=todo) from error
+
+    def _make_flatbuffers_header(self, schema: str) -> None:
+        """Generate the header that the system's flatbuffers need, not the tree's, in the build's own folder, which is
+        searched first.
+        """
+        folder = self._build / Path(schema).parent
+        aside = folder / ".made"
+        aside.mkdir(parents=True, exist_ok=True)
+        run(["flatc", "--cpp", "--gen-mutable", "--scoped-enums", "-o", aside, self.tree.path / schema])
+        for header in aside.iterdir():
+            write_if_changed(folder / header.name, header.read_bytes())
+
+    def ninja(self, line: StepLine, targets: Sequence[str]) -> None:
+        """Build ``targets``. After an interruption, the next call continues with what is left.
+
+        Raises:
+            CompileError: the first messages, with paths in the native folder.
+        """
+        if targets:
+            self._follow(["ninja", "-C", self._build, "-j", str(self.jobs), "-k", "0", *targets], line)
+
+    def wheel(self, folder: Path, line: StepLine) -> Path:
+        """Build all that is left, with whatever this PyTorch is built with. Return its wheel in ``folder``.
+
+        Raises:
+            CompileError: see ``ninja``.
+            PackError: there is no wheel.
+        """
+        # What was installed in the tree for an earlier wheel is replaced, but never deleted: headers and modules of
+        # removed operators would be in every later wheel. Some of these folders also contain sources.
+        for old in (folder, *self._build.glob("lib.*")):
+            shutil.rmtree(old, ignore_errors=True)
+        self.tree.git("clean", "--quiet", "--force", "-d", "-x", "--", *_INSTALLED)
+        # The pin lists what the build needs. setuptools ignores the build folder; scikit-build-core would choose a
+        # temporary one.
+        options: list[str | Path] = [
+            "--wheel",
+            "--no-isolation",
+            "--skip-dependency-check",
+            "-Cbuild-dir=build",
+            "--outdir",
+            folder,
+        ]
+        self._follow([self.cache.environment / "bin/python", "-m", "build", *options, self.tree.path], line)
+        wheels = list(folder.glob("torch-*.whl"))
+        if len(wheels) != 1:
+            raise PackError(f"{folder}: expected one wheel from PyTorch's build, but got {len(wheels)}")
+        return wheels[0]
+
+    def _follow(self, command: Sequence[str | Path], line: StepLine) -> None:
+        output: list[str] = []
+
+        def read(text: str) -> None:
+            if _IS_STATUS.match(text):
+                progress, _, what = text.strip().partition("] ")
+                line.update(f"{progress}] {what.rsplit('/', 1)[-1] if 'Building' in what else what[:60]}")
+            else:
+                output.append(text)
+
+        if follow(command, read, env=self.variables) != 0:
+            raise CompileError(
+                self._messages(output) or f"{self.tree.path}: its build failed without a message",
+                todo="fix the source named above and build again; compiled files are kept",
+            )
+
+    def _messages(self, output: Sequence[str]) -> str:
+        """Return the messages of compilers and generators without the commands that ninja repeats."""
+        failed = [number for number, text in enumerate(output) if text.startswith("FAILED: ")]
+        said = [text for text in output[min(failed, default=0) :] if not _COMMAND.search(text)]
+        text = "".join(said[:_SHOWN] if failed else said[-_SHOWN:]).strip()
+        for name in self.sources:
+            if name.startswith(f"{NATIVE}/"):
+                theirs = self.native.path / name.removeprefix(f"{NATIVE}/")
+                # As seen from build/, where compilers run, or in the copy for a CPU capability, which includes it.
+                for path in (f"../{name}", str(self.tree.path / name)):
+                    text = text.replace(f"{path}:", f"{theirs}:")
+        return with_formulas(text, self.native.path)
+
+    def objects(self, *, with_generated: bool = False) -> list[str]:
+        """Return the object files of the fork's own sources; with those of generated sources that name its operators.
+
+        Raises:
+            OperatorError: the build does not compile one of the native folder's sources.
+        """
+        commands = json.loads((self._build / "compile_commands.json").read_text(encoding="utf-8"))
+        outputs = {Path(each["file"]).relative_to(self.tree.path).as_posix(): str(each["output"]) for each in commands}
+        # A vectorized source is copied for each CPU capability: build/aten/[...]/cpu/Kernel.cpp.AVX2.cpp.
+        sources = {name: re.sub(r"\.cpp\.\w+\.cpp$", ".cpp", name.removeprefix("build/")) for name in outputs}
+        compiled = set(sources.values())
+        missing = [
+            name for name in (*self.native.sources, *self.native.vectorized) if f"{NATIVE}/{name}" not in compiled
+        ]
+        if missing:
+            raise OperatorError(
+                "\n".join(f"{self.native.path / name}: PyTorch's build does not compile this file" for name in missing),
+                cause="aten/src/ATen/CMakeLists.txt and cmake/Codegen.cmake list the folders that are compiled",
+                todo="move it into one of these, or have a patch of the pin list its folder",
+            )
+        own = [output for name, output in outputs.items() if sources[name] in self.sources]
+        return [*own, *(outputs[name] for name in self._naming(outputs))] if with_generated else own
+
+    def _naming(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield the generated sources among ``names`` that name an operator of the fork."""
+        added = re.findall(r'^    "\w+::(\w+)', (self.tree.path / ADDED).read_text(encoding="utf-8"), re.M)
+        operator = re.compile(rf"\b({'|'.join(added)})\b")
+        for name in names:
+            path = self.tree.path / name
+            if name.startswith(_GENERATED) and path.is_file() and operator.search(path.read_text(encoding="utf-8")):
+                yield name
+
+
+def make_environment(pin: Pin, cache: Cache) -> None:
+    """Create the virtual environment with the Python packages that PyTorch's build needs."""
+    needed = [*pin.settings.python, "build"]
+
+    def make(folder: Path) -> None:
+        make_virtual_environment(folder)
+        install(folder, *needed, what="what PyTorch's build needs")
+
+    with held(cache.environment, [Layer(f"{sys.version} {needed}", make)]):
+        pass
+
+
+def affordable(jobs: int) -> int:
+    """Return how many of ``jobs`` compilers fit into the available memory, or the limit of the control group."""
+    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines())
+    free = int(fields["MemAvailable"].split()[0]) * 1024
+    limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
+    if limit.is_file() and used.is_file() and (allowed := limit.read_text(encoding="utf-8").strip()).isdigit():
+        free = min(free, int(allowed) - int(used.read_text(encoding="utf-8")))
+    room = max(1, free // _BYTES_PER_JOB)
+    if room < jobs:
+        say(f"      {room} of {jobs} compilers at once: not enough memory for more")
+    return min(jobs, room)

@@ -1,0 +1,294 @@
+"""Where BUILD=source builds, and when it has nothing to do. PyTorch's own build is faked."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from zipfile import ZipFile
+
+import ninja as ninja_package
+import pytest
+from graft.core.console import StepLine
+from graft.core.errors import CompileError, FetchError, OperatorError, PackError, SourceError
+from graft.core.layout import Layout
+from graft.fork.apply import apply
+from graft.fork.build import build_source, check_source
+from graft.fork.fetch import Cache
+from graft.fork.tree import Tree
+from graft.fork.upstream import GENERATORS, Upstream
+from graft.inputs.native import load_native
+from graft.inputs.pin import load_pin
+from graft.inputs.toolchain import find_toolchain
+from helpers import git, write
+from small_tree import FILES, NATIVE, contents
+
+# What a user may have in a checkout: untracked files, and a develop install.
+UNTRACKED = {
+    "torch/lib/mine.cpp": "// mine\n",
+    "torch/include/mine.h": "// mine\n",
+    "torch/lib/libtorch.so": "installed",
+    "build/lib.linux/torch/mine.py": "built = 1\n",
+}
+# What PyTorch's build compiles.
+COMPILED = (
+    "build/aten/src/ATen/native/cpu/MineKernel.cpp.AVX2.cpp",
+    "aten/src/ATen/native/Mine.cpp",
+    "aten/src/ATen/native/Add.cpp",
+)
+
+
+class PyTorchsBuild:
+    """Fakes CMake, ninja and the wheel.
+
+    Args:
+        tree: where it ran.
+        targets: the targets of each call of ninja.
+        compiled: the sources in compile_commands.json.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.tree = Path()
+        self.targets: list[Sequence[str]] = []
+        self.compiled = list(COMPILED)
+        monkeypatch.setattr(Upstream, "configure", lambda upstream: self.configure(upstream))
+        monkeypatch.setattr(Upstream, "ninja", lambda _, line, targets: self.targets.append(targets))
+        monkeypatch.setattr(Upstream, "wheel", lambda *arguments: self.wheel(*arguments))
+
+    def configure(self, upstream: Upstream) -> None:
+        self.tree = upstream.tree.path
+        commands = [{"file": str(self.tree / name), "output": f"{Path(name).name}.o"} for name in self.compiled]
+        if not (self.tree / "build/compile_commands.json").is_file():
+            write(self.tree, {"build/compile_commands.json": json.dumps(commands)})
+
+    def wheel(self, upstream: Upstream, folder: Path, line: StepLine) -> Path:
+        write(self.tree, {"torch/lib/libtorch.so": "built", "build/lib.linux/torch/built.py": ""})
+        folder.mkdir(exist_ok=True)
+        info = "torch-1.2.0.dist-info"
+        with ZipFile(folder / "torch-1.2.0-cp311-cp311-linux_x86_64.whl", "w") as wheel:
+            for name, text in {
+                "torch/version.py": "__version__ = '1.2.0'\n",
+                f"{info}/METADATA": "Version: 1.2.0\n",
+                f"{info}/WHEEL": "Tag: cp311-cp311-linux_x86_64\n",
+                f"{info}/RECORD": "".join(f"{name},sha256=x,1\n" for name in ("torch/version.py",)),
+            }.items():
+                wheel.writestr(name, text)
+        return Path(wheel.filename or "")
+
+
+@pytest.fixture
+def pytorch(monkeypatch: pytest.MonkeyPatch) -> PyTorchsBuild:
+    return PyTorchsBuild(monkeypatch)
+
+
+def build(layout: Layout, source: Path) -> Path:
+    return build_source(layout, source=str(source), jobs=1).wheel
+
+
+def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Return every file below ``folder`` with its time, including git's own files."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+@pytest.fixture
+def with_submodules(tmp_path: Path, patches: Path) -> Path:
+    """A checkout with a submodule in a submodule, like PyTorch's."""
+    folders = {"inner": {"inner.h": "// inner\n"}, "outer": {"outer.h": "// outer\n"}, "pytorch": FILES}
+    for name, files in folders.items():
+        folder = write(tmp_path / "repositories" / name, files)
+        git(folder, "init", "--quiet", "--initial-branch=main")
+        git(folder, "add", "--all")
+        git(folder, "commit", "--quiet", "--message=first")
+    allowed = ["-c", "protocol.file.allow=always"]
+    for name, inner in (("outer", "inner"), ("pytorch", "outer")):
+        folder = tmp_path / "repositories" / name
+        git(folder, *allowed, "submodule", "--quiet", "add", f"../{inner}", f"third_party/{inner}")
+        git(folder, "commit", "--quiet", "--message=submodule")
+    checkout = tmp_path / "checkout"
+    git(tmp_path, *allowed, "clone", "--quiet", "--recurse-submodules", "repositories/pytorch", str(checkout))
+    pin = (patches / "pin.yaml").read_text()
+    old = pin.partition("commit: ")[2].partition("}")[0]
+    write(patches, {"pin.yaml": pin.replace(old, git(checkout, "rev-parse", "HEAD"))})
+    shutil.rmtree(tmp_path / "repositories")
+    return checkout
+
+
+def test_own_sources_are_compiled_first(layout: Layout, pytorch: PyTorchsBuild, tree: Path) -> None:
+    wheel = build(layout, tree)
+    assert pytorch.targets == [["MineKernel.cpp.AVX2.cpp.o", "Mine.cpp.o"]]
+    with ZipFile(wheel) as archive:
+        version = wheel.name.split("-")[1]
+        assert version.startswith("1.2.0+source.")
+        assert archive.read("torch/version.py").decode() == f"__version__ = '{version}'\n"
+    assert build(layout, tree) == wheel
+    assert len(pytorch.targets) == 1
+
+
+def test_source_that_the_build_does_not_compile_is_named(layout: Layout, pytorch: PyTorchsBuild, tree: Path) -> None:
+    write(layout.native, {"deep/er/Mine.cpp": "", "deep/Header.h": "", "cuda/Mine.cpp": ""})
+    with pytest.raises(OperatorError) as caught:
+        build(layout, tree)
+    assert caught.value.what == f"{layout.native}/deep/er/Mine.cpp: PyTorch's build does not compile this file"
+    assert not pytorch.targets
+
+
+def test_check_compiles_what_contains_the_operators(
+    layout: Layout, pytorch: PyTorchsBuild, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generated = {"Operators_1.cpp": "at::_ops::mine::call", "Operators_2.cpp": "mine_not, not_mine"}
+    pytorch.compiled += [f"build/aten/src/ATen/{name}" for name in generated]
+
+    def configure(upstream: Upstream) -> None:
+        pytorch.configure(upstream)
+        write(upstream.tree.path / "build/aten/src/ATen", generated)
+        write(upstream.tree.path, {"torch/_added_operators.py": 'OPERATORS = [\n    "aten::mine",\n]\n'})
+
+    monkeypatch.setattr(Upstream, "configure", configure)
+    check_source(layout, source=str(tree), jobs=1)
+    assert pytorch.targets == [GENERATORS, ["MineKernel.cpp.AVX2.cpp.o", "Mine.cpp.o", "Operators_1.cpp.o"]]
+
+
+def in_tree(tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch) -> Upstream:
+    """PyTorch's build in a folder, with the programs that there are."""
+    monkeypatch.setenv("PATH", os.pathsep.join([ninja_package.BIN_DIR, os.environ["PATH"]]))
+    pin = load_pin(layout.patches)
+    names = ["aten/src/ATen/native/Mine.cpp"]
+    return Upstream(
+        Tree(tree, tree / ".git"), pin, Cache(tree / "cache"), find_toolchain(pin), load_native(native), names, 2
+    )
+
+
+def test_compiler_s_messages_name_the_native_folder_s_files(
+    tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = "rule cxx\n  command = /usr/bin/env g++ -c $in -o $out\n"
+    edges = "build mine.o: cxx ../aten/src/ATen/native/Mine.cpp\n"
+    write(tree, {"aten/src/ATen/native/Mine.cpp": "\nint f() { return missing; }\n"})
+    write(tree, {"build/build.ninja": rule + edges})
+    with pytest.raises(CompileError) as caught:
+        in_tree(tree, native, layout, monkeypatch).ninja(StepLine("compile"), ["mine.o"])
+    assert f"{native}/Mine.cpp:2:" in caught.value.what
+    assert "was not declared" in caught.value.what
+
+
+# Fakes the Python of the build's environment. It says much before ninja fails, or writes a wheel.
+PYTHON = """#!/bin/sh
+for n in $(seq 100); do echo "-- Building version"; done
+for last; do tree=$last; done
+if [ -e "$tree/fails" ]; then
+    echo "[1/2, 1s left] Building x.o"
+    echo "FAILED: x.o"
+    echo "/usr/bin/g++ -c x"
+    echo "$tree/aten/src/ATen/native/Mine.cpp:1:1: error: it is wrong"
+    exit 1
+fi
+mkdir -p "$OUT" && echo "$*" >"$OUT/torch-1.2.0-cp311-cp311-linux_x86_64.whl"
+"""
+
+
+def test_whole_build_is_that_of_the_tree(
+    tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    upstream = in_tree(tree, native, layout, monkeypatch)
+    write(tree, {"fails": "", "build/lib.linux/old.py": "", "torch/include/old.h": "", "cache/none": ""})
+    python = write(upstream.cache.environment, {"bin/python": PYTHON}) / "bin/python"
+    python.chmod(0o755)
+    monkeypatch.setenv("OUT", str(tmp_path / "wheel"))
+    with pytest.raises(CompileError) as caught:
+        upstream.wheel(tmp_path / "wheel", StepLine("build"))
+    assert caught.value.what.splitlines() == ["FAILED: x.o", f"{native}/Mine.cpp:1:1: error: it is wrong"]
+    assert not (tree / "build/lib.linux").exists()
+    assert not (tree / "torch/include").exists()
+    (tree / "fails").unlink()
+    words = upstream.wheel(tmp_path / "wheel", StepLine("build")).read_text().split()
+    assert words[:4] == ["-m", "build", "--wheel", "--no-isolation"]
+    (tree / "none").mkdir()
+    monkeypatch.setenv("OUT", str(tree / "none"))
+    with pytest.raises(PackError, match="expected one wheel from PyTorch's build, but got 0"):
+        upstream.wheel(tmp_path / "wheel", StepLine("build"))
+
+
+def test_checkout_is_only_read(layout: Layout, pytorch: PyTorchsBuild, with_submodules: Path) -> None:
+    write(with_submodules, UNTRACKED)
+    before = everything(with_submodules)
+    build(layout, with_submodules)
+    assert everything(with_submodules) == before
+    assert with_submodules not in (pytorch.tree, *pytorch.tree.parents)
+    assert (pytorch.tree / "aten/src/ATen/native/Mine.cpp").is_file()
+    assert (pytorch.tree / "third_party/outer/third_party/inner/inner.h").read_text() == "// inner\n"
+    assert not (pytorch.tree / "torch/lib/mine.cpp").exists()
+    assert git(pytorch.tree, "status", "--porcelain", "--untracked-files=no") == ""
+
+
+def test_tree_stays_as_it_was_built(layout: Layout, pytorch: PyTorchsBuild, tree: Path) -> None:
+    build(layout, tree)
+    before = everything(pytorch.tree)
+    write(layout.native, {"Mine.cpp": "// another\n"})
+    build(layout, tree)
+    after = everything(pytorch.tree)
+    changed = {name for name, state in after.items() if state != before.get(name) and "/.git/" not in name}
+    installed = ("torch/lib/libtorch.so", "build/lib.linux/torch/built.py")
+    assert changed == {str(pytorch.tree / name) for name in ("aten/src/ATen/native/Mine.cpp", *installed)}
+
+
+def test_applied_fork_is_built_from_its_base(layout: Layout, pytorch: PyTorchsBuild, tree: Path, native: Path) -> None:
+    write(native, {"Mine.cpp": "// another\n"})
+    apply(tree, layout)
+    write(native, {"Mine.cpp": NATIVE["Mine.cpp"]})
+    before = everything(tree)
+    build(layout, tree)
+    assert everything(tree) == before
+    assert (pytorch.tree / "aten/src/ATen/native/Mine.cpp").read_bytes() == NATIVE["Mine.cpp"].encode()
+
+
+def test_worktree_is_a_checkout(layout: Layout, pytorch: PyTorchsBuild, tree: Path) -> None:
+    git(tree, "worktree", "add", "--quiet", "--detach", "../worktree")
+    before = everything(tree.parent / "worktree")
+    build(layout, tree.parent / "worktree")
+    assert everything(tree.parent / "worktree") == before
+    assert (pytorch.tree / "torch/second.py").is_file()
+
+
+def test_plain_folder_stays_one(layout: Layout, pytorch: PyTorchsBuild, tmp_path: Path) -> None:
+    ignored = {"third_party/lib/.gitignore": "*.def\n", "third_party/lib/lib.def": "one\n"}
+    folder = write(tmp_path / "plain", {**FILES, **UNTRACKED, **ignored})
+    before = everything(folder)
+    build(layout, folder)
+    assert everything(folder) == before
+    assert (pytorch.tree / "third_party/lib/lib.def").read_text() == "one\n"
+    assert not (pytorch.tree / "build/lib.linux/torch/mine.py").exists()
+    # Its changes are copied, and nothing else is written.
+    times = {name: (pytorch.tree / name).stat().st_mtime_ns for name in FILES}
+    write(folder, {"torch/untouched.py": "changed = 1\n"})
+    write(layout.native, {"Mine.cpp": "// another\n"})
+    build(layout, folder)
+    assert (pytorch.tree / "torch/untouched.py").read_text() == "changed = 1\n"
+    assert (pytorch.tree / "version.txt").stat().st_mtime_ns == times["version.txt"]
+
+
+def test_changes_that_would_not_be_built_are_refused(layout: Layout, pytorch: PyTorchsBuild, tree: Path) -> None:
+    write(tree, {"torch/untouched.py": "mine\n"})
+    before = everything(tree)
+    with pytest.raises(SourceError, match=r"M torch/untouched\.py"):
+        build(layout, tree)
+    assert everything(tree) == before
+
+
+def test_submodule_that_is_missing_is_named(layout: Layout, pytorch: PyTorchsBuild, with_submodules: Path) -> None:
+    inner = with_submodules / "third_party/outer/third_party/inner"
+    there = contents(inner)
+    shutil.rmtree(inner)
+    inner.mkdir()
+    with pytest.raises(FetchError, match=rf"{inner}: this submodule") as caught:
+        build(layout, with_submodules)
+    assert caught.value.todo == f"git -C {with_submodules}/third_party/outer submodule update --init --recursive"
+    # Once copied, the files are reused.
+    git(inner, "init", "--quiet")
+    write(inner, {name: content.decode() for name, content in there.items()})
+    git(inner, "add", "--all")
+    git(inner, "fetch", "--quiet", str(with_submodules / ".git/modules/third_party/outer/modules/third_party/inner"))
+    build(layout, with_submodules)
+    assert (pytorch.tree / "third_party/outer/third_party/inner/inner.h").read_text() == "// inner\n"
