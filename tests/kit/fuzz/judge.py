@@ -16,7 +16,7 @@ from torch._prims_common import check_significant_strides
 from torch.utils import _pytree as pytree
 
 from ..samples import SAMPLES, reference_results
-from .rounding import LARGE, Change, Finding, compare
+from .rounding import LARGE, TINY, Change, Finding, compare
 from .tensors import Described
 from .valid import PLAIN, Call
 
@@ -191,7 +191,8 @@ def compare_with_reference(overload: torch._ops.OpOverload, call: Call, result: 
     """Check that the reference in samples.py gives the same result, up to rounding of the arguments.
 
     It is called if all tensors have the same supported dtype, since references in NumPy are not made for type
-    promotion, and if no number is large: a sum in double precision overflows later, and a loop in Python takes long.
+    promotion, and if no number is large or tiny: double precision overflows and underflows later, and a loop in Python
+    takes long.
     """
     name = overload._schema.name.removeprefix("aten::")
     function = None if overload._schema.is_mutable else reference(name)
@@ -199,7 +200,7 @@ def compare_with_reference(overload: torch._ops.OpOverload, call: Call, result: 
     numbers = [value for value in pytree.tree_leaves(call) if isinstance(value, (int, float, complex))]
     if function is None or len({x.dtype for x in given}) != 1 or given[0].dtype not in stated_dtypes(name):
         return
-    if any(LARGE <= abs(number) < math.inf for number in numbers):
+    if any(LARGE <= abs(number) < math.inf or 0 < abs(number) < TINY for number in numbers):
         return
 
     def run_again(change: Change) -> Tensors:

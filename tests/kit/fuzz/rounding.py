@@ -10,6 +10,8 @@ from torch import Tensor
 
 # With values from this magnitude on, the order of additions matters.
 LARGE = 1e4
+# The square of a smaller number is zero in single precision.
+TINY = 1e-18
 
 Change = Callable[[Tensor], Tensor]
 

@@ -145,6 +145,18 @@ def test_reference_is_not_compared_for_large_numbers(
     assert outcome.kind == kind, outcome
 
 
+def test_reference_is_not_compared_for_tiny_numbers(
+    library: torch.library.Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are zero as float, so 0 / number is not a number, but zero in double precision."""
+    library.define("call(Tensor x, float number) -> Tensor")
+    library.impl("call", lambda x, number: x / number, "CompositeExplicitAutograd")
+    monkeypatch.setattr(judging, "reference", {"fuzzed::call": lambda x, number: x.numpy() / number}.get)
+    monkeypatch.setattr(judging, "stated_dtypes", {"fuzzed::call": {torch.float32}}.get)
+    call = {"x": Described((4, 3), torch.float32, fill="zeros"), "number": 1e-60}
+    assert judged(torch.ops.fuzzed.call.default, call).kind == "result"
+
+
 @pytest.mark.parametrize(
     "dtype", [torch.half, torch.bfloat16, torch.float, torch.double, torch.cfloat, torch.cdouble], ids=str
 )
@@ -203,7 +215,7 @@ folder = Path(sys.argv[1])
 if len(sys.argv) > 2:
     make(folder, 0, *pickle.loads(Path(sys.argv[2]).read_bytes()))
 valid = {{"aten::fuzzed": [{{"x": Described((7, 5), torch.float32)}}]}}
-make_batch(folder, 1, time.monotonic() + 60, calls(valid))
+make_batch(folder, 2, time.monotonic() + 60, calls(valid))
 """
 
 
