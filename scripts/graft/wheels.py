@@ -1,4 +1,4 @@
-"""``make wheels``: the wheels of a native folder for several pins and Pythons, each built in a process of its Python."""
+"""``make wheels``: the wheels of a native folder for several pins and Pythons, each built by its own Python."""
 
 from __future__ import annotations
 
@@ -122,9 +122,7 @@ def build_row(
     return done, Path(made["wheel"]), bool(made["seconds"])
 
 
-def run_verb(
-    row: Row, layout: Layout, jobs: int, words: Sequence[str | Path], write: Callable[[str], object]
-) -> Done:
+def run_verb(row: Row, layout: Layout, jobs: int, words: Sequence[str | Path], write: Callable[[str], object]) -> Done:
     """Run a verb of the builder with the row's Python and pin. Each line of output is passed to ``write``."""
     start, output = time.perf_counter(), [""]
 
@@ -133,9 +131,9 @@ def run_verb(
         output.append(line)
 
     environment = REPOSITORY / "scripts/environment.py"
-    of_row = ["--pin", row.pin, "--native", shlex.join(map(str, layout.natives)), "--out", layout.out]
+    of_row: list[str | Path] = ["--pin", row.pin, "--native", shlex.join(map(str, layout.natives)), "--out", layout.out]
     verb, *more = words
-    command = [row.python.path, environment, verb, *of_row, "--jobs", str(jobs), *more]
+    command: list[str | Path] = [row.python.path, environment, verb, *of_row, "--jobs", str(jobs), *more]
     code = follow(command, read, env={"PYTHONUTF8": "1"})
     return Done(time.perf_counter() - start, error_of(code, output))
 

@@ -78,6 +78,8 @@ def show_surfaces_of(
         raise TestsFailed(
             f"an operator differs from PyTorch's own, in {', '.join(failed)}", todo="fix the differences above"
         )
+
+
 def marks_in(results: Path) -> dict[str, dict[str, str]]:
     """Read pytest's XML results: the marks by operator and title; none if pytest crashed."""
     cells = []
@@ -97,7 +99,12 @@ def marks_in(results: Path) -> dict[str, dict[str, str]]:
 def side_by_side(columns: Mapping[str, Mapping[str, str]]) -> str:
     """Format a row for each surface, and a column for each operator or delivery."""
     titles = dict.fromkeys(title for column in columns.values() for title in column)
-    return table([("", *columns), *((title, *(each.get(title, "not measured") for each in columns.values())) for title in titles)])
+    return table(
+        [
+            ("", *columns),
+            *((title, *(each.get(title, "not measured") for each in columns.values())) for title in titles),
+        ]
+    )
 
 
 def of_added(marks: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 from zipfile import ZipFile
 
@@ -175,9 +176,9 @@ def _built_and_tested(
         if wheel is None:
             return replace(new, error=built.error)
         is_same = before is not None and before.wheel == wheel.name
-        if before and is_same and not (before.error or options.again):
-            if before.extra == new.extra and set(before.parts) >= set(new.parts):
-                return before
+        is_tested = before is not None and before.extra == new.extra and set(before.parts) >= set(new.parts)
+        if before and is_same and is_tested and not (before.error or options.again):
+            return before
         seconds = built.seconds if is_built else before.build if before and is_same else None
         new = replace(new, wheel=wheel.name, build=seconds, **contents(wheel, base_wheel_of(layout)))
         with tempfile.TemporaryDirectory(prefix="graft-") as folder:
@@ -188,7 +189,7 @@ def _built_and_tested(
             return replace(new, tests=counted(Path(folder)), error=done.error)
 
 
-def contents(wheel: Path, base: Path) -> dict[str, object]:
+def contents(wheel: Path, base: Path) -> dict[str, Any]:
     """Return the fields of a result that describe a wheel and its base."""
     with ZipFile(base) as archive:
         old = {(info.filename, info.CRC, info.file_size) for info in archive.infolist()}

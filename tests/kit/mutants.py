@@ -236,4 +236,3 @@ def _complaint(text: str) -> str:
 
 def _end(text: str) -> str:
     return (text.strip().splitlines() or ["it printed nothing"])[-1]
-

@@ -84,7 +84,9 @@ class Subject:
         if torch.Tag.pointwise not in self.overload.tags:
             pytest.skip("not pointwise")
 
-    def sample(self, dtype: torch.dtype = torch.double, requires_grad: bool = False) -> tuple[list[Any], dict[str, Any]]:
+    def sample(
+        self, dtype: torch.dtype = torch.double, requires_grad: bool = False
+    ) -> tuple[list[Any], dict[str, Any]]:
         """Return arguments to call it with."""
         samples = list(self.info.sample_inputs("cpu", dtype, requires_grad=requires_grad))
         chosen = next((s for s in samples if isinstance(s.input, Tensor) and s.input.numel() > 1), samples[0])
@@ -94,7 +96,9 @@ class Subject:
         """Return arguments that require gradients, if it is differentiable."""
         return self.sample(requires_grad=self.info.supports_autograd)
 
-    def on_tensors(self, form: Callable[..., Any] | None = None, **options: Any) -> tuple[Callable[..., Any], list[Tensor]]:
+    def on_tensors(
+        self, form: Callable[..., Any] | None = None, **options: Any
+    ) -> tuple[Callable[..., Any], list[Tensor]]:
         """Return a function of the sample's tensors only, and these tensors."""
         leaves, spec = pytree.tree_flatten(self.sample(**options))
         places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]

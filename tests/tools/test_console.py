@@ -10,7 +10,6 @@ from graft.core.console import Steps
 from graft.core.process import follow
 
 
-
 def test_what_is_only_counted_is_no_step(capsys: pytest.CaptureFixture[str]) -> None:
     steps = Steps(total=2)
     with steps.step("first"):

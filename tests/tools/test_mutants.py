@@ -66,7 +66,7 @@ def short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         ("return (", BROKEN, "pytest exits with 2"),
     ],
 )
-def test_what_comes_of_a_wrong_line(wrong: str, outcome: Outcome, by: str, tmp_path: Path) -> None:
+def test_what_comes_of_a_wrong_line(wrong: str, outcome: str, by: str, tmp_path: Path) -> None:
     result = outcome_of(copy_in(tmp_path), mutant("return x + x", wrong))
     assert (result.outcome, result.by.startswith(by)) == (outcome, True)
     assert (tmp_path / "code_of.py").read_text() == CODE

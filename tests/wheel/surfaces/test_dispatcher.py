@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.kit.subject import Subject
-from tests.kit.surfaces import COMPLIANT, IN_PLACE, META, METHOD, OUT, SYMBOLIC, surface, surfaces
+from tests.kit.surfaces import COMPLIANT, IN_PLACE, META, OUT, SYMBOLIC, surface, surfaces
 
 
 def described(value: Any) -> list[Any]:
@@ -180,7 +180,9 @@ def test_nested(subject: Subject) -> None:
         assert_close(ours, call(*([part] * len(tensors))))
 
 
-@surface("deterministic mode", "call at::globalContext().alertNotDeterministic() only if the kernel is nondeterministic")
+@surface(
+    "deterministic mode", "call at::globalContext().alertNotDeterministic() only if the kernel is nondeterministic"
+)
 def test_deterministic(subject: Subject) -> None:
     torch.use_deterministic_algorithms(True)
     try:
