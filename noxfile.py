@@ -48,8 +48,8 @@ def lint(session: nox.Session) -> None:
         [binaries / "mypy"],
         [binaries / "clang-format", "--dry-run", "--Werror", *sources],
     ]
-    results = [passes(session, *command) for command in commands]  # all of them, whatever the first say
-    if not all(results):
+    failed = [command for command in commands if not passes(session, *command)]
+    if failed:
         session.error("fix what is reported; `ruff format` and `clang-format -i` fix the layout")
 
 
@@ -76,7 +76,7 @@ def step(name: str, shows: str, target: str, *variables: str) -> None:
         make(session, target, *variables)
 
     run.__doc__ = shows
-    nox.session(run, name=name, tags=["nightly"], default=False)
+    nox.session(name=name, tags=["nightly"], default=False)(run)
 
 
 step("sanitizers", "the sanitizers find nothing in the operators' tests", "test-sanitize")

@@ -176,10 +176,9 @@ def _built_and_tested(
         if wheel is None:
             return replace(new, error=built.error)
         is_same = before is not None and before.wheel == wheel.name
-        if before and is_same and not (before.error or options.again):
-            is_enough = before.extra == new.extra and set(before.parts) >= set(new.parts)
-            if is_enough:
-                return before
+        is_tested = before is not None and before.extra == new.extra and set(before.parts) >= set(new.parts)
+        if before and is_same and is_tested and not (before.error or options.again):
+            return before
         seconds = built.seconds if is_built else before.build if before and is_same else None
         new = replace(new, wheel=wheel.name, build=seconds, **contents(wheel, base_wheel_of(layout)))
         with tempfile.TemporaryDirectory(prefix="graft-") as folder:
