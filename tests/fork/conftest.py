@@ -23,9 +23,7 @@ DESCRIPTION = {"bound": [_BOUND], "hints": {}, "return_types": {}, "annotated": 
 def generator(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tree has no torchgen: write a file with the arguments that it would get."""
 
-    def generate_part(
-        part: str, native: NativeFolder, merged: Sequence[MergedFile], base: Path, out: Path
-    ) -> None:
+    def generate_part(part: str, native: NativeFolder, merged: Sequence[MergedFile], base: Path, out: Path) -> None:
         assert part == "python"
         assert (base / "torchgen/gen.py").is_file()
         assert (base / "torchgen/packaged/ATen/templates/Functions.h").is_file()

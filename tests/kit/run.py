@@ -148,7 +148,10 @@ def run_source_tests(layout: Layout, tree: Path, extra: Sequence[str], jobs: int
         built = wheel_of(layout, SOURCE)
         python = stack.enter_context(wheel_environment(layout, TEST_SOURCE, Path(built.wheel)))
         variables = {"GRAFT_WHEEL": built.wheel, "GRAFT_NATIVE": named(layout), "GRAFT_TREE": str(tree)}
-        parts = [Part("tools", "the tools", [TESTS / "tools", TESTS / "fork"]), Part("wheel", "the wheel", [TESTS / "wheel/any"])]
+        parts = [
+            Part("tools", "the tools", [TESTS / "tools", TESTS / "fork"]),
+            Part("wheel", "the wheel", [TESTS / "wheel/any"]),
+        ]
         parts += own_tests(layout)
         parts.append(Part("upstream", "PyTorch, for the folder's operators", [TESTS / "wheel/upstream"]))
         say("not run: tests of the graft's code generation, and of the grammar folder, which need a graft")

@@ -60,7 +60,7 @@ def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str
         # A file name may contain several tags; the pinned one decides about the name of the new wheel.
         kept = wheel.replace(folder / (f"torch-{pin.wheel_version}-{tag}.whl" if tag else wheel.name))
     found = sha256 or sha256_of_file(kept)
-    if not sha256:
+    if not sha256 and pin.index:
         say(f"      {kept.name} is not pinned: sha256 {found}; `make pin TORCH={pin.wheel_version}` writes it down")
     (folder / _VERIFIED).write_text(_fingerprint(kept, found), encoding="utf-8")
     return kept

@@ -150,7 +150,9 @@ def _view_metas(operators: Operators) -> dict[str, Any]:
     nop = SelectiveBuilder.get_nop_selector()
     bindings = [text for g in operators.new_view_groups() for text in bind(nop, g)] if bind else []
     # Where it binds none, torch._C may lack the module.
-    module = ['[[maybe_unused]] auto functionalization = py::module_(module.attr("_functionalization"));'] if bind else []
+    module = (
+        ['[[maybe_unused]] auto functionalization = py::module_(module.attr("_functionalization"));'] if bind else []
+    )
     headers = ["#include <ATen/ViewMetaClasses.h>", "#include <torch/csrc/functionalization/Module.h>"]
     return {"view_meta_headers": headers if bindings else [], "view_meta_bindings": [*module, *bindings]}
 

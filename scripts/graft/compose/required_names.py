@@ -58,7 +58,8 @@ def _require_our_texts(tree: Path) -> None:
     others = [
         name
         for name, path in our_files().items()
-        if not (tree / name).is_file() or path.read_text(encoding="utf-8") not in (tree / name).read_text(encoding="utf-8")
+        if not (tree / name).is_file()
+        or path.read_text(encoding="utf-8") not in (tree / name).read_text(encoding="utf-8")
     ]
     if others:
         raise PinError(

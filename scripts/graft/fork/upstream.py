@@ -140,7 +140,14 @@ class Upstream:
         self.tree.git("clean", "--quiet", "--force", "-d", "-x", "--", *_INSTALLED)
         # The pin lists what the build needs. setuptools ignores the build folder; scikit-build-core would choose a
         # temporary one.
-        options = ["--wheel", "--no-isolation", "--skip-dependency-check", "-Cbuild-dir=build", "--outdir", folder]
+        options: list[str | Path] = [
+            "--wheel",
+            "--no-isolation",
+            "--skip-dependency-check",
+            "-Cbuild-dir=build",
+            "--outdir",
+            folder,
+        ]
         self._follow([self.cache.environment / "bin/python", "-m", "build", *options, self.tree.path], line)
         wheels = list(folder.glob("torch-*.whl"))
         if len(wheels) != 1:
@@ -153,7 +160,7 @@ class Upstream:
         def read(text: str) -> None:
             if _IS_STATUS.match(text):
                 progress, _, what = text.strip().partition("] ")
-                line.update(f"{progress}] {what.rsplit('/', 1)[-1] if 'Building' in what else what[:60]}")
+                line.update(f"{progress}] {what.rsplit('/', 1)[-1][-60:]}")
             else:
                 output.append(text)
 
@@ -187,7 +194,9 @@ class Upstream:
         # A vectorized source is copied for each CPU capability: build/aten/[...]/cpu/Kernel.cpp.AVX2.cpp.
         sources = {name: re.sub(r"\.cpp\.\w+\.cpp$", ".cpp", name.removeprefix("build/")) for name in outputs}
         compiled = set(sources.values())
-        missing = [name for name in (*self.native.sources, *self.native.vectorized) if f"{NATIVE}/{name}" not in compiled]
+        missing = [
+            name for name in (*self.native.sources, *self.native.vectorized) if f"{NATIVE}/{name}" not in compiled
+        ]
         if missing:
             raise OperatorError(
                 "\n".join(f"{self.native.path / name}: PyTorch's build does not compile this file" for name in missing),
