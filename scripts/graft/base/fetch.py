@@ -52,7 +52,7 @@ def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str
         (folder / VERIFIED).write_text(found, encoding="utf-8")
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    if not sha256:
+    if not sha256 and pin.index:
         say(f"      {kept.name} is not pinned: sha256 {found}; `make pin TORCH={pin.wheel_version}` writes it down")
     return kept
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from pathlib import Path
 
@@ -12,36 +13,13 @@ from .stack import Stack
 from .tree import EMAIL, NAME, Tree, find_tree
 
 # Options are explicit, so that git's settings do not matter.
-_FORMAT = [
-    "--zero-commit",
-    "--full-index",
-    "--binary",
-    "--unified=3",
-    "--inter-hunk-context=0",
-    "--diff-algorithm=myers",
-    "--no-renames",
-    "--no-stat",
-    "--no-numbered",
-    "--no-signature",
-    "--no-cover-letter",
-    "--no-attach",
-    "--no-thread",
-    "--no-notes",
-    "--no-base",
-    "--no-color",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--no-relative",
-    "--no-indent-heuristic",
-    "--src-prefix=a/",
-    "--dst-prefix=b/",
-    "--subject-prefix=PATCH",
-    "--suffix=.patch",
-    "--no-to",
-    "--no-cc",
-    "--no-add-header",
-    "--no-from",
-]
+_FORMAT = shlex.split("""
+--zero-commit --full-index --binary --unified=3 --inter-hunk-context=0 --diff-algorithm=myers
+--no-renames --no-stat --no-numbered --no-signature --no-cover-letter --no-attach --no-thread
+--no-notes --no-base --no-color --no-ext-diff --no-textconv --no-relative --no-indent-heuristic
+--src-prefix=a/ --dst-prefix=b/ --subject-prefix=PATCH --suffix=.patch --no-to --no-cc
+--no-add-header --no-from
+""")
 
 
 def export(source: Path, out: Path) -> list[Path]:

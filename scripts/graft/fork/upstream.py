@@ -160,7 +160,7 @@ class Upstream:
         def read(text: str) -> None:
             if _IS_STATUS.match(text):
                 progress, _, what = text.strip().partition("] ")
-                line.update(f"{progress}] {what.rsplit('/', 1)[-1] if 'Building' in what else what[:60]}")
+                line.update(f"{progress}] {what.rsplit('/', 1)[-1][-60:]}")
             else:
                 output.append(text)
 
