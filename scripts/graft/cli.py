@@ -128,9 +128,11 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
     for name, option in OPTIONS.items():
         flag = getattr(given, name, None)
         texts[name] = option.given(os.environ) if flag is None else flag
-        spelled[name] = f"{option.variable}" if flag is None else option.flag
+        spelled[name] = option.variable if flag is None else option.flag
         # What this process starts gets its options on its command line.
         os.environ.pop(option.variable, None)
+    # These two are read where compilers are started.
+    os.environ.update({OPTIONS[name].variable: texts[name] for name in ("launcher", "cuda_archs")})
     try:
         return chosen, request_of(texts, spelled), given
     except ValueError as error:

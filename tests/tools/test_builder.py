@@ -7,18 +7,24 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
-import graft.cli as main_module
 import pytest
+from graft import cli
 from graft.core import layout as layout_module
 from graft.core.errors import ToolchainError, UsageError
 from graft.core.files import files_below, lay_out_files, write_if_changed
 from graft.core.layout import REPOSITORY, Layout, native_folders
-from graft.deliver.built import SOURCE, Built, load_built, save_built
+from graft.deliver.built import Built, load_built, save_built
 from graft.inputs.native import load_native
 from graft.inputs.pin import load_pin
 from graft.inputs.toolchain import find_toolchain
+from graft.options import SOURCE, Request
 from helpers import write
+
+from tests.kit import __main__ as kit
+
+VERBS = (*cli.VERBS, *kit.VERBS)
 
 
 def graft(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -30,7 +36,7 @@ def graft(*arguments: str | Path, **variables: str) -> subprocess.CompletedProce
 def test_help_names_the_verbs() -> None:
     done = graft("--help")
     assert done.returncode == 0
-    for verb in ("build", "test", "bench-build", "lint"):
+    for verb in ("build", "develop", "thin-wheel", "check"):
         assert f"    {verb}" in done.stdout
 
 
@@ -39,15 +45,15 @@ def test_help_names_the_verbs() -> None:
     [
         (["build", "--native", "/nowhere"], 2, "error: /nowhere: no such folder\n  next: set NATIVE"),
         (["build", "--native", "~nobody it's"], 2, "/~nobody it's: no such folder\n  next: set NATIVE"),
-        (["build", "--pin", "0.0.0"], 3, "no such pin\n  next: set PIN to one of: "),
+        (["build", "--pin", "0.0.0"], 1, "no such pin\n  next: set PIN to one of: "),
         (
             ["build", "--build", "sources"],
             2,
-            "BUILD=sources: no such build\n  next: set it to graft or source",
+            "BUILD=sources: no such build: sources\n  next: set it to graft or source",
         ),
-        (["build", "--jobs", "0"], 2, "error: JOBS: 0 is not a positive number\n  next: "),
-        (["build", "--jobs", "two"], 2, "error: JOBS: two is not a positive number\n  next: "),
-        (["build", "--jbos", "2"], 2, "error: unrecognized arguments: --jbos 2\n  next: `python -m graft"),
+        (["build", "--jobs", "0"], 2, "error: --jobs: 0 is not a positive number\n  next: "),
+        (["build", "--jobs", "two"], 2, "error: --jobs: two is not a positive number\n  next: "),
+        (["build", "--jbos", "2"], 2, "error: unrecognized arguments: --jbos 2\n  next: `graft"),
     ],
 )
 def test_wrong_use_says_what_to_do_without_a_traceback(arguments: list[str], code: int, message: str) -> None:
@@ -86,8 +92,8 @@ GIVEN = [
 def test_what_is_given_is_looked_at_first(
     verb: str, given: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(main_module._VERBS, verb, lambda _: pytest.fail("it went on"))
-    assert main_module.main([verb, *given]) != 0
+    monkeypatch.setattr(cli, "import_module", lambda _: pytest.fail("it went on"))
+    assert cli.main(VERBS, [verb, *given]) != 0
     assert message in capsys.readouterr().err
 
 
@@ -107,13 +113,13 @@ def test_variables_are_looked_at_first(
     variable: str, value: str, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
-    monkeypatch.setitem(main_module._VERBS, "build", lambda _: pytest.fail("it went on"))
-    assert main_module.main(["build"]) != 0
+    monkeypatch.setattr(cli, "import_module", lambda _: pytest.fail("it went on"))
+    assert cli.main(VERBS, ["build"]) != 0
     assert message in capsys.readouterr().err
 
 
 def test_all_that_is_wrong_is_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main_module.main(["build", "--native", "/nowhere", "--out", str(OWN), "--wheel", "/nope.whl"]) == 2
+    assert cli.main(VERBS, ["build", "--native", "/nowhere", "--out", str(OWN), "--wheel", "/nope.whl"]) == 2
     said = capsys.readouterr().err
     assert all(part in said for part in ("/nowhere: no such folder", f"OUT={OWN}", "/nope.whl: no such file"))
 
@@ -121,12 +127,36 @@ def test_all_that_is_wrong_is_named_at_once(capsys: pytest.CaptureFixture[str]) 
 def test_what_is_right_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAUNCHER", "none")
     ran: list[str] = []
-    for verb, more in (("build", []), ("new-op", ["--schema=f() -> ()"]), ("export", ["--source", "https://a.b/c"])):
-        monkeypatch.setitem(main_module._VERBS, verb, lambda options: ran.append(options.verb))
-        native = str(tmp_path / "new") if verb == "new-op" else str(tmp_path)
-        given = ["--pin", "2.14.1", "--native", native, "--out", str(tmp_path / "a/b")]
-        assert main_module.main([verb, *given, *more]) == 0
-    assert ran == ["build", "new-op", "export"]
+    run = SimpleNamespace(**{name: lambda *_, name=name: ran.append(name) for name in ("build", "new_op", "export")})
+    monkeypatch.setattr(cli, "import_module", lambda _: run)
+    for verb, *more in (
+        ("build", f"--out={tmp_path}/a/b", "--native", str(tmp_path)),
+        ("new-op", "--schema=f() -> ()", "--native", str(tmp_path / "new")),
+        ("export", f"--out={tmp_path}/a/b", "--source", "https://a.b/c", "--native", str(tmp_path)),
+    ):
+        assert cli.main(VERBS, [verb, "--pin", "2.14.1", *more]) == 0
+    assert ran == ["build", "new_op", "export"]
+
+
+def test_variables_of_make_are_options_and_go_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[Request] = []
+    monkeypatch.setattr(cli, "import_module", lambda _: SimpleNamespace(develop=requests.append))
+    monkeypatch.setenv("NATIVE", f"'{tmp_path}' /")
+    monkeypatch.setenv("JOBS", "3")
+    monkeypatch.setenv("WATCH", "0")
+    monkeypatch.setenv("OUT", "")
+    assert cli.main(VERBS, ["develop", "--jobs", "5"]) == 0
+    (request,) = requests
+    assert (request.native, request.jobs, request.watch, request.out) == ((tmp_path, Path("/")), 5, False, None)
+    assert not {"NATIVE", "JOBS", "WATCH", "OUT"} & os.environ.keys()
+
+
+def test_wrong_variable_is_named_as_it_was_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBS", "many")
+    assert cli.main(VERBS, ["check"]) == 2
+    assert "error: JOBS: many is not a positive number\n" in capsys.readouterr().err
 
 
 def fake_compiler(folder: Path, version: str, about: str) -> str:

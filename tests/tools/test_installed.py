@@ -9,11 +9,10 @@ import venv
 from pathlib import Path
 
 import pytest
+from graft import build as develop
 from graft.base.installed import TREES, Environment, find_environment, look
 from graft.core.errors import UsageError
 from graft.core.layout import Layout
-
-from scripts import develop
 
 KNOWN = ["2.9.1+cpu", "2.9.1", "2.10.0+cu130"]
 

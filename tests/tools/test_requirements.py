@@ -53,7 +53,7 @@ def test_what_no_package_has_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -
 
 def test_nothing_is_created_before(tmp_path: Path) -> None:
     shutil.copytree(REPOSITORY / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
-    command = [sys.executable, "scripts/environment.py", "build"]
+    command = [sys.executable, "scripts/environment.py", "graft", "build"]
     env = {**os.environ, "PATH": "", "CXX": "g++"}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == ToolchainError.exit_code
@@ -63,8 +63,8 @@ def test_nothing_is_created_before(tmp_path: Path) -> None:
         command = [
             sys.executable,
             "-c",
-            f"import sys; sys.argv = {['-', *words]!r}; from graft.core import builder;",
+            f"import sys; sys.path[0] = 'scripts'; sys.argv = {['-', *words]!r}; from graft.core import builder;",
         ]
-        command[-1] += "builder.held = lambda *_: sys.exit('went on'); builder.enter(sys.argv[1:])"
+        command[-1] += "builder.held = lambda *_: sys.exit('went on'); builder.enter('graft', sys.argv[1:])"
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
         assert done.stderr.strip() == "went on"

@@ -7,11 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
+from graft import cli as command_line
 from graft.core.errors import PackError, RefusedError, refuse_full
 from graft.core.layout import REPOSITORY
 from graft.deliver import wheel as deliver
-
-from scripts import __main__ as command_line
 
 
 def failing(code: int, path: str | None) -> OSError:
@@ -22,8 +21,8 @@ def said(code: int, path: str | None, monkeypatch: pytest.MonkeyPatch, capsys: p
     def fail(_: object) -> None:
         raise failing(code, path)
 
-    monkeypatch.setitem(command_line._VERBS, "lint", fail)
-    assert command_line.main(["lint"]) == 11
+    monkeypatch.setattr(command_line, "_run", lambda *_: fail(None))
+    assert command_line.main(arguments=["undevelop"]) == 3
     return capsys.readouterr().err
 
 

@@ -101,10 +101,9 @@ def pip_into(folder: Path, verb: str, packages: Mapping[str, str], line: StepLin
     wanted.write_text("".join(lines), encoding="utf-8")
     output: list[str] = []
 
-    def watch() -> bool:
+    def watch() -> None:
         with suppress(OSError):  # pip renames and deletes files meanwhile
             line.update(f"{sum(path.stat().st_size for path in folder.rglob('*.whl')) >> 20} MB")
-        return False
 
     into = {"download": "--dest", "install": "--target"}[verb]
     command = [sys.executable, "-m", "pip", verb, "--no-deps", *_QUIETLY, *options, f"{into}={folder}"]

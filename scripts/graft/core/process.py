@@ -83,12 +83,12 @@ def follow(
     read: Callable[[str], None],
     *,
     env: Mapping[str, str],
-    watch: Callable[[], bool] = lambda: False,
+    watch: Callable[[], object] = lambda: None,
 ) -> int:
     """Run ``command`` like ``run``, and pass each line of output to ``read`` at once. Return the exit code.
 
-    ``watch`` is called several times a second, for example to show progress. If it returns true, the command is ended.
-    It is also ended if this process is killed: a compiler must not write an object into the next build.
+    ``watch`` is called several times a second, to show progress. The command is ended if this process is killed: a
+    compiler must not write an object into the next build.
     """
     with subprocess.Popen(
         [str(word) for word in command],
@@ -104,9 +104,7 @@ def follow(
 
         def keep_watch() -> None:
             while not is_over.wait(0.2):
-                if watch():
-                    process.terminate()
-                    return
+                watch()
 
         watcher = threading.Thread(target=keep_watch, daemon=True)
         watcher.start()
