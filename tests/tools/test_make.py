@@ -116,7 +116,10 @@ def old_python(folder: Path, body: str) -> Path:
     return path
 
 
-RUN = "import runpy, sys; sys.path.insert(0, 'scripts'); {}; runpy.run_path('scripts/environment.py', run_name='__main__')"
+RUN = (
+    "import runpy, sys; sys.path.insert(0, 'scripts'); {}; "
+    "runpy.run_path('scripts/environment.py', run_name='__main__')"
+)
 
 
 def test_python_that_is_too_old(repository: Path, tmp_path: Path) -> None:
