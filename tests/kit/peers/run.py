@@ -36,7 +36,7 @@ def bench_peers(layout: Layout, *, base_wheel: Path | None, jobs: int) -> None:
     Raises:
         CommandError: a measurement failed.
     """
-    title, found = conditions(layout), _calls(layout)
+    title, found = conditions(layout, jobs)["title"], _calls(layout)
     there = replace(layout, out=REPOSITORY / "build/bench-peers")  # users install what is in `out`
     wheel = thin_wheel(there, name="peers", version="0", python="", base_wheel=base_wheel, jobs=jobs).wheel
     rows = bench_build(layout, base_wheel=base_wheel, jobs=jobs, only=_ROWS, repeat=None)
