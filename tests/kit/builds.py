@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from graft.core.console import say
 from graft.core.errors import CommandError, UsageError
@@ -28,7 +29,7 @@ from graft.options import Request
 
 from .edits import Edit, add_operator, edits_of
 from .environments import environment_in
-from .processor import describe_processor
+from .processor import processor_name
 from .run import is_shipped
 
 NOTHING, UNCHANGED = "from nothing", "unchanged"
@@ -101,9 +102,9 @@ def bench_build(
         CommandError: a build failed, or an edit did not change its result, or it changed without an edit.
     """
     layout = request.layout
-    rows, title = rows_of(layout, only), conditions(layout)
+    rows, about = rows_of(layout, only), conditions(layout, request.jobs)
     result = folder.with_name("bench-build.json")
-    say(title)
+    say(about["title"])
     with copied(layout, folder) as native:
         builds = _Builds(folder, native, request)
         for row in rows:
@@ -112,20 +113,19 @@ def bench_build(
                 row.seconds.append(builds.time_row(row))
                 say(f"{row.name} ({number}/{times}) {row.seconds[-1]:.2f} s")
             measured = [{"name": row.name, "aim": row.aim, "seconds": row.seconds} for row in rows]
-            write_atomically(
-                result, json.dumps({"title": title, "jobs": request.jobs, "rows": measured}, indent=1) + "\n"
-            )
-    print(f"\n{title}:\n\n{table(rows)}", end="")
+            write_atomically(result, json.dumps({**about, "rows": measured}, indent=1) + "\n")
+    print(f"\n{about['title']}:\n\n{table(rows)}", end="")
     say(f"written to {result}")
     return rows
 
 
-def conditions(layout: Layout) -> str:
+def conditions(layout: Layout, jobs: int) -> dict[str, Any]:
     """Return what figures depend on: what is built, the processor and its load, the date."""
     native = "native/" if is_shipped(layout) else str(layout.native)
-    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
-    machine = f"{cores} cores of {describe_processor()}, load average {load:.2f} at the start"
-    return f"`make {WHEEL}` of `{native}`, PyTorch {layout.pin}; {machine}, {datetime.date.today().isoformat()}"
+    cores, load, date = len(os.sched_getaffinity(0)), os.getloadavg()[0], datetime.date.today().isoformat()
+    machine = f"{cores} cores of {processor_name()}, load average {load:.2f} at the start, {date}"
+    title = f"`make {WHEEL}` of `{native}`, PyTorch {layout.pin}; {machine}"
+    return {"title": title, "processor": processor_name(), "cores": cores, "load": load, "jobs": jobs}
 
 
 @contextmanager

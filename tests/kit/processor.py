@@ -9,10 +9,20 @@ from pathlib import Path
 _FEATURES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8", "amx_fp16")
 
 
+def processor_name() -> str:
+    """Return the processor's name."""
+    return _about().get("model name", "unknown processor")
+
+
 def describe_processor() -> str:
     """Return its name and which of these features it has."""
-    info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    about = dict(re.findall(r"^([^\t:]+)\s*: (.*)$", info, re.M))
+    about = _about()
     features = [name.upper() for name in _FEATURES if name in about.get("flags", "").split()]
-    name = f"{about.get('model name', 'unknown')} (family {about.get('cpu family')}, model {about.get('model')})"
-    return f"{name}: {', '.join(features) or 'no AVX2'}"
+    family = f"family {about.get('cpu family')}, model {about.get('model')}"
+    return f"{processor_name()} ({family}): {', '.join(features) or 'no AVX2'}"
+
+
+def _about() -> dict[str, str]:
+    info = Path("/proc/cpuinfo")
+    text = info.read_text(encoding="utf-8") if info.is_file() else ""
+    return dict(re.findall(r"^([^\t:]+)\s*: (.*)$", text, re.M))

@@ -36,7 +36,7 @@ def bench_peers(request: Request) -> None:
         CommandError: a measurement failed.
     """
     layout = request.layout
-    title, found = conditions(layout), _calls(layout)
+    title, found = conditions(layout, request.jobs)["title"], _calls(layout)
     there = replace(layout, out=REPOSITORY / "build/bench-peers")  # users install what is in `out`
     wheel = run(Thin(there, None, "peers", "0"), request).path
     rows = bench_build(request, only=_ROWS, repeat=None)
