@@ -30,7 +30,7 @@ def graft(*arguments: str | Path, **variables: str) -> subprocess.CompletedProce
 def test_help_names_the_verbs() -> None:
     done = graft("--help")
     assert done.returncode == 0
-    for verb in ("build", "test", "bench-build", "lint"):
+    for verb in ("build", "test", "bench-build", "wheels"):
         assert f"    {verb}" in done.stdout
 
 

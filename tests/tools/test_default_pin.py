@@ -64,13 +64,11 @@ record.time = 1_000_000_000  # type: ignore[attr-defined]
         (["check-cuda"], DEFAULT),
         (["test-mutants", "--list"], ""),
         (["develop"], ""),
-        (["lint"], ""),
     ],
     ids=" ".join,
 )
 def test_default_of_each_verb(words: list[str], expected: str, used: list[str], tmp_path: Path) -> None:
-    native = ["--native", str(tmp_path)] if words[0] != "lint" else []
-    assert main_module.main([*words, *native]) == 0
+    assert main_module.main([*words, "--native", str(tmp_path)]) == 0
     assert used == [expected]
 
 

@@ -22,8 +22,8 @@ def said(code: int, path: str | None, monkeypatch: pytest.MonkeyPatch, capsys: p
     def fail(_: object) -> None:
         raise failing(code, path)
 
-    monkeypatch.setitem(command_line._VERBS, "lint", fail)
-    assert command_line.main(["lint"]) == 11
+    monkeypatch.setitem(command_line._VERBS, "undevelop", fail)
+    assert command_line.main(["undevelop"]) == 11
     return capsys.readouterr().err
 
 
