@@ -1,7 +1,7 @@
 """A plugin of pytest: the tests that were skipped must be those in tests/skips.yaml, which gives their reasons.
 
-``--skips-of PART`` names the part of the tests that runs; ``--all-of-it``: all its tests run, so that a skip that did
-not happen is reported, too.
+``--skips-of PART`` names the part of the tests that runs. With ``--all-of-it`` all its tests run, and an expected skip
+that did not happen is reported, too.
 """
 
 from __future__ import annotations
