@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from graft.base.base import Base, Library
 from graft.base.elf import ElfFile
-from graft.compile import link
-from graft.compile.link import Linker, Product
-from graft.compile.ninja import Names
-from graft.compile.units import Unit
-from graft.core.errors import LinkError
-from graft.core.layout import Layout
-from graft.inputs.toolchain import CPU_CAPABILITIES, Toolchain
+from graft.compile import link, ninja
+from graft.compile.link import LINKED, Linker
+from graft.compile.products import Product
+from graft.compile.units import CXX, Unit
+from graft.core.console import StepLine
+from graft.core.errors import CompileError, LinkError
+from graft.core.layout import REPOSITORY, Layout
+from graft.inputs.pin import load_pin
+from graft.inputs.snapshot import Snapshot
+from graft.inputs.toolchain import Toolchain
 
 # Each library of the base exports a function and hides another, and a variable.
 LIBRARY = """
@@ -38,32 +42,45 @@ TEMPLATES = Path(link.__file__).with_name("templates")
 
 @dataclass
 class Build:
-    """A build whose objects are compiled already."""
+    """A build in the current folder."""
 
     layout: Layout
-    linker: Linker
     base: Base
+    toolchain: Toolchain
 
     @property
     def like(self) -> Library:
         """A library of the base."""
         return self.base.library("lib/libtorch_cpu.so")
 
-    def unit(self, name: str, source: str, *flags: str) -> Unit:
-        """Compile ``source``, a file of the native folder."""
+    def source(self, name: str, text: str) -> Unit:
+        """Write a file of the native folder, and the copy of it that is compiled."""
         unit = Unit(Path(f"src/ATen/native/{name}.cpp"), Path(f"objects/{name}.o"))
-        for path in (unit.source, unit.target):
-            (self.layout.work / path).parent.mkdir(parents=True, exist_ok=True)
-        (self.layout.work / unit.source).write_text(source)
-        command = ["g++", "-c", "-O1", "-fPIC", "-fvisibility=hidden", *flags, str(unit.source), "-o", str(unit.target)]
-        subprocess.run(command, cwd=self.layout.work, check=True)
+        for path in (self.layout.native / f"{name}.cpp", unit.source):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
         return unit
+
+    def unit(self, name: str, text: str, *flags: str) -> Unit:
+        """Write and compile a source."""
+        unit = self.source(name, text)
+        unit.target.parent.mkdir(parents=True, exist_ok=True)
+        command = ["g++", "-c", "-O1", "-fPIC", "-fvisibility=hidden", *flags, str(unit.source), "-o", str(unit.target)]
+        subprocess.run(command, check=True)
+        return unit
+
+    def linker(self, product: Product) -> Linker:
+        """Return the linker that ninja's command makes of the plan."""
+        plan = link.plan_of(product, self.base, self.toolchain, self.layout.native)
+        return Linker.of(json.loads(plan))
 
     def bound(self, *units: Unit, provided: tuple[Unit, ...] = ()) -> dict[str, list[str]]:
         """Return the functions of each library that are bound for ``units`` in torch._C."""
         product = Product("torch/_C.so", units, BOUND, self.like, provided=provided, is_python_extension=True)
-        found = self.linker.hidden_functions(product, self.linker.unresolved(product))
-        return {library.name: [symbol.name for symbol in library.symbols] for library in found}
+        linker = self.linker(product)
+        return {
+            each.name: [symbol.name for symbol in each.symbols] for each in linker.hidden_functions(linker.unresolved())
+        }
 
     def refused(self, *units: Unit, provided: tuple[Unit, ...] = ()) -> LinkError:
         """Return the error that ends the build."""
@@ -71,23 +88,38 @@ class Build:
             self.bound(*units, provided=provided)
         return caught.value
 
+    def make(self, *products: Product) -> dict[str, Path]:
+        """Compile and link with ninja."""
+        pin = load_pin(REPOSITORY / "patches/2.13.0")
+        snapshot = Snapshot(Path("snapshot"), {}, (), self.layout.natives, pin, self.toolchain, ())
+        shutil.copytree(self.layout.native, snapshot.merged, dirs_exist_ok=True)
+        line = StepLine("compile")
+        with snapshot.translated():
+            return ninja.make(*(self.layout, snapshot, products, self.base, {CXX: self.toolchain}), jobs=2, line=line)
+
 
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
-    monkeypatch.setattr(Layout, "pin_build", tmp_path / "made")
     libraries = tmp_path / "tree/torch/lib"
     libraries.mkdir(parents=True)
     for name in BOUND:
-        source = libraries / f"{name}.cpp"
-        source.write_text(LIBRARY.format(name=name.removesuffix(".so")))
-        command = ["g++", "-shared", "-fPIC", "-O1", "-Wl,--build-id=sha1", str(source), "-o", str(libraries / name)]
-        subprocess.run([*command, f"-Wl,-soname,{name}", *RPATH], check=True)
-    (tmp_path / "mine").mkdir()
+        make_library(libraries, name)
     layout = Layout("1.0", (tmp_path / "mine",), tmp_path / "out")
-    names = Names(Path("/copy"), lambda text: text.replace("/copy/", "/mine/"))
-    toolchain = Toolchain("g++", "a compiler", "c++20")
-    base = Base(tmp_path / "torch.whl", tmp_path / "tree")
-    return Build(layout, Linker(layout, base, toolchain, names), base)
+    monkeypatch.setattr(Layout, "work", tmp_path / "work")
+    monkeypatch.setenv("LAUNCHER", "none")
+    shutil.copytree(TEMPLATES, layout.work / "fixed")
+    monkeypatch.chdir(layout.work)
+    layout.native.mkdir()
+    (layout.native / "native_functions.yaml").touch()
+    return Build(layout, Base(tmp_path / "torch.whl", tmp_path / "tree"), Toolchain("g++", "a compiler", "c++20"))
+
+
+def make_library(folder: Path, name: str, more: str = "") -> None:
+    """Link a library of the base."""
+    source = folder / f"{name}.cpp"
+    source.write_text(LIBRARY.format(name=name.removesuffix(".so")) + more)
+    command = ["g++", "-shared", "-fPIC", "-O1", "-Wl,--build-id=sha1", str(source), "-o", str(folder / name)]
+    subprocess.run([*command, f"-Wl,-soname,{name}", *RPATH], check=True)
 
 
 def test_hidden_functions_are_bound_and_exported_ones_are_not(build: Build) -> None:
@@ -104,14 +136,15 @@ def test_hidden_variable_ends_the_build(build: Build) -> None:
     declared = "namespace libtorch_python { extern int variable; int hidden(); }\n"
     unit = build.unit("Mine", f"{declared}int f() {{ return libtorch_python::variable + libtorch_python::hidden(); }}")
     error = build.refused(unit)
-    assert error.what.startswith("/mine/Mine.cpp: calls libtorch_python::variable, which is not defined; ")
+    place = f"{build.layout.native}/Mine.cpp:1"
+    assert error.what.startswith(f"{place}: calls libtorch_python::variable, which is not defined; ")
     assert error.cause == "other libraries cannot use hidden variables of libtorch_python.so"
 
 
 def test_symbol_that_is_nowhere_ends_the_build(build: Build) -> None:
-    unit = build.unit("Mine", "int nowhere(long); int f() { return nowhere(1); }")
+    unit = build.unit("Mine", "int nowhere(long);\nint f() { return nowhere(1); }")
     error = build.refused(unit)
-    assert error.what.startswith("/mine/Mine.cpp: calls nowhere(long), which is not defined; ")
+    assert error.what.startswith(f"{build.layout.native}/Mine.cpp:2: calls nowhere(long), which is not defined; ")
     assert error.cause == ""
 
 
@@ -120,9 +153,10 @@ def test_what_the_other_library_hides_is_not_there(build: Build) -> None:
     shown = '__attribute__((visibility("default"))) int shown() { return 1; }\n'
     library = build.unit("Library", f"{shown}int unseen() {{ return 2; }}")
     calls_shown = build.unit("CallsShown", "int shown(); int f() { return shown(); }")
-    calls_unseen = build.unit("CallsUnseen", "int unseen(); int f() { return unseen(); }")
+    calls_unseen = build.unit("CallsUnseen", "int unseen();\nint f() { return unseen(); }")
     assert not any(build.bound(calls_shown, provided=(library,)).values())
-    assert build.refused(calls_unseen, provided=(library,)).what.startswith("/mine/CallsUnseen.cpp: calls unseen()")
+    what = f"{build.layout.native}/CallsUnseen.cpp:2: calls unseen()"
+    assert build.refused(calls_unseen, provided=(library,)).what.startswith(what)
     # Within one library it is visible.
     assert not any(build.bound(calls_unseen, library).values())
 
@@ -140,49 +174,110 @@ int g() { return __builtin_cpu_supports("avx2"); }
     assert not any(build.bound(unit).values())
 
 
-def test_library_is_linked_again_only_for_a_reason(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    commands: list[str] = []
+OBJECT, LIBRARY_FILE = Path("objects/Mine.o"), LINKED / "torch/lib/libtorch.so"
+TABLE = Path("objects/trampolines/torch.lib.libtorch.o")
 
-    def run(command: list[str | Path], **options: object) -> subprocess.CompletedProcess[str]:
-        words = list(map(str, command))
-        commands.append("compile" if "-c" in words else "link")
-        Path(words[words.index("-o") + 1]).parent.mkdir(parents=True, exist_ok=True)
-        Path(words[words.index("-o") + 1]).touch()
-        return subprocess.CompletedProcess(words, 0, "", "")
 
-    def linked(unit: Unit) -> list[str]:
-        commands.clear()
-        with monkeypatch.context() as here:
-            here.setattr(link, "run", run)
-            build.linker.link([Product("torch/lib/libtorch.so", [unit], BOUND, build.like)])
-        return list(commands)
+def changed(build: Build, *products: Product) -> set[Path]:
+    """Build. Return which of the source's object, the table of bound functions and the library were written."""
 
-    unit = build.unit("Mine", "int f() { return 1; }")
-    assert linked(unit) == ["compile", "link"]
-    with monkeypatch.context() as unread:
-        unread.setattr(Linker, "_stamp", None)  # while no file has another time, none is read
-        assert linked(unit) == []
-    build.unit("Mine", "int f() { return 1; }")
-    os.utime(build.layout.work / unit.target, ns=(0, 0))
-    assert linked(unit) == []
-    with monkeypatch.context() as unread:
-        unread.setattr(Linker, "_stamp", None)
-        assert linked(unit) == []
+    def times() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in (OBJECT, TABLE, LIBRARY_FILE) if path.is_file()}
+
+    before = times()
+    build.make(*products)
+    return {path for path, time in times().items() if before.get(path) != time}
+
+
+def test_library_is_linked_again_only_if_an_input_changed(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = build.source("Mine", "int f() { return 1; }")
+    product = Product("torch/lib/libtorch.so", [unit], BOUND, build.like)
+    assert changed(build, product) == {OBJECT, TABLE, LIBRARY_FILE}
+    assert changed(build, product) == set()
+    build.source("Mine", "int f() { return 2; }")
+    assert changed(build, product) == {OBJECT, LIBRARY_FILE}
+    # The table of bound functions is recompiled if it or the compiler changed.
+    build.source("Mine", "namespace libtorch_cpu { int hidden(); } int f() { return libtorch_cpu::hidden(); }")
+    assert changed(build, product) == {OBJECT, TABLE, LIBRARY_FILE}
+    make_library(build.base.libraries, BOUND[1], "namespace libtorch_cpu { int more() { return 1; } }")
+    assert changed(build, product) >= {LIBRARY_FILE}
     with monkeypatch.context() as other:
-        other.setattr(link, "hash_of_builder", lambda: "another builder")
-        assert linked(unit) == ["link"]
-    assert linked(unit) == ["link"]
-    assert linked(build.unit("Mine", "int f() { return 2; }")) == ["link"]
-    # The table of bound symbols is recompiled if it or the compiler changed.
-    hidden = "namespace libtorch_cpu { int hidden(); } int f() { return libtorch_cpu::hidden(); }"
-    assert linked(build.unit("Mine", hidden)) == ["compile", "link"]
-    build.linker = Linker(build.layout, build.base, Toolchain("g++", "another", "c++20"), Names(Path("/copy"), str))
-    assert linked(unit) == ["compile", "link"]
-    assert linked(unit) == []
+        other.setattr(ninja, "hash_of_builder", lambda: "another builder")
+        assert changed(build, product) == {LIBRARY_FILE}
+    assert changed(build, product) == {LIBRARY_FILE}
+    build.toolchain = replace(build.toolchain, description="another")
+    assert changed(build, product) == {OBJECT, TABLE, LIBRARY_FILE}
+    assert changed(build, replace(product, like=Library((), "$ORIGIN", "--enable-new-dtags"))) == {LIBRARY_FILE}
+    LIBRARY_FILE.unlink()
+    assert changed(build, product) == {LIBRARY_FILE}
+    assert changed(build, product) == set()
+
+
+def refused_by_ninja(build: Build, *products: Product) -> CompileError:
+    with pytest.raises(CompileError) as caught:
+        build.make(*products)
+    return caught.value
+
+
+def test_link_that_fails_is_reported_at_the_user_s_line_and_tried_again(build: Build) -> None:
+    undefined = build.source("Undefined", "int nowhere(long);\nint f() { return nowhere(1); }\n")
+    once, twice = (build.source(name, f"int {name.lower()}();\nint both() {{ return 1; }}\n") for name in ("A", "B"))
+    products = [
+        Product("torch/lib/libone.so", [undefined], BOUND, build.like),
+        Product("torch/lib/libtwo.so", [once, twice], BOUND, build.like),
+        Product("torch/lib/libthree.so", [once], BOUND, build.like),
+    ]
+    native = build.layout.native
+    for _ in range(2):
+        error = refused_by_ninja(build, *products)
+        lines = sorted(error.what.splitlines())
+        assert [line.partition("; ")[0] for line in lines] == [
+            f"{native}/B.cpp:2: defines both(), which {native}/A.cpp:2 defines, too",
+            f"{native}/Undefined.cpp:2: calls nowhere(long), which is not defined",
+        ]
+        assert error.todo.startswith(f"fix {native}/")
+    assert (LINKED / "torch/lib/libthree.so").is_file()
+    assert not (LINKED / "torch/lib/libone.so").exists()
+    build.source("Undefined", "int f() { return 1; }\n")
+    build.source("B", "int g() { return 1; }\n")
+    assert set(build.make(*products)) == {product.name for product in products}
+
+
+def test_cause_and_remedy_of_a_link_that_fails_are_reported(build: Build) -> None:
+    mine = build.source("Mine", "extern int variable;\nint f() { return variable; }\n")
+    hides = build.base.libraries / BOUND[1]
+    make_library(build.base.libraries, BOUND[1], "HIDDEN int variable = 1;")
+    what = refused_by_ninja(build, Product("torch/lib/libtorch.so", [mine], BOUND, build.like)).what
+    assert f"\n  why:  other libraries cannot use hidden variables of {hides.name}" in what
+    # Two functions of one name cannot be told apart.
+    static = "static __attribute__((noinline)) int same(int n) {{ return n * {}; }} int {}(int n) {{ return same(n); }}"
+    parts = []
+    for name in ("first", "second"):
+        part = build.base.libraries / f"{name}.cpp"
+        part.write_text(static.format(len(name), name))
+        parts.append(str(part))
+    command = ["g++", "-shared", "-fPIC", "-O1", "-Wl,--build-id=sha1", *parts, "-o", str(hides)]
+    subprocess.run([*command, f"-Wl,-soname,{hides.name}"], check=True)
+    build.source("Mine", 'int same(int) __asm__("_ZL4samei");\nint f() { return same(1); }\n')
+    what = refused_by_ninja(build, Product("torch/lib/libtorch.so", [mine], BOUND, build.like)).what
+    assert what.startswith("libtorch_cpu.so has 2 hidden functions named _ZL4samei")
+    assert "next: do not call it; copy its code into the native folder" in what
+
+
+def test_errors_of_compiler_and_linker_are_reported_together(build: Build) -> None:
+    wrong = build.source("Wrong", "int f() { return nothing; }\n")
+    undefined = build.source("Undefined", "int nowhere(long);\nint f() { return nowhere(1); }\n")
+    products = [
+        Product("torch/lib/libone.so", [undefined], BOUND, build.like),
+        Product("torch/lib/libtwo.so", [wrong], BOUND, build.like),
+    ]
+    what = refused_by_ninja(build, *products).what
+    native = build.layout.native
+    assert f"{native}/Wrong.cpp:1:18: error: 'nothing' was not declared in this scope" in what
+    assert f"{native}/Undefined.cpp:2: calls nowhere(long), which is not defined" in what
 
 
 def test_library_for_cuda_loads_what_it_calls_and_libtorch_loads_it(build: Build, tmp_path: Path) -> None:
-    shutil.copytree(TEMPLATES, build.layout.work / "fixed")
     toolkit = []
     for name in ("cudart", "cublas"):
         source, library = tmp_path / f"{name}.cpp", tmp_path / f"lib{name}.so.13"
@@ -196,8 +291,7 @@ def test_library_for_cuda_loads_what_it_calls_and_libtorch_loads_it(build: Build
     kernels = [build.unit("Kernels", "int shown(); int cudart(); int f() { return shown() + cudart(); }"), fixed]
     cuda = Product("torch/lib/libcuda.so", kernels, BOUND, build.like, offered=toolkit, provided=units)
     umbrella = Product("torch/lib/libtorch.so", units, BOUND, build.like, loaded=[cuda.name])
-    linked = build.linker.link([cuda, umbrella])
-    of_cuda, of_umbrella = (ElfFile(linked[each.name]).dynamic() for each in (cuda, umbrella))
+    of_cuda, of_umbrella = (ElfFile(build.linker(each).link()).dynamic() for each in (cuda, umbrella))
     assert [name for name in of_cuda["DT_NEEDED"] if "cu" in name] == ["libcudart.so.13"]
     assert of_umbrella["DT_NEEDED"][:3] == [*BOUND, "libcuda.so"]
     assert of_cuda["DT_RPATH"] == of_umbrella["DT_RPATH"] == ["$ORIGIN/../../nvidia/cu13/lib:$ORIGIN"]
@@ -228,16 +322,10 @@ def stub_product(build: Build, capability: str) -> Product:
     return Product("torch/lib/libtorch.so", [kernel, choice, fixed], BOUND, build.like)
 
 
-def linker_for(build: Build, *capabilities: str) -> Linker:
-    toolchain = Toolchain("g++", "a compiler", "c++20", capabilities=capabilities)
-    return Linker(build.layout, build.base, toolchain, Names(Path("/copy"), str))
-
-
 @pytest.mark.parametrize("capability", ["DEFAULT", "AVX512"])
 def test_stub_has_the_kernel_of_the_only_capability_that_is_compiled(build: Build, capability: str) -> None:
-    shutil.copytree(TEMPLATES, build.layout.work / "fixed")
-    product = stub_product(build, capability)
-    library = linker_for(build, capability).link([product])[product.name]
+    build.toolchain = replace(build.toolchain, capabilities=(capability,))
+    library = build.linker(stub_product(build, capability)).link()
     program = "import ctypes, sys; library = ctypes.CDLL(sys.argv[1]); print(library.best(3), library.least(4))"
     env = {**os.environ, "LD_LIBRARY_PATH": str(build.base.libraries)}
     command = [sys.executable, "-c", program, library]
@@ -247,5 +335,5 @@ def test_stub_has_the_kernel_of_the_only_capability_that_is_compiled(build: Buil
 
 def test_stub_that_lacks_a_kernel_ends_the_build_if_all_capabilities_are_compiled(build: Build) -> None:
     product = stub_product(build, "AVX2")
-    with pytest.raises(LinkError, match=r"Choice\.cpp: calls at::native::DispatchStub<.*>::AVX512"):
-        linker_for(build, *CPU_CAPABILITIES).link([product])
+    with pytest.raises(LinkError, match=r"Choice\.cpp:2: calls at::native::DispatchStub<.*>::AVX512"):
+        build.linker(product).link()

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from graft.base.base import Base
 from graft.compile import ninja
-from graft.compile.ninja import Names, compile_units, launcher
+from graft.compile.ninja import launcher
 from graft.compile.units import CXX, NARROW_HEADERS, Unit
 from graft.core.console import StepLine
 from graft.core.errors import CompileError
-from graft.core.layout import Layout
+from graft.core.layout import REPOSITORY, Layout
+from graft.inputs.pin import load_pin
+from graft.inputs.snapshot import Snapshot
+from graft.inputs.toolchain import Toolchain
 
 # Records its arguments; rejects a source that contains `wide` with narrow headers, and one that contains `wrong`.
 COMPILER = r"""#!/bin/sh
@@ -46,14 +50,18 @@ class Build:
     layout: Layout
     compiler: Compiler
     units: list[Unit]
-    names: Names
 
     def run(self) -> set[str]:
         """Run the compilers. Return the compiled sources."""
         calls = self.layout.work / "calls"
         calls.unlink(missing_ok=True)
         line = StepLine("compile")
-        compile_units(self.layout, self.units, {CXX: self.compiler}, 2, line, self.names)
+        base, work = Base(Path("torch.whl"), Path("tree")), self.layout.work
+        pin, toolchain = load_pin(REPOSITORY / "patches/2.13.0"), Toolchain("g++", "", "c++20")
+        snapshot = Snapshot(work / "snapshot", {}, (), self.layout.natives, pin, toolchain, ())
+        with snapshot.translated():
+            others = self.units
+            ninja.make(self.layout, snapshot, [], base, {CXX: self.compiler}, others=others, jobs=2, line=line)
         found = {re.search(r"-c (\S+)", call)[1] for call in self.calls()}  # type: ignore[index]
         assert line.note == f"{len(found)} of {len(self.units)} sources"
         return found
@@ -80,9 +88,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
         Unit(Path("src/ATen/native/B.cpp"), Path("objects/B.o"), ("-O3",)),
         Unit(Path("generated/library.cpp"), Path("objects/library.o"), (), (Path("narrow"),)),
     ]
-    layout = Layout("1.0", (Path("/mine"), Path("/more")), tmp_path / "out")
-    names = Names(Path("/copy"), lambda text: text.replace("/copy/", "/mine/"))
-    made = Build(layout, Compiler(str(program)), units, names)
+    made = Build(Layout("1.0", (Path("/mine"),), tmp_path / "out"), Compiler(str(program)), units)
     for name in (*(f"narrow/{header}" for header in NARROW_HEADERS), "header.h", *(str(unit.source) for unit in units)):
         made.write(name, f"// {name}\n")
     return made
@@ -148,7 +154,7 @@ def test_complete_output_is_in_a_log_where_the_error_is_a_digest(build: Build) -
         build.run()
     log = build.layout.work / "compiler.log"
     assert len(caught.value.what.splitlines()) < 40
-    assert caught.value.todo.splitlines()[1:] == [f"  the compiler's complete output, 99 lines: {log}"]
+    assert caught.value.todo.splitlines()[1:] == [f"  the complete output, 99 lines: {log}"]
     assert len(log.read_text().splitlines()) == 99
 
 

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from graft.compile.ninja import Names, compile_units
+from graft.base.base import Base
+from graft.compile import ninja
 from graft.compile.preambles import preamble_of, with_preambles
 from graft.compile.units import CXX, Unit
 from graft.core.console import StepLine
 from graft.core.errors import CompileError
-from graft.core.layout import Layout
+from graft.core.layout import REPOSITORY, Layout
+from graft.inputs.pin import load_pin
+from graft.inputs.snapshot import Snapshot
 from graft.inputs.toolchain import Toolchain
 
 SOURCE = Path("src/ATen/native/cpu/Mine.cpp")
@@ -43,13 +46,17 @@ def build(work: Path) -> Build:
     """Compile a text. Return whether its preamble was compiled before."""
     layout = Layout("1.0", (Path("/mine"),), Path("/out"))
     toolchain = Toolchain("g++", "a compiler", "c++20")
+    pin = load_pin(REPOSITORY / "patches/2.13.0")
+    snapshot = Snapshot(work / "snapshot", {}, (), layout.natives, pin, toolchain, ())
 
     def build(text: str) -> bool:
         (work / SOURCE).write_text(text)
         units = [Unit(SOURCE, Path("objects/native/cpu/Mine.o"))]
         units, makers = with_preambles(units, work, [work / name for name in HEADERS[:2]], toolchain.description)
-        names = Names(Path("/mine"), str)
-        compile_units(layout, [*units, *makers], {CXX: toolchain}, 2, StepLine("compile"), names)
+        base, line = Base(work / "torch.whl", work), StepLine("compile")
+        with snapshot.translated():
+            others = [*units, *makers]
+            ninja.make(layout, snapshot, [], base, {CXX: toolchain}, others=others, jobs=2, line=line)
         return bool(units[0].needed)
 
     return build

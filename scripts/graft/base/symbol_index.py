@@ -66,17 +66,16 @@ class SymbolIndex:
 def symbol_index(path: Path, folder: Path = SYMBOLS) -> SymbolIndex:
     """Return the index of the library ``path``. It is kept in ``folder`` under the build-id."""
     library = ElfFile(path)
-    kept = folder / f"{path.name}-{library.build_id or 'none'}-{_FORMAT}.npy"
-    # Several processes may need it at once; it takes seconds to make.
-    with file_lock(kept.with_suffix(".lock"), f"the symbols of {path.name} are being sorted"):
-        if library.build_id and kept.is_file():
-            return SymbolIndex(path, library.build_id, np.load(kept, mmap_mode="r"))
-        entries = _entries(library)
-        if library.build_id:
+    if not library.build_id:
+        return SymbolIndex(path, "", _entries(library))
+    kept = folder / f"{path.name}-{library.build_id}-{_FORMAT}.npy"
+    # Several links may need it at once; it takes seconds to make. What they print is taken for an error of theirs.
+    with file_lock(kept.with_suffix(".lock"), busy=""):
+        if not kept.is_file():
             content = BytesIO()
-            np.save(content, entries)
+            np.save(content, _entries(library))
             write_atomically(kept, content.getvalue())
-    return SymbolIndex(path, library.build_id, entries)
+    return SymbolIndex(path, library.build_id, np.load(kept, mmap_mode="r"))
 
 
 def _entries(library: ElfFile) -> npt.NDArray[Any]:

@@ -41,7 +41,7 @@ def main(plan: str) -> int:
     try:
         Linker.of(fields).link()
     except GraftError as error:
-        print(error.what, *([f"  why:  {error.cause}"] if error.cause else []), sep="\n")
+        print(error)
         return 1
     return 0
 

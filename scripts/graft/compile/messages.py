@@ -47,11 +47,17 @@ def refuse(output: Iterable[str], work: Path, snapshot: Snapshot, includes: Sequ
     write_atomically(work / _LOG, f"{snapshot.translate(whole)}\n")
     errors = diagnostics(compiled, native)
     shown = [*digest(errors, native, includes), *map(str.rstrip, linked)] or lines[:_UNKNOWN]
-    files = dict.fromkeys(error.user[0] for error in errors if error.user)
+    own = re.compile(rf"({re.escape(str(native))}/[^:]+):\d+")
+    files = dict.fromkeys(match[1] for line in shown if (match := own.match(line)))
     todo = f"fix {', '.join(files) or 'the errors above'} and build again; compiled files are kept"
     if len("\n".join(shown).splitlines()) < len(lines):
         todo += f"\n  the complete output, {len(lines):,} lines: {work / _LOG}"
     raise CompileError("\n".join(shown), todo=todo)
+
+
+def is_status(text: str) -> bool:
+    """Return whether ninja says with this line which command has ended, with ``NINJA_STATUS`` as in ``ninja.py``."""
+    return re.match(r"\[\d+/\d+\] ", text) is not None
 
 
 def relevant(output: Iterable[str], native: Path) -> tuple[list[str], list[str]]:
@@ -60,7 +66,7 @@ def relevant(output: Iterable[str], native: Path) -> tuple[list[str], list[str]]
     linked: list[str] = []
     into = compiled
     for text in output:
-        if text.startswith("FAILED: "):
+        if is_status(text) or text.startswith("FAILED: "):
             into = compiled
         elif " -m graft.compile.link " in text:
             into = linked

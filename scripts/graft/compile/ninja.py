@@ -22,7 +22,7 @@ from ..core.layout import PACKAGES, Layout
 from ..core.process import UNTRANSLATED, follow
 from ..inputs.snapshot import Snapshot, hash_of_builder
 from .link import LINKED, plan_of
-from .messages import refuse
+from .messages import is_status, refuse
 from .products import Product
 from .units import CXX, NARROW_HEADERS, Unit, in_order
 
@@ -153,11 +153,10 @@ def _run(layout: Layout, jobs: int, line: StepLine, output: list[str]) -> int | 
 
     def read(text: str) -> None:
         nonlocal compiled
-        if text.startswith("[") and "] " in text:
+        output.append(text)
+        if is_status(text):
             line.update(text.strip())
             compiled += "] link " not in text
-        else:
-            output.append(text)
 
     env = {**UNTRANSLATED, **dict.fromkeys(_DROPPED, ""), _LAUNCHER: launcher(), "NINJA_STATUS": "[%f/%t] "}
     return compiled if follow(command, read, env={**env, "PYTHONPATH": str(PACKAGES)}) == 0 else None

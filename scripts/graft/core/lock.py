@@ -24,8 +24,8 @@ def build_lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def file_lock(path: Path, busy: str) -> Iterator[None]:
-    """Hold the lock on the file ``path``, which is created if needed. While another process holds it, print ``busy``
-    and wait.
+    """Hold the lock on the file ``path``, which is created if needed. While another process holds it, print ``busy``,
+    unless it is empty, and wait.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:
@@ -45,5 +45,6 @@ def take(file: IO[str], busy: str, how: int = fcntl.LOCK_EX) -> None:
     except BlockingIOError:
         file.seek(0)
         process = file.read().strip()
-        say(f"{busy}{f' (process {process})' if process else ''}; waiting for it to end")
+        if busy:
+            say(f"{busy}{f' (process {process})' if process else ''}; waiting for it to end")
         fcntl.flock(file, how)
