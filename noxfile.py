@@ -22,7 +22,7 @@ nox.needs_version = ">=2026.1"
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "tests"]
 
-LINTERS = ("ruff", "mypy", "types-PyYAML", "pytest", "clang-format")
+LINTERS = ("ruff", "mypy", "types-PyYAML", "import-linter", "pytest", "clang-format")
 PYTHON_CODE = ("scripts", "tests", "native", "noxfile.py")
 
 # A step that is interrupted may have to delete environments.
@@ -36,7 +36,7 @@ def make(session: nox.Session, target: str, *variables: str) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff, mypy --strict and clang-format."""
+    """ruff, mypy --strict, the layers of imports, and clang-format."""
     # mypy reads the types of the builder's packages in its environment.
     session.run(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *LINTERS, log=False)
     binaries = Path(sys.executable).parent
@@ -46,6 +46,7 @@ def lint(session: nox.Session) -> None:
         [binaries / "ruff", "check", *PYTHON_CODE],
         [binaries / "ruff", "format", "--check", *PYTHON_CODE],
         [binaries / "mypy"],
+        [binaries / "lint-imports", "--no-logo"],
         [binaries / "clang-format", "--dry-run", "--Werror", *sources],
     ]
     failed = [command for command in commands if not passes(session, *command)]

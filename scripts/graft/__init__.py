@@ -1,18 +1,20 @@
 """Graft: build native ATen operators into an official PyTorch wheel.
 
-The packages are the stages of a build, in the order in which data flows through them::
+The packages are the stages of a build, in the order in which data flows through them. Each imports only from those above
+it, which `make lint` checks::
 
+    core       errors, progress, files, processes, pip, virtual environments: what all of them use
     inputs     the pin and its patches, native folders, the compiler: read once, into a snapshot whose hash is the stamp
-    base       the official wheel: fetched, verified, laid out; or the torch that is installed; its symbols and torchgen
-    generate   what torchgen makes of the merged YAML: sources in units, headers, a description of the operators
-    compile    units and kernels to objects, objects to libraries
-    compose    each file of the wheel that differs from the base's, from its layers, in one pass
+    base       the PyTorch that is built on: a wheel, or the torch that is installed; its symbols and its torchgen
+    codegen    what torchgen makes of the merged YAML: sources in units, headers, a description of the operators
+    check      errors in native folders, found before a compiler runs
+    compile    units and kernels to objects, objects to libraries, with ninja
+    compose    each file of the delivery that differs from the base's, from its layers, in one pass
     deliver    a wheel of torch, a tree beside the torch that is installed, or a thin wheel
+    new        the skeleton of an operator
+    fork       the same native folder in PyTorch's source tree: as commits, and with PyTorch's own build
+    pin        the pin of another release
 
-``graft``, ``develop`` and ``thin`` are the builds, one for each delivery. ``stages`` runs the stages up to the linked
-libraries, and ``common`` is what all of them share. Nothing after ``inputs`` reads the user's files. The other packages
-support the build: ``check`` (finds errors in a native folder), ``scaffold`` (writes the skeleton of an operator),
-``pinning`` (writes the pin of a release), ``source`` (builds the same folder in a PyTorch checkout), ``testing`` (runs
-the tests), ``matrix`` (builds for several pins and Pythons) and ``measure`` (benchmarks, surfaces, random calls).
-``__main__`` is the command line, ``environment`` creates the virtual environment that it runs in.
+``stages`` runs them up to the linked libraries, and ``build`` is the pipeline around that, with a class for each
+delivery. ``cli`` reads the command line, whose verbs and options are in ``options``, and ``given`` checks what was given.
 """
