@@ -31,7 +31,7 @@ def todos(native: Path, names: Iterable[Path] | None = None) -> list[str]:
         f"{native / name}:{number}: {_CODE_BEHIND.sub('', line[line.index('TODO') :])}"
         for name in (files_below(native) if names is None else names)
         if name.suffix in _SUFFIXES
-        for number, line in enumerate((native / name).read_text("utf-8", errors="replace").splitlines(), 1)
+        for number, line in enumerate((native / name).read_text(encoding="utf-8", errors="replace").splitlines(), 1)
         if "TODO" in line
     ]
 
