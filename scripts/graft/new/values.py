@@ -140,7 +140,8 @@ def _python(request: Request, is_public: bool, is_described: bool) -> Values:
         "sampled": [request.op] if is_tested and not is_described else [],
         "samples": samples,
         "sample": samples[0],
-        "has_out": str(request.out),
+        # The out= variant that torchgen generates has no binding.
+        "has_out": str(request.out and request.kind != "plain"),
         "python_parameters": ", ".join([*positional, *(["*", *named] if named else [])]),
         "overload": overload,
         "tested_by": ["samples.py"] if is_tested else [],
