@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..compile.messages import with_formulas
+from ..compile.diagnostics import diagnostics
+from ..compile.messages import digest, formula_of
 from ..core.console import StepLine, say
 from ..core.environments import Layer, held, install, make_virtual_environment
 from ..core.errors import CommandError, CompileError, OperatorError, PackError, SourceError
@@ -181,7 +182,9 @@ class Upstream:
                 # As seen from build/, where compilers run, or in the copy for a CPU capability, which includes it.
                 for path in (f"../{name}", str(self.tree.path / name)):
                     text = text.replace(f"{path}:", f"{theirs}:")
-        return with_formulas(text, self.native.path)
+        errors = diagnostics(text.splitlines(), self.native.path)
+        of_formulas = [each for each in errors if not each.user and formula_of(each.function, self.native.path)]
+        return "\n".join([*digest(of_formulas, self.native.path, ()), text])
 
     def objects(self, *, with_generated: bool = False) -> list[str]:
         """Return the object files of the fork's own sources; with those of generated sources that name its operators.
