@@ -84,7 +84,7 @@ def pytorch(monkeypatch: pytest.MonkeyPatch) -> PyTorchsBuild:
 
 
 def build(layout: Layout, source: Path) -> Path:
-    return build_source(layout, source=str(source), jobs=1).wheel
+    return build_source(layout, source=str(source), jobs=1).path
 
 
 def everything(folder: Path) -> dict[str, tuple[bytes, int]]:

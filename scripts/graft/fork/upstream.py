@@ -17,7 +17,7 @@ from ..core.console import StepLine, say
 from ..core.environments import Layer, held, install, make_virtual_environment
 from ..core.errors import CommandError, CompileError, OperatorError, PackError, SourceError
 from ..core.files import write_if_changed
-from ..core.process import follow, run
+from ..core.process import UNTRANSLATED, follow, run
 from ..inputs.native import NativeFolder
 from ..inputs.patches import ADDED
 from ..inputs.pin import Pin
@@ -165,7 +165,7 @@ class Upstream:
             else:
                 output.append(text)
 
-        if follow(command, read, env=self.variables) != 0:
+        if follow(command, read, env={**self.variables, **UNTRANSLATED}) != 0:
             raise CompileError(
                 self._messages(output) or f"{self.tree.path}: its build failed without a message",
                 todo="fix the source named above and build again; compiled files are kept",
