@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from graft.codegen.merge import merge
-from graft.compile.digest import digest
-from graft.inputs.native import load_native
+from graft.compile.diagnostics import diagnostics
+from graft.compile.messages import digest
 from test_check import BROKEN
 
 LEFT = [case for case in BROKEN if "compiler" in case]
@@ -43,7 +42,6 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def said(native: Path, base: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What the builder says of the compiler's output."""
     out = tmp_path_factory.mktemp("generated")
-    merge(load_native(native), base, out / "wheel")
     command = ["-m", "graft.codegen", "--base", base, "--native", native, "--out", out]
     subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
     lines = []
@@ -59,7 +57,7 @@ def said(native: Path, base: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         )
         # In parts, since the digest lists only the first errors of a file.
         for part in re.split(r"(?m)^(?=In file included|\S+: In )", done.stderr):
-            lines += digest(part.splitlines(), native, lambda _: True).splitlines()
+            lines += digest(diagnostics(part.splitlines(), native), native, paths)
     return lines
 
 

@@ -9,9 +9,8 @@ from zipfile import ZipFile
 
 import pytest
 from graft.base.fetch import fetch
-from graft.compose.appended_texts import behind, our_files
-from graft.compose.required_names import require_names
-from graft.compose.wheel_files import Composition
+from graft.compose.files import Composition, behind, our_files
+from graft.compose.required import require_names
 from graft.core.console import StepLine
 from graft.core.errors import FetchError, PinError
 from graft.core.layout import REPOSITORY

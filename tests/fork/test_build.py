@@ -84,7 +84,7 @@ def pytorch(monkeypatch: pytest.MonkeyPatch) -> PyTorchsBuild:
 
 
 def build(layout: Layout, source: Path) -> Path:
-    return build_source(layout, source=str(source), jobs=1).wheel
+    return build_source(layout, source=str(source), jobs=1).path
 
 
 def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
@@ -172,6 +172,20 @@ def test_compiler_s_messages_name_the_native_folder_s_files(
         in_tree(tree, native, layout, monkeypatch).ninja(StepLine("compile"), ["mine.o"])
     assert f"{native}/Mine.cpp:2:" in caught.value.what
     assert "was not declared" in caught.value.what
+
+
+def test_compiler_s_messages_about_generated_code_name_the_formula(
+    tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "torch/csrc/autograd/generated/Functions.cpp"
+    write(native, {"derivatives.yaml": "- name: mine(Tensor self) -> Tensor\n  self: missing\n"})
+    code = "namespace torch::autograd { int MineBackward0_apply_functional(int) { return missing; } }\n"
+    rule = "rule cxx\n  command = /usr/bin/env g++ -c $in -o $out\n"
+    write(tree, {source: code, "build/build.ninja": f"{rule}build mine.o: cxx ../{source}\n"})
+    with pytest.raises(CompileError) as caught:
+        in_tree(tree, native, layout, monkeypatch).ninja(StepLine("compile"), ["mine.o"])
+    said = f"{native}/derivatives.yaml:1: error: a formula of mine is not valid C++: 'missing' was not declared"
+    assert caught.value.what.startswith(said)
 
 
 # Fakes the Python of the build's environment. It says much before ninja fails, or writes a wheel.

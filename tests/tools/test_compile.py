@@ -6,54 +6,96 @@ from pathlib import Path
 
 import pytest
 from graft.compile.diagnostics import diagnostics
-from graft.compile.digest import digest
-from graft.compile.ninja import faulty, without_repetition
-
-NATIVES = (Path("/my_ops"), Path("/more"))
+from graft.compile.messages import digest, formula_of, refuse, relevant
+from graft.core.errors import CompileError
+from graft.core.layout import REPOSITORY
+from graft.inputs.pin import load_pin
+from graft.inputs.snapshot import Snapshot
+from graft.inputs.toolchain import Toolchain
+from helpers import write
 
 
 def failed(source: str, capability: str, *said: str) -> list[str]:
     """As printed by ninja if a source does not compile."""
     target = f"objects/native/{source}.{capability}.o"
     command = f"g++ -MD -MF {target}.d -c src/ATen/native/{source}.cpp -o {target}\n"
-    return [f"FAILED: [code=1] {target}\n", command, *(f"{line}\n" for line in said)]
+    return [
+        f"[3/9] src/ATen/native/{source}.cpp\n",
+        f"FAILED: [code=1] {target}\n",
+        command,
+        *(f"{line}\n" for line in said),
+    ]
 
 
-def test_errors_of_a_kernel_are_told_once_for_all_capabilities() -> None:
-    places = ("src/ATen/native/cpu/K.cpp:3:5", "src/ATen/native/cpu/K.cpp:9:1")
-    default = failed("cpu/K", "DEFAULT", *(f"{place}: error: no DEFAULT::f" for place in places))
-    assert without_repetition([*default, *failed("cpu/K", "AVX2", f"{places[0]}: error: no AVX2::f")]) == default
+def unlinked(library: str, *said: str) -> list[str]:
+    """As printed by ninja if a library cannot be linked."""
+    command = f"python -m graft.compile.link plans/{library}.json\n"
+    return [f"[4/9] link {library}\n", f"FAILED: [code=1] {library}\n", command, *(f"{line}\n" for line in said)]
 
 
-def test_errors_of_one_capability_are_told() -> None:
-    output = failed("cpu/K", "DEFAULT", "src/ATen/native/cpu/K.cpp:3:5: error: no f")
-    output += failed("cpu/K", "AVX512", *(f"src/ATen/native/cpu/K.cpp:{n}:5: error: no f" for n in (3, 7)))
-    assert without_repetition(output) == output
+def refused(output: list[str], native: Path, tmp_path: Path) -> CompileError:
+    """Return the error that ends the build, with the user's file names."""
+    pin = load_pin(REPOSITORY / "patches/2.13.0")
+    snapshot = Snapshot(tmp_path, {}, (), (native,), pin, Toolchain("g++", "", "c++20"), ())
+    with pytest.raises(CompileError) as caught, snapshot.translated():
+        refuse(output, tmp_path, snapshot, ())
+    return caught.value
 
 
-def test_errors_of_two_sources_in_one_header_are_told() -> None:
-    error = "include/c10/util/Exception.h:7:1: error: no member g"
-    output = [*failed("A", "DEFAULT", error), *failed("B", "DEFAULT", error)]
-    assert without_repetition(output) == output
+def test_errors_of_a_kernel_are_told_once_for_all_capabilities(native: Path, tmp_path: Path) -> None:
+    output = []
+    for capability in ("DEFAULT", "AVX2"):
+        said = f"src/ATen/native/cpu/K.cpp:3:5: error: '{capability}::f' was not declared"
+        output += failed("cpu/K", capability, said, "src/ATen/native/cpu/K.cpp:9:1: error: no g")
+    output += failed("cpu/K", "AVX512", "src/ATen/native/cpu/K.cpp:7:1: error: no h")
+    assert refused(output, native, tmp_path).what.splitlines() == [
+        f"{native}/cpu/K.cpp:3:5: error: 'DEFAULT::f' was not declared",
+        f"{native}/cpu/K.cpp:9:1: error: no g",
+        f"{native}/cpu/K.cpp:7:1: error: no h",
+    ]
 
 
-def test_what_names_no_place_is_told_each_time() -> None:
-    output = [*failed("cpu/K", "DEFAULT", "K.cpp:3:5: error: no f")]
-    for capability in ("AVX2", "AVX512"):
-        output += failed("cpu/K", capability, "K.cpp:3:5: error: no f", "/tmp/cc.s:12: Error: no such instruction")
-    assert without_repetition(output) == output
+def test_errors_of_two_sources_in_one_header_are_told_for_both(native: Path, tmp_path: Path) -> None:
+    output = []
+    for name in ("A", "B"):
+        chain = f"In file included from src/ATen/native/{name}.cpp:1:"
+        output += failed(name, "DEFAULT", chain, f"include/Exception.h:{ord(name)}:1: error: no member g")
+    lines = refused(output, native, tmp_path).what.splitlines()
+    assert [line for line in lines if "error" in line] == [
+        f"{native}/{name}.cpp:1: error: no member g" for name in "AB"
+    ]
 
 
-def test_files_to_fix_are_named_once_each() -> None:
-    blamed = """\
-/my_ops/derivatives.yaml:4: error: a formula of f is not valid C++: no g
-/my_ops/cpu/K.cpp:3:5: error: no f
-/my_ops/cpu/K.cpp:9:1: fatal error: no such file
-/more/cuda/K.cu:12: error #20013-D: not on the device
-/my_ops/B.h:1:2: warning: #warning error: none
-base/include/ATen/Tensor.h:7:1: error: no member g
-"""
-    assert faulty(blamed, NATIVES) == ["/my_ops/derivatives.yaml", "/my_ops/cpu/K.cpp", "/more/cuda/K.cu"]
+def test_files_to_fix_are_named_once_each(native: Path, tmp_path: Path) -> None:
+    said = [
+        *FORMULA.splitlines(),
+        "src/ATen/native/cpu/K.cpp:3:5: error: no f",
+        "src/ATen/native/cpu/K.cpp:9:1: fatal error: no such file",
+        "src/ATen/native/cuda/K.cu(12): error #20013-D: not on the device",
+        "src/ATen/native/B.h:1:2: warning: #warning error: none",
+        "base/include/ATen/Tensor.h:7:1: error: no member g",
+    ]
+    output = [*unlinked("lib.so", f"{tmp_path}/native/0/C.cpp:5: calls f"), *failed("cpu/K", "DEFAULT", *said)]
+    names = ("derivatives.yaml", "cpu/K.cpp", "cuda/K.cu", "C.cpp")
+    todo = f"fix {', '.join(f'{native}/{name}' for name in names)} and build again; compiled files are kept"
+    assert refused(output, native, tmp_path).todo.splitlines()[0] == todo
+
+
+def test_messages_of_commands_are_told_apart() -> None:
+    warning = "src/ATen/native/B.cpp:1:2: warning: unused\n"
+    output = [*unlinked("lib.so", "C.cpp: calls f"), "[5/9] src/ATen/native/B.cpp\n", warning, "ninja: build stopped\n"]
+    assert relevant(output, Path("/mine")) == (["/mine/B.cpp:1:2: warning: unused\n"], ["C.cpp: calls f\n"])
+
+
+def test_output_without_an_error_is_told_as_it_is(native: Path, tmp_path: Path) -> None:
+    error = refused(failed("A", "DEFAULT", "/bin/sh: 1: sccache: not found"), native, tmp_path)
+    assert error.what == "/bin/sh: 1: sccache: not found"
+    assert error.todo == "fix the errors above and build again; compiled files are kept"
+
+
+def test_command_that_is_killed_is_told_with_its_exit_code(native: Path, tmp_path: Path) -> None:
+    lines = refused(unlinked("lib.so"), native, tmp_path).what.splitlines()
+    assert "FAILED: [code=1] lib.so" in lines
 
 
 # As printed by g++ 12, shortened.
@@ -93,16 +135,20 @@ generated/autograd/Functions.cpp:9:38: error: 'class at::Tensor' has no member n
 
 @pytest.fixture
 def native(tmp_path: Path) -> Path:
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu/K.cpp").write_text("#include <ATen/native/cpu/Loops.h>\n  cpu_kernel(iter, [](float) {});\n")
-    (tmp_path / "derivatives.yaml").write_text("# Mine.\n- name: soft_clip(Tensor self) -> Tensor\n  self: grad\n")
-    return tmp_path
+    """A native folder, and its copy in the snapshot."""
+    texts = {
+        "cpu/K.cpp": "#include <ATen/native/cpu/Loops.h>\n  cpu_kernel(iter, [](float) {});\n",
+        "derivatives.yaml": "# Mine.\n- name: soft_clip(Tensor self) -> Tensor\n  self: grad\n",
+    }
+    write(tmp_path / "native/0", texts)
+    return write(tmp_path / "mine", texts)
 
 
 def of(output: str, native: Path) -> list[str]:
     """Return the lines of the digest of ``output``, without the folder's name."""
-    text = digest(output.format(native=native).splitlines(keepends=True), native, lambda name: True)
-    return text.replace(f"{native}/", "").splitlines()
+    include = write(native / "include", {"ATen/TensorOperators.h": ""})
+    lines = digest(diagnostics(output.format(native=native).splitlines(), native), native, [include])
+    return [line.replace(f"{native}/", "") for line in lines]
 
 
 def test_first_error_of_each_kind_is_told_with_its_source_line_and_what_helps(native: Path) -> None:
@@ -130,6 +176,21 @@ def test_error_in_generated_code_is_told_at_the_formula_first(native: Path) -> N
     said = "error: a formula of soft_clip is not valid C++: 'class at::Tensor' has no member named 'nosuch'"
     assert lines[0] == f"derivatives.yaml:2: {said}"
     assert "    9 |   auto grad_result = grad * self.nosuch();" in lines
+
+
+_FORWARD = "at::Tensor torch::autograd::VariableType::{anonymous}::soft_clip(c10::DispatchKeySet, const at::Tensor&)"
+
+
+@pytest.mark.parametrize("function", [_FORWARD, _FORWARD.replace("soft_clip", "soft_clip_out")])
+def test_generated_forward_function_is_that_of_the_formula(native: Path, function: str) -> None:
+    entry = formula_of(function, native)
+    assert entry
+    assert (entry.file, entry.line) == (native / "derivatives.yaml", 2)
+
+
+def test_error_in_the_user_s_own_kernel_is_not_told_of_its_formula(native: Path) -> None:
+    said = "{native}/S.cpp: In function 'at::Tensor at::native::soft_clip(int)':\n{native}/S.cpp:3:1: error: x\n"
+    assert of(said, native) == ["S.cpp:3:1: error: x"]
 
 
 def test_digest_of_many_errors_is_one_screen(native: Path) -> None:

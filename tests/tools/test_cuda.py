@@ -14,8 +14,8 @@ from graft.base.base import Base, Library
 from graft.codegen import FRAGMENTS, MISSING
 from graft.compile import cuda as compile_cuda
 from graft.compile.cuda import Cuda, Nvcc, find_nvcc, plan_cuda
-from graft.compile.link import OPERATORS_FOR_CUDA, products, thin_products
-from graft.compile.ninja import relevant
+from graft.compile.messages import relevant
+from graft.compile.products import OPERATORS_FOR_CUDA, products, thin_products
 from graft.compile.units import CXX, NVCC, Planner
 from graft.core import layout as layout_module
 from graft.core.console import StepLine
@@ -257,7 +257,9 @@ def test_messages_of_nvcc_name_the_folder_s_own_files() -> None:
         'src/ATen/native/cuda/A.cu(12): error: identifier "threadIx" is undefined\n',
         "          detected during instantiation at line 3 of src/ATen/native/cuda/A.cuh\n",
     ]
-    assert relevant(output, Path("/my_ops")) == [
+    compiled, linked = relevant(output, Path("/my_ops"))
+    assert linked == []
+    assert compiled == [
         '/my_ops/cuda/A.cu:12: error: identifier "threadIx" is undefined\n',
         "          detected during instantiation at line 3 of /my_ops/cuda/A.cuh\n",
     ]

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from graft.compile.diagnostics import Diagnostic, diagnostics
-from graft.compile.digest import digest
-from graft.compile.hints import Hint, header_in, hint_for, hints
+from graft.compile.messages import Hint, digest, hint_for, hints
 from graft.inputs.toolchain import CPU_CAPABILITIES
 from helpers import of_the_base_wheel
 
@@ -72,15 +71,15 @@ def text_at(error: Diagnostic, example: str) -> str:
 def test_each_row_fits_what_the_compiler_says(group: list[tuple[int, Hint]], tmp_path: Path) -> None:
     native = tmp_path / "native"
     native.mkdir()
-    has_header = header_in([of_the_base_wheel("GRAFT_BASE") / "tree/torch/include"])
+    includes = [of_the_base_wheel("GRAFT_BASE") / "tree/torch/include"]
     wrong = together(native, "wrong.cpp", ((f"row{number}.cpp", hint.example) for number, hint in group))
     source = wrong if len(group) > 1 else native / f"row{group[0][0]}.cpp"
     errors = diagnostics(compiled(tmp_path, source), native)
     for number, row in group:
         own = [e for e in errors if e.user and e.user[0] == str(native / f"row{number}.cpp")]
         assert own, f"row {number} gives no error"
-        said = [hint_for(e.message, text_at(e, row.example), has_header) for e in own]
-        of_row = [h.text(e.message, text_at(e, row.example), has_header) for h in hints_of(row) for e in own]
+        said = [hint_for(e.message, text_at(e, row.example), includes) for e in own]
+        of_row = [h.text(e.message, text_at(e, row.example), includes) for h in hints_of(row) for e in own]
         # Errors that follow from the first need no hint, but must not match another row.
         assert said[0], f"row {number}: {own[0].message}"
         assert {text for text in said if text} <= set(of_row), f"row {number}: {[e.message for e in own]}"
@@ -107,6 +106,5 @@ def test_compiler_that_is_killed_is_a_lack_of_memory(tmp_path: Path) -> None:
     output = subprocess.run(
         ["g++", f"-B{tmp_path}", "-c", "A.cpp"], cwd=tmp_path, capture_output=True, text=True, check=False
     ).stderr
-    assert "hint: the machine ran out of memory: build with JOBS=1" in digest(
-        output.splitlines(), tmp_path, lambda _: True
-    )
+    lines = digest(diagnostics(output.splitlines(), tmp_path), tmp_path, [])
+    assert any("hint: the machine ran out of memory: build with JOBS=1" in line for line in lines)

@@ -117,7 +117,7 @@ class Linker:
         return [*command, "-Wl,--no-as-needed", *loaded, "-Wl,--as-needed", f"-Wl,-rpath-link,{libraries}"]
 
     def _refuse(self, output: str, cause: str = "") -> NoReturn:
-        from .blame_linker import of_linker  # tree-sitter, which only this needs
+        from .link_messages import of_linker  # tree-sitter, which only this needs
 
         raise LinkError(of_linker(output.replace("src/ATen/native/", f"{self._native}/"), self._native), cause=cause)
 

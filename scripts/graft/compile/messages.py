@@ -5,9 +5,13 @@ causes it and a hint.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
+
+import yaml
 
 from ..core.errors import CompileError, refuse_full
 from ..core.files import write_atomically
@@ -15,7 +19,6 @@ from ..inputs.entries import Entry, read_entries
 from ..inputs.native import DERIVATIVES
 from ..inputs.snapshot import Snapshot
 from .diagnostics import Diagnostic, diagnostics
-from .hints import hint_for
 
 # The log with the complete output of failed commands, in the work folder.
 _LOG = "compiler.log"
@@ -26,8 +29,18 @@ _KINDS = 6
 # Characters shown of one message; those of templates can take pages.
 _WIDTH = 300
 
+_TABLE = Path(__file__).with_name("hints.yaml")
 
-def refuse(output: Iterable[str], work: Path, snapshot: Snapshot, includes: Sequence[Path]) -> NoReturn:
+# The messages of g++ and nvcc for an unknown name.
+_NO_SUCH_NAME = (
+    r"'{0}' (?:was not declared|is not a member of|has not been declared|(?:in namespace .* )?does not name a)"
+    r"|identifier \"{0}\" is undefined|has no member \"{0}\""
+)
+# The message of g++ for an unknown macro, which it parses as a function.
+_MACRO = r"expected constructor, destructor, or type conversion before|has not been declared"
+
+
+def refuse(output: Sequence[str], work: Path, snapshot: Snapshot, includes: Sequence[Path]) -> NoReturn:
     """End the build with the messages of failed commands: a digest as the error, everything in a log.
 
     Args:
@@ -41,8 +54,9 @@ def refuse(output: Iterable[str], work: Path, snapshot: Snapshot, includes: Sequ
     """
     native = snapshot.merged
     compiled, linked = relevant(output, native)
-    lines = [line.rstrip("\n") for line in (*compiled, *linked)]
-    whole = "\n".join(lines).strip() or "ninja failed without a message"
+    # If no command printed anything, ninja says why it failed, and which command was killed.
+    lines = [line.rstrip("\n") for line in ([*compiled, *linked] or output)]
+    whole = "\n".join(lines)
     refuse_full(whole, work)
     write_atomically(work / _LOG, f"{snapshot.translate(whole)}\n")
     errors = diagnostics(compiled, native)
@@ -85,10 +99,6 @@ def digest(errors: Iterable[Diagnostic], native: Path, includes: Sequence[Path])
         native: the folder with the user's files.
         includes: the folders in which compilers search for headers.
     """
-
-    def has_header(name: str) -> bool:
-        return any((folder / name).is_file() for folder in includes)
-
     files: dict[str, dict[str, list[Diagnostic]]] = {}
     for each in errors:
         _blame_formula(each, native)
@@ -97,7 +107,7 @@ def digest(errors: Iterable[Diagnostic], native: Path, includes: Sequence[Path])
     shown = []
     for file, kinds in files.items():
         alike = list(kinds.values())
-        shown += [line for each in alike[:_KINDS] for line in _of_kind(each, native, has_header)]
+        shown += [line for each in alike[:_KINDS] for line in _of_kind(each, native, includes)]
         if rest := sum(map(len, alike[_KINDS:])):
             shown.append(f"{file}: {rest} more errors of other kinds")
     return shown
@@ -118,14 +128,6 @@ def formula_of(function: str, native: Path) -> Entry | None:
     return None
 
 
-def with_formulas(output: str, native: Path) -> str:
-    """Return a compiler's ``output`` below the derivative formulas that did not compile."""
-    functions = re.findall(r"^(?:generated|units)/\S+: In (?:member |static )*function '(.*)':$", output, re.M)
-    blamed = filter(None, (formula_of(function, native) for function in functions))
-    lines = [f"{e.file}:{e.line}: a formula of {e.operator} is not valid C++; the compiler says:" for e in blamed]
-    return "\n".join([*dict.fromkeys(lines), output])
-
-
 def _blame_formula(error: Diagnostic, native: Path) -> None:
     """For an error in generated code, name the formula that it was generated from."""
     if error.user is None and (entry := formula_of(error.function, native)):
@@ -133,7 +135,7 @@ def _blame_formula(error: Diagnostic, native: Path) -> None:
         error.message = f"a formula of {entry.operator} is not valid C++: {error.message}"
 
 
-def _of_kind(errors: list[Diagnostic], native: Path, has_header: Callable[[str], bool]) -> list[str]:
+def _of_kind(errors: list[Diagnostic], native: Path, includes: Sequence[Path]) -> list[str]:
     """Show the first of several similar ``errors``, and list the lines of the others."""
     first = errors[0]
     file, line, column = first.user or (first.file, first.line, first.column)
@@ -148,7 +150,7 @@ def _of_kind(errors: list[Diagnostic], native: Path, has_header: Callable[[str],
         source = source[:1]
     lines += source
     text = " ".join([*first.excerpt[:1], _source_line(Path(file), line)])
-    if hint := hint_for(first.message, text, has_header):
+    if hint := hint_for(first.message, text, includes):
         lines.append(f"  hint: {hint}")
     if others := sorted({(each.user or (each.file, each.line))[1] for each in errors[1:]} - {line, 0}):
         lines.append(f"  the same kind of error in line{'s' * (len(others) > 1)} {_few(others)}")
@@ -170,3 +172,65 @@ def _short(file: str) -> str:
 
 def _few(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers[:8])) + (f" and {len(numbers) - 8} more" if len(numbers) > 8 else "")
+
+
+@dataclass(frozen=True)
+class Hint:
+    """A row of the table.
+
+    Args:
+        says: a pattern for the message.
+        line: a pattern for the source line; empty to match any.
+        include: the missing header; empty if none is missing.
+        write: what else to write.
+        example: C++ code that produces the message.
+        fixed: the corrected code.
+    """
+
+    says: str
+    line: str
+    include: str
+    write: str
+    example: str
+    fixed: str
+
+    def text(self, message: str, line: str, includes: Iterable[Path]) -> str:
+        """Return the hint for an error; empty if this row does not match."""
+        said, read = re.search(self.says, message), re.search(self.line, line)
+        if not said or not read:
+            return ""
+        found = [group for group in (*read.groups(), *said.groups()) if group]
+        fill = (*found, *[""] * 2)
+        header, write = self.include.format(*fill), self.write.format(*fill)
+        if not header:
+            return write
+        added = f"add `#include <{header}>`" + (f", {write}" if write else "")
+        return added if any((folder / header).is_file() for folder in includes) else ""
+
+
+@cache
+def hints() -> tuple[Hint, ...]:
+    """Return the rows of the table."""
+    return tuple(row for each in yaml.safe_load(_TABLE.read_text(encoding="utf-8")) for row in _rows(each))
+
+
+def hint_for(message: str, line: str, includes: Iterable[Path]) -> str:
+    """Return the hint of the first matching row; empty if none matches.
+
+    Args:
+        message: the compiler's message.
+        line: the source line of the error.
+        includes: the folders in which compilers search for headers.
+    """
+    return next((text for hint in hints() if (text := hint.text(message, line, includes))), "")
+
+
+def _rows(row: dict[str, str]) -> list[Hint]:
+    """Return a row, or two rows if ``name`` is shorthand for a name and a macro."""
+    include, write, example = (row.get(key, "") for key in ("include", "write", "example"))
+    fixed = row.get("fixed") or f"#include <{include}>\n{example}"
+    if name := row.get("name"):
+        places = [(_NO_SUCH_NAME.replace("{0}", f"(?:{name})"), ""), (_MACRO, rf"\b(?:{name})\(")]
+    else:
+        places = [(row["says"], row.get("line", ""))]
+    return [Hint(says, line, include, write, example, fixed) for says, line in places]

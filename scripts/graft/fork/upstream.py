@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..compile.messages import with_formulas
+from ..compile.diagnostics import diagnostics
+from ..compile.messages import digest, formula_of
 from ..core.console import StepLine, say
 from ..core.environments import Layer, held, install, make_virtual_environment
 from ..core.errors import CommandError, CompileError, OperatorError, PackError, SourceError
 from ..core.files import write_if_changed
-from ..core.process import follow, run
+from ..core.process import UNTRANSLATED, follow, run
 from ..inputs.native import NativeFolder
 from ..inputs.patches import ADDED
 from ..inputs.pin import Pin
@@ -164,7 +165,7 @@ class Upstream:
             else:
                 output.append(text)
 
-        if follow(command, read, env=self.variables) != 0:
+        if follow(command, read, env={**self.variables, **UNTRANSLATED}) != 0:
             raise CompileError(
                 self._messages(output) or f"{self.tree.path}: its build failed without a message",
                 todo="fix the source named above and build again; compiled files are kept",
@@ -181,7 +182,9 @@ class Upstream:
                 # As seen from build/, where compilers run, or in the copy for a CPU capability, which includes it.
                 for path in (f"../{name}", str(self.tree.path / name)):
                     text = text.replace(f"{path}:", f"{theirs}:")
-        return with_formulas(text, self.native.path)
+        errors = diagnostics(text.splitlines(), self.native.path)
+        of_formulas = [each for each in errors if not each.user and formula_of(each.function, self.native.path)]
+        return "\n".join([*digest(of_formulas, self.native.path, ()), text])
 
     def objects(self, *, with_generated: bool = False) -> list[str]:
         """Return the object files of the fork's own sources; with those of generated sources that name its operators.

@@ -1,4 +1,4 @@
-"""Attribute the linker's errors to files and entries of the native folder."""
+"""What the linker says, at files and entries of the native folder."""
 
 from __future__ import annotations
 

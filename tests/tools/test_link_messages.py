@@ -1,12 +1,11 @@
-"""Messages of compilers and linkers about generated code refer to the native folder's entries."""
+"""Messages of the linker name the files and entries of the native folder."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from graft.compile.blame import of_compiler
-from graft.compile.blame_linker import of_linker
+from graft.compile.link_messages import of_linker
 
 FUNCTIONS = """\
 # a comment
@@ -22,40 +21,15 @@ FUNCTIONS = """\
 
 - func: soft_sum(Tensor self) -> Tensor
 """
-DERIVATIVES = """\
-- name: soft_sum(Tensor self) -> Tensor
-  self: grad
-
-- name: soft_clip(Tensor self, Scalar limit=1) -> Tensor
-  self: grad * self.nosuch()
-"""
 
 
 @pytest.fixture
 def native(tmp_path: Path) -> Path:
     (tmp_path / "native_functions.yaml").write_text(FUNCTIONS)
-    (tmp_path / "derivatives.yaml").write_text(DERIVATIVES)
     return tmp_path
 
 
-# As printed by g++ 12 and GNU ld 2.40 with LC_ALL=C.
-_APPLY = "torch::autograd::variable_list torch::autograd::generated::SoftClipBackward0_apply_functional(at::Tensor&)"
-_FORWARD = "at::Tensor torch::autograd::VariableType::{anonymous}::soft_clip(c10::DispatchKeySet, const at::Tensor&)"
-
-
-@pytest.mark.parametrize("function", [_APPLY, _FORWARD, _FORWARD.replace("soft_clip", "soft_clip_out")])
-def test_compiler_s_complaint_names_the_formula(native: Path, function: str) -> None:
-    output = (
-        f"generated/autograd/Functions.cpp: In function '{function}':\ngenerated/autograd/Functions.cpp:9: error: x"
-    )
-    first, rest = of_compiler(output, native).split("\n", 1)
-    assert first == (f"{native}/derivatives.yaml:4: a formula of soft_clip is not valid C++; the compiler says:")
-    assert rest == output
-
-
-def test_compiler_s_complaint_of_the_user_s_own_file_is_left_alone(native: Path) -> None:
-    output = f"{native}/Soft.cpp: In function 'at::Tensor at::native::soft_clip(int)':\n{native}/Soft.cpp:3:1: error: x"
-    assert of_compiler(output, native) == output
+# Messages as printed by GNU ld 2.40 with LC_ALL=C.
 
 
 @pytest.mark.parametrize(
