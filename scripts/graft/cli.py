@@ -351,8 +351,8 @@ def _apply(options: argparse.Namespace) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
-    from .fork.fetch import fetched
     from .fork.export import export
+    from .fork.fetch import fetched
 
     layout = _layout(options)
     export(fetched(layout, options.source), layout.out)
