@@ -1,7 +1,7 @@
 """Graft: build native ATen operators into an official PyTorch wheel.
 
-The packages are the stages of a build, in the order in which data flows through them. Each imports only from those above
-it, which `make lint` checks::
+The packages are the stages of a build, in the order in which data flows through them. Each imports only from those
+above it, which `make lint` checks::
 
     core       errors, progress, files, processes, pip, virtual environments: what all of them use
     inputs     the pin and its patches, native folders, the compiler: read once, into a snapshot whose hash is the stamp
@@ -16,5 +16,5 @@ it, which `make lint` checks::
     pin        the pin of another release
 
 ``stages`` runs them up to the linked libraries, and ``build`` is the pipeline around that, with a class for each
-delivery. ``cli`` reads the command line, whose verbs and options are in ``options``, and ``given`` checks what was given.
+delivery. ``cli`` reads the command line, whose verbs and options are in ``options``; ``given`` checks what was given.
 """
