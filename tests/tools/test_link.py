@@ -219,7 +219,11 @@ def refused_by_ninja(build: Build, *products: Product) -> CompileError:
     return caught.value
 
 
-def test_link_that_fails_is_reported_at_the_user_s_line_and_tried_again(build: Build) -> None:
+@pytest.mark.parametrize("capabilities", [("DEFAULT", "AVX2", "AVX512"), ("AVX2",)], ids=["shipped", "edited"])
+def test_link_that_fails_is_reported_at_the_user_s_line_and_tried_again(
+    build: Build, capabilities: tuple[str, ...]
+) -> None:
+    build.toolchain = replace(build.toolchain, capabilities=capabilities)
     undefined = build.source("Undefined", "int nowhere(long);\nint f() { return nowhere(1); }\n")
     once, twice = (build.source(name, f"int {name.lower()}();\nint both() {{ return 1; }}\n") for name in ("A", "B"))
     products = [

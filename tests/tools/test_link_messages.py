@@ -81,12 +81,25 @@ collect2: error: ld returned 1 exit status
 """
 
 
-def test_symbol_that_is_there_twice_is_told_at_both_lines(native: Path) -> None:
+BY_GOLD = """\
+/usr/bin/ld.gold: error: objects/native/Mine.o: multiple definition of 'at::native::twice(int)'
+/usr/bin/ld.gold: objects/native/A.o: previous definition here
+collect2: error: ld returned 1 exit status
+"""
+WITH_LINES = """\
+/usr/bin/ld: /w/Mine.o: in function `at::native::twice(int)':
+/w/Mine.cpp:1: multiple definition of `at::native::twice(int)'; /w/A.o:/w/A.cpp:1: first defined here
+collect2: error: ld returned 1 exit status
+"""
+
+
+@pytest.mark.parametrize("said", [REPEATED, BY_GOLD, WITH_LINES])
+def test_symbol_that_is_there_twice_is_told_at_both_lines(native: Path, said: str) -> None:
     (native / "Mine.cpp").write_text(MINE)
     (native / "A.cpp").write_text(
         "namespace at::native {\nint twice(int, int) { return 2; }\nint twice(int) { return 1; }\n}\n"
     )
-    assert of_linker(REPEATED, native) == (
+    assert of_linker(said, native) == (
         f"{native}/Mine.cpp:4: defines at::native::twice(int), which {native}/A.cpp:3 defines, too; "
         "give one another name, or write `static` before both"
     )

@@ -10,12 +10,18 @@ from ..check.cplusplus import Definition, Source, read_sources
 from ..inputs.entries import Entry, read_entries
 from ..inputs.native import FUNCTIONS
 
+# What GNU ld says of a duplicate symbol, and gold, which links while sources are being edited.
+_REPEATED = (
+    r"^(.*?):(?:\(.*|\d+): multiple definition of `(.+?)'; (?:\S+?\.o:)?(\S+?):(?:\(|\d).*first defined here$",
+    r"^.*: error: (\S+): multiple definition of '(.+?)'\n.*: (\S+): previous definition here$",
+)
+
 
 def of_linker(output: str, native: Path) -> str:
     """Explain the linker's ``output``: each undefined or duplicate symbol, its place, and what to do.
 
     Args:
-        output: the output of GNU ld.
+        output: the output of GNU ld or gold.
         native: the folder with the user's files.
     """
     functions, sources = read_entries(native / FUNCTIONS), read_sources([native])
@@ -36,9 +42,8 @@ def _undefined(output: str) -> Iterator[tuple[str, str]]:
 
 
 def _repeated(output: str) -> Iterator[tuple[str, str]]:
-    """Yield the duplicate symbols, each with both sources."""
-    repeated = r"^(.*?):\(.*: multiple definition of `(.+?)'; (?:\S+?\.o:)?(\S+?):\(.*first defined here$"
-    for match in re.finditer(repeated, output, re.M):
+    """Yield the duplicate symbols, each with both sources or objects."""
+    for match in (match for pattern in _REPEATED for match in re.finditer(pattern, output, re.M)):
         yield match[2], f"{match[1].removeprefix('/usr/bin/ld: ')} and {match[3]}"
 
 
