@@ -84,7 +84,12 @@ class Wheel(Delivery):
 
     def there(self, snapshot: Snapshot) -> Path | None:
         built = load_built(self.layout)
-        if not (built and built.stamp == snapshot.stamp and built.cuda in ("", cuda_request()) and built.is_there()):
+        if not (
+            built
+            and built.stamp == snapshot.stamp
+            and built.cuda in ("", cuda_request(self.layout.cuda_archs))
+            and built.is_there()
+        ):
             return None
         save_built(self.layout, built)  # which makes it the last build
         say(f"nothing changed: {built.wheel}\n{how_to_install(Path(built.wheel))}")
@@ -127,7 +132,7 @@ class Tree(Delivery):
             yield
 
     def _stamp(self, snapshot: Snapshot) -> str:
-        return f"{snapshot.stamp} {cuda_request()}"
+        return f"{snapshot.stamp} {cuda_request(self.layout.cuda_archs)}"
 
     def there(self, snapshot: Snapshot) -> Path | None:
         from .deliver.develop import developed

@@ -131,8 +131,6 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
         spelled[name] = option.variable if flag is None else option.flag
         # What this process starts gets its options on its command line.
         os.environ.pop(option.variable, None)
-    # These two are read where compilers are started.
-    os.environ.update({OPTIONS[name].variable: texts[name] for name in ("launcher", "cuda_archs")})
     try:
         return chosen, request_of(texts, spelled), given
     except ValueError as error:

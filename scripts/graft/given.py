@@ -45,7 +45,8 @@ def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:
     Raises:
         GraftError: lists everything that is wrong.
     """
-    request = replace(request, pin=request.pin or _default_pin(verb, request))
+    if not request.pin:
+        request = _with_default_pin(verb, request)
     _check(verb, request)
     is_listing = getattr(own, "list", False)
     if verb.pin not in (FOUND, LAST) or request.build != GRAFT or request.pin == INSTALLED or is_listing:
@@ -64,27 +65,28 @@ def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:
     else:
         for folder in request.native:
             load_native(folder)
-    return replace(request, pin=find_pin())
+    pin, cuda_archs = find_pin(request.cuda_archs)
+    return replace(request, pin=pin, cuda_archs=cuda_archs)
 
 
-def _default_pin(verb: Verb, request: Request) -> str:
-    """Return the pin that a verb uses if none is given; empty if it uses none, or it must be found by asking pip."""
+def _with_default_pin(verb: Verb, request: Request) -> Request:
+    """Add the pin that a verb uses if none is given; it stays empty if it uses none, or asks pip for one."""
     if request.wheel:
         from .base.fetch import in_name_of
 
         with suppress(GraftError):  # _check reports it
-            return in_name_of(request.wheel)[0]
-        return ""
+            return replace(request, pin=in_name_of(request.wheel)[0])
+        return request
     if verb.pin == LAST and (last := last_build(request.native, request.build)):
         pin, built = last
-        os.environ["CUDA_ARCHS"] = os.environ.get("CUDA_ARCHS") or architectures_in(built.cuda)
         say(f"torch {pin}: that of the last build")
-        return pin
+        return replace(request, pin=pin, cuda_archs=request.cuda_archs or architectures_in(built.cuda))
     if verb.pin in (RELEASE, OLDEST) or (verb.pin != NONE and request.build == SOURCE):
         from .base.find import default_release, oldest_release
 
-        return (oldest_release if verb.pin == OLDEST else default_release)(REPOSITORY / "patches")
-    return ""
+        release = oldest_release if verb.pin == OLDEST else default_release
+        return replace(request, pin=release(REPOSITORY / "patches"))
+    return request
 
 
 def _check(verb: Verb, request: Request) -> None:
@@ -99,7 +101,7 @@ def _check(verb: Verb, request: Request) -> None:
         "build": lambda: _check_words("BUILD", [request.build], (GRAFT, SOURCE)),
         "delivery": lambda: _check_words("DELIVERY", request.delivery.split(), (WHEEL, DEVELOP, THIN)),
         "launcher": lambda: _check_launcher(request.launcher.strip()),
-        "cuda_archs": wanted_architectures,
+        "cuda_archs": lambda: wanted_architectures(request.cuda_archs),
     }
     run_all(*(check for option, check in checks.items() if option in takes))
 

@@ -81,7 +81,8 @@ class Request:
     @property
     def layout(self) -> Layout:
         """The folders of the build."""
-        return Layout(self.pin, self.native, self.out or REPOSITORY / "dist")
+        out = self.out or REPOSITORY / "dist"
+        return Layout(self.pin, self.native, out, launcher=self.launcher, cuda_archs=self.cuda_archs)
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class Job:
 def make(job: Job, plan: Plan) -> Made:
     """Run the stages up to the linked libraries."""
     with job.steps.counted("find the CUDA toolkit"):
-        cuda = plan_cuda(job.snapshot, job.base, job.native)
+        cuda = plan_cuda(job.snapshot, job.base, job.native, job.layout.cuda_archs.strip())
     libraries, patched_files = _make(job, cuda, plan)
     return Made(
         hash_=hashlib.sha256(f"{job.snapshot.stamp}{cuda.description}".encode()).hexdigest()[:10],
@@ -79,7 +79,7 @@ def make_for_cuda(job: Job) -> Nvcc:
             f"{job.snapshot.pin.path}: torch {job.base.version} is for CPU, and has no CUDA headers",
             todo="set PIN to a torch for CUDA",
         )
-    cuda = plan_cuda(job.snapshot, job.base, job.native, is_required=True)
+    cuda = plan_cuda(job.snapshot, job.base, job.native, job.layout.cuda_archs.strip(), is_required=True)
     assert cuda.nvcc is not None
     _make(job, cuda, None)
     return cuda.nvcc

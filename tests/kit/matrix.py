@@ -199,7 +199,9 @@ def contents(wheel: Path, base: Path) -> dict[str, Any]:
         cuda = of_version_file(archive.read(VERSION_FILE).decode(), "cuda")
         names: Sequence[str] = ()
         if OPERATORS_FOR_CUDA in archive.namelist():
-            names = wanted_architectures() or architectures_of(archive.read("torch/lib/libtorch_python.so"))
+            names = wanted_architectures(os.environ.get("CUDA_ARCHS", "")) or architectures_of(
+                archive.read("torch/lib/libtorch_python.so")
+            )
     return {
         "size": wheel.stat().st_size,
         "added": sum(info.compress_size for info in others),

@@ -205,4 +205,5 @@ def test_variables(layout: Layout, wheel: str) -> Iterator[dict[str, str]]:
             "GRAFT_BASE": str(layout.base),
             "GRAFT_STOCK": str(stock),
             "GRAFT_NATIVE": named(layout),
+            "CUDA_ARCHS": layout.cuda_archs,
         }

@@ -38,7 +38,6 @@ SAYS = "#!/bin/sh\ncase $1 in --version) echo 'release 13.0, V13.0.88';; *) echo
 @pytest.fixture(autouse=True)
 def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """The settings for CUDA of the user who runs the tests are ignored."""
-    monkeypatch.delenv("CUDA_ARCHS", raising=False)
     monkeypatch.delenv("CUDA_HOME", raising=False)
 
 
@@ -67,25 +66,22 @@ def native_folder(folder: Path) -> NativeFolder:
     return load_native(write(folder, texts))
 
 
-def plan(base: Base, folder: Path, *, is_required: bool = False) -> Cuda:
+def plan(base: Base, folder: Path, wanted: str = "", *, is_required: bool = False) -> Cuda:
     native = native_folder(folder)
-    return plan_cuda(Snapshot(folder, {}, (), (folder,), PIN, HOST, ()), base, native, is_required=is_required)
+    return plan_cuda(Snapshot(folder, {}, (), (folder,), PIN, HOST, ()), base, native, wanted, is_required=is_required)
 
 
-def test_architectures_are_written_in_several_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert wanted_architectures() == ()
+def test_architectures_are_written_in_several_ways() -> None:
+    assert wanted_architectures("") == ()
     for text in ("80 90a", "8.0,9.0a", "sm_80, sm_90a"):
-        monkeypatch.setenv("CUDA_ARCHS", text)
-        assert wanted_architectures() == ("80", "90a")
-    monkeypatch.setenv("CUDA_ARCHS", "none")
-    assert wanted_architectures() == ("none",)
+        assert wanted_architectures(text) == ("80", "90a")
+    assert wanted_architectures("none") == ("none",)
 
 
 @pytest.mark.parametrize("text", ["hopper", "80 none", "8", "90b", "1.2.3.4"])
-def test_what_is_no_architecture_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_ARCHS", text)
+def test_what_is_no_architecture_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=f"CUDA_ARCHS={text}: .* is not a GPU architecture"):
-        wanted_architectures()
+        wanted_architectures(text)
 
 
 def test_architectures_that_nvcc_does_not_know_are_refused(toolkit: Path) -> None:
@@ -101,16 +97,16 @@ def test_cuda_home_is_taken_if_it_is_of_the_base_s_version(
     toolkit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_HOME", str(toolkit))
-    nvcc = find_nvcc(PIN, base_for("13.0", tmp_path / "tree"), HOST, StepLine("toolkit"))
+    nvcc = find_nvcc(PIN, base_for("13.0", tmp_path / "tree"), HOST, "", StepLine("toolkit"))
     assert (nvcc.folder, nvcc.architectures) == (toolkit, ("80", "90"))
     # Another version is not used, and the pins have no toolkit of 99.1.
     with pytest.raises(MissingError, match=r"cuda-toolkits\.yaml: it has no packages for CUDA 99\.1") as caught:
-        find_nvcc(PIN, base_for("99.1", tmp_path / "other"), HOST, StepLine("toolkit"))
+        find_nvcc(PIN, base_for("99.1", tmp_path / "other"), HOST, "", StepLine("toolkit"))
     assert "CUDA_HOME to a toolkit of CUDA 99.1" in caught.value.todo
     assert "make pin TORCH=2.14.1" in caught.value.todo
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "nowhere"))
     with pytest.raises(UsageError, match=r"CUDA_HOME=.*nowhere: its bin/nvcc does not run"):
-        find_nvcc(PIN, base_for("13.0", tmp_path / "third"), HOST, StepLine("toolkit"))
+        find_nvcc(PIN, base_for("13.0", tmp_path / "third"), HOST, "", StepLine("toolkit"))
 
 
 @pytest.fixture
@@ -141,7 +137,7 @@ def found_with(tmp_path: Path, packages: dict[str, str]) -> Path:
     base = Base(tmp_path / "torch.whl", tmp_path / "tree")
     if not base.tree.exists():
         base_for("13.0", base.tree)
-    return find_nvcc(replace(PIN, toolkits={"13.0": packages}), base, HOST, StepLine("toolkit")).folder
+    return find_nvcc(replace(PIN, toolkits={"13.0": packages}), base, HOST, "", StepLine("toolkit")).folder
 
 
 def test_toolkit_of_the_pin_is_installed_once(index: Path, tmp_path: Path) -> None:
@@ -178,16 +174,13 @@ def test_base_for_cpus_leaves_cuda_out_and_says_so(tmp_path: Path, capsys: pytes
     assert said.endswith("has no CUDA: 1 CUDA kernels, cuda/A.cu, cuda/A.cuh, cuda/B.cpp\n")
 
 
-def test_kernels_for_cuda_can_be_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("CUDA_ARCHS", "none")
-    cuda = plan(base_for("13.0", tmp_path / "tree"), tmp_path / "native")
-    assert cuda == Cuda(MISSING)
+def test_kernels_for_cuda_can_be_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cuda = plan(base_for("13.0", tmp_path / "tree"), tmp_path / "native", "none")
+    assert cuda == Cuda(MISSING, wanted="none")
     assert cuda.request == "none "
     assert "left out because of CUDA_ARCHS=none: 1 CUDA kernels" in capsys.readouterr().err
     with pytest.raises(UsageError, match=r"^CUDA_ARCHS=none leaves out all CUDA kernels") as caught:
-        plan(base_for("13.0", tmp_path / "other"), tmp_path / "native", is_required=True)
+        plan(base_for("13.0", tmp_path / "other"), tmp_path / "native", "none", is_required=True)
     assert caught.value.todo == "unset CUDA_ARCHS"
 
 
@@ -197,7 +190,7 @@ def test_folder_without_kernels_for_cuda_cannot_be_checked_for_it(tmp_path: Path
     native = load_native(tmp_path / "native")
     snapshot = Snapshot(tmp_path, {}, (), (native.path,), PIN, HOST, ())
     with pytest.raises(UsageError, match="native: it has no CUDA kernels") as caught:
-        plan_cuda(snapshot, base_for("13.0", tmp_path / "tree"), native, is_required=True)
+        plan_cuda(snapshot, base_for("13.0", tmp_path / "tree"), native, "", is_required=True)
     assert caught.value.todo == "add a kernel to its folder cuda/"
 
 

@@ -15,7 +15,7 @@ from graft.core.errors import RefusedError, ToolchainError
 from graft.core.layout import INTERPRETER, REPOSITORY, Layout
 from graft.deliver import built
 from graft.deliver.built import Built, last_build, save_built
-from graft.options import GRAFT, SOURCE
+from graft.options import GRAFT, SOURCE, Request
 from packaging.version import Version
 
 from tests.kit import __main__ as kit
@@ -36,11 +36,12 @@ def used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (tmp_path / "native_functions.yaml").write_text("[]\n")
     monkeypatch.setattr(built, "REPOSITORY", tmp_path)
     monkeypatch.setattr(layout, "REPOSITORY", tmp_path)
-    monkeypatch.setattr(find, "find_pin", lambda: "9.1.0")
-    monkeypatch.setenv("CUDA_ARCHS", "")  # as make does
-    run = SimpleNamespace(
-        **{verb.run.partition(":")[2]: lambda request, _=None: pins.append(request.pin) for verb in VERBS}
-    )
+    monkeypatch.setattr(find, "find_pin", lambda archs: ("9.1.0", archs))
+
+    def use(request: Request, _: object = None) -> None:
+        pins.append(f"{request.pin} {request.cuda_archs}".strip())
+
+    run = SimpleNamespace(**{verb.run.partition(":")[2]: use for verb in VERBS})
     monkeypatch.setattr(cli, "import_module", lambda _: run)
     return pins
 
@@ -90,16 +91,13 @@ def test_tests_take_the_last_build(used: list[str], tmp_path: Path, capsys: pyte
     record(tmp_path, "2.14.1", cuda="80 90a /opt/cuda")
     record(tmp_path, "2.15.0", interpreter="cp39")
     assert cli.main(VERBS, ["test", "--native", str(tmp_path)]) == 0
-    assert os.environ["CUDA_ARCHS"] == "80 90a"
     assert "torch 2.14.1: that of the last build\n" in capsys.readouterr().err
     record(tmp_path, "2.14.1", cuda="none ")
-    os.environ["CUDA_ARCHS"] = ""
     assert cli.main(VERBS, ["test", "--native", str(tmp_path)]) == 0
-    assert os.environ["CUDA_ARCHS"] == "none"
     record(tmp_path, "2.13.0")
     assert cli.main(VERBS, ["test", "--native", str(tmp_path)]) == 0
     assert cli.main(VERBS, ["build", "--native", str(tmp_path)]) == 0
-    assert used == ["2.14.1", "2.14.1", "2.13.0", "9.1.0"]
+    assert used == ["2.14.1 80 90a", "2.14.1 none", "2.13.0", "9.1.0"]
     assert last_build((tmp_path,), SOURCE) is None
     record(tmp_path, "2.6.0", SOURCE)
     assert cli.main(VERBS, ["test", "--native", str(tmp_path), "--build", "source"]) == 0

@@ -68,9 +68,8 @@ class Place:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     made = Place(tmp_path)
     monkeypatch.setattr(layout_module, "REPOSITORY", tmp_path)
-    for name in [name for name in os.environ if name.startswith("PIP_") or name == "CUDA_ARCHS"]:
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("CUDA_ARCHS", "")  # so that it is restored
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_INDEX_URL", made.usual.as_uri())
     monkeypatch.setenv("PIP_RETRIES", "0")
@@ -90,7 +89,7 @@ def gpus(place: Place, *capabilities: str) -> None:
 
 def found(place: Place, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
     """Return the pin, and the last line that was printed about it."""
-    pin = find_pin(place.patches)
+    pin, _ = find_pin(patches=place.patches)
     return pin, capsys.readouterr().err.splitlines()[-1]
 
 
@@ -104,7 +103,7 @@ def test_then_one_of_the_index_of_pytorch(place: Place, capsys: pytest.CaptureFi
     """It is not pinned for this Python, which is told with its hash."""
     sha256 = place.wheel("9.1.0+cpu", place.own)
     place.pin("9.1.0", {"9.1.0+cpu": {OTHER_TAG: "0" * 64}, "9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
-    assert find_pin(place.patches) == "9.1.0+cpu"
+    assert find_pin(patches=place.patches) == ("9.1.0+cpu", "")
     said = capsys.readouterr().err
     assert f"torch-9.1.0+cpu-{TAG}.whl is not pinned: sha256 {sha256}; `make pin TORCH=9.1.0+cpu`" in said
 
@@ -113,7 +112,7 @@ def test_wheel_that_differs_from_the_hash_of_the_index_is_refused(place: Place) 
     place.wheel("9.1.0+cpu", place.own, sha256="0" * 64)
     place.pin("9.1.0", {"9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
     with pytest.raises(FetchError) as caught:
-        find_pin(place.patches)
+        find_pin(patches=place.patches)
     assert "DO NOT MATCH THE HASHES" in caught.value.cause
     assert not list(place.folder.glob("build/**/*.whl"))
 
@@ -122,7 +121,7 @@ def test_wheel_that_differs_from_the_pinned_hash_is_refused(place: Place) -> Non
     place.wheel("9.1.0+cpu", place.own)
     place.pin("9.1.0", {"9.1.0+cpu": {TAG: "0" * 64}, "9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
     with pytest.raises(FetchError, match=r"pip could not download torch===9\.1\.0\+cpu") as caught:
-        find_pin(place.patches)
+        find_pin(patches=place.patches)
     assert f"Expected sha256 {'0' * 64}" in caught.value.cause
     assert not list(place.folder.glob("build/**/*.whl"))
 
@@ -140,17 +139,17 @@ def test_wheel_that_differs_from_the_pinned_hash_is_refused(place: Place) -> Non
 )
 def test_last_comes_the_wheel_for_cuda_with_kernels_for_the_gpu_that_is_here(
     capabilities: list[str], given: str, expected: str, said: str, place: Place,
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     place.pin("9.1.0", {"9.1.0+cpu": {OTHER_TAG: "0" * 64}, "9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
     if capabilities:
         gpus(place, *capabilities)
-    monkeypatch.setenv("CUDA_ARCHS", given)
-    pin, line = found(place, capsys)
+    pin, archs = find_pin(given, place.patches)
+    line = capsys.readouterr().err.splitlines()[-1]
     assert pin == "9.1.0"
     assert line.startswith("torch 9.1.0: the wheel for CUDA, since pip found none for CPUs")
     assert said in line
-    assert os.environ["CUDA_ARCHS"] == expected
+    assert archs == expected
 
 
 def test_the_same_is_found_again_without_pip(
@@ -160,7 +159,6 @@ def test_the_same_is_found_again_without_pip(
     first = found(place, capsys)
     place.wheel("9.1.0+cpu", place.own)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("CUDA_ARCHS", "")
     assert found(place, capsys) == first
     shutil.rmtree(place.folder / "build")
     monkeypatch.delenv("PIP_NO_INDEX")
@@ -189,7 +187,7 @@ def test_below_a_cap_of_pip_the_newest_pin_is_taken(
     (place.folder / "constraints.txt").write_text("torch<8\n")
     shutil.rmtree(place.folder / "build")
     with pytest.raises(MissingError, match=r"it allows <8"):
-        find_pin(place.patches)
+        find_pin(patches=place.patches)
 
 
 @pytest.mark.parametrize(("cap", "expected"), [("===9.1.0", "9.1.0"), ("==9.0.0+cpu", "9.0.0+cpu"), ("==9.*", "9.1.0")])
@@ -214,7 +212,7 @@ def test_without_any_the_error_names_what_works_offline(
         monkeypatch.setenv("PIP_RETRIES", "1")
         monkeypatch.setenv("FORCE_COLOR", "1")  # as CI systems do
     with pytest.raises(FetchError, match="pip can download no PyTorch for this Python") as caught:
-        find_pin(place.patches)
+        find_pin(patches=place.patches)
     assert "torch===9.1.0+cpu" in caught.value.cause and "torch===9.1.0 " in f"{caught.value.cause} "
     assert "WHEEL" in caught.value.todo and "make develop" in caught.value.todo
     said = "no index can be reached" if network == "none" else "not found"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -79,7 +79,6 @@ class Build:
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
     monkeypatch.setattr(Layout, "work", tmp_path / "work")
-    monkeypatch.setenv("LAUNCHER", "none")
     program = tmp_path / "a compiler"
     program.write_text(COMPILER)
     program.chmod(0o755)
@@ -88,7 +87,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
         Unit(Path("src/ATen/native/B.cpp"), Path("objects/B.o"), ("-O3",)),
         Unit(Path("generated/library.cpp"), Path("objects/library.o"), (), (Path("narrow"),)),
     ]
-    made = Build(Layout("1.0", (Path("/mine"),), tmp_path / "out"), Compiler(str(program)), units)
+    made = Build(Layout("1.0", (Path("/mine"),), tmp_path / "out", launcher="none"), Compiler(str(program)), units)
     for name in (*(f"narrow/{header}" for header in NARROW_HEADERS), "header.h", *(str(unit.source) for unit in units)):
         made.write(name, f"// {name}\n")
     return made
@@ -168,23 +167,20 @@ def test_what_narrow_headers_lack_is_not_told(build: Build) -> None:
 def test_launcher_is_what_the_user_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ninja.shutil, "which", {"ccache": "/usr/bin/ccache"}.get)
     for wanted, expected in {"": "/usr/bin/ccache", "  ": "/usr/bin/ccache", "none": "", "sccache": "sccache"}.items():
-        monkeypatch.setenv("LAUNCHER", wanted)
-        assert launcher() == expected
-    monkeypatch.delenv("LAUNCHER")
-    assert launcher() == "/usr/bin/ccache"
+        assert launcher(wanted) == expected
     monkeypatch.setattr(ninja.shutil, "which", lambda _: None)
-    assert launcher() == ""
+    assert launcher("") == ""
 
 
-def test_launcher_is_put_before_the_compiler(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launcher_is_put_before_the_compiler(build: Build, tmp_path: Path) -> None:
     program = tmp_path / "launch"
     program.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/launched\nshift\nexec "$@"\n')
     program.chmod(0o755)
-    monkeypatch.setenv("LAUNCHER", f"{program} --quietly")
+    build.layout = replace(build.layout, launcher=f"{program} --quietly")
     assert build.run() == ALL
     assert (tmp_path / "launched").read_text().split() == ["--quietly"] * len(ALL)
     # The launcher does not affect objects, so removing it recompiles nothing.
-    monkeypatch.setenv("LAUNCHER", "none")
+    build.layout = replace(build.layout, launcher="none")
     assert build.run() == set()
     build.write("header.h", "// another\n")
     assert build.run() == ALL

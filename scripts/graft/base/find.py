@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from zipfile import ZipFile
@@ -61,12 +60,12 @@ def oldest_release(patches: Path) -> str:
     return min((path.parent.name for path in patches.glob("*/pin.yaml")), key=Version)
 
 
-def find_pin(patches: Path = REPOSITORY / "patches") -> str:
-    """Return the version of a wheel that can be had for this Python, and print why it was chosen.
+def find_pin(cuda_archs: str = "", patches: Path = REPOSITORY / "patches") -> tuple[str, str]:
+    """Return the version of a wheel that can be had for this Python, and ``cuda_archs``; print why it was chosen.
 
     It is downloaded: first a wheel for CPUs, from pip's indexes or PyTorch's own, otherwise the one of the Python
-    Package Index, for CUDA. Unless ``CUDA_ARCHS`` is set, CUDA kernels are then built for the GPU that is here, or not
-    at all.
+    Package Index, for CUDA. Unless ``cuda_archs`` is given, CUDA kernels are then built for the GPU that is here, or
+    not at all.
 
     Raises:
         FetchError: pip can download none of them, or the disk is full.
@@ -79,9 +78,10 @@ def find_pin(patches: Path = REPOSITORY / "patches") -> str:
     why = "the wheel for CPUs"
     if Version(chosen.pin).local != CPU:
         why = "the wheel for CUDA, since pip found none for CPUs (`make test` downloads NVIDIA's packages, too)"
-        why += f"; {_choose_architectures(chosen)}"
+        cuda_archs, because = _choose_architectures(chosen, cuda_archs.strip())
+        why += f"; {because}"
     say(f"torch {chosen.pin}: {why}")
-    return chosen.pin
+    return chosen.pin, cuda_archs
 
 
 def fetch_unpinned(layout: Layout, given: Path | None) -> None:
@@ -143,22 +143,20 @@ def _fetch(layout: Layout, given: Path | None = None) -> None:
         line.end(end)
 
 
-def _choose_architectures(chosen: Layout) -> str:
-    """Set ``CUDA_ARCHS`` to the architectures of the GPUs that are here, unless it is set. Return what was chosen."""
-    if given := os.environ.get("CUDA_ARCHS", "").strip():
-        return f"CUDA_ARCHS={given}"
-    os.environ["CUDA_ARCHS"] = NONE
+def _choose_architectures(chosen: Layout, given: str) -> tuple[str, str]:
+    """Return the architectures of the GPUs that are here, unless others are given, and why these."""
+    if given:
+        return given, f"CUDA_ARCHS={given}"
     gpus, wheel = gpu_architectures(), _kept(chosen)
     if not gpus or not wheel:
-        return 'no CUDA kernels, since no GPU was found here (CUDA_ARCHS="80 90" builds them)'
+        return NONE, 'no CUDA kernels, since no GPU was found here (CUDA_ARCHS="80 90" builds them)'
     with ZipFile(wheel) as archive:
         supported = architectures_of(archive.read("torch/lib/libtorch_python.so"))
     # nvcc may know no others than those of the wheel, older ones least of all.
     oldest = min((int(name.rstrip("af")) for name in supported), default=sys.maxsize)
     if usable := [name for name in gpus if int(name) >= oldest]:
-        os.environ["CUDA_ARCHS"] = " ".join(usable)
-        return f"CUDA kernels for the GPU here, sm_{', sm_'.join(usable)}"
-    return f"no CUDA kernels, since this torch does not support the GPU here, sm_{', sm_'.join(gpus)}"
+        return " ".join(usable), f"CUDA kernels for the GPU here, sm_{', sm_'.join(usable)}"
+    return NONE, f"no CUDA kernels, since this torch does not support the GPU here, sm_{', sm_'.join(gpus)}"
 
 
 def gpu_architectures() -> list[str]:

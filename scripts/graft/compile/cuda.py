@@ -109,10 +109,12 @@ class Cuda:
     Args:
         how: what the generator is asked to generate.
         nvcc: the compiler; None if nothing is compiled for CUDA.
+        wanted: the value of ``CUDA_ARCHS``.
     """
 
     how: str = NO_CUDA
     nvcc: Nvcc | None = None
+    wanted: str = ""
 
     @property
     def description(self) -> str:
@@ -125,10 +127,10 @@ class Cuda:
         if self.how == NO_CUDA:
             return ""
         # If the toolkit is missing, each build searches for it again.
-        return request() if self.nvcc or wanted_architectures() == (NONE,) else MISSING
+        return request(self.wanted) if self.nvcc or self.wanted == NONE else MISSING
 
 
-def plan_cuda(snapshot: Snapshot, base: Base, native: NativeFolder, *, is_required: bool = False) -> Cuda:
+def plan_cuda(snapshot: Snapshot, base: Base, native: NativeFolder, wanted: str, *, is_required: bool = False) -> Cuda:
     """Find a compiler for the folder's CUDA kernels. If there is none, print that and continue without, unless it is
     required.
 
@@ -138,32 +140,32 @@ def plan_cuda(snapshot: Snapshot, base: Base, native: NativeFolder, *, is_requir
     found = kernels_for_cuda(native)
     if is_required and not found:
         raise UsageError(f"{native.path}: it has no CUDA kernels", todo="add a kernel to its folder cuda/")
-    if is_required and wanted_architectures() == (NONE,):
+    if is_required and wanted == NONE:
         raise UsageError(f"CUDA_ARCHS={NONE} leaves out all CUDA kernels", todo="unset CUDA_ARCHS")
     if not found or not base.cuda:
         if found:
             say(f"      left out, since torch {base.version} has no CUDA: {', '.join(found)}")
         return Cuda()
-    if wanted_architectures() == (NONE,):
+    if wanted == NONE:
         say(f"      left out because of CUDA_ARCHS={NONE}: {', '.join(found)}")
-        return Cuda(MISSING)
+        return Cuda(MISSING, wanted=wanted)
     line = StepLine(f"      toolkit of CUDA {base.cuda}:")
     line.update("...")
     start = time.perf_counter()
     try:
-        nvcc = find_nvcc(snapshot.pin, base, snapshot.toolchain, line)
+        nvcc = find_nvcc(snapshot.pin, base, snapshot.toolchain, wanted, line)
     except GraftError as error:
         line.end("none")
         if is_required or not isinstance(error, MissingError):
             raise
         say(f"      CUDA kernels are not built: {error.what}; {error.todo}")
-        return Cuda(MISSING)
+        return Cuda(MISSING, wanted=wanted)
     targets = " ".join(f"sm_{name}" for name in nvcc.architectures)
     line.end(f"{line.note}, for {targets}, {time.perf_counter() - start:.1f} s")
-    return Cuda(KERNELS, nvcc)
+    return Cuda(KERNELS, nvcc, wanted)
 
 
-def find_nvcc(pin: Pin, base: Base, host: Toolchain, line: StepLine) -> Nvcc:
+def find_nvcc(pin: Pin, base: Base, host: Toolchain, wanted: str, line: StepLine) -> Nvcc:
     """Return the nvcc for ``base``.
 
     Raises:
@@ -171,7 +173,7 @@ def find_nvcc(pin: Pin, base: Base, host: Toolchain, line: StepLine) -> Nvcc:
         FetchError: a downloaded package has another hash than the pin.
         UsageError: nvcc does not know an architecture in ``CUDA_ARCHS``.
     """
-    nvcc = Nvcc(find_toolkit(pin, base.cuda, line), host, wanted_architectures() or base.architectures)
+    nvcc = Nvcc(find_toolkit(pin, base.cuda, line), host, wanted_architectures(wanted) or base.architectures)
     if not nvcc.architectures:
         raise UsageError(
             f"{base.wheel.name}: it does not contain its GPU architectures",

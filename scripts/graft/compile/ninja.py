@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import shlex
 import shutil
 import sys
@@ -58,12 +57,10 @@ class Compiler(Protocol):
         """Its version; a change recompiles everything."""
 
 
-def launcher() -> str:
+def launcher(wanted: str) -> str:
     """Return the command put before each compiler: ``LAUNCHER``, or ccache if installed; empty for ``none``."""
-    wanted = os.environ.get("LAUNCHER", "").strip()
-    if wanted == "none":
-        return ""
-    return wanted or shutil.which("ccache") or ""
+    wanted = wanted.strip()
+    return "" if wanted == "none" else wanted or shutil.which("ccache") or ""
 
 
 def make(
@@ -158,5 +155,10 @@ def _run(layout: Layout, jobs: int, line: StepLine, output: list[str]) -> int | 
             line.update(text.strip())
             compiled += "] link " not in text
 
-    env = {**UNTRANSLATED, **dict.fromkeys(_DROPPED, ""), _LAUNCHER: launcher(), "NINJA_STATUS": "[%f/%t] "}
+    env = {
+        **UNTRANSLATED,
+        **dict.fromkeys(_DROPPED, ""),
+        _LAUNCHER: launcher(layout.launcher),
+        "NINJA_STATUS": "[%f/%t] ",
+    }
     return compiled if follow(command, read, env={**env, "PYTHONPATH": str(PACKAGES)}) == 0 else None

@@ -54,6 +54,8 @@ class Layout:
             reading only.
         installed: identifies the installed torch used as the base; empty for a wheel.
         release: the release whose patches are used; empty for that of ``pin``.
+        launcher: what is put before each compiler; empty for ccache if it is installed, ``none`` for nothing.
+        cuda_archs: the GPU architectures to compile for; empty for those of the base, ``none`` for none.
     """
 
     pin: str
@@ -64,6 +66,8 @@ class Layout:
     interpreter: str = INTERPRETER
     installed: str = ""
     release: str = ""
+    launcher: str = ""
+    cuda_archs: str = ""
 
     def sanitized(self) -> Layout:
         """The layout of the same build with sanitizers. It shares only the base."""

@@ -19,13 +19,13 @@ from .pin import TOOLKITS, Pin
 NONE = "none"
 
 
-def wanted_architectures() -> tuple[str, ...]:
+def wanted_architectures(text: str) -> tuple[str, ...]:
     """Parse ``CUDA_ARCHS``, for example ``80 90a``. Empty means the architectures of the base.
 
     Raises:
         UsageError: it contains something else.
     """
-    words = os.environ.get("CUDA_ARCHS", "").replace(",", " ").split()
+    words = text.replace(",", " ").split()
     names = tuple(word.removeprefix("sm_").replace(".", "") for word in words)
     wrong = [word for word, name in zip(words, names, strict=True) if not re.fullmatch(r"\d{2,3}[af]?", name)]
     if words != [NONE] and wrong:
@@ -36,9 +36,11 @@ def wanted_architectures() -> tuple[str, ...]:
     return names
 
 
-def request() -> str:
-    """Return the variables that decide about the CUDA kernels, in addition to the files of a build."""
-    return f"{' '.join(wanted_architectures())} {os.environ.get('CUDA_HOME', '')}"
+def request(text: str) -> str:
+    """Return what decides about the CUDA kernels, in addition to the files of a build: ``CUDA_ARCHS`` and
+    ``CUDA_HOME``.
+    """
+    return f"{' '.join(wanted_architectures(text))} {os.environ.get('CUDA_HOME', '')}"
 
 
 def architectures_in(requested: str) -> str:
