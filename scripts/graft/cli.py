@@ -58,7 +58,7 @@ VERBS = (
     ),
     Verb(
         *("wheels", "build wheels for several pins and Pythons", "graft.wheels:build_wheels"),
-        "native out jobs launcher cuda_archs python pins pythons delivery name version",
+        "native out wheel jobs launcher cuda_archs python pins pythons delivery name version",
     ),
     Verb("pin", "write the pin of a release", "graft.pin.pin:make_pin", "torch index jobs"),
     Verb("apply", "turn a PyTorch checkout into the fork", "graft.fork.verbs:apply", _TREE, RELEASE),

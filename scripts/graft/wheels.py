@@ -85,6 +85,8 @@ def build_wheels(request: Request) -> None:
         GraftError: a pin or a Python was not found, and nothing was built.
         RowsFailed: some wheels could not be built.
     """
+    if request.wheel:
+        raise UsageError(f"WHEEL={request.wheel}: each pin and Python has its own base wheel", todo="leave it out")
     if request.delivery == DEVELOP:
         raise UsageError(f"DELIVERY={DEVELOP}: this builds no wheels", todo=f"set it to {WHEEL} or {THIN}")
     verb = ["build"]

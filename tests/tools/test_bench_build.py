@@ -14,6 +14,7 @@ import pytest
 from graft.core.errors import CommandError, UsageError
 from graft.core.layout import REPOSITORY, Layout
 from graft.inputs.native import load_native
+from helpers import asked
 
 from tests.kit.builds import Row, bench_build
 from tests.kit.edits import add_operator, edits_of, remove_operator
@@ -66,8 +67,8 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def bench(folder: Path, native: Path, *only: str, repeat: int | None = None) -> list[Row]:
-    layout = Layout(pin="1.0", natives=(native,), out=folder)
-    return bench_build(layout, base_wheel=None, jobs=1, only=only, repeat=repeat, folder=folder / "copy")
+    request = asked(pin="1.0", native=(native,), out=folder, jobs=1)
+    return bench_build(request, only=only, repeat=repeat, folder=folder / "copy")
 
 
 def built(folder: Path) -> list[str]:
@@ -179,7 +180,7 @@ def test_build_with_the_wrong_result_is_an_error(
 
 
 def test_rows_are_listed_and_others_refused(tmp_path: Path, small: Path) -> None:
-    command = [sys.executable, "-m", "graft", "bench-build", "--list"]
+    command = [sys.executable, "-m", "tests.kit", "bench-build", "--list"]
     listed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
     assert "from nothing                  100 s\n" in listed
     assert "slowest kernel edited           6 s  cpu/DepthwiseConv2dKernel.cpp\n" in listed

@@ -16,6 +16,7 @@ from zipfile import ZipFile
 import pytest
 import yaml
 from graft.base.base import Base
+from graft.build import Delivery
 from graft.core import layout as layout_module
 from graft.core import pip
 from graft.core.errors import (
@@ -26,11 +27,12 @@ from graft.core.errors import (
     UnusableBaseError,
     UsageError,
 )
-from graft.core.layout import REPOSITORY, Layout
+from graft.core.layout import REPOSITORY
 from graft.inputs.patches import load_series
 from graft.inputs.pin import load_pin
 from graft.pin import pin
 from graft.pin.pin import make_pin, new_pin, standard_of, with_toolkit, with_wheels
+from helpers import asked
 
 COMMIT = "c" * 40
 CP = f"cp{sys.version_info[0]}{sys.version_info[1]}"
@@ -179,7 +181,7 @@ class Place:
         return {str(path.relative_to(self.patches)): (path.read_text(), path.stat().st_mtime_ns) for path in found}
 
     def run(self, torch: str | Path, index: str = "") -> None:
-        make_pin(str(torch), index=index, jobs=1, patches=self.patches)
+        make_pin(asked(torch=str(torch), index=index, jobs=1), self.patches)
 
     def refused(self, torch: str | Path, kind: type[GraftError], match: str) -> GraftError:
         """Return the error of a run, which must have written nothing."""
@@ -200,7 +202,7 @@ def place(tmp_path: Path, libraries: dict[str, bytes], monkeypatch: pytest.Monke
     monkeypatch.setattr(layout_module, "REPOSITORY", tmp_path)
     monkeypatch.setattr(pip, "run", made.pip)
     monkeypatch.setattr(pip, "follow", made.download)
-    monkeypatch.setattr(pin, "build", lambda *_, **__: None)
+    monkeypatch.setattr(pin, "run", lambda *_: None)
     return made
 
 
@@ -322,13 +324,14 @@ def test_cuda_whose_compiler_pip_does_not_have_is_reported(place: Place, capsys:
 def test_smallest_operator_is_built_upon_the_pin_that_was_written(
     place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def build(layout: Layout, **_: object) -> None:
+    def build(delivery: Delivery, _: object) -> None:
+        layout = delivery.layout
         assert layout.native == pin.SMALLEST
         assert layout.patches == place.patches / "9.1.0"
         assert load_pin(layout.patches, layout.pin).chosen == "9.1.0" and load_series(layout.patches) == []
         raise CompileError("GraftSmallest.cpp:3: error: no")
 
-    monkeypatch.setattr(pin, "build", build)
+    monkeypatch.setattr(pin, "run", build)
     place.add_wheel("9.1.0")
     with pytest.raises(CompileError, match=r"GraftSmallest\.cpp:3: error: no"):
         place.run("9.1.0")

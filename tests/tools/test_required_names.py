@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,15 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from graft import build as building
 from graft import stages
-from graft.base import tree
-from graft.check import run
-from graft.compose import files, required
+from graft.compose import required
 from graft.compose.files import our_files
 from graft.compose.required import require_names
 from graft.core.console import Steps
-from graft.core.errors import CompileError, PinError
+from graft.core.errors import PinError
 
 # The text of every wheel that is a file of its own.
 NEW = "torch/_graft.py"
@@ -112,45 +108,16 @@ def test_what_was_found_right_is_remembered_until_the_builder_changes(
         require_names(tmp_path, {"torch/module.py": text}, note)
 
 
-@pytest.fixture
-def without_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
-    """A snapshot without other errors, and a base without modules."""
-    nothing = lambda *_: None  # noqa: E731
-    base = SimpleNamespace(tree=tmp_path / "tree")
-    base.tree.mkdir()
-    for module in (stages, run, files):
-        monkeypatch.setattr(module, "check_native", nothing, raising=False)
-        monkeypatch.setattr(module, "installed_headers", nothing, raising=False)
-    monkeypatch.setattr(stages, "Generator", lambda *_: SimpleNamespace(start=nothing, finish=nothing, stop=nothing))
-    monkeypatch.setattr(tree, "get_base", lambda *_: base)
+def test_build_and_check_refuse_such_a_pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folder, patches and headers are right; the base has no modules."""
+    monkeypatch.setattr(stages, "check_native", lambda *_: None)
+    monkeypatch.setattr(stages, "installed_headers", lambda *_: {})
+    (tmp_path / "tree").mkdir()
     (tmp_path / "series").touch()
-    snapshot = SimpleNamespace(pin=None, patches=tmp_path, lay_out=nothing, translated=nullcontext, translate=str)
-    return snapshot, base
-
-
-def test_build_refuses_such_a_pytorch(
-    without_modules: tuple[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    snapshot, base = without_modules
-    snapshot.lay_out = lambda: SimpleNamespace(path=base.tree)
+    snapshot: Any = SimpleNamespace(patches=tmp_path)
     layout: Any = SimpleNamespace(work=tmp_path, base=tmp_path)
-
-    def compile_(_: object, line: object, chosen: object, is_futile: Callable[[], bool]) -> None:
-        for _ in range(1000):
-            if is_futile():
-                raise CompileError("compilers were stopped")
-            time.sleep(0.01)
-
-    monkeypatch.setattr(stages.Graft, "_compile", compile_)
-    build = stages.Graft(layout, snapshot, base, 1, Steps(total=2))
-    with pytest.raises(PinError, match="get_testing_overrides") as caught:
-        build._check_and_compile(lambda _: [], dict)
-    assert isinstance(caught.value.__context__, CompileError)  # compilers do not finish
-    assert not (tmp_path / "required-names").exists()
-
-
-def test_check_refuses_such_a_pytorch(without_modules: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "take_snapshot", lambda _: without_modules[0])
-    layout = SimpleNamespace(work=without_modules[1].tree / "work", title="")
+    base: Any = SimpleNamespace(tree=tmp_path / "tree")
+    native: Any = None
     with pytest.raises(PinError, match="get_testing_overrides"):
-        building.check(layout, base_wheel=None)  # type: ignore[arg-type]
+        stages.check(stages.Job(layout, snapshot, native, base, 1, Steps()))
+    assert not (tmp_path / "required-names").exists()

@@ -20,6 +20,8 @@ from graft.core import layout as common
 from graft.core.errors import UsageError
 from graft.core.layout import Layout, native_folders
 from graft.deliver.built import Built, save_built
+from graft.options import Request
+from helpers import asked
 
 from tests.kit import environments
 from tests.kit import run as testing
@@ -208,6 +210,10 @@ def built(tmp_path: Path) -> Layout:
     return layout
 
 
+def request_for(layout: Layout) -> Request:
+    return asked(pin=layout.pin, native=layout.natives, out=layout.out, jobs=1)
+
+
 @pytest.fixture
 def chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the kinds of parts that ``run_tests`` runs, all of which fail, with builds below ``tmp_path``."""
@@ -229,18 +235,18 @@ def test_parts_are_chosen(tmp_path: Path, chosen: list[str]) -> None:
     (layout.native / "tests").mkdir()
     for parts in (["wheel"], ["operators", "tools"], testing.PARTS):
         with pytest.raises(Failed):
-            testing.run_tests(layout, base_wheel=None, jobs=1, extra=[], chosen=parts)
+            testing.run_tests(request_for(layout), [], parts)
     assert chosen == ["wheel", "operators", "wheel", "operators"]
     for parts, message in ((["tools"], "has no such tests"), (["wheel", "whale"], "--parts whale: no such tests")):
         with pytest.raises(UsageError, match=message):
-            testing.run_tests(layout, base_wheel=None, jobs=1, extra=[], chosen=parts)
+            testing.run_tests(request_for(layout), [], parts)
     assert all(folder_of(purpose, layout).is_dir() for purpose in (TEST, "stock"))
 
 
 def test_environments_are_deleted_also_behind_tests_that_fail(tmp_path: Path, chosen: list[str]) -> None:
     layout = built(tmp_path)
     with pytest.raises(Failed):
-        testing.run_tests(layout, base_wheel=None, jobs=1, extra=[], is_discarding=True)
+        testing.run_tests(request_for(layout), [], is_discarding=True)
     left = [path for path in (tmp_path / "environments").rglob("*") if path.is_file()]
     assert left and {path.suffix for path in left} == {".lock", ".running"}
     assert chosen == ["wheel"]
