@@ -10,7 +10,7 @@ import sys
 import venv
 from pathlib import Path
 
-from graft.core.layout import REPOSITORY
+from graft.core.layout import PACKAGES, REPOSITORY
 
 KERNEL = """#include <ATen/ops/NAME_native.h>
 
@@ -103,8 +103,7 @@ def _hash(path: Path) -> str:
 def make(verb: str, environment: Environment, *arguments: str | Path, is_right: bool = True, **variables: str) -> str:
     """Run a verb of the builder on an environment. Return its messages."""
     command: list[str | Path] = [sys.executable, "-m", "graft", verb, "--python", environment.python, *arguments]
-    env = {**os.environ, **variables}
-    env.pop("PYTHONPATH", None)
+    env = {**os.environ, **variables, "PYTHONPATH": str(PACKAGES)}
     done = subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True, check=False)
     assert (done.returncode == 0) == is_right, done.stderr
     return done.stderr
