@@ -125,6 +125,7 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
     given = parser.parse_args(words)
     chosen = next(verb for verb in verbs if verb.name == given.verb)
     texts, spelled = {}, {}
+    os.environ.pop("ARGS", None)
     for name, option in OPTIONS.items():
         flag = getattr(given, name, None)
         texts[name] = option.given(os.environ) if flag is None else flag

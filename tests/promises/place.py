@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graft.core.layout import REPOSITORY
+from graft.options import OPTIONS
 from helpers import interruptible, write
 
 # The steps of a build.
@@ -24,8 +24,8 @@ STEPS = ("fetch the base wheel", "unpack it", "generate", "compile and link", "c
 
 # Variables that a user's shell does not set.
 _LEFT_OUT = ("MAKE", "MFLAGS", "PYTEST", "PYTHON", "GRAFT_", "LC_", "LANG", "TZ")
-# The variables passed to the make that runs these tests are in the environment.
-_OF_THE_MAKEFILE = set(re.findall(r"^(\w+) \?=", (REPOSITORY / "Makefile").read_text(encoding="utf-8"), re.M))
+# The variables passed to the make that runs these tests may be in the environment.
+_OF_THE_MAKEFILE = {"ARGS", *(option.variable for option in OPTIONS.values())}
 
 
 @dataclass(frozen=True)
