@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from graft.core.errors import CompileError, FetchError
+from graft.core.errors import CompileError
 from graft.core.layout import REPOSITORY
 from packaging.version import Version
 
@@ -59,7 +59,7 @@ def test_name_that_only_newer_releases_have_is_told_with_its_line(tmp_path: Path
     command = [sys.executable, "-m", "graft", "check-source", "--pin", OLDEST, "--native", tmp_path, "--syntax"]
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     done = subprocess.run(command, cwd=REPOSITORY, env=variables, capture_output=True, text=True, check=False)
-    if done.returncode == FetchError.exit_code:
+    if "fetch the sources: failed" in done.stderr:
         pytest.skip(f"the sources of PyTorch {OLDEST} cannot be downloaded here")
     assert done.returncode == CompileError.exit_code, done.stderr
     assert f"{tmp_path}/cpu/SoftClip.h:3:" in done.stderr
