@@ -24,9 +24,9 @@ from users import Environment, make
 RECORDED = Path(__file__).with_name("golden.json")
 FOLDERS = {"native": "native", "grammar": "tests/wheel/grammar", "readme": ""}
 
-# What depends on the version's hash, and the note of torch._graft.
+# What depends on the hash of the version or on the repository's folder, and the note of torch._graft.
 _HASH = re.compile(rb"graft\.[0-9a-f]{10}")
-_LEFT_OUT = re.compile(r"(/RECORD|_graft\.json|/note\.json|^graft\.json|\.pyc)$")
+_LEFT_OUT = re.compile(r"(/RECORD|_torch_graft_start.py|_graft\.json|/note\.json|^graft\.json|\.pyc)$")
 
 
 @pytest.fixture(scope="module")
