@@ -22,7 +22,7 @@ nox.needs_version = ">=2026.1"
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "tests"]
 
-LINTERS = ("ruff", "mypy", "types-PyYAML", "import-linter", "pytest", "clang-format")
+LINTERS = ("ruff", "mypy", "types-PyYAML", "import-linter", "pytest", "hypothesis", "clang-format")
 PYTHON_CODE = ("scripts", "tests", "native", "noxfile.py")
 
 # A step that is interrupted may have to delete environments.
