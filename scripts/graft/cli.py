@@ -27,6 +27,8 @@ def _source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--if-possible", action="store_true", help="skip if packages or sources are missing")
 
 
+_HELP = "`make` lists the variables, and ARGS=--help the options of a target"
+
 # The options of verbs that build for one base.
 BASE = "pin native wheel jobs launcher cuda_archs"
 # Those of verbs that use PyTorch's sources.
@@ -104,7 +106,7 @@ class _Parser(argparse.ArgumentParser):
     """Reports errors in the builder's format."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, todo=f"`{self.prog} --help` lists the options")
+        raise UsageError(message, todo=_HELP)
 
 
 def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, argparse.Namespace]:
@@ -135,4 +137,4 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
     try:
         return chosen, request_of(texts, spelled), given
     except ValueError as error:
-        raise UsageError(str(error), todo=f"`graft {chosen.name} --help` lists the options") from error
+        raise UsageError(str(error), todo=_HELP) from error

@@ -53,7 +53,7 @@ def test_help_names_the_verbs() -> None:
         ),
         (["build", "--jobs", "0"], 2, "error: --jobs: 0 is not a positive number\n  next: "),
         (["build", "--jobs", "two"], 2, "error: --jobs: two is not a positive number\n  next: "),
-        (["build", "--jbos", "2"], 2, "error: unrecognized arguments: --jbos 2\n  next: `graft"),
+        (["build", "--jbos", "2"], 2, "error: unrecognized arguments: --jbos 2\n  next: `make` lists"),
     ],
 )
 def test_wrong_use_says_what_to_do_without_a_traceback(arguments: list[str], code: int, message: str) -> None:
