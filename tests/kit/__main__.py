@@ -74,6 +74,8 @@ def test(request: Request, given: argparse.Namespace) -> None:
     with ending_with_todos(request.native):
         if request.build == SOURCE and (given.parts or given.junit or given.discard):
             raise UsageError("BUILD=source has no --parts, --junit or --discard", todo="leave them out")
+        if len(request.delivery.split()) > 1:
+            raise UsageError(f"DELIVERY={request.delivery}: tests run on one delivery", todo="name one of them")
         if request.delivery != WHEEL:
             test_delivered(request, given.extra, given.parts or ())
             return
