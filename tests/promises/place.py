@@ -108,7 +108,8 @@ class Place:
 
     def command(self, verb: str = "build", *more: str | Path) -> list[str | Path]:
         """Return the command that `make` runs for the native folders; its exit code is the builder's."""
-        options = ["--pin", self.pin, "--native", shlex.join(map(str, self.natives)), "--out", self.out]
+        options: list[str | Path] = ["--pin", self.pin, "--native", shlex.join(map(str, self.natives))]
+        options += ["--out", self.out] if verb != "check" else []
         return [sys.executable, "-m", "graft", verb, *options, *more]
 
     def build(self, *more: str | Path) -> Outcome:

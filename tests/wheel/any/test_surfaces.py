@@ -14,7 +14,7 @@ from graft.core.layout import REPOSITORY
 
 from tests.kit import surfaces
 from tests.kit.delivered import marks_in, of_added, side_by_side
-from tests.kit.subject import Subject, infos, left_out
+from tests.kit.subject import Subject, infos, why_left_out
 from tests.kit.surfaces import NO, NOT_THERE, YES, judge, lacking, measured
 
 # A folder of surfaces. As the added operator, sinc is measured beside lerp and digamma.
@@ -124,7 +124,9 @@ def test_docstring_of_a_method_says_what_is_returned() -> None:
 
 
 def test_operator_without_samples_says_what_to_write() -> None:
-    assert left_out("fft.nothing") == "no samples; write `def nothing(make)` into samples.py"
+    assert (
+        why_left_out("fft.nothing") == "there is no such operator in op_db; write `def nothing(make)` into samples.py"
+    )
 
 
 def test_composed_operator_is_compared_with_composed_ones() -> None:
