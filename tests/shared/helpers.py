@@ -9,12 +9,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from graft.options import OPTIONS, Request, request_of
 
 
 def write(folder: Path, files: Mapping[str, str]) -> Path:
@@ -23,11 +20,6 @@ def write(folder: Path, files: Mapping[str, str]) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(text.encode())
     return folder
-
-
-def asked(**values: Any) -> Request:
-    """Return a request with these values, and the defaults of all other options."""
-    return replace(request_of({name: option.default for name, option in OPTIONS.items()}, {}), **values)
 
 
 def git(tree: Path, *words: str) -> str:

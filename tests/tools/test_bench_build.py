@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from asking import asked
 from graft.core.errors import CommandError, UsageError
 from graft.core.layout import REPOSITORY, Layout
 from graft.inputs.native import load_native
-from helpers import asked
 
 from tests.kit.builds import Row, bench_build
 from tests.kit.edits import add_operator, edits_of, remove_operator

@@ -16,12 +16,12 @@ from zipfile import ZipFile
 
 import pytest
 import yaml
+from asking import asked
 from graft.core import layout as common
 from graft.core.errors import UsageError
 from graft.core.layout import Layout, native_folders
 from graft.deliver.built import Built, save_built
 from graft.options import Request
-from helpers import asked
 
 from tests.kit import environments
 from tests.kit import run as testing

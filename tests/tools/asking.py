@@ -1,0 +1,13 @@
+"""Requests to the builder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from graft.options import OPTIONS, Request, request_of
+
+
+def asked(**values: Any) -> Request:
+    """Return a request with these values, and the defaults of all other options."""
+    return replace(request_of({name: option.default for name, option in OPTIONS.items()}, {}), **values)
