@@ -118,5 +118,6 @@ def at_capability(capability: str, program: str) -> None:
     require_capability(capability)
     names = [capability, "NO AVX"] if capability == "DEFAULT" else [capability]  # its name in older releases
     check = f"import torch\nassert torch.backends.cpu.get_cpu_capability() in {names}\n"
-    env = {**os.environ, "ATEN_CPU_CAPABILITY": capability.lower(), "PYTHONPATH": str(Path(__file__).parent)}
+    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = {**os.environ, "ATEN_CPU_CAPABILITY": capability.lower(), "PYTHONPATH": os.pathsep.join(paths)}
     subprocess.run([sys.executable, "-c", check + program], env=env, check=True)
