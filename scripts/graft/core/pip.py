@@ -148,7 +148,9 @@ def _refusal(requirement: str, output: str, act: str) -> FetchError:
         return MissingError(
             f"pip finds no {requirement} for this Python", cause=" ".join(errors[:1]), brief="not found"
         )
-    todo = "ask whoever runs the index, or its mirror, why it has another file" if _MISMATCH in output else _AGAIN
+    # A file that was cut off has another hash, too.
+    owner = "; if this remains, ask whoever runs the index, or its mirror, why it has another file"
+    todo = f"{_AGAIN}{owner if _MISMATCH in output else ''}"
     return FetchError(what, cause=output.strip()[-2000:], todo=todo)
 
 
