@@ -120,7 +120,8 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
     for verb in verbs:
         one = parsers.add_parser(verb.name, help=verb.help, description=verb.help)
         for option in map(OPTIONS.__getitem__, verb.takes.split()):
-            one.add_argument(option.flag, help=option.help.replace("%", "%%"), metavar="...")
+            how: dict[str, Any] = {"nargs": "?", "const": "1"} if option.is_switch else {}
+            one.add_argument(option.flag, help=option.help.replace("%", "%%"), metavar="...", **how)
         one.add_argument("-v", "--verbose", action="store_true", help="show tracebacks")
         if verb.own:
             verb.own(one)

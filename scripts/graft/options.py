@@ -100,6 +100,11 @@ class Option:
         """Its name on the command line."""
         return f"--{self.name.replace('_', '-')}"
 
+    @property
+    def is_switch(self) -> bool:
+        """Whether the flag alone means 1."""
+        return self.read is _switch
+
     def given(self, variables: Mapping[str, str]) -> str:
         """Return its value in ``variables``, or the default. make passes variables that are empty."""
         return variables.get(self.variable, "") or self.default

@@ -148,6 +148,8 @@ def test_variables_of_make_are_options_and_go_no_further(tmp_path: Path, monkeyp
     assert cli.main(VERBS, ["develop", "--jobs", "5"]) == 0
     (request,) = requests
     assert (request.native, request.jobs, request.watch, request.out) == ((tmp_path, Path("/")), 5, False, None)
+    assert cli.main(VERBS, ["develop", "--watch", "--native", str(tmp_path)]) == 0
+    assert requests[-1].watch
     assert not {"NATIVE", "JOBS", "WATCH", "OUT"} & os.environ.keys()
 
 
