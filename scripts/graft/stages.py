@@ -125,8 +125,6 @@ def check(job: Job) -> dict[str, bytes]:
         lambda: installed_headers(tree, job.native),
         lambda: require_names(tree, note=job.layout.base / "required-names"),
     )
-    from .base import symbol_index  # noqa: F401  # numpy, which linking needs; compilers run meanwhile
-
     return files
 
 

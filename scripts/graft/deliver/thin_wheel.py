@@ -10,9 +10,9 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from packaging.version import InvalidVersion, Version
 
-from ..core.errors import PackError, UsageError, remedy
+from ..core.errors import UsageError
 from ..core.layout import INTERPRETER
-from .wheel import Member, Record, add_member
+from .wheel import Member, Record, add_member, writing
 
 # Names that are valid for Python and for wheels: pip allows no double underscore, and none at an end.
 _NAME = re.compile("[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
@@ -83,19 +83,14 @@ def pack_thin(
         "top_level.txt": f"{name}\n",
     }
     members = {**files, **{f"{info}/{each}": text.encode() for each, text in metadata.items()}}
-    partial = out / f".{target.name}.partial"
     record = Record()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with ZipFile(partial, "w", ZIP_DEFLATED, compresslevel=6) as wheel:
-            for path, content in sorted(members.items(), key=lambda item: (item[0].startswith(info), item[0])):
-                add_member(wheel, Member(path, content=content), _DATE)
-                record.add(path, content)
-            record.rows.append((f"{info}/RECORD", "", ""))
-            add_member(wheel, Member(f"{info}/RECORD", content=record.text()), _DATE)
-        partial.replace(target)
-    except OSError as error:
-        raise PackError(f"{target}: {error.strerror or error}", todo=remedy(error, target)) from error
-    finally:
-        partial.unlink(missing_ok=True)
+    with (
+        writing(target, f".{target.name}.partial") as partial,
+        ZipFile(partial, "w", ZIP_DEFLATED, compresslevel=6) as wheel,
+    ):
+        for path, content in sorted(members.items(), key=lambda item: (item[0].startswith(info), item[0])):
+            add_member(wheel, Member(path, content=content), _DATE)
+            record.add(path, content)
+        record.rows.append((f"{info}/RECORD", "", ""))
+        add_member(wheel, Member(f"{info}/RECORD", content=record.text()), _DATE)
     return target

@@ -8,7 +8,8 @@ import hashlib
 import io
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, BinaryIO
@@ -79,24 +80,34 @@ def pack(
     interpreter, abi = sorted((tag.interpreter, tag.abi) for tag in tags)[0]
     tag = f"{interpreter}-{abi}-{platform}"
     target = out / f"torch-{version}-{tag}.whl"
-    out.mkdir(parents=True, exist_ok=True)
-    partial = out / f".torch-{owner}.partial"
+    with writing(target, f".torch-{owner}.partial") as partial, ZipFile(base) as archive:
+        renamed = {
+            f"{old_info}METADATA": _metadata(archive.read(f"{old_info}METADATA").decode(), version),
+            f"{old_info}WHEEL": _wheel_file(archive.read(f"{old_info}WHEEL").decode(), tag),
+        }
+        members = _members(archive, {**files, **renamed}, old_info, new_info)
+        if notice:
+            members.append(Member(f"{new_info}licenses/NOTICE.graft", content=notice.encode()))
+        _write(archive, base, members, partial, new_info)
+    return target
+
+
+@contextmanager
+def writing(target: Path, name: str) -> Iterator[Path]:
+    """Yield a path beside ``target``, called ``name``, which is renamed to it when the body has written it.
+
+    Raises:
+        PackError: it cannot be written; ``target`` is unchanged.
+    """
+    partial = target.with_name(name)
     try:
-        with ZipFile(base) as archive:
-            renamed = {
-                f"{old_info}METADATA": _metadata(archive.read(f"{old_info}METADATA").decode(), version),
-                f"{old_info}WHEEL": _wheel_file(archive.read(f"{old_info}WHEEL").decode(), tag),
-            }
-            members = _members(archive, {**files, **renamed}, old_info, new_info)
-            if notice:
-                members.append(Member(f"{new_info}licenses/NOTICE.graft", content=notice.encode()))
-            _write(archive, base, members, partial, new_info)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield partial
         partial.replace(target)
     except OSError as error:
         raise PackError(f"{target}: {error.strerror or error}", todo=remedy(error, target)) from error
     finally:
         partial.unlink(missing_ok=True)
-    return target
 
 
 def with_graft(version: str, hash_: str) -> str:
