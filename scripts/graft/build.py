@@ -167,7 +167,7 @@ class Thin(Delivery):
     """
 
     def __init__(self, layout: Layout, environment: Environment | None, name: str, version: str) -> None:
-        from .deliver.thin_wheel import package_name, thin_version
+        from .deliver.wheel import package_name, thin_version
 
         super().__init__(layout, environment)
         self.package, self.version = package_name(name, layout.native), version
@@ -185,7 +185,7 @@ class Thin(Delivery):
 
     def deliver(self, base: Base, made: Made, snapshot: Snapshot, files: Mapping[str, bytes]) -> Path:
         from .deliver.platform_tag import platform_tag
-        from .deliver.thin_wheel import pack_thin, thin_version
+        from .deliver.wheel import pack_thin, thin_version
 
         requires = snapshot.pin.wheel_version
         names = sorted({bound.public for bound in made.description.bound if not bound.name.startswith("_")})

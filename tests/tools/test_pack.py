@@ -6,6 +6,7 @@ import base64
 import csv
 import hashlib
 import io
+import shutil
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
@@ -95,7 +96,7 @@ def test_failure_leaves_what_was_there(base: Path, tmp_path: Path, monkeypatch: 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("graft.deliver.wheel._copy_bytes", full)
+    monkeypatch.setattr(shutil, "copyfileobj", full)
     with pytest.raises(PackError, match="No space left on device"):
         packed(base, tmp_path / "out", {"torch/other.h": b""})
     assert wheel.read_bytes() == before

@@ -14,8 +14,7 @@ import pytest
 from graft.compose.thin import module_of, star_importers
 from graft.core.errors import PackError, UsageError
 from graft.core.layout import INTERPRETER
-from graft.deliver import thin_wheel
-from graft.deliver.thin_wheel import pack_thin, package_name, thin_version
+from graft.deliver.wheel import pack_thin, package_name, thin_version
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
@@ -139,7 +138,7 @@ def test_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.Monke
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(thin_wheel, "add_member", full)
+    monkeypatch.setattr(ZipFile, "writestr", full)
     with pytest.raises(PackError, match="No space left on device"):
         packed(tmp_path, {"my_ops/other.py": b""})
     assert wheel.read_bytes() == before

@@ -1,4 +1,4 @@
-"""Write the new wheel: the base's members unchanged, new members compressed, RECORD and metadata rewritten."""
+"""Write wheels, whole or not at all: PyTorch's with changed and new members, and thin wheels for an installed torch."""
 
 from __future__ import annotations
 
@@ -6,95 +6,88 @@ import base64
 import csv
 import hashlib
 import io
+import keyword
 import re
-import struct
-from collections.abc import Iterable, Iterator, Mapping
+import shutil
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from copy import copy
 from pathlib import Path
-from typing import IO, BinaryIO
-from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from packaging.utils import parse_wheel_filename
+from packaging.version import InvalidVersion, Version
 
-from ..core.errors import PackError, remedy
+from ..core.errors import PackError, UsageError, remedy
+from ..core.layout import INTERPRETER
 
-# PKWARE APPNOTE 4.3.7: the fixed part of a local file header; it ends with the lengths of name and extra field.
-_LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+# Names that are valid for Python and for wheels: pip allows no double underscore, and none at an end.
+_NAME = re.compile("[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 
-
-@dataclass
-class Member:
-    """A member of the new wheel: new content, or a copy of the base's member."""
-
-    name: str
-    content: bytes | None = None
-    copied: ZipInfo | None = None
-    mode: int = 0o644
+# Packages that are installed with torch.
+_TAKEN = ("torch", "torchgen", "functorch")
 
 
-@dataclass
-class Record:
-    """The lines of RECORD: path, hash, size (Binary distribution format, "The .dist-info/ directory")."""
-
-    rows: list[tuple[str, str, str]] = field(default_factory=list)
-
-    def add(self, name: str, content: bytes) -> None:
-        """Add a file's hash and size."""
-        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-        self.rows.append((name, f"sha256={digest}", str(len(content))))
-
-    def text(self) -> bytes:
-        """Return the content of RECORD."""
-        out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows(self.rows)
-        return out.getvalue().encode()
-
-
-def pack(
-    base: Path,
-    files: Mapping[str, bytes],
-    *,
-    version: str,
-    platform: str,
-    out: Path,
-    notice: str = "",
-    owner: str = "",
-) -> Path:
-    """Write the wheel into ``out``. Return its path.
+class _Wheel:
+    """A wheel that is being written, and its RECORD (Binary distribution format, "The .dist-info/ directory").
 
     Args:
-        base: the base wheel.
-        files: content of the members that are new or differ, by path in the wheel.
-        version: the new wheel's version.
-        platform: its platform tag.
-        out: the output folder; created if it does not exist.
-        notice: what was added to the base, for its licenses; empty to add no file.
-        owner: identifies who writes into ``out``; a later build of the same owner deletes what a killed one left.
-
-    Raises:
-        PackError: the wheel cannot be written, or one of ``files`` would replace metadata.
+        archive: receives the members.
     """
-    _, base_version, _, tags = parse_wheel_filename(base.name)
-    old_info, new_info = f"torch-{base_version}.dist-info/", f"torch-{version}.dist-info/"
-    interpreter, abi = sorted((tag.interpreter, tag.abi) for tag in tags)[0]
-    tag = f"{interpreter}-{abi}-{platform}"
-    target = out / f"torch-{version}-{tag}.whl"
-    with writing(target, f".torch-{owner}.partial") as partial, ZipFile(base) as archive:
-        renamed = {
-            f"{old_info}METADATA": _metadata(archive.read(f"{old_info}METADATA").decode(), version),
-            f"{old_info}WHEEL": _wheel_file(archive.read(f"{old_info}WHEEL").decode(), tag),
-        }
-        members = _members(archive, {**files, **renamed}, old_info, new_info)
-        if notice:
-            members.append(Member(f"{new_info}licenses/NOTICE.graft", content=notice.encode()))
-        _write(archive, base, members, partial, new_info)
-    return target
+
+    # Of new members. The same input gives the same bytes.
+    date = (1980, 1, 1, 0, 0, 0)
+
+    def __init__(self, archive: ZipFile) -> None:
+        self._archive = archive
+        self._rows: list[tuple[str, ...]] = []
+
+    def add(self, name: str, content: bytes, mode: int = 0o644) -> None:
+        """Add a member, compressed."""
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        self.record(name, f"sha256={digest}", str(len(content)))
+        self._write(name, content, mode)
+
+    def copy(self, base: ZipFile, member: ZipInfo, name: str) -> None:
+        """Copy a member of another wheel with its compressed bytes, which would take long to make again."""
+        copied, compressed = ZipInfo(name, member.date_time), copy(member)
+        for attribute in ("compress_type", "create_system", "external_attr", "CRC", "compress_size", "file_size"):
+            setattr(copied, attribute, getattr(member, attribute))
+        # zipfile reads them as the content of a member that is not compressed.
+        compressed.compress_type, compressed.file_size = ZIP_STORED, member.compress_size
+        del compressed.CRC
+        out = self._archive.fp
+        assert out is not None
+        copied.header_offset = out.tell()
+        out.write(copied.FileHeader())
+        with base.open(compressed) as content:
+            shutil.copyfileobj(content, out, 1 << 22)
+        self._archive.filelist.append(copied)
+        self._archive.NameToInfo[name] = copied
+        self._archive.start_dir = out.tell()
+
+    def record(self, *row: str) -> None:
+        """Add a line to RECORD: path, hash and size."""
+        self._rows.append(row)
+
+    def end(self, info: str) -> None:
+        """Write RECORD into the folder ``info``."""
+        self.record(f"{info}/RECORD", "", "")
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n").writerows(self._rows)
+        self._write(f"{info}/RECORD", out.getvalue().encode(), 0o644)
+
+    def _write(self, name: str, content: bytes, mode: int) -> None:
+        member = ZipInfo(name, self.date)
+        member.compress_type = ZIP_DEFLATED
+        member.create_system = 3  # Unix: the upper half of external_attr is the mode
+        member.external_attr = (0o100000 | mode) << 16
+        self._archive.writestr(member, content)
 
 
 @contextmanager
-def writing(target: Path, name: str) -> Iterator[Path]:
-    """Yield a path beside ``target``, called ``name``, which is renamed to it when the body has written it.
+def _writing(target: Path, name: str) -> Iterator[_Wheel]:
+    """Write a wheel to a file beside ``target``, called ``name``, which is renamed to it when the body has ended.
 
     Raises:
         PackError: it cannot be written; ``target`` is unchanged.
@@ -102,7 +95,8 @@ def writing(target: Path, name: str) -> Iterator[Path]:
     partial = target.with_name(name)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        yield partial
+        with ZipFile(partial, "w", ZIP_DEFLATED, compresslevel=6) as archive:
+            yield _Wheel(archive)
         partial.replace(target)
     except OSError as error:
         raise PackError(f"{target}: {error.strerror or error}", todo=remedy(error, target)) from error
@@ -115,94 +109,128 @@ def with_graft(version: str, hash_: str) -> str:
     return f"{version}{'.' if '+' in version else '+'}graft.{hash_}"
 
 
-def _metadata(text: str, version: str) -> bytes:
-    return re.sub(r"^Version: .*$", f"Version: {version}", text, count=1, flags=re.M).encode()
+def pack(
+    base: Path,
+    files: Mapping[str, bytes],
+    *,
+    version: str,
+    platform: str,
+    out: Path,
+    notice: str = "",
+    owner: str = "",
+) -> Path:
+    """Write the wheel of torch into ``out``. Return its path.
 
+    The base's members stay in their order; what is new follows them, then the metadata.
 
-def _wheel_file(text: str, tag: str) -> bytes:
-    return re.sub(r"^Tag: .*(\nTag: .*)*$", f"Tag: {tag}", text, count=1, flags=re.M).encode()
-
-
-def _members(archive: ZipFile, changed: Mapping[str, bytes], old_info: str, new_info: str) -> list[Member]:
-    """Return the new wheel's members except RECORD: the base's in their order, additions before the metadata."""
-    left = dict(changed)
-    files: list[Member] = []
-    metadata: list[Member] = []
-    for info in archive.infolist():
-        is_metadata = info.filename.startswith(old_info)
-        if info.filename == f"{old_info}RECORD":
-            continue
-        member = Member(info.filename, mode=(info.external_attr >> 16) & 0o777)
-        if info.filename in left:
-            member.content = left.pop(info.filename)
-        else:
-            member.copied = info
-        if is_metadata:
-            member.name = new_info + info.filename.removeprefix(old_info)
-        (metadata if is_metadata else files).append(member)
-    additions = [Member(name, content=left[name]) for name in sorted(left)]
-    return [*files, *additions, *metadata]
-
-
-def _write(archive: ZipFile, base: Path, members: Iterable[Member], target: Path, new_info: str) -> None:
-    old_rows = _old_record(archive)
-    date = max(info.date_time for info in archive.infolist())
-    record = Record()
-    with base.open("rb") as source, ZipFile(target, "w", ZIP_DEFLATED, compresslevel=6) as wheel:
-        for member in members:
-            if member.copied is not None:
-                copy_member(source, member.copied, wheel, member.name)
-                if not member.copied.is_dir():  # RECORD lists files
-                    record.rows.append((member.name, *old_rows[member.copied.filename]))
-            elif member.content is not None:
-                add_member(wheel, member, date)
-                record.add(member.name, member.content)
-        name = f"{new_info}RECORD"
-        record.rows.append((name, "", ""))
-        add_member(wheel, Member(name, content=record.text()), date)
-
-
-def _old_record(archive: ZipFile) -> dict[str, tuple[str, str]]:
-    (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/RECORD"))
-    return {row[0]: (row[1], row[2]) for row in csv.reader(io.StringIO(archive.read(name).decode()))}
-
-
-def add_member(wheel: ZipFile, member: Member, date: tuple[int, int, int, int, int, int]) -> None:
-    info = ZipInfo(member.name, date)
-    info.compress_type = ZIP_DEFLATED
-    info.create_system = 3  # Unix: the upper half of external_attr is the mode
-    info.external_attr = (0o100000 | member.mode) << 16
-    wheel.writestr(info, member.content or b"")
-
-
-def copy_member(source: BinaryIO, info: ZipInfo, wheel: ZipFile, name: str) -> None:
-    """Copy a member's compressed bytes. zipfile itself would decompress and compress them again.
+    Args:
+        base: the base wheel.
+        files: content of the members that are new or differ, by path in the wheel.
+        version: the new wheel's version.
+        platform: its platform tag.
+        out: the output folder; created if it does not exist.
+        notice: what was added to the base, for its licenses; empty to add no file.
+        owner: identifies who writes into ``out``; a later build of the same owner deletes what a killed one left.
 
     Raises:
-        PackError: the base was written with sizes after the data, which is not supported.
+        PackError: the wheel cannot be written.
     """
-    if info.flag_bits & 0x08:
-        raise PackError(f"{info.filename}: the base wheel was written as a stream", todo="use an official wheel")
-    source.seek(info.header_offset)
-    *_, name_length, extra_length = _LOCAL_HEADER.unpack(source.read(_LOCAL_HEADER.size))
-    source.seek(name_length + extra_length, io.SEEK_CUR)
-    copied = ZipInfo(name, info.date_time)
-    for attribute in ("compress_type", "create_system", "external_attr", "CRC", "compress_size", "file_size"):
-        setattr(copied, attribute, getattr(info, attribute))
-    out = wheel.fp
-    assert out is not None
-    copied.header_offset = out.tell()
-    out.write(copied.FileHeader())
-    _copy_bytes(source, out, info.compress_size)
-    wheel.filelist.append(copied)
-    wheel.NameToInfo[name] = copied
-    wheel.start_dir = out.tell()
+    _, base_version, _, tags = parse_wheel_filename(base.name)
+    old_info, info = f"torch-{base_version}.dist-info", f"torch-{version}.dist-info"
+    interpreter, abi = sorted((tag.interpreter, tag.abi) for tag in tags)[0]
+    tag = f"{interpreter}-{abi}-{platform}"
+    target = out / f"torch-{version}-{tag}.whl"
+    with _writing(target, f".torch-{owner}.partial") as wheel, ZipFile(base) as archive:
+        there = {member.filename: member for member in archive.infolist()}
+        wheel.date = max(member.date_time for member in there.values())
+        record, metadata, about = (
+            archive.read(f"{old_info}/{name}").decode() for name in ("RECORD", "METADATA", "WHEEL")
+        )
+        rows = {row[0]: row for row in csv.reader(io.StringIO(record))}
+        metadata = re.sub(r"^Version: .*$", f"Version: {version}", metadata, count=1, flags=re.M)
+        about = re.sub(r"^Tag: .*(\nTag: .*)*$", f"Tag: {tag}", about, count=1, flags=re.M)
+        own = {**files, f"{old_info}/METADATA": metadata.encode(), f"{old_info}/WHEEL": about.encode()}
+        del there[f"{old_info}/RECORD"]
+        last = [name for name in there if name.startswith(f"{old_info}/")]
+        first = [name for name in there if name not in last]
+        for name in [*first, *sorted(own.keys() - there.keys()), *last]:
+            member = there.get(name)
+            renamed = re.sub(rf"^{re.escape(old_info)}/", f"{info}/", name)
+            if name in own:
+                wheel.add(renamed, own[name], (member.external_attr >> 16) & 0o777 if member else 0o644)
+            elif member:
+                wheel.copy(archive, member, renamed)
+                if not member.is_dir():  # RECORD lists files
+                    wheel.record(renamed, *rows[name][1:])
+        if notice:
+            wheel.add(f"{info}/licenses/NOTICE.graft", notice.encode())
+        wheel.end(info)
+    return target
 
 
-def _copy_bytes(source: BinaryIO, out: IO[bytes], count: int) -> None:
-    while count:
-        block = source.read(min(count, 1 << 22))
-        if not block:
-            raise PackError("the base wheel ends in the middle of a member", todo="delete it and build again")
-        out.write(block)
-        count -= len(block)
+def package_name(name: str, folder: Path) -> str:
+    """Return the name of a thin wheel's package: ``name``, or that of the native folder.
+
+    Raises:
+        UsageError: Python cannot import it, or pip cannot install it.
+    """
+    chosen = name or re.sub(r"[\W_]+", "_", folder.name)
+    if not _NAME.fullmatch(chosen) or keyword.iskeyword(chosen) or chosen in _TAKEN:
+        raise UsageError(
+            f"NAME={chosen}: a thin wheel's package cannot have this name",
+            todo="set NAME to a name that Python can import, such as my_ops",
+        )
+    return chosen
+
+
+def thin_version(version: str, requires: str) -> str:
+    """Return the version of a thin wheel, with its torch's version so that wheels for several can share a folder.
+
+    Raises:
+        UsageError: ``version`` is not a valid version.
+    """
+    try:
+        parsed = Version(version)
+    except InvalidVersion as error:
+        raise UsageError(f"VERSION={version}: {error}", todo="set VERSION to one such as 1.2.0") from error
+    if parsed.local:
+        raise UsageError(
+            f"VERSION={version}: the part after + is reserved for the version of torch", todo=f"set {parsed.public}"
+        )
+    return f"{parsed.public}+torch{requires.replace('+', '.')}"
+
+
+def pack_thin(
+    files: Mapping[str, bytes], *, name: str, version: str, requires: str, platform: str, out: Path, summary: str
+) -> Path:
+    """Write a thin wheel into ``out`` (PEP 427; entry points of ``torch.backends``). Return its path.
+
+    Args:
+        files: by path in the wheel.
+        name: the name of its package.
+        version: the version of the thin wheel.
+        requires: the version of torch that it needs.
+        platform: its platform tag.
+        out: the output folder; created if it does not exist.
+        summary: a description in one line.
+
+    Raises:
+        PackError: the wheel cannot be written.
+    """
+    tag = f"{INTERPRETER}-{INTERPRETER}-{platform}"
+    target, info = out / f"{name}-{version}-{tag}.whl", f"{name}-{version}.dist-info"
+    python = f"{INTERPRETER[2]}.{INTERPRETER[3:]}"
+    metadata = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {summary}\n"
+        f"Requires-Python: =={python}.*\nRequires-Dist: torch=={requires}\n",
+        "WHEEL": f"Wheel-Version: 1.0\nGenerator: graft\nRoot-Is-Purelib: false\nTag: {tag}\n",
+        "entry_points.txt": f"[torch.backends]\n{name} = {name}:autoload\n",
+        "top_level.txt": f"{name}\n",
+    }
+    with _writing(target, f".{target.name}.partial") as wheel:
+        for path, content in sorted(files.items()):
+            wheel.add(path, content)
+        for path, text in metadata.items():
+            wheel.add(f"{info}/{path}", text.encode())
+        wheel.end(info)
+    return target
