@@ -18,8 +18,8 @@ from .compile.cuda import Cuda, Nvcc, plan_cuda
 from .compile.preambles import with_preambles
 from .compile.products import Product
 from .compile.units import CXX, NVCC, Planner, Units, lay_out_sources
+from .compose.appending import require_names
 from .compose.files import Made, installed_headers
-from .compose.required import require_names
 from .core.console import StepLine, Steps
 from .core.errors import GraftError, PinError, run_all
 from .core.layout import Layout

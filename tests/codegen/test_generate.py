@@ -22,7 +22,7 @@ from graft.codegen.python import stand_in
 from graft.codegen.upstream import is_composite_implicit, viewed_argument
 from graft.codegen.writer import Output
 from graft.compile.views import Views
-from graft.compose.stubs import insert_functions, with_docstring
+from graft.compose.docs import insert_functions, with_docstring
 from graft.core.layout import PACKAGES
 from helpers import write
 from torchgen.model import FunctionSchema

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 from graft import stages
-from graft.compose import required
-from graft.compose.files import our_files
-from graft.compose.required import require_names
+from graft.compose import appending
+from graft.compose.appending import our_files, require_names
 from graft.core.console import Steps
 from graft.core.errors import PinError
 
@@ -103,7 +102,7 @@ def test_what_was_found_right_is_remembered_until_the_builder_changes(
         module.write_text(upstream)
         with nullcontext() if is_right else pytest.raises(PinError):
             require_names(tmp_path, {"torch/module.py": text}, note)
-    monkeypatch.setattr(required, "hash_of_builder", lambda: "another builder")
+    monkeypatch.setattr(appending, "hash_of_builder", lambda: "another builder")
     with pytest.raises(PinError):
         require_names(tmp_path, {"torch/module.py": text}, note)
 

@@ -78,7 +78,7 @@ def test_what_else_the_system_refuses(
 
 @pytest.mark.parametrize(("code", "remedy"), [(errno.ENOSPC, "free some space"), (errno.EACCES, "permissions of")])
 def test_wheel_that_cannot_be_written(code: int, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise failing(code, None)
 
     monkeypatch.setattr(deliver, "ZipFile", fail)

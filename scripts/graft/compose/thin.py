@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterable, Mapping
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any
 
 from ..base.base import Base
 from ..codegen.description import PLACES
-from .files import ANNOTATED, Composition, Made, appended_texts
+from .appending import appended_texts
+from .files import ANNOTATED, Composition, Made
 
 _CODECACHE = "torch/_inductor/codecache.py"
 
@@ -101,10 +103,11 @@ def star_importers(tree: Path, modules: Iterable[str]) -> Mapping[str, list[str]
         text = path.read_text(encoding="utf-8")
         if "import *" not in text:
             continue
-        relative = path.relative_to(tree).as_posix()
+        relative = path.relative_to(tree)
         for node in ast.walk(ast.parse(text)):  # it may be below an `if`
             if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-                direct.setdefault(_source(node, relative), []).append(module_of(relative))
+                source = resolve_name("." * node.level + (node.module or ""), ".".join(relative.parts[:-1]))
+                direct.setdefault(source, []).append(module_of(relative.as_posix()))
     found = {}
     for module in modules:
         reached: list[str] = []
@@ -116,14 +119,6 @@ def star_importers(tree: Path, modules: Iterable[str]) -> Mapping[str, list[str]
         if reached:
             found[module] = reached
     return found
-
-
-def _source(node: ast.ImportFrom, path: str) -> str:
-    """Return the module that a file imports from."""
-    if not node.level:
-        return node.module or ""
-    parts = path.split("/")[: -node.level]
-    return ".".join([*parts, *([node.module] if node.module else [])])
 
 
 def _size(path: Path) -> int | None:

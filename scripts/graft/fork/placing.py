@@ -7,7 +7,7 @@ from pathlib import Path
 from ..base.torchgen import run_with_torchgen
 from ..codegen import DESCRIPTION
 from ..codegen.description import Description
-from ..compose.files import appended_texts, behind
+from ..compose.appending import appended_texts, behind
 from ..core.errors import OperatorError
 from ..core.files import files_below, write_if_changed
 from ..inputs.merge import PACKAGED, merge_with_base

@@ -1,0 +1,141 @@
+"""The texts behind torch's own Python files: docstrings, a native folder's ``python/`` and those of ``appended/``.
+
+The texts of ``appended/`` extend upstream's functions and lists by name. If a release no longer has one, the build
+reports it, rather than a user's ``import torch``.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import inspect
+import symtable
+from collections.abc import Mapping
+from pathlib import Path
+from types import CodeType
+
+from ..codegen.description import Description
+from ..core.errors import PinError
+from ..core.files import files_below, write_atomically
+from ..inputs.merge import MARK
+from ..inputs.native import DOCS, PYTHON, NativeFolder
+from ..inputs.patches import ADDED
+from ..inputs.snapshot import hash_of_builder
+from .docs import docstring, docstring_texts
+
+_OURS = Path(__file__).resolve().parent / "appended"
+# Those of them that the native folder's text for the same file needs.
+_BEFORE_THE_FOLDER_S = ("torch/_decomp/decompositions.py",)
+
+_GIVEN = {*dir(builtins), "__name__", "__file__", "__annotations__"}
+
+# Comprehensions, which Python 3.12 and later have no code objects of, other than generator expressions.
+_RUN_NOW = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+
+
+def our_files() -> dict[str, Path]:
+    """Return the texts that every wheel gets, by the path of their file in the wheel."""
+    return {f"torch/{file.as_posix()}": _OURS / file for file in files_below(_OURS) if file.suffix == ".py"}
+
+
+def appended_texts(native: NativeFolder, description: Description) -> dict[str, str]:
+    """Return the texts behind torch's own Python files, and new files, by path in the wheel.
+
+    The order is: docstrings and public names; the native folder's ``python/``, which mirrors the ``torch`` package;
+    and last the texts in ``appended/``, which every wheel gets, since they look at what is there.
+    """
+    texts = docstring_texts({bound: docstring(bound, native.path / DOCS) for bound in description.bound})
+    ours = our_files()
+    before = [(name, ours.pop(name)) for name in _BEFORE_THE_FOLDER_S]
+    folder_s = [(f"torch/{file.relative_to(PYTHON).as_posix()}", native.path / file) for file in native.python]
+    for name, path in [*before, *folder_s, *ours.items()]:
+        text = path.read_text(encoding="utf-8")
+        texts[name] = f"{texts[name]}\n{text}" if name in texts else text
+    return texts
+
+
+def behind(upstream: str | None, text: str, ours: str = "") -> str:
+    """Return the content of a file: ``text`` alone, or after upstream's text.
+
+    Args:
+        upstream: the file's text so far; None if there is none.
+        text: what to append.
+        ours: the part of ``text`` that a base built from the fork has already: at its end, which it stays, or, if
+            ``text`` begins with it, before the texts of folders.
+    """
+    if ours and upstream and upstream.endswith(ours):
+        if text == ours:
+            return upstream
+        upstream = upstream.removesuffix(ours)
+    elif ours and upstream and ours in upstream:
+        text = text.removeprefix(ours).lstrip("\n")
+    return f"{upstream}{MARK if text else ''}{text}" if upstream else text
+
+
+def require_names(tree: Path, texts: Mapping[str, Path] | None = None, note: Path | None = None) -> None:
+    """Check that the base defines each name that a text uses and does not define itself.
+
+    Args:
+        tree: the unpacked base.
+        texts: by the file that they are appended to; None for those that every wheel gets.
+        note: a file next to the base that records a successful check; None to check again.
+
+    Raises:
+        PinError: lists every module and name that is missing. Or the base was built from the fork, and its texts, which
+            are not appended again, are not those of this builder.
+    """
+    stamp = hash_of_builder()
+    if note and note.is_file() and note.read_text(encoding="utf-8") == stamp:
+        return
+    faults: list[str] = []
+    for name, path in (our_files() if texts is None else texts).items():
+        upstream = (tree / name).read_text(encoding="utf-8") if (tree / name).is_file() else ""
+        text = path.read_text(encoding="utf-8")
+        if not (tree / ADDED).is_file():
+            missing = _required(text) - _defined(symtable.symtable(upstream, name, "exec"))
+            faults += [f"{name}: it has no `{each}`, which {path} needs" for each in sorted(missing)]
+        elif text not in upstream:
+            raise PinError(
+                f"{name}: this torch was built from the fork by another version of Graft",
+                todo="build it again with `make patch-and-build BUILD=source`; compiled files are kept",
+            )
+    if faults:
+        raise PinError(
+            "\n".join(faults),
+            cause="this PyTorch differs from the supported ones",
+            todo="use names that this PyTorch has in these texts, or set PIN to another release",
+        )
+    if note:
+        write_atomically(note, stamp)
+
+
+def _defined(scope: symtable.SymbolTable) -> set[str]:
+    """Return the names that a module binds at its top level."""
+    return {each.get_name() for each in scope.get_symbols() if each.is_assigned() or each.is_imported()}
+
+
+def _required(text: str) -> set[str]:
+    """Return the names that a text needs from the module that it is appended to.
+
+    Code that runs at import needs each name that the text has not bound before; functions run when all are bound.
+    """
+    required: set[str] = set()
+    bound: set[str] = set()
+    later: set[str] = set()
+    _read(compile(text, "text", "exec", dont_inherit=True), required, bound, later)
+    return (required | later - bound) - _GIVEN
+
+
+def _read(code: CodeType, required: set[str], bound: set[str], later: set[str]) -> None:
+    """Add to the sets what code that runs now needs and binds, and what the functions in it need later."""
+    for instruction in dis.get_instructions(code):
+        name, value = instruction.opname, instruction.argval
+        if name in ("STORE_NAME", "STORE_GLOBAL"):
+            bound.add(value)
+        elif name.startswith("LOAD_") and name.endswith(("_NAME", "_GLOBAL")) and value not in bound:
+            required.add(value)
+        elif isinstance(value, CodeType):
+            if value.co_name in _RUN_NOW or not value.co_flags & inspect.CO_OPTIMIZED:
+                _read(value, required, set(bound), later)
+            else:
+                _read(value, later, set(), later)
