@@ -10,8 +10,9 @@ from graft.build import build
 from graft.cli import BASE, main
 from graft.core.errors import UsageError
 from graft.core.layout import expanded
-from graft.new.todos import ending_with_todos
 from graft.options import LAST, SOURCE, WHEEL, Request, Verb
+
+from .todos import ending_with_todos
 
 # The options of verbs that use a build, and bring it up to date first.
 _BUILT = f"{BASE} out build source"

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from graft.new.todos import NO_CODE, ending_with_todos, todos
+from graft.new.new_op import todos
+
+from tests.kit.todos import NO_CODE, ending_with_todos
 
 KERNEL = f"""Tensor f(const Tensor& self) {{
   // TODO: compute the result here.

@@ -10,8 +10,7 @@ from string import Template
 
 from ..core.errors import OperatorError
 from ..inputs.native import FUNCTIONS, SAMPLES
-from .request import operators_of, parse_request, refuse_known
-from .values import Values, values_of
+from .values import Request, Values, parse_request, values_of
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -46,6 +45,27 @@ def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str
     if (native / f"docs/{request.op}.rst").exists():  # by another overload
         del texts[f"docs/{request.op}.rst"]
     return {name: text for name, text in sorted(texts.items()) if text}
+
+
+def operators_of(path: Path) -> dict[str, str]:
+    """Return ``file:line`` of each operator in a native_functions.yaml, which may not exist."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    entries = ((re.match(r"\s*- func:\s*['\"]?([\w.]+)\(", line), number) for number, line in enumerate(lines, 1))
+    return {entry[1]: f"{path}:{number}" for entry, number in entries if entry}
+
+
+def refuse_known(request: Request, ours: dict[str, str], upstream: dict[str, str]) -> None:
+    """Check that no variant has the name of an operator, given the results of ``operators_of``.
+
+    Raises:
+        OperatorError: gives the place of each that exists.
+    """
+    known, names = upstream | ours, [str(func.name) for func in request.variants.values()]
+    if not request.func.name.overload_name:
+        # Beside overloads of PyTorch's, it must be one with its own name.
+        names += [name for name in upstream if name.startswith(f"{request.op}.")][:1]
+    if faults := [f"{known[name]}: the operator {name} already exists" for name in names if name in known]:
+        raise OperatorError("\n".join(faults), todo=f"choose another name, or an overload: {request.op}.mine(...)")
 
 
 def fill(template: str, values: Values) -> str:

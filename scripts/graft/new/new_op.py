@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import yaml
 
@@ -12,18 +14,21 @@ from ..base.torchgen import run_with_torchgen
 from ..base.tree import get_base
 from ..core.console import Steps, say
 from ..core.errors import CommandError, OperatorError, UsageError
-from ..core.files import write_atomically
+from ..core.files import files_below, lay_out_files
 from ..inputs.pin import load_pin
 from ..options import Request
-from .todos import todos
 
 KINDS = ("plain", "pointwise", "composite")
 VARIANTS = ("inplace", "out")
 APPENDED = ("native_functions.yaml", "derivatives.yaml", "samples.py", "python/_decomp/decompositions.py")
 
+_WITH_TODOS = frozenset({".cpp", ".h", ".cu", ".cuh", ".py", ".rst", ".yaml"})
+# What follows a message in C++ or Python.
+_CODE_BEHIND = re.compile(r'"+\)?;?\s*$')
 
-def new_op(request: Request) -> list[Path]:
-    """Write the YAML entries, the kernel and the tests of an operator. Return the files.
+
+def new_op(request: Request) -> None:
+    """Write the YAML entries, the kernel and the tests of an operator, and print what is left to do.
 
     The folder is created if it does not exist.
 
@@ -40,13 +45,11 @@ def new_op(request: Request) -> list[Path]:
     if "error" in answer:
         raise OperatorError(**answer["error"])
     refuse_existing([name for name in answer if name not in APPENDED], layout.native, base.include)
-    texts = {layout.native / name: appended(layout.native / name, text) for name, text in answer.items()}
-    write_all(texts)
+    write_all(layout.native, {name: appended(layout.native / name, text) for name, text in answer.items()})
     left = todos(layout.native, map(Path, answer))
     written = [f"  {'added to' if name in APPENDED else 'new     '}  {layout.native / name}" for name in answer]
     then = f"then: make test NATIVE={layout.native} OUT=<folder for the wheel>"
     say("\n".join([*written, "left to do, each marked TODO:", *(f"  {todo}" for todo in left), then]))
-    return list(texts)
 
 
 def check_usage(schema: str, kind: str, variants: str) -> list[str]:
@@ -102,20 +105,28 @@ def appended(path: Path, text: str) -> str:
     return f"{before}\n\n{text}"
 
 
-def write_all(texts: Mapping[Path, str]) -> None:
-    """Write every file, or change nothing."""
-    before = {path: path.read_bytes() if path.is_file() else None for path in texts}
-    missing = sorted({folder for path in texts for folder in path.parents if not folder.exists()}, reverse=True)
-    try:
-        for path, text in texts.items():
-            write_atomically(path, text)
-    except BaseException:
-        for path, content in before.items():
-            if content is not None:
-                write_atomically(path, content)
-            elif path.is_file():
-                path.unlink()
-        for folder in missing:
-            if folder.is_dir():
-                folder.rmdir()
-        raise
+def write_all(native: Path, texts: Mapping[str, str]) -> None:
+    """Write files into a folder, by relative path; all of them or, if one cannot be written, none."""
+    there = next(folder for folder in (native, *native.parents) if folder.is_dir())
+    with TemporaryDirectory(prefix=".", dir=there) as written:
+        lay_out_files(Path(written), {name: text.encode() for name, text in texts.items()})
+        for name in texts:
+            (native / name).parent.mkdir(parents=True, exist_ok=True)
+        for name in texts:
+            (Path(written) / name).replace(native / name)
+
+
+def todos(native: Path, names: Iterable[Path] | None = None) -> list[str]:
+    """Return the places marked TODO in a native folder, as ``file:line: text``.
+
+    Args:
+        native: the folder.
+        names: the files to search; None for all.
+    """
+    return [
+        f"{native / name}:{number}: {_CODE_BEHIND.sub('', line[line.index('TODO') :])}"
+        for name in (files_below(native) if names is None else names)
+        if name.suffix in _WITH_TODOS
+        for number, line in enumerate((native / name).read_text(encoding="utf-8", errors="replace").splitlines(), 1)
+        if "TODO" in line
+    ]

@@ -1,19 +1,22 @@
-"""The values of the templates: what the schema and torchgen say of an operator."""
+"""The requested operator, and the values of the templates: what its schema and torchgen say of it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import yaml
 from torchgen import local
 from torchgen.api import structured
 from torchgen.api.types import Binding, NativeSignature
-from torchgen.model import Argument, FunctionSchema, ListType, Type
+from torchgen.model import Argument, BaseTy, BaseType, FunctionSchema, ListType, SchemaKind, Type
+from torchgen.native_function_generation import functional_to_out_signature
 
-from .request import TENSOR, Request
+from ..core.errors import OperatorError
 
+_TENSOR = BaseType(BaseTy.Tensor)
 Values: TypeAlias = dict[str, str | list[str]]
 
 # Modules whose functions all have the module's name as a prefix in native_functions.yaml, and no others do.
@@ -23,6 +26,86 @@ _BUILDERS = {1: "build_borrowing_unary_op", 2: "build_borrowing_binary_op", 3: "
 _DEFAULTS = {"true": "True", "false": "False", "Mean": "1", "contiguous_format": "torch.contiguous_format"}
 # Values of arguments that have no default.
 _GIVEN = {"int": "1", "SymInt": "1", "float": "0.5", "Scalar": "2", "bool": "True", "str": '"TODO"', "Device": '"cpu"'}
+
+
+@dataclass(frozen=True)
+class Request:
+    """An operator: the schema of its functional variant, its kind, and whether it has the other variants."""
+
+    func: FunctionSchema
+    kind: str
+    inplace: bool
+    out: bool
+
+    @property
+    def op(self) -> str:
+        """The name without an overload."""
+        return str(self.func.name.name)
+
+    @property
+    def file(self) -> str:
+        """The name with its overload, in the form of a test's file."""
+        return str(self.func.name).replace(".", "_")
+
+    @property
+    def camel(self) -> str:
+        """The name with its overload, in the form of a kernel's file."""
+        return "".join(part[:1].upper() + part[1:] for part in self.file.split("_"))
+
+    @property
+    def tensors(self) -> list[Argument]:
+        """The arguments that are tensors, optional tensors or lists of tensors."""
+        return [argument for argument in self.func.arguments.flat_all if argument.type.is_tensor_like()]
+
+    @property
+    def variants(self) -> dict[str, FunctionSchema]:
+        """The schemas of all variants, by the prefix of their values in templates."""
+        found = {"": self.func}
+        if self.inplace:
+            head = str(self.func).replace("Tensor self", "Tensor(a!) self", 1).rpartition(" -> ")[0]
+            found["inplace_"] = FunctionSchema.parse(f"{self.op}_{head.removeprefix(self.op)} -> Tensor(a!)")
+        return found | ({"out_": functional_to_out_signature(self.func)} if self.out else {})
+
+
+def parse_request(schema: str, kind: str, variants: set[str]) -> Request:
+    """Parse ``schema`` and check that ``kind`` and ``variants`` fit it.
+
+    Raises:
+        OperatorError: the schema is invalid, or not supported by new-op.
+    """
+    try:
+        func = FunctionSchema.parse(schema)
+        if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", str(func.name)):
+            raise ValueError(f"{func.name} is not a valid name: use letters, digits and _, then .overload if needed")
+    except Exception as error:  # torchgen raises AssertionError, ValueError or RuntimeError
+        todo = 'write it as in native_functions.yaml: "my_op(Tensor self, *, float alpha=1.0) -> Tensor"'
+        raise OperatorError(f"SCHEMA: not a schema\n  {schema}", cause=str(error), todo=todo) from error
+    # A structured operator needs its out= variant, which the other variants call. A plain one that mutates self needs
+    # it because torchgen groups variants for functionalization only around an out= variant.
+    out = "out" in variants or kind == "pointwise" or (kind == "plain" and "inplace" in variants)
+    request = Request(func, kind, "inplace" in variants, out)
+    for what, todo in _misfits(request):
+        raise OperatorError(f"SCHEMA: {schema}\n  {what}", todo=todo)
+    return request
+
+
+def _misfits(request: Request) -> Iterator[tuple[str, str]]:
+    """Yield what is not supported, and what to do."""
+    arguments, returns = request.func.arguments, [each.type for each in request.func.returns]
+    makes_tensor = arguments.tensor_options is not None
+    has_self = arguments.self_arg is not None and arguments.self_arg.argument.type == _TENSOR
+    inputs, is_alike = [each.type for each in request.tensors], not makes_tensor and returns == [_TENSOR]
+    is_elementwise = is_alike and inputs in ([_TENSOR], [_TENSOR] * 2, [_TENSOR] * 3)
+    if request.func.kind() != SchemaKind.functional:
+        yield "it mutates its arguments", "give the functional schema, and request others with VARIANTS=inplace,out"
+    if any(argument.annotation for argument in arguments.flat_all):
+        yield "it returns a view", "leave out the (a) if it returns new memory, or write the view by hand"
+    if request.kind == "pointwise" and (not is_elementwise or arguments.has_generator_arg()):
+        yield "a pointwise operator computes one Tensor from one to three, elementwise", "use KIND=plain"
+    if request.inplace and not (has_self and is_alike):
+        yield "an in-place variant needs `Tensor self` and returns one Tensor", "leave `inplace` out of VARIANTS"
+    if request.out and (set(returns) != {_TENSOR} or (makes_tensor and request.kind == "composite")):
+        yield "an out= variant returns Tensors; a composite one makes them from others", "leave `out` out of VARIANTS"
 
 
 def values_of(request: Request, is_public: bool, is_described: bool) -> Values:
@@ -98,7 +181,7 @@ def _cplusplus(request: Request) -> Values:
     return {
         "Op": request.camel,
         "given": ", ".join(each.name for each in bindings),
-        "checked": [argument.name for argument in request.tensors if argument.type == TENSOR],
+        "checked": [argument.name for argument in request.tensors if argument.type == _TENSOR],
         "outs": outs,
         "results": [f"std::get<{index}>(result)" for index in range(len(outs))] if outs[1:] else ["result"] * len(outs),
         "returned": f"std::forward_as_tuple({', '.join(outs)})" if outs[1:] else "".join(outs),

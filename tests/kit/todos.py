@@ -1,39 +1,19 @@
-"""Lines marked TODO, which `make new-op` writes where text is missing."""
+"""What `make test` shows of the lines marked TODO, which `make new-op` writes where text is missing."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from ..core.console import say
-from ..core.files import files_below
+from graft.core.console import say
+from graft.new.new_op import todos
 
 # The message of a kernel by `make new-op` until it is implemented. Until then every test fails with it.
 NO_CODE = "TODO: implement it"
-_SUFFIXES = frozenset({".cpp", ".h", ".cu", ".cuh", ".py", ".rst", ".yaml"})
 _SHOWN = 30
-# What follows a message in C++ or Python.
-_CODE_BEHIND = re.compile(r'"+\)?;?\s*$')
-
-
-def todos(native: Path, names: Iterable[Path] | None = None) -> list[str]:
-    """Return the places marked TODO in a native folder, as ``file:line: text``.
-
-    Args:
-        native: the folder.
-        names: the files to search; None for all.
-    """
-    return [
-        f"{native / name}:{number}: {_CODE_BEHIND.sub('', line[line.index('TODO') :])}"
-        for name in (files_below(native) if names is None else names)
-        if name.suffix in _SUFFIXES
-        for number, line in enumerate((native / name).read_text(encoding="utf-8", errors="replace").splitlines(), 1)
-        if "TODO" in line
-    ]
 
 
 @contextmanager
