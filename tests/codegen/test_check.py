@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from graft.check import run
+from graft.check import Findings, run
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.check.cplusplus import canonical, read_text
 from graft.check.derivatives import check_derivatives
-from graft.check.finding import Findings
 from graft.check.schemas import check_functions
 from graft.codegen.description import PLACES, PYTHON_MODULES
 from graft.core.errors import OperatorError

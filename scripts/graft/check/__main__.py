@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..inputs.entries import Entry, read_entries
-from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolder, load_native
+import yaml
+from torchgen.model import SchemaKind
+
+from ..codegen.derived import POLICIES
+from ..inputs.entries import Entry, Place, compose, place_of, read_entries, text_of
+from ..inputs.native import AUTOCAST, DERIVATIVES, FUNCTIONS, NativeFolder, load_native
+from . import Findings, line_of, nearest
 from .base import BaseOperators
 from .cplusplus import read_sources
 from .derivatives import check_derivatives
-from .files import check_files
-from .finding import Findings
+from .files import check_docs, check_files, check_python, check_samples
 from .kernels import check_kernels, wanted_kernels
-from .names import check_autocast, check_docs, check_samples
-from .python import check_python
-from .schemas import check_functions, misread, root_of
+from .schemas import Function, check_functions, root_of
 
 
 def main() -> int:
@@ -35,18 +37,16 @@ def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
     findings = Findings()
     folders = [load_native(native) for native in natives]
     check_files(folders, findings)
-    yaml = {native / name for native in natives for name in (FUNCTIONS, DERIVATIVES)}
-    entries, formulas = (_entries([native / name for native in natives], findings) for name in (FUNCTIONS, DERIVATIVES))
+    lists = [native / name for name in (FUNCTIONS, DERIVATIVES) for native in natives]
+    read = {file: read_entries(file, findings.add) for file in lists if file not in findings.unreadable}
     # Without entries, everything else would be reported as unknown.
-    if not yaml & {error.file for error in findings.errors}:
+    if not {error.file for error in findings.errors}.intersection(lists):
+        entries, formulas = (
+            [entry for native in natives for entry in read[native / name]] for name in (FUNCTIONS, DERIVATIVES)
+        )
         _check_operators(folders, entries, formulas, base, findings)
     check_python(folders, base.tree, findings)
     return findings
-
-
-def _entries(files: Sequence[Path], findings: Findings) -> list[Entry]:
-    readable = [file for file in files if file not in findings.unreadable]
-    return [entry for file in readable for entry in read_entries(file, findings.add)]
 
 
 def _check_operators(
@@ -59,18 +59,60 @@ def _check_operators(
     natives = [folder.path for folder in folders]
     functions = check_functions(entries, base, findings)
     sources = read_sources(natives)
-    misunderstood = misread(entries, functions)
-    unknown = {entry.operator for entry in misunderstood}
+    valid = {id(function.entry) for function in functions}
+    # References to operators with invalid entries may be correct.
+    unknown = {entry.operator for entry in entries if id(entry) not in valid}
     names = {f.schema.name.name.base for f in functions}
     names |= {name for operator in unknown for name in (root_of(operator), operator.partition(".")[0])}
     check_derivatives(formulas, functions, unknown, base, findings)
     has_cuda = (base.tree / "torch/lib/libtorch_cuda.so").is_file()
     with_cuda = natives if has_cuda else [source.folder for source in sources if source.is_cuda]
     kernels = wanted_kernels(functions, with_cuda=with_cuda)
-    check_kernels(kernels, sources, base, findings, are_all=not misunderstood)
+    check_kernels(kernels, sources, base, findings, are_all=not unknown)
     check_docs(folders, names, findings)
     check_samples(folders, names, findings)
-    check_autocast(folders, functions, unknown, findings)
+    _check_autocast(folders, functions, unknown, findings)
+
+
+def _check_autocast(
+    folders: Sequence[NativeFolder], functions: Sequence[Function], unknown: set[str], findings: Findings
+) -> None:
+    """Check that each policy is one of PyTorch's, and that each operator is in the folders and is listed once.
+
+    Operators in ``unknown``, whose entries are invalid, are not checked.
+    """
+    names = {str(f.schema.name) for f in functions}
+    castable = {str(f.schema.name) for f in functions if f.schema.kind() == SchemaKind.functional}
+    seen: dict[str, Place] = {}
+    for name, place in _listed_for_autocast(folders, findings):
+        if name in unknown:
+            continue
+        if name not in names:
+            findings.add(place, f"no operator of the folder is named {name}", nearest(name, castable))
+        elif name not in castable:
+            findings.add(place, f"{name} mutates an argument, which autocast cannot cast", "leave it out")
+        elif name in seen:
+            where = line_of(*seen[name][:2], seen_from=place[0])
+            findings.add(place, f"{name} is already listed, in {where}", "delete one of the two")
+        seen.setdefault(name, place)
+
+
+def _listed_for_autocast(folders: Sequence[NativeFolder], findings: Findings) -> Iterator[tuple[str, Place]]:
+    """Yield the operators that the folders list for autocast. Anything but policies with lists of names is reported."""
+    form = "write a policy and a list of operators: `fp32: [my_loss]`"
+    for path in (folder.path / AUTOCAST for folder in folders):
+        tree = compose(path, findings.add)
+        if tree is not None and not isinstance(tree, yaml.MappingNode):
+            findings.add(place_of(path, tree), "no policies", form)
+        for key, value in tree.value if isinstance(tree, yaml.MappingNode) else []:
+            policy = text_of(key)
+            if policy not in POLICIES:
+                findings.add(place_of(path, key), f"autocast has no policy {policy}", nearest(policy, POLICIES))
+            names = value.value if isinstance(value, yaml.SequenceNode) else []
+            if names and all(isinstance(name, yaml.ScalarNode) for name in names):
+                yield from ((str(name.value), place_of(path, name)) for name in names)
+            else:
+                findings.add(place_of(path, value), f"{policy}: not a list of operators", form)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ from torchgen.packaged.autograd.gen_variable_type import gen_variable_type_func
 from torchgen.packaged.autograd.load_derivatives import create_differentiability_info
 
 from ..inputs.entries import Entry, Place
+from . import Findings, line_of, nearest
 from .base import BaseOperators
 from .cplusplus import parse
-from .finding import Findings, line_of, nearest
 from .schemas import Function, root_of
 
 # The keys of an entry that are not names of arguments or returns (explained at the top of PyTorch's derivatives.yaml).

@@ -14,9 +14,9 @@ from torchgen.model import NativeFunction, NativeFunctionsGroup, SchemaKind
 
 from ..codegen.description import ABSENT_DEVICES
 from ..inputs.entries import Place
+from . import Findings
 from .base import BaseOperators
 from .cplusplus import Definition, Source, canonical
-from .finding import Findings
 from .schemas import Function
 
 # The types of ATen and C++ in signatures. Other types may be aliases of these.

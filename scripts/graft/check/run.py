@@ -11,9 +11,8 @@ from ..core.errors import OperatorError
 from ..core.files import write_atomically
 from ..inputs.native import DOCS, PYTHON, load_native
 from ..inputs.snapshot import Snapshot, hash_of_builder
-from .files import check_files
-from .finding import Findings
-from .python import check_python
+from . import Findings
+from .files import check_files, check_python
 
 
 def check_native(snapshot: Snapshot, base_tree: Path, note: Path | None = None) -> None:

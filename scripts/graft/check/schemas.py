@@ -43,8 +43,8 @@ from torchgen.native_function_generation import add_generated_native_functions, 
 from ..codegen.description import PYTHON_MODULES
 from ..codegen.upstream import extended_lists
 from ..inputs.entries import Entry, Place
+from . import Findings, line_of, nearest
 from .base import BaseOperators
-from .finding import Findings, line_of, nearest
 
 # torchgen has no list of valid keys except for its code, which removes them from an entry one by one.
 KEYS = frozenset(re.findall(r"""e\.pop\(\s*["'](\w+)["']""", inspect.getsource(NativeFunction.from_yaml))) - {
@@ -129,12 +129,6 @@ def check_functions(entries: list[Entry], base: BaseOperators, findings: Finding
         _check_keys(function, functions, findings)
     _check_groups(entries, functions, base, findings)
     return functions
-
-
-def misread(entries: list[Entry], functions: list[Function]) -> list[Entry]:
-    """Operators with invalid entries: references to them may be correct."""
-    understood = {id(function.entry) for function in functions}
-    return [entry for entry in entries if id(entry) not in understood]
 
 
 def root_of(operator: str) -> str:
