@@ -1,8 +1,7 @@
-"""``python -m graft.check``: print the errors in native folders; exit with 1 if a build is impossible."""
+"""``python -m graft.check BASE NATIVE...``: print the errors in native folders; exit with 1 if there are any."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ import yaml
 from torchgen.model import SchemaKind
 
 from ..codegen.derived import POLICIES
-from ..inputs.entries import Entry, Place, compose, place_of, read_entries, text_of
+from ..inputs.entries import Place, compose, place_of, read_entries, text_of
 from ..inputs.native import AUTOCAST, DERIVATIVES, FUNCTIONS, NativeFolder, load_native
 from . import Findings, line_of, nearest
 from .base import BaseOperators
@@ -22,56 +21,35 @@ from .kernels import check_kernels, wanted_kernels
 from .schemas import Function, check_functions, root_of
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m graft.check", description=__doc__)
-    parser.add_argument("--base", type=Path, required=True, help="the base wheel's tree")
-    parser.add_argument("--native", type=Path, nargs="+", required=True, help="the native folders")
-    options = parser.parse_args()
-    findings = check(options.native, BaseOperators(options.base))
-    print("\n".join(findings.lines()))
-    return 1 if findings.errors else 0
-
-
 def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
     """Check the YAML, the kernels and the Python files of ``natives``, which are built together."""
     findings = Findings()
     folders = [load_native(native) for native in natives]
     check_files(folders, findings)
+    check_python(folders, base.tree, findings)
     lists = [native / name for name in (FUNCTIONS, DERIVATIVES) for native in natives]
     read = {file: read_entries(file, findings.add) for file in lists if file not in findings.unreadable}
-    # Without entries, everything else would be reported as unknown.
-    if not {error.file for error in findings.errors}.intersection(lists):
-        entries, formulas = (
-            [entry for native in natives for entry in read[native / name]] for name in (FUNCTIONS, DERIVATIVES)
-        )
-        _check_operators(folders, entries, formulas, base, findings)
-    check_python(folders, base.tree, findings)
-    return findings
-
-
-def _check_operators(
-    folders: Sequence[NativeFolder],
-    entries: list[Entry],
-    formulas: list[Entry],
-    base: BaseOperators,
-    findings: Findings,
-) -> None:
-    natives = [folder.path for folder in folders]
+    if {error.file for error in findings.errors}.intersection(lists):
+        return findings  # without entries, everything else would be reported as unknown
+    entries, formulas = (
+        [entry for native in natives for entry in read[native / name]] for name in (FUNCTIONS, DERIVATIVES)
+    )
     functions = check_functions(entries, base, findings)
-    sources = read_sources(natives)
-    valid = {id(function.entry) for function in functions}
     # References to operators with invalid entries may be correct.
+    valid = {id(function.entry) for function in functions}
     unknown = {entry.operator for entry in entries if id(entry) not in valid}
-    names = {f.schema.name.name.base for f in functions}
-    names |= {name for operator in unknown for name in (root_of(operator), operator.partition(".")[0])}
     check_derivatives(formulas, functions, unknown, base, findings)
+    sources = read_sources(natives)
     has_cuda = (base.tree / "torch/lib/libtorch_cuda.so").is_file()
     with_cuda = natives if has_cuda else [source.folder for source in sources if source.is_cuda]
     kernels = wanted_kernels(functions, with_cuda=with_cuda)
     check_kernels(kernels, sources, base, findings, are_all=not unknown)
+    names = {f.schema.name.name.base for f in functions}
+    names |= {name for operator in unknown for name in (root_of(operator), operator.partition(".")[0])}
     check_docs(folders, names, findings)
     check_samples(folders, names, findings)
     _check_autocast(folders, functions, unknown, findings)
+    return findings
 
 
 def _check_autocast(
@@ -116,4 +94,7 @@ def _listed_for_autocast(folders: Sequence[NativeFolder], findings: Findings) ->
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    tree, *folders = map(Path, sys.argv[1:])
+    found = check(folders, BaseOperators(tree))
+    print("\n".join(found.lines()))
+    sys.exit(bool(found.errors))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 from torchgen.gen import parse_tags_yaml
-from torchgen.model import BackendMetadata, DispatchKey, FunctionSchema, Location, NativeFunction, OperatorName
+from torchgen.model import BackendMetadata, DispatchKey, Location, NativeFunction, OperatorName
 
 from ..inputs.entries import Loader, texts_of_entries
 from .cplusplus import Definition, read_text
@@ -33,13 +33,6 @@ class BaseOperators:
         self.base_names = {name.partition(".")[0] for name in self.schemas}
         self.tags: set[str] = parse_tags_yaml(str(tree / _PACKAGED / "ATen/native/tags.yaml"))
         self.derivatives = set(texts_of_entries(tree / _PACKAGED / "autograd/derivatives.yaml"))
-
-    def schemas_like(self, base_name: str) -> list[FunctionSchema]:
-        """Return the schemas of ``base_name``: all overloads, including in-place variants."""
-        wanted = {base_name, f"{base_name}_"}
-        return [
-            FunctionSchema.parse(schema) for name, schema in self.schemas.items() if name.partition(".")[0] in wanted
-        ]
 
     def functions_like(self, base_name: str) -> list[tuple[NativeFunction, Kernels]]:
         """Return the functions of ``base_name``, parsed by torchgen."""

@@ -1,6 +1,6 @@
 """Check entries of derivatives.yaml: what torchgen and the compiler would report without a place, or not at all.
 
-That a formula compiles is left to the compiler. Its errors are attributed to the entry (``compile.digest``).
+That a formula compiles is left to the compiler. Its errors are attributed to the entry (``compile.messages``).
 """
 
 from __future__ import annotations
@@ -26,25 +26,15 @@ from .schemas import Function, root_of
 # The keys of an entry that are not names of arguments or returns (explained at the top of PyTorch's derivatives.yaml).
 _OTHER_KEYS = frozenset({"name", "dispatch", "output_differentiability", "result"})
 
+# Uses the incoming gradient, or says that there is none.
+_USES_GRADIENT = r"\bgrads?\b|\bgrad_\w+|not_implemented|non_differentiable|zeros|undefined|Tensor\(\)"
 _SPECIAL = ("auto_linear", "auto_element_wise", "non_differentiable", "not_implemented")
 
 
 def check_derivatives(
-    entries: list[Entry],
-    functions: list[Function],
-    unknown: set[str],
-    base: BaseOperators,
-    findings: Findings,
+    entries: list[Entry], functions: list[Function], unknown: set[str], base: BaseOperators, findings: Findings
 ) -> None:
-    """Check each entry against its function.
-
-    Args:
-        entries: the entries of the folders' derivatives.yaml.
-        functions: the folders' functions.
-        unknown: names of functions with invalid entries; their formulas are not checked.
-        base: the base.
-        findings: receives errors.
-    """
+    """Check each entry against its function, but not those of ``unknown``, whose own entries are invalid."""
     own = {str(f.schema.name): f for f in functions}
     generated = {str(made) for f in functions for made in f.native.autogen}
     seen: dict[str, Entry] = {}
@@ -151,15 +141,10 @@ def _check_formulas(entry: Entry, schema: FunctionSchema, findings: Findings) ->
         if tree.has_error or len(tree.named_children) != 1:
             todo = "close brackets and quotes, and end it without a semicolon"
             findings.add(place, "the formula is not a C++ expression", todo)
-        elif not is_forward and not _uses_gradient(formula):
+        elif not is_forward and not re.search(_USES_GRADIENT, formula):
             what = f"the gradient of `{key}` does not use `grad`"
             todo = 'multiply by `grad`, or write `non_differentiable` or `not_implemented("...")`'
             findings.add(place, what, todo, is_warning=True)
-
-
-def _uses_gradient(formula: str) -> bool:
-    says_none = r"\bgrads?\b|\bgrad_\w+|not_implemented|non_differentiable|zeros_like|undefined|Tensor\(\)|zeros"
-    return re.search(says_none, formula) is not None
 
 
 def _let_torchgen_judge(entries: list[Entry], natives: list[NativeFunction], findings: Findings) -> None:

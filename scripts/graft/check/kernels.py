@@ -35,7 +35,7 @@ class Kernel:
         namespace: for example ``at::native``.
         name: its name.
         declaration: torchgen's declaration.
-        returns: the return type; empty if it is structured.
+        returns: the return type; empty if it is structured: defined with ``TORCH_IMPL_FUNC`` or ``TORCH_META_FUNC``.
         parameters: the parameter types.
         purpose: for messages, for example ``the kernel of foo.out for CPU``.
         place: the place of the entry.
@@ -48,11 +48,6 @@ class Kernel:
     parameters: tuple[str, ...]
     purpose: str
     place: Place
-
-    @property
-    def is_structured(self) -> bool:
-        """Whether it is defined with ``TORCH_IMPL_FUNC`` or ``TORCH_META_FUNC``."""
-        return not self.returns
 
     def is_met_by(self, definition: Definition) -> bool:
         return definition.has_types(self.returns, self.parameters)
@@ -124,12 +119,7 @@ def check_kernels(
 ) -> None:
     """Check that each kernel is defined with its signature, and that no definition repeats one of PyTorch's.
 
-    Args:
-        kernels: the required kernels.
-        sources: the folder's sources.
-        base: the base.
-        findings: receives errors.
-        are_all: whether no invalid entry may require more kernels.
+    ``are_all`` says that there is no invalid entry, which may require more kernels.
     """
     definitions = [definition for source in sources for definition in source.definitions]
     for kernel in kernels:
@@ -158,8 +148,9 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
     definition, todo = (reachable or named)[0], f"write `{kernel.declaration}`"
     what = f"`{definition}` is not {kernel.purpose}: the parameters or the return differ"
     is_warning = are_made or not _has_known_types(definition)
-    if bool(definition.macro) != kernel.is_structured:
-        form = "TORCH_IMPL_FUNC" if kernel.is_structured else "a plain function"
+    is_structured = not kernel.returns
+    if bool(definition.macro) != is_structured:
+        form = "TORCH_IMPL_FUNC" if is_structured else "a plain function"
         what, is_warning = f"`{definition}` is not {kernel.purpose}, which must be {form}", are_made
     elif definition.is_local:
         what = (

@@ -21,36 +21,28 @@ def check_native(snapshot: Snapshot, base_tree: Path, note: Path | None = None) 
     Args:
         snapshot: the inputs of the build.
         base_tree: the unpacked base.
-        note: a file that records successful checks, so that they are not repeated; None to check everything.
+        note: a file that records a successful check, so that only texts that need no torchgen are checked again; None
+            to check everything.
 
     Raises:
         OperatorError: lists every error as ``file:line: what is wrong; what to write instead``.
     """
     stamp = _stamp(snapshot)
     if note and note.is_file() and note.read_text(encoding="utf-8") == stamp:
-        _check_texts(snapshot, base_tree)
-        return
-    done = run_with_torchgen(base_tree, "graft.check", "--base", base_tree, "--native", *snapshot.natives)
-    output = snapshot.translate(done.stdout.strip())
-    if done.returncode != 0:
-        raise OperatorError(output)
+        findings = Findings()
+        folders = [load_native(native) for native in snapshot.natives]
+        check_files(folders, findings)
+        check_python(folders, base_tree, findings)
+        output, is_wrong = "\n".join(findings.lines()), bool(findings.errors)
+    else:
+        done = run_with_torchgen(base_tree, "graft.check", base_tree, *snapshot.natives)
+        output, is_wrong = done.stdout.strip(), done.returncode != 0
+    if is_wrong:
+        raise OperatorError(snapshot.translate(output))
     if output:
-        say(output)
+        say(snapshot.translate(output))
     if note:
         write_atomically(note, stamp)
-
-
-def _check_texts(snapshot: Snapshot, base_tree: Path) -> None:
-    """Check docstrings and Python files. Nothing else depends on them, and torchgen is not needed."""
-    findings = Findings()
-    folders = [load_native(native) for native in snapshot.natives]
-    check_files(folders, findings)
-    check_python(folders, base_tree, findings)
-    output = snapshot.translate("\n".join(findings.lines()))
-    if findings.errors:
-        raise OperatorError(output)
-    if output:
-        say(output)
 
 
 def _stamp(snapshot: Snapshot) -> str:

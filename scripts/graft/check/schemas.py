@@ -22,16 +22,13 @@ from torchgen.gen_functionalization_type import MUTABLE_OPS_NOT_USING_FUNCTIONAL
 from torchgen.model import (
     Argument,
     BackendIndex,
-    BackendMetadata,
     BaseOperatorName,
     BaseTy,
     BaseType,
-    DispatchKey,
     FunctionSchema,
     ListType,
     Location,
     NativeFunction,
-    OperatorName,
     OptionalType,
     SchemaKind,
     Type,
@@ -44,7 +41,7 @@ from ..codegen.description import PYTHON_MODULES
 from ..codegen.upstream import extended_lists
 from ..inputs.entries import Entry, Place
 from . import Findings, line_of, nearest
-from .base import BaseOperators
+from .base import BaseOperators, Kernels
 
 # torchgen has no list of valid keys except for its code, which removes them from an entry one by one.
 KEYS = frozenset(re.findall(r"""e\.pop\(\s*["'](\w+)["']""", inspect.getsource(NativeFunction.from_yaml))) - {
@@ -99,7 +96,7 @@ class Function:
 
     entry: Entry
     native: NativeFunction
-    kernels: dict[DispatchKey, dict[OperatorName, BackendMetadata]]
+    kernels: Kernels
 
     @property
     def schema(self) -> FunctionSchema:
@@ -296,13 +293,12 @@ def _check_groups(entries: list[Entry], functions: list[Function], base: BaseOpe
 
 
 def _check_group(root: str, group: list[Function], base: BaseOperators, findings: Findings) -> None:
-    kernels: dict[DispatchKey, dict[OperatorName, BackendMetadata]] = defaultdict(dict)
-    natives = [f.native for f in group]
+    functions = [*((f.native, f.kernels) for f in group), *base.functions_like(root)]
+    natives = [native for native, _ in functions]
+    schemas = [native.func for native in natives]
+    kernels: Kernels = defaultdict(dict)
     try:
-        for f in group:
-            BackendIndex.grow_index(kernels, f.kernels)
-        for native, of_native in base.functions_like(root):
-            natives.append(native)
+        for _, of_native in functions:
             BackendIndex.grow_index(kernels, of_native)
         error_check_native_functions(natives)
         add_generated_native_functions(natives, kernels)
@@ -319,7 +315,7 @@ def _check_group(root: str, group: list[Function], base: BaseOperators, findings
         return
     for f in group:
         if any(f.native is one for one in grouped):
-            _check_lonely(f, [*(f.schema for f in group), *base.schemas_like(f.schema.name.name.base)], findings)
+            _check_lonely(f, schemas, findings)
 
 
 def _check_lonely(function: Function, schemas: list[FunctionSchema], findings: Findings) -> None:
