@@ -100,8 +100,7 @@ class Wheel(Delivery):
 
     def deliver(self, base: Base, made: Made, snapshot: Snapshot, files: Mapping[str, bytes]) -> Path:
         from .compose.files import describe_additions
-        from .deliver.platform_tag import platform_tag
-        from .deliver.wheel import pack, with_graft
+        from .deliver.wheel import pack, platform_tag, with_graft
 
         before = load_built(self.layout)
         wheel = pack(
@@ -184,8 +183,7 @@ class Thin(Delivery):
         return compose_thin(base, made, self.package, snapshot.pin.wheel_version)
 
     def deliver(self, base: Base, made: Made, snapshot: Snapshot, files: Mapping[str, bytes]) -> Path:
-        from .deliver.platform_tag import platform_tag
-        from .deliver.wheel import pack_thin, thin_version
+        from .deliver.wheel import pack_thin, platform_tag, thin_version
 
         requires = snapshot.pin.wheel_version
         names = sorted({bound.public for bound in made.description.bound if not bound.name.startswith("_")})

@@ -12,7 +12,7 @@ from graft.base.symbol_index import SymbolIndex, symbol_index
 from graft.compile import units
 from graft.compile.trampolines import bind_hidden, trampoline_table
 from graft.core.errors import LinkError
-from graft.deliver.platform_tag import newer_symbols
+from graft.deliver.wheel import newer_symbols
 
 HIDDEN = """
 extern "C" {

@@ -30,6 +30,8 @@ _START = "_torch_graft_start"
 
 # The file in a tree that records its inputs.
 _NOTE = "graft.json"
+# The end of the name of a tree that is being written. A killed build may leave it.
+_PARTIAL = ".partial"
 
 # Files whose size and time are compared with the base's at each start of Python.
 _WATCHED = ("torch/version.py", "torch/lib/libtorch_cpu.so", "torch/lib/libtorch_python.so")
@@ -63,10 +65,9 @@ def add_tree(environment: Environment, base: Base, files: Mapping[str, bytes], s
     tree, old = trees / name, _current(environment)
     try:
         if not (tree / _NOTE).is_file():
-            partial = trees / f"{name}.partial"
+            partial = trees / f"{name}{_PARTIAL}"
             shutil.rmtree(partial, ignore_errors=True)
             if spare := _spare(environment, old):
-                (spare / _NOTE).rename(spare / f"{_NOTE}.old")  # if killed from here on, the tree is invalid
                 spare.rename(partial)
             else:
                 _fill(partial, environment, base)
@@ -146,7 +147,7 @@ def _spare(environment: Environment, current: Path | None) -> Path | None:
     for tree in sorted((environment.packages / TREES).glob("*")):
         with suppress(OSError, ValueError):
             note = json.loads((tree / _NOTE).read_text(encoding="utf-8"))
-            if tree != current and note["base"] == environment.key:
+            if tree != current and tree.suffix != _PARTIAL and note["base"] == environment.key:
                 return tree
     return None
 
@@ -162,9 +163,7 @@ def _fill(target: Path, environment: Environment, base: Base) -> None:
 
 def _change(tree: Path, environment: Environment, files: Mapping[str, bytes]) -> None:
     """Write the tree's own files, and delete own files of an earlier build."""
-    old = tree / f"{_NOTE}.old"
-    before = json.loads(old.read_text(encoding="utf-8"))["files"] if old.is_file() else {}
-    old.unlink(missing_ok=True)
+    before = json.loads((tree / _NOTE).read_text(encoding="utf-8"))["files"] if (tree / _NOTE).is_file() else {}
     for name in {*before, *files}:
         path = tree / name
         if name in files and before.get(name) == _hash(files[name]):
