@@ -16,7 +16,7 @@ from . import Findings, line_of, nearest
 from .base import BaseOperators
 from .cplusplus import read_sources
 from .derivatives import check_derivatives
-from .files import check_docs, check_files, check_python, check_samples
+from .files import check_files, check_names, check_python
 from .kernels import check_kernels, wanted_kernels
 from .schemas import Function, check_functions, root_of
 
@@ -46,8 +46,7 @@ def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
     check_kernels(kernels, sources, base, findings, are_all=not unknown)
     names = {f.schema.name.name.base for f in functions}
     names |= {name for operator in unknown for name in (root_of(operator), operator.partition(".")[0])}
-    check_docs(folders, names, findings)
-    check_samples(folders, names, findings)
+    check_names(folders, names, findings)
     _check_autocast(folders, functions, unknown, findings)
     return findings
 

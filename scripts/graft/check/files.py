@@ -137,28 +137,25 @@ def parse_python(path: Path, findings: Findings) -> ast.Module | None:
         return None
 
 
-def check_docs(folders: Sequence[NativeFolder], names: set[str], findings: Findings) -> None:
-    """Check that each docstring is named after an operator of the folders."""
-    for path in (folder.path / name for folder in folders for name in folder.docs):
-        if path.stem not in names:
-            findings.add((path, 1, 0), f"no operator of the folder is named {path.stem}", nearest(path.stem, names))
+def check_names(folders: Sequence[NativeFolder], names: set[str], findings: Findings) -> None:
+    """Check that each docstring, and each public function of ``samples.py``, is named after an operator.
 
-
-def check_samples(folders: Sequence[NativeFolder], names: set[str], findings: Findings) -> None:
-    """Check that each public function of ``samples.py`` is named after an operator, and is in one folder only.
-
-    References and error inputs are named after operators, too.
+    References and error inputs are named after operators, too. A function may be in one folder only.
     """
-    names = names | {f"{name}{of}" for name in names for of in ("_reference", "_errors")}
+    functions = {f"{name}{of}" for name in names for of in ("", "_reference", "_errors")}
     seen: dict[str, Path] = {}
-    for path in (folder.path / SAMPLES for folder in folders):
+    for folder in folders:
+        for path in (folder.path / name for name in folder.docs):
+            if path.stem not in names:
+                findings.add((path, 1, 0), f"no operator of the folder is named {path.stem}", nearest(path.stem, names))
+        path = folder.path / SAMPLES
         module = parse_python(path, findings)
         for node in module.body if module else []:
             if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
                 continue
             place = (path, node.lineno, node.col_offset + 5)
-            if node.name not in names:
-                findings.add(place, f"no operator of the folder is named {node.name}", nearest(node.name, names))
+            if node.name not in functions:
+                findings.add(place, f"no operator of the folder is named {node.name}", nearest(node.name, functions))
             elif seen.setdefault(node.name, path) != path:
                 what = f"{seen[node.name]} already has samples for {node.name}"
                 findings.add(place, what, "delete one; only the last would be used")

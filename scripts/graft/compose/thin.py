@@ -37,9 +37,12 @@ def compose_thin(base: Base, made: Made, name: str, requires: str) -> dict[str, 
         own[ANNOTATED] = f"annotated_args.update({{\n{''.join(made.description.annotated)}}})\n"
     texts = given | {path: f"{given[path]}\n{text}" if path in given else text for path, text in own.items()}
     texts = {path: text for path, text in texts.items() if path.endswith(".py")}
-    is_there = {path: (base.tree / path).is_file() for path in texts}
-    behind = {module_of(path): f"behind/{path}" for path in texts if is_there[path]}
-    new = {module_of(path): f"new/{path}" for path in texts if not is_there[path]}
+    places = {path: f"{'behind' if (base.tree / path).is_file() else 'new'}/{path}" for path in texts}
+    behind, new = (
+        {module_of(path): place for path, place in places.items() if place.startswith(kind)}
+        for kind in ("behind/", "new/")
+    )
+    libraries = {each: base.libraries / each for each in _TOLD_BY}
     note: dict[str, Any] = {
         "delivery": "thin wheel",
         "name": name,
@@ -47,7 +50,7 @@ def compose_thin(base: Base, made: Made, name: str, requires: str) -> dict[str, 
         "requires": requires,
         "commit": base.commit,
         "hash": made.hash_,
-        "libraries": {each: _size(base.libraries / each) for each in _TOLD_BY},
+        "libraries": {each: path.stat().st_size if path.is_file() else None for each, path in libraries.items()},
         "operators": made.description.operators,
         "owners": sorted({place.attribute for place in PLACES}),
         "behind": behind,
@@ -55,13 +58,12 @@ def compose_thin(base: Base, made: Made, name: str, requires: str) -> dict[str, 
         "stars": star_importers(base.tree, behind),
         "folders": {},
     }
-    files = {f"{'behind' if is_there[path] else 'new'}/{path}": text for path, text in texts.items()}
-    files |= {
+    files = {places[path]: text for path, text in texts.items()} | {
         "__init__.py": _shipped("package.py"),
         "_load.py": _shipped("load.py"),
         "_added_operators.py": made.description.module(),
+        "note.json": json.dumps(note, indent=1),
     }
-    files |= {"note.json": json.dumps(note, indent=1)}
     composed = {f"{name}/{path}": text.encode("utf-8") for path, text in files.items()}
     composed |= {path: library.read_bytes() for path, library in made.libraries.items()}
     return composed | _stubs(base, made, given)
@@ -119,10 +121,6 @@ def star_importers(tree: Path, modules: Iterable[str]) -> Mapping[str, list[str]
         if reached:
             found[module] = reached
     return found
-
-
-def _size(path: Path) -> int | None:
-    return path.stat().st_size if path.is_file() else None
 
 
 def _shipped(name: str) -> str:
