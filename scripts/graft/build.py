@@ -24,8 +24,7 @@ from .options import INSTALLED, SOURCE, Request
 if TYPE_CHECKING:
     from .base.base import Base
     from .compile.cuda import Nvcc
-    from .compile.products import Product
-    from .compile.units import Units
+    from .compile.units import Product, Units
     from .compose.files import Made
     from .stages import Job
 
@@ -62,7 +61,7 @@ class Delivery(ABC):
 
     def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:
         """Return the libraries to link."""
-        from .compile.products import products
+        from .compile.units import products
 
         return products(units, base, nvcc)
 
@@ -173,7 +172,7 @@ class Thin(Delivery):
         thin_version(version, "0")
 
     def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:
-        from .compile.products import thin_products
+        from .compile.units import thin_products
 
         return thin_products(self.package, units, base, nvcc)
 
@@ -221,7 +220,7 @@ def run(delivery: Delivery, request: Request) -> Result:
 
 
 def _job(layout: Layout, snapshot: Snapshot, request: Request, environment: Environment | None = None) -> Job:
-    from .base.tree import get_base
+    from .base.fetch import get_base
     from .stages import Job
 
     steps = Steps()
@@ -273,7 +272,7 @@ def undevelop(request: Request) -> None:
     """
     from .deliver.develop import remove_trees
 
-    packages, site, _ = look(request.python)
+    packages, site = look(request.python)
     torch = f"{site}/torch is the installed one again" if site else f"{packages} no longer has torch"
     say(torch if remove_trees(packages) else f"nothing to do: make develop has not added anything to {packages}")
 

@@ -15,9 +15,7 @@ from .codegen.description import Description
 from .codegen.process import Generator
 from .compile import ninja
 from .compile.cuda import Cuda, Nvcc, plan_cuda
-from .compile.preambles import with_preambles
-from .compile.products import Product
-from .compile.units import CXX, NVCC, Planner, Units, lay_out_sources
+from .compile.units import CXX, NVCC, Planner, Product, Units, lay_out_sources
 from .compose.appending import require_names
 from .compose.files import Made, installed_headers
 from .core.console import StepLine, Steps
@@ -26,6 +24,7 @@ from .core.layout import Layout
 from .inputs.native import NativeFolder
 from .inputs.patches import load_series, patched
 from .inputs.snapshot import Snapshot
+from .inputs.toolchain import Toolchain
 
 # Chooses the libraries of a delivery.
 Plan = Callable[[Units, Base, Nvcc | None], list[Product]]
@@ -131,7 +130,7 @@ def check(job: Job) -> dict[str, bytes]:
 def _compile(job: Job, nvcc: Nvcc | None, plan: Plan | None, line: StepLine) -> dict[str, Path]:
     units = _units(job, nvcc)
     products = plan(units, job.base, nvcc) if plan else []
-    compilers: dict[str, ninja.Compiler] = {CXX: job.snapshot.toolchain} | ({NVCC: nvcc} if nvcc else {})
+    compilers: dict[str, Toolchain | Nvcc] = {CXX: job.snapshot.toolchain} | ({NVCC: nvcc} if nvcc else {})
     others = units.preambles if plan else units.cuda
     return ninja.make(
         *(job.layout, job.snapshot, products, job.base, compilers), others=others, jobs=job.jobs, line=line
@@ -146,5 +145,5 @@ def _units(job: Job, nvcc: Nvcc | None) -> Units:
     if not toolchain.is_for_edits:
         return units
     headers = [job.layout.sources / name for name in job.native.headers]
-    library, preambles = with_preambles(units.library, job.layout.work, headers, toolchain.description)
+    library, preambles = ninja.with_preambles(units.library, job.layout.work, headers, toolchain.description)
     return replace(units, library=library, preambles=preambles)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
-from graft.base.tree import get_base
+from graft.base.fetch import get_base
 from graft.build import Thin, develop, run
 from graft.core.console import Steps, say, table
 from graft.core.environments import Layer, install

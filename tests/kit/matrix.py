@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 from zipfile import ZipFile
 
 from graft.base.base import VERSION_FILE, architectures_of, of_version_file
-from graft.compile.products import OPERATORS_FOR_CUDA
+from graft.compile.units import OPERATORS_FOR_CUDA
 from graft.core.console import say
 from graft.core.errors import GraftError, RefusedError, UsageError
 from graft.core.files import free_bytes, write_atomically

@@ -15,8 +15,7 @@ from graft.codegen import FRAGMENTS, MISSING
 from graft.compile import cuda as compile_cuda
 from graft.compile.cuda import Cuda, Nvcc, find_nvcc, plan_cuda
 from graft.compile.messages import relevant
-from graft.compile.products import OPERATORS_FOR_CUDA, products, thin_products
-from graft.compile.units import CXX, NVCC, Planner
+from graft.compile.units import CXX, NVCC, OPERATORS_FOR_CUDA, Planner, products, thin_products
 from graft.core import layout as layout_module
 from graft.core.console import StepLine
 from graft.core.errors import FetchError, UsageError

@@ -29,7 +29,7 @@ def fake_torch(site: Path, version: str) -> Path:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
-    return Environment("python", tmp_path, fake_torch(tmp_path, "2.10.0+cu130"), "cpython-311-x86_64-linux-gnu")
+    return Environment("python", tmp_path, fake_torch(tmp_path, "2.10.0+cu130"))
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_another_size_or_time_is_another_torch(environment: Environment, name: s
 def test_torch_in_another_folder_is_another_one(environment: Environment, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "torch").rename(tmp_path / "other/torch")
-    moved = Environment("python", tmp_path, tmp_path / "other", environment.abi)
+    moved = Environment("python", tmp_path, tmp_path / "other")
     (tmp_path / "torch").symlink_to(tmp_path / "other/torch")
     assert moved.state() == environment.state()
     assert moved.key != environment.key
@@ -104,7 +104,7 @@ def test_torch_in_another_folder_is_another_one(environment: Environment, tmp_pa
 
 def test_torch_is_found_past_what_make_develop_put_first(python: Path) -> None:
     packages = packages_of(python)
-    assert look(str(python)) == (packages, None, sysconfig.get_config_var("SOABI"))
+    assert look(str(python)) == (packages, None)
     tree = fake_torch(packages / TREES / "0123", "2.10.0+cpu")
     (packages / "first.pth").write_text(f"import sys; sys.path.insert(0, {str(tree)!r})\n")
     assert look(str(python))[1] is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -14,9 +13,8 @@ import pytest
 from graft.base.base import Base, Library
 from graft.base.elf import ElfFile
 from graft.compile import link, ninja
-from graft.compile.link import LINKED, Linker
-from graft.compile.products import Product
-from graft.compile.units import CXX, Unit
+from graft.compile.link import Linker
+from graft.compile.units import CXX, LINKED, Product, Unit
 from graft.core.console import StepLine
 from graft.core.errors import CompileError, LinkError
 from graft.core.layout import REPOSITORY, Layout
@@ -71,16 +69,13 @@ class Build:
 
     def linker(self, product: Product) -> Linker:
         """Return the linker that ninja's command makes of the plan."""
-        plan = link.plan_of(product, self.base, self.toolchain, self.layout.native)
-        return Linker.of(json.loads(plan))
+        return Linker(product.plan(self.base, self.toolchain, self.layout.native))
 
     def bound(self, *units: Unit, provided: tuple[Unit, ...] = ()) -> dict[str, list[str]]:
         """Return the functions of each library that are bound for ``units`` in torch._C."""
         product = Product("torch/_C.so", units, BOUND, self.like, provided=provided, is_python_extension=True)
         linker = self.linker(product)
-        return {
-            each.name: [symbol.name for symbol in each.symbols] for each in linker.hidden_functions(linker.unresolved())
-        }
+        return {library.name: list(functions) for library, functions in linker.bound(linker.unresolved())}
 
     def refused(self, *units: Unit, provided: tuple[Unit, ...] = ()) -> LinkError:
         """Return the error that ends the build."""
@@ -245,6 +240,13 @@ def test_link_that_fails_is_reported_at_the_user_s_line_and_tried_again(
     build.source("Undefined", "int f() { return 1; }\n")
     build.source("B", "int g() { return 1; }\n")
     assert set(build.make(*products)) == {product.name for product in products}
+
+
+def test_other_complaints_of_the_linker_are_passed_on(build: Build) -> None:
+    mine = build.unit("Mine", "int f() { return 1; }")
+    product = Product("torch/lib/libtorch.so", [mine], BOUND, build.like, linked=["libnowhere.so"])
+    with pytest.raises(LinkError, match=r"cannot find .*libnowhere\.so"):
+        build.linker(product).link()
 
 
 def test_cause_and_remedy_of_a_link_that_fails_are_reported(build: Build) -> None:

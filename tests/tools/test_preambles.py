@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from graft.base.base import Base
 from graft.compile import ninja
-from graft.compile.preambles import preamble_of, with_preambles
+from graft.compile.ninja import preamble_of, with_preambles
 from graft.compile.units import CXX, Unit
 from graft.core.console import StepLine
 from graft.core.errors import CompileError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from graft.base.torchgen import run_with_torchgen
+from graft.base.base import run_with_torchgen
 from graft.core.layout import REPOSITORY
 
 SHOW = """

@@ -64,7 +64,7 @@ print(sys.path[0] == sys.argv[1], importlib.util.find_spec("torch").origin if le
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
     packages = write(tmp_path / "site-packages", INSTALLED)
-    return Environment("/my env/bin/python", packages, packages, "cpython-311-x86_64-linux-gnu")
+    return Environment("/my env/bin/python", packages, packages)
 
 
 @pytest.fixture

@@ -1,3 +1,1 @@
-"""The base: the PyTorch that operators are added to. It is downloaded, verified and unpacked, and its symbols are
-indexed.
-"""
+"""The base: the PyTorch that operators are added to, downloaded and unpacked, and its symbols."""

@@ -1,8 +1,11 @@
-"""The base and its properties. All of them are read from the wheel itself, so nothing has to be configured."""
+"""The base: its properties, all read from the wheel itself, and its torchgen."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,9 +14,9 @@ from pathlib import Path
 from packaging.utils import parse_wheel_filename
 
 from ..core.errors import UnusableBaseError
+from ..core.layout import BYTECODE, PACKAGES
+from ..core.process import run
 from .elf import ElfFile
-
-_X86_64 = "x86_64"
 
 VERSION_FILE = "torch/version.py"
 
@@ -119,7 +122,7 @@ class Base:
                 raise unusable(
                     self.wheel, f"its {name} has no build-id, which is needed to bind hidden functions safely"
                 )
-            if not file.has_symbol_table:
+            if not file.section(".symtab"):
                 raise unusable(self.wheel, f"its {name} is stripped, so hidden functions cannot be found")
 
 
@@ -142,10 +145,9 @@ def refuse_unusable(wheel: Path, names: list[str]) -> None:
         UnusableBaseError: with the reason.
     """
     *_, abi, platform = wheel.stem.split("-")
-    if "linux" not in platform:
-        raise unusable(wheel, f"it is for {platform}, but only Linux is supported")
-    if not platform.endswith(_X86_64):
-        raise unusable(wheel, f"it is for {platform}, but only {_X86_64} is supported")
+    for wanted, said in (("linux", "Linux"), ("x86_64", "x86_64")):
+        if wanted not in platform:
+            raise unusable(wheel, f"it is for {platform}, but only {said} is supported")
     if abi.endswith("t"):
         raise unusable(wheel, f"{abi} is a free-threaded Python, which is not supported yet")
     refuse_other_devices(wheel, [Path(name).name for name in names if name.startswith("torch/lib/")])
@@ -169,3 +171,24 @@ def unusable(where: Path, why: str) -> UnusableBaseError:
     """Return the error for a wheel, or an installed torch, that is not supported."""
     name = where.name if where.suffix == ".whl" else where
     return UnusableBaseError(f"{name} cannot be used as a base: {why}", todo="use an official wheel for CPU or CUDA")
+
+
+def torchgen_command(tree: Path, module: str, *arguments: str | Path) -> tuple[list[str | Path], dict[str, str]]:
+    """Return the command ``python -m module arguments`` of a process that imports the torchgen in ``tree``, and the
+    environment variables that it needs. ``module`` is one of the builder.
+    """
+    env = {"PYTHONPATH": os.pathsep.join([str(PACKAGES), str(tree)]), "PYTHONUTF8": "1"}
+    # Not beside the sources: they may be those of an installed torch.
+    env["PYTHONPYCACHEPREFIX"] = os.environ.get("PYTHONPYCACHEPREFIX") or str(BYTECODE)
+    return [sys.executable, "-m", module, *arguments], env
+
+
+def run_with_torchgen(
+    tree: Path, module: str, *arguments: str | Path, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the command of ``torchgen_command``. Return its result, whatever the exit code.
+
+    Python searches the folder ``cwd`` for modules first, so it must not contain another torchgen.
+    """
+    command, env = torchgen_command(tree, module, *arguments)
+    return run(command, cwd=cwd, env=env, check=False)

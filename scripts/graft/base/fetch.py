@@ -1,26 +1,50 @@
-"""Get the base wheel, from pip or from a local file, and verify its sha256."""
+"""Get the base wheel from pip or from a local file, verify its sha256, and unpack what a build needs of it: headers,
+torchgen, libraries and Python sources.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from zipfile import ZipFile, is_zipfile
+from zipfile import ZipFile, ZipInfo, is_zipfile
 
 from packaging.tags import Tag, sys_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from ..core.console import StepLine, say
+from ..core.console import StepLine, Steps, say
 from ..core.errors import FetchError
-from ..core.files import free_bytes, sha256_of_file
+from ..core.files import free_bytes, sha256_of_file, write_atomically
+from ..core.layout import Layout
+from ..core.lock import build_lock
 from ..core.pip import MissingError, index_option, pip_into
 from ..inputs.pin import VERIFIED, Pin, pinned_file
-from .base import refuse_unusable
+from .base import Base, refuse_unusable
 
 # Space for the base wheel, its unpacked tree, objects and the new wheel, with a margin.
 _NEEDED_BYTES = 3 * 1024**3
 
 # PyTorch's own index answers at once, or cannot be reached from here.
 _IMPATIENTLY = ("--retries=1", "--timeout=15")
+
+# What a build needs: by the beginning of its name, or text that the build extends.
+_NEEDED, _EXTENDED = ("torch/include/", "torch/lib/", "torchgen/", "torch/_C."), (".py", ".pyi")
+
+
+def get_base(pin: Pin, layout: Layout, given: Path | None, steps: Steps, index: str = "") -> Base:
+    """Get and unpack the base wheel for this Python, if needed. Only one process at a time does so.
+
+    Raises:
+        FetchError: see ``fetch``, also for what is ``given``, and the ``index``.
+        UnusableBaseError: it is not supported.
+    """
+    with build_lock(layout.base):
+        with steps.step("fetch the base wheel") as line:
+            wheel = fetch(pin, layout.base, given, line, index)
+        with steps.step("unpack it") as line:
+            return _unpacked(wheel, layout.base / "tree", line)
 
 
 def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str = "") -> Path:
@@ -38,7 +62,10 @@ def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str
         return kept
     if given is None and not sha256 and not pin.index:
         raise _no_wheel(pin)
-    _require_space(folder)
+    there = next(each for each in (folder, *folder.parents) if each.is_dir())
+    if free_bytes(there) < _NEEDED_BYTES:
+        todo = "free some space, for example with `make clean`"
+        raise FetchError(f"{folder}: less than {_NEEDED_BYTES >> 30} GiB are free", todo=todo)
     partial = folder / "download"
     shutil.rmtree(partial, ignore_errors=True)  # left by a build that was killed
     partial.mkdir(parents=True)
@@ -58,9 +85,7 @@ def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str
 
 
 def kept_wheel(pin: Pin, folder: Path, sha256: str) -> Path | None:
-    """Return the pin's wheel if ``folder`` has it. Its hash was verified when it was put there; ``sha256`` may be empty
-    for any.
-    """
+    """Return the wheel of the pin that ``folder`` has, with this hash if any. It was verified when it was put there."""
     note = folder / VERIFIED
     if not note.is_file() or (sha256 and note.read_text(encoding="utf-8") != sha256):
         return None
@@ -119,15 +144,6 @@ def in_name_of(path: Path, variable: str = "WHEEL") -> tuple[str, frozenset[Tag]
     return str(version), tags
 
 
-def _require_space(folder: Path) -> None:
-    there = next(each for each in (folder, *folder.parents) if each.is_dir())
-    if free_bytes(there) < _NEEDED_BYTES:
-        raise FetchError(
-            f"{folder}: less than {_NEEDED_BYTES >> 30} GiB are free",
-            todo="free some space, for example with `make clean`",
-        )
-
-
 def _no_wheel(pin: Pin) -> FetchError:
     if not pin.sha256:
         return FetchError(
@@ -162,3 +178,47 @@ def _downloaded(pin: Pin, folder: Path, line: StepLine, index: str) -> Path:
             raise missing from error
     (wheel,) = folder.glob("*.whl")
     return wheel
+
+
+def _unpacked(wheel: Path, tree: Path, line: StepLine) -> Base:
+    """Extract what a build needs from ``wheel`` into ``tree``, unless it was done before.
+
+    Files are extracted into a temporary folder, which is renamed when it is complete.
+    """
+    done = tree / ".complete"
+    mark = f"{wheel.name} {wheel.stat().st_size} {wheel.stat().st_mtime_ns}\n"
+    if done.is_file() and done.read_text(encoding="utf-8") == mark:
+        line.note = "there already"
+        return Base(wheel, tree)
+    partial = tree.with_name(tree.name + ".partial")
+    for folder in (partial, tree):
+        shutil.rmtree(folder, ignore_errors=True)
+    with ZipFile(wheel) as archive:
+        members = [member for member in archive.infolist() if _is_needed(member)]
+    _extract(wheel, members, partial)
+    Base(wheel, partial).require_usable()
+    write_atomically(partial / done.name, mark)
+    partial.rename(tree)
+    line.note = f"{len(members)} files"
+    return Base(wheel, tree)
+
+
+def _is_needed(member: ZipInfo) -> bool:
+    name = member.filename
+    return not member.is_dir() and (name.startswith(_NEEDED) or name.endswith(_EXTENDED) or ".dist-info/" in name)
+
+
+def _extract(wheel: Path, members: Sequence[ZipInfo], target: Path) -> None:
+    """Extract with one thread for each processor, largest members first. zlib releases the interpreter lock."""
+    ordered = sorted(members, key=lambda member: -member.file_size)
+    workers = os.cpu_count() or 1
+    for parent in {(target / member.filename).parent for member in ordered}:
+        parent.mkdir(parents=True, exist_ok=True)
+
+    def extract_share(share: Sequence[ZipInfo]) -> None:
+        with ZipFile(wheel) as archive:
+            for member in share:
+                archive.extract(member, target)
+
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(extract_share, [ordered[start::workers] for start in range(workers)]))

@@ -6,6 +6,7 @@ import hashlib
 import json
 import sysconfig
 from dataclasses import dataclass
+from importlib.metadata import distributions
 from pathlib import Path
 
 from ..core.errors import CommandError, UsageError
@@ -35,22 +36,17 @@ class Environment:
         python: its interpreter.
         packages: its site-packages, where `make develop` installs.
         site: the folder that holds ``torch``.
-        abi: the ABI of its Python, for example ``cpython-311-x86_64-linux-gnu``.
     """
 
     python: str
     packages: Path
     site: Path
-    abi: str
 
     @property
     def version(self) -> str:
         """The version that pip reports for this torch, or ``__version__`` if pip did not install it."""
-        for metadata in sorted(self.site.glob("torch-*.dist-info/METADATA")):
-            for line in metadata.read_text(encoding="utf-8").splitlines():
-                if line.startswith("Version: "):
-                    return line.removeprefix("Version: ").strip()
-        return Base(self.site / "torch", self.site).version
+        found = [each.version for each in distributions(name="torch", path=[str(self.site)])]
+        return found[0] if found else Base(self.site / "torch", self.site).version
 
     def state(self) -> dict[str, list[int]]:
         """Return the size and time of its libraries, by path in ``site``. They change when torch is replaced."""
@@ -66,8 +62,8 @@ class Environment:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def look(python: str) -> tuple[Path, Path | None, str]:
-    """Ask a Python for its site-packages, the folder that contains torch, and its ABI.
+def look(python: str) -> tuple[Path, Path | None]:
+    """Ask a Python for its site-packages and the folder that contains torch.
 
     Raises:
         UsageError: it is not a Python, or not the builder's Python.
@@ -81,7 +77,7 @@ def look(python: str) -> tuple[Path, Path | None, str]:
     ours = sysconfig.get_config_var("SOABI")
     if abi != ours:
         raise UsageError(f"--python {python}: it is for {abi}, but the builder runs on {ours}", todo="run it with make")
-    return Path(packages), Path(found[0]) if found else None, abi
+    return Path(packages), Path(found[0]) if found else None
 
 
 def find_environment(python: str) -> Environment:
@@ -90,34 +86,26 @@ def find_environment(python: str) -> Environment:
     Raises:
         UsageError: it has no torch, or a grafted wheel.
     """
-    packages, site, abi = look(python)
+    packages, site = look(python)
     if site is None:
         raise UsageError(
             f"PYTHON={python}: no torch is installed there",
             cause=f"its site-packages is {packages}",
             todo="set PYTHON to the Python of an environment that has torch, or install torch",
         )
-    environment = Environment(python, packages, site, abi)
-    if (environment.site / "torch/_added_operators.py").is_file():
+    environment = Environment(python, packages, site)
+    if (site / "torch/_added_operators.py").is_file():
+        # 2.13.0+cpu for 2.13.0+cpu.graft.<hash>.
+        official = environment.version.partition("graft.")[0].rstrip("+.")
         raise UsageError(
-            f"{environment.site}/torch: this torch is a grafted wheel already",
-            todo="install the official wheel: "
-            f"pip install --force-reinstall --no-deps 'torch=={_official(environment)}'",
+            f"{site}/torch: this torch is a grafted wheel already",
+            todo=f"install the official wheel: pip install --force-reinstall --no-deps 'torch=={official}'",
         )
     return environment
 
 
-def _official(environment: Environment) -> str:
-    """Return the version of the official wheel: ``2.13.0+cpu`` for ``2.13.0+cpu.graft.<hash>``."""
-    return environment.version.partition("graft.")[0].rstrip("+.")
-
-
 def base_of(environment: Environment, folder: Path) -> Base:
-    """Return the base installed in ``environment``.
-
-    Args:
-        environment: the environment.
-        folder: the folder for links to its packages, which a build uses.
+    """Return the base installed in ``environment``, with links to its packages in ``folder``, which a build uses.
 
     Raises:
         UnusableBaseError: it is not supported.
@@ -135,7 +123,7 @@ def base_of(environment: Environment, folder: Path) -> Base:
     base = Base(torch, tree)
     mark = folder / "usable"
     if not mark.is_file():
-        if environment.abi.split("-")[1].endswith("t"):
+        if sysconfig.get_config_var("Py_GIL_DISABLED"):
             raise unusable(torch, "it is for a free-threaded Python, which is not supported yet")
         refuse_other_devices(torch, [path.name for path in base.libraries.iterdir()])
         base.require_usable()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from ..base.torchgen import run_with_torchgen
+from ..base.base import run_with_torchgen
 from ..core.console import say
 from ..core.errors import OperatorError
 from ..core.files import write_atomically

@@ -9,8 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from ..base.base import Base
-from ..base.torchgen import torchgen_command
+from ..base.base import Base, torchgen_command
 from ..core.errors import GraftError, OperatorError, refuse_full
 from ..core.files import write_atomically
 from ..core.layout import Layout

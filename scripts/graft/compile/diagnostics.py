@@ -1,11 +1,18 @@
-"""The errors in the output of g++ and nvcc, each with the user's source line that causes it."""
+"""Errors of g++, nvcc and links, each with the user's source line that causes it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..inputs.entries import Entry, read_entries
+from ..inputs.native import FUNCTIONS
+
+if TYPE_CHECKING:
+    from ..check.cplusplus import Definition, Source
 
 _PLACED = re.compile(r"(\S[^:\n]*):(\d+)(?::(\d+))?: (?:fatal )?error\b[^:]*: (.*)")
 # The assembler, the driver and the linker print no column, and often no line.
@@ -112,3 +119,107 @@ def _use(macro: str, file: Path, message: str) -> tuple[str, int, int] | None:
     uses = re.finditer(rf"\b{macro}\(\s*(\w+)", text)
     found = next((use for use in uses if re.search(rf"_{use[1]}\b", message)), None)
     return (str(file), text.count("\n", 0, found.start()) + 1, 0) if found else None
+
+
+def of_undefined(callers: Mapping[str, Iterable[str]], native: Path) -> str:
+    """Explain undefined symbols: their place, and what to do.
+
+    Args:
+        callers: the demangled symbols, each with the sources that need it.
+        native: the folder with the user's files.
+    """
+    functions, sources = read_entries(native / FUNCTIONS), _read_sources(native)
+    lines: dict[str, None] = {}
+    for symbol, files in callers.items():
+        entry = next((each for each in functions if _asks_for(each, symbol)), None)
+        said = [_blame_entry(symbol, entry)] if entry else [_missing(file, symbol, sources) for file in files]
+        lines.update(dict.fromkeys(said))
+    return "\n".join(lines)
+
+
+def of_repeated(owners: Mapping[str, Iterable[str]], native: Path) -> str:
+    """Explain symbols that several sources define, like ``of_undefined``."""
+    sources = _read_sources(native)
+    return "\n".join(_twice(symbol, " and ".join(files), sources) for symbol, files in owners.items())
+
+
+def _read_sources(native: Path) -> list[Source]:
+    from ..check.cplusplus import read_sources  # tree-sitter, which no other error needs
+
+    return read_sources([native])
+
+
+def _missing(caller: str, symbol: str, sources: list[Source]) -> str:
+    name = _name_of(symbol)
+    what = f"calls {symbol}, which is not defined"
+    own = next((source for source in sources if str(source.path) == caller), None)
+    line = _line_of_call(own, name) if own else 0
+    others = [d for d in _defining(symbol, sources, are_alike=False) if not d.is_local]
+    todo = "define it in a .cpp file of the folder, or do not call it"
+    if others:
+        todo = f"{_place(others[0])} defines `{others[0]}`: declare and call it with the same namespace and parameters"
+    return f"{caller}{f':{line}' if line else ''}: {what}; {todo}"
+
+
+def _line_of_call(source: Source, name: str) -> int:
+    """Return the first line of ``source`` that mentions a function and does not declare it; 0 if there is none."""
+    declared = {each.line for each in source.declarations if each.name == name}
+    lines = enumerate(source.code.splitlines(), 1)
+    return next((n for n, text in lines if n not in declared and re.search(rf"\b{re.escape(name)}\b", text)), 0)
+
+
+def _twice(symbol: str, objects: str, sources: list[Source]) -> str:
+    places = [d for d in _defining(symbol, sources, are_alike=True) if not d.is_local]
+    if len(places) > 1:
+        first, second = places[:2]
+        todo = "give one another name, or write `static` before both"
+        return f"{_place(second)}: defines {symbol}, which {_place(first)} defines, too; {todo}"
+    if places and places[0].file.suffix in (".h", ".hpp", ".cuh"):
+        todo = "write `inline` before it"
+        return f"{_place(places[0])}: defines {symbol} in a header, included by {objects}; {todo}"
+    where = _place(places[0]) if places else objects
+    return f"{where}: {symbol} is defined by {objects}; remove one definition"
+
+
+def _defining(symbol: str, sources: list[Source], *, are_alike: bool) -> list[Definition]:
+    """Return the definitions of the function, or of others with its name."""
+    scope, name = symbol.partition("(")[0].rpartition("::")[0], _name_of(symbol)
+    found = [d for source in sources for d in source.definitions if d.name == name and not d.macro]
+    if not are_alike:
+        return found
+    count = _parameters(symbol)
+    return [d for d in found if d.namespace == scope and len(d.parameters) == count]
+
+
+def _parameters(symbol: str) -> int:
+    """Return the number of parameters of a demangled function."""
+    inner = re.sub(r"<[^<>]*>", "", symbol.partition("(")[2].rpartition(")")[0])
+    return inner.count(",") + 1 if inner else 0
+
+
+def _place(definition: Definition) -> str:
+    return f"{definition.file}:{definition.line}"
+
+
+def _name_of(symbol: str) -> str:
+    return re.sub(r"<.*", "", symbol.partition("(")[0]).rpartition("::")[2]
+
+
+def _kernel_of(symbol: str) -> str:
+    """Return the name of the function ``symbol`` in ``dispatch:``."""
+    path = symbol.partition("(")[0].split("::")
+    if len(path) > 1 and path[-1] in ("impl", "meta"):  # structured_<kernel>::impl
+        return path[-2].removeprefix("structured_")
+    return path[-1]
+
+
+def _asks_for(entry: Entry, symbol: str) -> bool:
+    kernel = _kernel_of(symbol)
+    is_named = kernel in {name.rpartition("::")[2] for name in entry.kernels.values()}
+    return is_named or entry.operator.replace(".", "_") == kernel
+
+
+def _blame_entry(symbol: str, entry: Entry) -> str:
+    file, line, _ = entry.place("dispatch")
+    what = f"no file defines {symbol}, the kernel of {entry.operator}"
+    return f"{file}:{line}: {what}; define it in a .cpp file with exactly these parameters"

@@ -1,4 +1,8 @@
-"""``python -m graft.compile.link PLAN``: link one library. ninja runs it when one of its inputs changed."""
+"""``python -m graft.compile.link PLAN``: link one library. ninja runs it when one of its inputs changed.
+
+Functions that the base's libraries define but hide are bound: there is one jump for each, filled in when the library
+loads.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +11,18 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
-from functools import cache
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from string import Template
 
-from ..base.base import Base, Library
-from ..base.elf import ElfFile
-from ..base.symbol_index import SYMBOLS, SymbolIndex, symbol_index
+from ..base.base import Library
+from ..base.symbols import DATA, EXPORTED, FUNCTION, SymbolFile, SymbolIndex
 from ..core.errors import GraftError, LinkError
 from ..core.files import write_if_changed
 from ..core.process import UNTRANSLATED, run
 from ..inputs.toolchain import CPU_CAPABILITIES, Toolchain
-from .products import Product
-from .trampolines import BoundLibrary, bind_hidden, trampoline_table
-from .units import Unit
+from .diagnostics import of_repeated, of_undefined
+from .units import LINKED, Product, Unit
 
 _FLAGS = ("-shared", "-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections")
 
@@ -31,54 +32,36 @@ _DEFINED_LATER = frozenset(
     | {"graft_libraries", "graft_slots", "graft_is_python_extension"}
 )
 
-# The folder of the linked libraries, in the work folder.
-LINKED = Path("objects/linked")
+# A library of the base and the addresses of its hidden functions that are bound.
+Bound = tuple[SymbolIndex, dict[str, int]]
 
 
 def main(plan: str) -> int:
     """Link the library that the file ``plan`` describes. The current folder is the work folder."""
-    fields = json.loads(Path(plan).read_text(encoding="utf-8"))
     try:
-        Linker.of(fields).link()
+        Linker(Path(plan).read_text(encoding="utf-8")).link()
     except GraftError as error:
         print(error)
         return 1
     return 0
 
 
-def plan_of(product: Product, base: Base, toolchain: Toolchain, native: Path) -> str:
-    """Return the text of the plan that ``Linker.of`` reads."""
-    units = {kind: [(unit.source, unit.target) for unit in getattr(product, kind)] for kind in ("units", "provided")}
-    fields = {"product": {**asdict(product), **units}, "base": asdict(base), "toolchain": asdict(toolchain)}
-    return json.dumps({**fields, "native": native}, default=str, indent=1)
-
-
 class Linker:
     """Links one product. Paths of units are relative to the current folder.
 
     Args:
-        product: the library.
-        base: the unpacked base.
-        toolchain: the compiler.
-        native: the native folder with the sources that errors name.
+        plan: what ``Product.plan`` returns.
     """
 
-    def __init__(self, product: Product, base: Base, toolchain: Toolchain, native: Path) -> None:
-        self._product = product
-        self._base = base
-        self._toolchain = toolchain
-        self._native = native
-
-    @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> Linker:
-        """Return the linker of a plan."""
-        product = dict(fields["product"])
+    def __init__(self, plan: str) -> None:
+        fields = json.loads(plan)
+        product = fields["product"]
         for kind in ("units", "provided"):
-            product[kind] = [Unit(Path(source), Path(target)) for source, target in product[kind]]
-        product["offered"] = [Path(path) for path in product["offered"]]
-        product["like"] = Library(**product["like"])
-        base = Base(**{name: Path(path) for name, path in fields["base"].items()})
-        return cls(Product(**product), base, Toolchain(**fields["toolchain"]), Path(fields["native"]))
+            product[kind] = [Unit(Path(each["source"]), Path(each["target"])) for each in product[kind]]
+        product.update(like=Library(**product["like"]), offered=[Path(path) for path in product["offered"]])
+        self._product = Product(**product)
+        self._libraries, self._native = Path(fields["libraries"]), Path(fields["native"])
+        self._toolchain = Toolchain(**fields["toolchain"])
 
     def link(self) -> Path:
         """Link the library. Return its path.
@@ -86,25 +69,24 @@ class Linker:
         Raises:
             LinkError: a symbol is undefined or defined twice.
         """
-        product = self._product
-        target = LINKED / product.name
+        target = LINKED / self._product.name
         unresolved = self.unresolved()
-        offered = {path: ElfFile(path).exported() & unresolved for path in product.offered if unresolved}
+        offered = {path: SymbolFile(path).exported() & unresolved for path in self._product.offered if unresolved}
         called = [path for path, names in offered.items() if names]
         aliases = self._aliases(unresolved)
-        table = self._trampolines(unresolved.difference(aliases, *offered.values()))
+        table = self._compiled_table(self.bound(unresolved.difference(aliases, *offered.values())))
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f"{target.name}.partial")
-        objects = [table, *(unit.target for unit in product.units), *called]
+        objects = [table, *(unit.target for unit in self._product.units), *called]
         defined = [f"-Wl,--defsym={name}={other}" for name, other in sorted(aliases.items())]
         done = run([*self._command(partial, objects), *defined], env=UNTRANSLATED, check=False)
         if done.returncode != 0:
-            self._refuse(done.stdout)
+            raise LinkError(done.stdout)
         partial.replace(target)
         return target
 
     def _command(self, target: Path, objects: Iterable[Path]) -> list[str | Path]:
-        libraries, product, like = self._base.libraries, self._product, self._product.like
+        libraries, product, like = self._libraries, self._product, self._product.like
         # Sanitizers and debuggers report function names and lines, so nothing is stripped for them.
         flags = [*_FLAGS, *(self._toolchain.sanitizers or self._toolchain.debugging or ["-s"])]
         if self._toolchain.is_for_edits and shutil.which("ld.gold"):
@@ -116,10 +98,59 @@ class Linker:
         loaded += [LINKED / name for name in product.loaded]
         return [*command, "-Wl,--no-as-needed", *loaded, "-Wl,--as-needed", f"-Wl,-rpath-link,{libraries}"]
 
-    def _refuse(self, output: str, cause: str = "") -> NoReturn:
-        from .link_messages import of_linker  # tree-sitter, which only this needs
+    @cached_property
+    def _objects(self) -> list[tuple[Unit, SymbolFile]]:
+        return [(unit, SymbolFile(unit.target)) for unit in self._product.units]
 
-        raise LinkError(of_linker(output.replace("src/ATen/native/", f"{self._native}/"), self._native), cause=cause)
+    @cached_property
+    def _bound(self) -> list[SymbolIndex]:
+        return [SymbolIndex(self._libraries / name) for name in self._product.bound]
+
+    def unresolved(self) -> set[str]:
+        """Return the symbols that the product needs and that neither it nor a library loaded with it exports.
+
+        Raises:
+            LinkError: a symbol is defined twice.
+        """
+        owners: dict[str, list[Unit]] = {}
+        for unit, file in self._objects:
+            for name in file.defined(weak=False):
+                owners.setdefault(name, []).append(unit)
+        if repeated := {name: units for name, units in owners.items() if len(units) > 1}:
+            raise LinkError(of_repeated(self._named(repeated), self._native))
+        needed = {name for _, file in self._objects for name in file.undefined()} - _DEFINED_LATER
+        needed.difference_update(*(file.defined() for _, file in self._objects))
+        needed.difference_update(*(SymbolFile(unit.target).defined(hidden=False) for unit in self._product.provided))
+        for library in self._bound:
+            needed -= library.find(needed, EXPORTED).keys()
+        python = [_python_library()] if self._product.is_python_extension else []
+        for path in [*self._toolchain.system_libraries, *python]:
+            needed -= SymbolFile(path).exported()
+        return needed - self._toolchain.linked_in
+
+    def bound(self, unresolved: Iterable[str]) -> list[Bound]:
+        """Find ``unresolved`` symbols among the hidden functions of the base's libraries.
+
+        Raises:
+            LinkError: a symbol is undefined. The linker cannot detect this: the interpreter's symbols, too, are missing
+                until it runs.
+        """
+        bound = bind_hidden(unresolved, self._bound)
+        if missing := set(unresolved).difference(*(functions for _, functions in bound)):
+            # Code accesses variables without a call.
+            hides = [library.name for library in self._bound if library.find(missing, DATA)]
+            cause = f"other libraries cannot use hidden variables of {' and '.join(hides)}" if hides else ""
+            needs = [(unit, file.undefined()) for unit, file in self._objects]
+            callers = {name: [unit for unit, names in needs if name in names] for name in sorted(missing)}
+            raise LinkError(of_undefined(self._named(callers), self._native), cause=cause)
+        return bound
+
+    def _named(self, symbols: Mapping[str, Iterable[Unit]]) -> dict[str, list[str]]:
+        """Return the demangled names of symbols, each with its sources as the user knows them."""
+        names = run(["c++filt"], stdin="\n".join(symbols)).stdout.splitlines()
+        own, native = "src/ATen/native/", f"{self._native}/"
+        places = [[str(unit.source).replace(own, native) for unit in units] for units in symbols.values()]
+        return dict(zip(names, places, strict=True))
 
     def _aliases(self, unresolved: Iterable[str]) -> dict[str, str]:
         """Return the symbols of the kernels for CPU capabilities that are not compiled, each with the symbol to use
@@ -138,10 +169,9 @@ class Linker:
             if name.startswith("_ZN2at6native12DispatchStubI") and name.endswith(suffix)
         }
 
-    def _trampolines(self, unresolved: Iterable[str]) -> Path:
-        """Compile the table that binds the functions that the base's libraries hide."""
-        is_extension = self._product.is_python_extension
-        table = trampoline_table(self.hidden_functions(unresolved), is_python_extension=is_extension)
+    def _compiled_table(self, bound: Iterable[Bound]) -> Path:
+        """Compile the table that binds hidden functions."""
+        table = trampoline_table(bound, is_python_extension=self._product.is_python_extension)
         stem = self._product.name.split(".")[0].replace("/", ".")
         source, target = (Path(f"objects/trampolines/{stem}{suffix}") for suffix in (".cpp", ".o"))
         command = [self._toolchain.compiler, *self._toolchain.flags, "-Ifixed"]
@@ -154,45 +184,73 @@ class Linker:
             partial.replace(target)
         return target
 
-    def unresolved(self) -> set[str]:
-        """Return the symbols that the product needs and that neither it nor a library loaded with it exports."""
-        product = self._product
-        files = [ElfFile(unit.target) for unit in product.units]
-        needed = {name for file in files for name in file.undefined()} - _DEFINED_LATER
-        needed.difference_update(*(file.defined() for file in files))
-        needed.difference_update(*(ElfFile(unit.target).defined(hidden=False) for unit in product.provided))
-        for name in product.bound:
-            needed -= self._index(name).exported_among(needed)
-        visible = [*self._toolchain.system_libraries, *([_python_library()] if product.is_python_extension else [])]
-        for path in visible:
-            needed -= ElfFile(path).exported()
-        return needed - self._toolchain.linked_in
 
-    def hidden_functions(self, unresolved: Iterable[str]) -> list[BoundLibrary]:
-        """Return the ones of ``unresolved`` that only the full symbol tables of the base's libraries contain.
+def bind_hidden(needed: Iterable[str], libraries: Iterable[SymbolIndex]) -> list[Bound]:
+    """Find each of ``needed`` among the hidden functions of ``libraries``, in this order.
 
-        Raises:
-            LinkError: a symbol is undefined. The linker cannot detect this: the interpreter's symbols, too, are missing
-                until it runs.
-        """
-        libraries = [self._index(name) for name in self._product.bound]
-        bound = bind_hidden(unresolved, libraries)
-        missing = set(unresolved).difference(symbol.name for library in bound for symbol in library.symbols)
-        if missing:
-            lines = [
-                f"{unit.source}: undefined reference to `{name}'"
-                for unit in self._product.units
-                for name in sorted(ElfFile(unit.target).undefined() & missing)
-            ]
-            text = run(["c++filt"], stdin="\n".join(lines), env=UNTRANSLATED).stdout
-            hides = [library.path.name for library in libraries if library.find_defined(missing)]
-            cause = f"other libraries cannot use hidden variables of {' and '.join(hides)}" if hides else ""
-            self._refuse(text, cause)
-        return bound
+    Raises:
+        LinkError: a name is ambiguous.
+    """
+    left, bound = set(needed), []
+    for library in libraries:
+        found = library.find(sorted(left), FUNCTION)
+        for name, addresses in found.items():
+            if len(addresses) > 1:
+                raise LinkError(
+                    f"{library.name} has {len(addresses)} hidden functions named {name}",
+                    todo="do not call it; copy its code into the native folder",
+                )
+        left -= found.keys()
+        bound.append((library, {name: address for name, (address,) in found.items()}))
+    return bound
 
-    @cache  # noqa: B019  # one linker a process
-    def _index(self, name: str) -> SymbolIndex:
-        return symbol_index(self._base.libraries / name, SYMBOLS)
+
+def trampoline_table(libraries: Iterable[Bound], *, is_python_extension: bool) -> str:
+    """Return the C++ table of the functions that ``templates/trampolines.cpp`` binds at load time, with their jumps."""
+    trampolines: list[str] = []
+    tables, entries = [], []
+    for number, (library, functions) in enumerate(libraries):
+        slots = []
+        for name, address in functions.items():
+            index = len(trampolines)
+            trampolines.append(
+                f".globl {name}\n.hidden {name}\n.type {name}, @function\n.p2align 4\n"
+                f"{name}: endbr64\n  jmp *graft_slots+{8 * index}(%rip)\n.size {name}, .-{name}"
+            )
+            slots.append(f"    {{{index}, {address:#x}}}, // {name}")
+        table = f"slots_{number}" if slots else "nullptr"
+        if slots:
+            tables.append(f"constexpr GraftSlot {table}[] = {{\n" + "\n".join(slots) + "\n};\n")
+        entries.append(f'    {{"{library.name}", "{library.build_id}", {table}, {len(slots)}}},')
+    return _TABLE.substitute(
+        slot_count=max(len(trampolines), 1),
+        trampolines="\n".join(trampolines),
+        slot_tables="\n".join(tables),
+        libraries="\n".join(entries),
+        is_python_extension=str(is_python_extension).lower(),
+    )
+
+
+_TABLE = Template("""\
+// Generated by scripts/graft/compile/link.py.
+#include "graft_libraries.h"
+
+asm(R"(
+.pushsection .text.graft_trampolines, "ax", @progbits
+$trampolines
+.popsection
+)");
+
+namespace {
+$slot_tables
+} // namespace
+
+const GraftLibrary graft_libraries[] = {
+$libraries
+    {nullptr, nullptr, nullptr, 0}};
+void* graft_slots[$slot_count] = {};
+const bool graft_is_python_extension = $is_python_extension;
+""")
 
 
 def _python_library() -> Path:

@@ -1,12 +1,13 @@
-"""The translation units of a build, and the library that each object goes into."""
+"""The translation units of a build, and the libraries that their objects go into."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..base.base import Base
+from ..base.base import Base, Library
 from ..codegen import FRAGMENTS
 from ..core.files import files_below, lay_out_files
 from ..core.layout import Layout
@@ -38,6 +39,15 @@ _TEMPLATES = Path(__file__).with_name("templates")
 _OF_LIBRARIES = ("compatibility.cpp", "trampolines.cpp")
 _OF_EXTENSION = ("bindings.cpp", "module.cpp")
 _OF_THIN_EXTENSION = ("bindings.cpp", "thin_module.cpp")
+
+_OF_TORCH, _CUDA = ("libtorch_cpu.so", "libc10.so"), "libtorch_cuda.so"
+
+# Loaded by libtorch.so. It does not link to libtorch.so, since libraries that load each other have no initialization
+# order. Its calls are resolved in the running process.
+OPERATORS_FOR_CUDA = "torch/lib/libtorch_operators_cuda.so"
+
+# The folder of the linked libraries, in the work folder.
+LINKED = Path("objects/linked")
 
 
 @dataclass(frozen=True)
@@ -85,12 +95,41 @@ class Units:
     preambles: Sequence[Unit] = ()
 
 
-def in_order(units: Iterable[Unit]) -> list[Unit]:
-    """Return every unit once, in compile order: the slowest first, so that none runs alone at the end."""
-    every = list(units)
-    kernels = [unit for unit in every if unit.compiler == NVCC]
-    generated = [unit for unit in every if unit.narrow]
-    return list(dict.fromkeys([*kernels, *generated, *every]))
+@dataclass(frozen=True)
+class Product:
+    """A library to link.
+
+    Args:
+        name: its path in the wheel.
+        units: the units in it.
+        bound: libraries of the base whose functions it calls, exported or hidden.
+        like: a library with the same search path for other libraries.
+        linked: additional libraries of the base that it loads.
+        loaded: libraries of other products that it loads.
+        offered: libraries that it loads only if it uses them.
+        provided: units of another product that it calls.
+        is_python_extension: whether Python loads it.
+    """
+
+    name: str
+    units: Sequence[Unit]
+    bound: Sequence[str]
+    like: Library
+    linked: Sequence[str] = ()
+    loaded: Sequence[str] = ()
+    offered: Sequence[Path] = ()
+    provided: Sequence[Unit] = ()
+    is_python_extension: bool = False
+
+    def plan(self, base: Base, toolchain: Toolchain, native: Path) -> str:
+        """Return the text that ``link.py`` reads. Errors name sources in ``native``."""
+        fields = {
+            "product": asdict(self),
+            "libraries": base.libraries,
+            "toolchain": asdict(toolchain),
+            "native": native,
+        }
+        return json.dumps(fields, default=str, indent=1)
 
 
 class Planner:
@@ -197,3 +236,50 @@ def lay_out_sources(layout: Layout, native: NativeFolder) -> None:
     if not operators.is_symlink():
         operators.parent.mkdir(parents=True, exist_ok=True)
         operators.symlink_to("../../generated/wheel/torch/include/ATen/ops")
+
+
+def products(units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product]:
+    """Return the libraries of a wheel, and of the tree of ``make develop``.
+
+    In the official wheel ``libtorch.so`` is an empty library that everything loads. Here it contains the operators, so
+    that every process has them and every C++ program linked to it can call them.
+    """
+    umbrella = base.library("lib/libtorch.so")
+    cuda = _products_for_cuda(OPERATORS_FOR_CUDA, units, base, nvcc)
+    library = Product(
+        *("torch/lib/libtorch.so", [*units.common, *units.library], _OF_TORCH, umbrella),
+        linked=[name for name in umbrella.needed if name not in _OF_TORCH and (base.libraries / name).is_file()],
+        loaded=[each.name for each in cuda],
+    )
+    extension = Product(
+        *(f"torch/{base.extension}", [*units.common, *units.module, *units.bindings]),
+        *(("libtorch_python.so", *_OF_TORCH), base.library(base.extension)),
+        linked=["libtorch.so"],
+        provided=units.library,
+        is_python_extension=True,
+    )
+    return [*cuda, library, extension]
+
+
+def thin_products(name: str, units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product]:
+    """Return the libraries of a thin wheel with the package ``name``. torch has loaded everything they call before."""
+    beside = Library((), "$ORIGIN", "--enable-new-dtags")
+    cuda = _products_for_cuda(f"{name}/lib{name}_cuda.so", units, base, nvcc, beside)
+    extension = Product(
+        *(f"{name}/{base.extension}", [*units.common, *units.library, *units.thin_module, *units.bindings]),
+        *(("libtorch_python.so", *_OF_TORCH), beside),
+        loaded=[each.name for each in cuda],
+        is_python_extension=True,
+    )
+    return [*cuda, extension]
+
+
+def _products_for_cuda(
+    name: str, units: Units, base: Base, nvcc: Nvcc | None, like: Library | None = None
+) -> list[Product]:
+    """Return the library of the CUDA kernels, if there is one: unless it is ``like`` another, like the base's."""
+    if nvcc is None or not units.cuda:
+        return []
+    theirs = base.library(f"lib/{_CUDA}")
+    bound, own = (_CUDA, "libc10_cuda.so", *_OF_TORCH), [*units.common, *units.cuda]
+    return [Product(name, own, bound, like or theirs, offered=nvcc.libraries(theirs.needed), provided=units.library)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..base.torchgen import run_with_torchgen
+from ..base.base import run_with_torchgen
 from ..codegen import DESCRIPTION
 from ..codegen.description import Description
 from ..compose.appending import appended_texts, behind

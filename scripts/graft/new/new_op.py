@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 
 import yaml
 
-from ..base.torchgen import run_with_torchgen
-from ..base.tree import get_base
+from ..base.base import run_with_torchgen
+from ..base.fetch import get_base
 from ..core.console import Steps, say
 from ..core.errors import CommandError, OperatorError, UsageError
 from ..core.files import files_below, lay_out_files

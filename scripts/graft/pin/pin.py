@@ -12,7 +12,7 @@ import yaml
 from packaging.version import Version
 
 from ..base.base import Base
-from ..base.tree import get_base
+from ..base.fetch import get_base
 from ..build import Wheel, run
 from ..core.console import Steps, say
 from ..core.errors import PinError, UnusableBaseError

@@ -1,0 +1,151 @@
+"""The symbols of ELF files, and an index of those of the base's libraries.
+
+The official libraries are not stripped. Their symbol tables take half a gigabyte, and a link needs a few hundred
+entries. numpy reads them: pyelftools takes minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from hashlib import blake2b
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.files import write_atomically
+from ..core.layout import REPOSITORY
+from ..core.lock import file_lock
+from .elf import ElfFile
+
+# The indexes by build-id, shared by all bases.
+INDEXES = REPOSITORY / "build/symbols"
+
+# Increase this when the format changes.
+_FORMAT = 1
+
+# Elf64_Sym, and the values of its fields (System V ABI, "Symbol Table"; GNU for IFUNC).
+_SYMBOL = np.dtype(
+    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
+)
+_LOCAL, _GLOBAL, _WEAK = 0, 1, 2
+_OBJECT, _FUNCTION, _IFUNC = 1, 2, 10
+_INTERNAL, _HIDDEN = 1, 2
+_UNDEFINED, _ABSOLUTE = 0, 0xFFF1
+
+_ENTRY = np.dtype([("hash", "<u8"), ("value", "<u8"), ("kind", "u1")])
+
+# What a symbol in the index is; an exported function is both.
+FUNCTION, DATA, EXPORTED = 1, 2, 4
+
+
+class SymbolFile(ElfFile):
+    """An object file or a library."""
+
+    @cached_property
+    def _dynamic(self) -> _Table:
+        return _Table(self, ".dynsym")
+
+    @cached_property
+    def _static(self) -> _Table:
+        return _Table(self, ".symtab")
+
+    def exported(self) -> frozenset[str]:
+        """Return the exported names of a library."""
+        return frozenset(self._dynamic.names(self._dynamic.symbols["section"] != _UNDEFINED))
+
+    def defined(self, *, weak: bool = True, hidden: bool = True) -> frozenset[str]:
+        """Return the names that an object file defines for others.
+
+        Args:
+            weak: include symbols that several files may define, for example those of inline functions.
+            hidden: include hidden symbols.
+        """
+        symbols = self._static.symbols
+        binding, visibility = symbols["info"] >> 4, symbols["other"] & 3
+        is_meant = (binding != _LOCAL) if weak else (binding == _GLOBAL)
+        is_meant &= hidden | ~np.isin(visibility, (_INTERNAL, _HIDDEN))
+        return frozenset(self._static.names(is_meant & (symbols["section"] != _UNDEFINED)))
+
+    def undefined(self) -> frozenset[str]:
+        """Return the undefined names of an object file, without weak references, which may stay undefined."""
+        symbols = self._static.symbols
+        is_meant = ~np.isin(symbols["info"] >> 4, (_LOCAL, _WEAK)) & (symbols["name"] != 0)
+        return frozenset(self._static.names(is_meant & (symbols["section"] == _UNDEFINED)))
+
+    def definitions(self) -> Iterator[tuple[str, int, bool]]:
+        """Yield the name and address of each function and variable of a library, and whether it is a function."""
+        symbols = self._static.symbols
+        kinds = symbols["info"] & 15
+        is_meant = ~np.isin(symbols["section"], (_UNDEFINED, _ABSOLUTE)) & np.isin(kinds, (_FUNCTION, _OBJECT, _IFUNC))
+        is_function = (kinds == _FUNCTION)[is_meant].tolist()
+        return zip(self._static.names(is_meant), symbols["value"][is_meant].tolist(), is_function, strict=True)
+
+
+class _Table:
+    """A symbol table, without symbols if the file does not have it."""
+
+    def __init__(self, file: SymbolFile, name: str) -> None:
+        section, strings = file.section(name), file.section({".dynsym": ".dynstr", ".symtab": ".strtab"}[name])
+        self.symbols: npt.NDArray[Any] = np.empty(0, _SYMBOL)
+        self._strings = b""
+        if section and strings:
+            count, start = section["sh_size"] // _SYMBOL.itemsize, strings["sh_offset"]
+            self.symbols = np.frombuffer(file.data, _SYMBOL, count=count, offset=section["sh_offset"])
+            self._strings = file.data[start : start + strings["sh_size"]]
+
+    def names(self, is_meant: npt.NDArray[Any]) -> Iterator[str]:
+        """Yield the names of the symbols that a mask selects."""
+        for start in self.symbols["name"][is_meant].tolist():
+            yield self._strings[start : self._strings.index(b"\0", start)].decode()
+
+
+class SymbolIndex:
+    """The symbols that one library defines, looked up by name. It is kept under the library's build-id.
+
+    Args:
+        path: the library.
+        folder: the folder of the indexes.
+    """
+
+    def __init__(self, path: Path, folder: Path = INDEXES) -> None:
+        library = SymbolFile(path)
+        self.name, self.build_id = path.name, library.build_id
+        kept = folder / f"{self.name}-{self.build_id}-{_FORMAT}.npy"
+        # Several links may need it at once; it takes seconds to make. What they print is taken for an error of theirs.
+        with file_lock(kept.with_suffix(".lock"), busy=""):
+            if not kept.is_file():
+                content = BytesIO()
+                np.save(content, _entries(library))
+                write_atomically(kept, content.getvalue())
+        # Sorted by the hash of the name; a name defined at several addresses has several entries.
+        self._entries: npt.NDArray[Any] = np.load(kept, mmap_mode="r")
+
+    def find(self, names: Iterable[str], kind: int) -> dict[str, list[int]]:
+        """Return the addresses of those of ``names`` that are of a ``kind``. An ambiguous name has several."""
+        found: dict[str, list[int]] = {}
+        for name in names:
+            wanted = np.uint64(_hash(name))
+            low, high = np.searchsorted(self._entries["hash"], [wanted, wanted + np.uint64(1)])
+            if addresses := [int(row["value"]) for row in self._entries[low:high] if row["kind"] & kind]:
+                found[name] = addresses
+        return found
+
+
+def _entries(library: SymbolFile) -> npt.NDArray[Any]:
+    exported = {_hash(name) for name in library.exported()}
+    rows: set[tuple[int, int, int]] = set()
+    for name, value, is_function in library.definitions():
+        digest = _hash(name)
+        rows.add((digest, value, (FUNCTION if is_function else DATA) | (EXPORTED if digest in exported else 0)))
+    # Symbols that are neither functions nor data, like thread-local variables, count only as exported.
+    rows |= {(digest, 0, EXPORTED) for digest in exported - {row[0] for row in rows}}
+    return np.array(sorted(rows), dtype=_ENTRY)
+
+
+def _hash(name: str) -> int:
+    # In a million names, the chance that two share these 8 bytes is one in ten million.
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
