@@ -30,6 +30,7 @@ _KINDS = 6
 _WIDTH = 300
 
 _TABLE = Path(__file__).with_name("hints.yaml")
+_EXAMPLES_INCLUDE = "#include <ATen/core/Tensor.h>\n"
 
 # The messages of g++ and nvcc for an unknown name.
 _NO_SUCH_NAME = (
@@ -41,16 +42,10 @@ _MACRO = r"expected constructor, destructor, or type conversion before|has not b
 
 
 def refuse(output: Sequence[str], work: Path, snapshot: Snapshot, includes: Sequence[Path]) -> NoReturn:
-    """End the build with the messages of failed commands: a digest as the error, everything in a log.
-
-    Args:
-        output: ninja's output.
-        work: the folder that the commands ran in.
-        snapshot: the inputs.
-        includes: the folders in which compilers search for headers.
+    """End the build with ninja's ``output``: a digest as the error, everything in a log in ``work``.
 
     Raises:
-        CompileError: always.
+        CompileError: always; with hints at headers in the folders ``includes``.
     """
     native = snapshot.merged
     compiled, linked = relevant(output, native)
@@ -92,13 +87,7 @@ def relevant(output: Iterable[str], native: Path) -> tuple[list[str], list[str]]
 
 
 def digest(errors: Iterable[Diagnostic], native: Path, includes: Sequence[Path]) -> list[str]:
-    """Return lines for the first error of each kind in each file.
-
-    Args:
-        errors: the errors.
-        native: the folder with the user's files.
-        includes: the folders in which compilers search for headers.
-    """
+    """Return lines for the first error of each kind in each file, with hints at headers in the folders ``includes``."""
     files: dict[str, dict[str, list[Diagnostic]]] = {}
     for each in errors:
         _blame_formula(each, native)
@@ -176,16 +165,7 @@ def _few(numbers: list[int]) -> str:
 
 @dataclass(frozen=True)
 class Hint:
-    """A row of the table.
-
-    Args:
-        says: a pattern for the message.
-        line: a pattern for the source line; empty to match any.
-        include: the missing header; empty if none is missing.
-        write: what else to write.
-        example: C++ code that produces the message.
-        fixed: the corrected code.
-    """
+    """A row of the table, whose fields ``hints.yaml`` describes; what a row does not have is empty."""
 
     says: str
     line: str
@@ -215,20 +195,18 @@ def hints() -> tuple[Hint, ...]:
 
 
 def hint_for(message: str, line: str, includes: Iterable[Path]) -> str:
-    """Return the hint of the first matching row; empty if none matches.
-
-    Args:
-        message: the compiler's message.
-        line: the source line of the error.
-        includes: the folders in which compilers search for headers.
-    """
+    """Return the hint of the first row that matches a message and its source line; empty if none does."""
     return next((text for hint in hints() if (text := hint.text(message, line, includes))), "")
 
 
 def _rows(row: dict[str, str]) -> list[Hint]:
     """Return a row, or two rows if ``name`` is shorthand for a name and a macro."""
-    include, write, example = (row.get(key, "") for key in ("include", "write", "example"))
-    fixed = row.get("fixed") or f"#include <{include}>\n{example}"
+    include, write = row.get("include", ""), row.get("write", "")
+    example, fixed = (
+        f"{'' if '#include' in code else _EXAMPLES_INCLUDE}{code}\n" if code else ""
+        for code in (row.get("example", ""), row.get("fixed", ""))
+    )
+    fixed = fixed or f"#include <{include}>\n{example}"
     if name := row.get("name"):
         places = [(_NO_SUCH_NAME.replace("{0}", f"(?:{name})"), ""), (_MACRO, rf"\b(?:{name})\(")]
     else:
