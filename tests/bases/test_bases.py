@@ -14,7 +14,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from graft.base.elf import ElfFile
+from graft.base.symbols import SymbolFile
 from graft.core.layout import REPOSITORY
 from graft.core.pythons import find_python
 from helpers import architectures
@@ -35,7 +35,7 @@ def build(out: Path, pin: str, python: str, archs: str) -> Path:
     return wheel
 
 
-def read(wheel: Path, folder: Path) -> dict[str, ElfFile]:
+def read(wheel: Path, folder: Path) -> dict[str, SymbolFile]:
     """The new libraries of the wheel, and libtorch.so of the base."""
     (base,) = (REPOSITORY / "build").glob(f"{wheel.name.split('-')[1].split('+')[0]}/{wheel.name.split('-')[2]}/base")
     with ZipFile(wheel) as archive:
@@ -43,8 +43,8 @@ def read(wheel: Path, folder: Path) -> dict[str, ElfFile]:
         names += [name for name in archive.namelist() if name == KERNELS]
         for name in names:
             archive.extract(name, folder)
-    found = {Path(name).name.split(".")[0]: ElfFile(folder / name) for name in names}
-    return {**found, "base": ElfFile(base / "tree/torch/lib/libtorch.so")}
+    found = {Path(name).name.split(".")[0]: SymbolFile(folder / name) for name in names}
+    return {**found, "base": SymbolFile(base / "tree/torch/lib/libtorch.so")}
 
 
 @pytest.fixture(scope="module")
@@ -53,22 +53,22 @@ def wheel_for_cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def libraries(wheel_for_cuda: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, ElfFile]:
+def libraries(wheel_for_cuda: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, SymbolFile]:
     return read(wheel_for_cuda, tmp_path_factory.mktemp("libraries"))
 
 
-def test_umbrella_loads_what_the_base_s_loads_and_the_kernels(libraries: dict[str, ElfFile]) -> None:
+def test_umbrella_loads_what_the_base_s_loads_and_the_kernels(libraries: dict[str, SymbolFile]) -> None:
     ours, theirs = libraries["libtorch"].dynamic(), libraries["base"].dynamic()
     assert {name for name in theirs["DT_NEEDED"] if "torch" in name} <= set(ours["DT_NEEDED"])
     assert Path(KERNELS).name in ours["DT_NEEDED"]
     assert ours["DT_RPATH"] == theirs["DT_RPATH"]
 
 
-def test_kernels_are_compiled_for_each_architecture(libraries: dict[str, ElfFile]) -> None:
+def test_kernels_are_compiled_for_each_architecture(libraries: dict[str, SymbolFile]) -> None:
     assert architectures(libraries["libtorch_operators_cuda"].path) == {"sm_80", "sm_90a"}
 
 
-def test_dispatch_table_gets_the_kernel(libraries: dict[str, ElfFile]) -> None:
+def test_dispatch_table_gets_the_kernel(libraries: dict[str, SymbolFile]) -> None:
     """The library registers it when it is loaded, under the name of its source."""
     kernels = libraries["libtorch_operators_cuda"]
     content = kernels.path.read_bytes()
@@ -79,7 +79,7 @@ def test_dispatch_table_gets_the_kernel(libraries: dict[str, ElfFile]) -> None:
     assert b"scaled_shift" in content
 
 
-def test_kernels_call_what_the_folder_has_for_all_devices(libraries: dict[str, ElfFile]) -> None:
+def test_kernels_call_what_the_folder_has_for_all_devices(libraries: dict[str, SymbolFile]) -> None:
     check = "_ZN2at6native18check_scaled_shiftERKNS_6TensorE"
     assert check in libraries["libtorch"].exported()
     assert check not in libraries["libtorch_operators_cuda"].exported()

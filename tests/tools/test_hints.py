@@ -1,4 +1,4 @@
-"""Hints for compiler errors: the table of hints, each row tested with the real g++."""
+"""Hints for compiler errors: each row of the table is tested with an example and the real g++."""
 
 from __future__ import annotations
 
@@ -6,17 +6,42 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 from graft.compile.diagnostics import Diagnostic, diagnostics
-from graft.compile.messages import Hint, digest, hint_for, hints
+from graft.compile.messages import digest, hint_for, hints
 from graft.inputs.toolchain import CPU_CAPABILITIES
 from helpers import of_the_base_wheel
 
 _FLAGS = ("-std=c++20", "-fsyntax-only", "-DAT_PER_OPERATOR_HEADERS", "-DCPU_CAPABILITY=AVX2", "-DCPU_CAPABILITY_AVX2")
 _FLAGS += ("-DHAVE_AVX2_CPU_DEFINITION", "-DHAVE_AVX512_CPU_DEFINITION")
 _INCLUDE = re.compile(r"^#.*\n", re.M)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A row of hints.yaml, which describes the fields."""
+
+    hints: list[str]
+    example: str
+    fixed: str
+
+
+def examples() -> list[Example]:
+    found = []
+    for row in yaml.safe_load(Path(__file__).with_name("hints.yaml").read_text()):
+        example, fixed = (complete(row.get(key, "")) for key in ("example", "fixed"))
+        headers = "".join(f"{line}\n" for line in re.findall(r"`(#include <.*?>)`", "\n".join(row["hints"])))
+        found.append(Example(row["hints"], example, fixed or headers + example))
+    return found
+
+
+def complete(code: str) -> str:
+    """Put the header before an example that includes none."""
+    return code if not code or "#include" in code else f"#include <ATen/core/Tensor.h>\n{code.rstrip()}\n"
 
 
 def compiled(folder: Path, source: Path, *flags: str) -> list[str]:
@@ -43,22 +68,14 @@ def together(folder: Path, name: str, texts: Iterable[tuple[str, str]]) -> Path:
     return source
 
 
-def groups() -> list[list[tuple[int, Hint]]]:
-    """Rows that can be compiled together: those with the same includes, followed by code."""
-    found: dict[str, list[tuple[int, Hint]]] = {}
-    seen = set()
-    for number, hint in enumerate(hints()):
-        if hint.example and hint.example not in seen:
-            seen.add(hint.example)
-            heads = _INCLUDE.findall(hint.example)
-            is_alone = not _INCLUDE.sub("", hint.example).strip()
-            found.setdefault(f"{heads}{number if is_alone else ''}", []).append((number, hint))
+def groups() -> list[list[tuple[int, Example]]]:
+    """Examples that can be compiled together: those with the same includes, followed by code."""
+    found: dict[str, list[tuple[int, Example]]] = {}
+    for number, each in enumerate(examples()):
+        heads = _INCLUDE.findall(each.example)
+        is_alone = not _INCLUDE.sub("", each.example).strip()
+        found.setdefault(f"{heads}{number if is_alone else ''}", []).append((number, each))
     return list(found.values())
-
-
-def hints_of(row: Hint) -> list[Hint]:
-    """Return the row, and the one that it makes for a macro."""
-    return [hint for hint in hints() if hint.example == row.example]
 
 
 def text_at(error: Diagnostic, example: str) -> str:
@@ -68,34 +85,38 @@ def text_at(error: Diagnostic, example: str) -> str:
 
 
 @pytest.mark.parametrize("group", groups(), ids=lambda group: f"rows {', '.join(str(number) for number, _ in group)}")
-def test_each_row_fits_what_the_compiler_says(group: list[tuple[int, Hint]], tmp_path: Path) -> None:
+def test_each_example_gets_its_hints(group: list[tuple[int, Example]], tmp_path: Path) -> None:
     native = tmp_path / "native"
     native.mkdir()
     includes = [of_the_base_wheel("GRAFT_BASE") / "tree/torch/include"]
-    wrong = together(native, "wrong.cpp", ((f"row{number}.cpp", hint.example) for number, hint in group))
+    wrong = together(native, "wrong.cpp", ((f"row{number}.cpp", each.example) for number, each in group))
     source = wrong if len(group) > 1 else native / f"row{group[0][0]}.cpp"
     errors = diagnostics(compiled(tmp_path, source), native)
-    for number, row in group:
+    for number, each in group:
         own = [e for e in errors if e.user and e.user[0] == str(native / f"row{number}.cpp")]
         assert own, f"row {number} gives no error"
-        said = [hint_for(e.message, text_at(e, row.example), includes) for e in own]
-        of_row = [h.text(e.message, text_at(e, row.example), includes) for h in hints_of(row) for e in own]
-        # Errors that follow from the first need no hint, but must not match another row.
+        said = [hint_for(e.message, text_at(e, each.example), includes) for e in own]
+        # Errors that follow from the first need no hint, but must not match another row of the table.
         assert said[0], f"row {number}: {own[0].message}"
-        assert {text for text in said if text} <= set(of_row), f"row {number}: {[e.message for e in own]}"
+        assert {text for text in said if text} == set(each.hints), f"row {number}: {[e.message for e in own]}"
 
 
 def test_remedies_compile(tmp_path: Path) -> None:
     """In one source; each was tried alone when the table was written."""
     native = tmp_path / "native"
     native.mkdir()
-    texts = dict.fromkeys(hint.fixed for hint in hints() if hint.example)
-    fixed = together(native, "fixed.cpp", ((f"fixed{number}.cpp", text) for number, text in enumerate(texts)))
+    fixed = together(native, "fixed.cpp", ((f"fixed{n}.cpp", each.fixed) for n, each in enumerate(examples())))
     assert compiled(tmp_path, fixed) == []
 
 
-def test_rows_have_examples_but_for_one() -> None:
-    assert [hint.write for hint in hints() if not hint.example and hint.include] == []
+def test_rows_have_examples_but_for_two() -> None:
+    said = [text for each in examples() for text in each.hints]
+    without = []
+    for row in hints():
+        header = f"add `#include <{row.include}>`{', ' * bool(row.write)}" if row.include else ""
+        pattern = re.escape(f"{header}{row.write}").replace(r"\{0\}", ".*")
+        without += [] if any(re.fullmatch(pattern, text) for text in said) else [row.write]
+    assert [text.split()[0] for text in without] == ["include", "the"]
     assert len(hints()) > 30
 
 

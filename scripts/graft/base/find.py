@@ -43,8 +43,8 @@ def releases(patches: Path) -> list[str]:
         )
 
     def rank(pin: Pin) -> tuple[bool, bool, Version]:
-        for_cpus = [not tags.keys().isdisjoint(supported) for name, tags in pin.wheels.items() if _is_for_cpus(name)]
-        return any(for_cpus), bool(for_cpus), Version(pin.version)
+        for_cpus = [tags for version, tags in pin.wheels.items() if Version(version).local == CPU]
+        return any(not tags.keys().isdisjoint(supported) for tags in for_cpus), bool(for_cpus), Version(pin.version)
 
     return [pin.version for pin in sorted(usable, key=rank, reverse=True)]
 
@@ -75,7 +75,7 @@ def find_pin(cuda_archs: str = "", patches: Path = REPOSITORY / "patches") -> tu
     found = (each for pair in candidates for each in pair if (each.base / FOUND).is_file() and _kept(each))
     chosen = next(found, None) or _first(candidates)
     why = "the wheel for CPUs"
-    if not _is_for_cpus(chosen.pin):
+    if Version(chosen.pin).local != CPU:
         why = "the wheel for CUDA, since pip found none for CPUs (`make test` downloads NVIDIA's packages, too)"
         cuda_archs, because = _choose_architectures(chosen, cuda_archs.strip())
         why += f"; {because}"
@@ -94,10 +94,6 @@ def fetch_unpinned(layout: Layout, given: Path | None) -> None:
     if pin.chosen and not pinned_file(pin)[1] and (given or pin.index):
         find_toolchain(pin)
         _fetch(layout, given)
-
-
-def _is_for_cpus(version: str) -> bool:
-    return Version(version).local == CPU
 
 
 def _kept(layout: Layout) -> Path | None:

@@ -42,20 +42,33 @@ _ENTRY = np.dtype([("hash", "<u8"), ("value", "<u8"), ("kind", "u1")])
 FUNCTION, DATA, EXPORTED = 1, 2, 4
 
 
+# A symbol table and its strings.
+_Table = tuple[npt.NDArray[Any], bytes]
+
+
 class SymbolFile(ElfFile):
     """An object file or a library."""
 
     @cached_property
     def _dynamic(self) -> _Table:
-        return _Table(self, ".dynsym")
+        return self._table(".dynsym", ".dynstr")
 
     @cached_property
     def _static(self) -> _Table:
-        return _Table(self, ".symtab")
+        return self._table(".symtab", ".strtab")
+
+    def _table(self, name: str, name_of_strings: str) -> _Table:
+        section, strings = self.section(name), self.section(name_of_strings)
+        if not section or not strings:
+            return np.empty(0, _SYMBOL), b""
+        count, start = section["sh_size"] // _SYMBOL.itemsize, strings["sh_offset"]
+        symbols = np.frombuffer(self.data, _SYMBOL, count=count, offset=section["sh_offset"])
+        return symbols, self.data[start : start + strings["sh_size"]]
 
     def exported(self) -> frozenset[str]:
         """Return the exported names of a library."""
-        return frozenset(self._dynamic.names(self._dynamic.symbols["section"] != _UNDEFINED))
+        symbols, _ = self._dynamic
+        return frozenset(_names(self._dynamic, symbols["section"] != _UNDEFINED))
 
     def defined(self, *, weak: bool = True, hidden: bool = True) -> frozenset[str]:
         """Return the names that an object file defines for others.
@@ -64,43 +77,32 @@ class SymbolFile(ElfFile):
             weak: include symbols that several files may define, for example those of inline functions.
             hidden: include hidden symbols.
         """
-        symbols = self._static.symbols
+        symbols, _ = self._static
         binding, visibility = symbols["info"] >> 4, symbols["other"] & 3
         is_meant = (binding != _LOCAL) if weak else (binding == _GLOBAL)
         is_meant &= hidden | ~np.isin(visibility, (_INTERNAL, _HIDDEN))
-        return frozenset(self._static.names(is_meant & (symbols["section"] != _UNDEFINED)))
+        return frozenset(_names(self._static, is_meant & (symbols["section"] != _UNDEFINED)))
 
     def undefined(self) -> frozenset[str]:
         """Return the undefined names of an object file, without weak references, which may stay undefined."""
-        symbols = self._static.symbols
+        symbols, _ = self._static
         is_meant = ~np.isin(symbols["info"] >> 4, (_LOCAL, _WEAK)) & (symbols["name"] != 0)
-        return frozenset(self._static.names(is_meant & (symbols["section"] == _UNDEFINED)))
+        return frozenset(_names(self._static, is_meant & (symbols["section"] == _UNDEFINED)))
 
     def definitions(self) -> Iterator[tuple[str, int, bool]]:
         """Yield the name and address of each function and variable of a library, and whether it is a function."""
-        symbols = self._static.symbols
+        symbols, _ = self._static
         kinds = symbols["info"] & 15
         is_meant = ~np.isin(symbols["section"], (_UNDEFINED, _ABSOLUTE)) & np.isin(kinds, (_FUNCTION, _OBJECT, _IFUNC))
         is_function = (kinds == _FUNCTION)[is_meant].tolist()
-        return zip(self._static.names(is_meant), symbols["value"][is_meant].tolist(), is_function, strict=True)
+        return zip(_names(self._static, is_meant), symbols["value"][is_meant].tolist(), is_function, strict=True)
 
 
-class _Table:
-    """A symbol table, without symbols if the file does not have it."""
-
-    def __init__(self, file: SymbolFile, name: str) -> None:
-        section, strings = file.section(name), file.section({".dynsym": ".dynstr", ".symtab": ".strtab"}[name])
-        self.symbols: npt.NDArray[Any] = np.empty(0, _SYMBOL)
-        self._strings = b""
-        if section and strings:
-            count, start = section["sh_size"] // _SYMBOL.itemsize, strings["sh_offset"]
-            self.symbols = np.frombuffer(file.data, _SYMBOL, count=count, offset=section["sh_offset"])
-            self._strings = file.data[start : start + strings["sh_size"]]
-
-    def names(self, is_meant: npt.NDArray[Any]) -> Iterator[str]:
-        """Yield the names of the symbols that a mask selects."""
-        for start in self.symbols["name"][is_meant].tolist():
-            yield self._strings[start : self._strings.index(b"\0", start)].decode()
+def _names(table: _Table, is_meant: npt.NDArray[Any]) -> Iterator[str]:
+    """Yield the names of the symbols that a mask selects."""
+    symbols, strings = table
+    for start in symbols["name"][is_meant].tolist():
+        yield strings[start : strings.index(b"\0", start)].decode()
 
 
 class SymbolIndex:

@@ -46,12 +46,8 @@ _DEFINITIONS = (
 
 @dataclass(frozen=True)
 class Nvcc:
-    """nvcc and the architectures it compiles for.
-
-    Args:
-        folder: the folder of the toolkit.
-        host: the C++ compiler for the host code.
-        architectures: of GPUs, for example ``90a``.
+    """nvcc in the ``folder`` of a toolkit, the C++ compiler for its host code, and the GPU architectures that it
+    compiles for, like ``90a``.
     """
 
     folder: Path
@@ -67,11 +63,6 @@ class Nvcc:
     def compiler(self) -> str:
         """Its path."""
         return str(self.folder / "bin/nvcc")
-
-    @property
-    def include(self) -> Path:
-        """The folder of CUDA's headers."""
-        return self.folder / "include"
 
     @property
     def flags(self) -> list[str]:

@@ -58,15 +58,9 @@ class Diagnostic:
 
 
 def diagnostics(output: Iterable[str], native: Path) -> list[Diagnostic]:
-    """Return the errors in ``output`` without duplicates.
-
-    Args:
-        output: lines of the compiler.
-        native: the folder with the user's files.
-    """
-    found = list(_read(output, native))
+    """Return the errors in the lines of a compiler, once each, with the user's lines in the folder ``native``."""
     once: dict[tuple[str, int, int, str], Diagnostic] = {}
-    for each in found:
+    for each in _read(output, native):
         once.setdefault((each.file, each.line, each.column, each.kind), each)
     return list(once.values())
 
@@ -122,17 +116,18 @@ def _use(macro: str, file: Path, message: str) -> tuple[str, int, int] | None:
 
 
 def of_undefined(callers: Mapping[str, Iterable[str]], native: Path) -> str:
-    """Explain undefined symbols: their place, and what to do.
-
-    Args:
-        callers: the demangled symbols, each with the sources that need it.
-        native: the folder with the user's files.
-    """
+    """Explain undefined symbols, demangled, each with the sources that need it: their place, and what to do."""
     functions, sources = read_entries(native / FUNCTIONS), _read_sources(native)
     lines: dict[str, None] = {}
     for symbol, files in callers.items():
         entry = next((each for each in functions if _asks_for(each, symbol)), None)
-        said = [_blame_entry(symbol, entry)] if entry else [_missing(file, symbol, sources) for file in files]
+        if entry:
+            place, what = "{}:{}".format(*entry.place("dispatch")), f"the kernel of {entry.operator}"
+            said = [
+                f"{place}: no file defines {symbol}, {what}; define it in a .cpp file with exactly these parameters"
+            ]
+        else:
+            said = [_missing(file, symbol, sources) for file in files]
         lines.update(dict.fromkeys(said))
     return "\n".join(lines)
 
@@ -154,7 +149,7 @@ def _missing(caller: str, symbol: str, sources: list[Source]) -> str:
     what = f"calls {symbol}, which is not defined"
     own = next((source for source in sources if str(source.path) == caller), None)
     line = _line_of_call(own, name) if own else 0
-    others = [d for d in _defining(symbol, sources, are_alike=False) if not d.is_local]
+    others = _defining(symbol, sources, are_alike=False)
     todo = "define it in a .cpp file of the folder, or do not call it"
     if others:
         todo = f"{_place(others[0])} defines `{others[0]}`: declare and call it with the same namespace and parameters"
@@ -169,7 +164,7 @@ def _line_of_call(source: Source, name: str) -> int:
 
 
 def _twice(symbol: str, objects: str, sources: list[Source]) -> str:
-    places = [d for d in _defining(symbol, sources, are_alike=True) if not d.is_local]
+    places = _defining(symbol, sources, are_alike=True)
     if len(places) > 1:
         first, second = places[:2]
         todo = "give one another name, or write `static` before both"
@@ -182,19 +177,13 @@ def _twice(symbol: str, objects: str, sources: list[Source]) -> str:
 
 
 def _defining(symbol: str, sources: list[Source], *, are_alike: bool) -> list[Definition]:
-    """Return the definitions of the function, or of others with its name."""
+    """Return the definitions of the function, or of all with its name, that other files can call."""
     scope, name = symbol.partition("(")[0].rpartition("::")[0], _name_of(symbol)
-    found = [d for source in sources for d in source.definitions if d.name == name and not d.macro]
-    if not are_alike:
-        return found
-    count = _parameters(symbol)
-    return [d for d in found if d.namespace == scope and len(d.parameters) == count]
-
-
-def _parameters(symbol: str) -> int:
-    """Return the number of parameters of a demangled function."""
-    inner = re.sub(r"<[^<>]*>", "", symbol.partition("(")[2].rpartition(")")[0])
-    return inner.count(",") + 1 if inner else 0
+    every = [each for source in sources for each in source.definitions]
+    found = [each for each in every if each.name == name and not each.macro and not each.is_local]
+    parameters = re.sub(r"<[^<>]*>", "", symbol.partition("(")[2].rpartition(")")[0])
+    count = parameters.count(",") + 1 if parameters else 0
+    return [each for each in found if not are_alike or (each.namespace == scope and len(each.parameters) == count)]
 
 
 def _place(definition: Definition) -> str:
@@ -205,21 +194,9 @@ def _name_of(symbol: str) -> str:
     return re.sub(r"<.*", "", symbol.partition("(")[0]).rpartition("::")[2]
 
 
-def _kernel_of(symbol: str) -> str:
-    """Return the name of the function ``symbol`` in ``dispatch:``."""
-    path = symbol.partition("(")[0].split("::")
-    if len(path) > 1 and path[-1] in ("impl", "meta"):  # structured_<kernel>::impl
-        return path[-2].removeprefix("structured_")
-    return path[-1]
-
-
 def _asks_for(entry: Entry, symbol: str) -> bool:
-    kernel = _kernel_of(symbol)
+    *_, scope, kernel = ["", *symbol.partition("(")[0].split("::")]
+    if kernel in ("impl", "meta"):
+        kernel = scope.removeprefix("structured_")
     is_named = kernel in {name.rpartition("::")[2] for name in entry.kernels.values()}
     return is_named or entry.operator.replace(".", "_") == kernel
-
-
-def _blame_entry(symbol: str, entry: Entry) -> str:
-    file, line, _ = entry.place("dispatch")
-    what = f"no file defines {symbol}, the kernel of {entry.operator}"
-    return f"{file}:{line}: {what}; define it in a .cpp file with exactly these parameters"

@@ -153,10 +153,8 @@ class Linker:
         return dict(zip(names, places, strict=True))
 
     def _aliases(self, unresolved: Iterable[str]) -> dict[str, str]:
-        """Return the symbols of the kernels for CPU capabilities that are not compiled, each with the symbol to use
-        instead.
-
-        They are the static members ``AVX2`` etc. of ``at::native::DispatchStub``, as mangled names.
+        """Return the symbols of kernels for CPU capabilities that are not compiled, the static members ``AVX2`` etc. of
+        ``at::native::DispatchStub``, each with the symbol to use instead.
         """
         if not self._toolchain.is_for_edits:
             return {}

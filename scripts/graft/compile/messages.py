@@ -30,7 +30,6 @@ _KINDS = 6
 _WIDTH = 300
 
 _TABLE = Path(__file__).with_name("hints.yaml")
-_EXAMPLES_INCLUDE = "#include <ATen/core/Tensor.h>\n"
 
 # The messages of g++ and nvcc for an unknown name.
 _NO_SUCH_NAME = (
@@ -135,7 +134,8 @@ def _of_kind(errors: list[Diagnostic], native: Path, includes: Sequence[Path]) -
     if (file, line) != (first.file, first.line):
         if read := _source_line(Path(file), line) if file.startswith(f"{native}/") else "":
             lines.append(f"  {line:>5} | {read}")
-        lines.append(f"  which leads to {_short(first.file)}:{first.line}:")
+        header = re.sub(r"^.*/include/(?=(?:ATen|c10|torch)/)", "", first.file)
+        lines.append(f"  which leads to {header}:{first.line}:")
         source = source[:1]
     lines += source
     text = " ".join([*first.excerpt[:1], _source_line(Path(file), line)])
@@ -154,11 +154,6 @@ def _source_line(path: Path, number: int) -> str:
     return lines[number - 1] if 0 < number <= len(lines) else ""
 
 
-def _short(file: str) -> str:
-    """Return the path of a header as in an ``#include``."""
-    return re.sub(r"^.*/include/(?=(?:ATen|c10|torch)/)", "", file)
-
-
 def _few(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers[:8])) + (f" and {len(numbers) - 8} more" if len(numbers) > 8 else "")
 
@@ -171,8 +166,6 @@ class Hint:
     line: str
     include: str
     write: str
-    example: str
-    fixed: str
 
     def text(self, message: str, line: str, includes: Iterable[Path]) -> str:
         """Return the hint for an error; empty if this row does not match."""
@@ -201,14 +194,8 @@ def hint_for(message: str, line: str, includes: Iterable[Path]) -> str:
 
 def _rows(row: dict[str, str]) -> list[Hint]:
     """Return a row, or two rows if ``name`` is shorthand for a name and a macro."""
-    include, write = row.get("include", ""), row.get("write", "")
-    example, fixed = (
-        f"{'' if '#include' in code else _EXAMPLES_INCLUDE}{code}\n" if code else ""
-        for code in (row.get("example", ""), row.get("fixed", ""))
-    )
-    fixed = fixed or f"#include <{include}>\n{example}"
     if name := row.get("name"):
         places = [(_NO_SUCH_NAME.replace("{0}", f"(?:{name})"), ""), (_MACRO, rf"\b(?:{name})\(")]
     else:
         places = [(row["says"], row.get("line", ""))]
-    return [Hint(says, line, include, write, example, fixed) for says, line in places]
+    return [Hint(says, line, row.get("include", ""), row.get("write", "")) for says, line in places]

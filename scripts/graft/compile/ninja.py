@@ -69,17 +69,9 @@ def make(
     jobs: int,
     line: StepLine,
 ) -> dict[str, Path]:
-    """Bring libraries up to date. Return their files, by path in the wheel.
+    """Bring libraries up to date, and ``others``, which are in no library. Return the libraries, by path in the wheel.
 
-    Args:
-        layout: the folders of the build.
-        snapshot: its inputs.
-        products: the libraries.
-        base: what they are linked to.
-        compilers: the compilers that units refer to. A change of their description recompiles everything.
-        others: units that are in no library.
-        jobs: the maximum number of commands to run at once.
-        line: shows the progress.
+    Another description of a compiler recompiles everything. At most ``jobs`` commands run at once.
 
     Raises:
         CompileError: the messages of compilers and linkers, with paths in the native folder.
@@ -165,31 +157,21 @@ def with_preambles(
     units: Iterable[Unit], work: Path, headers: Iterable[Path], compiler: str
 ) -> tuple[list[Unit], list[Unit]]:
     """Return the units, those of the folder's own sources with preambles if useful, and units that compile the
-    preambles.
-
-    Args:
-        units: all units of a library.
-        work: the work folder; the units' paths are relative to it.
-        headers: the native folder's own headers, which may be edited.
-        compiler: its version.
+    preambles. A change of ``headers``, which may be edited, or of the compiler's description makes them invalid.
     """
     common = hashlib.sha256(compiler.encode())
     for path in headers:
         common.update(path.read_bytes())
-    found, made = [], []
-    for unit in units:
-        is_own = unit.source.parts[0] == "src"
-        new, preamble = _with_preamble(unit, work, common.hexdigest()) if is_own else (unit, None)
-        found.append(new)
-        made += [preamble] if preamble else []
-    return found, made
+    pairs = [_with_preamble(unit, work, common.hexdigest()) for unit in units]
+    return [unit for unit, _ in pairs], [maker for _, maker in pairs if maker]
 
 
 def _with_preamble(unit: Unit, work: Path, common: str) -> tuple[Unit, Unit | None]:
     """Return a unit that uses its preamble if it exists, and a unit that compiles it for the next time if the source
     changed.
     """
-    text = (work / unit.source).read_text(encoding="utf-8", errors="replace")
+    is_own = unit.source.parts[0] == "src"
+    text = (work / unit.source).read_text(encoding="utf-8", errors="replace") if is_own else ""
     preamble = preamble_of(text)
     if "#include" not in preamble:
         return unit, None

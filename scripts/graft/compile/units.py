@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -35,10 +35,10 @@ CXX, NVCC = "cxx", "nvcc"
 
 _TEMPLATES = Path(__file__).with_name("templates")
 
-# Sources that are the same for every native folder, by library.
-_OF_LIBRARIES = ("compatibility.cpp", "trampolines.cpp")
-_OF_EXTENSION = ("bindings.cpp", "module.cpp")
-_OF_THIN_EXTENSION = ("bindings.cpp", "thin_module.cpp")
+# Those of each library, of the module torch._C, and of a thin wheel's module, which extends the existing one.
+_COMMON = ("compatibility.cpp", "trampolines.cpp")
+_MODULE = ("bindings.cpp", "module.cpp")
+_THIN_MODULE = ("bindings.cpp", "thin_module.cpp")
 
 _OF_TORCH, _CUDA = ("libtorch_cpu.so", "libc10.so"), "libtorch_cuda.so"
 
@@ -58,7 +58,6 @@ class Unit:
         source: relative to the work folder.
         target: the object file, relative to the work folder.
         flags: flags in addition to those of every source.
-        compiler: ``cxx`` or ``nvcc``.
         narrow: folders of headers that declare less than the base's and are much faster to parse, relative to the work
             folder. A source that needs more is compiled without them.
         needed: files that must be built first, relative to the work folder.
@@ -68,8 +67,12 @@ class Unit:
     target: Path
     flags: tuple[str, ...] = ()
     narrow: tuple[Path, ...] = ()
-    compiler: str = CXX
     needed: tuple[Path, ...] = ()
+
+    @property
+    def compiler(self) -> str:
+        """``cxx`` or ``nvcc``."""
+        return NVCC if self.source.suffix == ".cu" else CXX
 
 
 @dataclass(frozen=True)
@@ -77,22 +80,22 @@ class Units:
     """The units of a build, in link order.
 
     Args:
-        common: units in every library.
+        fixed: sources that are the same for every native folder, by name.
         library: the operators.
         bindings: the Python bindings.
-        module: the initialization of ``torch._C``.
-        thin_module: the initialization of a thin wheel's module, which adds the bindings to the existing ``torch._C``.
         cuda: the CUDA kernels; empty if they are not built.
         preambles: precompiled headers, which are in no library.
     """
 
-    common: list[Unit]
+    fixed: Mapping[str, Unit]
     library: list[Unit]
     bindings: list[Unit]
-    module: list[Unit]
-    thin_module: list[Unit]
     cuda: list[Unit]
     preambles: Sequence[Unit] = ()
+
+    def named(self, names: Iterable[str]) -> list[Unit]:
+        """Return those of ``fixed`` with these names."""
+        return [self.fixed[name] for name in names]
 
 
 @dataclass(frozen=True)
@@ -133,14 +136,7 @@ class Product:
 
 
 class Planner:
-    """Plans the units of a build.
-
-    Args:
-        layout: the folders of the build, with all sources written.
-        base: the unpacked base.
-        toolchain: the compiler.
-        nvcc: the CUDA compiler; None if no CUDA kernels are built.
-    """
+    """Plans the units of a build in ``layout``, where all sources are written; without ``nvcc``, none for CUDA."""
 
     def __init__(self, layout: Layout, base: Base, toolchain: Toolchain, nvcc: Nvcc | None = None) -> None:
         self._layout = layout
@@ -152,13 +148,14 @@ class Planner:
         """Return the units of ``native`` and of its generated sources."""
         units = self._layout.generated / "units"
         folders = sorted(path.parent for path in units.glob("*/library.cpp"))
-        fixed_files = {name.as_posix(): (_TEMPLATES / name).read_bytes() for name in files_below(_TEMPLATES)}
-        lay_out_files(self._layout.work / "fixed", fixed_files)
+        templates = {name.as_posix(): (_TEMPLATES / name).read_bytes() for name in files_below(_TEMPLATES)}
+        lay_out_files(self._layout.work / "fixed", templates)
         native_folder = self._layout.sources
         own = [self._unit(native_folder / name, f"native/{name.with_suffix('')}") for name in native.sources]
         fixed = {
             name: Unit(Path("fixed", name), self._object(f"fixed/{Path(name).stem}"), (*_FIXED, self._python_include))
-            for name in (*_OF_LIBRARIES, *_OF_EXTENSION, *_OF_THIN_EXTENSION)
+            for name in templates
+            if name.endswith(".cpp")
         }
         # Registrations run in link order, and derived ones check what the folder registers.
         library = [*own, *(self._generated(folder, "library") for folder in folders)]
@@ -173,11 +170,9 @@ class Planner:
         ]
         bound = [folder for folder in folders if (folder / "bindings.cpp").is_file()]
         return Units(
-            common=[fixed[name] for name in _OF_LIBRARIES],
+            fixed=fixed,
             library=library,
             bindings=[self._generated(folder, "bindings") for folder in bound],
-            module=[fixed[name] for name in _OF_EXTENSION],
-            thin_module=[fixed[name] for name in _OF_THIN_EXTENSION],
             cuda=self._cuda(native, folders),
         )
 
@@ -185,22 +180,22 @@ class Planner:
         """Return the units of the CUDA kernels. Their registrations follow what they call, as in ``library``."""
         if self._nvcc is None:
             return []
-        flags = (*(f"-D{name}" for name in DEFINITIONS), f"-I{self._nvcc.include}")
+        flags = (*(f"-D{name}" for name in DEFINITIONS), f"-I{self._nvcc.folder}/include")
         own = [
-            self._unit(self._layout.sources / name, f"native/{name}", flags if name.suffix == ".cpp" else (), compiler)
+            self._unit(self._layout.sources / name, f"native/{name}", flags if name.suffix == ".cpp" else ())
             for name in native.cuda
-            if (compiler := {".cu": NVCC, ".cpp": CXX}.get(name.suffix))
+            if name.suffix in (".cu", ".cpp")
         ]
         loops = [path for folder in folders for path in sorted((folder / "cuda").glob("*.cu"))]
-        own += [self._unit(path, f"generated/{path.name}", compiler=NVCC) for path in loops]
+        own += [self._unit(path, f"generated/{path.name}") for path in loops]
         registered = [folder for folder in folders if (folder / "cuda.cpp").is_file()]
         return [*own, *(self._generated(folder, "cuda", flags) for folder in registered)]
 
-    def _unit(self, source: Path, name: str, flags: Iterable[str] = (), compiler: str = CXX) -> Unit:
+    def _unit(self, source: Path, name: str, flags: Iterable[str] = ()) -> Unit:
         view = self._views.of(text_with_headers(source, self._layout.sources))
         include = (f"-I{self._relative(view)}",) if view else ()
-        own = self._toolchain.debugging if compiler == CXX else ()
-        return Unit(self._relative(source), self._object(name), (*flags, *include, *own), compiler=compiler)
+        own = self._toolchain.debugging if source.suffix != ".cu" else ()
+        return Unit(self._relative(source), self._object(name), (*flags, *include, *own))
 
     def _generated(self, folder: Path, kind: str, flags: Iterable[str] = ()) -> Unit:
         """Return the unit of generated sources ``kind`` in ``folder``, a key of ``_PARTS``."""
@@ -247,12 +242,12 @@ def products(units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product
     umbrella = base.library("lib/libtorch.so")
     cuda = _products_for_cuda(OPERATORS_FOR_CUDA, units, base, nvcc)
     library = Product(
-        *("torch/lib/libtorch.so", [*units.common, *units.library], _OF_TORCH, umbrella),
+        *("torch/lib/libtorch.so", [*units.named(_COMMON), *units.library], _OF_TORCH, umbrella),
         linked=[name for name in umbrella.needed if name not in _OF_TORCH and (base.libraries / name).is_file()],
         loaded=[each.name for each in cuda],
     )
     extension = Product(
-        *(f"torch/{base.extension}", [*units.common, *units.module, *units.bindings]),
+        *(f"torch/{base.extension}", [*units.named(_COMMON + _MODULE), *units.bindings]),
         *(("libtorch_python.so", *_OF_TORCH), base.library(base.extension)),
         linked=["libtorch.so"],
         provided=units.library,
@@ -266,7 +261,10 @@ def thin_products(name: str, units: Units, base: Base, nvcc: Nvcc | None = None)
     beside = Library((), "$ORIGIN", "--enable-new-dtags")
     cuda = _products_for_cuda(f"{name}/lib{name}_cuda.so", units, base, nvcc, beside)
     extension = Product(
-        *(f"{name}/{base.extension}", [*units.common, *units.library, *units.thin_module, *units.bindings]),
+        *(
+            f"{name}/{base.extension}",
+            [*units.named(_COMMON), *units.library, *units.named(_THIN_MODULE), *units.bindings],
+        ),
         *(("libtorch_python.so", *_OF_TORCH), beside),
         loaded=[each.name for each in cuda],
         is_python_extension=True,
@@ -281,5 +279,5 @@ def _products_for_cuda(
     if nvcc is None or not units.cuda:
         return []
     theirs = base.library(f"lib/{_CUDA}")
-    bound, own = (_CUDA, "libc10_cuda.so", *_OF_TORCH), [*units.common, *units.cuda]
+    bound, own = (_CUDA, "libc10_cuda.so", *_OF_TORCH), [*units.named(_COMMON), *units.cuda]
     return [Product(name, own, bound, like or theirs, offered=nvcc.libraries(theirs.needed), provided=units.library)]

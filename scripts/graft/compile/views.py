@@ -30,12 +30,8 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*["<](?:ATen/native/)?([^">]+)[">]', re
 
 
 class Views:
-    """The header views of one build.
-
-    Args:
-        base: the unpacked base.
-        fragments: the generator's ``fragments.json`` with the parts of each new operator.
-        folder: the output folder, with a folder for each view.
+    """The header views of one build: folders in ``folder``, made of the base's headers and the generator's
+    ``fragments.json`` with the parts of each new operator.
     """
 
     def __init__(self, base: Path, fragments: Path, folder: Path) -> None:
