@@ -95,12 +95,8 @@ class Nvcc:
 
 @dataclass(frozen=True)
 class Cuda:
-    """How a build handles CUDA.
-
-    Args:
-        how: what the generator is asked to generate.
-        nvcc: the compiler; None if nothing is compiled for CUDA.
-        wanted: the value of ``CUDA_ARCHS``.
+    """How a build handles CUDA: what the generator is asked for, the compiler, or None if nothing is compiled for CUDA,
+    and the value of ``CUDA_ARCHS``.
     """
 
     how: str = NO_CUDA
