@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from packaging.version import Version
+
 from .base.installed import Environment, base_of, find_environment, look
 from .core.console import Steps, say
 from .core.errors import GraftError
@@ -86,7 +88,7 @@ class Wheel(Delivery):
         if not (
             built
             and built.stamp == snapshot.stamp
-            and built.cuda in ("", cuda_request(self.layout.cuda_archs))
+            and built.cuda in ("", cuda_request(self.layout.cuda_archs, self.layout.cuda_home))
             and built.is_there()
         ):
             return None
@@ -105,7 +107,7 @@ class Wheel(Delivery):
         wheel = pack(
             base.wheel,
             files,
-            version=with_graft(snapshot.pin.wheel_version, made.hash_),
+            version=with_graft(snapshot.pin.version, made.hash_),
             platform=platform_tag(base.platforms, made.libraries.values()),
             out=self.layout.out,
             notice=describe_additions(base.version, made.description),
@@ -130,7 +132,7 @@ class Tree(Delivery):
             yield
 
     def _stamp(self, snapshot: Snapshot) -> str:
-        return f"{snapshot.stamp} {cuda_request(self.layout.cuda_archs)}"
+        return f"{snapshot.stamp} {cuda_request(self.layout.cuda_archs, self.layout.cuda_home)}"
 
     def there(self, snapshot: Snapshot) -> Path | None:
         from .deliver.develop import developed
@@ -179,12 +181,12 @@ class Thin(Delivery):
     def compose(self, base: Base, made: Made, snapshot: Snapshot) -> Mapping[str, bytes]:
         from .compose.thin import compose_thin
 
-        return compose_thin(base, made, self.package, snapshot.pin.wheel_version)
+        return compose_thin(base, made, self.package, snapshot.pin.version)
 
     def deliver(self, base: Base, made: Made, snapshot: Snapshot, files: Mapping[str, bytes]) -> Path:
         from .deliver.wheel import pack_thin, platform_tag, thin_version
 
-        requires = snapshot.pin.wheel_version
+        requires = snapshot.pin.version
         names = sorted({bound.public for bound in made.description.bound if not bound.name.startswith("_")})
         return pack_thin(
             files,
@@ -312,19 +314,18 @@ def check_cuda(request: Request) -> None:
 
         nvcc = make_for_cuda(_job(layout, snapshot, request))
     targets = ", ".join(f"sm_{name}" for name in nvcc.architectures)
-    say(f"{layout.title}: its CUDA sources compile for {targets} with PyTorch {snapshot.pin.version}")
+    say(f"{layout.title}: its CUDA sources compile for {targets} with PyTorch {snapshot.pin.version.release}")
 
 
 def installed(layout: Layout, environment: Environment) -> Layout:
     """Return the folders of a build for an installed torch. Warn if its version was never tested."""
-    version = environment.version
-    known = known_pins(REPOSITORY / "patches")
-    release = version.partition("+")[0]
-    if release not in (name.partition("+")[0] for name in known):
+    version, pins = environment.version, REPOSITORY / "patches"
+    known = known_pins(pins)
+    release = version.release
+    if release not in (each.release for each in known):
         say(f"torch {version} is untested; tested are {', '.join(known)}")
-        release = max(known, key=lambda name: [int(part) for part in name.partition("+")[0].split(".")])
-        release = release.partition("+")[0]
-    return replace(layout, pin=version, installed=environment.key, release=release)
+        release = max((each.release for each in known), key=Version)
+    return replace(layout, pin=version, installed=environment.key, pin_folder=pins / release)
 
 
 def _wait_for_save(folders: Iterable[Path], seen: Mapping[Path, int]) -> dict[Path, int]:

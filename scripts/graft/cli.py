@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from .core.errors import GraftError, RefusedError, UsageError
 from .core.files import write_atomically
 from .core.layout import BYTECODE
-from .options import FOUND, NONE, OLDEST, OPTIONS, RELEASE, Request, Verb, request_of
+from .options import FOUND, NONE, OLDEST, OPTIONS, RELEASE, SHARED, Request, Verb, request_of
 
 
 def _report(parser: argparse.ArgumentParser) -> None:
@@ -30,9 +30,9 @@ def _source(parser: argparse.ArgumentParser) -> None:
 _HELP = "`make` lists the variables, and ARGS=--help the options of a target"
 
 # The options of verbs that build for one base.
-BASE = "pin native wheel jobs launcher cuda_archs"
+BASE = "pin native wheel jobs launcher cuda_archs cuda_home cxx"
 # Those of verbs that use PyTorch's sources.
-_TREE = "pin native jobs source"
+_TREE = "pin native jobs source cuda_home cxx"
 
 VERBS = (
     Verb(
@@ -56,13 +56,13 @@ VERBS = (
     ),
     Verb(
         *("new-op", "write the skeleton of a new operator", "graft.new.new_op:new_op"),
-        *("pin native wheel schema kind variants", FOUND),
+        *("pin native wheel cxx schema kind variants", FOUND),
     ),
     Verb(
         *("wheels", "build wheels for several pins and Pythons", "graft.wheels:build_wheels"),
-        "native out wheel jobs launcher cuda_archs python pins pythons delivery name version",
+        "native out wheel jobs launcher cuda_archs cuda_home cxx python pins pythons delivery name version",
     ),
-    Verb("pin", "write the pin of a release", "graft.pin.pin:make_pin", "torch index jobs"),
+    Verb("pin", "write the pin of a release", "graft.pin.pin:make_pin", "torch index jobs cxx"),
     Verb("apply", "turn a PyTorch checkout into the fork", "graft.fork.verbs:apply", _TREE, RELEASE),
     Verb("export", "write that fork as patches", "graft.fork.verbs:export", f"{_TREE} out", RELEASE),
 )
@@ -133,8 +133,11 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
         flag = getattr(given, name, None)
         texts[name] = option.given(os.environ) if flag is None else flag
         spelled[name] = option.variable if flag is None else option.flag
-        # What this process starts gets its options on its command line.
-        os.environ.pop(option.variable, None)
+        # What this process starts gets its options on its command line, unless it is no program of ours.
+        if option.variable not in SHARED:
+            os.environ.pop(option.variable, None)
+        elif flag is not None:
+            os.environ[option.variable] = flag
     try:
         return chosen, request_of(texts, spelled), given
     except ValueError as error:

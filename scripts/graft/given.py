@@ -65,7 +65,7 @@ def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:
     else:
         for folder in request.native:
             load_native(folder)
-    pin, cuda_archs = find_pin(request.cuda_archs)
+    pin, cuda_archs = find_pin(request.cuda_archs, cxx=request.cxx)
     return replace(request, pin=pin, cuda_archs=cuda_archs)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from .core.layout import REPOSITORY, Layout, expanded, native_folders
+from .core.layout import REPOSITORY, Layout, TorchVersion, expanded, native_folders
 
 # The values of BUILD and DELIVERY.
 GRAFT, SOURCE = "graft", "source"
@@ -51,7 +51,9 @@ def _option(default: str, help_: str, read: Callable[[str], Any] = str, variable
 class Request:
     """What the user asks for. Each field is a flag (``--cuda-archs``) and a variable of make (``CUDA_ARCHS``)."""
 
-    pin: str = _option("", "the PyTorch to build on, see `ls patches`; by default the first that can be had")
+    pin: TorchVersion = _option(
+        "", "the PyTorch to build on, see `ls patches`; by default the first that can be had", TorchVersion
+    )
     native: tuple[Path, ...] = _option(
         str(REPOSITORY / "native"), "the native folder, or several, separated by spaces", native_folders
     )
@@ -59,6 +61,8 @@ class Request:
     jobs: int = _option(str(os.cpu_count() or 1), "compilers to run at once", _positive)
     launcher: str = _option("", "compiler launcher: ccache (the default if installed), sccache, distcc or none")
     cuda_archs: str = _option("", 'GPU architectures, such as "80 90a"; by default those of the base; none: no CUDA')
+    cuda_home: str = _option("", "a CUDA toolkit, used if it is of the base's version; by default pip downloads one")
+    cxx: str = _option("g++", "the C++ compiler, a g++")
     wheel: Path | None = _option("", "the base wheel as a file; by default pip downloads it", _path)
     build: str = _option(GRAFT, "graft: onto the official wheel; source: all of PyTorch, from its sources")
     delivery: str = _option(WHEEL, "for test and surfaces: wheel, or develop or thin-wheel, on the official torch")
@@ -82,7 +86,12 @@ class Request:
     def layout(self) -> Layout:
         """The folders of the build."""
         out = self.out or REPOSITORY / "dist"
-        return Layout(self.pin, self.native, out, launcher=self.launcher, cuda_archs=self.cuda_archs)
+        how = {name: getattr(self, name) for name in ("launcher", "cuda_archs", "cuda_home", "cxx")}
+        return Layout(self.pin, self.native, out, **how)
+
+
+# Variables that other programs read as well, PyTorch's own build for example.
+SHARED = ("CUDA_HOME", "CXX")
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class Job:
 def make(job: Job, plan: Plan) -> Made:
     """Run the stages up to the linked libraries."""
     with job.steps.counted("find the CUDA toolkit"):
-        cuda = plan_cuda(job.snapshot, job.base, job.native, job.layout.cuda_archs.strip())
+        cuda = _plan_cuda(job)
     libraries, patched_files = _make(job, cuda, plan)
     return Made(
         hash_=hashlib.sha256(f"{job.snapshot.stamp}{cuda.description}".encode()).hexdigest()[:10],
@@ -78,10 +78,15 @@ def make_for_cuda(job: Job) -> Nvcc:
             f"{job.snapshot.pin.path}: torch {job.base.version} is for CPU, and has no CUDA headers",
             todo="set PIN to a torch for CUDA",
         )
-    cuda = plan_cuda(job.snapshot, job.base, job.native, job.layout.cuda_archs.strip(), is_required=True)
+    cuda = _plan_cuda(job, is_required=True)
     assert cuda.nvcc is not None
     _make(job, cuda, None)
     return cuda.nvcc
+
+
+def _plan_cuda(job: Job, *, is_required: bool = False) -> Cuda:
+    wanted, home = job.layout.cuda_archs.strip(), job.layout.cuda_home
+    return plan_cuda(job.snapshot, job.base, job.native, wanted, home, is_required=is_required)
 
 
 def _make(job: Job, cuda: Cuda, plan: Plan | None) -> tuple[dict[str, Path], dict[str, bytes]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .core.console import say, table
 from .core.errors import GraftError, PinError, UsageError, run_all
-from .core.layout import REPOSITORY, Layout
+from .core.layout import REPOSITORY, Layout, TorchVersion
 from .core.process import follow
 from .core.pythons import Python, find_pythons
 from .inputs.pin import known_pins, load_pin
@@ -31,7 +31,7 @@ class RowsFailed(GraftError):
 class Row:
     """A pin on a Python."""
 
-    pin: str
+    pin: TorchVersion
     python: Python
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ def chosen_rows(pins: str, pythons: str, *, default_python: str = sys.executable
         found = find_pythons(shlex.split(pythons) or [default_python])
     except ValueError as error:
         raise UsageError(f"PYTHONS={pythons}: {error}", todo="close the quotes") from error
-    named = list(dict.fromkeys(pins.split()))
+    named = list(dict.fromkeys(map(TorchVersion, pins.split())))
     known = named or known_pins(_PATCHES, are_wheels_needed=True)
     tags = dict(zip(known, run_all(*(partial(_tags_of, pin) for pin in known)), strict=True))
     rows = [Row(pin, python) for python in found for pin in known]
@@ -74,8 +74,8 @@ def chosen_rows(pins: str, pythons: str, *, default_python: str = sys.executable
     return [row for row in rows if row not in without]
 
 
-def _tags_of(pin: str) -> list[str]:
-    return list(load_pin(_PATCHES / pin.partition("+")[0], pin).sha256)
+def _tags_of(pin: TorchVersion) -> list[str]:
+    return list(load_pin(_PATCHES / pin.release, pin).sha256)
 
 
 def build_wheels(request: Request) -> None:
@@ -133,6 +133,8 @@ def run_verb(row: Row, layout: Layout, jobs: int, words: Sequence[str | Path], w
 
     environment = REPOSITORY / "scripts/environment.py"
     of_row: list[str | Path] = ["--pin", row.pin, "--native", shlex.join(map(str, layout.natives)), "--out", layout.out]
+    how = {"--launcher": layout.launcher, "--cuda-archs": layout.cuda_archs}
+    of_row += [word for flag, value in how.items() if value for word in (flag, value)]
     module, verb, *more = words
     command: list[str | Path] = [row.python.path, environment, module, verb, *of_row, "--jobs", str(jobs), *more]
     code = follow(command, read, env={"PYTHONUTF8": "1"})

@@ -19,7 +19,7 @@ from graft.check.derivatives import check_derivatives
 from graft.check.schemas import check_functions
 from graft.codegen.description import PLACES, PYTHON_MODULES
 from graft.core.errors import OperatorError
-from graft.core.layout import REPOSITORY, Layout
+from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.inputs.entries import read_entries
 from graft.inputs.snapshot import take_snapshot
 
@@ -99,7 +99,7 @@ def test_what_was_found_right_is_checked_again_when_it_changes(
     folder.mkdir()
     for text in ("", "", "# another\n"):
         (folder / "native_functions.yaml").write_text(text)
-        snapshot = take_snapshot(Layout("2.13.0+cpu", (folder,), tmp_path))
+        snapshot = take_snapshot(Layout(TorchVersion("2.13.0+cpu"), (folder,), tmp_path))
         snapshot.lay_out()
         with pytest.raises(OperatorError, match="wrong") if code else nullcontext():
             run.check_native(snapshot, base, tmp_path / "note")

@@ -16,7 +16,7 @@ from graft.codegen.__main__ import load_operators
 from graft.codegen.python import describe
 from graft.codegen.writer import TEMPLATES
 from graft.core.errors import OperatorError
-from graft.core.layout import REPOSITORY, Layout
+from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.fork.apply import apply
 from graft.fork.placing import generate_part, lay_out_torchgen, merge_yaml
 from graft.fork.stack import Stack
@@ -56,7 +56,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
         "wheel: {requirement: torch==1.0, sha256: {}}\ncompiler: {gxx: 11, standard: c++20}\n"
     )
     monkeypatch.setattr(Layout, "patches", folder)
-    return Layout("1.0", (tmp_path / "native",), tmp_path / "out")
+    return Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path / "out")
 
 
 def test_it_is_the_graft_s(base: Path, tree: Path, layout: Layout, tmp_path: Path) -> None:

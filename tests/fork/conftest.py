@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from graft.codegen.description import PLACES, Bound, Description
-from graft.core.layout import Layout
+from graft.core.layout import Layout, TorchVersion
 from graft.fork import apply as apply_module
 from graft.inputs.merge import PACKAGED
 from graft.inputs.native import NativeFolder
@@ -70,4 +70,4 @@ def layout(tmp_path: Path, native: Path, patches: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(Layout, "patches", patches)
     monkeypatch.setattr(Layout, "pin_build", tmp_path / "made")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return Layout("1.2.0", (native,), tmp_path / "out")
+    return Layout(TorchVersion("1.2.0"), (native,), tmp_path / "out")

@@ -13,7 +13,7 @@ from graft.compose.appending import behind, our_files, require_names
 from graft.compose.files import Composition
 from graft.core.console import StepLine
 from graft.core.errors import FetchError, PinError
-from graft.core.layout import REPOSITORY
+from graft.core.layout import REPOSITORY, TorchVersion
 from graft.inputs.patches import Patch, patched
 from graft.inputs.pin import load_pin
 from helpers import write
@@ -27,8 +27,8 @@ VERSION = "2.6.0+source.7ceabec3e7"
 
 
 def test_wheel_that_was_built_names_its_pin_and_is_kept(tmp_path: Path) -> None:
-    pin = load_pin(REPOSITORY / "patches/2.6.0", VERSION)
-    assert (pin.wheel_version, pin.settings) == (VERSION, load_pin(pin.path.parent).settings)
+    pin = load_pin(REPOSITORY / "patches/2.6.0", TorchVersion(VERSION))
+    assert (pin.version, pin.settings) == (VERSION, load_pin(pin.path.parent).settings)
     given = tmp_path / f"torch-{VERSION}-{next(sys_tags()).interpreter}-none-linux_x86_64.whl"
     given = given.with_name(given.name.replace("-none-", f"-{next(sys_tags()).abi}-"))
     with ZipFile(given, "w") as wheel:
@@ -40,7 +40,7 @@ def test_wheel_that_was_built_names_its_pin_and_is_kept(tmp_path: Path) -> None:
     with pytest.raises(FetchError, match="no wheel that can be downloaded"):
         fetch(pin, tmp_path / "other", None, StepLine("fetch"))
     with pytest.raises(PinError, match=r"no wheel of version 2\.13\.0\+other"):
-        load_pin(REPOSITORY / "patches/2.13.0", "2.13.0+other")
+        load_pin(REPOSITORY / "patches/2.13.0", TorchVersion("2.13.0+other"))
 
 
 def test_patches_of_the_pin_are_in_it_already(tmp_path: Path) -> None:

@@ -47,7 +47,9 @@ def test_sanitized(request: Request, extra: Sequence[str]) -> None:
     part = Part("sanitized", "the sanitized operators", paths)
     chosen = ["-m", "not unsanitized and not slow", *extra]
     findings = folder_of("sanitized-findings", layout)
-    preloaded = sanitizer_variables(find_toolchain(load_pin(layout.patches, layout.pin)), log=findings / "of")
+    preloaded = sanitizer_variables(
+        find_toolchain(load_pin(layout.patches, layout.pin), layout.cxx), log=findings / "of"
+    )
     with (
         one_at_a_time(sanitized, SANITIZED),
         wheel_environment(sanitized, SANITIZED, wheel) as python,

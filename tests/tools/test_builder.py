@@ -14,7 +14,7 @@ from graft import cli
 from graft.core import layout as layout_module
 from graft.core.errors import ToolchainError, UsageError
 from graft.core.files import files_below, lay_out_files, write_if_changed
-from graft.core.layout import REPOSITORY, Layout, native_folders
+from graft.core.layout import REPOSITORY, Layout, TorchVersion, native_folders
 from graft.deliver.built import Built, load_built, save_built
 from graft.inputs.native import load_native
 from graft.inputs.pin import load_pin
@@ -145,8 +145,13 @@ def test_variables_of_make_are_options_and_go_no_further(tmp_path: Path, monkeyp
     monkeypatch.setenv("JOBS", "3")
     monkeypatch.setenv("WATCH", "0")
     monkeypatch.setenv("OUT", "")
-    assert cli.main(VERBS, ["develop", "--jobs", "5"]) == 0
+    monkeypatch.setenv("CXX", "a")
+    monkeypatch.setenv("CUDA_HOME", "/cuda")
+    assert cli.main(VERBS, ["develop", "--jobs", "5", "--cxx", "b"]) == 0
     (request,) = requests
+    assert (request.layout.cxx, request.layout.cuda_home) == ("b", "/cuda")
+    # Other programs know these two.
+    assert (os.environ["CXX"], os.environ["CUDA_HOME"]) == ("b", "/cuda")
     assert (request.native, request.jobs, request.watch, request.out) == ((tmp_path, Path("/")), 5, False, None)
     assert cli.main(VERBS, ["develop", "--watch", "--native", str(tmp_path)]) == 0
     assert requests[-1].watch
@@ -175,18 +180,14 @@ def fake_compiler(folder: Path, version: str, about: str) -> str:
         ("17.0.0", "clang version 17", r"is not g\+\+ but clang"),
     ],
 )
-def test_compiler_that_will_not_do_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, about: str, message: str
-) -> None:
-    monkeypatch.setenv("CXX", fake_compiler(tmp_path, version, about))
+def test_compiler_that_will_not_do_is_refused(tmp_path: Path, version: str, about: str, message: str) -> None:
     with pytest.raises(ToolchainError, match=message):
-        find_toolchain(load_pin(REPOSITORY / "patches/2.13.0"))
+        find_toolchain(load_pin(REPOSITORY / "patches/2.13.0"), fake_compiler(tmp_path, version, about))
 
 
-def test_missing_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXX", "no-such-compiler")
+def test_missing_compiler_is_refused() -> None:
     with pytest.raises(ToolchainError, match="`no-such-compiler` does not run"):
-        find_toolchain(load_pin(REPOSITORY / "patches/2.13.0"))
+        find_toolchain(load_pin(REPOSITORY / "patches/2.13.0"), "no-such-compiler")
 
 
 HOLD = "from pathlib import Path\nfrom graft.core.lock import build_lock\n" + (
@@ -266,7 +267,7 @@ def test_folder_without_functions_is_refused(tmp_path: Path) -> None:
 def test_wheel_of_another_python_is_not_taken_for_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A build deletes the wheel of the previous build, but not that of another Python."""
     monkeypatch.setattr(layout_module, "REPOSITORY", tmp_path)
-    layout = Layout("2.13.0", (tmp_path,), tmp_path / "dist")
+    layout = Layout(TorchVersion("2.13.0"), (tmp_path,), tmp_path / "dist")
     wheels = {tag: tmp_path / f"torch-{tag}.whl" for tag in ("cp311", "cp312")}
     for tag, wheel in wheels.items():
         layout = replace(layout, interpreter=tag)

@@ -19,7 +19,7 @@ from graft.compile.units import CXX, NVCC, OPERATORS_FOR_CUDA, Planner, products
 from graft.core import layout as layout_module
 from graft.core.console import StepLine
 from graft.core.errors import FetchError, UsageError
-from graft.core.layout import REPOSITORY, Layout
+from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.core.pip import MissingError
 from graft.inputs import cuda_toolkit
 from graft.inputs.cuda_toolkit import wanted_architectures
@@ -92,20 +92,16 @@ def test_architectures_that_nvcc_does_not_know_are_refused(toolkit: Path) -> Non
     assert caught.value.todo == "choose among: 80, 90; or none"
 
 
-def test_cuda_home_is_taken_if_it_is_of_the_base_s_version(
-    toolkit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CUDA_HOME", str(toolkit))
-    nvcc = find_nvcc(PIN, base_for("13.0", tmp_path / "tree"), HOST, "", StepLine("toolkit"))
+def test_cuda_home_is_taken_if_it_is_of_the_base_s_version(toolkit: Path, tmp_path: Path) -> None:
+    nvcc = find_nvcc(PIN, base_for("13.0", tmp_path / "tree"), HOST, "", StepLine("toolkit"), str(toolkit))
     assert (nvcc.folder, nvcc.architectures) == (toolkit, ("80", "90"))
     # Another version is not used, and the pins have no toolkit of 99.1.
     with pytest.raises(MissingError, match=r"cuda-toolkits\.yaml: it has no packages for CUDA 99\.1") as caught:
-        find_nvcc(PIN, base_for("99.1", tmp_path / "other"), HOST, "", StepLine("toolkit"))
+        find_nvcc(PIN, base_for("99.1", tmp_path / "other"), HOST, "", StepLine("toolkit"), str(toolkit))
     assert "CUDA_HOME to a toolkit of CUDA 99.1" in caught.value.todo
     assert "make pin TORCH=2.14.1" in caught.value.todo
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "nowhere"))
     with pytest.raises(UsageError, match=r"CUDA_HOME=.*nowhere: its bin/nvcc does not run"):
-        find_nvcc(PIN, base_for("13.0", tmp_path / "third"), HOST, "", StepLine("toolkit"))
+        find_nvcc(PIN, base_for("13.0", tmp_path / "third"), HOST, "", StepLine("toolkit"), f"{tmp_path}/nowhere")
 
 
 @pytest.fixture
@@ -175,7 +171,7 @@ def test_base_for_cpus_leaves_cuda_out_and_says_so(tmp_path: Path, capsys: pytes
 
 def test_kernels_for_cuda_can_be_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cuda = plan(base_for("13.0", tmp_path / "tree"), tmp_path / "native", "none")
-    assert cuda == Cuda(MISSING, wanted="none")
+    assert cuda == Cuda(MISSING, None, "none ")
     assert cuda.request == "none "
     assert "left out because of CUDA_ARCHS=none: 1 CUDA kernels" in capsys.readouterr().err
     with pytest.raises(UsageError, match=r"^CUDA_ARCHS=none leaves out all CUDA kernels") as caught:
@@ -195,8 +191,7 @@ def test_folder_without_kernels_for_cuda_cannot_be_checked_for_it(tmp_path: Path
 
 def test_build_without_a_toolkit_goes_on_but_looks_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cuda = plan(base_for("99.1", tmp_path / "tree"), tmp_path / "native")
-    assert cuda == Cuda(MISSING)
-    assert cuda.request == MISSING
+    assert cuda == Cuda(MISSING, None, MISSING)
     assert "CUDA kernels are not built: " in capsys.readouterr().err
 
 
@@ -214,7 +209,7 @@ def test_sources_of_cuda_and_registrations_are_compiled(
 ) -> None:
     monkeypatch.setattr(layout_module, "REPOSITORY", tmp_path)
     native = native_folder(tmp_path / "native")
-    layout = Layout("0.0.0", (native.path,), tmp_path)
+    layout = Layout(TorchVersion("0.0.0"), (native.path,), tmp_path)
     work = layout.work
     (layout.sources / "cuda").mkdir(parents=True)
     for source in native.cplusplus:

@@ -12,7 +12,7 @@ from graft import cli
 from graft.base import find
 from graft.core import environments, layout
 from graft.core.errors import RefusedError, ToolchainError
-from graft.core.layout import INTERPRETER, REPOSITORY, Layout
+from graft.core.layout import INTERPRETER, REPOSITORY, Layout, TorchVersion
 from graft.deliver import built
 from graft.deliver.built import Built, last_build, save_built
 from graft.options import GRAFT, SOURCE, Request
@@ -36,7 +36,7 @@ def used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (tmp_path / "native_functions.yaml").write_text("[]\n")
     monkeypatch.setattr(built, "REPOSITORY", tmp_path)
     monkeypatch.setattr(layout, "REPOSITORY", tmp_path)
-    monkeypatch.setattr(find, "find_pin", lambda archs: ("9.1.0", archs))
+    monkeypatch.setattr(find, "find_pin", lambda archs, **_: (TorchVersion("9.1.0"), archs))
 
     def use(request: Request, _: object = None) -> None:
         pins.append(f"{request.pin} {request.cuda_archs}".strip())
@@ -49,7 +49,7 @@ def used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def record(tmp_path: Path, pin: str, build: str = GRAFT, cuda: str = "", interpreter: str = INTERPRETER) -> None:
     wheel = tmp_path / "torch.whl"
     wheel.touch()
-    made = Layout(pin, (tmp_path,), tmp_path / "dist", interpreter=interpreter)
+    made = Layout(TorchVersion(pin), (tmp_path,), tmp_path / "dist", interpreter=interpreter)
     save_built(made, Built.of("stamp", wheel, cuda), build)
     (note,) = made.work.glob(f"built-{build}-*.json")
     record.time += 1  # type: ignore[attr-defined]

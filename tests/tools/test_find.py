@@ -16,7 +16,7 @@ from graft.base.find import default_release, fetch_unpinned, find_pin, releases
 from graft.core import layout as layout_module
 from graft.core.console import StepLine
 from graft.core.errors import FetchError
-from graft.core.layout import Layout
+from graft.core.layout import Layout, TorchVersion
 from graft.core.pip import MissingError
 from graft.inputs.pin import load_pin, unpinned_sha256
 
@@ -60,8 +60,8 @@ class Place:
         )
 
     def fetch(self, version: str) -> Path:
-        layout = Layout(version, (), Path(), pins=self.patches)
-        return fetch(load_pin(layout.patches, version), layout.base, None, StepLine("fetch"))
+        layout = Layout(TorchVersion(version), (), Path(), pin_folder=self.patches / TorchVersion(version).release)
+        return fetch(load_pin(layout.patches, layout.pin), layout.base, None, StepLine("fetch"))
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     # No GPU, wherever this runs.
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.setattr(find, "find_toolchain", lambda _: None)
+    monkeypatch.setattr(find, "find_toolchain", lambda *_: None)
     return made
 
 
@@ -222,7 +222,7 @@ def test_without_any_the_error_names_what_works_offline(
 def test_what_a_killed_download_left_is_not_believed(place: Place) -> None:
     sha256 = place.wheel("9.1.0", place.usual)
     place.pin("9.1.0", {"9.1.0": {TAG: sha256}})
-    base = Layout("9.1.0", (), Path(), pins=place.patches).base
+    base = Layout(TorchVersion("9.1.0"), (), Path(), pin_folder=place.patches / "9.1.0").base
     (base / "download").mkdir(parents=True)
     (base / f"download/torch-9.1.0-{TAG}.whl").write_text("half")
     (base / f"torch-9.1.0-{TAG}.whl").write_text("without the note of its hash")
@@ -245,7 +245,7 @@ def test_default_is_the_newest_release_with_a_wheel_for_cpus(place: Place) -> No
 
 def test_hash_of_a_wheel_that_is_not_pinned_is_an_input(place: Place) -> None:
     place.pin("9.1.0", {"9.1.0": {OTHER_TAG: "0" * 64}})
-    layout = Layout("9.1.0+cpu", (), Path(), pins=place.patches)
+    layout = Layout(TorchVersion("9.1.0+cpu"), (), Path(), pin_folder=place.patches / "9.1.0")
     pin = load_pin(layout.patches, layout.pin)
     assert unpinned_sha256(pin, layout.base) == ""
     first = place.wheel("9.1.0+cpu", place.own)
@@ -257,5 +257,5 @@ def test_hash_of_a_wheel_that_is_not_pinned_is_an_input(place: Place) -> None:
     assert unpinned_sha256(pin, layout.base) == other != first
     place.pin("9.2.0", {"9.2.0+cpu": {TAG: place.wheel("9.2.0+cpu", place.usual)}})
     place.fetch("9.2.0+cpu")
-    layout = Layout("9.2.0+cpu", (), Path(), pins=place.patches)
+    layout = Layout(TorchVersion("9.2.0+cpu"), (), Path(), pin_folder=place.patches / "9.2.0")
     assert unpinned_sha256(load_pin(layout.patches, layout.pin), layout.base) == ""

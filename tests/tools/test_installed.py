@@ -12,9 +12,9 @@ import pytest
 from graft import build as develop
 from graft.base.installed import TREES, Environment, find_environment, look
 from graft.core.errors import UsageError
-from graft.core.layout import Layout
+from graft.core.layout import REPOSITORY, Layout, TorchVersion
 
-KNOWN = ["2.9.1+cpu", "2.9.1", "2.10.0+cu130"]
+KNOWN = [TorchVersion(name) for name in ("2.9.1+cpu", "2.9.1", "2.10.0+cu130")]
 
 
 def fake_torch(site: Path, version: str) -> Path:
@@ -55,9 +55,9 @@ def test_known_release_is_taken_silently(
     environment: Environment, version: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_torch(environment.site, version)
-    layout = develop.installed(Layout("2.9.1+cpu", (Path("/mine"),), Path("/out")), environment)
-    assert (layout.pin, layout.release, layout.installed) == (version, version.partition("+")[0], environment.key)
-    assert layout.patches.name == version.partition("+")[0]
+    layout = develop.installed(Layout(TorchVersion("2.9.1+cpu"), (Path("/mine"),), Path("/out")), environment)
+    assert (layout.pin, layout.installed) == (version, environment.key)
+    assert layout.patches == REPOSITORY / "patches" / version.partition("+")[0]
     assert capsys.readouterr().err == ""
 
 
@@ -67,8 +67,8 @@ def test_unknown_release_is_tried_with_the_newest_patches(
     environment: Environment, version: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_torch(environment.site, version)
-    layout = develop.installed(Layout("installed", (Path("/mine"),), Path("/out")), environment)
-    assert (layout.pin, layout.release) == (version, "2.10.0")
+    layout = develop.installed(Layout(TorchVersion("installed"), (Path("/mine"),), Path("/out")), environment)
+    assert (layout.pin, layout.patches.name) == (version, "2.10.0")
     assert capsys.readouterr().err == f"torch {version} is untested; tested are {', '.join(KNOWN)}\n"
 
 

@@ -17,7 +17,7 @@ from graft.compile.link import Linker
 from graft.compile.units import CXX, LINKED, Product, Unit
 from graft.core.console import StepLine
 from graft.core.errors import CompileError, LinkError
-from graft.core.layout import REPOSITORY, Layout
+from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.inputs.pin import load_pin
 from graft.inputs.snapshot import Snapshot
 from graft.inputs.toolchain import Toolchain
@@ -99,7 +99,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
     libraries.mkdir(parents=True)
     for name in BOUND:
         make_library(libraries, name)
-    layout = Layout("1.0", (tmp_path / "mine",), tmp_path / "out")
+    layout = Layout(TorchVersion("1.0"), (tmp_path / "mine",), tmp_path / "out")
     monkeypatch.setattr(Layout, "work", tmp_path / "work")
     monkeypatch.setenv("LAUNCHER", "none")
     shutil.copytree(TEMPLATES, layout.work / "fixed")

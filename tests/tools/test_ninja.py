@@ -13,7 +13,7 @@ from graft.compile.ninja import launcher
 from graft.compile.units import CXX, NARROW_HEADERS, Unit
 from graft.core.console import StepLine
 from graft.core.errors import CompileError
-from graft.core.layout import REPOSITORY, Layout
+from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.inputs.pin import load_pin
 from graft.inputs.snapshot import Snapshot
 from graft.inputs.toolchain import Toolchain
@@ -87,7 +87,9 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
         Unit(Path("src/ATen/native/B.cpp"), Path("objects/B.o"), ("-O3",)),
         Unit(Path("generated/library.cpp"), Path("objects/library.o"), (), (Path("narrow"),)),
     ]
-    made = Build(Layout("1.0", (Path("/mine"),), tmp_path / "out", launcher="none"), Compiler(str(program)), units)
+    made = Build(
+        Layout(TorchVersion("1.0"), (Path("/mine"),), tmp_path / "out", launcher="none"), Compiler(str(program)), units
+    )
     for name in (*(f"narrow/{header}" for header in NARROW_HEADERS), "header.h", *(str(unit.source) for unit in units)):
         made.write(name, f"// {name}\n")
     return made

@@ -15,7 +15,7 @@ from graft.base.base import Base, refuse_unusable
 from graft.base.fetch import check_wheel, fetch
 from graft.core.console import StepLine
 from graft.core.errors import FetchError, PinError, UnusableBaseError
-from graft.core.layout import REPOSITORY
+from graft.core.layout import REPOSITORY, TorchVersion
 from graft.inputs import pin as pin_module
 from graft.inputs.pin import DebianSource, GitSource, known_pins, load_pin
 from graft.pin.release import COMPILER, require_one_compiler
@@ -32,18 +32,18 @@ TOOLKITS = load_pin(WITH_WHEEL).toolkits
 @pytest.mark.parametrize("folder", PINS, ids=lambda folder: folder.name)
 def test_every_pin_of_the_repository_loads(folder: Path) -> None:
     pin = load_pin(folder)
-    assert pin.version == folder.name
+    assert pin.version.release == folder.name
     assert all(Version(version).public == folder.name for version in pin.wheels)
-    assert bool(pin.wheels) == bool(pin.chosen)
+    assert pin.version in (pin.wheels or {folder.name})
     if pin.wheels:
         assert pin.requirement == f"torch==={next(iter(pin.wheels))}"
     assert (pin.gxx, pin.standard) in {(9, "c++17"), (11, "c++20")}
 
 
 @pytest.mark.parametrize("version", [name for name in known_pins(PATCHES) if name != SOURCE_ONLY.name])
-def test_every_pinned_wheel_has_a_tag_and_a_hash(version: str) -> None:
-    pin = load_pin(PATCHES / Version(version).public, version)
-    assert pin.chosen == pin.wheel_version == version
+def test_every_pinned_wheel_has_a_tag_and_a_hash(version: TorchVersion) -> None:
+    pin = load_pin(PATCHES / version.release, version)
+    assert pin.version == version
     assert pin.sha256
     for tag, sha256 in pin.sha256.items():
         (parsed,) = parse_tag(tag)
@@ -65,10 +65,10 @@ def test_every_pinned_toolkit_is_of_one_version(cuda: str) -> None:
 def test_every_pin_says_where_the_very_source_is(folder: Path) -> None:
     pin = load_pin(folder)
     if isinstance(pin.source, GitSource):
-        assert pin.source.tag == f"v{pin.version}"
+        assert pin.source.tag == f"v{pin.version.release}"
         assert re.fullmatch(r"[0-9a-f]{40}", pin.source.commit)
     else:
-        assert pin.source.version.startswith(pin.version)
+        assert pin.source.version.startswith(pin.version.release)
         assert [name for name in pin.source.sha256 if name.endswith(".dsc")]
         assert all(len(sha256) == 64 for sha256 in pin.source.sha256.values())
 
@@ -95,7 +95,7 @@ def test_unknown_pin_names_those_there_are() -> None:
 
 def test_wheel_that_a_pin_does_not_know_is_refused_with_those_that_it_knows() -> None:
     with pytest.raises(PinError, match=r"2\.13\.0/pin\.yaml: it has no wheel of version 2\.13\.0\+cu130") as caught:
-        load_pin(WITH_WHEEL, "2.13.0+cu130")
+        load_pin(WITH_WHEEL, TorchVersion("2.13.0+cu130"))
     assert caught.value.cause == "it has 2.13.0+cpu, 2.13.0"
     assert "make pin TORCH=2.13.0+cu130" in caught.value.todo
 
@@ -116,7 +116,7 @@ def of_python(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 def test_python_without_a_pinned_wheel_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_python(monkeypatch, "cp39")
     with pytest.raises(FetchError, match=r"no wheel for this Python \(cp39-cp39-manylinux") as caught:
-        fetch(load_pin(WITH_WHEEL, "2.13.0"), tmp_path, None, StepLine("fetch"))
+        fetch(load_pin(WITH_WHEEL, TorchVersion("2.13.0")), tmp_path, None, StepLine("fetch"))
     assert "it has cp310-cp310-manylinux_2_28_x86_64" in str(caught.value)
     assert "PIN to" not in caught.value.todo
 
@@ -128,7 +128,7 @@ def test_python_of_another_wheel_is_told_of_it(tmp_path: Path, monkeypatch: pyte
         "wheels: {1.0: {cp38-cp38-manylinux_2_28_x86_64: 0}, 1.0+x: {cp39-cp39-manylinux_2_28_x86_64: 0}}\n"
     )
     with pytest.raises(FetchError) as caught:
-        fetch(load_pin(tmp_path, "1.0"), tmp_path, None, StepLine("fetch"))
+        fetch(load_pin(tmp_path, TorchVersion("1.0")), tmp_path, None, StepLine("fetch"))
     assert "set PIN to a pin with a wheel for this Python (1.0+x), " in caught.value.todo
 
 
@@ -143,7 +143,7 @@ def test_wheel_for_another_python_is_refused(tmp_path: Path) -> None:
     wheel = tmp_path / "torch-2.13.0+cpu-cp39-cp39-linux_x86_64.whl"
     wheel.touch()
     with pytest.raises(FetchError, match=r"this wheel is not for this Python, cp"):
-        check_wheel(wheel, load_pin(WITH_WHEEL, "2.13.0+cpu"))
+        check_wheel(wheel, load_pin(WITH_WHEEL, TorchVersion("2.13.0+cpu")))
 
 
 def test_wheel_with_another_hash_is_refused_and_nothing_is_kept(
@@ -152,7 +152,7 @@ def test_wheel_with_another_hash_is_refused_and_nothing_is_kept(
     of_python(monkeypatch, "cp311")
     pin = load_pin(WITH_WHEEL)
     tag = next(iter(pin.sha256))
-    wheel = tmp_path / f"torch-{pin.wheel_version}-{tag}.whl"
+    wheel = tmp_path / f"torch-{pin.version}-{tag}.whl"
     wheel.write_text("not the wheel")
     found = hashlib.sha256(wheel.read_bytes()).hexdigest()
     cache = tmp_path / "cache"

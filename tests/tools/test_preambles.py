@@ -12,7 +12,7 @@ from graft.compile.ninja import preamble_of, with_preambles
 from graft.compile.units import CXX, Unit
 from graft.core.console import StepLine
 from graft.core.errors import CompileError
-from graft.core.layout import REPOSITORY, Layout
+from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.inputs.pin import load_pin
 from graft.inputs.snapshot import Snapshot
 from graft.inputs.toolchain import Toolchain
@@ -43,7 +43,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def build(work: Path) -> Build:
     """Compile a text. Return whether its preamble was compiled before."""
-    layout = Layout("1.0", (Path("/mine"),), Path("/out"), launcher="none")
+    layout = Layout(TorchVersion("1.0"), (Path("/mine"),), Path("/out"), launcher="none")
     toolchain = Toolchain("g++", "a compiler", "c++20")
     pin = load_pin(REPOSITORY / "patches/2.13.0")
     snapshot = Snapshot(work / "snapshot", {}, (), layout.natives, pin, toolchain, ())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graft.core.layout import SANITIZED, Layout
+from graft.core.layout import SANITIZED, Layout, TorchVersion
 from graft.inputs.toolchain import CPU_CAPABILITIES, Toolchain
 
 
 def test_sanitized_build_has_folders_of_its_own() -> None:
-    layout = Layout("2.13.0", (Path("/operators"),), Path("/out"))
+    layout = Layout(TorchVersion("2.13.0"), (Path("/operators"),), Path("/out"))
     sanitized = layout.sanitized()
     assert sanitized.base == layout.base
     for name in ("out", "work", "snapshot", "sources", "generated", "objects"):
@@ -17,7 +17,7 @@ def test_sanitized_build_has_folders_of_its_own() -> None:
         assert ours != theirs and theirs not in ours.parents and ours not in theirs.parents
     # Compilers write relative paths into objects.
     assert len(sanitized.work.parts) == len(layout.work.parts)
-    assert sanitized.out != Layout("2.13.0", (Path("/others"),), Path("/out")).sanitized().out
+    assert sanitized.out != Layout(TorchVersion("2.13.0"), (Path("/others"),), Path("/out")).sanitized().out
 
 
 def test_sanitizers_have_the_last_word_on_optimization() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from graft.core.errors import PinError
-from graft.core.layout import Layout
+from graft.core.layout import Layout, TorchVersion
 from graft.inputs.merge import merge_folders
 from graft.inputs.native import load_native
 from graft.inputs.snapshot import Snapshot, take_snapshot
@@ -54,7 +54,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     patches = write(tmp_path / "patches", PATCHES)
     monkeypatch.setattr(Layout, "patches", patches / "1.0")
     monkeypatch.setattr(Layout, "pin_build", tmp_path / "made")
-    return Layout("1.0", (write(tmp_path / "first", FIRST),), tmp_path / "out")
+    return Layout(TorchVersion("1.0"), (write(tmp_path / "first", FIRST),), tmp_path / "out")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from graft.core.layout import REPOSITORY, Layout
+from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.inputs import snapshot
 from graft.inputs.snapshot import take_snapshot
 from helpers import write
@@ -32,7 +32,7 @@ exec g++ "$@"
 
 
 @pytest.fixture
-def stamps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[str, str]]:
+def stamps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, str]]:
     """Return the stamps of a folder's build, and of the generated code, by a copy of the builder."""
     shutil.copytree(REPOSITORY / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(snapshot, "PACKAGES", tmp_path / "scripts")
@@ -41,8 +41,8 @@ def stamps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tupl
 
     snapshot.hash_of_builder.cache_clear()
 
-    def stamps() -> tuple[str, str]:
-        taken = take_snapshot(Layout(pin, (native,), tmp_path / "out"))
+    def stamps(cxx: str = "g++") -> tuple[str, str]:
+        taken = take_snapshot(Layout(TorchVersion(pin), (native,), tmp_path / "out", cxx=cxx))
         return taken.stamp, taken.stamp_of_generated
 
     return stamps
@@ -64,16 +64,13 @@ def test_stamp_is_of_every_file_that_a_build_reads(stamps: Callable[[], tuple[st
         assert {stamps()} == seen, name
 
 
-def test_stamp_is_of_the_compiler_and_its_version(
-    stamps: Callable[[], tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stamp_is_of_the_compiler_and_its_version(stamps: Callable[..., tuple[str, str]], tmp_path: Path) -> None:
     before = stamps()
     write(tmp_path, {"g++": COMPILER.format(here=tmp_path), "version": "first"})
     (tmp_path / "g++").chmod(0o755)
-    monkeypatch.setenv("CXX", str(tmp_path / "g++"))
-    first = stamps()
+    first = stamps(str(tmp_path / "g++"))
     (tmp_path / "version").write_text("second")
-    second = stamps()
+    second = stamps(str(tmp_path / "g++"))
     assert len({before[0], first[0], second[0]}) == 3
     assert {before[1], first[1], second[1]} == {before[1]}
 

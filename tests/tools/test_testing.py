@@ -19,7 +19,7 @@ import yaml
 from asking import asked
 from graft.core import layout as common
 from graft.core.errors import UsageError
-from graft.core.layout import Layout, native_folders
+from graft.core.layout import Layout, TorchVersion, native_folders
 from graft.deliver.built import Built, save_built
 from graft.options import Request
 
@@ -77,14 +77,14 @@ def test_folders_that_are_tested_at_once_have_environments_of_their_own(tmp_path
 
 
 def test_environment_belongs_to_one_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    layout = Layout("1", (tmp_path,), tmp_path)
+    layout = Layout(TorchVersion("1"), (tmp_path,), tmp_path)
     ours = folder_of(TEST, layout)
     monkeypatch.setattr(sys, "base_prefix", "/another")
     assert folder_of(TEST, layout) != ours
 
 
 def test_new_wheel_is_installed_over_the_old_one(tmp_path: Path) -> None:
-    layout, needed = Layout("1", (tmp_path,), tmp_path), requirements(tmp_path)
+    layout, needed = Layout(TorchVersion("1"), (tmp_path,), tmp_path), requirements(tmp_path)
     said = []
     for number, (version, text) in enumerate([("1+graft.a", "one"), ("1+graft.b", "two"), ("1+graft.b", "three")]):
         wheel = fake_wheel(tmp_path / str(number), version, text)
@@ -97,7 +97,7 @@ def test_new_wheel_is_installed_over_the_old_one(tmp_path: Path) -> None:
 
 
 def test_other_requirements_make_the_environment_anew(tmp_path: Path) -> None:
-    layout, needed = Layout("1", (tmp_path,), tmp_path), requirements(tmp_path)
+    layout, needed = Layout(TorchVersion("1"), (tmp_path,), tmp_path), requirements(tmp_path)
     wheel = fake_wheel(tmp_path, "1+graft")
     with wheel_environment(layout, TEST, wheel, needed) as python:
         (python.parent.parent / "old").touch()
@@ -203,7 +203,7 @@ def test_skips_are_those_that_are_expected(tmp_path: Path, tests: list[str], ext
 
 def built(tmp_path: Path) -> Layout:
     """A folder whose wheel is built, with an unpacked base."""
-    layout = Layout("1", (tmp_path / "mine",), tmp_path / "out")
+    layout = Layout(TorchVersion("1"), (tmp_path / "mine",), tmp_path / "out")
     layout.native.mkdir()
     save_built(layout, Built.of("stamp", fake_wheel(tmp_path, "1+graft.a")))
     fake_wheel(layout.base, "1")
@@ -253,7 +253,7 @@ def test_environments_are_deleted_also_behind_tests_that_fail(tmp_path: Path, ch
 
 
 def test_environment_that_is_used_is_not_deleted(tmp_path: Path) -> None:
-    layout = Layout("1", (tmp_path,), tmp_path)
+    layout = Layout(TorchVersion("1"), (tmp_path,), tmp_path)
     with wheel_environment(layout, TEST, fake_wheel(tmp_path, "1"), requirements(tmp_path)) as python:
         thread = Thread(target=environments.discard, args=(layout, [TEST]))
         thread.start()
@@ -270,7 +270,7 @@ def test_tests_of_one_folder_wait_for_each_other(tmp_path: Path) -> None:
         "environments.ENVIRONMENTS = Path(sys.argv[1]) / 'environments'\n"
         "with one_at_a_time(Layout('1', (Path(sys.argv[1]),), Path()), 'test'): print('runs', flush=True)\n"
     )
-    with one_at_a_time(Layout("1", (tmp_path,), tmp_path), TEST):
+    with one_at_a_time(Layout(TorchVersion("1"), (tmp_path,), tmp_path), TEST):
         pipe = subprocess.PIPE
         other = subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=pipe, stderr=pipe, text=True)
         assert other.stderr and f"the tests of {tmp_path} are running already" in other.stderr.readline()
@@ -282,14 +282,14 @@ def test_tests_of_one_folder_wait_for_each_other(tmp_path: Path) -> None:
 def test_each_folder_s_own_tests_are_run(tmp_path: Path) -> None:
     (tmp_path / "mine/tests").mkdir(parents=True)
     (tmp_path / "bare").mkdir()
-    layout = Layout("1", (testing.SHIPPED, tmp_path / "bare", tmp_path / "mine"), tmp_path)
+    layout = Layout(TorchVersion("1"), (testing.SHIPPED, tmp_path / "bare", tmp_path / "mine"), tmp_path)
     assert [part.paths for part in testing.own_tests(layout)] == [
         [testing.TESTS / "wheel/shipped"],
         [tmp_path / "mine/tests"],
     ]
     assert not testing.is_shipped(layout)
-    assert testing.is_shipped(Layout("1", (testing.SHIPPED,), tmp_path))
-    spaced = Layout("1", (tmp_path / "with space", tmp_path / "b"), tmp_path)
+    assert testing.is_shipped(Layout(TorchVersion("1"), (testing.SHIPPED,), tmp_path))
+    spaced = Layout(TorchVersion("1"), (tmp_path / "with space", tmp_path / "b"), tmp_path)
     assert native_folders(testing.named(spaced)) == spaced.natives
 
 

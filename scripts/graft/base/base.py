@@ -14,7 +14,7 @@ from pathlib import Path
 from packaging.utils import parse_wheel_filename
 
 from ..core.errors import UnusableBaseError
-from ..core.layout import BYTECODE, PACKAGES
+from ..core.layout import BYTECODE, PACKAGES, TorchVersion
 from ..core.process import run
 from .elf import ElfFile
 
@@ -88,9 +88,9 @@ class Base:
         return path.name
 
     @cached_property
-    def version(self) -> str:
+    def version(self) -> TorchVersion:
         """``__version__``. Unlike the version of some wheels it includes the variant: ``2.14.1+cu130``."""
-        return self._of_version_file("__version__")
+        return TorchVersion(self._of_version_file("__version__"))
 
     @cached_property
     def commit(self) -> str:

@@ -17,7 +17,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from ..core.console import StepLine, Steps, say
 from ..core.errors import FetchError
 from ..core.files import free_bytes, sha256_of_file, write_atomically
-from ..core.layout import Layout
+from ..core.layout import Layout, TorchVersion
 from ..core.lock import build_lock
 from ..core.pip import MissingError, index_option, pip_into
 from ..inputs.pin import VERIFIED, Pin, pinned_file
@@ -75,12 +75,12 @@ def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str
         for old in (folder / VERIFIED, *folder.glob("torch-*.whl")):
             old.unlink(missing_ok=True)
         # A file name may contain several tags; the pinned one decides about the name of the new wheel.
-        kept = wheel.replace(folder / (f"torch-{pin.wheel_version}-{tag}.whl" if tag else wheel.name))
+        kept = wheel.replace(folder / (f"torch-{pin.version}-{tag}.whl" if tag else wheel.name))
         (folder / VERIFIED).write_text(found, encoding="utf-8")
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     if not sha256 and pin.index:
-        say(f"      {kept.name} is not pinned: sha256 {found}; `make pin TORCH={pin.wheel_version}` writes it down")
+        say(f"      {kept.name} is not pinned: sha256 {found}; `make pin TORCH={pin.version}` writes it down")
     return kept
 
 
@@ -89,7 +89,7 @@ def kept_wheel(pin: Pin, folder: Path, sha256: str) -> Path | None:
     note = folder / VERIFIED
     if not note.is_file() or (sha256 and note.read_text(encoding="utf-8") != sha256):
         return None
-    return next(folder.glob(f"torch-{pin.wheel_version}-*.whl"), None)
+    return next(folder.glob(f"torch-{pin.version}-*.whl"), None)
 
 
 def check_wheel(path: Path, pin: Pin) -> str:
@@ -100,10 +100,10 @@ def check_wheel(path: Path, pin: Pin) -> str:
         UnusableBaseError: it is not supported.
     """
     version, tags = in_name_of(path)
-    if version != pin.wheel_version:
+    if version != pin.version:
         raise FetchError(
-            f"{path}: this is torch {version}, but the pin is {pin.wheel_version}",
-            todo=f"set WHEEL to the wheel of {pin.wheel_version}, or PIN to a pin of {version}",
+            f"{path}: this is torch {version}, but the pin is {pin.version}",
+            todo=f"set WHEEL to the wheel of {pin.version}, or PIN to a pin of {version}",
         )
     is_whole = is_zipfile(path)
     if is_whole:
@@ -126,7 +126,7 @@ def check_wheel(path: Path, pin: Pin) -> str:
     return found
 
 
-def in_name_of(path: Path, variable: str = "WHEEL") -> tuple[str, frozenset[Tag]]:
+def in_name_of(path: Path, variable: str = "WHEEL") -> tuple[TorchVersion, frozenset[Tag]]:
     """Return the version and the compatibility tags in the name of a wheel file, to which ``variable`` is set.
 
     Raises:
@@ -141,22 +141,22 @@ def in_name_of(path: Path, variable: str = "WHEEL") -> tuple[str, frozenset[Tag]
         raise FetchError(f"{path}: not the file name of a wheel", cause=str(error), todo=todo) from error
     if name != "torch":
         raise FetchError(f"{path}: this is {name}, not torch", todo=todo)
-    return str(version), tags
+    return TorchVersion(version), tags
 
 
 def _no_wheel(pin: Pin) -> FetchError:
     if not pin.sha256:
         return FetchError(
-            f"torch {pin.wheel_version} is no wheel that can be downloaded", todo="set WHEEL to the file that was built"
+            f"torch {pin.version} is no wheel that can be downloaded", todo="set WHEEL to the file that was built"
         )
     supported = list(map(str, sys_tags()))
     others = [version for version, wheels in pin.wheels.items() if not wheels.keys().isdisjoint(supported)]
     to_another = f"set PIN to a pin with a wheel for this Python ({', '.join(others)}), " if others else ""
     return FetchError(
-        f"the pin of torch {pin.wheel_version} has no wheel for this Python ({supported[0]})",
+        f"the pin of torch {pin.version} has no wheel for this Python ({supported[0]})",
         cause=f"it has {', '.join(pin.sha256)}",
         todo=f"{to_another}set PYTHON to a Python that this pin has a wheel for, or add a wheel with "
-        f"`make pin TORCH={pin.wheel_version}`",
+        f"`make pin TORCH={pin.version}`",
     )
 
 
@@ -168,7 +168,7 @@ def _downloaded(pin: Pin, folder: Path, line: StepLine, index: str) -> Path:
     except MissingError as missing:
         if missing.is_capped:
             raise
-        missing.todo = f"set PIN to another version, or WHEEL to a wheel file of torch {pin.wheel_version}"
+        missing.todo = f"set PIN to another version, or WHEEL to a wheel file of torch {pin.version}"
         if not pin.index:
             raise
         try:

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from ..core.console import StepLine, say
 from ..core.errors import CommandError, FetchError
-from ..core.layout import REPOSITORY, Layout
+from ..core.layout import REPOSITORY, Layout, TorchVersion
 from ..core.lock import build_lock
 from ..core.pip import MissingError
 from ..core.process import run
@@ -25,7 +25,7 @@ from .fetch import fetch, kept_wheel
 FOUND = "found"
 
 
-def releases(patches: Path) -> list[str]:
+def releases(patches: Path) -> list[TorchVersion]:
     """Return the pinned releases with a wheel for this Python, the default first: those with a pinned wheel for CPUs,
     for this Python if possible, and of these the newest.
 
@@ -38,28 +38,31 @@ def releases(patches: Path) -> list[str]:
     if not usable:
         raise FetchError(
             f"no pinned PyTorch has a wheel for this Python ({next(sys_tags())})",
-            cause=f"there are pins of {', '.join(pin.version for pin in pins if pin.wheels)}",
+            cause=f"there are pins of {', '.join(pin.version.release for pin in pins if pin.wheels)}",
             todo="set PYTHON to another Python, or add a pin with `make pin TORCH=version`",
         )
 
     def rank(pin: Pin) -> tuple[bool, bool, Version]:
-        for_cpus = [tags for version, tags in pin.wheels.items() if Version(version).local == CPU]
-        return any(not tags.keys().isdisjoint(supported) for tags in for_cpus), bool(for_cpus), Version(pin.version)
+        for_cpus = [tags for version, tags in pin.wheels.items() if version.local == CPU]
+        is_for_this_python = any(not tags.keys().isdisjoint(supported) for tags in for_cpus)
+        return is_for_this_python, bool(for_cpus), Version(pin.version.release)
 
-    return [pin.version for pin in sorted(usable, key=rank, reverse=True)]
+    return [TorchVersion(pin.version.release) for pin in sorted(usable, key=rank, reverse=True)]
 
 
-def default_release(patches: Path) -> str:
+def default_release(patches: Path) -> TorchVersion:
     """Return the release that is used if none is given."""
     return releases(patches)[0]
 
 
-def oldest_release(patches: Path) -> str:
+def oldest_release(patches: Path) -> TorchVersion:
     """Return the oldest pinned release, which lacks most."""
-    return min((path.parent.name for path in patches.glob("*/pin.yaml")), key=Version)
+    return TorchVersion(min((path.parent.name for path in patches.glob("*/pin.yaml")), key=Version))
 
 
-def find_pin(cuda_archs: str = "", patches: Path = REPOSITORY / "patches") -> tuple[str, str]:
+def find_pin(
+    cuda_archs: str = "", patches: Path = REPOSITORY / "patches", cxx: str = "g++"
+) -> tuple[TorchVersion, str]:
     """Return the version of a wheel that can be had for this Python, and ``cuda_archs``; print why it was chosen.
 
     It is downloaded: first a wheel for CPUs, from pip's indexes or PyTorch's own, otherwise the one of the Python
@@ -70,12 +73,15 @@ def find_pin(cuda_archs: str = "", patches: Path = REPOSITORY / "patches") -> tu
         FetchError: pip can download none of them, or the disk is full.
         ToolchainError: the compiler cannot be used.
     """
-    versions = [(f"{release}+{CPU}", release) for release in releases(patches)]
-    candidates = [[Layout(version, (), Path(), pins=patches) for version in pair] for pair in versions]
+    versions = [(TorchVersion(f"{release}+{CPU}"), release) for release in releases(patches)]
+    candidates = [
+        [Layout(version, (), Path(), pin_folder=patches / version.release, cxx=cxx) for version in pair]
+        for pair in versions
+    ]
     found = (each for pair in candidates for each in pair if (each.base / FOUND).is_file() and _kept(each))
     chosen = next(found, None) or _first(candidates)
     why = "the wheel for CPUs"
-    if Version(chosen.pin).local != CPU:
+    if chosen.pin.local != CPU:
         why = "the wheel for CUDA, since pip found none for CPUs (`make test` downloads NVIDIA's packages, too)"
         cuda_archs, because = _choose_architectures(chosen, cuda_archs.strip())
         why += f"; {because}"
@@ -91,8 +97,8 @@ def fetch_unpinned(layout: Layout, given: Path | None) -> None:
     """
     pin = load_pin(layout.patches, layout.pin)
     # Another is fetched, or refused, when the build needs it.
-    if pin.chosen and not pinned_file(pin)[1] and (given or pin.index):
-        find_toolchain(pin)
+    if not pinned_file(pin)[1] and (given or pin.index):
+        find_toolchain(pin, layout.cxx)
         _fetch(layout, given)
 
 
@@ -104,7 +110,7 @@ def _kept(layout: Layout) -> Path | None:
 def _first(candidates: list[list[Layout]]) -> Layout:
     """Download the first that can be had. Later releases count only if a constraint of pip's forbids earlier ones."""
     first = candidates[0][0]
-    find_toolchain(load_pin(first.patches, first.pin))  # whatever is wrong with it shows before a download
+    find_toolchain(load_pin(first.patches, first.pin), first.cxx)  # whatever is wrong with it shows before a download
     failures: list[MissingError] = []
     for of_release in candidates:
         for each in of_release:

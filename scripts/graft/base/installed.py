@@ -10,6 +10,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from ..core.errors import CommandError, UsageError
+from ..core.layout import TorchVersion
 from ..core.process import run
 from .base import Base, refuse_other_devices, unusable
 
@@ -43,10 +44,10 @@ class Environment:
     site: Path
 
     @property
-    def version(self) -> str:
+    def version(self) -> TorchVersion:
         """The version that pip reports for this torch, or ``__version__`` if pip did not install it."""
         found = [each.version for each in distributions(name="torch", path=[str(self.site)])]
-        return found[0] if found else Base(self.site / "torch", self.site).version
+        return TorchVersion(found[0]) if found else Base(self.site / "torch", self.site).version
 
     def state(self) -> dict[str, list[int]]:
         """Return the size and time of its libraries, by path in ``site``. They change when torch is replaced."""

@@ -95,31 +95,29 @@ class Nvcc:
 
 @dataclass(frozen=True)
 class Cuda:
-    """How a build handles CUDA: what the generator is asked for, the compiler, or None if nothing is compiled for CUDA,
-    and the value of ``CUDA_ARCHS``.
+    """How a build handles CUDA.
+
+    Args:
+        how: what the generator is asked to generate.
+        nvcc: the compiler; None if nothing is compiled for CUDA.
+        request: the variables that give the same result again; empty if CUDA plays no part in it.
     """
 
     how: str = NO_CUDA
     nvcc: Nvcc | None = None
-    wanted: str = ""
+    request: str = ""
 
     @property
     def description(self) -> str:
         """An identifier of the result; empty if CUDA plays no part in it."""
         return "" if self.how == NO_CUDA else f"{self.how} {self.nvcc.description if self.nvcc else ''}"
 
-    @property
-    def request(self) -> str:
-        """The variables that give the same result again; empty if CUDA plays no part in it."""
-        if self.how == NO_CUDA:
-            return ""
-        # If the toolkit is missing, each build searches for it again.
-        return request(self.wanted) if self.nvcc or self.wanted == NONE else MISSING
 
-
-def plan_cuda(snapshot: Snapshot, base: Base, native: NativeFolder, wanted: str, *, is_required: bool = False) -> Cuda:
+def plan_cuda(
+    snapshot: Snapshot, base: Base, native: NativeFolder, wanted: str, home: str = "", *, is_required: bool = False
+) -> Cuda:
     """Find a compiler for the folder's CUDA kernels. If there is none, print that and continue without, unless it is
-    required.
+    required. ``wanted`` and ``home`` are ``CUDA_ARCHS`` and ``CUDA_HOME``.
 
     Raises:
         GraftError: the toolkit cannot be used, or there is none and it ``is_required``.
@@ -135,24 +133,24 @@ def plan_cuda(snapshot: Snapshot, base: Base, native: NativeFolder, wanted: str,
         return Cuda()
     if wanted == NONE:
         say(f"      left out because of CUDA_ARCHS={NONE}: {', '.join(found)}")
-        return Cuda(MISSING, wanted=wanted)
+        return Cuda(MISSING, None, request(wanted, home))
     line = StepLine(f"      toolkit of CUDA {base.cuda}:")
     line.update("...")
     start = time.perf_counter()
     try:
-        nvcc = find_nvcc(snapshot.pin, base, snapshot.toolchain, wanted, line)
+        nvcc = find_nvcc(snapshot.pin, base, snapshot.toolchain, wanted, line, home)
     except GraftError as error:
         line.end("none")
         if is_required or not isinstance(error, MissingError):
             raise
         say(f"      CUDA kernels are not built: {error.what}; {error.todo}")
-        return Cuda(MISSING, wanted=wanted)
+        return Cuda(MISSING, None, MISSING)  # each build searches again
     targets = " ".join(f"sm_{name}" for name in nvcc.architectures)
     line.end(f"{line.note}, for {targets}, {time.perf_counter() - start:.1f} s")
-    return Cuda(KERNELS, nvcc, wanted)
+    return Cuda(KERNELS, nvcc, request(wanted, home))
 
 
-def find_nvcc(pin: Pin, base: Base, host: Toolchain, wanted: str, line: StepLine) -> Nvcc:
+def find_nvcc(pin: Pin, base: Base, host: Toolchain, wanted: str, line: StepLine, home: str = "") -> Nvcc:
     """Return the nvcc for ``base``.
 
     Raises:
@@ -160,7 +158,7 @@ def find_nvcc(pin: Pin, base: Base, host: Toolchain, wanted: str, line: StepLine
         FetchError: a downloaded package has another hash than the pin.
         UsageError: nvcc does not know an architecture in ``CUDA_ARCHS``.
     """
-    nvcc = Nvcc(find_toolkit(pin, base.cuda, line), host, wanted_architectures(wanted) or base.architectures)
+    nvcc = Nvcc(find_toolkit(pin, base.cuda, home, line), host, wanted_architectures(wanted) or base.architectures)
     if not nvcc.architectures:
         raise UsageError(
             f"{base.wheel.name}: it does not contain its GPU architectures",

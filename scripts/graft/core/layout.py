@@ -23,6 +23,22 @@ INTERPRETER = f"{_PREFIX}{sys.version_info[0]}{sys.version_info[1]}"
 SANITIZED, DEVELOP, DEBUG = "sanitized", "develop", "debug"
 
 
+class TorchVersion(str):
+    """A version of torch, as ``PIN``, wheels and installed packages have it, for example ``2.13.0+cpu``."""
+
+    __slots__ = ()
+
+    @property
+    def release(self) -> str:
+        """The release, for example ``2.13.0``."""
+        return self.partition("+")[0]
+
+    @property
+    def local(self) -> str:
+        """The variant of that release: ``cpu``, ``cu130``, ``source.`` and a hash; empty for the one on PyPI."""
+        return self.partition("+")[2]
+
+
 def native_folders(text: str) -> tuple[Path, ...]:
     """Split ``NATIVE`` into folders at spaces. Names that contain spaces may be quoted."""
     try:
@@ -45,29 +61,31 @@ class Layout:
     """The folders of one build.
 
     Args:
-        pin: the version of the pinned PyTorch wheel, for example ``2.13.0+cpu``.
+        pin: the version of the PyTorch that is built on.
         natives: the native folders.
         out: the folder for the wheel.
         kind: the kind of build: empty for what ships, or ``SANITIZED``, ``DEVELOP`` or ``DEBUG``.
-        pins: the folder of all pins; None for the repository's.
+        pin_folder: the pin file, the series and the patches; None for the repository's of that release.
         interpreter: the interpreter to build for, for example ``cp312``; other values than this process's are for
             reading only.
         installed: identifies the installed torch used as the base; empty for a wheel.
-        release: the release whose patches are used; empty for that of ``pin``.
         launcher: what is put before each compiler; empty for ccache if it is installed, ``none`` for nothing.
         cuda_archs: the GPU architectures to compile for; empty for those of the base, ``none`` for none.
+        cuda_home: a CUDA toolkit to use if it is of the base's version; may be empty.
+        cxx: the C++ compiler.
     """
 
-    pin: str
+    pin: TorchVersion
     natives: tuple[Path, ...]
     out: Path
     kind: str = ""
-    pins: Path | None = None
+    pin_folder: Path | None = None
     interpreter: str = INTERPRETER
     installed: str = ""
-    release: str = ""
     launcher: str = ""
     cuda_archs: str = ""
+    cuda_home: str = ""
+    cxx: str = "g++"
 
     def sanitized(self) -> Layout:
         """The layout of the same build with sanitizers. It shares only the base."""
@@ -91,7 +109,7 @@ class Layout:
     @property
     def patches(self) -> Path:
         """The pin file, the series and the patches."""
-        return (self.pins or REPOSITORY / "patches") / (self.release or self.pin.partition("+")[0])
+        return self.pin_folder or REPOSITORY / "patches" / self.pin.release
 
     @property
     def pin_build(self) -> Path:

@@ -64,7 +64,7 @@ def build_source(layout: Layout, *, source: str | None, jobs: int) -> Result:
         with steps.step("compile the rest") as line:
             theirs = upstream.wheel(cache.folder / "wheel", line)
         with steps.step("pack"):
-            wheel = pack_wheel(theirs, f"{snapshot.pin.version}+source.{stamp[:10]}", layout.out)
+            wheel = pack_wheel(theirs, f"{snapshot.pin.version.release}+source.{stamp[:10]}", layout.out)
         save_built(layout, Built.of(stamp, wheel), SOURCE)
     if built and built.wheel != str(wheel):
         Path(built.wheel).unlink(missing_ok=True)
@@ -93,7 +93,7 @@ def check_source(layout: Layout, *, source: str | None, jobs: int) -> None:
             upstream.ninja(line, objects)
             line.note = f"{count(len(objects), 'object')} with the operators"
     seconds = sum(steps.seconds.values())
-    say(f"{layout.title}: compiles in PyTorch {snapshot.pin.version}; {seconds:.0f} s in all")
+    say(f"{layout.title}: compiles in PyTorch {snapshot.pin.version.release}; {seconds:.0f} s in all")
 
 
 @contextmanager

@@ -70,7 +70,7 @@ def check_syntax(layout: Layout, *, source: str | None, jobs: int) -> None:
             configure_headers(folder, snapshot.toolchain)
         with steps.step("parse") as line:
             failed = parse(folder, native, snapshot.toolchain, jobs, line)
-    version = snapshot.pin.version
+    version = snapshot.pin.version.release
     if failed:
         raise CompileError(
             snapshot.translate("\n".join(failed)),

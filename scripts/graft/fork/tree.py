@@ -149,7 +149,7 @@ def commit_folder(tree: Tree, pin: Pin, env: Mapping[str, str] | None = None) ->
     if (tree.path / "third_party").is_dir():
         tree.git(*add, "--force", "--", "third_party", env=env)
     content = tree.git("write-tree", env=env).stdout.strip()
-    return tree.commit_tree(content, None, f"PyTorch {pin.version}, as it came\n")
+    return tree.commit_tree(content, None, f"PyTorch {pin.version.release}, as it came\n")
 
 
 def pinned_base(tree: Tree, pin: Pin) -> str:
@@ -172,7 +172,7 @@ def pinned_base(tree: Tree, pin: Pin) -> str:
         wanted = pin.source.commit
         is_above = tree.git("merge-base", "--is-ancestor", wanted, base, check=False).returncode == 0
         raise SourceError(
-            f"{tree.path}: this is commit {base}, but the pin is {wanted} (PyTorch {pin.version})",
+            f"{tree.path}: this is commit {base}, but the pin is {wanted} (PyTorch {pin.version.release})",
             cause="there are other commits on top" if is_above else "another version is checked out",
             todo=f"git -C {tree.path} checkout --detach {wanted}, after fetching it if needed",
         )
@@ -187,10 +187,10 @@ def refuse_other_version(folder: Path, pin: Pin) -> None:
 
 def _refuse_version(folder: Path, text: str, pin: Pin) -> None:
     version = text.strip()
-    if not re.match(rf"{re.escape(pin.version)}(?![.\d])", version):
+    if not re.match(rf"{re.escape(pin.version.release)}(?![.\d])", version):
         raise SourceError(
             f"{folder / 'version.txt'}:1: this is PyTorch {version or '(unknown version)'}, "
-            f"but the pin is {pin.version}",
+            f"but the pin is {pin.version.release}",
             todo="set SOURCE to the sources of the pinned release, or PIN to a pin of this one",
         )
 

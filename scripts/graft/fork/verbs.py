@@ -29,6 +29,6 @@ def apply(request: Request) -> None:
 
 def export(request: Request) -> None:
     """Write the fork as patches."""
-    out = request.out or REPOSITORY / f"dist/fork-{request.pin.partition('+')[0]}"
+    out = request.out or REPOSITORY / f"dist/fork-{request.pin.release}"
     layout = replace(request, out=out).layout
     exporting.export(fetched(layout, request.source or None), layout.out)

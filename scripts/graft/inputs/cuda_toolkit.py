@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from pathlib import Path
 
@@ -36,11 +35,11 @@ def wanted_architectures(text: str) -> tuple[str, ...]:
     return names
 
 
-def request(text: str) -> str:
+def request(wanted: str, home: str) -> str:
     """Return what decides about the CUDA kernels, in addition to the files of a build: ``CUDA_ARCHS`` and
     ``CUDA_HOME``.
     """
-    return f"{' '.join(wanted_architectures(text))} {os.environ.get('CUDA_HOME', '')}"
+    return f"{' '.join(wanted_architectures(wanted))} {home}"
 
 
 def architectures_in(requested: str) -> str:
@@ -48,20 +47,19 @@ def architectures_in(requested: str) -> str:
     return " ".join(word for word in requested.split() if re.fullmatch(rf"{NONE}|\d{{2,3}}[af]?", word))
 
 
-def find_toolkit(pin: Pin, cuda: str, line: StepLine) -> Path:
-    """Return the folder of the toolkit for the version ``cuda``, and note in ``line`` which one it is.
+def find_toolkit(pin: Pin, cuda: str, home: str, line: StepLine) -> Path:
+    """Return the folder of the toolkit for the version ``cuda``, and note in ``line`` which one it is. That is
+    ``home``, the value of ``CUDA_HOME``, if it is of this version.
 
     Raises:
         MissingError: there is none, and pip cannot have one.
         FetchError: a package is not the pinned one, or pip failed.
         UsageError: ``CUDA_HOME`` is no toolkit.
     """
-    return _toolkit_of_user(cuda, line) or _toolkit_of_pin(pin, cuda, line)
+    return _toolkit_of_user(cuda, home, line) or _toolkit_of_pin(pin, cuda, line)
 
 
-def _toolkit_of_user(cuda: str, line: StepLine) -> Path | None:
-    """Return the folder in ``CUDA_HOME`` if it is a toolkit of the version ``cuda``."""
-    home = os.environ.get("CUDA_HOME", "")
+def _toolkit_of_user(cuda: str, home: str, line: StepLine) -> Path | None:
     if not home:
         return None
     folder = Path(home).expanduser().absolute()
@@ -87,7 +85,7 @@ def _toolkit_of_pin(pin: Pin, cuda: str, line: StepLine) -> Path:
     if not packages:
         raise MissingError(
             f"{pin.path.parent.parent / TOOLKITS}: it has no packages for CUDA {cuda}",
-            todo=f"set CUDA_HOME to a toolkit of CUDA {cuda}, or add them with `make pin TORCH={pin.wheel_version}`",
+            todo=f"set CUDA_HOME to a toolkit of CUDA {cuda}, or add them with `make pin TORCH={pin.version}`",
             brief="not pinned",
         )
     line.note = "there already"

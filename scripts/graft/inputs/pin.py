@@ -11,6 +11,7 @@ import yaml
 from packaging.tags import sys_tags
 
 from ..core.errors import PinError
+from ..core.layout import TorchVersion
 
 UPSTREAM = "https://github.com/pytorch/pytorch.git"
 
@@ -77,11 +78,10 @@ class Pin:
 
     Args:
         path: the pin file.
-        version: the release's version.
+        version: the version of the base: of one of the wheels, or what is installed; the release's if it has no wheel.
         source: where the source tree is available.
         settings: how it is built.
         wheels: the known wheels of the release, by version, for example ``2.13.0+cpu``: compatibility tag and sha256.
-        chosen: the version of the base wheel; empty if there is none.
         index: PyTorch's own package index with wheels of that kind; empty if it has none.
         toolkits: compilers for CUDA sources, by CUDA version: requirements for pip, each with the sha256 of its file.
         gxx: the oldest supported major version of g++.
@@ -89,69 +89,62 @@ class Pin:
     """
 
     path: Path
-    version: str
+    version: TorchVersion
     source: GitSource | DebianSource
     settings: Settings
-    wheels: Mapping[str, Mapping[str, str]]
-    chosen: str
+    wheels: Mapping[TorchVersion, Mapping[str, str]]
     index: str
     toolkits: Mapping[str, Mapping[str, str]]
     gxx: int
     standard: str
 
     @property
-    def wheel_version(self) -> str:
-        """The version that the base wheel's metadata must contain, for example ``2.13.0+cpu``.
+    def sha256(self) -> Mapping[str, str]:
+        """The compatibility tag and the hash of each known wheel of this version.
 
         Raises:
             PinError: the pin has only a source tree.
         """
-        if not self.chosen:
+        if not self.wheels and not self.version.local.startswith(BUILT):
             raise PinError(
                 f"{self.path}: this pin has no wheel",
                 cause="it pins only a source tree",
                 todo="set BUILD=source, or PIN to a pin with a wheel",
             )
-        return self.chosen
-
-    @property
-    def sha256(self) -> Mapping[str, str]:
-        """The compatibility tag and the hash of each known wheel of the chosen version."""
-        return self.wheels.get(self.wheel_version, {})
+        return self.wheels.get(self.version, {})
 
     @property
     def requirement(self) -> str:
         """The requirement for pip. ``===`` matches no other local version: ``2.13.0`` is not ``2.13.0+cpu``."""
-        return f"torch==={self.wheel_version}"
+        return f"torch==={self.version}"
 
 
-def load_pin(folder: Path, wheel_version: str = "", *, is_installed: bool = False) -> Pin:
+def load_pin(folder: Path, version: TorchVersion | None = None, *, is_installed: bool = False) -> Pin:
     """Read ``folder/pin.yaml``.
 
     Args:
         folder: a folder of ``patches/``.
-        wheel_version: which of the pin's wheels; empty for the first.
+        version: which of the pin's wheels; None for the first.
         is_installed: whether torch of this version is installed, so that the pin need not list its wheel.
 
     Raises:
         PinError: the file does not exist, lists no such wheel, or a field is missing or has the wrong type.
     """
     path = folder / "pin.yaml"
-    is_given = is_installed or wheel_version.partition("+")[2].startswith(BUILT)
     if not path.is_file():
         raise PinError(f"{path}: no such pin", todo=f"set PIN to one of: {', '.join(known_pins(folder.parent))}")
     try:
         fields: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-        version = str(fields["version"])
-        wheels = {str(name): dict(tags) for name, tags in (fields.get("wheels") or {}).items()}
+        release = TorchVersion(fields["version"])
+        wheels = {TorchVersion(name): dict(tags) for name, tags in (fields.get("wheels") or {}).items()}
+        version = version or next(iter(wheels), release)
         pin = Pin(
             path=path,
             version=version,
-            source=_source(fields["source"], version),
+            source=_source(fields["source"], release),
             settings=_settings(fields.get("build") or {}),
             wheels=wheels,
-            chosen=wheel_version if is_given else (wheel_version or next(iter(wheels))) if wheels else "",
-            index=indexes(folder.parent).get(wheel_version.partition("+")[2], ""),
+            index=indexes(folder.parent).get(version.local, ""),
             toolkits={str(cuda): dict(files) for cuda, files in _shared(folder.parent / TOOLKITS).items()},
             gxx=int(fields["compiler"]["gxx"]),
             standard=fields["compiler"]["standard"],
@@ -160,11 +153,12 @@ def load_pin(folder: Path, wheel_version: str = "", *, is_installed: bool = Fals
         raise PinError(f"{path}: the key {error} is missing", todo="compare it with another pin's file") from error
     except (TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
         raise PinError(f"{path}: {error}", todo="compare it with another pin's file") from error
-    if pin.chosen and pin.chosen not in wheels and not pin.index and not is_given:
+    is_known = version in wheels or pin.index or version.local.startswith(BUILT)
+    if wheels and not is_known and not is_installed:
         raise PinError(
-            f"{path}: it has no wheel of version {pin.chosen}",
+            f"{path}: it has no wheel of version {version}",
             cause=f"it has {', '.join(wheels)}",
-            todo=f"set PIN to one of these, or add that wheel with `make pin TORCH={pin.chosen}`",
+            todo=f"set PIN to one of these, or add that wheel with `make pin TORCH={version}`",
         )
     return pin
 
@@ -180,12 +174,12 @@ def unpinned_sha256(pin: Pin, folder: Path) -> str:
     an empty text.
     """
     note = folder / VERIFIED
-    if not pin.chosen or pinned_file(pin)[1] or not note.is_file():
+    if not note.is_file() or pinned_file(pin)[1]:
         return ""
     return note.read_text(encoding="utf-8")
 
 
-def known_pins(patches: Path, *, are_wheels_needed: bool = False) -> list[str]:
+def known_pins(patches: Path, *, are_wheels_needed: bool = False) -> list[TorchVersion]:
     """Return the possible values of PIN: the versions of all known wheels and, unless ``are_wheels_needed``, those of
     source trees without one.
     """

@@ -165,8 +165,7 @@ def take_snapshot(layout: Layout) -> Snapshot:
     for name in pin_files(layout.patches):
         path = Path(os.path.normpath(layout.patches / name))
         files[f"patches/{path.relative_to(layout.patches.parent).as_posix()}"] = path.read_bytes()
-    toolchain = find_toolchain(pin)
-    toolchain = toolchain.of_kind(layout.kind)
+    toolchain = find_toolchain(pin, layout.cxx).of_kind(layout.kind)
     sha256 = "" if layout.installed else unpinned_sha256(pin, layout.base)
     unpinned = [sha256] if sha256 else []
     versions = (platform.python_version(), *(f"{name} {version(name)}" for name in _LIBRARIES))

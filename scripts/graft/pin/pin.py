@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import yaml
-from packaging.version import Version
 
 from ..base.base import Base
 from ..base.fetch import get_base
@@ -17,7 +16,7 @@ from ..build import Wheel, run
 from ..core.console import Steps, say
 from ..core.errors import PinError, UnusableBaseError
 from ..core.files import write_if_changed
-from ..core.layout import REPOSITORY, Layout
+from ..core.layout import REPOSITORY, Layout, TorchVersion
 from ..core.lock import file_lock
 from ..inputs.patches import SERIES
 from ..inputs.pin import TOOLKITS, GitSource, Pin, Settings, indexes, load_pin
@@ -63,7 +62,7 @@ def make_pin(request: Request, patches: Path = REPOSITORY / "patches") -> None:
     with steps.step("ask for the wheels") as line:
         release = find_release(request.torch, index, patches)
         line.note = f"{len(release.wheels)} of torch {release.version}"
-    layout = Layout(release.version, (SMALLEST,), Path(), pins=patches)
+    layout = Layout(release.version, (SMALLEST,), Path(), pin_folder=patches / release.version.release)
     # One lock for all releases, since they share the file with the toolkits.
     with file_lock(layout.pin_build.parents[1] / "pin.lock", "another `make pin` is running here"):
         pin = _with_wheels(_known(layout.patches), release)
@@ -86,7 +85,7 @@ def _known(folder: Path) -> Pin:
     path = folder / "pin.yaml"
     if path.is_file():
         return load_pin(folder)
-    return Pin(path, folder.name, GitSource("", ""), Settings(), {}, "", "", {}, 0, "")
+    return Pin(path, TorchVersion(folder.name), GitSource("", ""), Settings(), {}, "", {}, 0, "")
 
 
 def _with_wheels(pin: Pin, release: Release) -> Pin:
@@ -104,8 +103,8 @@ def _with_wheels(pin: Pin, release: Release) -> Pin:
                 todo="check which file is the official wheel; if it is the new one, delete the pin's line first",
             )
     wheels = {**pin.wheels, release.version: dict(sorted({**hashes, **release.wheels}.items()))}
-    index = indexes(pin.path.parent.parent).get(Version(release.version).local or "", "")
-    return replace(pin, wheels=wheels, chosen=release.version, index=index)
+    index = indexes(pin.path.parent.parent).get(release.version.local, "")
+    return replace(pin, wheels=wheels, version=release.version, index=index)
 
 
 def text_of(pin: Pin, base: Base) -> str:
@@ -116,12 +115,12 @@ def text_of(pin: Pin, base: Base) -> str:
     """
     standard = standard_of(base)
     if not pin.path.is_file():
-        return with_wheels(new_pin(pin.version, base.commit, standard), pin)
+        return with_wheels(new_pin(pin.version.release, base.commit, standard), pin)
     pairs = [(pin.source.commit, base.commit)] if isinstance(pin.source, GitSource) else []
     for said, is_so in [*pairs, (pin.standard, standard)]:
         if said != is_so:
             raise PinError(
-                f"{pin.path}: it has {said}, but torch {pin.wheel_version} has {is_so}",
+                f"{pin.path}: it has {said}, but torch {pin.version} has {is_so}",
                 todo="check that all wheels of this pin are of one release, and fix the pin",
             )
     return with_wheels(pin.path.read_text(encoding="utf-8"), pin)
@@ -190,7 +189,7 @@ def _report(pin: Pin, base: Base, toolkits: Mapping[str, object], written: Seque
     lacks = [python for python in PYTHONS if python not in has]
     devices = f"CPU, CUDA {base.cuda} for {' '.join(base.architectures)}" if base.cuda else "CPU"
     lines = [
-        f"torch {pin.wheel_version}: {devices}; {standard_of(base)}; commit {base.commit}",
+        f"torch {pin.version}: {devices}; {standard_of(base)}; commit {base.commit}",
         f"  Pythons: {' '.join(has)}" + (f"; not {' '.join(lacks)}" if lacks else ""),
         f"  written: {', '.join(map(str, written)) or 'nothing; the pin was complete'}",
     ]

@@ -12,7 +12,7 @@ from packaging.version import InvalidVersion, Version
 from ..base.fetch import in_name_of
 from ..core.errors import PinError, UsageError
 from ..core.files import sha256_of_file
-from ..core.layout import expanded
+from ..core.layout import TorchVersion, expanded
 from ..core.pip import Distribution, MissingError, ask_pip
 from ..inputs.pin import indexes
 
@@ -41,7 +41,7 @@ class Release:
         file: the only one, if it is a local file; None if pip downloads them.
     """
 
-    version: str
+    version: TorchVersion
     wheels: Mapping[str, str]
     file: Path | None = None
 
@@ -60,7 +60,7 @@ def find_release(torch: str, index: str, patches: Path) -> Release:
         version, _ = in_name_of(path, "TORCH")
         return Release(version, {_tag(path.name): sha256_of_file(path)}, path)
     try:
-        version = str(Version(torch))
+        version = TorchVersion(Version(torch))
     except InvalidVersion as error:
         raise UsageError(
             f"TORCH={torch}: neither a version nor a wheel file",
@@ -69,7 +69,7 @@ def find_release(torch: str, index: str, patches: Path) -> Release:
     try:
         return Release(version, _of_index(version, index))
     except MissingError:
-        if not (own := indexes(patches).get(Version(version).local or "")):
+        if not (own := indexes(patches).get(version.local)):
             raise
         return Release(version, _of_index(version, own))
 
