@@ -12,7 +12,7 @@ if sys.version_info < (3, 10):  # noqa: UP036
     sys.stderr.write("  next: set PYTHON to Python 3.10 or newer\n")
     sys.exit(2)
 
-from graft.core.builder import enter
+from graft.core.environments import enter
 from graft.options import variables
 
 if sys.argv[1:] == ["variables"]:

@@ -15,8 +15,8 @@ from packaging.version import Version
 from .base.installed import Environment, base_of, find_environment, look
 from .core.console import Steps, say
 from .core.errors import GraftError
+from .core.files import build_lock, file_lock
 from .core.layout import DEBUG, DEVELOP, REPOSITORY, Layout
-from .core.lock import build_lock, file_lock
 from .deliver.built import Built, Result, announce, how_to_install, load_built, save_built
 from .inputs.cuda_toolkit import request as cuda_request
 from .inputs.pin import known_pins

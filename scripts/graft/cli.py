@@ -62,7 +62,7 @@ VERBS = (
         *("wheels", "build wheels for several pins and Pythons", "graft.wheels:build_wheels"),
         "native out wheel jobs launcher cuda_archs cuda_home cxx python pins pythons delivery name version",
     ),
-    Verb("pin", "write the pin of a release", "graft.pin.pin:make_pin", "torch index jobs cxx"),
+    Verb("pin", "write the pin of a release", "graft.pin.pin:make_pin", "torch index jobs launcher cxx"),
     Verb("apply", "turn a PyTorch checkout into the fork", "graft.fork.verbs:apply", _TREE, RELEASE),
     Verb("export", "write that fork as patches", "graft.fork.verbs:export", f"{_TREE} out", RELEASE),
 )

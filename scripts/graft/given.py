@@ -15,7 +15,7 @@ from .core.errors import GraftError, ToolchainError, UsageError, run_all
 from .core.layout import REPOSITORY, Layout, expanded
 from .deliver.built import last_build
 from .inputs.cuda_toolkit import architectures_in, wanted_architectures
-from .inputs.native import FUNCTIONS, load_native
+from .inputs.native import load_native
 from .inputs.pin import load_pin
 from .options import (
     DEVELOP,
@@ -57,14 +57,6 @@ def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:
         # The hash of a wheel that is not pinned for this Python is an input of the build.
         fetch_unpinned(request.layout, request.wheel)
         return request
-    # What the build would find out once its base is there.
-    if verb.name == "new-op":
-        from .new.new_op import check_usage
-
-        check_usage(request.schema, request.kind, request.variants)
-    else:
-        for folder in request.native:
-            load_native(folder)
     pin, cuda_archs = find_pin(request.cuda_archs, cxx=request.cxx)
     return replace(request, pin=pin, cuda_archs=cuda_archs)
 
@@ -92,10 +84,8 @@ def _with_default_pin(verb: Verb, request: Request) -> Request:
 def _check(verb: Verb, request: Request) -> None:
     takes = verb.takes.split()
     checks = {
-        "native": lambda: _check_natives(verb, request),
-        "out": lambda: (
-            _require_folder("OUT", request.out, "a folder; it is created if missing") if request.out else None
-        ),
+        "native": lambda: _check_natives(request, is_new=verb.name == "new-op"),
+        "out": lambda: _require_folder("OUT", request.out, "a folder; it is created if missing"),
         "pin": lambda: _check_pin(request) if verb.pin != NONE and request.pin != INSTALLED else None,
         "source": lambda: _check_source(request.source),
         "build": lambda: _check_words("BUILD", [request.build], (GRAFT, SOURCE)),
@@ -106,19 +96,22 @@ def _check(verb: Verb, request: Request) -> None:
     run_all(*(check for option, check in checks.items() if option in takes))
 
 
-def _check_natives(verb: Verb, request: Request) -> None:
-    if verb.name == "new-op":
-        # It is created if it does not exist.
-        _require_folder("NATIVE", request.native[0], "a folder for the operator")
+def _check_natives(request: Request, *, is_new: bool) -> None:
+    """Check the native folders, or that the first can be created, and ``SCHEMA``, if an operator is added to it."""
+    if not is_new:
+        for folder in request.native:
+            load_native(folder)
         return
-    for folder in request.native:
-        if not folder.is_dir():
-            what = "this is a file" if folder.exists() else "no such folder"
-            raise UsageError(f"{folder}: {what}", todo=f"set NATIVE to a folder that contains {FUNCTIONS}")
+    from .new.new_op import check_usage
+
+    _require_folder("NATIVE", request.native[0], "a folder for the operator")
+    check_usage(request.schema, request.kind, request.variants)
 
 
-def _require_folder(variable: str, folder: Path, wanted: str) -> None:
+def _require_folder(variable: str, folder: Path | None, wanted: str) -> None:
     """Check that files can be written into ``folder``, or that it can be created."""
+    if folder is None:
+        return
     there = next(each for each in (folder, *folder.parents) if each.exists())
     if not there.is_dir():
         raise UsageError(f"{variable}={folder}: {there} is a file", todo=f"set {variable} to {wanted}")

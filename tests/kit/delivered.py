@@ -12,8 +12,9 @@ from xml.etree import ElementTree
 from graft.base.fetch import get_base
 from graft.build import Thin, develop, run
 from graft.core.console import Steps, say, table
-from graft.core.environments import Layer, install
+from graft.core.environments import install
 from graft.core.errors import UsageError
+from graft.core.files import Layer
 from graft.core.layout import REPOSITORY
 from graft.inputs.pin import load_pin
 from graft.options import DEVELOP, THIN, WHEEL, Request

@@ -18,19 +18,10 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from graft.core.console import say
-from graft.core.environments import (
-    ENVIRONMENTS,
-    Layer,
-    delete,
-    held,
-    install,
-    make_virtual_environment,
-    name_of_python,
-)
+from graft.core.environments import ENVIRONMENTS, install, make_virtual_environment, name_of_python
 from graft.core.errors import RefusedError, UsageError
-from graft.core.files import free_bytes
+from graft.core.files import Layer, delete, free_bytes, held, take
 from graft.core.layout import PACKAGES, REPOSITORY, Layout
-from graft.core.lock import take
 from graft.core.process import run
 from graft.deliver.built import Built, load_built
 from graft.options import GRAFT

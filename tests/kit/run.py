@@ -12,8 +12,8 @@ import yaml
 from graft.build import Wheel, run
 from graft.core.console import say
 from graft.core.errors import UsageError
+from graft.core.files import file_lock
 from graft.core.layout import REPOSITORY, Layout
-from graft.core.lock import file_lock
 from graft.fork.fetch import tree_of_build
 from graft.options import SOURCE, Request
 

@@ -190,7 +190,7 @@ def test_missing_compiler_is_refused() -> None:
         find_toolchain(load_pin(REPOSITORY / "patches/2.13.0"), "no-such-compiler")
 
 
-HOLD = "from pathlib import Path\nfrom graft.core.lock import build_lock\n" + (
+HOLD = "from pathlib import Path\nfrom graft.core.files import build_lock\n" + (
     "with build_lock(Path({folder!r})):\n    {body}\n"
 )
 

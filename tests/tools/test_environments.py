@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from graft.core import environments
-from graft.core.environments import Layer, held, make_virtual_environment
+from graft.core import files
+from graft.core.environments import make_virtual_environment
+from graft.core.files import Layer, held
 from graft.core.layout import REPOSITORY
 
 # Add two layers to a folder, each a line in its log; then report, wait for a line of input and end.
@@ -103,8 +104,8 @@ def test_one_whose_creation_failed_is_made_anew(tmp_path: Path) -> None:
 
 def test_one_that_is_half_deleted_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert log_of(holding(tmp_path / "it", "a")) == ["a"]
-    monkeypatch.setattr(environments.shutil, "rmtree", lambda *_, **__: (tmp_path / "it/log").write_text("half\n"))
-    environments.delete(tmp_path / "it")
+    monkeypatch.setattr(files.shutil, "rmtree", lambda *_, **__: (tmp_path / "it/log").write_text("half\n"))
+    files.delete(tmp_path / "it")
     assert log_of(holding(tmp_path / "it", "a")) == ["a"]
 
 

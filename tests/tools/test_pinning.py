@@ -297,27 +297,17 @@ def test_toolkit_of_a_new_cuda_is_added(place: Place, capsys: pytest.CaptureFixt
     assert written == '# Packages.\n"13.0":\n  a==1: 0\n"13.5":\n' + "".join(lines)
     assert list(load_pin(place.patches / "9.1.0").toolkits["13.5"]) == names
     assert "cuda-toolkits.yaml" in capsys.readouterr().err
-    (asked,) = (words[-1] for words in place.asked if words[-1].startswith("cuda-toolkit"))
-    assert asked.endswith("nvcc,cccl]==13.5.*")
-
-
-@pytest.mark.parametrize("part", ["nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-nvcc"])
-def test_compiler_of_several_versions_is_refused(part: str, place: Place) -> None:
-    place.add_wheel("9.1.0", cuda="13.5")
-    place.packages = {**TOOLKIT, part: "13.6.1"}
-    error = place.refused("9.1.0", PinError, "the parts of its compiler have different versions")
-    assert f"{part} 13.6.1" in error.cause
-    if part != "nvidia-cuda-nvcc":
-        place.packages = {name: version for name, version in TOOLKIT.items() if name != part}
-        assert f"{part} missing" in place.refused("9.1.0", PinError, "have different versions").cause
+    (asked,) = (words for words in place.asked if words[-1].startswith("cuda-toolkit"))
+    assert asked[-1].endswith("nvcc,cccl]==13.5.*")
+    # pip must not choose the newest of each.
+    assert {"nvidia-cuda-nvcc==13.5.*", "nvidia-cuda-crt==13.5.*", "nvidia-nvvm==13.5.*"} < set(asked)
 
 
 def test_cuda_whose_compiler_pip_does_not_have_is_reported(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     place.add_wheel("9.1.0", cuda="12.8")
-    for packages in ({}, {"nvidia-cuda-nvcc-cu12": "12.8.93"}):
-        place.packages = packages
-        place.run("9.1.0")
-        assert "pip has no toolkit of CUDA 12.8: CUDA kernels need CUDA_HOME" in capsys.readouterr().err
+    place.packages = {}
+    place.run("9.1.0")
+    assert "pip has no toolkit of CUDA 12.8: CUDA kernels need CUDA_HOME" in capsys.readouterr().err
     assert '"12.8"' not in (place.patches / "cuda-toolkits.yaml").read_text()
 
 

@@ -10,7 +10,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from graft.core import requirements
+from graft.core import environments
 from graft.core.errors import ToolchainError
 from graft.core.layout import REPOSITORY
 
@@ -22,13 +22,13 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr(sysconfig, "get_path", lambda _: "/usr/include/python3")
     monkeypatch.setattr(sys, "base_prefix", "/usr")
-    monkeypatch.setattr(requirements.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(environments.importlib.util, "find_spec", lambda _: None)
 
 
 @pytest.mark.usefixtures("bare")
 def test_all_that_is_missing_is_named_with_its_packages() -> None:
     with pytest.raises(ToolchainError) as caught:
-        requirements.require_all()
+        environments.require_all()
     python = f"python3.{sys.version_info.minor}"
     what = "g++, git, make, /usr/include/python3/Python.h, Python's module ensurepip"
     assert caught.value.what == f"not found: {what}"
@@ -43,7 +43,7 @@ def test_what_no_package_has_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sys, "base_prefix", "/opt/python")
     monkeypatch.setenv("CXX", "my-g++")
     with pytest.raises(ToolchainError) as caught:
-        requirements.require_all()
+        environments.require_all()
     assert caught.value.what.startswith("not found: my-g++, git, ")
     assert caught.value.todo.startswith(
         "`apt-get install git make` (Debian, Ubuntu) or `dnf install git make` (Fedora)"
@@ -63,8 +63,8 @@ def test_nothing_is_created_before(tmp_path: Path) -> None:
         command = [
             sys.executable,
             "-c",
-            f"import sys; sys.path[0] = 'scripts'; sys.argv = {['-', *words]!r}; from graft.core import builder;",
+            f"import sys; sys.path[0] = 'scripts'; sys.argv = {['-', *words]!r}; from graft.core import environments;",
         ]
-        command[-1] += "builder.held = lambda *_: sys.exit('went on'); builder.enter('graft', sys.argv[1:])"
+        command[-1] += "environments.held = lambda *_: sys.exit('went on'); environments.enter('graft', sys.argv[1:])"
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
         assert done.stderr.strip() == "went on"

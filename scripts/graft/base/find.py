@@ -11,8 +11,8 @@ from packaging.version import Version
 
 from ..core.console import StepLine, say
 from ..core.errors import CommandError, FetchError
+from ..core.files import build_lock
 from ..core.layout import REPOSITORY, Layout, TorchVersion
-from ..core.lock import build_lock
 from ..core.pip import MissingError
 from ..core.process import run
 from ..inputs.cuda_toolkit import NONE

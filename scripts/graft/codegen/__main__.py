@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ..core.lock import build_lock
+from ..core.files import build_lock
 from ..inputs.entries import Entry, read_entries
 from ..inputs.merge import merge_with_base
 from ..inputs.native import DERIVATIVES, FUNCTIONS

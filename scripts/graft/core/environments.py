@@ -1,102 +1,91 @@
-"""Folders that are costly to create, such as virtual environments. They are made in place: a folder is complete once
-its stamp is written, and does not change while in use.
-"""
+"""Virtual environments, the builder's own above all. Uses only the standard library, which is all there is at first."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import json
+import importlib.util
+import os
 import shutil
 import sys
+import sysconfig
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import zip_longest
+from collections.abc import Sequence
 from pathlib import Path
 
 from .console import StepLine, say
-from .errors import ToolchainError
-from .layout import REPOSITORY
-from .lock import take
+from .errors import GraftError, RefusedError, ToolchainError
+from .files import Layer, held
+from .layout import BYTECODE, PACKAGES, REPOSITORY
 from .process import follow, run
 
 ENVIRONMENTS = REPOSITORY / "build/environments"
 
-# The file that describes the content of such a folder. It is written last, and deleted first.
-_STAMP = "holds.json"
+_REQUIREMENTS = REPOSITORY / "scripts/requirements.txt"
 
 # Lines of pip's that report no error.
 _PROGRESS = ("Collecting ", "  Downloading ", "  Using cached ", "Requirement already ", "Looking in ", "Processing ")
 
 
-@dataclass(frozen=True)
-class Layer:
-    """A part of a folder's content.
-
-    Args:
-        content: identifies the content; the folder is updated when it changes.
-        add: writes the layer into the folder, also over an older version of it.
-    """
-
-    content: str
-    add: Callable[[Path], None]
-
-
-@contextmanager
-def held(folder: Path, layers: Sequence[Layer]) -> Iterator[int]:
-    """Bring ``folder`` up to date and keep it unchanged while the body runs. Yields the descriptor of the lock.
-
-    If only later layers than the first changed, they are added; otherwise the folder is created again. Processes that
-    need the same content share the lock; a process that needs other content waits for them.
-    """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_name(f"{folder.name}.lock").open("a+", encoding="utf-8") as file:
-        busy, is_said = f"another process uses {folder}", False
-        while True:
-            take(file, busy, fcntl.LOCK_SH)
-            if _content(folder) == [layer.content for layer in layers]:
-                break
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                # Retry instead of waiting for every holder to finish: another process may already have created this
-                # content.
-                fcntl.flock(file, fcntl.LOCK_UN)
-                if not is_said:
-                    say(f"{busy}; waiting for it to end")
-                    is_said = True
-                time.sleep(0.1)
-                continue
-            _bring_up_to_date(folder, layers)
-        yield file.fileno()
-
-
-def delete(folder: Path) -> None:
-    """Delete such a folder, or what is left of it. If this is interrupted, the rest does not look complete."""
-    (folder / _STAMP).unlink(missing_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _bring_up_to_date(folder: Path, layers: Sequence[Layer]) -> None:
-    wanted, there = [layer.content for layer in layers], _content(folder)
-    if there[:1] != wanted[:1] or len(there) != len(wanted):
-        delete(folder)
-        folder.mkdir()
-        there = []
-    (folder / _STAMP).unlink(missing_ok=True)
-    for layer, old in zip_longest(layers, there):
-        if layer.content != old:
-            layer.add(folder)
-    (folder / _STAMP).write_text(json.dumps(wanted), encoding="utf-8")
-
-
-def _content(folder: Path) -> list[str]:
+def enter(module: str, arguments: Sequence[str]) -> int:
+    """Replace this process by ``python -m module`` with ``arguments``. Return an exit code if that fails."""
+    folder = ENVIRONMENTS / f"builder-{name_of_python()}"
+    content = hashlib.sha256(_REQUIREMENTS.read_bytes()).hexdigest()
     try:
-        return list(json.loads((folder / _STAMP).read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return []
+        if not {"-h", "--help"} & set(arguments) and arguments[:1] not in (["undevelop"], ["nox"]):
+            require_all()
+        with held(folder, [Layer(content, _make)]) as lock:
+            python = folder / "bin/python"
+            # The process keeps the lock until the build ends.
+            os.set_inheritable(lock, True)
+            paths = [str(PACKAGES), os.environ.get("PYTHONPATH")]
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+            # Container images often set this. Without a cache, `import torch` takes twice as long.
+            os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+            os.environ.setdefault("PYTHONPYCACHEPREFIX", str(BYTECODE))
+            os.execv(python, [str(python), "-m", module, *arguments])
+    except (GraftError, OSError) as error:
+        expected = error if isinstance(error, GraftError) else RefusedError.of(error)
+        print(f"error: {expected}", file=sys.stderr)
+        return expected.exit_code
+    except KeyboardInterrupt:
+        return 130
+
+
+def _make(folder: Path) -> None:
+    say(f"creating the builder's virtual environment for {sys.executable}")
+    make_virtual_environment(folder)
+    install(folder, "--requirement", _REQUIREMENTS, what="the builder's packages")
+
+
+def require_all() -> None:
+    """Check that the machine has what a build needs of it.
+
+    Raises:
+        ToolchainError: names all that is missing, and the packages to install.
+    """
+    compiler = os.environ.get("CXX") or "g++"
+    python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    has_modules = all(importlib.util.find_spec(name) for name in ("venv", "ensurepip"))
+    is_packaged = sys.base_prefix == "/usr"
+    another = f"set PYTHON to another Python: {sys.executable} was installed without it"
+    # What messages call it, whether it is there, its packages in Debian and in Fedora, and what else can help.
+    wanted: list[tuple[str, object, tuple[str, ...], str]] = [
+        (compiler, shutil.which(compiler), ("g++", "gcc-c++") if compiler == "g++" else (), "set CXX to a g++"),
+        ("git", shutil.which("git"), ("git", "git"), ""),
+        ("make", shutil.which("make"), ("make", "make"), ""),
+        (str(header), header.is_file(), (f"{python}-dev", "python3-devel") if is_packaged else (), another),
+        ("Python's module ensurepip", has_modules, (f"{python}-venv", "python3") if is_packaged else (), another),
+    ]
+    missing = [(name, packages, instead) for name, is_there, packages, instead in wanted if not is_there]
+    if not missing:
+        return
+    debian, fedora = (
+        " ".join(dict.fromkeys(packages[number] for _, packages, _ in missing if packages)) for number in (0, 1)
+    )
+    todo = [f"`apt-get install {debian}` (Debian, Ubuntu) or `dnf install {fedora}` (Fedora)"] if debian else []
+    todo += [instead for _, packages, instead in missing if not packages]
+    raise ToolchainError(f"not found: {', '.join(name for name, *_ in missing)}", todo="; ".join(dict.fromkeys(todo)))
 
 
 def name_of_python() -> str:

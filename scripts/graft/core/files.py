@@ -1,12 +1,24 @@
-"""Small helpers for files: write only changed content, replace atomically, hash."""
+"""Files that are written whole or not at all, locks, and folders that are costly to create."""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
+from typing import IO
+
+from .console import say
+
+# The file that describes the content of such a folder. It is written last, and deleted first.
+_STAMP = "holds.json"
 
 
 def write_if_changed(path: Path, content: str | bytes) -> bool:
@@ -68,3 +80,109 @@ def lay_out_files(folder: Path, files: Mapping[str, bytes]) -> None:
 def free_bytes(folder: Path) -> int:
     """Return the free space on the file system of ``folder``, in bytes."""
     return shutil.disk_usage(folder).free
+
+
+@contextmanager
+def build_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock on ``folder``. If another build holds it, print a message and wait.
+
+    The lock is released when the process ends, for whatever reason.
+    """
+    with file_lock(folder / "lock", "another build is running here"):
+        yield
+
+
+@contextmanager
+def file_lock(path: Path, busy: str) -> Iterator[None]:
+    """Hold the lock on the file ``path``, which is created if needed. While another process holds it, print ``busy``,
+    unless it is empty, and wait.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+", encoding="utf-8") as file:
+        take(file, busy)
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+def take(file: IO[str], busy: str, how: int = fcntl.LOCK_EX) -> None:
+    """Lock an open file. While another process holds it, print ``busy``, with that process's id if the file has it, and
+    wait.
+    """
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        process = file.read().strip()
+        if busy:
+            say(f"{busy}{f' (process {process})' if process else ''}; waiting for it to end")
+        fcntl.flock(file, how)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A part of a folder's content.
+
+    Args:
+        content: identifies the content; the folder is updated when it changes.
+        add: writes the layer into the folder, also over an older version of it.
+    """
+
+    content: str
+    add: Callable[[Path], None]
+
+
+@contextmanager
+def held(folder: Path, layers: Sequence[Layer]) -> Iterator[int]:
+    """Bring ``folder`` up to date and keep it unchanged while the body runs. Yields the descriptor of the lock.
+
+    If only later layers than the first changed, they are added; otherwise the folder is created again. Processes that
+    need the same content share the lock; a process that needs other content waits for them.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("a+", encoding="utf-8") as file:
+        busy, is_said = f"another process uses {folder}", False
+        while True:
+            take(file, busy, fcntl.LOCK_SH)
+            if _content(folder) == [layer.content for layer in layers]:
+                break
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                # Retry instead of waiting for every holder to finish: another process may already have created this
+                # content.
+                fcntl.flock(file, fcntl.LOCK_UN)
+                if not is_said:
+                    say(f"{busy}; waiting for it to end")
+                    is_said = True
+                time.sleep(0.1)
+                continue
+            _bring_up_to_date(folder, layers)
+        yield file.fileno()
+
+
+def delete(folder: Path) -> None:
+    """Delete such a folder, or what is left of it. If this is interrupted, the rest does not look complete."""
+    (folder / _STAMP).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _bring_up_to_date(folder: Path, layers: Sequence[Layer]) -> None:
+    wanted, there = [layer.content for layer in layers], _content(folder)
+    if there[:1] != wanted[:1] or len(there) != len(wanted):
+        delete(folder)
+        folder.mkdir()
+        there = []
+    (folder / _STAMP).unlink(missing_ok=True)
+    for layer, old in zip_longest(layers, there):
+        if layer.content != old:
+            layer.add(folder)
+    (folder / _STAMP).write_text(json.dumps(wanted), encoding="utf-8")
+
+
+def _content(folder: Path) -> list[str]:
+    try:
+        return list(json.loads((folder / _STAMP).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return []

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ..core.console import StepLine, Steps, say
 from ..core.errors import SourceError, UsageError
+from ..core.files import build_lock
 from ..core.layout import Layout
-from ..core.lock import build_lock
 from ..inputs.native import NativeFolder
 from ..inputs.patches import ADDED, Patch, load_series
 from ..inputs.snapshot import Snapshot, take_snapshot

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from ..core.console import StepLine, Steps
 from ..core.errors import FetchError, GraftError
-from ..core.files import free_bytes
+from ..core.files import build_lock, free_bytes
 from ..core.layout import Layout
-from ..core.lock import build_lock
 from ..core.process import run
 from ..inputs.pin import GitSource, Pin, load_pin
 from .copies import bring_copy

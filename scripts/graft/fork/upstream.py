@@ -14,9 +14,9 @@ from pathlib import Path
 from ..compile.diagnostics import diagnostics
 from ..compile.messages import digest, formula_of
 from ..core.console import StepLine, say
-from ..core.environments import Layer, held, install, make_virtual_environment
+from ..core.environments import install, make_virtual_environment
 from ..core.errors import CommandError, CompileError, OperatorError, PackError, SourceError
-from ..core.files import write_if_changed
+from ..core.files import Layer, held, write_if_changed
 from ..core.process import UNTRANSLATED, follow, run
 from ..inputs.native import NativeFolder
 from ..inputs.patches import ADDED

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from ..core.console import StepLine, say
-from ..core.environments import Layer, held
 from ..core.errors import CommandError, UsageError
+from ..core.files import Layer, held
 from ..core.layout import REPOSITORY
 from ..core.pip import MissingError, pip_into
 from ..core.process import run

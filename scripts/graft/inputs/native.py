@@ -70,7 +70,8 @@ def load_native(path: Path) -> NativeFolder:
         UsageError: the folder, or its native_functions.yaml, does not exist.
     """
     if not path.is_dir():
-        raise UsageError(f"{path}: no such folder", todo="set NATIVE to a folder that contains native_functions.yaml")
+        what = "this is a file" if path.exists() else "no such folder"
+        raise UsageError(f"{path}: {what}", todo=f"set NATIVE to a folder that contains {FUNCTIONS}")
     if not (path / FUNCTIONS).is_file():
         raise UsageError(
             f"{path}: it contains no {FUNCTIONS}",

@@ -1,4 +1,6 @@
-"""``make pin``: from the version of a release to the files of its pin."""
+"""``make pin``: from the version of a release to the files of its pin. pip knows its wheels and the toolkit of its
+CUDA; all else is in a wheel.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +11,36 @@ from dataclasses import replace
 from pathlib import Path
 
 import yaml
+from packaging.utils import parse_wheel_filename
+from packaging.version import InvalidVersion, Version
 
 from ..base.base import Base
-from ..base.fetch import get_base
+from ..base.fetch import get_base, in_name_of
 from ..build import Wheel, run
 from ..core.console import Steps, say
-from ..core.errors import PinError, UnusableBaseError
-from ..core.files import write_if_changed
-from ..core.layout import REPOSITORY, Layout, TorchVersion
-from ..core.lock import file_lock
+from ..core.errors import PinError, UnusableBaseError, UsageError
+from ..core.files import file_lock, sha256_of_file, write_if_changed
+from ..core.layout import REPOSITORY, TorchVersion, expanded
+from ..core.pip import Distribution, MissingError, ask_pip
 from ..inputs.patches import SERIES
 from ..inputs.pin import TOOLKITS, GitSource, Pin, Settings, indexes, load_pin
 from ..options import Request
-from .release import PYTHONS, Release, find_packages, find_release
 
 SMALLEST = Path(__file__).parent / "smallest"
+
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+
+# PyTorch's own index also has wheels of the second kind.
+_PLATFORMS = ("manylinux_2_28_x86_64", "linux_x86_64")
+
+_PARTS = (
+    "cublas", "cudart", "cufft", "cufile", "cupti", "curand", "cusolver", "cusparse",
+    "nvjitlink", "nvrtc", "nvtx", "nvcc", "cccl",
+)  # fmt: skip
+
+# The compiler, its headers and its optimizer, which must have the same version. Older releases of cuda-toolkit leave
+# some of them open, and pip chooses the newest.
+COMPILER = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm")
 
 # The oldest g++ that supports enough of a C++ standard for PyTorch's headers.
 _GXX = {"c++17": 9, "c++20": 11}
@@ -59,52 +76,103 @@ def make_pin(request: Request, patches: Path = REPOSITORY / "patches") -> None:
         GraftError: nothing is written, unless the smallest operator cannot be built: then the pin is.
     """
     steps, index = Steps(), request.index
+    file = expanded(request.torch) if request.torch.endswith(".whl") else None
     with steps.step("ask for the wheels") as line:
-        release = find_release(request.torch, index, patches)
-        line.note = f"{len(release.wheels)} of torch {release.version}"
-    layout = Layout(release.version, (SMALLEST,), Path(), pin_folder=patches / release.version.release)
+        version, wheels = wheels_in(file) if file else wheels_of(request.torch, index, indexes(patches))
+        line.note = f"{len(wheels)} of torch {version}"
+    folder = patches / version.release
+    layout = replace(request.layout, pin=version, natives=(SMALLEST,), pin_folder=folder)
     # One lock for all releases, since they share the file with the toolkits.
     with file_lock(layout.pin_build.parents[1] / "pin.lock", "another `make pin` is running here"):
-        pin = _with_wheels(_known(layout.patches), release)
-        base = get_base(pin, layout, release.file, steps, index)
-        toolkits = patches / TOOLKITS
+        pin = _with_wheels(folder, version, wheels)
+        base = get_base(pin, layout, file, steps, index)
+        toolkits, series = patches / TOOLKITS, folder / SERIES
         texts = {
             toolkits: with_toolkit(toolkits.read_text(encoding="utf-8"), base.cuda, index),
-            layout.patches / SERIES: _series(layout.patches / SERIES),
+            series: series.read_text(encoding="utf-8") if series.is_file() else _NO_PATCHES,
             pin.path: text_of(pin, base),  # the last one: with it, the pin exists
         }
         written = [path for path, text in texts.items() if write_if_changed(path, text)]
     say(_report(pin, base, yaml.safe_load(texts[toolkits]), written))
     run(Wheel(replace(layout, out=layout.pin_build / "smallest")), replace(request, wheel=None))
     if written:
-        say(f"the smallest operator can be built; next: make test PIN={release.version}; then commit patches/")
+        say(f"the smallest operator can be built; next: make test PIN={version}; then commit patches/")
 
 
-def _known(folder: Path) -> Pin:
-    """Return the pin in ``folder``; if there is none, one without content."""
-    path = folder / "pin.yaml"
-    if path.is_file():
-        return load_pin(folder)
-    return Pin(path, TorchVersion(folder.name), GitSource("", ""), Settings(), {}, "", {}, 0, "")
+def wheels_in(path: Path) -> tuple[TorchVersion, dict[str, str]]:
+    """Return the version of a wheel file, and its compatibility tag with its sha256.
+
+    Raises:
+        FetchError: there is no such file, or it is no wheel of torch.
+    """
+    version, _ = in_name_of(path, "TORCH")
+    return version, {_tag(path.name): sha256_of_file(path)}
 
 
-def _with_wheels(pin: Pin, release: Release) -> Pin:
-    """Return the pin with the release's wheels added.
+def wheels_of(torch: str, index: str, own: Mapping[str, str]) -> tuple[TorchVersion, dict[str, str]]:
+    """Return the version that ``TORCH`` names, and the compatibility tag and sha256 of each of its wheels.
+
+    If pip's indexes and ``index`` have none, PyTorch's ``own`` are asked.
+
+    Raises:
+        UsageError: it is no version.
+        FetchError: there is no wheel of that version, or pip failed.
+    """
+    try:
+        version = TorchVersion(Version(torch))
+    except InvalidVersion as error:
+        raise UsageError(
+            f"TORCH={torch}: neither a version nor a wheel file",
+            todo="set TORCH to a version, such as TORCH=2.15.0 or TORCH=2.13.0+cpu, or to the path of a torch-*.whl",
+        ) from error
+    try:
+        return version, _of_index(version, index)
+    except MissingError:
+        if version.local not in own:
+            raise
+        return version, _of_index(version, own[version.local])
+
+
+def _of_index(version: str, index: str) -> dict[str, str]:
+    options = ["--no-deps", *(f"--platform={name}" for name in _PLATFORMS)]
+    found: list[Distribution] = []
+    # One after another: if an index does not serve metadata, pip downloads each wheel to read it.
+    for python in PYTHONS:
+        try:
+            found += ask_pip(f"torch==={version}", index, f"--python-version={python}", *options)
+        except MissingError as error:
+            missing = error
+    if found:
+        return {_tag(wheel.file): wheel.sha256 for wheel in found}
+    missing.todo = missing.todo or "set TORCH to an existing version, or INDEX to an index that has it"
+    raise missing
+
+
+def _tag(file: str) -> str:
+    """Return one compatibility tag of a wheel; a file name may contain several."""
+    *_, tags = parse_wheel_filename(file)
+    return min(map(str, tags))
+
+
+def _with_wheels(folder: Path, version: TorchVersion, wheels: Mapping[str, str]) -> Pin:
+    """Return the pin in ``folder``, or a new one, with these wheels.
 
     Raises:
         PinError: the pin has another file of the same kind.
     """
-    hashes = pin.wheels.get(release.version, {})
-    for tag, sha256 in release.wheels.items():
+    path = folder / "pin.yaml"
+    new = Pin(path, version, GitSource("", ""), Settings(), {}, "", {}, 0, "")
+    pin = load_pin(folder) if path.is_file() else new
+    hashes = pin.wheels.get(version, {})
+    for tag, sha256 in wheels.items():
         if hashes.get(tag, sha256) != sha256:
             raise PinError(
-                f"{pin.path}: {release.version}, {tag}: the file differs from the pinned one",
+                f"{path}: {version}, {tag}: the file differs from the pinned one",
                 cause=f"the pin has {hashes[tag]}, but the file has {sha256}",
                 todo="check which file is the official wheel; if it is the new one, delete the pin's line first",
             )
-    wheels = {**pin.wheels, release.version: dict(sorted({**hashes, **release.wheels}.items()))}
-    index = indexes(pin.path.parent.parent).get(release.version.local, "")
-    return replace(pin, wheels=wheels, version=release.version, index=index)
+    known = {**pin.wheels, version: dict(sorted({**hashes, **wheels}.items()))}
+    return replace(pin, wheels=known, version=version, index=indexes(folder.parent).get(version.local, ""))
 
 
 def text_of(pin: Pin, base: Base) -> str:
@@ -173,15 +241,27 @@ def with_toolkit(text: str, cuda: str, index: str) -> str:
     """Return the text of the toolkits, with that of another version of CUDA if pip has it.
 
     Raises:
-        GraftError: see ``find_packages``.
+        FetchError: pip failed.
     """
     packages = find_packages(cuda, index) if cuda and cuda not in yaml.safe_load(text) else {}
     lines = [f'"{cuda}":', *(f"  {requirement}: {sha256}" for requirement, sha256 in packages.items())]
     return text.rstrip() + "\n" + "\n".join(lines) + "\n" if packages else text
 
 
-def _series(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.is_file() else _NO_PATCHES
+def find_packages(cuda: str, index: str) -> dict[str, str]:
+    """Return the packages of the toolkit of CUDA ``cuda``, as requirements with their hashes; empty if pip has no such
+    compiler, as for CUDA 12, whose packages contain only parts of one.
+
+    Raises:
+        FetchError: pip failed.
+    """
+    compiler = [f"{name}=={cuda}.*" for name in COMPILER]
+    try:
+        found = ask_pip(f"cuda-toolkit[{','.join(_PARTS)}]=={cuda}.*", index, *compiler)
+    except MissingError:
+        return {}
+    packages = sorted((each for each in found if each.name != "cuda-toolkit"), key=lambda each: each.name)
+    return {f"{each.name}=={each.version}": each.sha256 for each in packages}
 
 
 def _report(pin: Pin, base: Base, toolkits: Mapping[str, object], written: Sequence[Path]) -> str:

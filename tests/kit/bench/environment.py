@@ -7,8 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from graft.core.console import say
-from graft.core.environments import Layer, install
+from graft.core.environments import install
 from graft.core.errors import CommandError, ToolchainError
+from graft.core.files import Layer
 from graft.core.layout import Layout
 
 from ..environments import BENCH, run_python, wheel_environment, wheel_of
