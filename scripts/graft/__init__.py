@@ -16,5 +16,5 @@ above it, which `make lint` checks::
     pin        the pin of another release
 
 ``stages`` runs them up to the linked libraries, and ``build`` is the pipeline around that, with a class for each
-delivery. ``cli`` reads the command line, whose verbs and options are in ``options``; ``given`` checks what was given.
+delivery. ``cli`` reads the command line, whose options are in ``options``, and checks what was given.
 """

@@ -18,9 +18,9 @@ from .core.errors import GraftError
 from .core.files import build_lock, file_lock
 from .core.layout import DEBUG, DEVELOP, REPOSITORY, Layout
 from .deliver.built import Built, Result, announce, how_to_install, load_built, save_built
-from .inputs.cuda_toolkit import request as cuda_request
 from .inputs.pin import known_pins
 from .inputs.snapshot import Snapshot, take_snapshot
+from .inputs.toolchain import request as cuda_request
 from .options import INSTALLED, SOURCE, Request
 
 if TYPE_CHECKING:
@@ -44,9 +44,6 @@ class Delivery(ABC):
         environment: the environment whose torch is the base; None if the base is a wheel.
     """
 
-    # What its last step does.
-    last = "pack"
-
     def __init__(self, layout: Layout, environment: Environment | None = None) -> None:
         self.layout = layout
         self.environment = environment
@@ -68,12 +65,8 @@ class Delivery(ABC):
         return products(units, base, nvcc)
 
     @abstractmethod
-    def compose(self, base: Base, made: Made, snapshot: Snapshot) -> Mapping[str, bytes]:
-        """Return the files to deliver, by path."""
-
-    @abstractmethod
-    def deliver(self, base: Base, made: Made, snapshot: Snapshot, files: Mapping[str, bytes]) -> Path:
-        """Write them. Return the path of what was written."""
+    def deliver(self, job: Job, made: Made) -> Path:
+        """Compose the files and write them, in two steps. Return the path of what was written."""
 
     def announce(self, path: Path, seconds: float) -> None:
         """Print what was built."""
@@ -96,24 +89,23 @@ class Wheel(Delivery):
         say(f"nothing changed: {built.wheel}\n{how_to_install(Path(built.wheel))}")
         return Path(built.wheel)
 
-    def compose(self, base: Base, made: Made, snapshot: Snapshot) -> Mapping[str, bytes]:
-        return _composed(base, made, {"delivery": "wheel", "folders": {}})
-
-    def deliver(self, base: Base, made: Made, snapshot: Snapshot, files: Mapping[str, bytes]) -> Path:
+    def deliver(self, job: Job, made: Made) -> Path:
         from .compose.files import describe_additions
         from .deliver.wheel import pack, platform_tag, with_graft
 
-        before = load_built(self.layout)
-        wheel = pack(
-            base.wheel,
-            files,
-            version=with_graft(snapshot.pin.version, made.hash_),
-            platform=platform_tag(base.platforms, made.libraries.values()),
-            out=self.layout.out,
-            notice=describe_additions(base.version, made.description),
-            owner=self.layout.name,
-        )
-        save_built(self.layout, Built.of(snapshot.stamp, wheel, made.cuda))
+        before, base = load_built(self.layout), job.base
+        files = _composed(job, made, {"delivery": "wheel", "folders": {}})
+        with job.steps.step("pack"):
+            wheel = pack(
+                base.wheel,
+                files,
+                version=with_graft(job.snapshot.pin.version, made.hash_),
+                platform=platform_tag(base.platforms, made.libraries.values()),
+                out=self.layout.out,
+                notice=describe_additions(base.version, made.description),
+                owner=self.layout.name,
+            )
+        save_built(self.layout, Built.of(job.snapshot.stamp, wheel, made.cuda))
         if before and before.wheel != str(wheel):
             Path(before.wheel).unlink(missing_ok=True)
         return wheel
@@ -122,7 +114,6 @@ class Wheel(Delivery):
 class Tree(Delivery):
     """A tree beside the torch of an environment, which Python finds first."""
 
-    last = "add to the installed torch"
     environment: Environment
 
     @contextmanager
@@ -143,13 +134,12 @@ class Tree(Delivery):
         say(f"nothing changed: {self.environment.site}/torch has the operators of {self.layout.title}")
         return self.environment.site
 
-    def compose(self, base: Base, made: Made, snapshot: Snapshot) -> Mapping[str, bytes]:
-        return _composed(base, made, {"delivery": "develop", "folders": snapshot.hashes()})
-
-    def deliver(self, base: Base, made: Made, snapshot: Snapshot, files: Mapping[str, bytes]) -> Path:
+    def deliver(self, job: Job, made: Made) -> Path:
         from .deliver.develop import add_tree
 
-        return add_tree(self.environment, base, files, self._stamp(snapshot))
+        files = _composed(job, made, {"delivery": "develop", "folders": job.snapshot.hashes()})
+        with job.steps.step("add to the installed torch"):
+            return add_tree(self.environment, job.base, files, self._stamp(job.snapshot))
 
     def announce(self, path: Path, seconds: float) -> None:
         say(f"{self.environment.site}/torch now has the operators of {self.layout.title}, from {path}")
@@ -178,25 +168,24 @@ class Thin(Delivery):
 
         return thin_products(self.package, units, base, nvcc)
 
-    def compose(self, base: Base, made: Made, snapshot: Snapshot) -> Mapping[str, bytes]:
+    def deliver(self, job: Job, made: Made) -> Path:
         from .compose.thin import compose_thin
-
-        return compose_thin(base, made, self.package, snapshot.pin.version)
-
-    def deliver(self, base: Base, made: Made, snapshot: Snapshot, files: Mapping[str, bytes]) -> Path:
         from .deliver.wheel import pack_thin, platform_tag, thin_version
 
-        requires = snapshot.pin.version
+        requires = job.snapshot.pin.version
         names = sorted({bound.public for bound in made.description.bound if not bound.name.startswith("_")})
-        return pack_thin(
-            files,
-            name=self.package,
-            version=thin_version(self.version, requires),
-            requires=requires,
-            platform=platform_tag(base.platforms, made.libraries.values()),
-            out=self.layout.out,
-            summary=f"Operators for PyTorch {requires}: {', '.join(names)}",
-        )
+        with job.steps.step("compose"):
+            files = compose_thin(job.base, made, self.package, requires)
+        with job.steps.step("pack"):
+            return pack_thin(
+                files,
+                name=self.package,
+                version=thin_version(self.version, requires),
+                requires=requires,
+                platform=platform_tag(job.base.platforms, made.libraries.values()),
+                out=self.layout.out,
+                summary=f"Operators for PyTorch {requires}: {', '.join(names)}",
+            )
 
 
 def run(delivery: Delivery, request: Request) -> Result:
@@ -212,11 +201,7 @@ def run(delivery: Delivery, request: Request) -> Result:
         from .stages import make
 
         job = _job(delivery.layout, snapshot, request, delivery.environment)
-        made = make(job, delivery.products)
-        with job.steps.step("compose"):
-            files = delivery.compose(job.base, made, snapshot)
-        with job.steps.step(delivery.last):
-            path = delivery.deliver(job.base, made, snapshot, files)
+        path = delivery.deliver(job, make(job, delivery.products))
     delivery.announce(path, sum(job.steps.seconds.values()))
     return Result(path, job.steps.seconds)
 
@@ -230,12 +215,13 @@ def _job(layout: Layout, snapshot: Snapshot, request: Request, environment: Envi
     return Job(layout, snapshot, snapshot.lay_out(), base, request.jobs, steps)
 
 
-def _composed(base: Base, made: Made, note: Mapping[str, Any]) -> Mapping[str, bytes]:
+def _composed(job: Job, made: Made, note: Mapping[str, Any]) -> Mapping[str, bytes]:
     from .compose.files import compose
     from .deliver.wheel import with_graft
 
-    about = {**note, "base": base.version, "hash": made.hash_}
-    return compose(base.tree, made, with_graft(base.version, made.hash_), about)
+    base, hash_ = job.base, made.hash_
+    with job.steps.step("compose"):
+        return compose(base.tree, made, with_graft(base.version, hash_), {**note, "base": base.version, "hash": hash_})
 
 
 def build(request: Request) -> Result:

@@ -1,21 +1,51 @@
-"""The command line: verbs, the options that each takes, and what an error looks like."""
+"""The command line: verbs, the options that each takes, what an error looks like; and what is checked before anything
+is done.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import shlex
 import shutil
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
-from .core.errors import GraftError, RefusedError, UsageError
+from .base.fetch import check_wheel, in_name_of
+from .base.find import default_release, fetch_unpinned, find_pin, oldest_release
+from .core.console import say
+from .core.errors import GraftError, RefusedError, ToolchainError, UsageError, run_all
 from .core.files import write_atomically
-from .core.layout import BYTECODE
-from .options import FOUND, NONE, OLDEST, OPTIONS, RELEASE, SHARED, Request, Verb, request_of
+from .core.layout import BYTECODE, REPOSITORY, expanded
+from .deliver.built import last_build
+from .inputs.native import load_native
+from .inputs.pin import load_pin
+from .inputs.toolchain import architectures_in, wanted_architectures
+from .options import (
+    DEVELOP,
+    FOUND,
+    GRAFT,
+    INSTALLED,
+    LAST,
+    NONE,
+    OLDEST,
+    OPTIONS,
+    RELEASE,
+    SHARED,
+    SOURCE,
+    THIN,
+    WHEEL,
+    Request,
+    Verb,
+    request_of,
+)
 
 
 def _report(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +92,7 @@ VERBS = (
         *("wheels", "build wheels for several pins and Pythons", "graft.wheels:build_wheels"),
         "native out wheel jobs launcher cuda_archs cuda_home cxx python pins pythons delivery name version",
     ),
-    Verb("pin", "write the pin of a release", "graft.pin.pin:make_pin", "torch index jobs launcher cxx"),
+    Verb("pin", "write the pin of a release", "graft.pin:make_pin", "torch index jobs launcher cxx"),
     Verb("apply", "turn a PyTorch checkout into the fork", "graft.fork.verbs:apply", _TREE, RELEASE),
     Verb("export", "write that fork as patches", "graft.fork.verbs:export", f"{_TREE} out", RELEASE),
 )
@@ -92,8 +122,6 @@ def main(verbs: Sequence[Verb] = VERBS, arguments: Sequence[str] | None = None) 
 
 
 def _run(verb: Verb, request: Request, given: argparse.Namespace) -> None:
-    from .given import complete
-
     request = complete(verb, request, given)
     module, _, function = verb.run.partition(":")
     run: Callable[..., Any] = getattr(import_module(module), function)
@@ -133,7 +161,7 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
         flag = getattr(given, name, None)
         texts[name] = option.given(os.environ) if flag is None else flag
         spelled[name] = option.variable if flag is None else option.flag
-        # What this process starts gets its options on its command line, unless it is no program of ours.
+        # What this process starts gets its options on its command line; but other programs read some of them, too.
         if option.variable not in SHARED:
             os.environ.pop(option.variable, None)
         elif flag is not None:
@@ -142,3 +170,124 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
         return chosen, request_of(texts, spelled), given
     except ValueError as error:
         raise UsageError(str(error), todo=_HELP) from error
+
+
+def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:
+    """Return the request with the pin that the verb uses.
+
+    Args:
+        verb: what to do.
+        request: what was given.
+        own: the verb's own flags.
+
+    Raises:
+        GraftError: lists everything that is wrong.
+    """
+    if not request.pin:
+        request = _with_default_pin(verb, request)
+    _check(verb, request)
+    is_listing = getattr(own, "list", False)
+    if verb.pin not in (FOUND, LAST) or request.build != GRAFT or request.pin == INSTALLED or is_listing:
+        return request
+    if request.pin:
+        # The hash of a wheel that is not pinned for this Python is an input of the build.
+        fetch_unpinned(request.layout, request.wheel)
+        return request
+    pin, cuda_archs = find_pin(request.cuda_archs, cxx=request.cxx)
+    return replace(request, pin=pin, cuda_archs=cuda_archs)
+
+
+def _with_default_pin(verb: Verb, request: Request) -> Request:
+    """Add the pin that a verb uses if none is given; it stays empty if it uses none, or asks pip for one."""
+    if request.wheel:
+        with suppress(GraftError):  # _check reports it
+            return replace(request, pin=in_name_of(request.wheel)[0])
+        return request
+    if verb.pin == LAST and (last := last_build(request.native, request.build)):
+        pin, built = last
+        say(f"torch {pin}: that of the last build")
+        return replace(request, pin=pin, cuda_archs=request.cuda_archs or architectures_in(built.cuda))
+    if verb.pin in (RELEASE, OLDEST) or (verb.pin != NONE and request.build == SOURCE):
+        release = oldest_release if verb.pin == OLDEST else default_release
+        return replace(request, pin=release(REPOSITORY / "patches"))
+    return request
+
+
+def _check(verb: Verb, request: Request) -> None:
+    takes = verb.takes.split()
+    checks = {
+        "native": lambda: _check_natives(request, is_new=verb.name == "new-op"),
+        "out": lambda: _require_folder("OUT", request.out, "a folder; it is created if missing"),
+        "pin": lambda: _check_pin(request) if verb.pin != NONE and request.pin != INSTALLED else None,
+        "source": lambda: _check_source(request.source),
+        "build": lambda: _check_words("BUILD", [request.build], (GRAFT, SOURCE)),
+        "delivery": lambda: _check_words("DELIVERY", request.delivery.split(), (WHEEL, DEVELOP, THIN)),
+        "launcher": lambda: _check_launcher(request.launcher.strip()),
+        "cuda_archs": lambda: wanted_architectures(request.cuda_archs),
+    }
+    run_all(*(check for option, check in checks.items() if option in takes))
+
+
+def _check_natives(request: Request, *, is_new: bool) -> None:
+    """Check the native folders, or that the first can be created, and ``SCHEMA``, if an operator is added to it."""
+    if not is_new:
+        for folder in request.native:
+            load_native(folder)
+        return
+    from .new.new_op import check_usage
+
+    _require_folder("NATIVE", request.native[0], "a folder for the operator")
+    check_usage(request.schema, request.kind, request.variants)
+
+
+def _require_folder(variable: str, folder: Path | None, wanted: str) -> None:
+    """Check that files can be written into ``folder``, or that it can be created."""
+    if folder is None:
+        return
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not there.is_dir():
+        raise UsageError(f"{variable}={folder}: {there} is a file", todo=f"set {variable} to {wanted}")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"{variable}={folder}: {there} is not writable",
+            todo=f"set {variable} to {wanted}, or change the permissions of {there}",
+        )
+
+
+def _check_pin(request: Request) -> None:
+    """Check the pin and ``WHEEL``. If there is no pin yet, ``WHEEL`` names it, or it is found."""
+    if request.pin:
+        pin = load_pin(request.layout.patches, request.pin)
+        if request.wheel:
+            check_wheel(request.wheel, pin)
+    elif request.wheel:
+        in_name_of(request.wheel)
+
+
+def _check_source(source: str) -> None:
+    """Check that a local checkout or mirror exists. A remote one is checked when it is cloned."""
+    if source and ":" not in source and not expanded(source).is_dir():
+        raise UsageError(
+            f"SOURCE={source}: no such folder",
+            todo="set SOURCE to a checkout of PyTorch or an address to download from, or leave it out",
+        )
+
+
+def _check_words(variable: str, words: list[str], known: tuple[str, ...]) -> None:
+    if unknown := [word for word in words if word not in known] or ([""] if not words else []):
+        raise UsageError(
+            f"{variable}={' '.join(words)}: no such {variable.lower()}: {' or '.join(unknown)}",
+            todo=f"set it to {' or '.join(known)}",
+        )
+
+
+def _check_launcher(wanted: str) -> None:
+    try:
+        words = shlex.split(wanted)
+    except ValueError as error:
+        raise UsageError(f"LAUNCHER={wanted}: {error}", todo="close the quotes") from error
+    if words and wanted != "none" and not shutil.which(words[0]):
+        raise ToolchainError(
+            f"LAUNCHER={wanted}: program {words[0]} not found",
+            todo="install it, or set LAUNCHER to another program, or to none",
+        )

@@ -23,10 +23,6 @@ from .options import DEVELOP, THIN, WHEEL, Request
 _PATCHES = REPOSITORY / "patches"
 
 
-class RowsFailed(GraftError):
-    """Some wheels could not be built."""
-
-
 @dataclass(frozen=True)
 class Row:
     """A pin on a Python."""
@@ -82,8 +78,7 @@ def build_wheels(request: Request) -> None:
     """Build the native folders for each pin on each Python, one after another. Print a table.
 
     Raises:
-        GraftError: a pin or a Python was not found, and nothing was built.
-        RowsFailed: some wheels could not be built.
+        GraftError: a pin or a Python was not found, and nothing was built; or some wheels could not be built.
     """
     if request.wheel:
         raise UsageError(f"WHEEL={request.wheel}: each pin and Python has its own base wheel", todo="leave it out")
@@ -102,7 +97,7 @@ def build_wheels(request: Request) -> None:
         lines.append((row.pin, row.python.release, name, size, done.error or f"{done.seconds:.1f}"))
     print(f"\n{table(lines)}")
     if failed:
-        raise RowsFailed(
+        raise GraftError(
             f"{failed} of {len(rows)} wheels could not be built",
             todo="see the errors above; the other wheels are built",
         )

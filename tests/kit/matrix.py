@@ -26,7 +26,7 @@ from graft.core.console import say
 from graft.core.errors import GraftError, RefusedError, UsageError
 from graft.core.files import free_bytes, write_atomically
 from graft.core.layout import REPOSITORY, Layout, expanded, native_folders
-from graft.inputs.cuda_toolkit import wanted_architectures
+from graft.inputs.toolchain import wanted_architectures
 from graft.wheels import Row, build_row, chosen_rows, megabytes, run_verb
 from packaging.version import Version
 

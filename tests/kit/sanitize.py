@@ -13,10 +13,11 @@ from pathlib import Path
 
 from graft.build import Wheel, run
 from graft.core.console import say
+from graft.core.errors import ToolchainError
 from graft.deliver.built import load_built
 from graft.inputs.pin import load_pin
 from graft.inputs.snapshot import take_snapshot
-from graft.inputs.toolchain import Toolchain, find_toolchain
+from graft.inputs.toolchain import SANITIZER_LIBRARIES, Toolchain, find_toolchain
 from graft.options import Request
 
 from .environments import SANITIZED, folder_of, in_test_environment, named, run_python, wheel_environment
@@ -47,9 +48,8 @@ def test_sanitized(request: Request, extra: Sequence[str]) -> None:
     part = Part("sanitized", "the sanitized operators", paths)
     chosen = ["-m", "not unsanitized and not slow", *extra]
     findings = folder_of("sanitized-findings", layout)
-    preloaded = sanitizer_variables(
-        find_toolchain(load_pin(layout.patches, layout.pin), layout.cxx), log=findings / "of"
-    )
+    toolchain = find_toolchain(load_pin(layout.patches, layout.pin), layout.cxx)
+    of_sanitizers = sanitizer_variables(toolchain, log=findings / "of")
     with (
         one_at_a_time(sanitized, SANITIZED),
         wheel_environment(sanitized, SANITIZED, wheel) as python,
@@ -57,7 +57,7 @@ def test_sanitized(request: Request, extra: Sequence[str]) -> None:
     ):
         shutil.rmtree(findings, ignore_errors=True)
         findings.mkdir(parents=True)
-        outcome = run_pytest(python, part, {**variables, **preloaded}, chosen)
+        outcome = run_pytest(python, part, {**variables, **of_sanitizers}, chosen)
         found = [path.read_text(encoding="utf-8", errors="replace") for path in sorted(findings.iterdir())]
     if found:
         raise TestsFailed(
@@ -89,6 +89,23 @@ def fuzz(request: Request, extra: Sequence[str]) -> None:
         raise TestsFailed("some calls had invalid outcomes", todo="fix the findings above and run it again")
 
 
+def preloaded(toolchain: Toolchain) -> list[Path]:
+    """Return the libraries that a program built without sanitizers must preload: the sanitizers and the C++ library,
+    whose functions they intercept.
+
+    Raises:
+        ToolchainError: the compiler does not have them.
+    """
+    names = (*SANITIZER_LIBRARIES, "libstdc++.so.6")
+    found = toolchain.libraries(names)
+    if len(found) < len(names):
+        raise ToolchainError(
+            f"`{toolchain.compiler}` does not provide {', '.join(names)}",
+            todo="install its sanitizers (libasan and libubsan; Debian has them with g++)",
+        )
+    return found
+
+
 def sanitizer_variables(toolchain: Toolchain, *, log: Path | None = None) -> dict[str, str]:
     """Return the variables for loading the wheel in a Python built without sanitizers.
 
@@ -102,7 +119,7 @@ def sanitizer_variables(toolchain: Toolchain, *, log: Path | None = None) -> dic
         shared = {"halt_on_error": 0, "log_path": log}
     limits = {"max_allocation_size_mb": LARGEST_ALLOCATION_MB}
     return {
-        "LD_PRELOAD": os.pathsep.join(str(path) for path in toolchain.preloaded()),
+        "LD_PRELOAD": os.pathsep.join(map(str, preloaded(toolchain))),
         "ASAN_OPTIONS": _options({**_ADDRESS, **shared, **limits}),
         "UBSAN_OPTIONS": _options({**_UNDEFINED, **shared}),
     }

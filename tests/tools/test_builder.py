@@ -129,6 +129,7 @@ def test_what_is_right_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ran: list[str] = []
     run = SimpleNamespace(**{name: lambda *_, name=name: ran.append(name) for name in ("build", "new_op", "export")})
     monkeypatch.setattr(cli, "import_module", lambda _: run)
+    (tmp_path / "native_functions.yaml").touch()
     for verb, *more in (
         ("build", f"--out={tmp_path}/a/b", "--native", str(tmp_path)),
         ("new-op", "--schema=f() -> ()", "--native", str(tmp_path / "new")),
@@ -141,7 +142,11 @@ def test_what_is_right_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_variables_of_make_are_options_and_go_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     requests: list[Request] = []
     monkeypatch.setattr(cli, "import_module", lambda _: SimpleNamespace(develop=requests.append))
-    monkeypatch.setenv("NATIVE", f"'{tmp_path}' /")
+    other = tmp_path / "other"
+    other.mkdir()
+    for folder in (tmp_path, other):
+        (folder / "native_functions.yaml").touch()
+    monkeypatch.setenv("NATIVE", f"'{tmp_path}' {other}")
     monkeypatch.setenv("JOBS", "3")
     monkeypatch.setenv("WATCH", "0")
     monkeypatch.setenv("OUT", "")
@@ -152,7 +157,7 @@ def test_variables_of_make_are_options_and_go_no_further(tmp_path: Path, monkeyp
     assert (request.layout.cxx, request.layout.cuda_home) == ("b", "/cuda")
     # Other programs know these two.
     assert (os.environ["CXX"], os.environ["CUDA_HOME"]) == ("b", "/cuda")
-    assert (request.native, request.jobs, request.watch, request.out) == ((tmp_path, Path("/")), 5, False, None)
+    assert (request.native, request.jobs, request.watch, request.out) == ((tmp_path, other), 5, False, None)
     assert cli.main(VERBS, ["develop", "--watch", "--native", str(tmp_path)]) == 0
     assert requests[-1].watch
     assert not {"NATIVE", "JOBS", "WATCH", "OUT"} & os.environ.keys()

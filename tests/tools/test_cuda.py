@@ -21,12 +21,11 @@ from graft.core.console import StepLine
 from graft.core.errors import FetchError, UsageError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.core.pip import MissingError
-from graft.inputs import cuda_toolkit
-from graft.inputs.cuda_toolkit import wanted_architectures
+from graft.inputs import toolchain
 from graft.inputs.native import NativeFolder, load_native
 from graft.inputs.pin import load_pin
 from graft.inputs.snapshot import Snapshot
-from graft.inputs.toolchain import Toolchain
+from graft.inputs.toolchain import Toolchain, wanted_architectures
 from helpers import write
 
 HOST = Toolchain("g++", "g++ 12", "c++20")
@@ -122,7 +121,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         archive.writestr(program, SAYS)
         for name, text in texts.items():
             archive.writestr(name, text)
-    monkeypatch.setattr(cuda_toolkit, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(toolchain, "REPOSITORY", tmp_path)
     for name, value in (("NO_INDEX", "1"), ("FIND_LINKS", str(folder)), ("CONFIG_FILE", "/dev/null")):
         monkeypatch.setenv(f"PIP_{name}", value)
     return wheel

@@ -18,7 +18,7 @@ from graft.core.errors import FetchError, PinError, UnusableBaseError
 from graft.core.layout import REPOSITORY, TorchVersion
 from graft.inputs import pin as pin_module
 from graft.inputs.pin import DebianSource, GitSource, known_pins, load_pin
-from graft.pin.pin import COMPILER
+from graft.pin import COMPILER
 from packaging.tags import parse_tag
 from packaging.version import Version
 

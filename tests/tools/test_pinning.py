@@ -16,6 +16,7 @@ from zipfile import ZipFile
 import pytest
 import yaml
 from asking import asked
+from graft import pin
 from graft.base.base import Base
 from graft.build import Delivery
 from graft.core import layout as layout_module
@@ -31,8 +32,7 @@ from graft.core.errors import (
 from graft.core.layout import REPOSITORY
 from graft.inputs.patches import load_series
 from graft.inputs.pin import load_pin
-from graft.pin import pin
-from graft.pin.pin import make_pin, new_pin, standard_of, with_toolkit, with_wheels
+from graft.pin import make_pin, new_pin, standard_of, with_toolkit, with_wheels
 
 COMMIT = "c" * 40
 CP = f"cp{sys.version_info[0]}{sys.version_info[1]}"

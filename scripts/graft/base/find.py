@@ -15,9 +15,8 @@ from ..core.files import build_lock
 from ..core.layout import REPOSITORY, Layout, TorchVersion
 from ..core.pip import MissingError
 from ..core.process import run
-from ..inputs.cuda_toolkit import NONE
 from ..inputs.pin import CPU, Pin, load_pin, pinned_file
-from ..inputs.toolchain import find_toolchain
+from ..inputs.toolchain import NONE, find_toolchain
 from .base import architectures_of
 from .fetch import fetch, kept_wheel
 

@@ -14,11 +14,10 @@ from ..core.console import StepLine, say
 from ..core.errors import GraftError, UsageError
 from ..core.pip import MissingError
 from ..core.process import run
-from ..inputs.cuda_toolkit import NONE, find_toolkit, request, wanted_architectures
 from ..inputs.native import NativeFolder, kernels_for_cuda
 from ..inputs.pin import Pin
 from ..inputs.snapshot import Snapshot
-from ..inputs.toolchain import Toolchain
+from ..inputs.toolchain import NONE, Toolchain, find_toolkit, request, wanted_architectures
 
 # The macros that PyTorch defines for sources of libtorch_cuda.
 DEFINITIONS = ("TORCH_CUDA_BUILD_MAIN_LIB", "USE_CUDA")

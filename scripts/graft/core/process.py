@@ -7,7 +7,6 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -27,7 +26,6 @@ def run(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     check: bool = True,
-    echo: bool = False,
     stdin: str = "",
 ) -> subprocess.CompletedProcess[str]:
     """Run ``command`` without a shell. Return its result with the output.
@@ -37,16 +35,12 @@ def run(
         cwd: the folder to run in.
         env: variables added to this process's environment.
         check: raise an error if the exit code is not 0.
-        echo: print the command before it runs.
         stdin: its standard input; empty by default.
 
     Raises:
         CommandError: the program was not found, or failed and ``check`` is set.
     """
     words = [str(word) for word in command]
-    if echo:
-        where = f" (in {cwd})" if cwd else ""
-        print(f"+ {shlex.join(words)}{where}", file=sys.stderr, flush=True)
     try:
         done = subprocess.run(
             words,

@@ -68,14 +68,13 @@ def load_series(folder: Path) -> list[Patch]:
 
 
 def pin_files(folder: Path) -> list[Path]:
-    """Return the pin file, the series, its patches and the CUDA toolkits, relative to ``folder``: all files of a pin.
+    """Return the pin file, the series, its patches and the CUDA toolkits: all files of the pin in ``folder``.
 
     Raises:
         PinError: the series is invalid.
     """
-    patches = [Path(os.path.relpath(patch.path, folder)) for patch in load_series(folder)]
-    toolkits = [Path("..", TOOLKITS)] if (folder.parent / TOOLKITS).is_file() else []
-    return [Path("pin.yaml"), Path(SERIES), *toolkits, *patches]
+    toolkits = [path] if (path := folder.parent / TOOLKITS).is_file() else []
+    return [folder / "pin.yaml", folder / SERIES, *toolkits, *(patch.path for patch in load_series(folder))]
 
 
 def patched(patches: list[Patch], base: Path, scratch: Path) -> dict[str, bytes]:

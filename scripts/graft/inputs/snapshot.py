@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from ..core.errors import GraftError
-from ..core.files import files_below, lay_out_files
+from ..core.files import files_below, lay_out_files, sha256_of_file
 from ..core.layout import PACKAGES, Layout
 from .merge import merge_folders, merge_texts
 from .native import SAMPLES, YAML, NativeFolder, load_native
@@ -52,24 +51,21 @@ class Snapshot:
     @cached_property
     def stamp(self) -> str:
         """A hash of all inputs, independent of paths. The same hash means the same wheel."""
-        digest = hashlib.sha256()
-        for name, content in sorted(self.files.items()):
-            if Path(*Path(name).parts[2:]) != SAMPLES:  # checked, but not built
-                digest.update(f"{name}\0{len(content)}\0".encode())
-                digest.update(content)
-        for text in (hash_of_builder(), self.toolchain.description, *self.settings):
-            digest.update(f"{text}\0".encode())
-        return digest.hexdigest()
+        built = [name for name in self.files if Path(*Path(name).parts[2:]) != SAMPLES]  # those are only checked
+        return self._hash(built, self.toolchain.description, *self.settings)
 
     @cached_property
     def stamp_of_generated(self) -> str:
         """A hash of torchgen's input and of the code that runs it."""
+        return self._hash(name for name in self.files if Path(name).name in map(str, (*YAML, "pin.yaml")))
+
+    def _hash(self, names: Iterable[str], *others: str) -> str:
         digest = hashlib.sha256()
-        for name, content in sorted(self.files.items()):
-            if Path(name).name in map(str, (*YAML, "pin.yaml")):
-                digest.update(f"{name}\0{len(content)}\0".encode())
-                digest.update(content)
-        digest.update(hash_of_builder().encode())
+        for name in sorted(names):
+            digest.update(f"{name}\0{len(self.files[name])}\0".encode())
+            digest.update(self.files[name])
+        for text in (hash_of_builder(), *others):
+            digest.update(f"{text}\0".encode())
         return digest.hexdigest()
 
     @property
@@ -93,14 +89,14 @@ class Snapshot:
         """
         files = {**dict.fromkeys(self.unread, b""), **self.files}
         if len(self.origins) > 1:
-            files |= {f"native/merged/{name}": text for name, text in merge_folders(self.natives_content()).items()}
+            files |= {f"native/merged/{name}": text for name, text in merge_folders(self._contents(self.files)).items()}
         lay_out_files(self.folder, files)
         return load_native(self.merged)
 
-    def natives_content(self) -> list[dict[Path, bytes]]:
+    def _contents(self, files: Mapping[str, bytes]) -> list[dict[Path, bytes]]:
         """Return the files of each native folder, by relative path."""
         found: list[dict[Path, bytes]] = [{} for _ in self.origins]
-        for name, content in self.files.items():
+        for name, content in files.items():
             kind, number, *rest = Path(name).parts
             if kind == "native":
                 found[int(number)][Path(*rest)] = content
@@ -108,18 +104,14 @@ class Snapshot:
 
     def hashes(self) -> dict[str, dict[str, str]]:
         """Return the hash of each file of the native folders, by folder."""
-        found: dict[str, dict[str, str]] = {str(origin): {} for origin in self.origins}
-        contents = {**self.files, **{name: self._origin(name).read_bytes() for name in self.unread}}
-        for name, content in contents.items():
-            if name.startswith("native/"):
-                _, number, *rest = Path(name).parts
-                found[str(self.origins[int(number)])][str(Path(*rest))] = hashlib.sha256(content).hexdigest()
-        return found
-
-    def _origin(self, name: str) -> Path:
-        """Return the user's file for a file below ``native/``."""
-        _, number, *rest = Path(name).parts
-        return self.origins[int(number)] / Path(*rest)
+        unread = self._contents(dict.fromkeys(self.unread, b""))
+        return {
+            str(origin): {
+                **{str(name): hashlib.sha256(content).hexdigest() for name, content in files.items()},
+                **{str(name): sha256_of_file(origin / name) for name in more},
+            }
+            for origin, files, more in zip(self.origins, self._contents(self.files), unread, strict=True)
+        }
 
     def translate(self, text: str) -> str:
         """Return ``text`` with paths in the snapshot replaced by those of the user's files."""
@@ -142,7 +134,7 @@ class Snapshot:
 
     def place(self, name: Path, line: int) -> str:
         """Return the user's file and line for a line of a file in the merged folder."""
-        folders = self.natives_content()
+        folders = self._contents(self.files)
         if not any(name in folder for folder in folders):
             return f"{name}:{line}" if line else str(name)
         source, number = merge_texts(name, folders, self.origins).place(line)
@@ -162,8 +154,7 @@ def take_snapshot(layout: Layout) -> Snapshot:
         files |= {f"native/{number}/{name.as_posix()}": (origin / name).read_bytes() for name in native.files}
         unread += [f"native/{number}/{name.as_posix()}" for name in native.unread]
     pin = load_pin(layout.patches, layout.pin, is_installed=bool(layout.installed))
-    for name in pin_files(layout.patches):
-        path = Path(os.path.normpath(layout.patches / name))
+    for path in pin_files(layout.patches):
         files[f"patches/{path.relative_to(layout.patches.parent).as_posix()}"] = path.read_bytes()
     toolchain = find_toolchain(pin, layout.cxx).of_kind(layout.kind)
     sha256 = "" if layout.installed else unpinned_sha256(pin, layout.base)

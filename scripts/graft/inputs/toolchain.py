@@ -1,17 +1,27 @@
-"""The C++ compiler and the flags that PyTorch is built with."""
+"""The C++ compiler and the flags that PyTorch is built with; and the CUDA toolkit: ``CUDA_HOME``, or NVIDIA's packages,
+which the pin lists and pip installs.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
 import sysconfig
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from ..core.errors import GraftError, ToolchainError
-from ..core.layout import DEBUG, DEVELOP, SANITIZED
+from ..core.console import StepLine, say
+from ..core.errors import CommandError, GraftError, ToolchainError, UsageError
+from ..core.files import Layer, held
+from ..core.layout import DEBUG, DEVELOP, REPOSITORY, SANITIZED
+from ..core.pip import MissingError, pip_into
 from ..core.process import run
-from .pin import Pin
+from .pin import TOOLKITS, Pin
+
+# The value of CUDA_ARCHS that compiles no CUDA source.
+NONE = "none"
 
 # The official libraries' flags that affect generated code; `torch.__config__.show()` prints all.
 _CXX_FLAGS = (
@@ -68,7 +78,7 @@ SANITIZERS = (
     "-O1",
     "-g1",
 )
-_SANITIZER_LIBRARIES = ("libasan.so", "libubsan.so")
+SANITIZER_LIBRARIES = ("libasan.so", "libubsan.so")
 
 _SYSTEM_LIBRARIES = (
     *("libstdc++.so.6", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libgomp.so.1"),
@@ -129,7 +139,7 @@ class Toolchain:
     @cached_property
     def system_libraries(self) -> list[Path]:
         """The C and C++ libraries that programs are linked with."""
-        return self._libraries(_SYSTEM_LIBRARIES + (_SANITIZER_LIBRARIES if self.sanitizers else ()))
+        return self.libraries(_SYSTEM_LIBRARIES + (SANITIZER_LIBRARIES if self.sanitizers else ()))
 
     @cached_property
     def linked_in(self) -> frozenset[str]:
@@ -138,23 +148,8 @@ class Toolchain:
         lines = run(["nm", "--defined-only", "--format=posix", archive], check=False).stdout.splitlines()
         return frozenset(line.split()[0] for line in lines if len(line.split()) > 2)
 
-    def preloaded(self) -> list[Path]:
-        """Return the libraries that a program built without sanitizers must preload: the sanitizers and the C++
-        library, whose functions they intercept.
-
-        Raises:
-            ToolchainError: the compiler does not include them.
-        """
-        names = (*_SANITIZER_LIBRARIES, "libstdc++.so.6")
-        found = self._libraries(names)
-        if len(found) < len(names):
-            raise ToolchainError(
-                f"`{self.compiler}` does not provide {', '.join(names)}",
-                todo="install its sanitizers (libasan and libubsan; Debian has them with g++)",
-            )
-        return found
-
-    def _libraries(self, names: Iterable[str]) -> list[Path]:
+    def libraries(self, names: Iterable[str]) -> list[Path]:
+        """Return those of the libraries ``names`` that the compiler has."""
         answers = (run([self.compiler, f"-print-file-name={name}"]).stdout.strip() for name in names)
         return [path for path in map(Path, answers) if path.is_absolute()]
 
@@ -200,3 +195,91 @@ def find_toolchain(pin: Pin, compiler: str = "g++") -> Toolchain:
             todo=f"install g++ {pin.gxx} or newer, or set CXX to it",
         )
     return Toolchain(compiler, f"{about}; {linker}", pin.standard)
+
+
+def wanted_architectures(text: str) -> tuple[str, ...]:
+    """Parse ``CUDA_ARCHS``, for example ``80 90a``. Empty means the architectures of the base.
+
+    Raises:
+        UsageError: it contains something else.
+    """
+    words = text.replace(",", " ").split()
+    names = tuple(word.removeprefix("sm_").replace(".", "") for word in words)
+    wrong = [word for word, name in zip(words, names, strict=True) if not re.fullmatch(r"\d{2,3}[af]?", name)]
+    if words != [NONE] and wrong:
+        raise UsageError(
+            f"CUDA_ARCHS={' '.join(words)}: {', '.join(wrong)} is not a GPU architecture",
+            todo=f'write them as in CUDA_ARCHS="80 90a", or {NONE} to build no CUDA kernels',
+        )
+    return names
+
+
+def request(wanted: str, home: str) -> str:
+    """Return what decides about the CUDA kernels, in addition to the files of a build: ``CUDA_ARCHS`` and
+    ``CUDA_HOME``.
+    """
+    return f"{' '.join(wanted_architectures(wanted))} {home}"
+
+
+def architectures_in(requested: str) -> str:
+    """Return the value of ``CUDA_ARCHS`` in what ``request`` returned."""
+    return " ".join(word for word in requested.split() if re.fullmatch(rf"{NONE}|\d{{2,3}}[af]?", word))
+
+
+def find_toolkit(pin: Pin, cuda: str, home: str, line: StepLine) -> Path:
+    """Return the folder of the toolkit for the version ``cuda``, and note in ``line`` which one it is. That is
+    ``home``, the value of ``CUDA_HOME``, if it is of this version.
+
+    Raises:
+        MissingError: there is none, and pip cannot have one.
+        FetchError: a package is not the pinned one, or pip failed.
+        UsageError: ``CUDA_HOME`` is no toolkit.
+    """
+    return _toolkit_of_user(cuda, home, line) or _toolkit_of_pin(pin, cuda, line)
+
+
+def _toolkit_of_user(cuda: str, home: str, line: StepLine) -> Path | None:
+    if not home:
+        return None
+    folder = Path(home).expanduser().absolute()
+    try:
+        text = run([folder / "bin/nvcc", "--version"]).stdout
+    except CommandError as error:
+        raise UsageError(
+            f"CUDA_HOME={home}: its bin/nvcc does not run",
+            cause=error.cause,
+            todo="set CUDA_HOME to a CUDA toolkit, or unset it",
+        ) from error
+    found = re.search(r"release (\d+\.\d+)", text)
+    if found and found[1] == cuda:
+        line.note = home
+        return folder
+    say(f"      CUDA_HOME={home} is CUDA {found[1] if found else '?'}, but torch was built with {cuda}: not used")
+    return None
+
+
+def _toolkit_of_pin(pin: Pin, cuda: str, line: StepLine) -> Path:
+    """Return the folder with the pinned packages for ``cuda``, which pip installs there once."""
+    packages = pin.toolkits.get(cuda)
+    if not packages:
+        raise MissingError(
+            f"{pin.path.parent.parent / TOOLKITS}: it has no packages for CUDA {cuda}",
+            todo=f"set CUDA_HOME to a toolkit of CUDA {cuda}, or add them with `make pin TORCH={pin.version}`",
+            brief="not pinned",
+        )
+    line.note = "there already"
+
+    def add(target: Path) -> None:
+        try:
+            pip_into(target, "install", packages, line, "--no-compile")
+        except MissingError as error:
+            error.todo = f"check the network and try again, or set CUDA_HOME to a toolkit of CUDA {cuda}"
+            raise
+        line.note = f"{len(packages)} packages from pip"
+
+    # Another list of packages gets another folder, so the files that compilers read now do not change.
+    content = hashlib.sha256("\n".join(map(" ".join, packages.items())).encode()).hexdigest()
+    folder = REPOSITORY / f"build/cuda-toolkits/{cuda}-{content[:8]}"
+    with held(folder, [Layer(content, add)]):
+        (compiler,) = folder.glob("nvidia/*/bin/nvcc")
+    return compiler.parent.parent

@@ -1,1 +1,279 @@
-"""``make pin``: write the pin of a PyTorch release, so that it can be a base."""
+"""``make pin``: from the version of a release to the files of its pin. pip knows its wheels and the toolkit of its
+CUDA; all else is in a wheel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+from packaging.utils import parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from ..base.base import Base
+from ..base.fetch import in_name_of
+from ..base.fetch import get_base
+from ..build import Wheel, run
+from ..core.console import Steps, say
+from ..core.errors import PinError, UnusableBaseError, UsageError
+from ..core.files import file_lock, sha256_of_file, write_if_changed
+from ..core.layout import REPOSITORY, TorchVersion, expanded
+from ..core.pip import Distribution, MissingError, ask_pip
+from ..inputs.patches import SERIES
+from ..inputs.pin import TOOLKITS, GitSource, Pin, Settings, indexes, load_pin
+from ..options import Request
+
+SMALLEST = Path(__file__).parent / "smallest"
+
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+
+# PyTorch's own index also has wheels of the second kind.
+_PLATFORMS = ("manylinux_2_28_x86_64", "linux_x86_64")
+
+_PARTS = (
+    "cublas", "cudart", "cufft", "cufile", "cupti", "curand", "cusolver", "cusparse",
+    "nvjitlink", "nvrtc", "nvtx", "nvcc", "cccl",
+)  # fmt: skip
+
+# The compiler, its headers and its optimizer, which must have the same version. Older releases of cuda-toolkit leave
+# some of them open, and pip chooses the newest.
+COMPILER = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm")
+
+# The oldest g++ that supports enough of a C++ standard for PyTorch's headers.
+_GXX = {"c++17": 9, "c++20": 11}
+
+_WHEELS = "\nwheels:\n"
+_ABOVE_WHEELS = "# The official wheels, by version, compatibility tag and sha256. Their version is what PIN names."
+
+_NEW = """\
+# What the builds are pinned to. Nothing of this is repeated anywhere else.
+version: {version}
+source:
+  git:
+    commit: {commit}
+compiler:
+  # The oldest g++ that PyTorch's headers of this version compile with.
+  gxx: {gxx}
+  standard: {standard}
+"""
+_NO_PATCHES = (
+    "# Nothing needs patching: what Graft adds to PyTorch's Python files goes behind them "
+    "(scripts/graft/compose/appended).\n"
+)
+
+
+def make_pin(request: Request, patches: Path = REPOSITORY / "patches") -> None:
+    """Write the pin of a release, or what an existing one lacks; then build the smallest operator upon it.
+
+    Args:
+        request: the release, and an index for pip in addition to its configuration.
+        patches: the folder of all pins.
+
+    Raises:
+        GraftError: nothing is written, unless the smallest operator cannot be built: then the pin is.
+    """
+    steps, index = Steps(), request.index
+    file = expanded(request.torch) if request.torch.endswith(".whl") else None
+    with steps.step("ask for the wheels") as line:
+        version, wheels = wheels_in(file) if file else wheels_of(request.torch, index, indexes(patches))
+        line.note = f"{len(wheels)} of torch {version}"
+    folder = patches / version.release
+    layout = replace(request.layout, pin=version, natives=(SMALLEST,), pin_folder=folder)
+    # One lock for all releases, since they share the file with the toolkits.
+    with file_lock(layout.pin_build.parents[1] / "pin.lock", "another `make pin` is running here"):
+        pin = _with_wheels(folder, version, wheels)
+        base = get_base(pin, layout, file, steps, index)
+        toolkits, series = patches / TOOLKITS, folder / SERIES
+        texts = {
+            toolkits: with_toolkit(toolkits.read_text(encoding="utf-8"), base.cuda, index),
+            series: series.read_text(encoding="utf-8") if series.is_file() else _NO_PATCHES,
+            pin.path: text_of(pin, base),  # the last one: with it, the pin exists
+        }
+        written = [path for path, text in texts.items() if write_if_changed(path, text)]
+    say(_report(pin, base, yaml.safe_load(texts[toolkits]), written))
+    run(Wheel(replace(layout, out=layout.pin_build / "smallest")), replace(request, wheel=None))
+    if written:
+        say(f"the smallest operator can be built; next: make test PIN={version}; then commit patches/")
+
+
+def wheels_in(path: Path) -> tuple[TorchVersion, dict[str, str]]:
+    """Return the version of a wheel file, and its compatibility tag with its sha256.
+
+    Raises:
+        FetchError: there is no such file, or it is no wheel of torch.
+    """
+    version, _ = in_name_of(path, "TORCH")
+    return version, {_tag(path.name): sha256_of_file(path)}
+
+
+def wheels_of(torch: str, index: str, own: Mapping[str, str]) -> tuple[TorchVersion, dict[str, str]]:
+    """Return the version that ``TORCH`` names, and the compatibility tag and sha256 of each of its wheels.
+
+    If pip's indexes and ``index`` have none, PyTorch's ``own`` are asked.
+
+    Raises:
+        UsageError: it is no version.
+        FetchError: there is no wheel of that version, or pip failed.
+    """
+    try:
+        version = TorchVersion(Version(torch))
+    except InvalidVersion as error:
+        raise UsageError(
+            f"TORCH={torch}: neither a version nor a wheel file",
+            todo="set TORCH to a version, such as TORCH=2.15.0 or TORCH=2.13.0+cpu, or to the path of a torch-*.whl",
+        ) from error
+    try:
+        return version, _of_index(version, index)
+    except MissingError:
+        if version.local not in own:
+            raise
+        return version, _of_index(version, own[version.local])
+
+
+def _of_index(version: str, index: str) -> dict[str, str]:
+    options = ["--no-deps", *(f"--platform={name}" for name in _PLATFORMS)]
+    found: list[Distribution] = []
+    # One after another: if an index does not serve metadata, pip downloads each wheel to read it.
+    for python in PYTHONS:
+        try:
+            found += ask_pip(f"torch==={version}", index, f"--python-version={python}", *options)
+        except MissingError as error:
+            missing = error
+    if found:
+        return {_tag(wheel.file): wheel.sha256 for wheel in found}
+    missing.todo = missing.todo or "set TORCH to an existing version, or INDEX to an index that has it"
+    raise missing
+
+
+def _tag(file: str) -> str:
+    """Return one compatibility tag of a wheel; a file name may contain several."""
+    *_, tags = parse_wheel_filename(file)
+    return min(map(str, tags))
+
+
+def _with_wheels(folder: Path, version: TorchVersion, wheels: Mapping[str, str]) -> Pin:
+    """Return the pin in ``folder``, or a new one, with these wheels.
+
+    Raises:
+        PinError: the pin has another file of the same kind.
+    """
+    path = folder / "pin.yaml"
+    new = Pin(path, version, GitSource("", ""), Settings(), {}, "", {}, 0, "")
+    pin = load_pin(folder) if path.is_file() else new
+    hashes = pin.wheels.get(version, {})
+    for tag, sha256 in wheels.items():
+        if hashes.get(tag, sha256) != sha256:
+            raise PinError(
+                f"{path}: {version}, {tag}: the file differs from the pinned one",
+                cause=f"the pin has {hashes[tag]}, but the file has {sha256}",
+                todo="check which file is the official wheel; if it is the new one, delete the pin's line first",
+            )
+    known = {**pin.wheels, version: dict(sorted({**hashes, **wheels}.items()))}
+    return replace(pin, wheels=known, version=version, index=indexes(folder.parent).get(version.local, ""))
+
+
+def text_of(pin: Pin, base: Base) -> str:
+    """Return the text of the pin's file. If there is one, only its wheels are replaced.
+
+    Raises:
+        PinError: that file has another commit or C++ standard than the base, or cannot be edited.
+    """
+    standard = standard_of(base)
+    if not pin.path.is_file():
+        return with_wheels(new_pin(pin.version.release, base.commit, standard), pin)
+    pairs = [(pin.source.commit, base.commit)] if isinstance(pin.source, GitSource) else []
+    for said, is_so in [*pairs, (pin.standard, standard)]:
+        if said != is_so:
+            raise PinError(
+                f"{pin.path}: it has {said}, but torch {pin.version} has {is_so}",
+                todo="check that all wheels of this pin are of one release, and fix the pin",
+            )
+    return with_wheels(pin.path.read_text(encoding="utf-8"), pin)
+
+
+def standard_of(base: Base) -> str:
+    """Return the C++ standard that PyTorch compiles extensions with, for example ``c++20``.
+
+    Raises:
+        UnusableBaseError: it is not stated.
+    """
+    text = (base.tree / "torch/utils/cpp_extension.py").read_text(encoding="utf-8")
+    # The examples there mention other standards, too.
+    found = Counter(re.findall(r"-std=(c\+\+\d+)", text)).most_common(1)
+    if not found:
+        raise UnusableBaseError(f"{base.wheel.name} cannot be used as a base: it does not say its C++ standard")
+    return str(found[0][0])
+
+
+def new_pin(version: str, commit: str, standard: str) -> str:
+    """Return the text of a new pin without its wheels.
+
+    Raises:
+        PinError: no compiler is known for that C++ standard.
+    """
+    if standard not in _GXX:
+        raise PinError(
+            f"torch {version} is built with {standard}, but Graft knows no g++ for it",
+            todo=f"add the oldest g++ that compiles it to _GXX in {Path(__file__).name}, beside {', '.join(_GXX)}",
+        )
+    return _NEW.format(version=version, commit=commit, gxx=_GXX[standard], standard=standard)
+
+
+def with_wheels(text: str, pin: Pin) -> str:
+    """Return ``text`` with the pin's wheels in place of its own, or appended if it has none. The rest is unchanged.
+
+    Raises:
+        PinError: the section of the wheels is not the last one, so what follows it would be lost.
+    """
+    if _WHEELS in text and list(yaml.safe_load(text))[-1] != "wheels":
+        raise PinError(f"{pin.path}: `wheels:` is not its last section", todo="move it to the end")
+    head = text.rpartition(_WHEELS)[0] if _WHEELS in text else f"{text.rstrip()}\n{_ABOVE_WHEELS}"
+    lines = []
+    for version, hashes in pin.wheels.items():
+        lines += [f"  {version}:", *(f"    {tag}: {sha256}" for tag, sha256 in hashes.items())]
+    return head + _WHEELS + "\n".join(lines) + "\n"
+
+
+def with_toolkit(text: str, cuda: str, index: str) -> str:
+    """Return the text of the toolkits, with that of another version of CUDA if pip has it.
+
+    Raises:
+        FetchError: pip failed.
+    """
+    packages = find_packages(cuda, index) if cuda and cuda not in yaml.safe_load(text) else {}
+    lines = [f'"{cuda}":', *(f"  {requirement}: {sha256}" for requirement, sha256 in packages.items())]
+    return text.rstrip() + "\n" + "\n".join(lines) + "\n" if packages else text
+
+
+def find_packages(cuda: str, index: str) -> dict[str, str]:
+    """Return the packages of the toolkit of CUDA ``cuda``, as requirements with their hashes; empty if pip has no such
+    compiler, as for CUDA 12, whose packages contain only parts of one.
+
+    Raises:
+        FetchError: pip failed.
+    """
+    compiler = [f"{name}=={cuda}.*" for name in COMPILER]
+    try:
+        found = ask_pip(f"cuda-toolkit[{','.join(_PARTS)}]=={cuda}.*", index, *compiler)
+    except MissingError:
+        return {}
+    packages = sorted((each for each in found if each.name != "cuda-toolkit"), key=lambda each: each.name)
+    return {f"{each.name}=={each.version}": each.sha256 for each in packages}
+
+
+def _report(pin: Pin, base: Base, toolkits: Mapping[str, object], written: Sequence[Path]) -> str:
+    has = [re.sub(r"cp3(\d+)-.*", r"3.\1", tag) for tag in pin.sha256]
+    lacks = [python for python in PYTHONS if python not in has]
+    devices = f"CPU, CUDA {base.cuda} for {' '.join(base.architectures)}" if base.cuda else "CPU"
+    lines = [
+        f"torch {pin.version}: {devices}; {standard_of(base)}; commit {base.commit}",
+        f"  Pythons: {' '.join(has)}" + (f"; not {' '.join(lacks)}" if lacks else ""),
+        f"  written: {', '.join(map(str, written)) or 'nothing; the pin was complete'}",
+    ]
+    if base.cuda and base.cuda not in toolkits:
+        lines.append(f"  pip has no toolkit of CUDA {base.cuda}: CUDA kernels need CUDA_HOME")
+    return "\n".join(lines)

@@ -11,7 +11,7 @@ import torch
 import yaml
 from graft.base.elf import ElfFile
 from graft.core.layout import native_folders
-from graft.inputs.cuda_toolkit import wanted_architectures
+from graft.inputs.toolchain import wanted_architectures
 from helpers import architectures
 
 LIBRARIES = Path(torch.__file__).parent / "lib"
