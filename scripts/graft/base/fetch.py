@@ -16,9 +16,8 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from ..core.console import StepLine, Steps, say
 from ..core.errors import FetchError
-from ..core.files import free_bytes, sha256_of_file, write_atomically
+from ..core.files import build_lock, free_bytes, sha256_of_file, write_atomically
 from ..core.layout import Layout, TorchVersion
-from ..core.lock import build_lock
 from ..core.pip import MissingError, index_option, pip_into
 from ..inputs.pin import VERIFIED, Pin, pinned_file
 from .base import Base, refuse_unusable

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..core.files import write_atomically
+from ..core.files import file_lock, write_atomically
 from ..core.layout import REPOSITORY
-from ..core.lock import file_lock
 from .elf import ElfFile
 
 # The indexes by build-id, shared by all bases.

@@ -15,8 +15,7 @@ from packaging.utils import parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from ..base.base import Base
-from ..base.fetch import in_name_of
-from ..base.fetch import get_base
+from ..base.fetch import get_base, in_name_of
 from ..build import Wheel, run
 from ..core.console import Steps, say
 from ..core.errors import PinError, UnusableBaseError, UsageError
