@@ -229,7 +229,7 @@ def build(request: Request) -> Result:
     if request.build == SOURCE:
         from .fork.build import build_source
 
-        return build_source(request.layout, source=request.source or None, jobs=request.jobs)
+        return build_source(request)
     return run(Wheel(request.layout), request)
 
 

@@ -81,7 +81,7 @@ VERBS = (
     Verb("check", "find errors in the native folder without building", "graft.build:check", BASE, FOUND),
     Verb("check-cuda", "compile the CUDA sources of the native folder", "graft.build:check_cuda", BASE, RELEASE),
     Verb(
-        *("check-source", "compile the operators in PyTorch's source tree", "graft.fork.verbs:check"),
+        *("check-source", "compile the operators in PyTorch's source tree", "graft.fork.build:check"),
         *(_TREE, OLDEST, _source),
     ),
     Verb(
@@ -93,8 +93,8 @@ VERBS = (
         "native out wheel jobs launcher cuda_archs cuda_home cxx python pins pythons delivery name version",
     ),
     Verb("pin", "write the pin of a release", "graft.pin:make_pin", "torch index jobs launcher cxx"),
-    Verb("apply", "turn a PyTorch checkout into the fork", "graft.fork.verbs:apply", _TREE, RELEASE),
-    Verb("export", "write that fork as patches", "graft.fork.verbs:export", f"{_TREE} out", RELEASE),
+    Verb("apply", "turn a PyTorch checkout into the fork", "graft.fork.apply:apply_fetched", _TREE, RELEASE),
+    Verb("export", "write that fork as patches", "graft.fork.export:export_fetched", f"{_TREE} out", RELEASE),
 )
 
 

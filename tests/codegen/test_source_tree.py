@@ -17,11 +17,9 @@ from graft.codegen.python import describe
 from graft.codegen.writer import TEMPLATES
 from graft.core.errors import OperatorError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
-from graft.fork.apply import apply
-from graft.fork.placing import generate_part, lay_out_torchgen, merge_yaml
-from graft.fork.stack import Stack
+from graft.fork.apply import apply, generate_part, lay_out_torchgen
 from graft.fork.syntax import run_generators
-from graft.fork.tree import isolated, open_tree
+from graft.fork.tree import Stack, isolated, open_tree
 from graft.inputs.native import NativeFolder, load_native
 from graft.inputs.pin import load_pin
 
@@ -184,8 +182,7 @@ def generated_by_graft(stack: Stack, native: NativeFolder, folder: Path) -> tupl
     # There is no wheel with headers to compare with, so every header is written.
     (base / "torch/include/ATen").mkdir(parents=True)
     (base / "torch/include/ATen/Functions.h").touch()
-    merged, _ = merge_yaml(native, base, out)
-    generate_part("cpp", native, merged, base, out)
+    generate_part("cpp", native, base, out)
     headers = {
         f"{place}/{path.relative_to(out / own).as_posix()}": path.read_text()
         for own, place in HEADERS.items()

@@ -11,6 +11,7 @@ from zipfile import ZipFile
 
 import ninja as ninja_package
 import pytest
+from asking import asked
 from graft.core.console import StepLine
 from graft.core.errors import CompileError, FetchError, OperatorError, PackError, SourceError
 from graft.core.layout import Layout
@@ -22,6 +23,7 @@ from graft.fork.upstream import GENERATORS, Upstream
 from graft.inputs.native import load_native
 from graft.inputs.pin import load_pin
 from graft.inputs.toolchain import find_toolchain
+from graft.options import Request
 from helpers import git, write
 from small_tree import FILES, NATIVE, contents
 
@@ -83,8 +85,12 @@ def pytorch(monkeypatch: pytest.MonkeyPatch) -> PyTorchsBuild:
     return PyTorchsBuild(monkeypatch)
 
 
+def request_for(layout: Layout, source: Path) -> Request:
+    return asked(pin=layout.pin, native=layout.natives, out=layout.out, source=str(source), jobs=1)
+
+
 def build(layout: Layout, source: Path) -> Path:
-    return build_source(layout, source=str(source), jobs=1).path
+    return build_source(request_for(layout, source)).path
 
 
 def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
@@ -147,7 +153,7 @@ def test_check_compiles_what_contains_the_operators(
         write(upstream.tree.path, {"torch/_added_operators.py": 'OPERATORS = [\n    "aten::mine",\n]\n'})
 
     monkeypatch.setattr(Upstream, "configure", configure)
-    check_source(layout, source=str(tree), jobs=1)
+    check_source(request_for(layout, tree))
     assert pytorch.targets == [GENERATORS, ["MineKernel.cpp.AVX2.cpp.o", "Mine.cpp.o", "Operators_1.cpp.o"]]
 
 

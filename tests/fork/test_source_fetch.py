@@ -60,7 +60,7 @@ def git_pin(upstream: Path) -> Pin:
     return pin_of(GitSource("v1.2.0", git(upstream, "rev-parse", "v1.2.0^{commit}"), str(upstream)))
 
 
-def fetch(pin: Pin, cache: Cache, given: str | None = None) -> Path:
+def fetch(pin: Pin, cache: Cache, given: str = "") -> Path:
     return fetch_tree(pin, cache, given, StepLine("fetch"))
 
 
@@ -164,7 +164,7 @@ def test_file_with_another_hash_is_refused_and_not_kept(mirror: Path, cache: Cac
     with pytest.raises(FetchError, match=rf"{archive.name}.*sha256 {pin.source.sha256[archive.name]}") as caught:
         fetch(pin, cache, str(mirror))
     assert hashlib.sha256(b"another").hexdigest() in caught.value.cause
-    assert not list(cache.downloads.glob(f"{archive.name}*"))
+    assert not list((cache.folder / "downloads").glob(f"{archive.name}*"))
     assert not cache.tree.exists()
 
 

@@ -134,7 +134,7 @@ def run_source_tests(request: Request, extra: Sequence[str]) -> None:
         TestsFailed: lists the parts that failed.
     """
     layout = request.layout
-    tree = tree_of_build(layout, request.source or None)
+    tree = tree_of_build(request)
     with ExitStack() as stack:
         stack.enter_context(one_at_a_time(layout, TEST_SOURCE))
         built = wheel_of(layout, SOURCE)

@@ -1,35 +1,47 @@
-"""``make apply``: turn a PyTorch checkout into the fork that a pin's patches and a native folder describe."""
+"""``make apply``: turn a PyTorch checkout into the fork that a pin's patches and a native folder describe.
+
+The fork is a sequence of commits: the patches, the native files, the YAML entries, torch's Python files.
+"""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..base.base import run_with_torchgen
+from ..codegen import DESCRIPTION
+from ..codegen.description import Description
+from ..compose.appending import appended_texts, behind
 from ..core.console import StepLine, Steps, say
-from ..core.errors import SourceError, UsageError
-from ..core.files import build_lock
+from ..core.errors import OperatorError, SourceError, UsageError
+from ..core.files import build_lock, files_below, write_if_changed
 from ..core.layout import Layout
-from ..inputs.native import NativeFolder
+from ..inputs.merge import PACKAGED, merge_with_base
+from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolder
 from ..inputs.patches import ADDED, Patch, load_series
 from ..inputs.snapshot import Snapshot, take_snapshot
-from .placing import generate_part, lay_out_torchgen, merge_yaml, placed, python_files
-from .stack import Stack
-from .tree import BASE_REF, Tree, count, open_tree, pinned_base, shortened
+from ..options import Request
+from .fetch import fetched
+from .tree import BASE_REF, FUNCTIONS_YAML, Stack, Tree, count, open_tree, pinned_base, shortened
+
+# Where the fork's files are in the tree.
+NATIVE = "aten/src/ATen/native"
+_YAML = {FUNCTIONS: FUNCTIONS_YAML, DERIVATIVES: "tools/autograd/derivatives.yaml"}
 
 # While this ref exists, files may be partly at HEAD and partly at its commit.
 MOVING_REF = "refs/graft/moving"
 
-_KERNELS = """native: add the files of a native folder
+_KERNELS_MESSAGE = """native: add the files of a native folder
 
 They lie where they lay in the folder, which is laid out as aten/src/ATen/native is.
 """
-_YAML = """native: describe the added operators
+_YAML_MESSAGE = """native: describe the added operators
 
 The entries of a native folder, behind upstream's own.
 """
-_ADDED = """torch: list the added operators
+_PYTHON_MESSAGE = """torch: list the added operators
 
 Their names and docstrings, generated from the merged YAML by this tree's own torchgen, and the Python files of a native
 folder: new ones beside torch's, additions behind torch's own text.
@@ -43,20 +55,20 @@ class Fork:
     Args:
         base: the upstream commit.
         tip: the last of our commits.
-        written: the number of files written to check it out.
     """
 
     base: str
     tip: str
-    written: int = field(compare=False)
+
+
+def apply_fetched(request: Request) -> None:
+    """Check out the fork in the checkout that is asked for, or in the pin's tree."""
+    apply(fetched(request), request.layout)
 
 
 def apply(source: Path, layout: Layout) -> Fork:
-    """Check out in ``source`` the fork of its base, and print that.
-
-    Args:
-        source: a checkout of PyTorch, or its sources as a plain folder, which becomes a repository.
-        layout: the pin and the native folders.
+    """Check out the fork of its base in ``source``, a checkout of PyTorch or a plain folder of its sources, which
+    becomes a repository.
 
     Raises:
         GraftError: the checkout is unchanged.
@@ -75,47 +87,98 @@ def make_fork(source: Path, snapshot: Snapshot, native: NativeFolder, line: Step
     Raises:
         GraftError: the checkout is unchanged.
     """
-    series, tree = load_series(snapshot.patches), open_tree(source, snapshot.pin)
+    tree = open_tree(source, snapshot.pin)
     with build_lock(tree.git_dir / "graft"):
         base = pinned_base(tree, snapshot.pin)
         go_back(tree)
         tree.refuse_changes()
         with tempfile.TemporaryDirectory(prefix="graft-") as scratch:
-            tip = make_commits(Stack(tree, base, Path(scratch)), series, native, Path(scratch))
+            tip = make_commits(tree, snapshot, native, Path(scratch)).tip
         written = move_to(tree, tip)
         tree.git("update-ref", BASE_REF, base)
-    line.note = f"{count(len(series), 'patch', 'patches')}, {count(written, 'file')} written"
-    return Fork(base, tip, written)
+    patches = count(len(load_series(snapshot.patches)), "patch", "patches")
+    line.note = f"{patches}, {count(written, 'file')} written"
+    return Fork(base, tip)
 
 
-def make_commits(stack: Stack, series: list[Patch], native: NativeFolder, scratch: Path) -> str:
-    """Create the fork's commits on ``stack``. Return the last.
+def make_commits(tree: Tree, snapshot: Snapshot, native: NativeFolder, scratch: Path) -> Stack:
+    """Create the fork's commits on the tree's base. Nothing is checked out.
 
     Raises:
+        SourceError: the base is not the pinned one.
         PinError: a patch does not apply.
         UsageError: a native file would replace one of the tree's.
         OperatorError: the native folder's YAML is invalid.
     """
-    for patch in series:
-        stack.apply_patch(patch)
-    files = placed(native)
-    taken = stack.holds([*files, ADDED])
-    if taken:
+    stack = Stack(tree, pinned_base(tree, snapshot.pin), scratch)
+    for patch in load_series(snapshot.patches):
+        stack.apply(patch)
+    names = sorted({*native.sources, *native.vectorized, *native.headers, *native.cuda})
+    files = {f"{NATIVE}/{name.as_posix()}": native.path / name for name in names}
+    if taken := stack.holds([*files, ADDED]):
         raise UsageError(
             "\n".join(f"{files.get(name, name)}: PyTorch has this file, {name}" for name in taken),
             todo="choose another name; changes of PyTorch's own files belong in a patch",
         )
     stack.add(files)
-    stack.commit(_KERNELS)
+    stack.commit(_KERNELS_MESSAGE)
     base, generated = scratch / "base", scratch / "generated"
     lay_out_torchgen(stack, base)
-    yaml = merge_yaml(native, base, generated)
-    stack.add(yaml)
-    stack.commit(_YAML)
+    merge_with_base([native.path], base, generated / "wheel")
+    stack.add({target: generated / "wheel" / PACKAGED[file] / file for file, target in _YAML.items()})
+    stack.commit(_YAML_MESSAGE)
     generate_part("python", native, base, generated)
-    stack.add(python_files(native, generated, stack, scratch))
-    stack.commit(_ADDED)
-    return stack.tip
+    stack.add(python_files(native, generated, stack, scratch / "python"))
+    stack.commit(_PYTHON_MESSAGE)
+    return stack
+
+
+def lay_out_torchgen(stack: Stack, base: Path) -> None:
+    """Write the tip's torchgen as in a wheel, including what upstream's setup.py copies below torchgen/packaged."""
+    of_aten = ("templates", "native/native_functions.yaml", "native/tags.yaml")
+    packaged = {"tools/autograd": "autograd", **{f"aten/src/ATen/{name}": f"ATen/{name}" for name in of_aten}}
+    stack.lay_out(["torchgen", *packaged], base)
+    for name, place in packaged.items():
+        target = base / "torchgen/packaged" / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (base / name).rename(target)
+
+
+def generate_part(part: str, native: NativeFolder, base: Path, out: Path) -> None:
+    """Run Graft's generator with the tree's torchgen, which is in ``base``; ``part`` is ``python`` or ``cpp``.
+
+    Raises:
+        OperatorError: torchgen's message, with file and line in the native folder.
+    """
+    arguments: list[str | Path] = ["--base", base, "--native", native.path, "--out", out, "--part", part]
+    # Run in another folder, so that Python does not import a torchgen from the current one.
+    done = run_with_torchgen(base, "graft.codegen", *arguments, cwd=out)
+    if done.returncode != 0:
+        raise OperatorError(done.stdout.strip())
+
+
+def python_files(native: NativeFolder, generated: Path, stack: Stack, folder: Path) -> dict[str, Path]:
+    """Return the extended files of the tree, written below ``folder``, by name in the tree.
+
+    Args:
+        native: the native folder.
+        generated: the output folder of ``generate_part("python", ...)``.
+        stack: the stack whose tip has upstream's files.
+        folder: a folder that does not exist.
+    """
+    appended = generated / "appended"
+    texts = {name.as_posix(): (appended / name).read_text(encoding="utf-8") for name in files_below(appended)}
+    texts |= appended_texts(native, Description.load(generated / DESCRIPTION))
+    texts = {name.replace("torchgen/packaged/autograd/", "tools/autograd/"): text for name, text in texts.items()}
+    # The build generates some stubs from templates: torch/nn/functional.pyi from functional.pyi.in.
+    upstream = stack.holds([*texts, *(f"{name}.in" for name in texts)])
+    stack.lay_out(upstream, folder)
+    written = {ADDED: generated / "wheel" / ADDED}
+    for name, text in texts.items():
+        place = next((each for each in (name, f"{name}.in") if each in upstream), name)
+        target = written[place] = folder / place
+        write_if_changed(target, behind(target.read_text(encoding="utf-8") if place in upstream else None, text))
+    return written
 
 
 def move_to(tree: Tree, commit: str) -> int:
@@ -125,7 +188,6 @@ def move_to(tree: Tree, commit: str) -> int:
     old = tree.head()
     if old == commit:
         return 0
-    differing = tree.differing(old, commit)
     in_the_way = [name for name in tree.differing(old, commit, "A") if os.path.lexists(tree.path / name)]
     if in_the_way:
         raise SourceError(
@@ -137,7 +199,7 @@ def move_to(tree: Tree, commit: str) -> int:
     tree.git("read-tree", "-m", "-u", old, commit)
     tree.git("update-ref", "--no-deref", "-m", "graft: apply", "HEAD", commit, old)
     tree.git("update-ref", "-d", MOVING_REF)
-    return len(differing)
+    return len(tree.differing(old, commit))
 
 
 def go_back(tree: Tree) -> None:

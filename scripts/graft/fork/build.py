@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+import argparse
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -18,44 +16,31 @@ from ..core.files import build_lock
 from ..core.layout import Layout
 from ..deliver.built import Built, Result, announce, load_built, save_built
 from ..deliver.wheel import pack
-from ..inputs.snapshot import Snapshot, take_snapshot
-from ..options import SOURCE
+from ..inputs.snapshot import Snapshot
+from ..options import SOURCE, Request
 from .apply import make_fork
 from .debian import refuse_missing_packages
-from .fetch import Cache, cache_of, fetch_to_build
+from .fetch import Cache, fetch_to_build, read_inputs
+from .syntax import check_syntax
 from .tree import count, open_tree
 from .upstream import GENERATORS, Upstream, affordable
 
 
-@contextmanager
-def reading(layout: Layout) -> Iterator[tuple[Snapshot, Cache]]:
-    """Read the inputs of a build in the pin's cache, which the body has for itself."""
-    snapshot = take_snapshot(layout)
-    cache = cache_of(snapshot.pin)
-    snapshot = replace(snapshot, folder=cache.folder / "snapshot")
-    with build_lock(cache.folder), snapshot.translated():
-        yield snapshot, cache
-
-
-def build_source(layout: Layout, *, source: str | None, jobs: int) -> Result:
+def build_source(request: Request) -> Result:
     """Bring the wheel of a whole build up to date.
-
-    Args:
-        layout: the pin, the native folders and where the wheel goes.
-        source: a checkout, or a place to clone from; None for the pin's.
-        jobs: the maximum number of compilers to run at once, if memory allows.
 
     Raises:
         GraftError: the build failed; compiled objects are kept.
     """
-    with reading(layout) as (snapshot, cache):
+    layout = request.layout
+    with read_inputs(layout) as (snapshot, cache):
         stamp, built = snapshot.stamp, load_built(layout, SOURCE)
         if built and built.stamp == stamp and built.is_there():
             save_built(layout, built, SOURCE)  # which makes it the last build
             say(f"nothing changed: {built.wheel}")
-            return Result(Path(built.wheel), {})
+            return Result(Path(built.wheel))
         steps = Steps()
-        upstream = prepare(snapshot, cache, source, jobs, steps)
+        upstream = prepare(snapshot, cache, request, steps)
         # The user's own mistakes are reported in the first minutes.
         with steps.step("compile the operators") as line:
             objects = upstream.objects() if upstream.is_configured else []
@@ -72,15 +57,30 @@ def build_source(layout: Layout, *, source: str | None, jobs: int) -> Result:
     return Result(wheel, steps.seconds)
 
 
-def check_source(layout: Layout, *, source: str | None, jobs: int) -> None:
+def check(request: Request, own: argparse.Namespace) -> None:
+    """Compile what the operators add to the tree, or only parse the folder's sources.
+
+    Raises:
+        GraftError: it is not valid; or this machine lacks packages or the sources, and ``own`` does not allow that.
+    """
+    try:
+        (check_syntax if own.syntax else check_source)(request)
+    except (ToolchainError, FetchError) as error:
+        if not own.if_possible:
+            raise
+        what = f"whether {request.layout.title} compiles in the source tree of {request.pin}"
+        say(f"NOT CHECKED: {what}, since\n{error}")
+
+
+def check_source(request: Request) -> None:
     """Generate with the tree's own build, and compile the added operators with its own commands.
 
     Raises:
         GraftError: one of the steps failed. Compiled objects are kept, also for a whole build.
     """
-    with reading(layout) as (snapshot, cache):
+    with read_inputs(request.layout) as (snapshot, cache):
         steps = Steps()
-        upstream = prepare(snapshot, cache, source, jobs, steps)
+        upstream = prepare(snapshot, cache, request, steps)
         if not upstream.is_configured:
             raise SourceError(
                 f"{upstream.tree.path}: its build compiles no single files",
@@ -93,27 +93,16 @@ def check_source(layout: Layout, *, source: str | None, jobs: int) -> None:
             upstream.ninja(line, objects)
             line.note = f"{count(len(objects), 'object')} with the operators"
     seconds = sum(steps.seconds.values())
-    say(f"{layout.title}: compiles in PyTorch {snapshot.pin.version.release}; {seconds:.0f} s in all")
+    say(f"{request.layout.title}: compiles in PyTorch {snapshot.pin.version.release}; {seconds:.0f} s in all")
 
 
-@contextmanager
-def if_possible(is_lenient: bool, what: str) -> Iterator[None]:
-    """Run the body. If this machine lacks packages or the sources and ``is_lenient``, say what is not checked."""
-    try:
-        yield
-    except (ToolchainError, FetchError) as error:
-        if not is_lenient:
-            raise
-        say(f"NOT CHECKED: {what}, since\n{error}")
-
-
-def prepare(snapshot: Snapshot, cache: Cache, source: str | None, jobs: int, steps: Steps) -> Upstream:
+def prepare(snapshot: Snapshot, cache: Cache, request: Request, steps: Steps) -> Upstream:
     """Get the tree, turn it into the fork, and configure its build, in three steps. A user's checkout is only read."""
     pin = snapshot.pin
     refuse_missing_packages(pin.settings.packages)
-    jobs = affordable(jobs)
+    jobs = affordable(request.jobs)
     with steps.step("fetch the sources") as line:
-        path = fetch_to_build(pin, cache, source, line)
+        path = fetch_to_build(pin, cache, request.source, line)
     with steps.step("apply patches and operators") as line:
         native = snapshot.lay_out()
         fork = make_fork(path, snapshot, native, line)

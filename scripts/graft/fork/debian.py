@@ -15,34 +15,29 @@ from ..inputs.pin import DebianSource
 _HELPER = Path("/usr/lib/apt/apt-helper")
 
 
-def fetch_package(source: DebianSource, downloads: Path, target: Path, mirror: str | None) -> None:
+def fetch_package(source: DebianSource, downloads: Path, target: Path, mirror: str) -> None:
     """Unpack the source package into ``target``, with Debian's patches applied.
 
     Args:
         source: the source package.
         downloads: keeps the package's files.
         target: the output folder; it must not exist.
-        mirror: the address or the path of a Debian mirror; None for the one that apt uses.
+        mirror: the address or the path of a Debian mirror; empty for the one that apt uses.
 
     Raises:
         FetchError: a file cannot be downloaded, or is not the pinned one.
         ToolchainError: dpkg-source is not installed.
     """
     downloads.mkdir(parents=True, exist_ok=True)
-    missing = [name for name, sha256 in source.sha256.items() if not _is_file(downloads / name, sha256)]
-    if missing:
-        mirrors = [mirror] if mirror else configured_mirrors()
-        for name in missing:
-            download(source, name, mirrors, downloads / name)
+    for name, sha256 in source.sha256.items():
+        path = downloads / name
+        if not (path.is_file() and sha256_of_file(path) == sha256):
+            download(source, name, [mirror] if mirror else configured_mirrors(), path)
     (description,) = (name for name in source.sha256 if name.endswith(".dsc"))
     try:
         run(["dpkg-source", "--extract", downloads / description, target], cwd=downloads)
     except CommandError as error:
         raise FetchError(f"{downloads / description}: cannot be unpacked", cause=error.cause or error.what) from error
-
-
-def _is_file(path: Path, sha256: str) -> bool:
-    return path.is_file() and sha256_of_file(path) == sha256
 
 
 def download(source: DebianSource, name: str, mirrors: Sequence[str], target: Path) -> None:
@@ -56,11 +51,11 @@ def download(source: DebianSource, name: str, mirrors: Sequence[str], target: Pa
         pool = f"pool/main/{source.package[:4] if source.package.startswith('lib') else source.package[0]}"
         start = mirror.rstrip("/") if "://" in mirror else f"copy://{Path(mirror).expanduser().resolve()}"
         address = f"{start}/{pool}/{source.package}/{name}"
+        # apt renames a file with another hash.
         with tempfile.TemporaryDirectory(prefix="download-", dir=target.parent) as folder:
-            partial = Path(folder, name)
-            done = run([_HELPER, "download-file", address, partial, f"SHA256:{sha256}"], check=False)
-            if done.returncode == 0 and _is_file(partial, sha256):
-                partial.replace(target)
+            done = run([_HELPER, "download-file", address, Path(folder, name), f"SHA256:{sha256}"], check=False)
+            if done.returncode == 0:
+                Path(folder, name).replace(target)
                 return
         answers.append(f"{address}: {done.stdout.strip()}")
     raise FetchError(
@@ -98,9 +93,7 @@ def refuse_missing_packages(names: Sequence[str]) -> None:
     except CommandError:
         say(f"      this is not Debian; install what corresponds to {', '.join(names)}")
         return
-    installed = {line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("installed ")}
-    missing = [name for name in names if name not in installed]
-    if missing:
+    if missing := [name for name in names if f"installed {name}" not in done.stdout.splitlines()]:
         raise ToolchainError(
             f"{len(missing)} of the {len(names)} system packages for building PyTorch are missing",
             todo=f"apt-get install --no-install-recommends {' '.join(missing)}",

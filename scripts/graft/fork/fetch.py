@@ -1,4 +1,6 @@
-"""Get the pinned source tree: from a local checkout, from git, or from a Debian mirror."""
+"""Get the pinned source tree: from a local checkout, from git, or from a Debian mirror. A checkout is only read, since
+PyTorch's build writes into many folders of its tree: what is built is a copy.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +8,27 @@ import hashlib
 import os
 import shutil
 import sysconfig
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..core.console import StepLine, Steps
-from ..core.errors import FetchError, GraftError
+from ..core.errors import CommandError, FetchError, GraftError
 from ..core.files import build_lock, free_bytes
 from ..core.layout import Layout
 from ..core.process import run
 from ..inputs.pin import GitSource, Pin, load_pin
-from .copies import bring_copy
+from ..inputs.snapshot import Snapshot, take_snapshot
+from ..options import Request
 from .debian import fetch_package
-from .tree import FUNCTIONS_YAML
+from .tree import FUNCTIONS_YAML, Tree, commit_folder, find_tree, make_repository, pinned_base, refuse_other_version
 
 # Space for the sources, the objects of a whole build and the wheel.
 _NEEDED_BYTES = 8 * 1024**3
+
+# The user named the checkout, so git may trust it whoever owns it.
+_UPLOAD_PACK = "git -c safe.directory='*' upload-pack"
 
 
 @dataclass(frozen=True)
@@ -32,28 +40,18 @@ class Cache:
     folder: Path
 
     @property
-    def downloads(self) -> Path:
-        """Downloaded files."""
-        return self.folder / "downloads"
-
-    @property
     def tree(self) -> Path:
         """The source tree."""
         return self.folder / "pytorch"
-
-    def copy_of(self, checkout: Path) -> Path:
-        """The copy of a user's checkout that is built."""
-        return self.folder / f"pytorch-{hashlib.sha256(str(checkout).encode()).hexdigest()[:12]}"
 
     @property
     def environment(self) -> Path:
         """The virtual environment for building the tree."""
         return self.folder / f"environment-{sysconfig.get_config_var('SOABI')}"
 
-    @property
-    def ccache(self) -> Path:
-        """Cached objects of the builds of every pin."""
-        return self.folder.parent / "ccache"
+    def copy_of(self, checkout: Path) -> Path:
+        """The copy of a user's checkout that is built."""
+        return self.folder / f"pytorch-{hashlib.sha256(str(checkout).encode()).hexdigest()[:12]}"
 
     def require_space(self) -> None:
         """Raise FetchError unless there is space for a tree and its build."""
@@ -71,51 +69,71 @@ def cache_of(pin: Pin) -> Cache:
     return Cache((given if given.is_absolute() else Path.home() / ".cache") / "graft" / pin.path.parent.name)
 
 
-def fetched(layout: Layout, source: str | None) -> Path:
+@contextmanager
+def read_inputs(layout: Layout) -> Iterator[tuple[Snapshot, Cache]]:
+    """Read the inputs of a build in the pin's cache, which the body has for itself."""
+    snapshot = take_snapshot(layout)
+    cache = cache_of(snapshot.pin)
+    snapshot = replace(snapshot, folder=cache.folder / "snapshot")
+    with build_lock(cache.folder), snapshot.translated():
+        yield snapshot, cache
+
+
+def fetched(request: Request) -> Path:
     """Return the source tree for ``apply`` and ``export``: a checkout, or the pin's tree in the cache.
 
     Raises:
         GraftError: it does not exist and cannot be downloaded.
     """
-    if checkout := checkout_of(source):
+    if checkout := checkout_of(request.source):
         return checkout
-    pin = load_pin(layout.patches, layout.pin)
+    pin = load_pin(request.layout.patches, request.pin)
     cache = cache_of(pin)
     with build_lock(cache.folder), Steps().step("fetch the sources") as line:
-        return fetch_tree(pin, cache, source, line)
+        return fetch_tree(pin, cache, request.source, line)
 
 
-def tree_of_build(layout: Layout, source: str | None) -> Path:
+def tree_of_build(request: Request) -> Path:
     """Return the tree of BUILD=source, as the last build left it."""
-    cache, checkout = cache_of(load_pin(layout.patches, layout.pin)), checkout_of(source)
+    cache, checkout = cache_of(load_pin(request.layout.patches, request.pin)), checkout_of(request.source)
     return cache.copy_of(checkout) if checkout else cache.tree
 
 
-def checkout_of(given: str | None) -> Path | None:
+def checkout_of(given: str) -> Path | None:
     """Return the checkout in ``given``, unless it is a place to download from."""
-    folder = Path(given).expanduser().resolve() if given else None
-    return folder if folder and (folder / FUNCTIONS_YAML).is_file() else None
+    folder = Path(given).expanduser().resolve()
+    return folder if given and (folder / FUNCTIONS_YAML).is_file() else None
 
 
-def fetch_to_build(pin: Pin, cache: Cache, given: str | None, line: StepLine) -> Path:
-    """Return a tree below ``cache`` to build in, like ``fetch_tree``. A user's checkout is copied.
+def fetch_to_build(pin: Pin, cache: Cache, given: str, line: StepLine) -> Path:
+    """Return a tree below ``cache`` to build in, like ``fetch_tree``. A user's checkout is copied, without Graft's
+    commits. In the copy, built files stay, and unchanged files keep their modification times.
 
     Raises:
         SourceError: the checkout is another release, or has uncommitted changes.
-        FetchError: the tree is not available, or the disk is full.
+        FetchError: the tree or a submodule is not available, or the disk is full.
     """
-    tree = fetch_tree(pin, cache, given, line)
-    if tree == cache.tree:
-        return tree
-    copy = cache.copy_of(tree)
-    if not copy.is_dir():
+    checkout = fetch_tree(pin, cache, given, line)
+    if checkout == cache.tree:
+        return checkout
+    folder = cache.copy_of(checkout)
+    if not folder.is_dir():
         cache.require_space()
-    bring_copy(tree, pin, copy)
-    line.note = f"{copy} is a copy of {tree}"
-    return copy
+    theirs, copy = find_tree(checkout), make_repository(folder)
+    if theirs and theirs.head():
+        base = pinned_base(theirs, pin)
+        theirs.refuse_changes()
+    else:
+        refuse_other_version(checkout, pin)
+        index = {"GIT_INDEX_FILE": str(copy.git_dir / "graft-index")}
+        base = commit_folder(Tree(checkout, copy.git_dir), pin, index)
+    if not copy.head() or copy.base_of(copy.head()) != base:
+        check_out(copy, base, checkout)
+    line.note = f"{folder} is a copy of {checkout}"
+    return folder
 
 
-def fetch_tree(pin: Pin, cache: Cache, given: str | None, line: StepLine) -> Path:
+def fetch_tree(pin: Pin, cache: Cache, given: str, line: StepLine) -> Path:
     """Return the source tree. Download it into ``cache`` if it is not there.
 
     Args:
@@ -138,7 +156,7 @@ def fetch_tree(pin: Pin, cache: Cache, given: str | None, line: StepLine) -> Pat
         clone(pin.source, partial, given or pin.source.repository)
     else:
         shutil.rmtree(partial, ignore_errors=True)
-        fetch_package(pin.source, cache.downloads, partial, given)
+        fetch_package(pin.source, cache.folder / "downloads", partial, given)
     partial.rename(cache.tree)
     return cache.tree
 
@@ -149,30 +167,56 @@ def clone(source: GitSource, folder: Path, repository: str) -> None:
     Raises:
         FetchError: git failed, or the tag points to another commit than the pin.
     """
-    folder.mkdir(exist_ok=True)
-    # git must not ask for a password: nobody could answer.
+    make_repository(folder)
+    # The user's settings apply, but git must not ask for a password: nobody could answer.
     env = {"GIT_TERMINAL_PROMPT": "0", "GIT_CEILING_DIRECTORIES": str(folder.parent)}
-    for lock in folder.glob(".git/**/*.lock"):
-        lock.unlink()  # left by a killed git: only one build runs at a time
-    try:
-        run(["git", "init", "--quiet"], cwd=folder, env=env)
-        run(["git", "fetch", "--quiet", "--depth=1", repository, f"refs/tags/{source.tag}"], cwd=folder, env=env)
-        found = run(["git", "rev-parse", "FETCH_HEAD^{commit}"], cwd=folder, env=env).stdout.strip()
-        if found != source.commit:
+
+    def git(*arguments: str) -> str:
+        try:
+            return run(["git", *arguments], cwd=folder, env=env).stdout.strip()
+        except CommandError as error:
             raise FetchError(
-                f"{repository}: {source.tag} is commit {found}, but the pin has {source.commit}",
-                cause="the tag was moved, or this is a different repository",
-                todo="find the reason before you change the pin",
-            )
-        run(["git", "checkout", "--quiet", "--force", "--detach", found], cwd=folder, env=env)
-        update = ["git", "submodule", "--quiet", "update", "--init", "--recursive", "--force", "--depth=1", "--jobs=8"]
-        run(update, cwd=folder, env=env)
-    except FetchError:
-        raise
-    except GraftError as error:
+                f"git could not fetch {source.tag} of {repository}",
+                cause=error.cause or error.what,
+                todo="check the network, or set SOURCE to a mirror or a local checkout; url.*.insteadOf in "
+                "git's settings redirects submodules. The download continues where it stopped",
+            ) from error
+
+    git("fetch", "--quiet", "--depth=1", repository, f"refs/tags/{source.tag}")
+    if (found := git("rev-parse", "FETCH_HEAD^{commit}")) != source.commit:
         raise FetchError(
-            f"git could not fetch {source.tag} of {repository}",
-            cause=error.cause or error.what,
-            todo="check the network, or set SOURCE to a mirror or a local checkout; url.*.insteadOf in "
-            "git's settings redirects submodules. The download continues where it stopped",
-        ) from error
+            f"{repository}: {source.tag} is commit {found}, but the pin has {source.commit}",
+            cause="the tag was moved, or this is a different repository",
+            todo="find the reason before you change the pin",
+        )
+    git("checkout", "--quiet", "--force", "--detach", found)
+    git("submodule", "--quiet", "update", "--init", "--recursive", "--force", "--depth=1", "--jobs=8")
+
+
+def check_out(copy: Tree, commit: str, checkout: Path) -> None:
+    """Check out ``commit`` of the repository ``checkout`` with its submodules.
+
+    HEAD is set last, so a repository with HEAD is complete.
+
+    Raises:
+        FetchError: ``checkout`` does not contain the commit, or one of a submodule.
+    """
+    if copy.git("cat-file", "-e", f"{commit}^{{commit}}", check=False).returncode != 0:
+        fetch = ["fetch", "--quiet", "--no-tags", "--depth=1", f"--upload-pack={_UPLOAD_PACK}"]
+        copy.git(*fetch, checkout, commit)
+    for entry in copy.git("ls-tree", "-r", "-z", commit).stdout.split("\0"):
+        if not entry.startswith("160000 commit "):
+            continue
+        wanted, name = entry.removeprefix("160000 commit ").split("\t")
+        submodule = make_repository(copy.path / name)
+        if submodule.head() == wanted:
+            continue
+        try:
+            check_out(submodule, wanted, checkout / name)
+        except CommandError as error:
+            raise FetchError(
+                f"{checkout / name}: this submodule is not at {wanted}, the commit that PyTorch names",
+                cause=error.cause,
+                todo=f"git -C {checkout} submodule update --init --recursive",
+            ) from error
+    copy.git("-c", "advice.detachedHead=false", "checkout", "--quiet", "--force", "--detach", commit)

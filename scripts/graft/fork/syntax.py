@@ -8,27 +8,24 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ..core.console import StepLine, Steps, say
 from ..core.errors import CommandError, CompileError, OperatorError, ToolchainError
-from ..core.layout import REPOSITORY, Layout
+from ..core.layout import REPOSITORY
 from ..core.process import UNTRANSLATED, run
 from ..inputs.native import NativeFolder
-from ..inputs.patches import load_series
 from ..inputs.toolchain import Toolchain
+from ..options import Request
 from .apply import make_commits
-from .build import reading
-from .fetch import fetch_to_build
-from .placing import NATIVE
-from .stack import Stack
-from .tree import count, open_tree, pinned_base
+from .fetch import fetch_to_build, read_inputs
+from .tree import count, open_tree
 
 # What sources include, and what generates the rest of it.
 _FOLDERS = ("aten/src", "c10", "torch", "torchgen", "tools")
-_INCLUDED = ("include", "build/aten/src", "aten/src", ".")
+# The first has the native folder in it, so that messages about its files can be told from those about the tree's.
+_INCLUDED = ("own", "include", "build/aten/src", "aten/src", ".")
 
 # A header that the tree includes and does not hold; official wheels do.
 _SLEEF = "sleef.h"
@@ -48,28 +45,26 @@ gen_autograd_python(*yaml, "{_AUTOGRAD}", "tools/autograd")
 """
 
 
-def check_syntax(layout: Layout, *, source: str | None, jobs: int) -> None:
+def check_syntax(request: Request) -> None:
     """Parse each source of the native folders, for each CPU capability, with the headers of the pin's source tree.
 
     Raises:
         CompileError: the first messages about each source, with paths in the native folder.
         GraftError: the tree is not available.
     """
-    with reading(layout) as (snapshot, cache), tempfile.TemporaryDirectory(prefix="graft-") as name:
+    with read_inputs(request.layout) as (snapshot, cache), tempfile.TemporaryDirectory(prefix="graft-") as name:
         steps, scratch, folder, native = Steps(), Path(name), cache.folder / "syntax", snapshot.lay_out()
         with steps.step("fetch the sources") as line:
-            path = fetch_to_build(snapshot.pin, cache, source, line)
+            path = fetch_to_build(snapshot.pin, cache, request.source, line)
         with steps.step("apply patches and operators"):
-            tree = open_tree(path, snapshot.pin)
-            stack = Stack(tree, pinned_base(tree, snapshot.pin), scratch)
-            make_commits(stack, load_series(snapshot.patches), native, scratch)
+            stack = make_commits(open_tree(path, snapshot.pin), snapshot, native, scratch)
         with steps.step("generate headers"):
             shutil.rmtree(folder, ignore_errors=True)
-            stack.lay_out({name: folder / name for name in _FOLDERS}, {})
+            stack.lay_out(_FOLDERS, folder)
             run_generators(folder)
             configure_headers(folder, snapshot.toolchain)
         with steps.step("parse") as line:
-            failed = parse(folder, native, snapshot.toolchain, jobs, line)
+            failed = parse(folder, native, snapshot.toolchain, request.jobs, line)
     version = snapshot.pin.version.release
     if failed:
         raise CompileError(
@@ -78,7 +73,7 @@ def check_syntax(layout: Layout, *, source: str | None, jobs: int) -> None:
             todo="use what all releases have, or ask for the release with TORCH_VERSION_MAJOR and TORCH_VERSION_MINOR "
             "(torch/version.h)",
         )
-    say(f"{layout.title}: valid C++ in PyTorch {version}; {sum(steps.seconds.values()):.0f} s in all")
+    say(f"{request.layout.title}: valid C++ in PyTorch {version}; {sum(steps.seconds.values()):.0f} s in all")
 
 
 def run_generators(folder: Path) -> None:
@@ -113,28 +108,27 @@ def configure_headers(folder: Path, toolchain: Toolchain) -> None:
 
 
 def parse(folder: Path, native: NativeFolder, toolchain: Toolchain, jobs: int, line: StepLine) -> list[str]:
-    """Parse all that the tree's build compiles. Return the first messages about each source that is not valid."""
-    includes = [f"-I{folder / name}" for name in _INCLUDED]
+    """Parse all that the tree's build compiles: sources below ``cpu/`` once for each CPU capability. Return the first
+    messages about each source that is not valid.
+    """
+    own = folder / "own/ATen/native"
+    own.parent.mkdir(parents=True)
+    own.symlink_to(native.path)
+    each_capability = [toolchain.capability_flags(capability) for capability in toolchain.capabilities]
+    units: list[tuple[Path, list[str]]] = [(name, []) for name in native.sources]
+    units += [(name, flags) for name in native.vectorized for flags in each_capability]
 
     def messages(unit: tuple[Path, list[str]]) -> str:
-        flags = [*toolchain.flags, *unit[1], *includes, "-w", "-fsyntax-only", "-fmax-errors=3"]
-        done = run([toolchain.compiler, *flags, folder / NATIVE / unit[0]], env=UNTRANSLATED, check=False)
+        flags = [*toolchain.flags, *unit[1], *(f"-I{folder / name}" for name in _INCLUDED)]
+        options = [*flags, "-w", "-fsyntax-only", "-fmax-errors=3"]
+        done = run([toolchain.compiler, *options, own / unit[0]], env=UNTRANSLATED, check=False)
         line.update(unit[0].name)
-        return done.stdout.strip() if done.returncode else ""
+        return done.stdout.strip().replace(f"{own}/", f"{native.path}/") if done.returncode else ""
 
-    every, failed = list(units(native, toolchain)), dict[Path, str]()
+    failed = dict[Path, str]()
     with ThreadPoolExecutor(jobs) as pool:
-        for (name, _), text in zip(every, pool.map(messages, every), strict=True):
+        for (name, _), text in zip(units, pool.map(messages, units), strict=True):
             if text:
                 failed.setdefault(name, text)
-    line.note = count(len(every), "unit")
-    own = {f"{folder / NATIVE / name}:": f"{native.path / name}:" for name in (*failed, *native.headers)}
-    place = re.compile("|".join(map(re.escape, own)) or "$^")
-    return [place.sub(lambda match: own[match[0]], text) for text in failed.values()]
-
-
-def units(native: NativeFolder, toolchain: Toolchain) -> Iterator[tuple[Path, list[str]]]:
-    """Yield sources and their flags: those below ``cpu/`` once for each CPU capability."""
-    yield from ((name, []) for name in native.sources)
-    for name in native.vectorized:
-        yield from ((name, toolchain.capability_flags(each)) for each in toolchain.capabilities)
+    line.note = count(len(units), "unit")
+    return list(failed.values())

@@ -1,16 +1,18 @@
-"""A PyTorch source checkout as a git repository, and our commits in it."""
+"""A PyTorch source checkout as a git repository, and Graft's commits on top of its base."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core.errors import SourceError, UsageError
+from ..core.errors import PinError, SourceError, UsageError
 from ..core.process import run
+from ..inputs.patches import Patch
 from ..inputs.pin import GitSource, Pin
 
 BASE_REF = "refs/graft/base"
@@ -31,29 +33,21 @@ class Tree:
     git_dir: Path
 
     def git(
-        self, *arguments: str | Path, env: Mapping[str, str] | None = None, check: bool = True
+        self, *arguments: str | Path, env: Mapping[str, str] | None = None, check: bool = True, stdin: str = ""
     ) -> subprocess.CompletedProcess[str]:
         """Run git with the repository's own settings only: the user's settings must not change commit ids."""
-        variables = {
-            **isolated(),
-            "GIT_DIR": str(self.git_dir),
-            "GIT_WORK_TREE": str(self.path),
-            "GIT_INDEX_FILE": str(self.git_dir / "index"),
-            **(env or {}),
-        }
-        return run(["git", *arguments], cwd=self.path, env=variables, check=check)
+        folders = {"GIT_DIR": self.git_dir, "GIT_WORK_TREE": self.path, "GIT_INDEX_FILE": self.git_dir / "index"}
+        variables = {**isolated(), **{name: str(path) for name, path in folders.items()}, **(env or {})}
+        return run(["git", *arguments], cwd=self.path, env=variables, check=check, stdin=stdin)
 
-    def ask(self, *arguments: str | Path) -> str:
+    def ask(self, *arguments: str | Path, env: Mapping[str, str] | None = None) -> str:
         """Return git's output without the trailing newline."""
-        return self.git(*arguments).stdout.strip()
+        return self.git(*arguments, env=env).stdout.strip()
 
     def head(self) -> str:
-        """The commit that is checked out."""
-        return self.ask("rev-parse", "--verify", "HEAD^{commit}")
-
-    def has_commit(self) -> bool:
-        """Whether there is any commit."""
-        return self.git("rev-parse", "--quiet", "--verify", "HEAD^{commit}", check=False).returncode == 0
+        """The commit that is checked out; empty if there is none."""
+        done = self.git("rev-parse", "--quiet", "--verify", "HEAD^{commit}", check=False)
+        return "" if done.returncode else done.stdout.strip()
 
     def base_of(self, commit: str) -> str:
         """Return the upstream commit below our own commits, which have our committer.
@@ -68,10 +62,6 @@ class Tree:
                 return found
         return commit
 
-    def is_ours(self, commit: str) -> bool:
-        """Return whether Graft created ``commit``."""
-        return self.ask("log", "--max-count=1", "--no-show-signature", "--format=%ce", commit) == EMAIL
-
     def commit_tree(self, tree: str, parent: str | None, message: str) -> str:
         """Create a commit whose id depends only on the arguments; its date is the parent's."""
         date = f"@{self.ask('log', '--max-count=1', '--format=%ct', parent)} +0000" if parent else _IMPORT_DATE
@@ -82,13 +72,12 @@ class Tree:
         }
         above = ["-p", parent] if parent else []
         words = ["-c", "i18n.commitEncoding=UTF-8", "commit-tree", "--no-gpg-sign", tree, *above, "-m", message]
-        return self.git(*words, env=who).stdout.strip()
+        return self.ask(*words, env=who)
 
     def refuse_changes(self) -> None:
         """Raise SourceError, with a list, if there are uncommitted changes."""
         form = ["--porcelain", "--untracked-files=no", "--ignore-submodules=dirty"]
-        changed = self.git("status", *form).stdout.splitlines()
-        if changed:
+        if changed := self.git("status", *form).stdout.splitlines():
             raise SourceError(
                 f"{self.path}: {count(len(changed), 'file')} changed:\n{shortened(changed)}",
                 cause="Graft did not make these changes, and would overwrite them",
@@ -97,9 +86,8 @@ class Tree:
 
     def differing(self, old: str, new: str, kinds: str = "") -> list[str]:
         """Return the files that differ between two commits; ``kinds`` is git's --diff-filter."""
-        chosen = [f"--diff-filter={kinds}"] if kinds else []
-        names = self.git("diff-tree", "-r", "-z", "--name-only", "--no-renames", *chosen, old, new).stdout
-        return [name for name in names.split("\0") if name]
+        options = ["-r", "-z", "--name-only", "--no-renames", f"--diff-filter={kinds}"]
+        return _names(self.git("diff-tree", *options, old, new).stdout)
 
 
 def isolated() -> dict[str, str]:
@@ -119,8 +107,8 @@ def find_tree(path: Path) -> Tree | None:
         )
     if not os.path.lexists(path / ".git"):
         return None
-    env = {**isolated(), "GIT_DIR": str(path / ".git")}
-    return Tree(path, Path(run(["git", "rev-parse", "--absolute-git-dir"], cwd=path, env=env).stdout.strip()))
+    # Of a worktree, it is somewhere else.
+    return Tree(path, Path(Tree(path, path / ".git").ask("rev-parse", "--absolute-git-dir")))
 
 
 def open_tree(path: Path, pin: Pin) -> Tree:
@@ -131,13 +119,20 @@ def open_tree(path: Path, pin: Pin) -> Tree:
         SourceError: it has no history, and another version than the pin's.
     """
     tree = find_tree(path)
-    if tree and tree.has_commit():
-        return tree
-    refuse_other_version(path, pin)
-    if tree is None:
-        tree = Tree(path, path / ".git")
-        tree.git("init", "--quiet", "--initial-branch=upstream")
-    tree.git("update-ref", "HEAD", commit_folder(tree, pin))
+    if tree is None or not tree.head():
+        refuse_other_version(path, pin)
+        tree = tree or make_repository(path)
+        tree.git("update-ref", "HEAD", commit_folder(tree, pin))
+    return tree
+
+
+def make_repository(folder: Path) -> Tree:
+    """Return the repository at ``folder``, created if it does not exist."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tree = Tree(folder, folder / ".git")
+    for lock in tree.git_dir.rglob("*.lock"):
+        lock.unlink()  # left by a killed git: only one build runs at a time
+    tree.git("init", "--quiet", "--initial-branch=upstream")
     return tree
 
 
@@ -148,8 +143,7 @@ def commit_folder(tree: Tree, pin: Pin, env: Mapping[str, str] | None = None) ->
     # Files ignored by the projects there are not written by PyTorch's build; they came with the sources.
     if (tree.path / "third_party").is_dir():
         tree.git(*add, "--force", "--", "third_party", env=env)
-    content = tree.git("write-tree", env=env).stdout.strip()
-    return tree.commit_tree(content, None, f"PyTorch {pin.version.release}, as it came\n")
+    return tree.commit_tree(tree.ask("write-tree", env=env), None, f"PyTorch {pin.version.release}, as it came\n")
 
 
 def pinned_base(tree: Tree, pin: Pin) -> str:
@@ -159,17 +153,15 @@ def pinned_base(tree: Tree, pin: Pin) -> str:
         SourceError: it is another commit.
     """
     base = tree.base_of(tree.head())
-    if tree.is_ours(base):
-        version = tree.git("show", f"{base}:version.txt", check=False)
-        _refuse_version(tree.path, version.stdout if version.returncode == 0 else "", pin)
+    if tree.ask("log", "--max-count=1", "--no-show-signature", "--format=%ce", base) == EMAIL:
+        refuse_other_version(tree.path, pin)  # the first commit of a folder without a history
     elif not isinstance(pin.source, GitSource):
         raise SourceError(
             f"{tree.path}: this is commit {base}, but the pin is {pin.source.package} {pin.source.version} of Debian",
             cause="there are other commits, or this is a different tree",
             todo="leave SOURCE out to download the sources, or set it to the unpacked sources of that package",
         )
-    elif base != pin.source.commit:
-        wanted = pin.source.commit
+    elif base != (wanted := pin.source.commit):
         is_above = tree.git("merge-base", "--is-ancestor", wanted, base, check=False).returncode == 0
         raise SourceError(
             f"{tree.path}: this is commit {base}, but the pin is {wanted} (PyTorch {pin.version.release})",
@@ -180,19 +172,95 @@ def pinned_base(tree: Tree, pin: Pin) -> str:
 
 
 def refuse_other_version(folder: Path, pin: Pin) -> None:
-    """Raise SourceError if version.txt of a folder without a history does not have the pinned version."""
+    """Raise SourceError if version.txt of the sources does not have the pinned version."""
     path = folder / "version.txt"
-    _refuse_version(folder, path.read_text(encoding="utf-8") if path.is_file() else "", pin)
-
-
-def _refuse_version(folder: Path, text: str, pin: Pin) -> None:
-    version = text.strip()
+    version = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
     if not re.match(rf"{re.escape(pin.version.release)}(?![.\d])", version):
         raise SourceError(
-            f"{folder / 'version.txt'}:1: this is PyTorch {version or '(unknown version)'}, "
-            f"but the pin is {pin.version.release}",
+            f"{path}:1: this is PyTorch {version or '(unknown version)'}, but the pin is {pin.version.release}",
             todo="set SOURCE to the sources of the pinned release, or PIN to a pin of this one",
         )
+
+
+class Stack:
+    """A sequence of commits that grows, in a separate index: files and HEAD of the checkout do not change.
+
+    Args:
+        tree: the checkout whose repository contains them.
+        base: the commit below them.
+        scratch: an empty folder.
+    """
+
+    def __init__(self, tree: Tree, base: str, scratch: Path) -> None:
+        self.tree = tree
+        self.tip = base
+        self._index = {"GIT_INDEX_FILE": str(scratch / f"index-{base}")}
+        tree.git("read-tree", base, env=self._index)
+
+    def commit(self, message: str) -> None:
+        """Commit the staged changes, if any."""
+        content = self.tree.ask("write-tree", "--missing-ok", env=self._index)
+        if content != self.tree.ask("rev-parse", f"{self.tip}^{{tree}}"):
+            self.tip = self.tree.commit_tree(content, self.tip, message)
+
+    def add(self, files: Mapping[str, Path]) -> None:
+        """Stage files by name in the tree."""
+        for name, path in files.items():
+            blob = self.tree.ask("hash-object", "-w", "--no-filters", path)
+            self.tree.git("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}", env=self._index)
+
+    def apply(self, patch: Patch) -> None:
+        """Commit a patch of the series with its header as the message.
+
+        Raises:
+            PinError: it does not apply; lists each hunk that failed.
+        """
+        done = self.tree.git("apply", "--cached", "--whitespace=nowarn", patch.path, env=self._index, check=False)
+        if done.returncode == 0:
+            self.commit(commit_message(patch.path.read_text(encoding="utf-8")))
+            return
+        message = done.stdout.strip()
+        aside = shlex.quote(f"{self.tree.path}-{patch.path.stem}")
+        git = f"git -C {shlex.quote(str(self.tree.path))} worktree add --detach {aside} {self.tip}"
+        raise PinError(
+            "\n".join([*failing_hunks(patch.path, message), f"{patch.path}: the patch does not apply"]),
+            cause=message,
+            todo=f"`{git} && git -C {aside} apply --reject {shlex.quote(str(patch.path))}`, apply by hand what "
+            f"the .rej files contain, and put what `git -C {aside} diff` prints after the header of the patch",
+        )
+
+    def holds(self, names: Iterable[str]) -> list[str]:
+        """Return those of ``names`` that the tip contains."""
+        listed = _names(self.tree.git("ls-files", "-z", env=self._index).stdout)
+        return sorted({*names} & {*listed})
+
+    def lay_out(self, names: Iterable[str], folder: Path) -> None:
+        """Write folders and files of the tip below ``folder``, at their places in the tree."""
+        listed = self.tree.git("ls-files", "-z", "--", *names, env=self._index).stdout
+        options = ["-z", "--stdin", "--force", "--quiet", f"--prefix={folder}/"]
+        self.tree.git("checkout-index", *options, env=self._index, stdin=listed)
+
+
+def commit_message(patch: str) -> str:
+    """Convert the header of a patch to a commit message: its subject, a blank line, and the rest."""
+    header = re.split(r"^(?:diff --git|---) ", patch, maxsplit=1, flags=re.M)[0].rstrip()
+    subject, *rest = re.split(r"\n(?! )", header.removeprefix("Subject: "))
+    body = "\n".join(line.rstrip() for line in "\n".join(rest).strip().splitlines())
+    return f"{' '.join(subject.split())}\n\n{body}\n" if body else f"{' '.join(subject.split())}\n"
+
+
+def failing_hunks(path: Path, message: str) -> list[str]:
+    """Return the places in a patch file of the hunks that failed according to git's ``message``."""
+    failed = set(re.findall(r"patch failed: (.+):(\d+)$", message, re.M))
+    found, target, number = [], "", 0
+    for at, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("--- a/"):
+            target, number = line[6:].split("\t")[0], 0
+        elif hunk := re.match(r"@@ -(\d+)", line):
+            number += 1
+            if (target, hunk[1]) in failed:
+                found.append(f"{path}:{at}: hunk {number} of {target} does not apply")
+    return found
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
@@ -204,3 +272,8 @@ def shortened(lines: list[str], most: int = 10) -> str:
     """Return the first lines, indented, and the number of remaining ones."""
     rest = [f"and {len(lines) - most} more"] if len(lines) > most else []
     return "\n".join(f"    {line}" for line in [*lines[:most], *rest])
+
+
+def _names(output: str) -> list[str]:
+    """Return the names in git's output with ``-z``."""
+    return [name for name in output.split("\0") if name]

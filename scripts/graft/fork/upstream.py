@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,8 +22,8 @@ from ..inputs.native import NativeFolder
 from ..inputs.patches import ADDED
 from ..inputs.pin import Pin
 from ..inputs.toolchain import Toolchain
+from .apply import NATIVE
 from .fetch import Cache
-from .placing import NATIVE
 from .tree import Tree
 
 # The names of the tree's generators in CMake (cmake/Codegen.cmake, caffe2/CMakeLists.txt), and what they write.
@@ -82,18 +82,27 @@ class Upstream:
         tree are ignored there, so that objects of other trees are reused.
         """
         path = os.pathsep.join([str(self.cache.environment / "bin"), os.environ.get("PATH", os.defpath)])
-        objects = os.environ.get("CCACHE_DIR", str(self.cache.ccache))
+        # Objects of the builds of every pin.
+        objects = os.environ.get("CCACHE_DIR", str(self.cache.folder.parent / "ccache"))
         ccache = {"CCACHE_DIR": objects, "CCACHE_BASEDIR": str(self.tree.path), "CCACHE_NOHASHDIR": "1"}
         ours = {"PATH": path, "CXX": self.toolchain.compiler, "MAX_JOBS": str(self.jobs), "NINJA_STATUS": _STATUS}
         return {**self.pin.settings.variables, **ours, **ccache}
 
     def configure(self) -> None:
-        """Run CMake, which finds new files only then, if the tree has a setup.py with an option for it.
+        """Create the environment of the build. Run CMake, which finds new files only then, if the tree has a setup.py
+        with an option for it.
 
         Raises:
             SourceError: CMake or flatc failed.
         """
-        make_environment(self.pin, self.cache)
+        needed = [*self.pin.settings.python, "build"]
+
+        def make(folder: Path) -> None:
+            make_virtual_environment(folder)
+            install(folder, *needed, what="what PyTorch's build needs")
+
+        with held(self.cache.environment, [Layer(f"{sys.version} {needed}", make)]):
+            pass
         setup = self.tree.path / "setup.py"
         if not (setup.is_file() and "--cmake-only" in setup.read_text(encoding="utf-8")):
             return
@@ -141,14 +150,7 @@ class Upstream:
         self.tree.git("clean", "--quiet", "--force", "-d", "-x", "--", *_INSTALLED)
         # The pin lists what the build needs. setuptools ignores the build folder; scikit-build-core would choose a
         # temporary one.
-        options: list[str | Path] = [
-            "--wheel",
-            "--no-isolation",
-            "--skip-dependency-check",
-            "-Cbuild-dir=build",
-            "--outdir",
-            folder,
-        ]
+        options = ["--wheel", "--no-isolation", "--skip-dependency-check", "-Cbuild-dir=build", f"--outdir={folder}"]
         self._follow([self.cache.environment / "bin/python", "-m", "build", *options, self.tree.path], line)
         wheels = list(folder.glob("torch-*.whl"))
         if len(wheels) != 1:
@@ -197,38 +199,20 @@ class Upstream:
         # A vectorized source is copied for each CPU capability: build/aten/[...]/cpu/Kernel.cpp.AVX2.cpp.
         sources = {name: re.sub(r"\.cpp\.\w+\.cpp$", ".cpp", name.removeprefix("build/")) for name in outputs}
         compiled = set(sources.values())
-        missing = [
-            name for name in (*self.native.sources, *self.native.vectorized) if f"{NATIVE}/{name}" not in compiled
-        ]
-        if missing:
+        ours = (*self.native.sources, *self.native.vectorized)
+        if missing := [name for name in ours if f"{NATIVE}/{name}" not in compiled]:
             raise OperatorError(
                 "\n".join(f"{self.native.path / name}: PyTorch's build does not compile this file" for name in missing),
                 cause="aten/src/ATen/CMakeLists.txt and cmake/Codegen.cmake list the folders that are compiled",
                 todo="move it into one of these, or have a patch of the pin list its folder",
             )
-        own = [output for name, output in outputs.items() if sources[name] in self.sources]
-        return [*own, *(outputs[name] for name in self._naming(outputs))] if with_generated else own
-
-    def _naming(self, names: Iterable[str]) -> Iterator[str]:
-        """Yield the generated sources among ``names`` that name an operator of the fork."""
-        added = re.findall(r'^    "\w+::(\w+)', (self.tree.path / ADDED).read_text(encoding="utf-8"), re.M)
-        operator = re.compile(rf"\b({'|'.join(added)})\b")
-        for name in names:
-            path = self.tree.path / name
-            if name.startswith(_GENERATED) and path.is_file() and operator.search(path.read_text(encoding="utf-8")):
-                yield name
-
-
-def make_environment(pin: Pin, cache: Cache) -> None:
-    """Create the virtual environment with the Python packages that PyTorch's build needs."""
-    needed = [*pin.settings.python, "build"]
-
-    def make(folder: Path) -> None:
-        make_virtual_environment(folder)
-        install(folder, *needed, what="what PyTorch's build needs")
-
-    with held(cache.environment, [Layer(f"{sys.version} {needed}", make)]):
-        pass
+        chosen = [name for name in outputs if sources[name] in self.sources]
+        if with_generated:
+            added = re.findall(r'^    "\w+::(\w+)', (self.tree.path / ADDED).read_text(encoding="utf-8"), re.M)
+            operator = re.compile(rf"\b({'|'.join(added)})\b")
+            generated = [name for name in outputs if name.startswith(_GENERATED) and (self.tree.path / name).is_file()]
+            chosen += [name for name in generated if operator.search((self.tree.path / name).read_text("utf-8"))]
+        return [outputs[name] for name in chosen]
 
 
 def affordable(jobs: int) -> int:
