@@ -16,7 +16,7 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "scripts")]
 from graft.core.errors import GraftError  # noqa: E402
 
 from tests.kit import matrix as of_releases  # noqa: E402
-from tests.kit.run import PARTS  # noqa: E402
+from tests.kit.testing import PARTS  # noqa: E402
 
 nox.needs_version = ">=2026.1"
 nox.options.default_venv_backend = "none"

@@ -5,6 +5,7 @@ It times the commands that users type, with the native folder as it is.
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import itertools
 import json
@@ -28,9 +29,9 @@ from graft.inputs.native import load_native
 from graft.options import Request
 
 from .edits import Edit, add_operator, edits_of
-from .environments import environment_in
-from .processor import processor_name
-from .run import is_shipped
+from .environments import copied_repository, environment_in
+from .processor import machine, processor_name
+from .testing import is_shipped
 
 NOTHING, UNCHANGED = "from nothing", "unchanged"
 WHEEL, DEVELOP = "patch-and-build", "develop"
@@ -38,13 +39,10 @@ WHEEL, DEVELOP = "patch-and-build", "develop"
 
 @dataclass
 class Row:
-    """A row of the table.
+    """A row of the table: what was done before the build, and the timed target of make.
 
     Args:
-        name: what was done before the build.
         aim: the aim on two cores, in seconds.
-        edit: what is done before each build, if anything.
-        verb: the timed target of make.
         seconds: of each measured build, in order.
     """
 
@@ -77,9 +75,12 @@ def rows_of(layout: Layout, only: Sequence[str]) -> list[Row]:
     return [row for row in rows if not only or row.name in only]
 
 
-def list_builds(layout: Layout) -> None:
-    """Print the rows with their aims."""
-    for row in rows_of(layout, []):
+def time_builds(request: Request, given: argparse.Namespace) -> None:
+    """Time builds, or list the rows with their aims."""
+    if not given.list:
+        bench_build(request, only=given.only, repeat=given.repeat)
+        return
+    for row in rows_of(request.layout, []):
         print(f"{row.name:28}{row.aim:>5g} s  {row.about}".rstrip())
 
 
@@ -123,27 +124,19 @@ def conditions(layout: Layout, jobs: int) -> dict[str, Any]:
     """Return what figures depend on: what is built, the processor and its load, the date."""
     native = "native/" if is_shipped(layout) else str(layout.native)
     cores, load, date = len(os.sched_getaffinity(0)), os.getloadavg()[0], datetime.date.today().isoformat()
-    machine = f"{cores} cores of {processor_name()}, load average {load:.2f} at the start, {date}"
-    title = f"`make {WHEEL}` of `{native}`, PyTorch {layout.pin}; {machine}"
+    where = f"{machine()}, load average {load:.2f} at the start, {date}"
+    title = f"`make {WHEEL}` of `{native}`, PyTorch {layout.pin}; {where}"
     return {"title": title, "processor": processor_name(), "cores": cores, "load": load, "jobs": jobs}
 
 
 @contextmanager
 def copied(layout: Layout, folder: Path) -> Iterator[Path]:
-    """Copy this repository's files to ``folder``, and yield the native folder there. It is deleted at the end."""
-    shutil.rmtree(folder, ignore_errors=True)
-    try:
-        listed = run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=REPOSITORY).stdout
-        for name in listed.split("\0"):
-            if (REPOSITORY / name).is_file():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(REPOSITORY / name, folder / name)
+    """Hold a copy of this repository in ``folder``, and yield the native folder there."""
+    with copied_repository(folder):
         native = folder / ("native" if is_shipped(layout) else "measured")
         if not is_shipped(layout):
             shutil.copytree(layout.native, native, ignore=shutil.ignore_patterns(".*", "__pycache__"))
         yield native
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Builds:

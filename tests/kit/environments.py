@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,8 +32,8 @@ REQUIREMENTS = REPOSITORY / "tests/requirements.txt"
 # What the other packages of an environment take, and NVIDIA's that a torch for CUDA requires.
 _OTHER_PACKAGES, _CUDA_PACKAGES, _CUDA_DOWNLOAD = 1024**3, 5 * 1024**3, 3 * 1024**3
 
-# The purposes of environments.
-TEST, TEST_SOURCE, SANITIZED, BENCH = "test", "test-source", "sanitized", "bench"
+# Purposes of environments.
+TEST, SANITIZED = "test", "sanitized"
 
 
 def folder_of(purpose: str, layout: Layout) -> Path:
@@ -45,14 +46,16 @@ def folder_of(purpose: str, layout: Layout) -> Path:
 def wheel_environment(
     layout: Layout, purpose: str, wheel: Path, requirements: Path = REQUIREMENTS, more: Sequence[Layer] = ()
 ) -> Iterator[Path]:
-    """Hold a virtual environment with ``wheel``, the requirements and ``more``. Yields its Python."""
+    """Hold a virtual environment with ``wheel``, the requirements and ``more``, which may need the wheel. Yields its
+    Python.
+    """
     with environment_in(folder_of(purpose, layout), wheel, requirements, more) as python:
         yield python
 
 
 @contextmanager
 def environment_in(folder: Path, wheel: Path, requirements: Path, more: Sequence[Layer] = ()) -> Iterator[Path]:
-    """Hold such an environment in ``folder``; ``more`` may need the wheel."""
+    """Hold such an environment in ``folder``."""
 
     def make(target: Path) -> None:
         say(f"creating an environment in {folder}")
@@ -91,6 +94,21 @@ def require_space(folder: Path, wheel: Path) -> None:
             f"{folder}: {free / 1e9:.1f} GB are free, but the environment of the tests takes {needed / 1e9:.1f} GB",
             todo="free some space, for example with `make clean`",
         )
+
+
+@contextmanager
+def copied_repository(folder: Path) -> Iterator[None]:
+    """Hold a copy of this repository's files, without ignored ones, in ``folder``."""
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        listed = run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=REPOSITORY).stdout
+        for name in filter(None, listed.split("\0")):
+            if (REPOSITORY / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(REPOSITORY / name, folder / name)
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -138,12 +156,6 @@ def wheel_of(layout: Layout, build: str = GRAFT) -> Built:
     if built is None or not built.is_there():
         raise UsageError("no wheel was built yet", todo="run `make patch-and-build` with the same variables first")
     return built
-
-
-def in_test_environment(layout: Layout, command: Sequence[str | Path], variables: Mapping[str, str] = {}) -> int:
-    """Run a Python program with ``layout``'s wheel; it prints to the terminal. Return its exit code."""
-    with wheel_environment(layout, TEST, Path(wheel_of(layout).wheel)) as python:
-        return run_python(python, command, {"GRAFT_NATIVE": named(layout), **variables})
 
 
 def named(layout: Layout) -> str:

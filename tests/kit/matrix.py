@@ -10,7 +10,6 @@ import argparse
 import datetime
 import json
 import os
-import re
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -25,13 +24,15 @@ from graft.compile.units import OPERATORS_FOR_CUDA
 from graft.core.console import say
 from graft.core.errors import GraftError, RefusedError, UsageError
 from graft.core.files import free_bytes, write_atomically
-from graft.core.layout import REPOSITORY, Layout, expanded, native_folders
+from graft.core.layout import REPOSITORY, Layout
 from graft.inputs.toolchain import wanted_architectures
+from graft.options import OPTIONS, Request, request_of
 from graft.wheels import Row, build_row, chosen_rows, megabytes, run_verb
 from packaging.version import Version
 
 from .environments import base_wheel_of
-from .run import SHIPPED, is_shipped
+from .processor import machine
+from .testing import is_shipped
 
 # The table, and a folder of results and logs.
 TABLE = REPOSITORY / "build/test-matrix.md"
@@ -113,11 +114,15 @@ def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[Result, b
         GraftError: nothing could be built.
     """
     options = _options(arguments)
+    request = request_of(
+        {name: option.given(os.environ) for name, option in OPTIONS.items()},
+        {name: each.variable for name, each in OPTIONS.items()},
+    )
     if isinstance(row, GraftError):
         raise row
-    if options.wheel:
-        raise UsageError(f"WHEEL={options.wheel}: each pin and Python has its own base wheel", todo="leave it out")
-    layout = Layout(row.pin, native_folders(options.native), options.out, interpreter=row.python.interpreter)
+    if request.wheel:
+        raise UsageError(f"WHEEL={request.wheel}: each pin and Python has its own base wheel", todo="leave it out")
+    layout = Layout(row.pin, request.native, request.layout.out, interpreter=row.python.interpreter)
     folder = TABLE.with_suffix("") / layout.name
     path = folder / f"{row.pin}-{row.python.release}.json"
     result = Result(
@@ -126,13 +131,13 @@ def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[Result, b
         row.python.release,
         options.parts,
         options.extra,
-        _machine(),
+        machine(),
         str(path.with_suffix(".log")),
         datetime.date.today().isoformat(),
     )
     before = Result(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
     try:
-        result = _built_and_tested(row, layout, result, before, options)
+        result = _built_and_tested(row, layout, result, before, options, request)
     except (GraftError, OSError) as error:
         result = replace(result, error=(error if isinstance(error, GraftError) else RefusedError.of(error)).what)
     write_atomically(path, json.dumps(asdict(result), indent=1) + "\n")
@@ -142,37 +147,25 @@ def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[Result, b
     return result, result != before
 
 
-def _machine() -> str:
-    found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.M)
-    return f"{len(os.sched_getaffinity(0))} cores of {found[1] if found else 'an unknown processor'}"
-
-
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the arguments, and the variables of the Makefile."""
-
-    def variable(name: str, default: object) -> str:
-        return os.environ.get(name) or str(default)
-
     parser = argparse.ArgumentParser(prog="make test-matrix ARGS=...")
     parser.add_argument("--parts", nargs="+", default=["operators", "wheel"], help="which tests (%(default)s)")
     parser.add_argument("--again", action="store_true", help="test wheels again that passed before")
     parser.add_argument("--markdown", type=Path, help="also write the table into this file, for a README")
     parser.add_argument("extra", nargs="*", help="arguments for pytest, after --")
-    jobs = int(variable("JOBS", os.cpu_count() or 1)) // int(variable("AT_ONCE", 1))
-    parser.set_defaults(native=variable("NATIVE", SHIPPED), out=expanded(variable("OUT", REPOSITORY / "dist")))
-    parser.set_defaults(wheel=os.environ.get("WHEEL", ""), keep=os.environ.get("KEEP", ""), jobs=max(1, jobs))
     return parser.parse_args(arguments)
 
 
 def _built_and_tested(
-    row: Row, layout: Layout, new: Result, before: Result | None, options: argparse.Namespace
+    row: Row, layout: Layout, new: Result, before: Result | None, options: argparse.Namespace, request: Request
 ) -> Result:
+    jobs = max(1, request.jobs // request.at_once)
     if free_bytes(REPOSITORY) < _NEEDED_BYTES:
         raise RefusedError(f"{free_bytes(REPOSITORY) >> 30} GiB are free, but a row may need {_NEEDED_BYTES >> 30}")
     Path(new.log).parent.mkdir(parents=True, exist_ok=True)
     say(f"{row}: log in {new.log}")
     with Path(new.log).open("w", encoding="utf-8", buffering=1) as log:
-        built, wheel, is_built = build_row(row, layout, options.jobs, log.write)
+        built, wheel, is_built = build_row(row, layout, jobs, log.write)
         if wheel is None:
             return replace(new, error=built.error)
         is_same = before is not None and before.wheel == wheel.name
@@ -183,9 +176,9 @@ def _built_and_tested(
         new = replace(new, wheel=wheel.name, build=seconds, **contents(wheel, base_wheel_of(layout)))
         with tempfile.TemporaryDirectory(prefix="graft-") as folder:
             words: list[str | Path] = ["tests.kit", "test", "--parts", *new.parts, "--junit", folder]
-            words += [] if options.keep.strip("0") else ["--discard"]
+            words += [] if request.keep else ["--discard"]
             words += ["--", *new.extra] if new.extra else []
-            done = run_verb(row, layout, options.jobs, words, log.write)
+            done = run_verb(row, layout, jobs, words, log.write)
             return replace(new, tests=counted(Path(folder)), error=done.error)
 
 

@@ -104,12 +104,6 @@ def choose(mutants: Sequence[Mutant], words: Sequence[str]) -> list[Mutant]:
     return [mutant for mutant in mutants if not words or mutant in found]
 
 
-def list_mutants(words: Sequence[str]) -> None:
-    """Print the chosen mutants."""
-    for mutant, line in places(choose(load_mutants(), words)).items():
-        print(f"{mutant.number:4} {mutant.file}:{line}: {change(mutant)}")
-
-
 def change(mutant: Mutant) -> str:
     """Return the right and the wrong text, each in one line, shortened."""
     lines = (" ".join(text.split()) for text in (mutant.right, mutant.wrong))

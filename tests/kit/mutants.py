@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 import re
-import shutil
 import sys
 import time
 from collections import Counter
@@ -19,10 +19,10 @@ from graft.core.layout import REPOSITORY
 from graft.core.process import run
 from graft.options import DEVELOP, Request
 
-from .delivered import delivered
+from .environments import copied_repository
 from .mutant_list import Mutant, change, choose, load_mutants, places
 from .parts import TestsFailed
-from .run import emulated_variables, one_at_a_time
+from .testing import delivered, emulated_variables, one_at_a_time
 
 # Results. The first four mean that the wrong line was found.
 KILLED, CRASHED, HUNG, REFUSED = "killed", "crashed", "hung", "rejected by the build"
@@ -51,19 +51,19 @@ class Result:
     by: str
 
 
-def test_mutants(request: Request, words: Sequence[str]) -> None:
-    """Try the chosen mutants in a copy of this repository. Print a table of the survivors.
-
-    Args:
-        request: the pin, and the repository's native folder.
-        words: numbers and parts of file names; empty for all.
+def test_mutants(request: Request, given: argparse.Namespace) -> None:
+    """Try the chosen mutants in a copy of this repository, and print a table of the survivors; or list them.
 
     Raises:
         TestsFailed: some mutants survived.
         UsageError: the list does not match the sources, or a word matches nothing.
     """
-    chosen = choose(load_mutants(), words)
+    chosen = choose(load_mutants(), given.chosen)
     lines = places(chosen)
+    if given.list:
+        for mutant, line in lines.items():
+            print(f"{mutant.number:4} {mutant.file}:{line}: {change(mutant)}")
+        return
     with one_at_a_time(request.layout, "mutants"), _copy(request) as copy:
         conclude(judge(chosen, lines, copy), lines)
 
@@ -200,16 +200,10 @@ def conclude(results: Mapping[Mutant, Result], lines: Mapping[Mutant, int]) -> N
 
 @contextmanager
 def _copy(request: Request) -> Iterator[Copy]:
-    """Hold a copy of the repository's files, without ignored ones, and an environment with its operators."""
+    """Hold a copy of the repository, and an environment with its operators."""
     folder = REPOSITORY / "build/mutants"
-    shutil.rmtree(folder, ignore_errors=True)
-    listed = run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=REPOSITORY).stdout
-    for name in filter(None, listed.split("\0")):
-        if (REPOSITORY / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(REPOSITORY / name, folder / name)
     there = replace(request, native=(folder / "native",), out=folder / "dist")
-    with delivered(there, DEVELOP) as (python, variables):
+    with copied_repository(folder), delivered(there, DEVELOP) as (python, variables):
         options = ["--native", str(folder / "native"), "--jobs", str(there.jobs), "--python", str(python)]
 
         def build() -> tuple[int, str]:
@@ -220,7 +214,6 @@ def _copy(request: Request) -> Iterator[Copy]:
             return {**variables, **(emulated_variables(there.layout) if mutant.is_emulated else {})}
 
         yield Copy(folder, python, variables_of, build)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write(texts: Mapping[Path, str]) -> None:

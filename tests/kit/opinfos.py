@@ -95,7 +95,7 @@ def _arguments(public: str, name: str, samples: Samples) -> dict[str, Any]:
         "ref": samples.reference(name),
         "sample_inputs_func": partial(_sample_inputs, samples, name),
     }
-    if samples.given(f"{name}_errors"):
+    if f"{name}_errors" in samples.functions:
         arguments["error_inputs_func"] = partial(_error_inputs, samples, name)
     if "dtypes" not in stated:
         arguments |= _derived(op, public, name, samples)
@@ -134,7 +134,7 @@ def _derived(op: Callable[..., Any], public: str, name: str, samples: Samples) -
     if not dtypes:
         error = raised[torch.float]
         assert error is not None
-        kind = WrongSamples if samples.given(name) else NoSamples
+        kind = WrongSamples if name in samples.functions else NoSamples
         text = samples.described(error, name)
         raise kind(f"{name} accepts its samples in no dtype; samples.py can define others: {text}") from error
     is_differentiable = torch.double in dtypes and _is_differentiable(op, _on_cpu(name, torch.double, samples, True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -12,6 +13,11 @@ _FEATURES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "am
 def processor_name() -> str:
     """Return the processor's name."""
     return _about().get("model name", "unknown processor")
+
+
+def machine() -> str:
+    """Return the number of cores that this process may use, and the processor's name."""
+    return f"{len(os.sched_getaffinity(0))} cores of {processor_name()}"
 
 
 def describe_processor() -> str:

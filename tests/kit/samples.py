@@ -72,13 +72,9 @@ class Samples:
             self.surfaces |= getattr(module, "SURFACES", {})
             self._opinfo |= getattr(module, "OPINFO", {})
 
-    def given(self, name: str) -> Callable[..., Iterator[Any]] | None:
-        """Return the function of this name, which is that of an operator, of its reference or its errors."""
-        return self.functions.get(name)
-
     def reference(self, name: str) -> Callable[..., Any] | None:
         """Return the reference function of an operator."""
-        return self.given(f"{name}_reference")
+        return self.functions.get(f"{name}_reference")
 
     def stated(self, name: str) -> dict[str, Any]:
         """Return what ``OPINFO`` states for an operator.
@@ -122,7 +118,7 @@ class Samples:
     def require(self, name: str) -> None:
         """Check that there are samples, without creating a tensor; raises like ``inputs``."""
         source = self._source(name)
-        if self.given(name) is None:
+        if name not in self.functions:
             list(source(lambda *shape: None))  # whether each argument has a value does not depend on the tensors
 
     def described(self, error: BaseException, name: str) -> str:
@@ -133,7 +129,7 @@ class Samples:
         places = [(frame.filename, frame.lineno) for frame in frames if Path(frame.filename) in self._files]
         if isinstance(error, SyntaxError):
             places.append((str(error.filename), error.lineno))
-        if not places and (code := getattr(self.given(name), "__code__", None)):
+        if not places and (code := getattr(self.functions.get(name), "__code__", None)):
             places.append((code.co_filename, code.co_firstlineno))
         place = f"{places[-1][0]}:{places[-1][1]}: " if places else ""
         return f"{place}{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
@@ -141,7 +137,7 @@ class Samples:
     def _source(self, name: str) -> Callable[..., Iterator[Any]]:
         if self._error is not None:
             raise WrongSamples(self.described(self._error, name)) from self._error
-        return self.given(name) or partial(_from_schema, functional_overload(name))
+        return self.functions.get(name) or partial(_from_schema, functional_overload(name))
 
 
 def _load(file: Path, name: str) -> ModuleType:

@@ -6,12 +6,12 @@ and the generated sources.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
-from graft.build import Wheel, run
+from graft.build import Wheel, build, run
 from graft.core.console import say
 from graft.core.errors import ToolchainError
 from graft.deliver.built import load_built
@@ -20,9 +20,9 @@ from graft.inputs.snapshot import take_snapshot
 from graft.inputs.toolchain import SANITIZER_LIBRARIES, Toolchain, find_toolchain
 from graft.options import Request
 
-from .environments import SANITIZED, folder_of, in_test_environment, named, run_python, wheel_environment
+from .environments import SANITIZED, TEST, folder_of, named, run_python, wheel_environment, wheel_of
 from .parts import Part, TestsFailed, conclude, run_pytest
-from .run import TESTS, one_at_a_time, own_tests, test_variables
+from .testing import TESTS, beside_stock, one_at_a_time, own_tests
 
 # Leaks are not checked: an interpreter frees little of its memory when it ends. If an allocation is too large, malloc
 # returns null as it does without a sanitizer, and PyTorch raises an error.
@@ -33,7 +33,7 @@ _UNDEFINED: dict[str, object] = {"print_stacktrace": 1, "suppressions": TESTS / 
 LARGEST_ALLOCATION_MB = 4096
 
 
-def test_sanitized(request: Request, extra: Sequence[str]) -> None:
+def test_sanitized(request: Request, given: argparse.Namespace) -> None:
     """Build the operators with sanitizers and run their tests.
 
     Tests marked ``unsanitized``, each with a reason, are left out.
@@ -46,45 +46,44 @@ def test_sanitized(request: Request, extra: Sequence[str]) -> None:
     wheel = run(Wheel(sanitized), request).path
     paths = [TESTS / "wheel/any/families", *(path for part in own_tests(layout) for path in part.paths)]
     part = Part("sanitized", "the sanitized operators", paths)
-    chosen = ["-m", "not unsanitized and not slow", *extra]
+    chosen = ["-m", "not unsanitized and not slow", *given.extra]
     findings = folder_of("sanitized-findings", layout)
-    toolchain = find_toolchain(load_pin(layout.patches, layout.pin), layout.cxx)
-    of_sanitizers = sanitizer_variables(toolchain, log=findings / "of")
-    with (
-        one_at_a_time(sanitized, SANITIZED),
-        wheel_environment(sanitized, SANITIZED, wheel) as python,
-        test_variables(layout, str(wheel)) as variables,
-    ):
+    preloaded = sanitizer_variables(
+        find_toolchain(load_pin(layout.patches, layout.pin), layout.cxx), log=findings / "of"
+    )
+    with one_at_a_time(sanitized, SANITIZED), beside_stock(sanitized, SANITIZED, wheel) as (python, variables):
         shutil.rmtree(findings, ignore_errors=True)
         findings.mkdir(parents=True)
-        outcome = run_pytest(python, part, {**variables, **of_sanitizers}, chosen)
+        outcome = run_pytest(python, part, {**variables, "GRAFT_WHEEL": str(wheel), **preloaded}, chosen)
         found = [path.read_text(encoding="utf-8", errors="replace") for path in sorted(findings.iterdir())]
     if found:
         raise TestsFailed(
             f"the sanitizers reported errors; complete output in {findings}:\n\n" + "\n".join(found)[:20_000]
         )
-    conclude({part.name: outcome}, extra)
+    conclude({part.name: outcome}, given.extra)
     say("the sanitizers reported nothing")
 
 
-def fuzz(request: Request, extra: Sequence[str]) -> None:
+def fuzz(request: Request, given: argparse.Namespace) -> None:
     """Call the operators at random, on the wheel with sanitizers if there is one of the same sources.
 
     Raises:
         TestsFailed: a call had an invalid outcome.
     """
+    build(request)
     layout = request.layout
     sanitized = layout.sanitized()
     snapshot = take_snapshot(sanitized)
     built = load_built(sanitized)
-    command: list[str | Path] = ["-m", "tests.kit.fuzz", *extra]
+    command: list[str | Path] = ["-m", "tests.kit.fuzz", *given.extra]
+    variables, wheel, place = {"GRAFT_NATIVE": named(layout)}, wheel_of(layout).wheel, (layout, TEST)
     if built and built.is_there() and built.stamp == snapshot.stamp:
-        with wheel_environment(sanitized, SANITIZED, Path(built.wheel)) as python:
-            variables = {"GRAFT_NATIVE": named(layout), **sanitizer_variables(snapshot.toolchain)}
-            code = run_python(python, [*command, "--sanitized"], variables)
+        variables |= sanitizer_variables(snapshot.toolchain)
+        command, wheel, place = [*command, "--sanitized"], built.wheel, (sanitized, SANITIZED)
     else:
         say("without sanitizers, since `make test-sanitize` has not built these sources; crashes are still found")
-        code = in_test_environment(layout, command)
+    with wheel_environment(*place, Path(wheel)) as python:
+        code = run_python(python, command, variables)
     if code != 0:
         raise TestsFailed("some calls had invalid outcomes", todo="fix the findings above and run it again")
 

@@ -19,7 +19,7 @@ from graft.core.layout import REPOSITORY
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from graft.core.environments import Layer, held
+from graft.core.files import Layer, held
 folder = Path(sys.argv[1])
 def add(word):
     def fill(folder):

@@ -23,12 +23,11 @@ from graft.core.layout import Layout, TorchVersion, native_folders
 from graft.deliver.built import Built, save_built
 from graft.options import Request
 
-from tests.kit import environments
-from tests.kit import run as testing
+from tests.kit import environments, testing
 from tests.kit.environments import TEST, folder_of, unpacked, wheel_environment
 from tests.kit.parts import Part, run_parts
 from tests.kit.parts import TestsFailed as Failed  # otherwise pytest would collect it
-from tests.kit.run import one_at_a_time
+from tests.kit.testing import one_at_a_time
 
 
 @pytest.fixture(autouse=True)
@@ -266,7 +265,7 @@ def test_environment_that_is_used_is_not_deleted(tmp_path: Path) -> None:
 def test_tests_of_one_folder_wait_for_each_other(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from graft.core.layout import Layout\n"
-        "from tests.kit import environments; from tests.kit.run import one_at_a_time\n"
+        "from tests.kit import environments; from tests.kit.testing import one_at_a_time\n"
         "environments.ENVIRONMENTS = Path(sys.argv[1]) / 'environments'\n"
         "with one_at_a_time(Layout('1', (Path(sys.argv[1]),), Path()), 'test'): print('runs', flush=True)\n"
     )

@@ -20,7 +20,7 @@ from ..core.files import build_lock, files_below, write_if_changed
 from ..core.layout import Layout
 from ..inputs.merge import PACKAGED, merge_with_base
 from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolder
-from ..inputs.patches import ADDED, Patch, load_series
+from ..inputs.patches import ADDED, load_series
 from ..inputs.snapshot import Snapshot, take_snapshot
 from ..options import Request
 from .fetch import fetched
@@ -158,13 +158,8 @@ def generate_part(part: str, native: NativeFolder, base: Path, out: Path) -> Non
 
 
 def python_files(native: NativeFolder, generated: Path, stack: Stack, folder: Path) -> dict[str, Path]:
-    """Return the extended files of the tree, written below ``folder``, by name in the tree.
-
-    Args:
-        native: the native folder.
-        generated: the output folder of ``generate_part("python", ...)``.
-        stack: the stack whose tip has upstream's files.
-        folder: a folder that does not exist.
+    """Return the files of the tip that what ``generate_part`` wrote and the native folder extend, and new ones, written
+    below ``folder``, by name in the tree.
     """
     appended = generated / "appended"
     texts = {name.as_posix(): (appended / name).read_text(encoding="utf-8") for name in files_below(appended)}

@@ -12,8 +12,6 @@ from ..base.base import VERSION_FILE
 from ..compose.files import with_version
 from ..core.console import Steps, say
 from ..core.errors import FetchError, SourceError, ToolchainError
-from ..core.files import build_lock
-from ..core.layout import Layout
 from ..deliver.built import Built, Result, announce, load_built, save_built
 from ..deliver.wheel import pack
 from ..inputs.snapshot import Snapshot

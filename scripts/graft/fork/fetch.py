@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..core.console import StepLine, Steps
-from ..core.errors import CommandError, FetchError, GraftError
+from ..core.errors import CommandError, FetchError
 from ..core.files import build_lock, free_bytes
 from ..core.layout import Layout
 from ..core.process import run
@@ -139,7 +139,7 @@ def fetch_tree(pin: Pin, cache: Cache, given: str, line: StepLine) -> Path:
     Args:
         pin: the pin. Whether a checkout matches it is checked by ``apply``.
         cache: the folder for trees.
-        given: a checkout to use instead; or a place to download from, a git repository or a Debian mirror.
+        given: a checkout to use instead; or a place to download from, a git repository or a Debian mirror; or empty.
         line: shows if nothing was downloaded.
 
     Raises:

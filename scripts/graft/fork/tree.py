@@ -183,12 +183,8 @@ def refuse_other_version(folder: Path, pin: Pin) -> None:
 
 
 class Stack:
-    """A sequence of commits that grows, in a separate index: files and HEAD of the checkout do not change.
-
-    Args:
-        tree: the checkout whose repository contains them.
-        base: the commit below them.
-        scratch: an empty folder.
+    """A sequence of commits on ``base``, in a separate index in the empty folder ``scratch``: files and HEAD of the
+    checkout do not change.
     """
 
     def __init__(self, tree: Tree, base: str, scratch: Path) -> None:

@@ -50,10 +50,6 @@ class Upstream:
     """The fork's tree, and how PyTorch's build runs in it.
 
     Args:
-        tree: the tree.
-        pin: the pin, with the settings of its build.
-        cache: has the environment of the build.
-        toolchain: the compiler.
         native: the native folder, for messages.
         sources: the files that the fork adds or changes, by name in the tree.
         jobs: the maximum number of compilers to run at once.

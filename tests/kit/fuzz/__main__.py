@@ -25,6 +25,7 @@ from collections import Counter
 from pathlib import Path
 
 import torch
+from graft.core.console import table
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
@@ -72,8 +73,10 @@ def main() -> int:
         options.seed = 1 + watch_calls(options, end, tally)
         if options.again or time.monotonic() > end:
             break
-    findings = sum(number for (_, kind), number in tally.items() if kind == "finding")
-    print(f"\n{table(tally)}\n{sum(tally.values())} calls, {findings} findings")
+    names, kinds = (sorted({key[at] for key in tally}) for at in (0, 1))
+    rows = [(name, *(str(tally[name, kind]) for kind in kinds)) for name in names]
+    findings = sum(tally[name, "finding"] for name in names)
+    print(f"\n{table([('', *kinds), *rows])}\n{sum(tally.values())} calls, {findings} findings")
     return 1 if findings else 0
 
 
@@ -119,14 +122,6 @@ def kind_of_end(said: str, is_large: bool) -> str:
     if is_large and any(part in said for part in NO_MEMORY):
         return "no-memory"
     return "given-up" if is_large and TOO_LONG in said else "finding"
-
-
-def table(tally: Counter[tuple[str, str]]) -> str:
-    """Return a table with a row for each operator and a column for each kind of outcome."""
-    names, kinds = (sorted({key[at] for key in tally}) for at in (0, 1))
-    rows = [["", *kinds], *([name, *(str(tally[name, kind]) for kind in kinds)] for name in names)]
-    width = max(map(len, names), default=0)
-    return "\n".join(row[0].ljust(width) + "".join(f"{cell:>14}" for cell in row[1:]) for row in rows)
 
 
 def make_calls(options: argparse.Namespace, end: float) -> int:

@@ -8,17 +8,16 @@ import gc
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch._prims_common import check_significant_strides
 from torch.utils import _pytree as pytree
 
-from ..samples import SAMPLES, reference_results
+from ..samples import SAMPLES, reference_results, tensors_of
 from .rounding import LARGE, TINY, Change, Finding, compare
 from .tensors import Described
-from .valid import PLAIN, Call
+from .valid import PLAIN, Call, made
 
 # Texts that an error must not contain: errors of the standard library, and internal assertions.
 NEVER = ("INTERNAL ASSERT", "bad_alloc", "vector::", "basic_string", "std::", "map::at", "bad optional", "bad_cast")
@@ -77,11 +76,6 @@ def judge(overload: torch._ops.OpOverload, call: Call, large: bool) -> Outcome:
     return Outcome("result")
 
 
-def made(call: Call) -> Call:
-    """Return the call with tensors in place of their descriptions."""
-    return {name: value.make() if isinstance(value, Described) else value for name, value in call.items()}
-
-
 def run(overload: torch._ops.OpOverload, given: Call) -> Tensors:
     """Return the tensors in the call's result. Tensors that are written to require no gradient."""
     given = dict(given)
@@ -90,11 +84,6 @@ def run(overload: torch._ops.OpOverload, given: Call) -> Tensors:
             given[argument.name] = given[argument.name].detach()
     positional = [given.pop(a.name) for a in overload._schema.arguments if not a.kwarg_only]
     return tensors_of(overload(*positional, **given))
-
-
-def tensors_of(value: Any) -> Tensors:
-    """Return every tensor in ``value``."""
-    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
 def is_large(overload: torch._ops.OpOverload, call: Call) -> bool:

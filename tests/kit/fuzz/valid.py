@@ -34,6 +34,11 @@ def overload_of(name: str) -> torch._ops.OpOverload:
     return getattr(getattr(torch.ops.aten, packet), overload or "default")
 
 
+def made(call: Call) -> Call:
+    """Return the call with tensors in place of their descriptions."""
+    return {name: value.make() if isinstance(value, Described) else value for name, value in call.items()}
+
+
 def valid_calls() -> dict[str, list[Call]]:
     """Return valid calls of each added overload; some have none."""
     found: Calls = defaultdict(list)
@@ -129,9 +134,8 @@ def _with_outputs(calls: list[Call], overload: torch._ops.OpOverload) -> list[Ca
     names = [argument.name for argument in overload._schema.arguments if argument.is_out]
     valid = []
     for number, call in enumerate(calls):
-        given = {name: value.make() if isinstance(value, Described) else value for name, value in call.items()}
         # If a mask omits a result, a tensor must be passed all the same.
-        results = [torch.empty(0) if x is None else x for x in pytree.tree_leaves(function(**given))]
+        results = [torch.empty(0) if x is None else x for x in pytree.tree_leaves(function(**made(call)))]
         outs = [Described(tuple(x.shape) if number % 2 else (0,), x.dtype) for x in results]
         valid.append({**call, **dict(zip(names, outs, strict=False))})
     return valid

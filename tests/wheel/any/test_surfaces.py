@@ -13,8 +13,8 @@ import torch
 from graft.core.layout import REPOSITORY
 
 from tests.kit import surfaces
-from tests.kit.delivered import marks_in, of_added, side_by_side
 from tests.kit.subject import Subject, infos, why_left_out
+from tests.kit.surface_table import marks_in, of_added, side_by_side
 from tests.kit.surfaces import NO, NOT_THERE, YES, judge, lacking, measured
 
 # A folder of surfaces. As the added operator, sinc is measured beside lerp and digamma.

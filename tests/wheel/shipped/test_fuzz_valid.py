@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import _added_operators
 
-from tests.kit.fuzz.judge import made, run
-from tests.kit.fuzz.valid import overload_of, valid_calls
+from tests.kit.fuzz.judge import run
+from tests.kit.fuzz.valid import made, overload_of, valid_calls
 
 
 def test_each_operator_has_valid_calls() -> None:

@@ -1,4 +1,4 @@
-"""``2 * x + y`` as an operator in three ways: the cost of a call, and the build of a C++ extension.
+"""``make bench-peers``: ``2 * x + y`` as an operator in three ways: the costs of a call and of a build.
 
 The Python of an environment with a wheel that has ``torch.twice_plus`` runs this. It prints JSON.
 """

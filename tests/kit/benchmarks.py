@@ -1,0 +1,114 @@
+"""``make bench`` and ``make bench-peers``: run measurements with the rebuilt wheel, in an environment of their own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from graft.build import Thin, build, run
+from graft.core.console import say
+from graft.core.environments import install
+from graft.core.errors import CommandError, ToolchainError
+from graft.core.files import Layer
+from graft.core.layout import REPOSITORY, Layout
+from graft.options import Request
+
+from .builds import DEVELOP, NOTHING, bench_build, conditions
+from .environments import run_python, wheel_environment, wheel_of
+
+REQUIREMENTS = REPOSITORY / "tests/kit/bench/requirements.txt"
+
+# glibc would return the memory of a large tensor to the system, depending on its position, and the next call would get
+# it again page by page. That can take longer than the call. The profiler, which measures memory, logs starts and stops.
+_VARIABLES = {"MALLOC_TRIM_THRESHOLD_": str(2**31 - 1), "MALLOC_MMAP_MAX_": "0", "KINETO_LOG_LEVEL": "99"}
+
+# Of the comparison with other ways to add an operator: rows of `make bench-build`, in its order, and the columns.
+_ROWS = (NOTHING, f"{DEVELOP}, kernel edited", f"{DEVELOP}, operator added")
+_ORDER = ("graft", "custom_op", "extension")
+
+
+def bench(request: Request, given: argparse.Namespace) -> None:
+    """Run the benchmarks of operators. They print to the terminal.
+
+    Raises:
+        CommandError: they failed.
+    """
+    build(request)
+    wheel = Path(wheel_of(request.layout).wheel)
+    torchvision = Layer(f"torchvision for {wheel.name}", partial(_add_torchvision, wheel))
+    with wheel_environment(request.layout, "bench", wheel, REQUIREMENTS, [torchvision]) as python:
+        if run_python(python, ["-m", "tests.kit.bench", *given.extra], _VARIABLES) != 0:
+            raise CommandError("the benchmarks failed; earlier results are in build/bench-results")
+
+
+def _add_torchvision(wheel: Path, environment: Path) -> None:
+    """Install the torchvision that requires the torch of ``wheel``; pip determines its version."""
+    torch = f"torch=={wheel.name.split('-')[1]}"
+    try:
+        install(environment, "torchvision", torch, what="torchvision")
+    except ToolchainError as error:
+        say(f"no torchvision for {torch}, so the models are left out: {error.cause}")
+
+
+def bench_peers(request: Request) -> None:
+    """Compare builds and calls of Graft with ``torch.library.custom_op`` and a C++ extension, for an operator that is
+    in ``native/``. Print a table in Markdown, for a README.
+
+    Raises:
+        CommandError: a measurement failed.
+    """
+    build(request)
+    layout = request.layout
+    title, found = conditions(layout, request.jobs)["title"], _calls(layout)
+    there = replace(layout, out=REPOSITORY / "build/bench-peers")  # users install what is in `out`
+    wheel = run(Thin(there, None, "peers", "0"), request).path
+    builds = [statistics.median(row.seconds) for row in bench_build(request, only=_ROWS, repeat=None)]
+    print(f"\n{title}:\n\n{table(found, builds, wheel.stat().st_size)}", end="")
+
+
+def _calls(layout: Layout) -> dict[str, Any]:
+    """Run bench/peers.py with the folder's wheel."""
+    with wheel_environment(layout, "bench", Path(wheel_of(layout).wheel), REQUIREMENTS) as python:
+        command = [str(python), "-m", "tests.kit.bench.peers"]
+        done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, encoding="utf-8", check=False)
+    if done.returncode:
+        raise CommandError("the calls could not be measured; see Python's output above")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def table(found: Mapping[str, Any], builds: Sequence[float], thin: int) -> str:
+    """Format a Markdown table with a row for each figure.
+
+    Args:
+        found: the output of bench/peers.py.
+        builds: the seconds of ``_ROWS``.
+        thin: the bytes of the thin wheel.
+    """
+    calls, extension = found["calls"], found["extension"]
+    first, kernel, operator = (f"{seconds:.0f} s" for seconds in builds)
+    seconds = f"{extension['seconds']:.0f} s"
+    lines = [
+        ("", "Graft", "`torch.library.custom_op`", "`TORCH_LIBRARY` extension"),
+        ("---", "--:", "--:", "--:"),
+        ("call, one element", *_times(calls, "plain")),
+        ("call that autograd records", *_times(calls, "recorded")),
+        ("kernel edited, until it can be imported", kernel, "0 s", seconds),
+        ("operator added, until it can be imported", operator, "0 s", seconds),
+        ("first build", f"{first}, of `native/`", "0 s", seconds),
+        ("size shipped", f"{thin / 1e6:.1f} MB, of `native/`", "none", f"{extension['bytes'] / 1e6:.1f} MB"),
+    ]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _times(calls: Mapping[str, Mapping[str, float]], kind: str) -> list[str]:
+    """Format the calls' times, also as multiples of torch.digamma's."""
+    unit = calls["digamma"][kind]
+    return [f"{calls[name][kind] * 1e6:.1f} us ({calls[name][kind] / unit:.1f})" for name in _ORDER]

@@ -1,0 +1,235 @@
+"""``make test``: install the operators, in any delivery, into a new environment, and run the tests on them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+from graft.base.fetch import get_base
+from graft.build import Thin, Wheel, build, develop, run
+from graft.core.console import Steps, say
+from graft.core.environments import install
+from graft.core.errors import UsageError
+from graft.core.files import Layer, file_lock
+from graft.core.layout import REPOSITORY, Layout, expanded
+from graft.fork.fetch import tree_of_build
+from graft.inputs.pin import load_pin
+from graft.options import DEVELOP, SOURCE, THIN, WHEEL, Request
+
+from .environments import (
+    TEST,
+    base_wheel_of,
+    discard,
+    folder_of,
+    identity,
+    named,
+    unpacked,
+    wheel_environment,
+    wheel_of,
+)
+from .parts import Part, run_parts
+from .todos import ending_with_todos
+
+TESTS = REPOSITORY / "tests"
+SHIPPED = REPOSITORY / "native"
+GRAMMAR = TESTS / "wheel/grammar"
+
+# Tests in native folders find the operators in op_db.
+OPINFOS = {"PYTEST_ADDOPTS": "-p tests.kit.opinfos"}
+
+# The values of ``--parts``.
+PARTS = ("tools", "codegen", "promises", "wheel", "operators", "grammar", "emulated", "bases", "deliveries")
+
+# The parts that run by default. The others take minutes and gigabytes.
+_USUAL = (*PARTS[:-2], "upstream")
+
+
+def test(request: Request, given: argparse.Namespace) -> None:
+    """Build what is asked for, unless it is up to date, and test it."""
+    if len(request.delivery.split()) > 1:
+        raise UsageError(f"DELIVERY={request.delivery}: tests run on one delivery", todo="name one of them")
+    with ending_with_todos(request.native):
+        if request.build == SOURCE or request.delivery == WHEEL:
+            build(request)
+        junit = expanded(given.junit) if given.junit else None
+        run_tests(request, given.extra, given.parts or (), junit, given.discard)
+
+
+def run_tests(
+    request: Request,
+    extra: Sequence[str],
+    chosen: Sequence[str] = (),
+    junit: Path | None = None,
+    is_discarding: bool = False,
+) -> None:
+    """Run every test that applies to what is asked for; a wheel must be built.
+
+    Args:
+        request: the build and the delivery.
+        extra: arguments for pytest.
+        chosen: the kinds of parts to run, from ``PARTS``; empty for the default.
+        junit: a folder for the results of each part, as XML.
+        is_discarding: whether to delete the tests' environments afterwards, whatever happens.
+
+    Raises:
+        TestsFailed: lists the parts that failed.
+        UsageError: no part of the chosen kinds applies.
+    """
+    if unknown := [kind for kind in chosen if kind not in PARTS]:
+        raise UsageError(f"--parts {' '.join(unknown)}: no such tests", todo=f"choose among {', '.join(PARTS)}")
+    layout = request.layout
+    delivery = SOURCE if request.build == SOURCE else request.delivery
+    with one_at_a_time(layout, purpose_of(delivery)):
+        try:
+            with ExitStack() as stack:
+                parts = _parts(request, delivery, chosen or _USUAL, stack)
+                python, variables = stack.enter_context(delivered(request, delivery))
+                pin_of_skips = yaml.safe_load((TESTS / "skips.yaml").read_text(encoding="utf-8"))["pin"]
+                are_skips_known = delivery == WHEEL and is_shipped(layout) and layout.pin == pin_of_skips
+                run_parts(python, parts, variables, extra, junit, are_skips_known, request.jobs)
+        finally:
+            if is_discarding:
+                discard(layout, (purpose_of(delivery), "stock", "emulated"))
+                discard(_grammar(layout), ("grammar",))
+
+
+def _parts(request: Request, delivery: str, chosen: Sequence[str], stack: ExitStack) -> list[Part]:
+    """Return the chosen parts that apply. The tests of the tools run for the repository's native folder only; the wheel
+    of the grammar folder is built and unpacked until ``stack`` is closed.
+    """
+    layout = request.layout
+    title = "the wheel" if delivery in (WHEEL, SOURCE) else f"the operators as {delivery}"
+    parts = [Part("wheel", title, [TESTS / "wheel/any"]), *own_tests(layout)]
+    tools = Part("tools", "the tools", [TESTS / "tools", TESTS / "fork"])
+    if delivery == SOURCE:
+        parts = [tools, *parts, Part("upstream", "PyTorch, for the folder's operators", [TESTS / "wheel/upstream"])]
+        say("not run: tests of code generation, and of the grammar folder, which need the official wheel")
+    elif delivery == WHEEL and is_shipped(layout):
+        codegen = {"PYTHONPATH": str(layout.base / "tree")}
+        parts = [
+            tools,
+            Part("codegen", "code generation", [TESTS / "codegen"], codegen),
+            Part("promises", "what the README promises", [TESTS / "promises"], spread="loadfile"),
+            Part("bases", "other bases", [TESTS / "bases"]),
+            Part("deliveries", "develop and thin wheels", [TESTS / "deliveries"], spread="loadfile"),
+            *parts,
+        ]
+        if "grammar" in chosen:
+            grammar = _grammar(layout)
+            built = run(Wheel(grammar), request).path
+            there = {"PYTHONPATH": str(stack.enter_context(unpacked(grammar, "grammar", built)))}
+            there["GRAFT_NATIVE"] = named(grammar)
+            parts.append(Part("grammar", "the grammar of native_functions.yaml", [GRAMMAR / "tests"], there))
+        emulated = emulated_variables(layout)
+        parts.append(Part("emulated", "the CUDA kernels, emulated", emulated_tests(layout.native), emulated))
+    if found := [part for part in parts if part.kind in chosen]:
+        return found
+    raise UsageError(
+        f"--parts {' '.join(chosen)}: {layout.title} has no such tests",
+        todo="choose others: wheel runs for every folder, operators for one with tests/, all for the wheel of native/",
+    )
+
+
+def _grammar(layout: Layout) -> Layout:
+    """Return the layout of the folder with all features of native_functions.yaml, for the same pin."""
+    return replace(layout, natives=(GRAMMAR,), out=REPOSITORY / "build/grammar")
+
+
+def purpose_of(delivery: str) -> str:
+    """Return the purpose of the environment in which a delivery is tested."""
+    return TEST if delivery == WHEEL else f"{TEST}-{delivery}"
+
+
+@contextmanager
+def delivered(request: Request, delivery: str) -> Iterator[tuple[Path, dict[str, str]]]:
+    """Hold an environment with the operators, in any delivery or as the wheel of a source build. Yields its Python, and
+    the tests' environment variables.
+    """
+    layout, purpose = request.layout, purpose_of(delivery)
+    if delivery == SOURCE:
+        wheel = wheel_of(layout, SOURCE).wheel
+        with wheel_environment(layout, purpose, Path(wheel)) as python:
+            tree = tree_of_build(request)  # which has PyTorch's own tests
+            yield python, {"GRAFT_WHEEL": wheel, "GRAFT_NATIVE": named(layout), "GRAFT_TREE": str(tree)}
+    elif delivery == WHEEL:
+        wheel = wheel_of(layout).wheel
+        with beside_stock(layout, purpose, Path(wheel)) as (python, variables):
+            yield python, {**variables, "GRAFT_WHEEL": wheel}
+    else:
+        base = get_base(load_pin(layout.patches, layout.pin), layout, request.wheel, Steps()).wheel
+        added: list[Layer] = []
+        if delivery == THIN:
+            out = replace(layout, out=REPOSITORY / f"build/thin/{layout.name}")
+            thin = run(Thin(out, None, "graft_tested", "0.1"), request).path
+            options = ("--force-reinstall", "--no-deps", thin)
+            added = [Layer(identity(thin), lambda target: install(target, *options, what=thin.name))]
+        with beside_stock(layout, purpose, base, added) as (python, variables):
+            if delivery == DEVELOP:
+                develop(replace(request, python=str(python), watch=False))
+            yield python, {**variables, "GRAFT_DELIVERY": delivery}
+
+
+@contextmanager
+def beside_stock(
+    layout: Layout, purpose: str, wheel: Path, more: Sequence[Layer] = ()
+) -> Iterator[tuple[Path, dict[str, str]]]:
+    """Hold an environment with ``wheel``, and a folder with the official torch for comparisons. Yields the Python of
+    the one, and environment variables that describe the build to tests.
+    """
+    with (
+        wheel_environment(layout, purpose, wheel, more=more) as python,
+        unpacked(layout, "stock", base_wheel_of(layout)) as stock,
+    ):
+        variables = {"GRAFT_BASE": str(layout.base), "GRAFT_STOCK": str(stock), "GRAFT_NATIVE": named(layout)}
+        yield python, {**variables, "CUDA_ARCHS": layout.cuda_archs}
+
+
+@contextmanager
+def one_at_a_time(layout: Layout, purpose: str) -> Iterator[None]:
+    """Make sure that the tests of a native folder run once at a time."""
+    folder = folder_of(purpose, layout)
+    with file_lock(folder.with_name(f"{folder.name}.running"), f"the tests of {layout.title} are running already"):
+        yield
+
+
+def emulated_variables(layout: Layout) -> dict[str, str]:
+    """Return the variables with which pytest replaces CPU kernels by the emulated kernels of native/cuda."""
+    return {
+        "PYTHONPATH": str(TESTS / "emulated"),
+        "PYTEST_ADDOPTS": "-p emulated_cuda",
+        "GRAFT_EMULATED": str(folder_of("emulated", layout)),
+        "GRAFT_OPERATORS": ",".join(emulated_operators(layout.native)),
+    }
+
+
+def emulated_tests(native: Path) -> list[Path]:
+    """Return the tests of the emulation, of the derivatives, and of each operator."""
+    own = [TESTS / f"wheel/shipped/test_{name}.py" for name in emulated_operators(native)]
+    return [TESTS / "emulated", TESTS / "wheel/any/families/test_gradients.py", *own]
+
+
+def emulated_operators(native: Path) -> list[str]:
+    """Return the operators with a source in ``cuda/``: roi_pool for RoiPoolKernel.cu."""
+    stems = [source.stem.removesuffix("Kernel") for source in sorted(native.glob("cuda/*.cu"))]
+    return [re.sub(r"(?<!^)(?=[A-Z])", "_", stem).lower() for stem in stems]
+
+
+def is_shipped(layout: Layout) -> bool:
+    """Return whether the only native folder is that of this repository."""
+    return layout.natives == (SHIPPED,)
+
+
+def own_tests(layout: Layout) -> list[Part]:
+    """Return the tests in native folders."""
+    parts: list[Part] = []
+    for native in layout.natives:
+        if native == SHIPPED:
+            parts.append(Part("operators", "the shipped operators", [TESTS / "wheel/shipped"]))
+        elif (native / "tests").is_dir():
+            parts.append(Part("operators", f"the operators of {native}", [native / "tests"], OPINFOS))
+    return parts
