@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from asking import asked
 from graft.core.errors import CommandError, UsageError
-from graft.core.layout import REPOSITORY, Layout
+from graft.core.layout import REPOSITORY
 from graft.inputs.native import load_native
 
 from tests.kit.builds import Row, bench_build
@@ -196,9 +196,9 @@ def test_small_folder_is_really_built(tmp_path: Path, small: Path) -> None:
     (wheel,) = base.glob("*.whl")
     watched = [small, *(REPOSITORY / name for name in ("native", "patches", "scripts", "dist"))]
     before = [times(folder) for folder in watched]
-    layout = Layout(pin=base.parents[1].name, natives=(small,), out=tmp_path)
+    request = asked(pin=base.parents[1].name, native=(small,), out=tmp_path, wheel=wheel, jobs=2)
     only = ("from nothing", "unchanged", "kernel edited", "develop, operator added")
-    rows = bench_build(layout, base_wheel=wheel, jobs=2, only=only, repeat=1, folder=tmp_path / "copy")
+    rows = bench_build(request, only=only, repeat=1, folder=tmp_path / "copy")
     nothing, unchanged, kernel, _ = (row.seconds[0] for row in rows)
     assert unchanged < kernel < nothing
     assert [times(folder) for folder in watched] == before
