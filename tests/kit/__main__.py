@@ -15,7 +15,7 @@ def _extra(parser: argparse.ArgumentParser) -> None:
 
 
 def _tests(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--parts", nargs="+", help="which tests: tools, codegen, wheel, operators, ...")
+    parser.add_argument("--parts", nargs="+", help="which tests: builder, codegen, wheel, operators, ...")
     parser.add_argument("--junit", type=Path, metavar="FOLDER", help="a folder for each part's results, as XML")
     parser.add_argument("--discard", action="store_true", help="delete the environments of the tests afterwards")
     _extra(parser)

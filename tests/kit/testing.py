@@ -43,7 +43,7 @@ GRAMMAR = TESTS / "wheel/grammar"
 OPINFOS = {"PYTEST_ADDOPTS": "-p tests.kit.opinfos"}
 
 # The values of ``--parts``.
-PARTS = ("tools", "codegen", "promises", "wheel", "operators", "grammar", "emulated", "bases", "deliveries")
+PARTS = ("builder", "codegen", "promises", "wheel", "operators", "grammar", "emulated", "bases", "deliveries")
 
 # The parts that run by default. The others take minutes and gigabytes.
 _USUAL = (*PARTS[:-2], "upstream")
@@ -99,20 +99,20 @@ def run_tests(
 
 
 def _parts(request: Request, delivery: str, chosen: Sequence[str], stack: ExitStack) -> list[Part]:
-    """Return the chosen parts that apply. The tests of the tools run for the repository's native folder only; the wheel
+    """Return the chosen parts that apply. Those of the builder run for the repository's native folder only; the wheel
     of the grammar folder is built and unpacked until ``stack`` is closed.
     """
     layout = request.layout
     title = "the wheel" if delivery in (WHEEL, SOURCE) else f"the operators as {delivery}"
     parts = [Part("wheel", title, [TESTS / "wheel/any"]), *own_tests(layout)]
-    tools = Part("tools", "the tools", [TESTS / "tools", TESTS / "fork"])
+    builder = Part("builder", "the builder", [TESTS / "builder", TESTS / "fork"])
     if delivery == SOURCE:
-        parts = [tools, *parts, Part("upstream", "PyTorch, for the folder's operators", [TESTS / "wheel/upstream"])]
+        parts = [builder, *parts, Part("upstream", "PyTorch, for the folder's operators", [TESTS / "wheel/upstream"])]
         say("not run: tests of code generation, and of the grammar folder, which need the official wheel")
     elif delivery == WHEEL and is_shipped(layout):
         codegen = {"PYTHONPATH": str(layout.base / "tree")}
         parts = [
-            tools,
+            builder,
             Part("codegen", "code generation", [TESTS / "codegen"], codegen),
             Part("promises", "what the README promises", [TESTS / "promises"], spread="loadfile"),
             Part("bases", "other bases", [TESTS / "bases"]),

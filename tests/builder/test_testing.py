@@ -232,11 +232,11 @@ def chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_parts_are_chosen(tmp_path: Path, chosen: list[str]) -> None:
     layout = built(tmp_path)
     (layout.native / "tests").mkdir()
-    for parts in (["wheel"], ["operators", "tools"], testing.PARTS):
+    for parts in (["wheel"], ["operators", "builder"], testing.PARTS):
         with pytest.raises(Failed):
             testing.run_tests(request_for(layout), [], parts)
     assert chosen == ["wheel", "operators", "wheel", "operators"]
-    for parts, message in ((["tools"], "has no such tests"), (["wheel", "whale"], "--parts whale: no such tests")):
+    for parts, message in ((["builder"], "has no such tests"), (["wheel", "whale"], "--parts whale: no such tests")):
         with pytest.raises(UsageError, match=message):
             testing.run_tests(request_for(layout), [], parts)
     assert all(folder_of(purpose, layout).is_dir() for purpose in (TEST, "stock"))
