@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from graft.codegen.operators import Operators, YamlFiles
+from graft.codegen.operators import Operators
 
 
 @pytest.fixture(scope="session")
@@ -18,4 +18,4 @@ def base() -> Path:
 @pytest.fixture(scope="session")
 def everything(base: Path) -> Operators:
     """The base's operators, all treated as new."""
-    return Operators(YamlFiles.below(base / "torchgen/packaged"))
+    return Operators(base, base)

@@ -20,10 +20,10 @@ import torchgen
 import yaml
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
-from graft.codegen.bindings import generate_bindings
-from graft.codegen.operators import Derivatives, Operators, YamlFiles
+from graft.codegen.operators import Operators
+from graft.codegen.python import generate_bindings
 from graft.codegen.sources import generate_aten_sources, generate_autograd_sources
-from graft.codegen.writer import Output
+from graft.codegen.upstream import Output
 from graft.inputs.merge import Merged
 
 BROKEN = Path(__file__).parent / "broken"
@@ -72,7 +72,7 @@ def row(case: dict[str, str], known: BaseOperators) -> tuple[str, str, str, str]
         # In a separate process, since torchgen caches what it has parsed.
         with get_context("fork").Pool(1) as pool:
             message = pool.apply(torchgen_says, (native,))
-            message = message and message.replace(f"{native}/packaged/", "")
+            message = message and message.replace(f"{native}/torchgen/packaged/", "")
     answer = "silent" if message is None else "caught" if names_entry(message, case) else "misleading"
     print(f"{answer}: {case['mistake']}", flush=True)
     ours = f"`` {shortened(lines[0])} ``" if lines else f"the compiler: `` {shortened(case['compiler'])} ``"
@@ -95,24 +95,20 @@ def shortened(text: str) -> str:
 
 def torchgen_says(native: Path) -> str | None:
     """Return torchgen's error for PyTorch's YAML followed by the folder's; None if there is none."""
-    packaged = native / "packaged"
+    packaged = native / "torchgen/packaged"
     for name, target in MERGED.items():
         text = (PACKAGED / target).read_text()
         own = native / name
         (packaged / target).parent.mkdir(parents=True)
         (packaged / target).write_text(text + (own.read_text() if own.is_file() else ""))
-    files = YamlFiles.below(PACKAGED)
-    yaml_files = YamlFiles(
-        packaged / MERGED["native_functions.yaml"], files.tags, packaged / MERGED["derivatives.yaml"], files.deprecated
-    )
     try:
-        own = yaml_files.native_functions.read_text().removeprefix(BASE_FUNCTIONS)
-        operators = Operators(yaml_files, Merged([(Path("base"), BASE_FUNCTIONS), (native, own)], marks=("",)))
-        derivatives = Derivatives(operators)
+        own = (packaged / MERGED["native_functions.yaml"]).read_text().removeprefix(BASE_FUNCTIONS)
+        operators = Operators(native, TREE, Merged([(Path("base"), BASE_FUNCTIONS), (native, own)], marks=("",)))
+        assert operators.derivatives
         out = Output(native / "generated")
-        generate_aten_sources(operators, packaged=PACKAGED, out=out)
-        generate_autograd_sources(operators, derivatives, packaged=PACKAGED, output=out)
-        generate_bindings(operators, derivatives, packaged=PACKAGED, out=out)
+        generate_aten_sources(operators.new, out)
+        generate_autograd_sources(operators.new, out)
+        generate_bindings(operators.new, out)
     except BaseException as error:
         return str(error).strip() or type(error).__name__
     return None

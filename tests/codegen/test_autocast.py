@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from graft.codegen.__main__ import load_operators
-from graft.codegen.derived import generate_autocast, read_policies
-from graft.codegen.writer import Output
+from graft.codegen.sources import generate_autocast, read_policies
+from graft.codegen.upstream import Output
 from graft.core.layout import REPOSITORY
 from test_check_python import FUNCTION, lines
 
@@ -19,8 +19,8 @@ def registrations(text: str, base: Path, folder: Path) -> str:
     (folder / "native_functions.yaml").write_text((REPOSITORY / "native/native_functions.yaml").read_text())
     (folder / "autocast.yaml").write_text(text)
     out = Output(folder / "generated")
-    generate_autocast(load_operators(base, [folder], folder / "wheel"), read_policies([folder]), out)
-    return "".join((out.folder / name).read_text() for name in sorted(out.names))
+    generate_autocast(load_operators(base, [folder], folder / "wheel").new, read_policies([folder]), out)
+    return "".join(map(out.read, sorted(out.names)))
 
 
 def test_policy_is_registered_for_each_device(base: Path, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from graft.codegen.__main__ import load_operators
-from graft.codegen.derived import generate_batching_rules
-from graft.codegen.writer import Output
+from graft.codegen.sources import generate_batching_rules
+from graft.codegen.upstream import Output
 from helpers import write
 
 UNARY = "(Tensor self) -> Tensor"
@@ -41,7 +41,7 @@ def test_rule_of_each_entry(base: Path, tmp_path: Path) -> None:
     text = "".join(f"\n- func: {name}{schema}\n{rest}" for name, (schema, rest, _) in ENTRIES.items())
     native = write(tmp_path / "native", {"native_functions.yaml": text})
     out = Output(tmp_path / "generated")
-    generate_batching_rules(load_operators(base, [native], tmp_path / "wheel"), out)
+    generate_batching_rules(load_operators(base, [native], tmp_path / "wheel").new, out)
     found = {
         name: file.stem.removeprefix("BatchRulesOfAdded")
         for file in (out.folder / name for name in out.names if name.suffix == ".cpp")

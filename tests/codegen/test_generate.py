@@ -17,13 +17,13 @@ import pytest
 from graft.codegen import FRAGMENTS, SOURCES_ARE_THERE, headers, python
 from graft.codegen.__main__ import generate
 from graft.codegen.description import PLACES, Place
-from graft.codegen.operators import Derivatives, Operators
+from graft.codegen.operators import Operators, is_composite_implicit, viewed_argument
 from graft.codegen.python import stand_in
-from graft.codegen.upstream import is_composite_implicit, viewed_argument
-from graft.codegen.writer import Output
+from graft.codegen.upstream import Output
 from graft.compile.views import Views
 from graft.compose.docs import insert_functions, with_docstring
 from graft.core.layout import PACKAGES
+from graft.inputs.entries import Entry
 from helpers import write
 from torchgen.model import FunctionSchema
 
@@ -31,30 +31,29 @@ FUNCTIONS = "torchgen/packaged/ATen/native/native_functions.yaml"
 DERIVATIVES = "torchgen/packaged/autograd/derivatives.yaml"
 
 
-class Watched(headers.HeaderSink):
+class Watched(headers.WheelOutput):
     """Records what is generated before it is compared with the base's."""
 
     seen: ClassVar[set[str]] = set()
 
-    def __call__(self, path: Path, text: str) -> None:
-        self.seen.add(path.name)
-        super().__call__(path, text)
+    def write(self, name: str | Path, text: str) -> None:
+        self.seen.add(Path(name).name)
+        super().write(name, text)
 
 
 def test_every_header_of_the_base_is_reproduced(everything: Operators, base: Path, tmp_path: Path) -> None:
     """Generated from the base's YAML, each header equals the wheel's, so the new wheel gets none."""
-    wheel = Output(tmp_path / "wheel")
-    sink = Watched(base, wheel)
-    headers.generate_operator_headers(everything, sink, Output(tmp_path))
-    headers.generate_aten_headers(everything, sink)
-    headers.generate_autograd_headers(everything, Derivatives(everything), sink)
+    wheel = Watched(tmp_path / "wheel", base)
+    headers.generate_operator_headers(everything, wheel, Output(tmp_path))
+    headers.generate_aten_headers(everything, wheel)
+    headers.generate_autograd_headers(everything, wheel)
     assert wheel.names == set()
     # The headers that were compared at all.
     in_wheel = {path.name for path in (base / "torch/include/ATen/ops").glob("*.h")}
-    assert in_wheel - sink.seen == {"from_blob.h", "tensor.h"}  # handwritten upstream
-    assert {"TensorBody.h", "Functions.h", "RedispatchFunctions.h", "ViewFuncs.h", "variable_factories.h"} <= sink.seen
-    assert "aten_interned_strings.h" not in sink.seen
-    assert "enum_tag.h" not in sink.seen
+    assert in_wheel - wheel.seen == {"from_blob.h", "tensor.h"}  # handwritten upstream
+    assert {"TensorBody.h", "Functions.h", "RedispatchFunctions.h", "ViewFuncs.h", "variable_factories.h"} <= wheel.seen
+    assert "aten_interned_strings.h" not in wheel.seen
+    assert "enum_tag.h" not in wheel.seen
 
 
 def parsed_functions(path: Path, class_name: str | None) -> dict[str, list[str]]:
@@ -76,7 +75,7 @@ def parsed_functions(path: Path, class_name: str | None) -> dict[str, list[str]]
 def test_stubs_are_those_upstream_generates(everything: Operators, base: Path, place: Place) -> None:
     """The hints for every operator of the base, compared with the wheel's stub files."""
     theirs = parsed_functions(base / place.stub, place.stub_class)
-    ours = python.hints(python.new_signature_groups(everything, place))
+    ours = python.hints(python.new_signature_groups(everything.new, place))
     compared = differing = 0
     for name, texts in ours.items():
         if name in theirs:
@@ -247,12 +246,13 @@ def test_operator_methods_of_an_overloaded_name_are_bound_again(generated: Path)
     ],
 )
 def test_composite_operators_are_told_by_each_of_their_keys(dispatch: dict[str, str] | None, expected: bool) -> None:
-    assert is_composite_implicit({"func": "f(Tensor(a) self) -> Tensor(a)", "dispatch": dispatch}) == expected
+    fields = {"func": "f(Tensor(a) self) -> Tensor(a)", "dispatch": dispatch}
+    assert is_composite_implicit(Entry(Path(), 1, fields, {}, {})) == expected
 
 
 def test_stand_ins_have_the_signatures_torch_overrides_writes(everything: Operators) -> None:
     place = next(place for place in PLACES if place.name == "torch")
-    groups = [g for g in python.new_signature_groups(everything, place) if g.signature.name in ("digamma", "lerp")]
+    groups = [g for g in python.new_signature_groups(everything.new, place) if g.signature.name in ("digamma", "lerp")]
     written = {group.signature.name: stand_in(group) for group in groups}
     assert written["digamma"] == "lambda input, out=None: -1"
     assert written["lerp"] == "lambda input, end, weight, out=None: -1"

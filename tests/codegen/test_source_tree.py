@@ -13,11 +13,18 @@ from pathlib import Path
 
 import pytest
 from graft.codegen.__main__ import load_operators
-from graft.codegen.python import describe
-from graft.codegen.writer import TEMPLATES
+from graft.codegen.headers import (
+    WheelOutput,
+    generate_aten_headers,
+    generate_autograd_headers,
+    generate_operator_headers,
+)
+from graft.codegen.python import describe, generate_bindings
+from graft.codegen.sources import generate_aten_sources, generate_autograd_sources
+from graft.codegen.upstream import TEMPLATES, Output
 from graft.core.errors import OperatorError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
-from graft.fork.apply import apply, generate_part, lay_out_torchgen
+from graft.fork.apply import apply, lay_out_torchgen
 from graft.fork.syntax import run_generators
 from graft.fork.tree import Stack, isolated, open_tree
 from graft.inputs.native import NativeFolder, load_native
@@ -60,7 +67,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
 def test_list_of_operators_is_that_of_the_wheel(base: Path, tree: Path, layout: Layout, tmp_path: Path) -> None:
     native = load_native(REPOSITORY / "native")
     apply(tree, replace(layout, natives=(native.path,)))
-    expected = describe(load_operators(base, [native.path], tmp_path / "wheel")).module()
+    expected = describe(load_operators(base, [native.path], tmp_path / "wheel").new).module()
     assert '"torch.twice_plus": lambda' in expected
     assert (tree / "torch/_added_operators.py").read_text() == expected
     assert "add_docstr(torch.twice_plus, " in (tree / "torch/_torch_docs.py").read_text()
@@ -177,12 +184,20 @@ def generated(tree: Path) -> tuple[dict[str, str], set[str]]:
 
 
 def generated_by_graft(stack: Stack, native: NativeFolder, folder: Path) -> tuple[dict[str, str], set[str]]:
+    """Return the same for a graft whose new operators are one unit."""
     base, out = folder / "base", folder / "out"
     lay_out_torchgen(stack, base)
     # There is no wheel with headers to compare with, so every header is written.
     (base / "torch/include/ATen").mkdir(parents=True)
     (base / "torch/include/ATen/Functions.h").touch()
-    generate_part("cpp", native, base, out)
+    operators = load_operators(base, [native.path], out / "wheel")
+    wheel, unit = WheelOutput(out / "wheel", base), Output(out)
+    generate_operator_headers(operators, wheel, unit)
+    generate_aten_headers(operators, wheel)
+    generate_autograd_headers(operators, wheel)
+    generate_aten_sources(operators.new, unit)
+    generate_autograd_sources(operators.new, unit)
+    generate_bindings(operators.new, unit)
     headers = {
         f"{place}/{path.relative_to(out / own).as_posix()}": path.read_text()
         for own, place in HEADERS.items()

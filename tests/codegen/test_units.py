@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from graft.codegen import KERNELS, MISSING, NO_CUDA
 from graft.codegen.__main__ import generate_sources, load_operators
-from graft.codegen.derived import read_policies
-from graft.codegen.headers import HeaderSink
-from graft.codegen.operators import Derivatives, Operators, YamlFiles
-from graft.codegen.writer import Output
-from graft.inputs.merge import Merged
+from graft.codegen.headers import WheelOutput
+from graft.codegen.operators import Operators
+from graft.codegen.sources import read_policies
+from graft.codegen.upstream import Output
+from graft.inputs.merge import PACKAGED, Merged
+from graft.inputs.native import FUNCTIONS
 from helpers import write
 
 EXPLICIT = "  dispatch:\n    CompositeExplicitAutograd: {name}\n"
@@ -38,21 +38,19 @@ VIEW_COPY = entry(
 
 def parsed(base: Path, folder: Path, text: str) -> Operators:
     """The operators of YAML without PyTorch's own."""
-    path = folder / "native_functions.yaml"
-    path.write_text(text)
-    files = YamlFiles.below(base / "torchgen/packaged")
-    return Operators(YamlFiles(path, files.tags, files.derivatives, files.deprecated))
+    write(folder, {f"{PACKAGED[FUNCTIONS]}/{FUNCTIONS}": text})
+    return Operators(folder, base)
 
 
 @pytest.mark.parametrize("count", range(1, 10))
 def test_sizes_are_the_binary_digits(base: Path, tmp_path: Path, count: int) -> None:
     names = [f"u_{number}" for number in range(count)]
     units = parsed(base, tmp_path, "".join(map(entry, reversed(names)))).units()
-    sizes = [len(unit) for unit in units]
+    sizes = [len(unit.root_names) for unit in units]
     assert sum(sizes) == count
     assert all(size & (size - 1) == 0 for size in sizes)
     assert all(larger > smaller for larger, smaller in pairwise(sizes))
-    assert [name for unit in units for name in unit] == names[::-1]
+    assert [f.root_name for unit in units for f in unit.functions] == names[::-1]
 
 
 def test_each_function_is_in_one_unit(base: Path, tmp_path: Path) -> None:
@@ -68,10 +66,9 @@ def test_each_function_is_in_one_unit(base: Path, tmp_path: Path) -> None:
     operators = parsed(base, tmp_path, "".join(texts))
     units = operators.units()
     # A view and its copy count as one: four groups.
-    assert units == [["u_a", "u_b", "u_view", "u_view_copy", "u_c"]]
-    parts = [operators.part(unit) for unit in units]
-    divided = [str(f.func.name) for part in parts for f in part.new_functions]
-    assert sorted(divided) == sorted(str(f.func.name) for f in operators.new_functions)
+    assert [unit.root_names for unit in units] == [{"u_a", "u_b", "u_view", "u_view_copy", "u_c"}]
+    divided = [str(f.func.name) for unit in units for f in unit.functions]
+    assert sorted(divided) == sorted(str(f.func.name) for f in operators.new.functions)
     assert {"u_a", "u_a.out", "u_a.overload", "u_b", "u_b_", "u_view", "u_view_copy.out"} <= set(divided)
 
 
@@ -79,7 +76,8 @@ def test_each_function_is_in_one_unit(base: Path, tmp_path: Path) -> None:
 def test_views_and_their_copies_stay_together(base: Path, tmp_path: Path, between: int) -> None:
     others = [entry(f"u_{number}") for number in range(between)]
     units = parsed(base, tmp_path, "".join([entry("u_first"), VIEW, *others, VIEW_COPY])).units()
-    assert [unit for unit in units if "u_view" in unit] == [unit for unit in units if "u_view_copy" in unit]
+    for unit in units:
+        assert ("u_view" in unit.root_names) == ("u_view_copy" in unit.root_names)
 
 
 Texts = dict[str, dict[str, str]]
@@ -97,8 +95,8 @@ def units_of(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Generate:
         files = {"native_functions.yaml": functions, "derivatives.yaml": derivatives, "autocast.yaml": [autocast]}
         native = write(folder / "native", {name: "".join(texts) for name, texts in files.items()})
         operators = load_operators(base, [native], folder / "wheel")
-        sink = HeaderSink(base, Output(folder / "wheel"))
-        generate_sources(operators, Derivatives(operators), read_policies([native]), Output(folder), sink, cuda)
+        wheel = WheelOutput(folder / "wheel", base)
+        generate_sources(operators, read_policies([native]), Output(folder), wheel, cuda)
         return {
             unit.name: {
                 path.relative_to(unit).as_posix(): path.read_text() for path in unit.rglob("*") if path.is_file()
@@ -245,11 +243,9 @@ def test_what_is_of_another_file_than_the_base_s_is_new(base: Path, tmp_path: Pa
         Path("a/f.yaml"): entry("u_a"),
         Path("b/f.yaml"): entry("u_b"),
     }
-    yaml = YamlFiles.below(base / "torchgen/packaged")
     for count, new in ((1, []), (2, ["u_a"]), (3, ["u_a", "u_b"])):
         merged = Merged(list(texts.items())[:count])
-        path = tmp_path / f"{count}.yaml"
-        path.write_text(merged.text)
-        functions = Operators(replace(yaml, native_functions=path), merged).new_functions
+        write(tmp_path / str(count), {f"{PACKAGED[FUNCTIONS]}/{FUNCTIONS}": merged.text})
+        functions = Operators(tmp_path / str(count), base, merged).new.functions
         assert [(str(f.func.name), f.loc.line) for f in functions] == [(name, 2) for name in new]
         assert [f.loc.file for f in functions] == [str(name) for name in list(texts)[1:count]]

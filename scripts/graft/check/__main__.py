@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from torchgen.model import SchemaKind
 
-from ..codegen.derived import POLICIES
+from ..codegen.sources import POLICIES
 from ..inputs.entries import Place, compose, place_of, read_entries, text_of
 from ..inputs.native import AUTOCAST, DERIVATIVES, FUNCTIONS, NativeFolder, load_native
 from . import Findings, line_of, nearest

@@ -38,7 +38,7 @@ from torchgen.model import (
 from torchgen.native_function_generation import add_generated_native_functions, generate_function
 
 from ..codegen.description import PYTHON_MODULES
-from ..codegen.upstream import extended_lists
+from ..codegen.operators import groups_accept
 from ..inputs.entries import Entry, Place
 from . import Findings, line_of, nearest
 from .base import BaseOperators, Kernels
@@ -286,7 +286,7 @@ def _check_groups(entries: list[Entry], functions: list[Function], base: BaseOpe
     by_root: dict[str, list[Function]] = defaultdict(list)
     for function in functions:
         by_root[root_of(function.entry.operator)].append(function)
-    with extended_lists([f.entry.fields for f in functions], []):
+    with groups_accept(f.entry.schema for f in functions):
         for root, group in by_root.items():
             if root not in waiting:
                 _check_group(root, group, base, findings)

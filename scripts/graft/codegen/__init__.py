@@ -12,8 +12,6 @@ on the other operators, and then writes
 FRAGMENTS = "fragments.json"
 DESCRIPTION = "operators.json"
 
-# The file of the wheel in which the appended Python texts look the operators up.
-
 # Printed when the sources are complete, so that compilation can start before the rest is generated.
 SOURCES_ARE_THERE = "sources are there"
 

@@ -6,8 +6,7 @@ import argparse
 import gc
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,10 +16,8 @@ from ..inputs.merge import merge_with_base
 from ..inputs.native import DERIVATIVES, FUNCTIONS
 from ..inputs.patches import ADDED
 from . import DESCRIPTION, KERNELS, MISSING, NO_CUDA, SOURCES_ARE_THERE
-from .bindings import generate_bindings
-from .derived import generate_autocast, generate_batching_rules, read_policies
 from .headers import (
-    HeaderSink,
+    WheelOutput,
     generate_aten_headers,
     generate_autograd_headers,
     generate_fragments,
@@ -28,13 +25,18 @@ from .headers import (
     generate_unit_headers,
     narrow_headers,
 )
-from .operators import Derivatives, Operators, YamlFiles
-from .python import describe
-from .sources import generate_aten_sources, generate_autograd_sources, generate_cuda, write_library
-from .upstream import Lists, missing_names
-from .writer import Output, alongside
-
-Part = Callable[[Path, Sequence[Path], Path], None]
+from .operators import Operators, extend_lists, missing_names
+from .python import describe, generate_bindings
+from .sources import (
+    generate_aten_sources,
+    generate_autocast,
+    generate_autograd_sources,
+    generate_batching_rules,
+    generate_cuda,
+    read_policies,
+    write_library,
+)
+from .upstream import Output
 
 
 def main() -> int:
@@ -42,9 +44,7 @@ def main() -> int:
     parser.add_argument("--base", type=Path, required=True, help="the unpacked base")
     parser.add_argument("--native", type=Path, nargs="+", required=True, help="the native folders")
     parser.add_argument("--out", type=Path, required=True, help="receives the output")
-    parser.add_argument(
-        "--part", choices=("all", *_PARTS), default="all", help="what to generate (default: %(default)s)"
-    )
+    parser.add_argument("--part", choices=("all", "python"), default="all", help="what to generate (default: all)")
     parser.add_argument(
         "--cuda", choices=(KERNELS, MISSING, NO_CUDA), default=NO_CUDA, help="what to generate for CUDA"
     )
@@ -52,10 +52,12 @@ def main() -> int:
     options = parser.parse_args()
     gc.disable()  # the process ends soon, so nothing needs to be freed
     try:
-        # A process left by a killed build must end first. Its child holds the lock, too.
+        # A process left by a killed build must end first.
         with build_lock(options.out):
-            part = _PARTS.get(options.part) or partial(generate, cuda=options.cuda)
-            part(options.base, options.native, options.out)
+            if options.part == "python":
+                generate_python(options.base, options.native, options.out)
+            else:
+                generate(options.base, options.native, options.out, options.cuda)
     except Exception as error:  # torchgen raises AssertionError, ValueError or KeyError
         if options.verbose:
             traceback.print_exc()
@@ -68,137 +70,102 @@ def explained(message: str, natives: Sequence[Path]) -> str:
     """Return torchgen's ``message``, with the entries before it that it quotes without their place."""
     if any(f"{native}/" in message for native in natives):
         return message
-    entries = [
-        entry for native in natives for file in (FUNCTIONS, DERIVATIVES) for entry in read_entries(native / file)
-    ]
+    entries = entries_of(natives, FUNCTIONS, DERIVATIVES)
     quoted = [f"{each.file}:{each.line}: {each.schema}" for each in entries if each.schema in message]
     return "\n".join([*quoted, message])
 
 
-def generate(base: Path, natives: Sequence[Path], out: Path, *, cuda: str = NO_CUDA) -> None:
+def entries_of(natives: Sequence[Path], *files: Path) -> list[Entry]:
+    """Return the entries of all ``natives`` in some of their files."""
+    return [entry for native in natives for file in files for entry in read_entries(native / file)]
+
+
+def generate(base: Path, natives: Sequence[Path], out: Path, cuda: str = NO_CUDA) -> None:
     """Generate everything that a wheel needs, below ``out``:
 
     ``units/``, ``include/`` and ``fragments.json`` are for compilers, ``wheel/`` has files of the wheel, and
     ``operators.json`` describes the operators for docstrings, stubs and lists.
     """
-    generated, wheel = Output(out), Output(out / "wheel")
-    operators = load_operators(base, natives, out / "wheel")
-    derivatives = Derivatives(operators)
-
-    def headers_of_the_wheel() -> None:
-        sink = HeaderSink(base, wheel)
-        generate_aten_headers(operators, sink)
-        generate_autograd_headers(operators, derivatives, sink)
-
-    with alongside(headers_of_the_wheel, wheel):
-        generate_sources(operators, derivatives, read_policies(natives), generated, HeaderSink(base, wheel), cuda)
-        generate_fragments(operators, generated)
-        # Compilers must not find files of an earlier run.
-        generated.prune(of=("units", "include"))
-        wheel.prune(of=("torch/include/ATen/ops",))
-        print(SOURCES_ARE_THERE, flush=True)
-        write_description(operators, generated, wheel)
+    generated, wheel = Output(out), WheelOutput(out / "wheel", base)
+    operators = load_operators(base, natives, wheel.folder)
+    generate_sources(operators, read_policies(natives), generated, wheel, cuda)
+    generate_fragments(operators, generated)
+    # Compilers must not find files of an earlier run.
+    generated.prune(of=("units", "include"))
+    wheel.prune(of=("torch/include/ATen/ops",))
+    print(SOURCES_ARE_THERE, flush=True)
+    write_description(operators, generated, wheel)
+    generate_aten_headers(operators, wheel)
+    generate_autograd_headers(operators, wheel)
     wheel.names |= {path.relative_to(wheel.folder) for path in (wheel.folder / "torchgen").rglob("*.yaml")}
     wheel.prune()
 
 
 def generate_sources(
-    operators: Operators,
-    derivatives: Derivatives,
-    policies: Mapping[str, str],
-    generated: Output,
-    sink: HeaderSink,
-    cuda: str,
+    operators: Operators, policies: Mapping[str, str], generated: Output, wheel: Output, cuda: str
 ) -> None:
     """Generate what is compiled: the sources of each unit below ``units``, and the headers of the new operators."""
-    packaged = sink.base / "torchgen/packaged"
-    generate_operator_headers(operators, sink, generated)
-    for roots in operators.units():
-        part, of_part = operators.part(roots), derivatives.part(operators.part(roots))
-        unit = Output(generated.folder / "units" / roots[0])
-        generate_aten_sources(part, packaged=packaged, out=unit)
+    generate_operator_headers(operators, wheel, generated)
+    for part in operators.units():
+        unit = Output(generated.folder / "units" / part.functions[0].root_name)
+        generate_aten_sources(part, unit)
         generate_batching_rules(part, unit)
         generate_autocast(part, policies, unit)
-        generate_cuda(part, cuda, packaged=packaged, out=unit)
-        generate_autograd_sources(part, of_part, packaged=packaged, output=unit)
+        generate_cuda(part, cuda, unit)
+        generate_autograd_sources(part, unit)
         text = write_library(unit)
-        if generate_bindings(part, of_part, packaged=packaged, out=unit):
-            text += "\n".join(
-                (unit.folder / name).read_text(encoding="utf-8")
-                for name in unit.names
-                if name.name == "bindings.cpp" or name.parent.name == "python"
-            )
-        generate_unit_headers(part, of_part, sink.base, unit)
-        narrow_headers(part, text, packaged / "ATen/templates", unit)
+        if generate_bindings(part, unit):
+            bindings = (name for name in unit.names if name.name == "bindings.cpp" or name.parent.name == "python")
+            text += "\n".join(map(unit.read, bindings))
+        generate_unit_headers(part, unit)
+        narrow_headers(part, text, unit)
         generated.names |= {unit.folder.relative_to(generated.folder) / name for name in unit.names}
-
-
-def generate_cpp(base: Path, natives: Sequence[Path], out: Path) -> None:
-    """Generate only headers and sources, in one unit."""
-    generated, wheel = Output(out), Output(out / "wheel")
-    operators = load_operators(base, natives, out / "wheel")
-    derivatives = Derivatives(operators)
-    sink = HeaderSink(base, wheel)
-    generate_operator_headers(operators, sink, generated)
-    generate_aten_headers(operators, sink)
-    generate_autograd_headers(operators, derivatives, sink)
-    generate_aten_sources(operators, packaged=base / "torchgen/packaged", out=generated)
-    generate_autograd_sources(operators, derivatives, packaged=base / "torchgen/packaged", output=generated)
-    generate_bindings(operators, derivatives, packaged=base / "torchgen/packaged", out=generated)
 
 
 def generate_python(base: Path, natives: Sequence[Path], out: Path) -> None:
     """Generate what the build of a source tree does not: lists of the added operators, and texts to append to its
     files.
     """
-    generated, wheel, appended = Output(out), Output(out / "wheel"), Output(out / "appended")
-    for name, text in lists_of(natives).texts().items():
-        appended(appended.folder / name, text)
+    appended = Output(out / "appended")
+    for name, text in missing_names(entries_of(natives, FUNCTIONS), entries_of(natives, DERIVATIVES)).items():
+        appended.write(name, text)
     operators = load_operators(base, natives, out / "wheel")
-    write_description(operators, generated, wheel)
+    write_description(operators, Output(out), Output(out / "wheel"))
     # In these folders, which hold upstream's handwritten files, the build compiles every source.
     with TemporaryDirectory() as scratch:
         rules, policies = Output(Path(scratch) / "rules"), Output(Path(scratch) / "policies")
-        generate_batching_rules(operators, rules)
-        generate_autocast(operators, read_policies(natives), policies)
+        generate_batching_rules(operators.new, rules)
+        generate_autocast(operators.new, read_policies(natives), policies)
         for output, target in ((rules, "aten/src/ATen/functorch"), (policies, "aten/src/ATen")):
-            for source in (output.folder / name for name in output.names if name.suffix == ".cpp"):
-                appended(appended.folder / target / source.name, source.read_text(encoding="utf-8"))
-
-
-_PARTS: dict[str, Part] = {
-    "cpp": generate_cpp,
-    "python": generate_python,
-}
+            for file in output.names:
+                appended.write(f"{target}/{file.name}", output.read(file))
 
 
 def write_description(operators: Operators, generated: Output, wheel: Output) -> None:
     """Write ``operators.json`` and ``torch/_added_operators.py``."""
-    description = describe(operators)
-    generated(generated.folder / DESCRIPTION, description.dump())
-    wheel(wheel.folder / ADDED, description.module())
+    description = describe(operators.new)
+    generated.write(DESCRIPTION, description.dump())
+    wheel.write(ADDED, description.module())
 
 
 def load_operators(base: Path, natives: Sequence[Path], wheel: Path) -> Operators:
-    """Merge the YAML of ``natives`` with PyTorch's in ``wheel``, and parse it."""
+    """Merge the YAML of ``natives`` with PyTorch's in ``wheel``, and parse it.
+
+    Raises:
+        ValueError: operators need changes in PyTorch's own sources; lists each of them with its place.
+    """
     merged = merge_with_base(natives, base, wheel)
-    ours, theirs = (YamlFiles.below(folder / "torchgen/packaged") for folder in (wheel, base))
-    lists_of(natives).extend()
-    files = YamlFiles(ours.native_functions, theirs.tags, ours.derivatives, theirs.deprecated)
-    operators = Operators(files, merged[FUNCTIONS])
-    operators.refuse_unsupported()
+    extend_lists(missing_names(entries_of(natives, FUNCTIONS), entries_of(natives, DERIVATIVES)))
+    operators = Operators(wheel, base, merged[FUNCTIONS])
+    faults = [
+        f"{f.loc.file}:{f.loc.line}: {f.func.name}: manual_cpp_binding needs a handwritten C++ function in PyTorch's "
+        "sources, which a native folder cannot contain. Leave it out; the function is then generated"
+        for f in operators.new.functions
+        if f.manual_cpp_binding
+    ]
+    if faults:
+        raise ValueError("\n".join(faults))
     return operators
-
-
-def lists_of(natives: Sequence[Path]) -> Lists:
-    """Return what torchgen's own lists lack for the entries of ``natives``."""
-    functions, formulas = (entries_of(natives, file) for file in (FUNCTIONS, DERIVATIVES))
-    return missing_names([entry.fields for entry in functions], [entry.fields for entry in formulas])
-
-
-def entries_of(natives: Sequence[Path], file: Path) -> list[Entry]:
-    """Return the entries of all ``natives`` in one of their files."""
-    return [entry for native in natives for entry in read_entries(native / file)]
 
 
 if __name__ == "__main__":

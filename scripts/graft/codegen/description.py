@@ -6,6 +6,7 @@ The generator writes the description; what composes and delivers files reads it.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,10 +17,8 @@ class Place:
 
     Args:
         name: the ``python_module`` of its entries, or ``methods`` or ``torch``.
-        predicate: torchgen's function that selects its operators (gen_python_functions.py).
         attribute: its name in ``torch._C``.
         owner: where users find its functions.
-        variable: the name of the module in torchgen's bindings; empty for methods.
         annotated: its name in upstream's generator of annotated_fn_args.py; empty if that has none of its functions.
         stub: its stub file; empty if there is none.
         stub_class: the class in the stub file, if it is not the module.
@@ -27,21 +26,12 @@ class Place:
     """
 
     name: str
-    predicate: str
     attribute: str
     owner: str
-    variable: str
     annotated: str = ""
     stub: str = ""
     stub_class: str | None = None
     has_all: bool = True
-
-    @property
-    def module(self) -> str | None:
-        """torchgen's name of the Python module; None for methods."""
-        if self.is_method:
-            return None
-        return "torch" if self.name == "torch" else f"torch.{self.name}"
 
     @property
     def is_method(self) -> bool:
@@ -56,31 +46,22 @@ class Place:
         return f"{module}.{name.removeprefix(f'{self.name}_')}"
 
 
-def _module(name: str, prefix: str, *, annotated: bool = True, stub: str = "", has_all: bool = True) -> Place:
+def _module(name: str, *, is_annotated: bool = True, stub: str = "", has_all: bool = True) -> Place:
     owner = f"torch._C._{name}"
-    variable = f"THP{prefix}VariableFunctionsModule"
-    return Place(
-        name, f"is_py_{name}_function", f"_{name}", owner, variable, owner if annotated else "", stub, None, has_all
-    )
+    return Place(name, f"_{name}", owner, owner if is_annotated else "", stub, has_all=has_all)
 
 
 _FUNCTIONS = "_VariableFunctions"
 
 PLACES = (
-    Place(
-        *("methods", "is_py_variable_method", "TensorBase", "torch.Tensor", "", "torch.Tensor"),
-        *("torch/_C/__init__.pyi", "TensorBase"),
-    ),
-    Place(
-        *("torch", "is_py_torch_function", f"{_FUNCTIONS}Class", "torch", "THPVariableFunctionsModule"),
-        *(f"torch._C.{_FUNCTIONS}", f"torch/_C/{_FUNCTIONS}.pyi"),
-    ),
-    _module("nn", "NN", stub="torch/_C/_nn.pyi", has_all=False),
-    _module("fft", "FFT"),
-    _module("linalg", "Linalg", has_all=False),
-    _module("nested", "Nested", annotated=False),
-    _module("sparse", "Sparse", annotated=False),
-    _module("special", "Special"),
+    Place("methods", "TensorBase", "torch.Tensor", "torch.Tensor", "torch/_C/__init__.pyi", "TensorBase"),
+    Place("torch", f"{_FUNCTIONS}Class", "torch", f"torch._C.{_FUNCTIONS}", f"torch/_C/{_FUNCTIONS}.pyi"),
+    _module("nn", stub="torch/_C/_nn.pyi", has_all=False),
+    _module("fft"),
+    _module("linalg", has_all=False),
+    _module("nested", is_annotated=False),
+    _module("sparse", is_annotated=False),
+    _module("special"),
 )
 
 # Devices whose library no official wheel for Linux on x86-64 contains. Registrations for them are skipped.
@@ -157,14 +138,20 @@ class Description:
 
     def module(self) -> str:
         """Return the text of ``torch/_added_operators.py``, where the appended Python texts look the operators up."""
-        functions = "".join(f'    "{name}": {stand_in},\n' for name, stand_in in self.functions.items())
-        public = "".join(f'    "{name}": "{bound}",\n' for name, bound in self.public.items())
-        lists = (self.operators, self.overloads, self.factories, self.pointwise)
-        operators, overloads, factories, pointwise = ("".join(f'    "{n}",\n' for n in each) for each in lists)
-        overloads = f"{{\n{overloads}}}" if overloads else "set()"
+
+        def lines(items: Iterable[str]) -> str:
+            return "".join(f"    {item},\n" for item in items)
+
+        def names(items: Iterable[str]) -> str:
+            return lines(f'"{item}"' for item in items)
+
+        functions = lines(f'"{name}": {stand_in}' for name, stand_in in self.functions.items())
+        public = lines(f'"{name}": "{bound}"' for name, bound in self.public.items())
+        overloads = f"{{\n{names(self.overloads)}}}" if self.overloads else "set()"
         return (
-            f"{_MODULE}FUNCTIONS = {{\n{functions}}}\n\nPUBLIC = {{\n{public}}}\n\nOPERATORS = [\n{operators}]\n\n"
-            f"OVERLOADS = {overloads}\n\nFACTORIES = [\n{factories}]\n\nPOINTWISE = [\n{pointwise}]\n"
+            f"{_MODULE}FUNCTIONS = {{\n{functions}}}\n\nPUBLIC = {{\n{public}}}\n\n"
+            f"OPERATORS = [\n{names(self.operators)}]\n\nOVERLOADS = {overloads}\n\n"
+            f"FACTORIES = [\n{names(self.factories)}]\n\nPOINTWISE = [\n{names(self.pointwise)}]\n"
         )
 
 

@@ -1,14 +1,17 @@
-"""The operators, and which of them are new."""
+"""The merged operators as torchgen parses them, which of them are new, and what torchgen's lists lack for these."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from copy import copy
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
+from importlib import import_module
 from itertools import product
 from pathlib import Path
+from typing import Any, TypeAlias
+from unittest.mock import patch
 
+from torchgen import gen, native_function_generation
 from torchgen.api import cpp
 from torchgen.api.autograd import (
     DifferentiabilityInfo,
@@ -16,34 +19,32 @@ from torchgen.api.autograd import (
     match_differentiability_info,
 )
 from torchgen.gen import get_grouped_by_view_native_functions, get_grouped_native_functions, parse_tags_yaml
-from torchgen.model import BackendIndex, DispatchKey, FunctionSchema, NativeFunction, NativeFunctionsViewGroup
+from torchgen.model import (
+    BackendIndex,
+    DispatchKey,
+    FunctionSchema,
+    Location,
+    NativeFunction,
+    NativeFunctionsGroup,
+    NativeFunctionsViewGroup,
+)
+from torchgen.packaged.autograd.gen_inplace_or_view_type import VIEW_FUNCTIONS
 from torchgen.packaged.autograd.gen_python_functions import should_generate_py_binding
+from torchgen.packaged.autograd.gen_variable_type import GRADIENT_IMPLEMENTED_FOR_COMPLEX
 from torchgen.packaged.autograd.load_derivatives import load_derivatives
 from torchgen.selective_build.selector import SelectiveBuilder
 
-from ..inputs.merge import Merged
-from . import upstream
-from .upstream import Grouped, Selection
+from ..inputs.entries import Entry
+from ..inputs.merge import PACKAGED, Merged
+from ..inputs.native import DERIVATIVES, FUNCTIONS
 
+Grouped: TypeAlias = NativeFunction | NativeFunctionsGroup
+Infos: TypeAlias = dict[FunctionSchema, dict[str, DifferentiabilityInfo]]
 
-@dataclass(frozen=True)
-class YamlFiles:
-    """The YAML files that torchgen reads."""
-
-    native_functions: Path
-    tags: Path
-    derivatives: Path
-    deprecated: Path
-
-    @classmethod
-    def below(cls, packaged: Path) -> YamlFiles:
-        """The files of a ``torchgen/packaged`` folder."""
-        return cls(
-            packaged / "ATen/native/native_functions.yaml",
-            packaged / "ATen/native/tags.yaml",
-            packaged / "autograd/derivatives.yaml",
-            packaged / "autograd/deprecated.yaml",
-        )
+# As torchgen's own command line filters the keys of absent devices (torchgen/gen.py, main).
+ABSENT_BACKENDS = frozenset(
+    {DispatchKey.MPS, DispatchKey.SparseMPS, DispatchKey.SparseCsrMPS, DispatchKey.XPU, DispatchKey.MTIA}
+)
 
 
 def qualified_name(f: NativeFunction) -> str:
@@ -55,58 +56,57 @@ class Operators:
     """The merged operator set as torchgen parses it, and which part is new.
 
     Args:
-        yaml: the merged files.
+        merged: a tree with the merged YAML, at its place in a wheel.
+        base: the base's tree, with all else that torchgen reads.
         lines: the map of the lines of native_functions.yaml. Operators of another file than the first, and what
-            torchgen generates from these, are new. Without a map, all are.
+            torchgen generates from these, are new. Functions and messages have the places that it gives. Without a map,
+            all operators are new.
     """
 
-    def __init__(self, yaml: YamlFiles, lines: Merged | None = None) -> None:
-        self.yaml = yaml
-        self.whole = self
-        parsed = upstream.parse(yaml.native_functions, yaml.tags, lines)
-        self.valid_tags: set[str] = parse_tags_yaml(str(yaml.tags))
+    def __init__(self, merged: Path, base: Path, lines: Merged | None = None) -> None:
+        self.base = base
+        self.packaged = base / "torchgen/packaged"
+        self.native_functions, self._derivatives = (
+            str(merged / PACKAGED[file] / file) for file in (FUNCTIONS, DERIVATIVES)
+        )
+        self.tags = str(self.packaged / "ATen/native/tags.yaml")
+
+        def location(file: str, line: int) -> Location:
+            source, number = lines.place(line) if lines and file == self.native_functions else (file, line)
+            return Location(str(source), number)
+
+        with patch.object(gen, "Location", location):
+            parsed = gen.parse_native_yaml(self.native_functions, self.tags, set(ABSENT_BACKENDS))
+        self.valid_tags: set[str] = parse_tags_yaml(self.tags)
         self.functions: list[NativeFunction] = list(parsed.native_functions)
         self.backend_indices: dict[DispatchKey, BackendIndex] = parsed.backend_indices
         self.grouped: list[Grouped] = list(get_grouped_native_functions(self.functions))
         self.view_groups = [
             g for g in get_grouped_by_view_native_functions(self.functions) if isinstance(g, NativeFunctionsViewGroup)
         ]
-        self._take([f for f in self.functions if lines is None or lines.is_added(f.loc.file)])
+        self.every = Part(self, self.functions)
+        self.new = Part(self, [f for f in self.functions if lines is None or lines.is_added(f.loc.file)])
 
-    def _take(self, new: list[NativeFunction]) -> None:
-        self.new_functions = new
-        self.new_root_names = frozenset(f.root_name for f in new)
-        self._new_names = frozenset(qualified_name(f) for f in new)
-
-    def part(self, roots: Collection[str]) -> Operators:
-        """Return the same merged set with only these root names as new functions."""
-        part = copy(self)
-        part._take([f for f in self.new_functions if f.root_name in roots])
-        return part
-
-    def units(self) -> list[list[str]]:
-        """Divide the new root names among translation units, in the order of the YAML.
+    def units(self) -> list[Part]:
+        """Divide the new functions among translation units, in the order of the YAML.
 
         A unit parses the same headers however few operators it has: many small units are slow to build from nothing,
-        and few large ones are slow to rebuild. The sizes are the binary digits of the number of names: 25 names make
-        units of 16, 8 and 1. An operator added at the end of the YAML is compiled alone, or with the last few.
+        and few large ones are slow to rebuild. The sizes are the binary digits of the number of root names: 25 names
+        make units of 16, 8 and 1. An operator added at the end of the YAML is compiled alone, or with the last few.
         """
-        names = self._root_groups()
-        units: list[list[str]] = []
-        done = 0
-        for digit in range(len(names).bit_length() - 1, -1, -1):
-            if len(names) >> digit & 1:
-                units.append([root for group in names[done : done + (1 << digit)] for root in group])
-                done += 1 << digit
+        # A view and its copy, which are generated together, count as one.
+        leader = {f.root_name: g.view.root_name for g in self.new.view_groups for f in g.functions()}
+        groups: dict[str, set[str]] = {}
+        for f in self.new.functions:
+            groups.setdefault(leader.get(f.root_name, f.root_name), set()).add(f.root_name)
+        waiting = list(groups.values())
+        units: list[Part] = []
+        for digit in range(len(groups).bit_length() - 1, -1, -1):
+            if len(groups) >> digit & 1:
+                roots = set[str]().union(*waiting[: 1 << digit])
+                units.append(Part(self, [f for f in self.new.functions if f.root_name in roots]))
+                del waiting[: 1 << digit]
         return units
-
-    def _root_groups(self) -> list[list[str]]:
-        """Return the new root names in order. A view and its copy, which are generated together, form one group."""
-        leader = {f.root_name: g.view.root_name for g in self.new_view_groups() for f in g.functions()}
-        groups: dict[str, dict[str, None]] = {}
-        for f in self.new_functions:
-            groups.setdefault(leader.get(f.root_name, f.root_name), {})[f.root_name] = None
-        return [list(group) for group in groups.values()]
 
     @cached_property
     def roots_by_name(self) -> dict[str, str]:
@@ -119,102 +119,167 @@ class Operators:
                 names[name] = f.root_name
         return names
 
-    def refuse_unsupported(self) -> None:
-        """Reject new operators that need changes in PyTorch's own sources.
-
-        Raises:
-            ValueError: lists each of them with its place.
-        """
-        faults = [
-            f"{f.loc.file}:{f.loc.line}: {f.func.name}: manual_cpp_binding needs a handwritten C++ function in "
-            "PyTorch's sources, which a native folder cannot contain. Leave it out; the function is then generated"
-            for f in self.new_functions
-            if f.manual_cpp_binding
-        ]
-        if faults:
-            raise ValueError("\n".join(faults))
-
-    def is_new(self, f: NativeFunction) -> bool:
-        """Return whether ``f`` is one of the new functions."""
-        return qualified_name(f) in self._new_names
-
-    @property
-    def every(self) -> Selection:
-        """All operators."""
-        return Selection(self.functions, self.grouped, self.view_groups, self.backend_indices)
-
-    @property
-    def new(self) -> Selection:
-        """The new operators. Groups may also contain old ones, which ``selector`` excludes."""
-        return Selection(self.new_functions, self.new_grouped(), self.new_view_groups(), self.backend_indices)
-
     @cached_property
     def bindable(self) -> list[NativeFunction]:
         """Return the functions that get a Python binding (tools/autograd/gen_python_functions.py, gen)."""
         return [f for f in self.functions if should_generate_py_binding(f)]
 
-    def new_grouped(self) -> list[Grouped]:
-        """Return the groups with a new function."""
+    @cached_property
+    def derivatives(self) -> tuple[Infos, set[str]]:
+        """derivatives.yaml: the formulas by schema and dispatch key, and the dispatch keys."""
+        return load_derivatives(self._derivatives, self.native_functions, self.tags)
+
+    @cached_property
+    def with_infos(self) -> list[NativeFunctionWithDifferentiabilityInfo]:
+        """Every function with its derivative formulas, as in ``gen_autograd``."""
+        ordered = sorted(self.functions, key=lambda f: cpp.name(f.func))
+        return list(match_differentiability_info(ordered, self.derivatives[0]))
+
+
+class Part:
+    """Some of the operators, which torchgen generates for: all, the new ones, or those of a translation unit.
+
+    Args:
+        whole: the merged set.
+        functions: the functions.
+    """
+
+    def __init__(self, whole: Operators, functions: Sequence[NativeFunction]) -> None:
+        self.whole = whole
+        self.functions = functions
+        self.root_names = frozenset(f.root_name for f in functions)
+        self._names = frozenset(map(qualified_name, functions))
+
+    def __contains__(self, f: NativeFunction) -> bool:
+        return qualified_name(f) in self._names
+
+    @property
+    def overloads(self) -> list[NativeFunction]:
+        """Every function of the merged set with the root name of one of these."""
+        return [f for f in self.whole.functions if f.root_name in self.root_names]
+
+    @property
+    def grouped(self) -> list[Grouped]:
+        """The groups with one of the functions. They may contain others, which ``selector`` excludes."""
         return [
             g
-            for g in self.grouped
-            if any(self.is_new(f) for f in ([g] if isinstance(g, NativeFunction) else g.functions()))
+            for g in self.whole.grouped
+            if any(f in self for f in ([g] if isinstance(g, NativeFunction) else g.functions()))
         ]
 
-    def new_view_groups(self) -> list[NativeFunctionsViewGroup]:
-        """Return the view groups (view, view_copy, view_inplace) with a new function."""
-        return [g for g in self.view_groups if any(self.is_new(f) for f in g.functions())]
+    @property
+    def view_groups(self) -> list[NativeFunctionsViewGroup]:
+        """The view groups (view, view_copy, view_inplace) with one of the functions."""
+        return [g for g in self.whole.view_groups if any(f in self for f in g.functions())]
 
+    @property
     def selector(self) -> SelectiveBuilder:
-        """torchgen's mechanism for generating only some operators, set to the new ones."""
-        chosen = {
-            "is_root_operator": True,
-            "is_used_for_training": True,
-            "include_all_overloads": False,
-        }
-        return SelectiveBuilder.from_yaml_dict(
-            {"operators": {qualified_name(f): dict(chosen) for f in self.new_functions}}
-        )
-
-
-class Derivatives:
-    """derivatives.yaml matched with the functions, as in ``gen_autograd``."""
-
-    def __init__(self, operators: Operators) -> None:
-        yaml = operators.yaml
-        self.infos, self.dispatch_keys = load_derivatives(
-            str(yaml.derivatives), str(yaml.native_functions), str(yaml.tags)
-        )
-        self._operators = operators
+        """torchgen's mechanism for generating only some operators, set to these."""
+        chosen = {"is_root_operator": True, "is_used_for_training": True, "include_all_overloads": False}
+        return SelectiveBuilder.from_yaml_dict({"operators": {name: dict(chosen) for name in sorted(self._names)}})
 
     @cached_property
-    def functions(self) -> list[NativeFunctionWithDifferentiabilityInfo]:
-        """Every function with its derivative formulas."""
-        return self._match(self._operators.functions)
-
-    @cached_property
-    def new_functions(self) -> list[NativeFunctionWithDifferentiabilityInfo]:
-        """The new functions with their derivative formulas."""
-        return self._match(self._operators.new_functions)
-
-    @cached_property
-    def new_infos(self) -> dict[FunctionSchema, dict[str, DifferentiabilityInfo]]:
-        """The derivative formulas of the new functions."""
-        schemas = {f.func for f in self._operators.new_functions}
+    def infos(self) -> Infos:
+        """The derivative formulas of the functions."""
+        schemas = {f.func for f in self.functions}
         return {
             schema: per_key
-            for schema, per_key in self.infos.items()
-            if schema in schemas or any(self._operators.is_new(info.func) for info in per_key.values())
+            for schema, per_key in self.whole.derivatives[0].items()
+            if schema in schemas or any(info.func in self for info in per_key.values())
         }
 
-    def part(self, operators: Operators) -> Derivatives:
-        """Return the formulas for some of the operators."""
-        part = copy(self)
-        part._operators = operators
-        part.__dict__["new_functions"] = [f for f in self.new_functions if operators.is_new(f.func)]
-        part.__dict__.pop("new_infos", None)
-        return part
+    @cached_property
+    def with_infos(self) -> list[NativeFunctionWithDifferentiabilityInfo]:
+        """The functions with their derivative formulas."""
+        return [f for f in self.whole.with_infos if f.func in self]
 
-    def _match(self, functions: list[NativeFunction]) -> list[NativeFunctionWithDifferentiabilityInfo]:
-        ordered = sorted(functions, key=lambda f: cpp.name(f.func))
-        return list(match_differentiability_info(ordered, self.infos))
+
+# torchgen has lists of operators' names, which upstream edits by hand. For native folders they are derived from the
+# YAML: a graft extends them in the generating process; a source tree gets texts appended to torchgen's files.
+
+
+def missing_names(functions: Sequence[Entry], derivatives: Sequence[Entry]) -> dict[str, str]:
+    """Return the text to append to each of torchgen's files, so that its lists have the names of new entries.
+
+    An operator is listed with correct gradients for complex tensors if it has a formula: upstream verifies those of its
+    list with complex inputs, as gradcheck does here.
+    """
+    views: dict[str, str] = {}
+    for entry, schema in ((entry, parsed(entry.schema)) for entry in functions):
+        viewed = viewed_argument(schema) if schema else None
+        if schema and viewed and not is_composite_implicit(entry) and str(schema.name.name) not in VIEW_FUNCTIONS:
+            views.setdefault(str(schema.name.name), viewed)
+    names = {entry.operator.partition(".")[0] for entry in derivatives}
+    # torchgen derives the formula of the copy that functionalization uses in place of a view.
+    names |= {f"{name}_copy" for name in names if name in views}
+    lists = {
+        "torchgen/native_function_generation.py": (
+            "FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT.extend([\n{names}])\n",
+            [f'"{name}"' for name in without_out(entry.schema for entry in functions)],
+        ),
+        "torchgen/packaged/autograd/gen_inplace_or_view_type.py": (
+            "_ADDED_VIEWS = {{\n{names}}}\n"
+            "for _views in (VIEW_FUNCTIONS, ALL_VIEW_FUNCTIONS, RETURNS_VIEWS_OF_INPUT):\n"
+            "    _views.update(_ADDED_VIEWS)\n",
+            [f'"{name}": "{viewed}"' for name, viewed in views.items()],
+        ),
+        "torchgen/packaged/autograd/gen_variable_type.py": (
+            "GRADIENT_IMPLEMENTED_FOR_COMPLEX.update([\n{names}])\n",
+            [f'"{name}"' for name in sorted(names - GRADIENT_IMPLEMENTED_FOR_COMPLEX)],
+        ),
+    }
+    return {
+        file: text.format(names="".join(f"    {name},\n" for name in listed))
+        for file, (text, listed) in lists.items()
+        if listed
+    }
+
+
+def extend_lists(texts: dict[str, str]) -> None:
+    """Add the names in ``texts`` to torchgen's lists in this process."""
+    for file, text in texts.items():
+        exec(text, vars(import_module(file.removesuffix(".py").replace("/", "."))))
+
+
+def without_out(schemas: Iterable[str]) -> list[str]:
+    """Return the operators that return no tensor, and so have no out= variant, and that torchgen does not list."""
+    listed = native_function_generation.FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT
+    return [
+        str(schema.name)
+        for schema in map(parsed, schemas)
+        if schema and not any(r.type.is_tensor_like() for r in schema.returns) and str(schema.name) not in listed
+    ]
+
+
+def groups_accept(schemas: Iterable[str]) -> AbstractContextManager[Any]:
+    """While the body runs, torchgen's grouping accepts new operators that return no tensor."""
+    name = "FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT"
+    listed = getattr(native_function_generation, name)
+    return patch.object(native_function_generation, name, [*listed, *without_out(schemas)])
+
+
+def parsed(schema: str) -> FunctionSchema | None:
+    """Parse a schema, which may have a namespace. Return None if it is invalid, which torchgen reports later."""
+    first, _, rest = schema.partition("::")
+    try:
+        return FunctionSchema.parse(rest or first)
+    except Exception:
+        return None
+
+
+def is_composite_implicit(entry: Entry) -> bool:
+    """Return whether the operator is composed of others."""
+    return not entry.kernels or "CompositeImplicitAutograd" in entry.kernels
+
+
+def viewed_argument(schema: FunctionSchema) -> str | None:
+    """Return the argument that the result is a view of, from the alias annotations: ``Tensor(a) self -> Tensor(a)``."""
+    for result in schema.returns:
+        annotation = result.annotation
+        if annotation is None or annotation.is_write:
+            continue
+        for argument in schema.arguments.flat_all:
+            theirs = argument.annotation
+            if theirs is not None and not theirs.is_write and set(theirs.alias_set) & set(annotation.alias_set):
+                return argument.name
+    return None

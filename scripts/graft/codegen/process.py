@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-from contextlib import suppress
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 
 from ..base.base import Base, torchgen_command
-from ..core.errors import GraftError, OperatorError, refuse_full
+from ..core.errors import OperatorError, refuse_full
 from ..core.files import write_atomically
 from ..core.layout import Layout
+from ..core.process import follow
 from ..inputs.snapshot import Snapshot
 from . import SOURCES_ARE_THERE
 
@@ -21,8 +19,8 @@ class Generator:
     """Runs torchgen on the merged YAML, in a process of its own. Compilation starts as soon as its sources exist,
     before it has written everything.
 
-    As a context manager, it ends the process if the body is interrupted. If the body fails otherwise, the process
-    may finish, so that the next build need not run it again.
+    As a context manager, it waits for the process if the body fails, so that the next build need not run it again. An
+    interrupt from the terminal ends the process, too.
 
     Args:
         layout: the folders of the build.
@@ -36,8 +34,11 @@ class Generator:
         self._snapshot = snapshot
         self._base = base
         self._cuda = cuda
-        self._process: subprocess.Popen[str] | None = None
-        self._output: list[str] = []
+        self._done = layout.generated / "complete"
+        self._stamp = f"{snapshot.stamp_of_generated} {cuda}"
+        self._pool = ThreadPoolExecutor(1)
+        self._running: Future[None] | None = None
+        self._sources = threading.Event()
 
     def start(self) -> bool:
         """Run torchgen, unless its output is up to date. Return whether it runs, once the sources exist.
@@ -45,31 +46,33 @@ class Generator:
         Raises:
             OperatorError: torchgen's message, with file and line in the native folder.
         """
-        generated = self._layout.generated
-        self._stamp = f"{self._snapshot.stamp_of_generated} {self._cuda}"
-        self._done = generated / "complete"
         if self._done.is_file() and self._done.read_text(encoding="utf-8") == self._stamp:
             return False
         self._done.unlink(missing_ok=True)
-        folders: list[str | Path] = ["--base", self._base.tree, "--native", *self._snapshot.natives, "--out", generated]
-        command, env = torchgen_command(self._base.tree, "graft.codegen", *folders, "--cuda", self._cuda)
-        self._process = subprocess.Popen(
-            command,
-            env={**os.environ, **env},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,  # it has a child process; `_stop` ends both
-        )
-        assert self._process.stdout is not None
-        for text in self._process.stdout:
-            if text.strip() == SOURCES_ARE_THERE:
-                return True
-            self._output.append(text)
-        self.finish()
+        self._running = self._pool.submit(self._run)
+        self._running.add_done_callback(lambda _: self._sources.set())
+        self._sources.wait()
+        if self._running.done():
+            self.finish()
         return True
+
+    def _run(self) -> None:
+        tree, natives = self._base.tree, self._snapshot.natives
+        options: list[str | Path] = ["--native", *natives, "--out", self._layout.generated, "--cuda", self._cuda]
+        command, env = torchgen_command(tree, "graft.codegen", "--base", tree, *options)
+        output: list[str] = []
+
+        def read(line: str) -> None:
+            if line.strip() == SOURCES_ARE_THERE:
+                self._sources.set()
+            else:
+                output.append(line)
+
+        if follow(command, read, env=env) != 0:
+            message = "".join(output).strip()
+            refuse_full(message, self._layout.work)
+            raise OperatorError(self._snapshot.translate(message))
+        write_atomically(self._done, self._stamp)
 
     def finish(self) -> None:
         """Wait until it has finished.
@@ -78,28 +81,11 @@ class Generator:
             OperatorError: see ``start``.
             RefusedError: the disk is full.
         """
-        if self._process is None:
-            return
-        process, self._process = self._process, None
-        output, _ = process.communicate()
-        message = "".join([*self._output, output or ""]).strip()
-        if process.returncode != 0:
-            refuse_full(message, self._layout.work)
-            raise OperatorError(self._snapshot.translate(message))
-        write_atomically(self._done, self._stamp)
-
-    def _stop(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        if self._running:
+            self._running.result()
 
     def __enter__(self) -> Generator:
         return self
 
-    def __exit__(self, _: object, error: BaseException | None, traceback: TracebackType | None) -> None:
-        if isinstance(error, GraftError):
-            with suppress(GraftError):
-                self.finish()
-        self._stop()
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()

@@ -1,12 +1,15 @@
-"""The Python side of the new operators: signatures for stub files, docstrings, and the lists that PyTorch keeps."""
+"""The Python side of the new operators: bindings, which are added to the classes and modules of ``torch._C``,
+signatures for stub files, docstrings, and the lists that PyTorch keeps.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from torchgen.api.python import (
     PythonSignatureGroup,
@@ -16,80 +19,197 @@ from torchgen.api.python import (
     signature,
 )
 from torchgen.context import native_function_manager
-from torchgen.model import NativeFunction, SchemaKind
+from torchgen.model import BaseOperatorName, NativeFunction, SchemaKind
+from torchgen.packaged.autograd import gen_python_functions as python
 from torchgen.packaged.autograd.gen_annotated_fn_args import gen_annotated_args
-from torchgen.packaged.autograd.gen_python_functions import group_overloads
+from torchgen.packaged.autograd.gen_autograd_functions import gen_autograd_functions_python
 
-from .bindings import belongs, named_returns, new_names
+from . import upstream
 from .description import PLACES, Bound, Description, Place
-from .operators import Operators, qualified_name
-
-# An argument and its default.
-Argument = tuple[ast.arg, ast.expr | None]
-
-
-@dataclass(frozen=True)
-class Name:
-    """A name that new operators are bound to and the base has no operators for, with all its overloads.
-
-    Args:
-        place: the class or module of ``torch._C``.
-        name: its name there.
-        groups: its Python signatures.
-    """
-
-    place: Place
-    name: str
-    groups: Sequence[PythonSignatureGroup]
-
-    @property
-    def public(self) -> str:
-        """The public name: ``torch.fft.x`` if ``name`` is ``fft_x``."""
-        return f"{'torch.Tensor' if self.place.is_method else 'torch'}.{self.place.public_name(self.name)}"
-
-
-def describe(operators: Operators) -> Description:
-    """Describe the new operators for the writers of docstrings, stubs and lists."""
-    names = [name for place in PLACES for name in names_at(operators, place)]
-    # torch/__init__.py excludes such functions.
-    listed = [name for name in names if name.place.is_method or not name.name.startswith("__")]
-    full = {f"{name.place.owner}.{name.name}": name for name in listed}
-    open_to_all = [(full_name, n) for full_name, n in full.items() if not n.place.is_method and not is_private(n)]
-    new, old = operators.new_functions, [f for f in operators.functions if not operators.is_new(f)]
-    known = {(f.namespace, f.func.name.name) for f in old}
-    groups = {place.name: new_signature_groups(operators, place) for place in PLACES}
-    named = [returns_structseq_pyi(group.signature) for each in groups.values() for group in each]
-    return Description(
-        operators=[qualified_name(f) for f in new],
-        overloads=[qualified_name(f) for f in new if (f.namespace, f.func.name.name) in known],
-        pointwise=[qualified_name(f) for f in new if needs_symbolic_meta(f)],
-        functions={full_name: stand_in(name.groups[-1]) for full_name, name in full.items()},
-        public={name.place.public_name(name.name): full_name for full_name, name in open_to_all},
-        factories=[full_name for full_name, name in full.items() if makes_tensor(name.name, name.groups[-1])],
-        bound=_bound(names),
-        hints={name: hints(each) for name, each in groups.items() if each},
-        return_types={each[0]: [each[1].rstrip()] for each in named if each},
-        annotated=_annotated(operators),
-    )
+from .operators import Operators, Part, qualified_name
+from .upstream import Output, SelectingFileManager, template_env
 
 
 @cache
-def names_at(operators: Operators, place: Place) -> list[Name]:
-    """Return the names at ``place`` that the base does not have."""
-    old = {str(f.func.name.name) for f in operators.functions if not operators.is_new(f) and belongs(f, place)}
+def signatures(operators: Operators, *, method: bool) -> Sequence[PythonSignatureNativeFunctionPair]:
+    """Return every Python signature of functions, or methods, of the merged set, including deprecated ones."""
+    deprecated = str(operators.packaged / "autograd/deprecated.yaml")
+    return python.load_signatures(operators.bindable, deprecated, method=method)
+
+
+def belongs(f: NativeFunction, place: Place) -> bool:
+    """Return whether ``f`` is bound at ``place``."""
+    name = "is_py_variable_method" if place.is_method else f"is_py_{place.name}_function"
+    return bool(getattr(python, name)(f))
+
+
+def new_names(part: Part, place: Place) -> frozenset[BaseOperatorName]:
+    """Return the names at ``place`` that have a new overload. Their binding is generated again with all overloads."""
+    new = filter(python.should_generate_py_binding, part.functions)
+    return frozenset(f.func.name.name for f in new if belongs(f, place))
+
+
+def generate_bindings(part: Part, out: Output) -> bool:
+    """Generate ``bindings.cpp`` and the files that it includes. Return whether it binds any operator."""
+    templates = part.whole.packaged / "autograd/templates"
+    # Each unit of a library defines a function of this name.
+    shard = out.folder.name
+    with upstream.autograd_writes(out, ".cpp", shard):
+        gen_autograd_functions_python(str(out.folder / "python"), part.infos, str(templates))
+    ops_headers: set[str] = set()
+    places: list[str] = []
+    bind_places: list[str] = []
+    for place in PLACES:
+        names = new_names(part, place)
+        env = _bindings_at(place, part.whole, names)
+        ops_headers.update(env["ops_headers"])
+        if place.is_method:
+            env["py_method_defs"] += operator_slots(templates, names)
+        if env["py_method_defs"]:
+            text, bind = _namespace(place, env)
+            places.append(text)
+            bind_places += bind
+    # An entry of derivatives.yaml may have no formula.
+    has_nodes = Path("python/python_functions.cpp") in out.names
+    if not places and not has_nodes:
+        return False
+    register = f"torch::autograd::generated::initialize_autogenerated_functions_{shard}(functions);"
+    env = {
+        "places": places,
+        "bind_places": bind_places,
+        "python_functions": '#include "python/python_functions.cpp"' if has_nodes else "",
+        "register_nodes": register if has_nodes else "",
+        "ops_headers": sorted(ops_headers),
+        **_return_types(part),
+        **_view_metas(part),
+    }
+    SelectingFileManager(out.folder, templates, out=out).write("bindings.cpp", lambda: env)
+    return True
+
+
+def _bindings_at(place: Place, operators: Operators, names: frozenset[BaseOperatorName]) -> dict[str, Any]:
+    pairs = [p for p in signatures(operators, method=place.is_method) if p.function.func.name.name in names]
+    module = None if place.is_method else "torch" if place.name == "torch" else f"torch.{place.name}"
+    generate = python.create_python_bindings
+    return template_env(generate, pairs, lambda f: belongs(f, place), module, place.name, method=place.is_method)
+
+
+def _namespace(place: Place, env: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Return the bindings of one place, and the statements that add them."""
+    texts = [f"namespace graft_{place.name} {{", ""]
+    namespace = f"torch::autograd::graft_{place.name}"
+    kind = {"methods": "methods", "torch": "static_methods"}.get(place.name, "functions")
+    bind = [f'graft::add_{kind}(torch_c, "{place.attribute}", {namespace}::definitions);']
+    if not place.is_method:
+        # The module in torchgen's bindings.
+        prefix = {"torch": "", "nn": "NN", "fft": "FFT"}.get(place.name, place.name.capitalize())
+        variable = f"THP{prefix}VariableFunctionsModule"
+        texts[1] = f"[[maybe_unused]] static PyObject* {variable} = nullptr;"
+        module = place.attribute.removesuffix("Class")
+        bind.insert(0, f'{namespace}::{variable} = graft::attribute(torch_c, "{module}");')
+    texts += [*env["py_forwards"], *env["py_methods"]]
+    texts += ["static PyMethodDef definitions[] = {", *env["py_method_defs"], "{nullptr}};"]
+    return "\n".join([*texts, f"}} // namespace graft_{place.name}\n"]), bind
+
+
+def _return_types(part: Part) -> dict[str, Any]:
+    """Return the named tuples of the new operators. If the base has a named tuple of this name, its type is used."""
+    old = {str(f.func.name.name) for f in part.whole.functions if f not in part and named_returns(f)}
+    pairs = [
+        pair
+        for pair in signatures(part.whole, method=False)
+        if pair.function in part and str(pair.function.func.name.name) not in old
+    ]
+    env = template_env(python.create_python_return_type_bindings, pairs, lambda _: True, "")
+    return {key: [text for text in value if text] for key, value in env.items() if key.startswith("py_")}
+
+
+def _view_metas(part: Part) -> dict[str, Any]:
+    """Bind how functionalization replays the new views, so that compiled graphs can be saved."""
+    bindings = upstream.view_meta_bindings(part.view_groups)
+    headers = ["#include <ATen/ViewMetaClasses.h>", "#include <torch/csrc/functionalization/Module.h>"]
+    return {"view_meta_headers": headers if len(bindings) > 1 else [], "view_meta_bindings": bindings}
+
+
+def named_returns(f: NativeFunction) -> bool:
+    """Return whether Python returns a named tuple for ``f``."""
+    return len(f.func.returns) > 1 and all(r.name is not None for r in f.func.returns)
+
+
+def operator_slots(templates: Path, names: frozenset[BaseOperatorName]) -> list[str]:
+    """Return entries such as ``__add__``, which upstream's template binds by hand to a function that is generated
+    again.
+    """
+    text = (templates / "python_variable_methods.cpp").read_text(encoding="utf-8")
+    entry = re.compile(r"^\s*(\{\"__\w+__\", .*TypeError_to_NotImplemented_<THPVariable_(\w+)>\).*\}),\s*$", re.M)
+    wanted = {str(name) for name in names}
+    return [f"{match[1]}," for match in entry.finditer(text) if match[2] in wanted]
+
+
+def describe(new: Part) -> Description:
+    """Describe the new operators for the writers of docstrings, stubs and lists."""
+    names = {(place, name): groups for place in PLACES for name, groups in names_at(new, place).items()}
+    # torch/__init__.py excludes such functions.
+    listed = {key: groups for key, groups in names.items() if key[0].is_method or not key[1].startswith("__")}
+    full = {f"{place.owner}.{name}": groups[-1] for (place, name), groups in listed.items()}
+    bound = _bound({key: groups for key, groups in names.items() if not key[1].startswith("__")})
+    known = {(f.namespace, f.func.name.name) for f in new.whole.functions if f not in new}
+    groups = {place: new_signature_groups(new, place) for place in PLACES}
+    named = [returns_structseq_pyi(group.signature) for each in groups.values() for group in each]
+    return Description(
+        operators=[qualified_name(f) for f in new.functions],
+        overloads=[qualified_name(f) for f in new.functions if (f.namespace, f.func.name.name) in known],
+        pointwise=[qualified_name(f) for f in new.functions if needs_symbolic_meta(f)],
+        functions={name: stand_in(group) for name, group in full.items()},
+        public={
+            b.public.removeprefix("torch."): f"{b.place.owner}.{b.name}"
+            for b in bound
+            if not b.place.is_method and not b.short.startswith("_")
+        },
+        factories=[name for name, group in full.items() if makes_tensor(group)],
+        bound=bound,
+        hints={place.name: hints(each) for place, each in groups.items() if each},
+        return_types={each[0]: [each[1].rstrip()] for each in named if each},
+        annotated=[line for place in PLACES if place.annotated for line in _annotated(new, place)],
+    )
+
+
+def _annotated(new: Part, place: Place) -> list[str]:
+    """Return the new operators' arguments for the calls in PyTorch's test_overrides.py."""
+    names = new_names(new, place)
+    return [
+        f"    {place.annotated}.{gen_annotated_args(f)}\n"
+        for f in new.functions
+        if f.func.name.name in names and belongs(f, place) and "generated" not in f.tags
+    ]
+
+
+@cache
+def new_signature_groups(new: Part, place: Place) -> list[PythonSignatureGroup]:
+    """Return the Python signatures at ``place`` of new operators, in the types that stub files use. An out variant is
+    part of its base's group.
+    """
+    pairs: dict[str, list[PythonSignatureNativeFunctionPair]] = {str(name): [] for name in new_names(new, place)}
+    for f in new.whole.bindable:
+        if str(f.func.name.name) in pairs and belongs(f, place):
+            with native_function_manager(f):
+                pair = PythonSignatureNativeFunctionPair(signature(f, method=place.is_method, pyi=True), f)
+            pairs[str(f.func.name.name)].append(pair)
+    return [group for name in sorted(pairs) for group in python.group_overloads(pairs[name]) if group.base in new]
+
+
+def names_at(new: Part, place: Place) -> dict[str, list[PythonSignatureGroup]]:
+    """Return the names at ``place`` that the base does not have, each with the Python signatures of all overloads."""
+    old = {str(f.func.name.name) for f in new.whole.functions if f not in new and belongs(f, place)}
     groups: dict[str, list[PythonSignatureGroup]] = {}
-    for group in new_signature_groups(operators, place):
+    for group in new_signature_groups(new, place):
         groups.setdefault(group.signature.name, []).append(group)
-    return [Name(place, name, overloads) for name, overloads in sorted(groups.items()) if name not in old]
+    return {name: groups[name] for name in sorted(groups) if name not in old}
 
 
-def is_private(name: Name) -> bool:
-    """Return whether the public name starts with an underscore."""
-    return name.public.rpartition(".")[2].startswith("_")
-
-
-def makes_tensor(name: str, group: PythonSignatureGroup) -> bool:
+def makes_tensor(group: PythonSignatureGroup) -> bool:
     """Return whether this function creates a tensor on the device of its ``device`` argument."""
+    name = group.signature.name
     follows_another = group.signature.method or name.endswith("_like") or name.startswith("new_")
     return has_tensor_options(group.base) and not follows_another
 
@@ -116,48 +236,17 @@ def stand_in(group: PythonSignatureGroup) -> str:
     return f"lambda {', '.join(inputs)}: -1" if inputs else "lambda: -1"
 
 
-def _annotated(operators: Operators) -> list[str]:
-    """Return the new operators' arguments for the calls in PyTorch's test_overrides.py."""
-    lines = []
-    for place in PLACES:
-        names = new_names(operators, place) if place.annotated else frozenset()
-        for f in operators.new_functions:
-            if f.func.name.name in names and belongs(f, place) and "generated" not in f.tags:
-                lines.append(f"    {place.annotated}.{gen_annotated_args(f)}\n")
-    return lines
-
-
-@cache
-def new_signature_groups(operators: Operators, place: Place) -> list[PythonSignatureGroup]:
-    """Return the Python signatures at ``place`` of new operators. An out variant is part of its base's group."""
-    names = new_names(operators, place)
-    functions = [f for f in operators.bindable if f.func.name.name in names and belongs(f, place)]
-    pairs = [signature_pair(f, place) for f in functions]
-    groups: list[PythonSignatureGroup] = []
-    for name in sorted(names, key=str):
-        of_this_name = [pair for pair in pairs if pair.function.func.name.name == name]
-        groups += (group for group in group_overloads(of_this_name) if operators.is_new(group.base))
-    return groups
-
-
-def signature_pair(f: NativeFunction, place: Place) -> PythonSignatureNativeFunctionPair:
-    """Return ``f`` with its Python signature, in the types that stub files use."""
-    with native_function_manager(f):
-        return PythonSignatureNativeFunctionPair(signature(f, method=place.is_method, pyi=True), f)
-
-
-def hints(groups: Iterable[PythonSignatureGroup]) -> dict[str, list[str]]:
+def hints(groups: Sequence[PythonSignatureGroup]) -> dict[str, list[str]]:
     """Return the definitions of a stub file, by function name."""
     found: dict[str, list[str]] = {}
     for group in groups:
         vararg = group.signature.signature_str_pyi_vararg(skip_outputs=group.outplace is None)
-        texts = [function_hint(group), *([_in_python(vararg)] if vararg else [])]
+        texts = [_hint(group), *([_in_python(vararg)] if vararg else [])]
         found.setdefault(group.signature.name, []).extend(texts)
     return found
 
 
-def function_hint(group: PythonSignatureGroup) -> str:
-    """Return the definition of ``group`` for a stub file."""
+def _hint(group: PythonSignatureGroup) -> str:
     return _in_python(group.signature.signature_str_pyi(skip_outputs=group.outplace is None))
 
 
@@ -167,89 +256,86 @@ _REDUCTIONS = {"at::Reduction::None": "0", "at::Reduction::Mean": "1", "at::Redu
 
 def _in_python(hint: str) -> str:
     """Return ``hint`` without the defaults that torchgen leaves in C++."""
-    for cpp, python in _REDUCTIONS.items():
-        hint = hint.replace(cpp, python)
+    for cpp, in_python in _REDUCTIONS.items():
+        hint = hint.replace(cpp, in_python)
     return re.sub(r"= \w+(::\w+)+", "= ...", hint)
 
 
-def _bound(names: Sequence[Name]) -> list[Bound]:
+def _bound(documented: Mapping[tuple[Place, str], Sequence[PythonSignatureGroup]]) -> list[Bound]:
     """Return what is documented: names of the base keep their documentation."""
-    documented = [name for name in names if not name.name.startswith("__")]
-    functions, methods = ({n.name: n for n in documented if n.place.is_method == kind} for kind in (False, True))
-    return [
-        Bound(
-            place=name.place,
-            name=name.name,
-            public=name.public,
-            signatures="\n".join(dict.fromkeys(signature_line(name, group) for group in name.groups)),
-            reference=_reference(name, functions, methods),
-            derived=derived_body(name.groups[0]),
-        )
-        for name in documented
-    ]
+    public = {(p, n): f"{'torch.Tensor' if p.is_method else 'torch'}.{p.public_name(n)}" for p, n in documented}
+    functions = {name: public[place, name] for place, name in documented if not place.is_method}
+    methods = {name for place, name in documented if place.is_method}
+    bound = []
+    for (place, name), groups in documented.items():
+        short, root = public[place, name].rpartition(".")[2], name.removesuffix("_")
+        reference = ""
+        if place.is_method and name in functions:
+            reference = f"See :func:`{functions[name]}`"
+        elif root != name and root in methods and place.is_method:
+            reference = f"In-place version of :meth:`~Tensor.{root}`"
+        elif root != name and root in functions:
+            reference = f"In-place version of :func:`{functions[root]}`"
+        lines = dict.fromkeys(f"{short}{signature_line(group)}" for group in groups)
+        bound.append(Bound(place, name, public[place, name], "\n".join(lines), reference, _derived(groups[0])))
+    return bound
 
 
-def _reference(name: Name, functions: Mapping[str, Name], methods: Mapping[str, Name]) -> str:
-    """Return the rest of the docstring if it refers to another name; else an empty string."""
-    root = name.name.removesuffix("_")
-    if name.place.is_method and name.name in functions:
-        return f"See :func:`{functions[name.name].public}`"
-    if root != name.name and root in methods and name.place.is_method:
-        return f"In-place version of :meth:`~Tensor.{root}`"
-    if root != name.name and root in functions:
-        return f"In-place version of :func:`{functions[root].public}`"
-    return ""
+class Parameter(NamedTuple):
+    """A parameter of a function: its name, its type as docstrings write it, and its default in Python, if any."""
+
+    name: str
+    type: str
+    default: str | None
+
+    @property
+    def line(self) -> str:
+        """Its line in a docstring."""
+        if self.default is None:
+            return f"    {self.name} ({self.type})"
+        line = f"    {self.name} ({self.type.removesuffix(' or None')}, optional)"
+        if self.name == "out":
+            return f"{line}: the output."
+        return line if self.default == "None" else f"{line}: Default: ``{self.default}``."
 
 
-def derived_body(
-    group: PythonSignatureGroup, summary: str = "An operator that was added to this build of PyTorch.", todo: str = ""
-) -> str:
-    """Describe an operator from its schema. ``todo`` is written where the schema does not describe an argument."""
-    positional, keyword = ([_describe(*each, todo) for each in kind] for kind in _arguments(group))
-    parts = [summary]
-    if positional:
-        parts.append("Args:\n" + "\n".join(positional))
-    if keyword:
-        parts.append("Keyword args:\n" + "\n".join(keyword))
+def _definition(group: PythonSignatureGroup) -> tuple[list[Parameter], list[Parameter], ast.expr | None]:
+    """Return the positional and the keyword parameters in the stub file, without the ``self`` of a method, and the type
+    of the result.
+    """
+    (definition,) = ast.parse(_hint(group)).body
+    assert isinstance(definition, ast.FunctionDef)
+
+    def parameter(argument: ast.arg, default: ast.expr | None) -> Parameter:
+        kind = _type_text(argument.annotation) if argument.annotation else "object"
+        return Parameter(argument.arg, kind, ast.unparse(default) if default else None)
+
+    given = definition.args
+    defaults = [*[None] * (len(given.args) - len(given.defaults)), *given.defaults]
+    positional = list(map(parameter, given.args, defaults))[group.signature.method :]
+    return positional, list(map(parameter, given.kwonlyargs, given.kw_defaults)), definition.returns
+
+
+def _derived(group: PythonSignatureGroup) -> str:
+    """Describe an operator from its schema."""
+    parts = ["An operator that was added to this build of PyTorch."]
+    for title, parameters in zip(("Args", "Keyword args"), _definition(group)[:2], strict=True):
+        if parameters:
+            parts.append("\n".join([f"{title}:", *(parameter.line for parameter in parameters)]))
     return "\n\n".join(parts)
 
 
-def _describe(argument: ast.arg, default: ast.expr | None, todo: str) -> str:
-    kind = _type_text(argument.annotation) if argument.annotation else "object"
-    if argument.arg == "out":
-        return f"    out ({kind.removesuffix(' or None')}, optional): the output."
-    if default is not None:
-        kind = f"{kind.removesuffix(' or None')}, optional"
-    is_said = default is not None and not (isinstance(default, ast.Constant) and default.value is None)
-    said = [text for text in (todo, f"Default: ``{ast.unparse(default)}``." if default and is_said else "") if text]
-    return f"    {argument.arg} ({kind}){': ' if said else ''}{' '.join(said)}"
-
-
-def signature_line(name: Name, group: PythonSignatureGroup) -> str:
-    """Return the first line of a docstring: ``lerp(input, end, weight, *, out=None) -> Tensor``."""
-    words, keyword = ([_word(*each) for each in kind] for kind in _arguments(group))
-    separator = ["*"] if keyword else []
-    return f"{name.public.rpartition('.')[2]}({', '.join([*words, *separator, *keyword])}) -> {_returns_text(group)}"
-
-
-def _word(argument: ast.arg, default: ast.expr | None) -> str:
-    return argument.arg if default is None else f"{argument.arg}={ast.unparse(default)}"
-
-
-def _definition(group: PythonSignatureGroup) -> ast.FunctionDef:
-    (definition,) = ast.parse(function_hint(group)).body
-    assert isinstance(definition, ast.FunctionDef)
-    return definition
-
-
-def _arguments(group: PythonSignatureGroup) -> tuple[list[Argument], list[Argument]]:
-    """Return the positional and the keyword arguments of the stub's definition, without the ``self`` of a method."""
-    arguments = _definition(group).args
-    if group.signature.method:
-        del arguments.args[0]
-    defaults = [*([None] * (len(arguments.args) - len(arguments.defaults))), *arguments.defaults]
-    positional = list(zip(arguments.args, defaults, strict=True))
-    return positional, list(zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True))
+def signature_line(group: PythonSignatureGroup) -> str:
+    """Return the first line of a docstring, behind the name: ``(input, end, weight, *, out=None) -> Tensor``."""
+    positional, keyword, returns = _definition(group)
+    words, named = ([n if d is None else f"{n}={d}" for n, _, d in each] for each in (positional, keyword))
+    if named_returns(group.base):
+        result = f"({', '.join(f'{each.type} {each.name}' for each in group.base.func.returns)})"
+    elif isinstance(returns, ast.Subscript) and isinstance(returns.slice, ast.Tuple):
+        result = f"({', '.join(map(_type_text, returns.slice.elts))})"
+    else:
+        result = _type_text(returns) if returns else "None"
+    return f"({', '.join([*words, *(['*'] if named else []), *named])}) -> {result}"
 
 
 def _type_text(node: ast.expr) -> str:
@@ -258,13 +344,3 @@ def _type_text(node: ast.expr) -> str:
     """
     text = re.sub(r"\b_(?=[a-z])", "", ast.unparse(node))
     return text.replace(" | ", " or ").replace("Number or complex", "Number")
-
-
-def _returns_text(group: PythonSignatureGroup) -> str:
-    """Return the return type: ``Tensor``, ``(Tensor, int)`` or, with names, ``(Tensor low, Tensor high)``."""
-    if named_returns(group.base):
-        return f"({', '.join(f'{each.type} {each.name}' for each in group.base.func.returns)})"
-    node = _definition(group).returns
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
-        return f"({', '.join(map(_type_text, node.slice.elts))})"
-    return _type_text(node) if node is not None else "None"

@@ -1,23 +1,29 @@
-"""Sources of the new operators: registrations, dispatcher entry points, autograd, and what there is for CUDA."""
+"""Sources of the new operators: registrations, dispatcher entry points, autograd, and what there is for CUDA; and
+kernels that follow from an operator's entry: batching rules, so that ``torch.vmap`` needs no loop, and autocast.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
 
+import yaml
+from torchgen.api.types import NativeSignature
+from torchgen.context import native_function_manager
+from torchgen.model import BaseTy, BaseType, DispatchKey, NativeFunction, OptionalType, SchemaKind
 from torchgen.packaged.autograd.gen_autograd_functions import gen_autograd_functions_lib
 from torchgen.packaged.autograd.gen_inplace_or_view_type import gen_inplace_or_view_type
 from torchgen.packaged.autograd.gen_trace_type import gen_trace_type
 from torchgen.packaged.autograd.gen_variable_type import gen_variable_type
 from torchgen.packaged.autograd.gen_view_funcs import gen_view_funcs
 
+from ..inputs.entries import Loader
+from ..inputs.native import AUTOCAST
 from . import KERNELS, MISSING, upstream
-from .operators import Derivatives, Operators
-from .upstream import CUDA_KEYS, KEYS_BUT_CUDA
-from .writer import TEMPLATES, Output, SelectingFileManager
+from .operators import Part
+from .upstream import CUDA_KEYS, KEYS_BUT_CUDA, Output, SelectingFileManager
 
 FUNCTIONALIZATION = frozenset({"RegisterFunctionalization.cpp", "ViewMetaClasses.cpp"})
 
@@ -29,59 +35,40 @@ SEPARATE = "UfuncCPU_"
 _IN_THE_BASE = frozenset({"Functions.cpp", "TensorMethods.cpp", "ATenOpList.cpp"})
 
 
-def generate_aten_sources(operators: Operators, *, packaged: Path, out: Output) -> None:
-    """Generate the registrations and the dispatcher entry points of the new operators below ``out``."""
-    templates = packaged / "ATen/templates"
-    registrations = SelectingFileManager(
-        out.folder / "ATen", templates, sink=out, wanted=_is_aten_source, own_templates=TEMPLATES
-    )
-    vectorized = SelectingFileManager(out.folder / "vectorized", templates, sink=out, wanted=_is_aten_source)
-    upstream.gen_source_files(
-        operators.new, registrations, vectorized, selector=operators.selector(), keys=KEYS_BUT_CUDA
-    )
-    # The generator for functionalization accepts no selector. A group may contain functions of the base, which are
-    # registered already.
-    functionalization = SelectingFileManager(
-        out.folder / "ATen",
-        templates,
-        sink=out,
-        wanted=FUNCTIONALIZATION.__contains__,
-        keep_line=_registers_new(operators),
-    )
-    upstream.gen_source_files(operators.new, functionalization)
+def generate_aten_sources(part: Part, out: Output) -> None:
+    """Generate the registrations and the dispatcher entry points of the operators below ``out``."""
+    templates = part.whole.packaged / "ATen/templates"
+    new = {str(f.func.name) for f in part.functions}
 
+    def is_source(name: str) -> bool:
+        return name.endswith(".cpp") and name not in _IN_THE_BASE | FUNCTIONALIZATION
 
-def _is_aten_source(filename: str) -> bool:
-    return filename.endswith(".cpp") and filename not in _IN_THE_BASE | FUNCTIONALIZATION
-
-
-def _registers_new(operators: Operators) -> Callable[[str], bool]:
-    """Return a predicate that is false for lines that register a kernel for a function of the base."""
-    new = {str(f.func.name) for f in operators.new_functions}
-
-    def keep(line: str) -> bool:
+    def registers_new(line: str) -> bool:
         registration = re.match(r'\s*m\.impl\("([^"]+)"', line)
         return registration is None or registration[1] in new
 
-    return keep
+    registrations = SelectingFileManager(out.folder / "ATen", templates, out=out, wanted=is_source)
+    vectorized = SelectingFileManager(out.folder / "vectorized", templates, out=out, wanted=is_source)
+    upstream.gen_source_files(part, registrations, vectorized, selector=part.selector, keys=KEYS_BUT_CUDA)
+    # The generator for functionalization accepts no selector. A group may contain functions of the base, which are
+    # registered already.
+    functionalization = SelectingFileManager(
+        out.folder / "ATen", templates, out=out, wanted=FUNCTIONALIZATION.__contains__, keep_line=registers_new
+    )
+    upstream.gen_source_files(part, functionalization)
 
 
-def generate_autograd_sources(
-    operators: Operators, derivatives: Derivatives, *, packaged: Path, output: Output
-) -> None:
-    """Generate the autograd nodes and kernels of the new operators below ``output``."""
-    templates = packaged / "autograd/templates"
-    out = output.folder / "autograd"
-    native_functions, tags = str(operators.yaml.native_functions), str(operators.yaml.tags)
-    manager = partial(SelectingFileManager, sink=output, wanted=lambda name: name.endswith(".cpp"))
-    with upstream.autograd_writes_with(manager):
-        gen_variable_type(
-            str(out), native_functions, tags, derivatives.new_functions, str(templates), derivatives.dispatch_keys
-        )
-        gen_inplace_or_view_type(str(out), native_functions, tags, derivatives.new_functions, str(templates))
-        gen_trace_type(str(out), operators.new_functions, str(templates))
-        gen_autograd_functions_lib(str(out), derivatives.new_infos, str(templates))
-        gen_view_funcs(str(out), derivatives.new_functions, str(templates))
+def generate_autograd_sources(part: Part, out: Output) -> None:
+    """Generate the autograd nodes and kernels of the operators below ``out``."""
+    whole, target = part.whole, str(out.folder / "autograd")
+    templates = str(whole.packaged / "autograd/templates")
+    yaml_files = (whole.native_functions, whole.tags)
+    with upstream.autograd_writes(out, ".cpp"):
+        gen_variable_type(target, *yaml_files, part.with_infos, templates, whole.derivatives[1])
+        gen_inplace_or_view_type(target, *yaml_files, part.with_infos, templates)
+        gen_trace_type(target, part.functions, templates)
+        gen_autograd_functions_lib(target, part.infos, templates)
+        gen_view_funcs(target, part.with_infos, templates)
 
 
 def write_library(out: Output) -> str:
@@ -91,62 +78,48 @@ def write_library(out: Output) -> str:
     because the others include it.
     """
     names = [name for name in out.names if name.suffix == ".cpp" and name.parent.name in ("ATen", "autograd")]
-    texts = {name: (out.folder / name).read_text(encoding="utf-8") for name in names}
+    texts = {name: out.read(name) for name in names}
     together = sorted(
         (name for name in names if not name.name.startswith(SEPARATE)),
         key=lambda name: ("#define TORCH_ASSERT" in texts[name], name.parent.name != "autograd", name),
     )
-    out(out.folder / "library.cpp", "".join(f'#include "{name.as_posix()}"\n' for name in together))
+    out.write("library.cpp", "".join(f'#include "{name.as_posix()}"\n' for name in together))
     return "\n".join(texts.values())
 
 
-def generate_cuda(operators: Operators, how: str, *, packaged: Path, out: Output) -> None:
+def generate_cuda(part: Part, how: str, out: Output) -> None:
     """Generate registrations for CUDA.
 
     Args:
-        operators: the operators; the new ones are registered.
+        part: the operators.
         how: ``KERNELS`` writes ``cuda.cpp`` below ``out``, the translation unit that registers the folder's kernels,
             and complete kernels below ``cuda`` if the folder has only inner loops (``ufunc_inner_loop``). ``MISSING``
             writes a source for ``library.cpp`` that registers an error for each kernel.
-        packaged: torchgen's YAML and templates.
         out: the folder of the unit.
     """
     if how == KERNELS:
-        _generate_registrations(operators, packaged, out)
+        names = {f"Register{key}.cpp" for key in CUDA_KEYS}
+        manager = SelectingFileManager(
+            out.folder / "cuda",
+            part.whole.packaged / "ATen/templates",
+            out=out,
+            wanted=lambda name: name in names or name.startswith("UfuncCUDA_"),
+        )
+        upstream.gen_source_files(part, manager, selector=part.selector, keys=CUDA_KEYS)
+        written = sorted(name.as_posix() for name in out.names if name.parent.name == "cuda" and name.suffix == ".cpp")
+        if written:
+            out.write("cuda.cpp", "".join(f'#include "{name}"\n' for name in written))
     elif how == MISSING:
-        _generate_errors(operators, out)
-
-
-def _generate_registrations(operators: Operators, packaged: Path, out: Output) -> None:
-    names = {f"Register{key}.cpp" for key in CUDA_KEYS}
-    manager = SelectingFileManager(
-        out.folder / "cuda",
-        packaged / "ATen/templates",
-        sink=out,
-        wanted=lambda name: name in names or name.startswith("UfuncCUDA_"),
-        own_templates=TEMPLATES,
-    )
-    upstream.gen_source_files(operators.new, manager, selector=operators.selector(), keys=CUDA_KEYS)
-    written = sorted(name.as_posix() for name in out.names if name.parent.name == "cuda" and name.suffix == ".cpp")
-    if written:
-        out(out.folder / "cuda.cpp", "".join(f'#include "{name}"\n' for name in written))
-
-
-def _generate_errors(operators: Operators, out: Output) -> None:
-    texts = []
-    for key in CUDA_KEYS:
-        index = operators.backend_indices.get(key)
-        for namespace in sorted({f.namespace for f in operators.new_functions}):
-            names = [
-                str(f.func.name)
-                for f in operators.new_functions
-                if index is not None and f.namespace == namespace and index.has_kernel(f)
-            ]
-            if names:
-                lines = "\n".join(f'  m.impl("{name}", missing());' for name in names)
-                texts.append(f"TORCH_LIBRARY_IMPL({namespace}, {key}, m) {{\n{lines}\n}}\n")
-    if texts:
-        out(out.folder / "ATen/RegisterMissingCUDA.cpp", _ERRORS.substitute(registrations="\n".join(texts)))
+        blocks: dict[tuple[DispatchKey, str], str] = {}
+        for key in CUDA_KEYS:
+            index = part.whole.backend_indices.get(key)
+            for f in sorted(part.functions, key=lambda f: f.namespace):
+                if index is not None and index.has_kernel(f):
+                    blocks.setdefault((key, f.namespace), "")
+                    blocks[key, f.namespace] += f'  m.impl("{f.func.name}", missing());\n'
+        if blocks:
+            texts = [f"TORCH_LIBRARY_IMPL({space}, {key}, m) {{\n{text}}}\n" for (key, space), text in blocks.items()]
+            out.write("ATen/RegisterMissingCUDA.cpp", _ERRORS.substitute(registrations="\n".join(texts)))
 
 
 _ERRORS = Template("""\
@@ -174,3 +147,164 @@ $registrations
 } // namespace missing_cuda
 } // namespace
 """)
+
+# Batching rules and autocast policies are registered only if the folder did not register its own, which is known only
+# after its initializers have run. In a grafted library they run before those of generated code (scripts/graft/compile).
+# In a source tree they run after, and replace the derived ones.
+
+_BLOCK = """\
+TORCH_LIBRARY_IMPL(aten, {key}, m) {{
+  // What the native folder registers itself comes first.
+  const auto is_free = [](const char* name, const char* overload) {{
+    const auto op = c10::Dispatcher::singleton().findOp({{std::string("aten::") + name, overload}});
+    return !op || ({is_unset});
+  }};
+{registrations}
+}}"""
+
+_REGISTRATION = """\
+  if (is_free("{name.name}", "{name.overload_name}")) {{
+    {statement}
+  }}"""
+
+
+def registrations(keys: Sequence[str], statements: Sequence[tuple[NativeFunction, str]]) -> str:
+    """Return a C++ block that registers kernels.
+
+    Args:
+        keys: the dispatch key, in C++, and others whose kernel prevents the registration.
+        statements: the statement that registers each operator's kernel with the library ``m``.
+    """
+    is_unset = " && ".join(f"!op->hasKernelForDispatchKey(c10::DispatchKey::{each})" for each in keys)
+    lines = "\n".join(_REGISTRATION.format(name=f.func.name, statement=statement) for f, statement in statements)
+    return _BLOCK.format(key=keys[0], is_unset=is_unset, registrations=lines)
+
+
+# They are registered as decompositions: what a folder registers for FuncTorchBatched takes precedence, in any order. In
+# a source tree their files are linked before LegacyBatchingRegistrations.cpp, like upstream's: PyTorch 2.6 ignores
+# decompositions that are registered after the fallback (getRuntimeDispatchKeySet lacks their key).
+_BATCHED = ("FuncTorchBatchedDecomposition", "FuncTorchBatched")
+
+_COMPOSITES = """\
+// Under vmap an operator that is composed of others is decomposed; upstream registers each by hand
+// (aten/src/ATen/functorch/BatchRulesDecompositions.cpp).
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+{headers}
+namespace at {{
+
+{registrations}
+
+}} // namespace at
+"""
+
+# Under vmap a kernel cannot read values, and each sample needs its own random numbers.
+_TAGS_THAT_LOOP = {"nondeterministic_seeded", "data_dependent_output", "dynamic_output_shape"}
+
+_TENSOR = BaseType(BaseTy.Tensor)
+
+
+def generate_batching_rules(part: Part, out: Output) -> None:
+    """Generate the rules."""
+    _generate_decompositions(part, out)
+    boxed = {
+        "Pointwise": [f for f in part.functions if is_batched_pointwise(f)],
+        "Explicit": [f for f in part.functions if is_batched_by_its_kernel(f, part)],
+    }
+    manager = SelectingFileManager(out.folder / "ATen", "", out=out)
+    for kind, functions in boxed.items():
+        if functions:
+            rule = f"torch::CppFunction::makeFromBoxedFunction<&{kind.lower()}_batching_rule>()"
+            text = registrations(_BATCHED, [(f, f'm.impl("{f.func.name}", {rule});') for f in functions])
+            manager.write(f"BatchRulesOfAdded{kind}.cpp", {"registrations": text}.copy)
+
+
+def is_batched_pointwise(f: NativeFunction) -> bool:
+    """Return whether ``f`` is elementwise and takes and returns individual tensors."""
+    tensors = (_TENSOR, OptionalType(_TENSOR))
+    takes = all(a.type in tensors for a in f.func.arguments.flat_all if a.type.is_tensor_like())
+    returns = bool(f.func.returns) and all(r.type == _TENSOR for r in f.func.returns)
+    is_of_kind = f.func.kind() in (SchemaKind.functional, SchemaKind.inplace)
+    # Composite operators are decomposed instead.
+    is_written = not f.has_composite_implicit_autograd_kernel and f.namespace == "aten"
+    is_random = "nondeterministic_seeded" in f.tags
+    return "pointwise" in f.tags and takes and returns and is_of_kind and is_written and not is_random
+
+
+def is_batched_by_its_kernel(f: NativeFunction, part: Part) -> bool:
+    """Return whether ``f`` has one kernel for every backend, which can only call other operators, and mutates no
+    argument.
+
+    An additional meta kernel does not matter, since it computes nothing.
+    """
+    keys = {key for key, index in part.whole.backend_indices.items() if index.has_kernel(f)} - {DispatchKey.Meta}
+    arguments = f.func.arguments.flat_all
+    takes = any(a.type.is_tensor_like() for a in arguments)
+    writes = any(a.annotation is not None and a.annotation.is_write for a in arguments)
+    is_random = any(a.type.is_base_ty_like(BaseTy.Generator) for a in arguments)
+    is_explicit = keys == {DispatchKey.CompositeExplicitAutograd} and f.namespace == "aten"
+    loops = writes or is_random or f.tags & _TAGS_THAT_LOOP
+    return is_explicit and takes and not loops and not is_batched_pointwise(f)
+
+
+def _generate_decompositions(part: Part, out: Output) -> None:
+    kernels = part.whole.backend_indices[DispatchKey.CompositeImplicitAutograd]
+    headers, statements = set(), []
+    for f in part.functions:
+        kernel = kernels.get_kernel(f)
+        if kernel is None or f.namespace != "aten" or f.manual_kernel_registration:
+            continue
+        with native_function_manager(f):
+            pointer = NativeSignature(f.func, symint=kernel.supports_symint()).ptr_type()
+        headers.add(f"#include <ATen/ops/{f.root_name}_native.h>\n")
+        function = f"{kernel.cpp_namespace}::{kernel.kernel}"
+        statements.append((f, f'm.impl("{f.func.name}", static_cast<{pointer}>(::{function}));'))
+    if statements:
+        text = _COMPOSITES.format(headers="".join(sorted(headers)), registrations=registrations(_BATCHED, statements))
+        out.write("ATen/BatchRulesOfAddedComposites.cpp", text)
+
+
+# Policies that upstream registers without an additional signature.
+POLICIES = ("lower_precision_fp", "fp32", "fp32_set_opt_dtype", "promote")
+
+# The dispatch keys that a policy is registered for, each with upstream's macro. `Autocast` is the key of CUDA.
+_AUTOCAST_KEYS = {"AutocastCPU": "KERNEL_CPU", "Autocast": "KERNEL_CUDA"}
+
+_AUTOCAST = """\
+// Upstream's own policies are listed in ATen/autocast_mode.h and registered in ATen/autocast_mode.cpp.
+#include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+namespace at::autocast {{
+namespace {{
+
+{registrations}
+
+}} // namespace
+}} // namespace at::autocast
+"""
+
+
+def generate_autocast(part: Part, policies: Mapping[str, str], out: Output) -> None:
+    """Generate the registrations of ``policies``: for operators, those that ``torch.autocast`` casts arguments by."""
+    listed = [
+        (f, f"{str(f.func.name).replace('.', ', ')}, {policies[str(f.func.name)]}")
+        for f in part.functions
+        if str(f.func.name) in policies
+    ]
+    if listed:
+        blocks = [
+            registrations([key], [(f, f"{macro}({arguments})") for f, arguments in listed])
+            for key, macro in _AUTOCAST_KEYS.items()
+        ]
+        out.write("ATen/RegisterAutocast.cpp", _AUTOCAST.format(registrations="\n\n".join(blocks)))
+
+
+def read_policies(natives: Sequence[Path]) -> dict[str, str]:
+    """Return the policy of each operator, by name with overload, in the files ``autocast.yaml`` of native folders.
+
+    They list operators by the names of upstream's policies: ``fp32: [my_loss]``.
+    """
+    texts = [(native / AUTOCAST).read_text(encoding="utf-8") for native in natives if (native / AUTOCAST).is_file()]
+    lists = [pair for text in texts for pair in (yaml.load(text, Loader) or {}).items()]
+    return {name: policy for policy, names in lists for name in names}

@@ -1,30 +1,20 @@
-"""torchgen, bent: everything that replaces a part of it, changes its lists or depends on its version is here."""
+"""torchgen, bent: how its generators are called, and its FileManager with control over which files it writes, and
+where. All that depends on its version is here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from copy import copy
-from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeAlias
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 from torchgen import gen, gen_functionalization_type
-from torchgen.gen import ParsedYaml
-from torchgen.model import (
-    BackendIndex,
-    DispatchKey,
-    FunctionSchema,
-    Location,
-    NativeFunction,
-    NativeFunctionsGroup,
-    NativeFunctionsViewGroup,
-    dispatch_keys,
-)
-from torchgen.native_function_generation import FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT
+from torchgen.model import DispatchKey, NativeFunction, NativeFunctionsGroup, NativeFunctionsViewGroup, dispatch_keys
 from torchgen.packaged.autograd import (
     gen_autograd_functions,
     gen_inplace_or_view_type,
@@ -33,25 +23,17 @@ from torchgen.packaged.autograd import (
     gen_variable_type,
     gen_view_funcs,
 )
-from torchgen.packaged.autograd.gen_inplace_or_view_type import (
-    ALL_VIEW_FUNCTIONS,
-    RETURNS_VIEWS_OF_INPUT,
-    VIEW_FUNCTIONS,
-)
-from torchgen.packaged.autograd.gen_variable_type import GRADIENT_IMPLEMENTED_FOR_COMPLEX
 from torchgen.selective_build.selector import SelectiveBuilder
 from torchgen.utils import FileManager
 
-from ..inputs.merge import Merged
+from ..core.files import remove_others, write_if_changed
 from .description import ABSENT_DEVICES
+from .operators import ABSENT_BACKENDS, Part
 
-Grouped: TypeAlias = NativeFunction | NativeFunctionsGroup
-Fields: TypeAlias = Mapping[str, Any]
+T = TypeVar("T")
+Env = Callable[[], str | dict[str, Any]]
+Wanted = Callable[[str], bool]
 
-# As torchgen's own command line filters the keys of absent devices (torchgen/gen.py, main).
-ABSENT_BACKENDS = frozenset(
-    {DispatchKey.MPS, DispatchKey.SparseMPS, DispatchKey.SparseCsrMPS, DispatchKey.XPU, DispatchKey.MTIA}
-)
 # The keys that have a <Key>Functions.h (torchgen/gen.py, main).
 FUNCTIONS_KEYS = {
     DispatchKey.CPU,
@@ -75,81 +57,198 @@ KEYS_BUT_CUDA = [key for key in dispatch_keys if not _is_of(key, (*ABSENT_DEVICE
 # The dispatch keys of CUDA, dense and other.
 CUDA_KEYS = [key for key in dispatch_keys if _is_of(key, ("CUDA",))]
 
+# Templates of our own.
+TEMPLATES = Path(__file__).resolve().parent / "templates"
 
-@dataclass(frozen=True)
-class Selection:
-    """What one run of torchgen generates for.
-
-    Args:
-        functions: the functions.
-        grouped: the same in groups of the functional, in-place and out variants of one operator.
-        view_groups: the views among them, in groups.
-        indices: the kernels of all functions.
-    """
-
-    functions: Sequence[NativeFunction]
-    grouped: Sequence[Grouped]
-    view_groups: Sequence[NativeFunctionsViewGroup]
-    indices: dict[DispatchKey, BackendIndex]
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """torchgen's arguments for it."""
-        return {
-            "native_functions": self.functions,
-            "grouped_native_functions": self.grouped,
-            "structured_native_functions": [g for g in self.grouped if isinstance(g, NativeFunctionsGroup)],
-            "backend_indices": self.indices,
-            "static_dispatch_idx": [],
-            "functions_keys": FUNCTIONS_KEYS,
-            "rocm": False,
-            "per_operator_headers": True,
-        }
+# Keys of a template environment that are always there, even for a file without content.
+_ALWAYS_THERE = {"generated_comment", "ops_headers", "op_headers", "operator_headers", "shard_id", "file_stem"}
 
 
-def parse(functions: Path, tags: Path, lines: Merged | None) -> ParsedYaml:
-    """Parse native_functions.yaml. With the map ``lines``, functions and messages have the places that it gives."""
-
-    def location(file: str, line: int) -> Location:
-        source, number = lines.place(line) if lines and file == str(functions) else (file, line)
-        return Location(str(source), number)
-
-    with patch.object(gen, "Location", location):
-        return gen.parse_native_yaml(str(functions), str(tags), set(ABSENT_BACKENDS))
-
-
-def gen_headers(
-    selection: Selection, valid_tags: set[str], manager: Callable[[str], FileManager], *, of_operators: bool
-) -> None:
-    """Run torchgen's ``gen_headers`` (torchgen/gen.py).
+class Output:
+    """Writes changed files only, so that nothing else is rebuilt, and remembers every file.
 
     Args:
-        selection: what to generate for.
-        valid_tags: the valid tags.
-        manager: returns the file manager for a folder below ``ATen``.
-        of_operators: whether to compute the headers of single operators, which takes longest.
+        folder: the output folder.
     """
-    general = manager("")
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.names: set[Path] = set()  # relative to the folder
+
+    def write(self, name: str | Path, text: str) -> None:
+        """Write a file below the folder."""
+        path = self.folder / name
+        self.names.add(path.relative_to(self.folder))
+        write_if_changed(path, text)
+
+    def read(self, name: str | Path) -> str:
+        """Return the text of a file below the folder."""
+        return (self.folder / name).read_text(encoding="utf-8")
+
+    def prune(self, of: Iterable[str] = ("",)) -> None:
+        """Delete files below the folders ``of`` that only an earlier run wrote."""
+        for folder in of:
+            kept = {name.relative_to(folder) for name in self.names if name.is_relative_to(folder)}
+            remove_others(self.folder / folder, kept)
+
+
+class SelectingFileManager(FileManager):
+    """Writes only files that ``wanted`` accepts, one file in place of torchgen's shards, and no file without content.
+    Our own templates replace torchgen's.
+
+    Args:
+        install_dir: the folder of the files.
+        template_dir: torchgen's templates.
+        dry_run: as in FileManager.
+        out: writes the texts.
+        wanted: a predicate on file names; nothing is computed for other files.
+        keep_line: a predicate on entries of a sharded list.
+        shard: gives the name of the file that replaces torchgen's shards, and of the functions in it.
+    """
+
+    def __init__(
+        self,
+        install_dir: str | Path,
+        template_dir: str | Path,
+        dry_run: bool = False,
+        *,
+        out: Output,
+        wanted: Wanted = lambda _: True,
+        keep_line: Callable[[str], bool] = lambda _: True,
+        shard: str = "graft",
+    ) -> None:
+        super().__init__(install_dir, template_dir, dry_run)
+        self._wanted = wanted
+        self._out = out
+        self._keep_line = keep_line
+        self._shard = shard
+
+    def substitute_with_template(self, template_fn: str | Path, env_callable: Env) -> str:
+        def named_as_upstream() -> str | dict[str, Any]:
+            env = env_callable()
+            if isinstance(env, dict):
+                env.setdefault("generated_comment", f"@generated by torchgen/gen.py from {template_fn}")
+                # torchgen before 2.7 writes them with the definitions, later ones with the file.
+                env.setdefault("dispatch_helpers", [])
+            return env
+
+        is_own = (TEMPLATES / template_fn).is_file()
+        with patch.object(self, "template_dir", TEMPLATES if is_own else self.template_dir):
+            return super().substitute_with_template(template_fn, named_as_upstream)
+
+    def write_with_template(self, filename: str | Path, template_fn: str | Path, env_callable: Env) -> None:
+        if not self._wanted(str(filename)):
+            return
+        env = env_callable()
+        if isinstance(env, dict):
+            if not has_content(env):
+                return
+            # torchgen before 2.7 has no such attribute.
+            env.setdefault("file_stem", Path(filename).stem.lower())
+        super().write_with_template(filename, template_fn, lambda: env)
+
+    def write_sharded(self, filename: str | Path, items: Iterable[T], **options: Any) -> None:
+        # torchgen before 2.9 has only this function for shards.
+        self.write_sharded_with_template(filename, filename, items, **options)
+
+    def write_sharded_with_template(
+        self,
+        filename: str | Path,
+        template_fn: str | Path,
+        items: Iterable[T],
+        *,
+        env_callable: Callable[[T], dict[str, list[str]]],
+        base_env: dict[str, Any] | None = None,
+        sharded_keys: set[str],
+        **_: Any,
+    ) -> None:
+        if not self._wanted(str(filename)):
+            return
+        stem = Path(filename).stem
+        env: dict[str, Any] = {**(base_env or {}), "shard_id": f"_{self._shard}", "file_stem": stem.lower()}
+        own = {key: list(env.get(key, [])) for key in sharded_keys}
+        for item in items:
+            for key, value in env_callable(item).items():
+                own[key] += filter(self._keep_line, value)
+        if has_content(own):
+            super().write_with_template(filename, template_fn, lambda: {**env, **own})
+
+    def _write_if_changed(self, filename: str | Path, contents: str) -> None:
+        self._out.write(filename, contents)
+
+    def template_dir_for_comments(self) -> str:
+        # Upstream's build runs in the source tree.
+        return "../tools/autograd/templates"
+
+
+def has_content(env: dict[str, Any]) -> bool:
+    """Return whether a template environment contains more than the headers to include."""
+    return any(value for key, value in env.items() if key not in _ALWAYS_THERE and key.strip())
+
+
+def template_env(generate: Callable[..., object], *arguments: object, **more: object) -> dict[str, Any]:
+    """Run a generator of one file. Return the environment of its template; the file is not written."""
+    env: dict[str, Any] = {}
+    manager = SimpleNamespace(
+        write_with_template=lambda name, template, env_callable: env.update(env_callable()),
+        template_dir_for_comments=str,
+    )
+    generate(manager, *arguments, **more)
+    return env
+
+
+def _arguments(part: Part) -> dict[str, Any]:
+    """Return the arguments of torchgen's ``gen_headers`` and ``gen_source_files``."""
+    grouped = part.grouped
+    return {
+        "native_functions": part.functions,
+        "grouped_native_functions": grouped,
+        "structured_native_functions": [g for g in grouped if isinstance(g, NativeFunctionsGroup)],
+        "backend_indices": part.whole.backend_indices,
+        "static_dispatch_idx": [],
+        "functions_keys": FUNCTIONS_KEYS,
+        "rocm": False,
+        "per_operator_headers": True,
+    }
+
+
+def gen_headers(part: Part, out: Output, *, of_operators: Wanted | None = None, others: Wanted | None = None) -> None:
+    """Run torchgen's ``gen_headers`` (torchgen/gen.py), for headers below ``torch/include/ATen``.
+
+    Args:
+        part: what to generate for.
+        out: the files of a wheel.
+        of_operators: selects the files in ``ops``. Without it none are computed, which takes longest.
+        others: selects the other files.
+    """
+
+    def manager(folder: str, wanted: Wanted | None) -> FileManager:
+        target = out.folder / "torch/include/ATen" / folder
+        return SelectingFileManager(
+            target, part.whole.packaged / "ATen/templates", out=out, wanted=wanted or (lambda _: False)
+        )
+
+    general = manager("", others)
     # The folder of enum_tag.h, which is not generated here. Older versions of torchgen have one folder less.
     more = {"headeronly_fm": general} if "headeronly_fm" in signature(gen.gen_headers).parameters else {}
     with ExitStack() as stack:
         if not of_operators:
             stack.enter_context(patch.object(gen, "get_native_function_declarations", lambda **_: []))
         gen.gen_headers(
-            **selection.arguments,
+            **_arguments(part),
             **more,
-            valid_tags=valid_tags,
+            valid_tags=part.whole.valid_tags,
             selector=SelectiveBuilder.get_nop_selector(),
-            core_fm=manager("core"),
+            core_fm=manager("core", others),
             cpu_fm=general,
             device_fms={"cuda": general},
-            ops_fm=manager("ops"),
+            ops_fm=manager("ops", of_operators),
             dispatch_keys=HEADER_KEYS,
         )
 
 
 def gen_source_files(
-    selection: Selection,
+    part: Part,
     manager: FileManager,
     vectorized: FileManager | None = None,
     *,
@@ -161,8 +260,8 @@ def gen_source_files(
     ``vectorized`` receives the files that are compiled once for each CPU capability.
     """
     gen.gen_source_files(
-        **selection.arguments,
-        view_groups=selection.view_groups,
+        **_arguments(part),
+        view_groups=part.view_groups,
         selector=selector or SelectiveBuilder.get_nop_selector(),
         aoti_fm=manager,
         core_fm=manager,
@@ -179,8 +278,11 @@ def gen_source_files(
 
 
 @contextmanager
-def autograd_writes_with(manager: Callable[..., FileManager]) -> Iterator[None]:
-    """Make the generators of ``torchgen.packaged.autograd`` use ``manager``. They create a FileManager themselves."""
+def autograd_writes(out: Output, wanted: str, shard: str = "graft") -> Iterator[None]:
+    """Make the generators of ``torchgen.packaged.autograd``, which create a FileManager themselves, write to ``out``
+    the files whose name ends with ``wanted``.
+    """
+    manager = partial(SelectingFileManager, out=out, wanted=lambda name: name.endswith(wanted), shard=shard)
     generators = (gen_autograd_functions, gen_inplace_or_view_type, gen_trace_type)
     with ExitStack() as stack:
         for module in (*generators, gen_variable_factories, gen_variable_type, gen_view_funcs):
@@ -188,11 +290,11 @@ def autograd_writes_with(manager: Callable[..., FileManager]) -> Iterator[None]:
         yield
 
 
-def gen_factories(functions: Sequence[NativeFunction], out: Path, templates: Path) -> None:
+def gen_factories(functions: Sequence[NativeFunction], out: str, templates: str) -> None:
     """Run torchgen's ``gen_variable_factories`` on ``functions``; it would parse the YAML again."""
     parsed = SimpleNamespace(native_functions=functions)
     with patch.object(gen_variable_factories, "parse_native_yaml", lambda *_: parsed):
-        gen_variable_factories.gen_variable_factories(str(out), "", "", str(templates))
+        gen_variable_factories.gen_variable_factories(out, "", "", templates)
 
 
 def view_meta_bindings(groups: Iterable[NativeFunctionsViewGroup]) -> list[str]:
@@ -203,111 +305,3 @@ def view_meta_bindings(groups: Iterable[NativeFunctionsViewGroup]) -> list[str]:
     module = '[[maybe_unused]] auto functionalization = py::module_(module.attr("_functionalization"));'
     nop = SelectiveBuilder.get_nop_selector()
     return [module, *(text for group in groups for text in bind(nop, group))]
-
-
-# torchgen's lists of operators' names, which upstream edits by hand. For native folders they are derived from the YAML:
-# a graft extends them in the generating process; a source tree gets texts appended to torchgen's files.
-_LISTS: tuple[Any, ...] = (
-    FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT,
-    VIEW_FUNCTIONS,
-    ALL_VIEW_FUNCTIONS,
-    RETURNS_VIEWS_OF_INPUT,
-    GRADIENT_IMPLEMENTED_FOR_COMPLEX,
-)
-
-
-@contextmanager
-def extended_lists(functions: Sequence[Fields], derivatives: Sequence[Fields]) -> Iterator[None]:
-    """Extend torchgen's lists with the new operators while the body runs."""
-    before = [copy(each) for each in _LISTS]
-    missing_names(functions, derivatives).extend()
-    try:
-        yield
-    finally:
-        for each, content in zip(_LISTS, before, strict=True):
-            each.clear()
-            each.extend(content) if isinstance(each, list) else each.update(content)
-
-
-@dataclass(frozen=True)
-class Lists:
-    """The missing entries of the lists.
-
-    Args:
-        without_out: operators that return no tensor, and so have no out= variant.
-        views: for each operator that returns a view, the argument that is viewed.
-        for_complex: operators with correct gradients for complex tensors. In upstream's list these were verified with
-            complex inputs. Here the formula declares it, and gradcheck verifies it with complex inputs.
-    """
-
-    without_out: tuple[str, ...]
-    views: dict[str, str]
-    for_complex: tuple[str, ...]
-
-    def extend(self) -> None:
-        """Add the entries to torchgen's lists, in this process."""
-        FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT.extend(self.without_out)
-        for views in (VIEW_FUNCTIONS, ALL_VIEW_FUNCTIONS, RETURNS_VIEWS_OF_INPUT):
-            views.update(self.views)
-        GRADIENT_IMPLEMENTED_FOR_COMPLEX.update(self.for_complex)
-
-    def texts(self) -> dict[str, str]:
-        """Return the text to append to each of torchgen's files, so that every process has the entries."""
-        found = {}
-        if self.without_out:
-            names = "".join(f'    "{name}",\n' for name in self.without_out)
-            text = f"FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT.extend([\n{names}])\n"
-            found["torchgen/native_function_generation.py"] = text
-        if self.views:
-            names = "".join(f'    "{name}": "{viewed}",\n' for name, viewed in self.views.items())
-            found["torchgen/packaged/autograd/gen_inplace_or_view_type.py"] = (
-                f"_ADDED_VIEWS = {{\n{names}}}\n"
-                "for _views in (VIEW_FUNCTIONS, ALL_VIEW_FUNCTIONS, RETURNS_VIEWS_OF_INPUT):\n"
-                "    _views.update(_ADDED_VIEWS)\n"
-            )
-        if self.for_complex:
-            names = "".join(f'    "{name}",\n' for name in self.for_complex)
-            text = f"GRADIENT_IMPLEMENTED_FOR_COMPLEX.update([\n{names}])\n"
-            found["torchgen/packaged/autograd/gen_variable_type.py"] = text
-        return found
-
-
-def missing_names(functions: Sequence[Fields], derivatives: Sequence[Fields]) -> Lists:
-    """Derive the missing entries of the lists from new entries of native_functions.yaml and derivatives.yaml."""
-    without_out: list[str] = []
-    views: dict[str, str] = {}
-    for entry in functions:
-        text = str(entry.get("func", "")).partition("::")
-        try:
-            schema = FunctionSchema.parse(text[2] or text[0])
-        except Exception:
-            continue
-        has_tensor = any(r.type.is_tensor_like() for r in schema.returns)
-        if not has_tensor and str(schema.name) not in FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT:
-            without_out.append(str(schema.name))
-        viewed, name = viewed_argument(schema), str(schema.name.name)
-        if viewed and not is_composite_implicit(entry) and name not in VIEW_FUNCTIONS:
-            views.setdefault(name, viewed)
-    names = {str(entry.get("name", "")).split("(")[0].split(".")[0] for entry in derivatives}
-    # torchgen derives the formula of the copy that functionalization uses in place of a view.
-    names |= {f"{name}_copy" for name in names if name in views}
-    return Lists(tuple(without_out), views, tuple(sorted(names - GRADIENT_IMPLEMENTED_FOR_COMPLEX)))
-
-
-def is_composite_implicit(entry: Fields) -> bool:
-    """Return whether an entry is composed of other operators. A key of ``dispatch`` may name several dispatch keys."""
-    names = [name.strip() for keys in entry.get("dispatch") or {} for name in str(keys).split(",")]
-    return not names or "CompositeImplicitAutograd" in names
-
-
-def viewed_argument(schema: FunctionSchema) -> str | None:
-    """Return the argument that the result is a view of, from the alias annotations: ``Tensor(a) self -> Tensor(a)``."""
-    for result in schema.returns:
-        annotation = result.annotation
-        if annotation is None or annotation.is_write:
-            continue
-        for argument in schema.arguments.flat_all:
-            theirs = argument.annotation
-            if theirs is not None and not theirs.is_write and set(theirs.alias_set) & set(annotation.alias_set):
-                return argument.name
-    return None
