@@ -7,11 +7,12 @@ import gc
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ..core.files import build_lock
-from ..inputs.entries import Entry, read_entries
+from ..inputs.entries import read_entries
 from ..inputs.merge import merge_with_base
 from ..inputs.native import DERIVATIVES, FUNCTIONS
 from ..inputs.patches import ADDED
@@ -25,7 +26,7 @@ from .headers import (
     generate_unit_headers,
     narrow_headers,
 )
-from .operators import Operators, extend_lists, missing_names
+from .operators import Operators, missing_names
 from .python import describe, generate_bindings
 from .sources import (
     generate_aten_sources,
@@ -70,14 +71,9 @@ def explained(message: str, natives: Sequence[Path]) -> str:
     """Return torchgen's ``message``, with the entries before it that it quotes without their place."""
     if any(f"{native}/" in message for native in natives):
         return message
-    entries = entries_of(natives, FUNCTIONS, DERIVATIVES)
-    quoted = [f"{each.file}:{each.line}: {each.schema}" for each in entries if each.schema in message]
-    return "\n".join([*quoted, message])
-
-
-def entries_of(natives: Sequence[Path], *files: Path) -> list[Entry]:
-    """Return the entries of all ``natives`` in some of their files."""
-    return [entry for native in natives for file in files for entry in read_entries(native / file)]
+    files = [native / file for native in natives for file in (FUNCTIONS, DERIVATIVES)]
+    entries = [entry for file in files for entry in read_entries(file) if entry.schema in message]
+    return "\n".join([*(f"{each.file}:{each.line}: {each.schema}" for each in entries), message])
 
 
 def generate(base: Path, natives: Sequence[Path], out: Path, cuda: str = NO_CUDA) -> None:
@@ -127,7 +123,7 @@ def generate_python(base: Path, natives: Sequence[Path], out: Path) -> None:
     files.
     """
     appended = Output(out / "appended")
-    for name, text in missing_names(entries_of(natives, FUNCTIONS), entries_of(natives, DERIVATIVES)).items():
+    for name, text in missing_names(natives).items():
         appended.write(name, text)
     operators = load_operators(base, natives, out / "wheel")
     write_description(operators, Output(out), Output(out / "wheel"))
@@ -155,7 +151,8 @@ def load_operators(base: Path, natives: Sequence[Path], wheel: Path) -> Operator
         ValueError: operators need changes in PyTorch's own sources; lists each of them with its place.
     """
     merged = merge_with_base(natives, base, wheel)
-    extend_lists(missing_names(entries_of(natives, FUNCTIONS), entries_of(natives, DERIVATIVES)))
+    for file, text in missing_names(natives).items():
+        exec(text, vars(import_module(file.removesuffix(".py").replace("/", "."))))
     operators = Operators(wheel, base, merged[FUNCTIONS])
     faults = [
         f"{f.loc.file}:{f.loc.line}: {f.func.name}: manual_cpp_binding needs a handwritten C++ function in PyTorch's "

@@ -36,12 +36,7 @@ GUARD_CLOSE = (
 
 
 class WheelOutput(Output):
-    """The files of the new wheel, without headers that are identical to the base's.
-
-    Args:
-        folder: the output folder.
-        base: the base wheel's tree.
-    """
+    """The files of the new wheel, without headers that are identical to those in the tree of the ``base``."""
 
     def __init__(self, folder: Path, base: Path) -> None:
         super().__init__(folder)
@@ -50,20 +45,19 @@ class WheelOutput(Output):
             self._is_guarded = file.readline() == GUARD_OPEN
 
     def write(self, name: str | Path, text: str) -> None:
-        path = (self.folder / name).relative_to(self.folder)
-        if path.suffix == ".h":
+        if Path(name).suffix == ".h":
             if self._is_guarded:
                 text = f"{GUARD_OPEN}{text}{GUARD_CLOSE}"
-            base = self._base / path
+            base = self._base / name
             if base.is_file():
                 base_text = base.read_text(encoding="utf-8")
                 if base_text == text:
                     return
-                require_additions_only(path, base_text, text)
-        super().write(path, text)
+                require_additions_only(name, base_text, text)
+        super().write(name, text)
 
 
-def require_additions_only(name: Path, base: str, merged: str) -> None:
+def require_additions_only(name: str | Path, base: str, merged: str) -> None:
     """Reject a header in which a line of the base's is missing or moved: the base's binaries were compiled with it.
 
     Raises:
@@ -79,23 +73,14 @@ def require_additions_only(name: Path, base: str, merged: str) -> None:
 
 
 def generate_operator_headers(operators: Operators, wheel: Output, internal: Output) -> None:
-    """Generate the headers for calling or defining the new operators: ``ATen/ops/<name>*.h``.
-
-    Args:
-        operators: the merged set.
-        wheel: receives the headers of the wheel.
-        internal: receives headers that no wheel ships, below ``include``.
+    """Generate the headers for calling or defining the new operators: ``ATen/ops/<name>*.h``. ``internal`` receives
+    those that no wheel ships, below ``include``.
     """
     suffixes = ("", "_ops", "_meta", "_native", *(f"_{key.lower()}_dispatch" for key in FUNCTIONS_KEYS))
     wanted = {f"{name}{suffix}.h" for name in operators.new.root_names for suffix in suffixes}
     # If the base has operators of the same name, one header declares them all.
     upstream.gen_headers(Part(operators, operators.new.overloads), wheel, of_operators=wanted.__contains__)
-    manager = SelectingFileManager(
-        internal.folder / "include/ATen",
-        operators.packaged / "ATen/templates",
-        out=internal,
-        wanted=INTERNAL.__contains__,
-    )
+    manager = SelectingFileManager("include/ATen", operators.templates, out=internal, wanted=INTERNAL.__contains__)
     upstream.gen_source_files(operators.every, manager)
 
 
@@ -118,8 +103,7 @@ def generate_unit_headers(part: Part, out: Output) -> None:
 
 
 def _gen_autograd_headers(part: Part, infos: Infos, out: Output, folder: str) -> None:
-    templates = str(part.whole.packaged / "autograd/templates")
-    target = str(out.folder / folder / "torch/csrc/autograd/generated")
+    templates, target = part.whole.autograd_templates, f"{folder}/torch/csrc/autograd/generated"
     with upstream.autograd_writes(out, ".h"):
         gen_autograd_functions_lib(target, infos, templates)
         upstream.gen_factories(part.overloads, target, templates)
@@ -130,14 +114,10 @@ def _gen_autograd_headers(part: Part, infos: Infos, out: Output, folder: str) ->
 
 
 def narrow_headers(part: Part, text: str, out: Output) -> None:
-    """Write versions of the headers that include all operators' headers, with only those that ``text`` uses.
-
-    Args:
-        part: the operators of a unit.
-        text: the sources of the unit.
-        out: receives the headers, below ``narrow``.
+    """Write, below ``narrow``, versions of the headers that include all operators' headers, with only those that
+    ``text`` uses, the sources of a unit.
     """
-    templates, roots = part.whole.packaged / "ATen/templates", part.whole.roots_by_name
+    templates, roots = part.whole.templates, part.whole.roots_by_name
     # The template contains handwritten functions.
     text += (templates / "Functions.h").read_text(encoding="utf-8")
     named = sorted({roots[word] for word in set(re.findall(r"[A-Za-z_]\w*", text)) if word in roots})
@@ -146,7 +126,7 @@ def narrow_headers(part: Part, text: str, out: Output) -> None:
     for name, suffix in (("Functions", ""), ("NativeFunctions", "_native"), ("Operators", "_ops")):
         includes = [f"#include <ATen/ops/{root}{suffix}.h>" for root in named]
         texts[name] = {f"{name}_includes": includes, f"{name}_declarations": []}
-    manager = SelectingFileManager(out.folder / "narrow/ATen", templates, out=out)
+    manager = SelectingFileManager("narrow/ATen", templates, out=out)
     for name, env in texts.items():
         manager.write(f"{name}.h", env.copy)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
-from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,7 +17,7 @@ from torchgen.api.autograd import (
     NativeFunctionWithDifferentiabilityInfo,
     match_differentiability_info,
 )
-from torchgen.gen import get_grouped_by_view_native_functions, get_grouped_native_functions, parse_tags_yaml
+from torchgen.gen import get_grouped_by_view_native_functions, get_grouped_native_functions
 from torchgen.model import (
     BackendIndex,
     DispatchKey,
@@ -34,7 +33,7 @@ from torchgen.packaged.autograd.gen_variable_type import GRADIENT_IMPLEMENTED_FO
 from torchgen.packaged.autograd.load_derivatives import load_derivatives
 from torchgen.selective_build.selector import SelectiveBuilder
 
-from ..inputs.entries import Entry
+from ..inputs.entries import Entry, read_entries
 from ..inputs.merge import PACKAGED, Merged
 from ..inputs.native import DERIVATIVES, FUNCTIONS
 
@@ -64,8 +63,9 @@ class Operators:
     """
 
     def __init__(self, merged: Path, base: Path, lines: Merged | None = None) -> None:
-        self.base = base
         self.packaged = base / "torchgen/packaged"
+        self.templates = self.packaged / "ATen/templates"
+        self.autograd_templates = str(self.packaged / "autograd/templates")
         self.native_functions, self._derivatives = (
             str(merged / PACKAGED[file] / file) for file in (FUNCTIONS, DERIVATIVES)
         )
@@ -77,7 +77,6 @@ class Operators:
 
         with patch.object(gen, "Location", location):
             parsed = gen.parse_native_yaml(self.native_functions, self.tags, set(ABSENT_BACKENDS))
-        self.valid_tags: set[str] = parse_tags_yaml(self.tags)
         self.functions: list[NativeFunction] = list(parsed.native_functions)
         self.backend_indices: dict[DispatchKey, BackendIndex] = parsed.backend_indices
         self.grouped: list[Grouped] = list(get_grouped_native_functions(self.functions))
@@ -137,12 +136,7 @@ class Operators:
 
 
 class Part:
-    """Some of the operators, which torchgen generates for: all, the new ones, or those of a translation unit.
-
-    Args:
-        whole: the merged set.
-        functions: the functions.
-    """
+    """Some of the operators, which torchgen generates for: all, the new ones, or those of a translation unit."""
 
     def __init__(self, whole: Operators, functions: Sequence[NativeFunction]) -> None:
         self.whole = whole
@@ -198,12 +192,15 @@ class Part:
 # YAML: a graft extends them in the generating process; a source tree gets texts appended to torchgen's files.
 
 
-def missing_names(functions: Sequence[Entry], derivatives: Sequence[Entry]) -> dict[str, str]:
-    """Return the text to append to each of torchgen's files, so that its lists have the names of new entries.
+def missing_names(natives: Sequence[Path]) -> dict[str, str]:
+    """Return the text to append to each of torchgen's files, so that its lists have the names in ``natives``.
 
     An operator is listed with correct gradients for complex tensors if it has a formula: upstream verifies those of its
     list with complex inputs, as gradcheck does here.
     """
+    functions, derivatives = (
+        [entry for native in natives for entry in read_entries(native / file)] for file in (FUNCTIONS, DERIVATIVES)
+    )
     views: dict[str, str] = {}
     for entry, schema in ((entry, parsed(entry.schema)) for entry in functions):
         viewed = viewed_argument(schema) if schema else None
@@ -233,12 +230,6 @@ def missing_names(functions: Sequence[Entry], derivatives: Sequence[Entry]) -> d
         for file, (text, listed) in lists.items()
         if listed
     }
-
-
-def extend_lists(texts: dict[str, str]) -> None:
-    """Add the names in ``texts`` to torchgen's lists in this process."""
-    for file, text in texts.items():
-        exec(text, vars(import_module(file.removesuffix(".py").replace("/", "."))))
 
 
 def without_out(schemas: Iterable[str]) -> list[str]:

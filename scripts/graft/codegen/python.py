@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from torchgen.api.python import (
     PythonSignatureGroup,
@@ -28,6 +28,9 @@ from . import upstream
 from .description import PLACES, Bound, Description, Place
 from .operators import Operators, Part, qualified_name
 from .upstream import Output, SelectingFileManager, template_env
+
+# The Python signatures of all overloads of a function, by its name.
+Signatures: TypeAlias = dict[str, list[PythonSignatureGroup]]
 
 
 @cache
@@ -51,11 +54,11 @@ def new_names(part: Part, place: Place) -> frozenset[BaseOperatorName]:
 
 def generate_bindings(part: Part, out: Output) -> bool:
     """Generate ``bindings.cpp`` and the files that it includes. Return whether it binds any operator."""
-    templates = part.whole.packaged / "autograd/templates"
+    templates = part.whole.autograd_templates
     # Each unit of a library defines a function of this name.
     shard = out.folder.name
     with upstream.autograd_writes(out, ".cpp", shard):
-        gen_autograd_functions_python(str(out.folder / "python"), part.infos, str(templates))
+        gen_autograd_functions_python("python", part.infos, templates)
     ops_headers: set[str] = set()
     places: list[str] = []
     bind_places: list[str] = []
@@ -81,9 +84,9 @@ def generate_bindings(part: Part, out: Output) -> bool:
         "register_nodes": register if has_nodes else "",
         "ops_headers": sorted(ops_headers),
         **_return_types(part),
-        **_view_metas(part),
+        **upstream.view_meta_env(part.view_groups),
     }
-    SelectingFileManager(out.folder, templates, out=out).write("bindings.cpp", lambda: env)
+    SelectingFileManager("", templates, out=out).write("bindings.cpp", lambda: env)
     return True
 
 
@@ -124,23 +127,16 @@ def _return_types(part: Part) -> dict[str, Any]:
     return {key: [text for text in value if text] for key, value in env.items() if key.startswith("py_")}
 
 
-def _view_metas(part: Part) -> dict[str, Any]:
-    """Bind how functionalization replays the new views, so that compiled graphs can be saved."""
-    bindings = upstream.view_meta_bindings(part.view_groups)
-    headers = ["#include <ATen/ViewMetaClasses.h>", "#include <torch/csrc/functionalization/Module.h>"]
-    return {"view_meta_headers": headers if len(bindings) > 1 else [], "view_meta_bindings": bindings}
-
-
 def named_returns(f: NativeFunction) -> bool:
     """Return whether Python returns a named tuple for ``f``."""
     return len(f.func.returns) > 1 and all(r.name is not None for r in f.func.returns)
 
 
-def operator_slots(templates: Path, names: frozenset[BaseOperatorName]) -> list[str]:
+def operator_slots(templates: str, names: frozenset[BaseOperatorName]) -> list[str]:
     """Return entries such as ``__add__``, which upstream's template binds by hand to a function that is generated
     again.
     """
-    text = (templates / "python_variable_methods.cpp").read_text(encoding="utf-8")
+    text = Path(templates, "python_variable_methods.cpp").read_text(encoding="utf-8")
     entry = re.compile(r"^\s*(\{\"__\w+__\", .*TypeError_to_NotImplemented_<THPVariable_(\w+)>\).*\}),\s*$", re.M)
     wanted = {str(name) for name in names}
     return [f"{match[1]}," for match in entry.finditer(text) if match[2] in wanted]
@@ -155,7 +151,7 @@ def describe(new: Part) -> Description:
     bound = _bound({key: groups for key, groups in names.items() if not key[1].startswith("__")})
     known = {(f.namespace, f.func.name.name) for f in new.whole.functions if f not in new}
     groups = {place: new_signature_groups(new, place) for place in PLACES}
-    named = [returns_structseq_pyi(group.signature) for each in groups.values() for group in each]
+    named = [returns_structseq_pyi(g.signature) for at in groups.values() for each in at.values() for g in each]
     return Description(
         operators=[qualified_name(f) for f in new.functions],
         overloads=[qualified_name(f) for f in new.functions if (f.namespace, f.func.name.name) in known],
@@ -168,7 +164,7 @@ def describe(new: Part) -> Description:
         },
         factories=[name for name, group in full.items() if makes_tensor(group)],
         bound=bound,
-        hints={place.name: hints(each) for place, each in groups.items() if each},
+        hints={place.name: hints(at) for place, at in groups.items() if at},
         return_types={each[0]: [each[1].rstrip()] for each in named if each},
         annotated=[line for place in PLACES if place.annotated for line in _annotated(new, place)],
     )
@@ -185,7 +181,7 @@ def _annotated(new: Part, place: Place) -> list[str]:
 
 
 @cache
-def new_signature_groups(new: Part, place: Place) -> list[PythonSignatureGroup]:
+def new_signature_groups(new: Part, place: Place) -> Signatures:
     """Return the Python signatures at ``place`` of new operators, in the types that stub files use. An out variant is
     part of its base's group.
     """
@@ -195,16 +191,14 @@ def new_signature_groups(new: Part, place: Place) -> list[PythonSignatureGroup]:
             with native_function_manager(f):
                 pair = PythonSignatureNativeFunctionPair(signature(f, method=place.is_method, pyi=True), f)
             pairs[str(f.func.name.name)].append(pair)
-    return [group for name in sorted(pairs) for group in python.group_overloads(pairs[name]) if group.base in new]
+    groups = {name: [g for g in python.group_overloads(pairs[name]) if g.base in new] for name in sorted(pairs)}
+    return {name: each for name, each in groups.items() if each}
 
 
-def names_at(new: Part, place: Place) -> dict[str, list[PythonSignatureGroup]]:
+def names_at(new: Part, place: Place) -> Signatures:
     """Return the names at ``place`` that the base does not have, each with the Python signatures of all overloads."""
     old = {str(f.func.name.name) for f in new.whole.functions if f not in new and belongs(f, place)}
-    groups: dict[str, list[PythonSignatureGroup]] = {}
-    for group in new_signature_groups(new, place):
-        groups.setdefault(group.signature.name, []).append(group)
-    return {name: groups[name] for name in sorted(groups) if name not in old}
+    return {name: groups for name, groups in new_signature_groups(new, place).items() if name not in old}
 
 
 def makes_tensor(group: PythonSignatureGroup) -> bool:
@@ -236,29 +230,22 @@ def stand_in(group: PythonSignatureGroup) -> str:
     return f"lambda {', '.join(inputs)}: -1" if inputs else "lambda: -1"
 
 
-def hints(groups: Sequence[PythonSignatureGroup]) -> dict[str, list[str]]:
+def hints(signatures: Signatures) -> dict[str, list[str]]:
     """Return the definitions of a stub file, by function name."""
-    found: dict[str, list[str]] = {}
-    for group in groups:
-        vararg = group.signature.signature_str_pyi_vararg(skip_outputs=group.outplace is None)
-        texts = [_hint(group), *([_in_python(vararg)] if vararg else [])]
-        found.setdefault(group.signature.name, []).extend(texts)
-    return found
-
-
-def _hint(group: PythonSignatureGroup) -> str:
-    return _in_python(group.signature.signature_str_pyi(skip_outputs=group.outplace is None))
+    return {name: [text for group in groups for text in _hints(group)] for name, groups in signatures.items()}
 
 
 # ATen/core/Reduction.h
 _REDUCTIONS = {"at::Reduction::None": "0", "at::Reduction::Mean": "1", "at::Reduction::Sum": "2"}
 
 
-def _in_python(hint: str) -> str:
-    """Return ``hint`` without the defaults that torchgen leaves in C++."""
-    for cpp, in_python in _REDUCTIONS.items():
-        hint = hint.replace(cpp, in_python)
-    return re.sub(r"= \w+(::\w+)+", "= ...", hint)
+def _hints(group: PythonSignatureGroup) -> list[str]:
+    """Return the definition of ``group`` and, if a list may be given as several arguments, another one."""
+    signature, skip = group.signature, group.outplace is None
+    given = (signature.signature_str_pyi(skip_outputs=skip), signature.signature_str_pyi_vararg(skip_outputs=skip))
+    # torchgen leaves some defaults in C++.
+    in_python = re.compile(r"(?<== )\w+(::\w+)+")
+    return [in_python.sub(lambda match: _REDUCTIONS.get(match[0], "..."), text) for text in given if text]
 
 
 def _bound(documented: Mapping[tuple[Place, str], Sequence[PythonSignatureGroup]]) -> list[Bound]:
@@ -303,7 +290,7 @@ def _definition(group: PythonSignatureGroup) -> tuple[list[Parameter], list[Para
     """Return the positional and the keyword parameters in the stub file, without the ``self`` of a method, and the type
     of the result.
     """
-    (definition,) = ast.parse(_hint(group)).body
+    (definition,) = ast.parse(_hints(group)[0]).body
     assert isinstance(definition, ast.FunctionDef)
 
     def parameter(argument: ast.arg, default: ast.expr | None) -> Parameter:

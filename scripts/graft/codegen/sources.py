@@ -37,7 +37,7 @@ _IN_THE_BASE = frozenset({"Functions.cpp", "TensorMethods.cpp", "ATenOpList.cpp"
 
 def generate_aten_sources(part: Part, out: Output) -> None:
     """Generate the registrations and the dispatcher entry points of the operators below ``out``."""
-    templates = part.whole.packaged / "ATen/templates"
+    templates = part.whole.templates
     new = {str(f.func.name) for f in part.functions}
 
     def is_source(name: str) -> bool:
@@ -47,22 +47,21 @@ def generate_aten_sources(part: Part, out: Output) -> None:
         registration = re.match(r'\s*m\.impl\("([^"]+)"', line)
         return registration is None or registration[1] in new
 
-    registrations = SelectingFileManager(out.folder / "ATen", templates, out=out, wanted=is_source)
-    vectorized = SelectingFileManager(out.folder / "vectorized", templates, out=out, wanted=is_source)
-    upstream.gen_source_files(part, registrations, vectorized, selector=part.selector, keys=KEYS_BUT_CUDA)
+    registrations = SelectingFileManager("ATen", templates, out=out, wanted=is_source)
+    vectorized = SelectingFileManager("vectorized", templates, out=out, wanted=is_source)
+    upstream.gen_source_files(part, registrations, vectorized, keys=KEYS_BUT_CUDA)
     # The generator for functionalization accepts no selector. A group may contain functions of the base, which are
     # registered already.
     functionalization = SelectingFileManager(
-        out.folder / "ATen", templates, out=out, wanted=FUNCTIONALIZATION.__contains__, keep_line=registers_new
+        "ATen", templates, out=out, wanted=FUNCTIONALIZATION.__contains__, keep_line=registers_new
     )
     upstream.gen_source_files(part, functionalization)
 
 
 def generate_autograd_sources(part: Part, out: Output) -> None:
     """Generate the autograd nodes and kernels of the operators below ``out``."""
-    whole, target = part.whole, str(out.folder / "autograd")
-    templates = str(whole.packaged / "autograd/templates")
-    yaml_files = (whole.native_functions, whole.tags)
+    whole, templates = part.whole, part.whole.autograd_templates
+    target, yaml_files = str(out.folder / "autograd"), (whole.native_functions, whole.tags)
     with upstream.autograd_writes(out, ".cpp"):
         gen_variable_type(target, *yaml_files, part.with_infos, templates, whole.derivatives[1])
         gen_inplace_or_view_type(target, *yaml_files, part.with_infos, templates)
@@ -90,22 +89,16 @@ def write_library(out: Output) -> str:
 def generate_cuda(part: Part, how: str, out: Output) -> None:
     """Generate registrations for CUDA.
 
-    Args:
-        part: the operators.
-        how: ``KERNELS`` writes ``cuda.cpp`` below ``out``, the translation unit that registers the folder's kernels,
-            and complete kernels below ``cuda`` if the folder has only inner loops (``ufunc_inner_loop``). ``MISSING``
-            writes a source for ``library.cpp`` that registers an error for each kernel.
-        out: the folder of the unit.
+    ``KERNELS`` writes ``cuda.cpp``, the translation unit that registers the folder's kernels, and complete kernels in
+    ``cuda`` if the folder has only inner loops (``ufunc_inner_loop``). ``MISSING`` writes a source for ``library.cpp``
+    that registers an error for each kernel.
     """
     if how == KERNELS:
-        names = {f"Register{key}.cpp" for key in CUDA_KEYS}
+        names = ("UfuncCUDA_", *(f"Register{key}.cpp" for key in CUDA_KEYS))
         manager = SelectingFileManager(
-            out.folder / "cuda",
-            part.whole.packaged / "ATen/templates",
-            out=out,
-            wanted=lambda name: name in names or name.startswith("UfuncCUDA_"),
+            "cuda", part.whole.templates, out=out, wanted=lambda name: name.startswith(names)
         )
-        upstream.gen_source_files(part, manager, selector=part.selector, keys=CUDA_KEYS)
+        upstream.gen_source_files(part, manager, keys=CUDA_KEYS)
         written = sorted(name.as_posix() for name in out.names if name.parent.name == "cuda" and name.suffix == ".cpp")
         if written:
             out.write("cuda.cpp", "".join(f'#include "{name}"\n' for name in written))
@@ -169,11 +162,8 @@ _REGISTRATION = """\
 
 
 def registrations(keys: Sequence[str], statements: Sequence[tuple[NativeFunction, str]]) -> str:
-    """Return a C++ block that registers kernels.
-
-    Args:
-        keys: the dispatch key, in C++, and others whose kernel prevents the registration.
-        statements: the statement that registers each operator's kernel with the library ``m``.
+    """Return a C++ block that registers kernels for the first of the dispatch keys ``keys``, where none of
+    them has one. Each of ``statements`` registers an operator's kernel with the library ``m``.
     """
     is_unset = " && ".join(f"!op->hasKernelForDispatchKey(c10::DispatchKey::{each})" for each in keys)
     lines = "\n".join(_REGISTRATION.format(name=f.func.name, statement=statement) for f, statement in statements)
@@ -211,7 +201,7 @@ def generate_batching_rules(part: Part, out: Output) -> None:
         "Pointwise": [f for f in part.functions if is_batched_pointwise(f)],
         "Explicit": [f for f in part.functions if is_batched_by_its_kernel(f, part)],
     }
-    manager = SelectingFileManager(out.folder / "ATen", "", out=out)
+    manager = SelectingFileManager("ATen", "", out=out)
     for kind, functions in boxed.items():
         if functions:
             rule = f"torch::CppFunction::makeFromBoxedFunction<&{kind.lower()}_batching_rule>()"

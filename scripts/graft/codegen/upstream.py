@@ -4,7 +4,7 @@ where. All that depends on its version is here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from inspect import signature
@@ -46,16 +46,10 @@ FUNCTIONS_KEYS = {
 }
 HEADER_KEYS = [key for key in dispatch_keys if key not in ABSENT_BACKENDS]
 
-
-def _is_of(key: DispatchKey, devices: Collection[str]) -> bool:
-    """Return whether ``key`` belongs to one of ``devices``, dense or other: SparseCsrMPS belongs to MPS."""
-    return str(key).endswith(tuple(devices))
-
-
+# The dispatch keys of CUDA, dense and other: SparseCsrCUDA is one of them.
+CUDA_KEYS = [key for key in dispatch_keys if str(key).endswith("CUDA")]
 # Registrations for a device without a library have nothing to call. Those for CUDA are written separately.
-KEYS_BUT_CUDA = [key for key in dispatch_keys if not _is_of(key, (*ABSENT_DEVICES, "CUDA"))]
-# The dispatch keys of CUDA, dense and other.
-CUDA_KEYS = [key for key in dispatch_keys if _is_of(key, ("CUDA",))]
+KEYS_BUT_CUDA = [key for key in dispatch_keys if not str(key).endswith((*ABSENT_DEVICES, "CUDA"))]
 
 # Templates of our own.
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -65,24 +59,18 @@ _ALWAYS_THERE = {"generated_comment", "ops_headers", "op_headers", "operator_hea
 
 
 class Output:
-    """Writes changed files only, so that nothing else is rebuilt, and remembers every file.
-
-    Args:
-        folder: the output folder.
-    """
+    """Writes changed files below a folder only, so that nothing else is rebuilt, and remembers every file."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.names: set[Path] = set()  # relative to the folder
 
     def write(self, name: str | Path, text: str) -> None:
-        """Write a file below the folder."""
         path = self.folder / name
         self.names.add(path.relative_to(self.folder))
         write_if_changed(path, text)
 
     def read(self, name: str | Path) -> str:
-        """Return the text of a file below the folder."""
         return (self.folder / name).read_text(encoding="utf-8")
 
     def prune(self, of: Iterable[str] = ("",)) -> None:
@@ -93,17 +81,11 @@ class Output:
 
 
 class SelectingFileManager(FileManager):
-    """Writes only files that ``wanted`` accepts, one file in place of torchgen's shards, and no file without content.
-    Our own templates replace torchgen's.
+    """Writes to ``out`` only files that ``wanted`` accepts, one file in place of torchgen's shards, and no file without
+    content. Nothing is computed for other files. Our own templates replace torchgen's.
 
-    Args:
-        install_dir: the folder of the files.
-        template_dir: torchgen's templates.
-        dry_run: as in FileManager.
-        out: writes the texts.
-        wanted: a predicate on file names; nothing is computed for other files.
-        keep_line: a predicate on entries of a sharded list.
-        shard: gives the name of the file that replaces torchgen's shards, and of the functions in it.
+    ``keep_line`` selects entries of a sharded list. ``shard`` is part of the functions' names in the file that replaces
+    torchgen's shards.
     """
 
     def __init__(
@@ -215,18 +197,13 @@ def _arguments(part: Part) -> dict[str, Any]:
 def gen_headers(part: Part, out: Output, *, of_operators: Wanted | None = None, others: Wanted | None = None) -> None:
     """Run torchgen's ``gen_headers`` (torchgen/gen.py), for headers below ``torch/include/ATen``.
 
-    Args:
-        part: what to generate for.
-        out: the files of a wheel.
-        of_operators: selects the files in ``ops``. Without it none are computed, which takes longest.
-        others: selects the other files.
+    ``of_operators`` selects the files in ``ops``; without it none are computed, which takes longest. ``others`` selects
+    the other files.
     """
 
     def manager(folder: str, wanted: Wanted | None) -> FileManager:
-        target = out.folder / "torch/include/ATen" / folder
-        return SelectingFileManager(
-            target, part.whole.packaged / "ATen/templates", out=out, wanted=wanted or (lambda _: False)
-        )
+        target = Path("torch/include/ATen", folder)
+        return SelectingFileManager(target, part.whole.templates, out=out, wanted=wanted or (lambda _: False))
 
     general = manager("", others)
     # The folder of enum_tag.h, which is not generated here. Older versions of torchgen have one folder less.
@@ -237,7 +214,7 @@ def gen_headers(part: Part, out: Output, *, of_operators: Wanted | None = None, 
         gen.gen_headers(
             **_arguments(part),
             **more,
-            valid_tags=part.whole.valid_tags,
+            valid_tags=gen.parse_tags_yaml(part.whole.tags),
             selector=SelectiveBuilder.get_nop_selector(),
             core_fm=manager("core", others),
             cpu_fm=general,
@@ -248,21 +225,17 @@ def gen_headers(part: Part, out: Output, *, of_operators: Wanted | None = None, 
 
 
 def gen_source_files(
-    part: Part,
-    manager: FileManager,
-    vectorized: FileManager | None = None,
-    *,
-    selector: SelectiveBuilder | None = None,
-    keys: Sequence[DispatchKey] = (),
+    part: Part, manager: FileManager, vectorized: FileManager | None = None, *, keys: Sequence[DispatchKey] = ()
 ) -> None:
     """Run torchgen's ``gen_source_files`` (torchgen/gen.py). The file managers select the files.
 
-    ``vectorized`` receives the files that are compiled once for each CPU capability.
+    ``vectorized`` receives the files that are compiled once for each CPU capability. With dispatch keys, only functions
+    of the part are registered.
     """
     gen.gen_source_files(
         **_arguments(part),
         view_groups=part.view_groups,
-        selector=selector or SelectiveBuilder.get_nop_selector(),
+        selector=part.selector if keys else SelectiveBuilder.get_nop_selector(),
         aoti_fm=manager,
         core_fm=manager,
         cpu_vec_fm=vectorized or manager,
@@ -297,11 +270,14 @@ def gen_factories(functions: Sequence[NativeFunction], out: str, templates: str)
         gen_variable_factories.gen_variable_factories(out, "", "", templates)
 
 
-def view_meta_bindings(groups: Iterable[NativeFunctionsViewGroup]) -> list[str]:
-    """Return the bindings of how functionalization replays views; none before 2.9, where that is only registered."""
+def view_meta_env(groups: Iterable[NativeFunctionsViewGroup]) -> dict[str, list[str]]:
+    """Bind how functionalization replays views, so that compiled graphs can be saved. Before 2.9 that is only
+    registered.
+    """
     bind = getattr(gen_functionalization_type, "gen_functionalization_view_meta_classes_binding", None)
     if bind is None:
-        return []
+        return {"view_meta_headers": [], "view_meta_bindings": []}
+    texts = [text for group in groups for text in bind(SelectiveBuilder.get_nop_selector(), group)]
     module = '[[maybe_unused]] auto functionalization = py::module_(module.attr("_functionalization"));'
-    nop = SelectiveBuilder.get_nop_selector()
-    return [module, *(text for group in groups for text in bind(nop, group))]
+    headers = ["#include <ATen/ViewMetaClasses.h>", "#include <torch/csrc/functionalization/Module.h>"]
+    return {"view_meta_headers": headers if texts else [], "view_meta_bindings": [module, *texts]}
