@@ -194,7 +194,7 @@ def generated_by_graft(stack: Stack, native: NativeFolder, folder: Path) -> tupl
     wheel, unit = WheelOutput(out / "wheel", base), Output(out)
     generate_operator_headers(operators, wheel, unit)
     generate_aten_headers(operators, wheel)
-    generate_autograd_headers(operators, wheel)
+    generate_autograd_headers(operators.every, operators.derivatives.infos, wheel, "torch/include")
     generate_aten_sources(operators.new, unit)
     generate_autograd_sources(operators.new, unit)
     generate_bindings(operators.new, unit)

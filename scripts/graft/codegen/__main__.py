@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ..core.files import build_lock
 from ..inputs.entries import read_entries
@@ -92,7 +91,7 @@ def generate(base: Path, natives: Sequence[Path], out: Path, cuda: str = NO_CUDA
     print(SOURCES_ARE_THERE, flush=True)
     write_description(operators, generated, wheel)
     generate_aten_headers(operators, wheel)
-    generate_autograd_headers(operators, wheel)
+    generate_autograd_headers(operators.every, operators.derivatives.infos, wheel, "torch/include")
     wheel.names |= {path.relative_to(wheel.folder) for path in (wheel.folder / "torchgen").rglob("*.yaml")}
     wheel.prune()
 
@@ -109,12 +108,10 @@ def generate_sources(
         generate_autocast(part, policies, unit)
         generate_cuda(part, cuda, unit)
         generate_autograd_sources(part, unit)
-        text = write_library(unit)
-        if generate_bindings(part, unit):
-            bindings = (name for name in unit.names if name.name == "bindings.cpp" or name.parent.name == "python")
-            text += "\n".join(map(unit.read, bindings))
+        write_library(unit)
+        generate_bindings(part, unit)
         generate_unit_headers(part, unit)
-        narrow_headers(part, text, unit)
+        narrow_headers(part, unit)
         generated.names |= {unit.folder.relative_to(generated.folder) / name for name in unit.names}
 
 
@@ -128,13 +125,8 @@ def generate_python(base: Path, natives: Sequence[Path], out: Path) -> None:
     operators = load_operators(base, natives, out / "wheel")
     write_description(operators, Output(out), Output(out / "wheel"))
     # In these folders, which hold upstream's handwritten files, the build compiles every source.
-    with TemporaryDirectory() as scratch:
-        rules, policies = Output(Path(scratch) / "rules"), Output(Path(scratch) / "policies")
-        generate_batching_rules(operators.new, rules)
-        generate_autocast(operators.new, read_policies(natives), policies)
-        for output, target in ((rules, "aten/src/ATen/functorch"), (policies, "aten/src/ATen")):
-            for file in output.names:
-                appended.write(f"{target}/{file.name}", output.read(file))
+    generate_batching_rules(operators.new, appended, "aten/src/ATen/functorch")
+    generate_autocast(operators.new, read_policies(natives), appended, "aten/src/ATen")
 
 
 def write_description(operators: Operators, generated: Output, wheel: Output) -> None:

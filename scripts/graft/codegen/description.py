@@ -46,22 +46,16 @@ class Place:
         return f"{module}.{name.removeprefix(f'{self.name}_')}"
 
 
-def _module(name: str, *, is_annotated: bool = True, stub: str = "", has_all: bool = True) -> Place:
-    owner = f"torch._C._{name}"
-    return Place(name, f"_{name}", owner, owner if is_annotated else "", stub, has_all=has_all)
-
-
 _FUNCTIONS = "_VariableFunctions"
-
 PLACES = (
     Place("methods", "TensorBase", "torch.Tensor", "torch.Tensor", "torch/_C/__init__.pyi", "TensorBase"),
     Place("torch", f"{_FUNCTIONS}Class", "torch", f"torch._C.{_FUNCTIONS}", f"torch/_C/{_FUNCTIONS}.pyi"),
-    _module("nn", stub="torch/_C/_nn.pyi", has_all=False),
-    _module("fft"),
-    _module("linalg", has_all=False),
-    _module("nested", is_annotated=False),
-    _module("sparse", is_annotated=False),
-    _module("special"),
+    Place("nn", "_nn", "torch._C._nn", "torch._C._nn", "torch/_C/_nn.pyi", has_all=False),
+    Place("fft", "_fft", "torch._C._fft", "torch._C._fft"),
+    Place("linalg", "_linalg", "torch._C._linalg", "torch._C._linalg", has_all=False),
+    Place("nested", "_nested", "torch._C._nested"),
+    Place("sparse", "_sparse", "torch._C._sparse"),
+    Place("special", "_special", "torch._C._special", "torch._C._special"),
 )
 
 # Devices whose library no official wheel for Linux on x86-64 contains. Registrations for them are skipped.

@@ -23,9 +23,6 @@ from .upstream import FUNCTIONS_KEYS, Output, SelectingFileManager
 # symbol is interned at run time.
 FROZEN = frozenset({"aten_interned_strings.h", "enum_tag.h"})
 
-# Needed to compile generated sources, but not shipped in a wheel.
-INTERNAL = frozenset({"FunctionalInverses.h", "ViewMetaClasses.h"})
-
 # PyTorch's setup.py wraps every installed header in this guard.
 GUARD_OPEN = "#if !defined(TORCH_STABLE_ONLY) && !defined(TORCH_TARGET_VERSION)\n"
 GUARD_CLOSE = (
@@ -73,14 +70,15 @@ def require_additions_only(name: str | Path, base: str, merged: str) -> None:
 
 
 def generate_operator_headers(operators: Operators, wheel: Output, internal: Output) -> None:
-    """Generate the headers for calling or defining the new operators: ``ATen/ops/<name>*.h``. ``internal`` receives
-    those that no wheel ships, below ``include``.
+    """Generate the headers for calling or defining the new operators: ``ATen/ops/<name>*.h``, and ``internal`` ones,
+    which are needed to compile generated sources, but not shipped in a wheel.
     """
     suffixes = ("", "_ops", "_meta", "_native", *(f"_{key.lower()}_dispatch" for key in FUNCTIONS_KEYS))
     wanted = {f"{name}{suffix}.h" for name in operators.new.root_names for suffix in suffixes}
     # If the base has operators of the same name, one header declares them all.
     upstream.gen_headers(Part(operators, operators.new.overloads), wheel, of_operators=wanted.__contains__)
-    manager = SelectingFileManager("include/ATen", operators.templates, out=internal, wanted=INTERNAL.__contains__)
+    names = ("FunctionalInverses.h", "ViewMetaClasses.h")
+    manager = SelectingFileManager("include/ATen", operators.templates, out=internal, wanted=names.__contains__)
     upstream.gen_source_files(operators.every, manager)
 
 
@@ -89,20 +87,16 @@ def generate_aten_headers(operators: Operators, wheel: Output) -> None:
     upstream.gen_headers(operators.every, wheel, others=lambda name: name.endswith(".h") and name not in FROZEN)
 
 
-def generate_autograd_headers(operators: Operators, wheel: Output) -> None:
-    """Generate the headers of torch/csrc/autograd/generated that differ from the base's into ``wheel``."""
-    _gen_autograd_headers(operators.every, operators.derivatives[0], wheel, "torch/include")
-
-
 def generate_unit_headers(part: Part, out: Output) -> None:
     """Generate those headers with this unit's operators only, which makes them much faster to parse."""
     # An operator on lists of tensors may use the autograd nodes of the one on tensors, which may be in another unit.
     used = [info for each in part.with_infos for info in (each.info or {}).values()]
     infos = {**{info.func.func: {"Default": info} for info in used}, **part.infos}
-    _gen_autograd_headers(part, infos, out, "own")
+    generate_autograd_headers(part, infos, out, "own")
 
 
-def _gen_autograd_headers(part: Part, infos: Infos, out: Output, folder: str) -> None:
+def generate_autograd_headers(part: Part, infos: Infos, out: Output, folder: str) -> None:
+    """Generate the headers of torch/csrc/autograd/generated below ``folder``, with the formulas ``infos``."""
     templates, target = part.whole.autograd_templates, f"{folder}/torch/csrc/autograd/generated"
     with upstream.autograd_writes(out, ".h"):
         gen_autograd_functions_lib(target, infos, templates)
@@ -113,13 +107,14 @@ def _gen_autograd_headers(part: Part, infos: Infos, out: Output, folder: str) ->
     create_python_return_type_bindings_header(manager, pairs, lambda _: True, "python_return_types.h")
 
 
-def narrow_headers(part: Part, text: str, out: Output) -> None:
-    """Write, below ``narrow``, versions of the headers that include all operators' headers, with only those that
-    ``text`` uses, the sources of a unit.
+def narrow_headers(part: Part, out: Output) -> None:
+    """Write, below ``narrow``, versions of the headers that include all operators' headers, with only those that the
+    unit's sources use.
     """
     templates, roots = part.whole.templates, part.whole.roots_by_name
+    sources = [name for name in out.names if name.suffix == ".cpp" and name.parts[0] not in ("vectorized", "cuda")]
     # The template contains handwritten functions.
-    text += (templates / "Functions.h").read_text(encoding="utf-8")
+    text = "\n".join([*map(out.read, sources), (templates / "Functions.h").read_text(encoding="utf-8")])
     named = sorted({roots[word] for word in set(re.findall(r"[A-Za-z_]\w*", text)) if word in roots})
     redispatch = list(map(ComputeRedispatchFunction(), part.overloads))
     texts = {"RedispatchFunctions": {"function_redispatch_definitions": redispatch}}

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from unittest.mock import patch
 
 from torchgen import gen, native_function_generation
@@ -49,6 +49,14 @@ ABSENT_BACKENDS = frozenset(
 def qualified_name(f: NativeFunction) -> str:
     """Return ``namespace::name.overload`` of ``f``."""
     return f"{f.namespace}::{f.func.name}"
+
+
+class Derivatives(NamedTuple):
+    """The formulas by schema and dispatch key, the dispatch keys, and every function with its formulas."""
+
+    infos: Infos
+    keys: set[str]
+    functions: list[NativeFunctionWithDifferentiabilityInfo]
 
 
 class Operators:
@@ -124,15 +132,12 @@ class Operators:
         return [f for f in self.functions if should_generate_py_binding(f)]
 
     @cached_property
-    def derivatives(self) -> tuple[Infos, set[str]]:
-        """derivatives.yaml: the formulas by schema and dispatch key, and the dispatch keys."""
-        return load_derivatives(self._derivatives, self.native_functions, self.tags)
-
-    @cached_property
-    def with_infos(self) -> list[NativeFunctionWithDifferentiabilityInfo]:
-        """Every function with its derivative formulas, as in ``gen_autograd``."""
+    def derivatives(self) -> Derivatives:
+        """derivatives.yaml matched with the functions, as in ``gen_autograd``."""
+        infos, keys = load_derivatives(self._derivatives, self.native_functions, self.tags)
         ordered = sorted(self.functions, key=lambda f: cpp.name(f.func))
-        return list(match_differentiability_info(ordered, self.derivatives[0]))
+        # This adds the formulas that torchgen derives, of operators on lists of tensors, to `infos`.
+        return Derivatives(infos, keys, list(match_differentiability_info(ordered, infos)))
 
 
 class Part:
@@ -155,11 +160,8 @@ class Part:
     @property
     def grouped(self) -> list[Grouped]:
         """The groups with one of the functions. They may contain others, which ``selector`` excludes."""
-        return [
-            g
-            for g in self.whole.grouped
-            if any(f in self for f in ([g] if isinstance(g, NativeFunction) else g.functions()))
-        ]
+        members = ((g, [g] if isinstance(g, NativeFunction) else g.functions()) for g in self.whole.grouped)
+        return [g for g, functions in members if any(f in self for f in functions)]
 
     @property
     def view_groups(self) -> list[NativeFunctionsViewGroup]:
@@ -178,14 +180,14 @@ class Part:
         schemas = {f.func for f in self.functions}
         return {
             schema: per_key
-            for schema, per_key in self.whole.derivatives[0].items()
+            for schema, per_key in self.whole.derivatives.infos.items()
             if schema in schemas or any(info.func in self for info in per_key.values())
         }
 
     @cached_property
     def with_infos(self) -> list[NativeFunctionWithDifferentiabilityInfo]:
         """The functions with their derivative formulas."""
-        return [f for f in self.whole.with_infos if f.func in self]
+        return [f for f in self.whole.derivatives.functions if f.func in self]
 
 
 # torchgen has lists of operators' names, which upstream edits by hand. For native folders they are derived from the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..base.base import Base, torchgen_command
@@ -15,30 +16,22 @@ from ..inputs.snapshot import Snapshot
 from . import SOURCES_ARE_THERE
 
 
+@dataclass
 class Generator:
     """Runs torchgen on the merged YAML, in a process of its own. Compilation starts as soon as its sources exist,
     before it has written everything.
 
     As a context manager, it waits for the process if the body fails, so that the next build need not run it again. An
     interrupt from the terminal ends the process, too.
-
-    Args:
-        layout: the folders of the build.
-        snapshot: the inputs.
-        base: the base, whose torchgen runs.
-        cuda: what to generate for CUDA, a constant of this package.
     """
 
-    def __init__(self, layout: Layout, snapshot: Snapshot, base: Base, cuda: str) -> None:
-        self._layout = layout
-        self._snapshot = snapshot
-        self._base = base
-        self._cuda = cuda
-        self._done = layout.generated / "complete"
-        self._stamp = f"{snapshot.stamp_of_generated} {cuda}"
-        self._pool = ThreadPoolExecutor(1)
-        self._running: Future[None] | None = None
-        self._sources = threading.Event()
+    layout: Layout
+    snapshot: Snapshot
+    base: Base
+    cuda: str  # what to generate for CUDA, a constant of this package
+    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    _sources: threading.Event = field(default_factory=threading.Event)
+    _running: Future[None] | None = None
 
     def start(self) -> bool:
         """Run torchgen, unless its output is up to date. Return whether it runs, once the sources exist.
@@ -46,19 +39,20 @@ class Generator:
         Raises:
             OperatorError: torchgen's message, with file and line in the native folder.
         """
-        if self._done.is_file() and self._done.read_text(encoding="utf-8") == self._stamp:
+        done, stamp = self.layout.generated / "complete", f"{self.snapshot.stamp_of_generated} {self.cuda}"
+        if done.is_file() and done.read_text(encoding="utf-8") == stamp:
             return False
-        self._done.unlink(missing_ok=True)
-        self._running = self._pool.submit(self._run)
+        done.unlink(missing_ok=True)
+        self._running = self._pool.submit(self._run, done, stamp)
         self._running.add_done_callback(lambda _: self._sources.set())
         self._sources.wait()
         if self._running.done():
             self.finish()
         return True
 
-    def _run(self) -> None:
-        tree, natives = self._base.tree, self._snapshot.natives
-        options: list[str | Path] = ["--native", *natives, "--out", self._layout.generated, "--cuda", self._cuda]
+    def _run(self, done: Path, stamp: str) -> None:
+        tree, natives = self.base.tree, self.snapshot.natives
+        options: list[str | Path] = ["--native", *natives, "--out", self.layout.generated, "--cuda", self.cuda]
         command, env = torchgen_command(tree, "graft.codegen", "--base", tree, *options)
         output: list[str] = []
 
@@ -70,9 +64,9 @@ class Generator:
 
         if follow(command, read, env=env) != 0:
             message = "".join(output).strip()
-            refuse_full(message, self._layout.work)
-            raise OperatorError(self._snapshot.translate(message))
-        write_atomically(self._done, self._stamp)
+            refuse_full(message, self.layout.work)
+            raise OperatorError(self.snapshot.translate(message))
+        write_atomically(done, stamp)
 
     def finish(self) -> None:
         """Wait until it has finished.

@@ -27,10 +27,6 @@ from .upstream import CUDA_KEYS, KEYS_BUT_CUDA, Output, SelectingFileManager
 
 FUNCTIONALIZATION = frozenset({"RegisterFunctionalization.cpp", "ViewMetaClasses.cpp"})
 
-# These files repeat declarations of ATen's headers instead of including them, so they need a unit without those
-# headers.
-SEPARATE = "UfuncCPU_"
-
 # The base's libraries contain these, and new operators add nothing to them.
 _IN_THE_BASE = frozenset({"Functions.cpp", "TensorMethods.cpp", "ATenOpList.cpp"})
 
@@ -63,27 +59,25 @@ def generate_autograd_sources(part: Part, out: Output) -> None:
     whole, templates = part.whole, part.whole.autograd_templates
     target, yaml_files = str(out.folder / "autograd"), (whole.native_functions, whole.tags)
     with upstream.autograd_writes(out, ".cpp"):
-        gen_variable_type(target, *yaml_files, part.with_infos, templates, whole.derivatives[1])
+        gen_variable_type(target, *yaml_files, part.with_infos, templates, whole.derivatives.keys)
         gen_inplace_or_view_type(target, *yaml_files, part.with_infos, templates)
         gen_trace_type(target, part.functions, templates)
         gen_autograd_functions_lib(target, part.infos, templates)
         gen_view_funcs(target, part.with_infos, templates)
 
 
-def write_library(out: Output) -> str:
-    """Write ``library.cpp``, the translation unit that includes the generated sources. Return the text of all of them.
+def write_library(out: Output) -> None:
+    """Write ``library.cpp``, the translation unit that includes the generated sources.
 
     Autograd comes first because it includes the most. Sources that forbid the header with all operators come last,
-    because the others include it.
+    because the others include it. Inner loops repeat declarations of ATen's headers, so they need a unit without those.
     """
     names = [name for name in out.names if name.suffix == ".cpp" and name.parent.name in ("ATen", "autograd")]
-    texts = {name: out.read(name) for name in names}
     together = sorted(
-        (name for name in names if not name.name.startswith(SEPARATE)),
-        key=lambda name: ("#define TORCH_ASSERT" in texts[name], name.parent.name != "autograd", name),
+        (name for name in names if not name.name.startswith("UfuncCPU_")),
+        key=lambda name: ("#define TORCH_ASSERT" in out.read(name), name.parent.name != "autograd", name),
     )
     out.write("library.cpp", "".join(f'#include "{name.as_posix()}"\n' for name in together))
-    return "\n".join(texts.values())
 
 
 def generate_cuda(part: Part, how: str, out: Output) -> None:
@@ -194,14 +188,14 @@ _TAGS_THAT_LOOP = {"nondeterministic_seeded", "data_dependent_output", "dynamic_
 _TENSOR = BaseType(BaseTy.Tensor)
 
 
-def generate_batching_rules(part: Part, out: Output) -> None:
-    """Generate the rules."""
-    _generate_decompositions(part, out)
+def generate_batching_rules(part: Part, out: Output, folder: str = "ATen") -> None:
+    """Generate the rules in a folder below ``out``."""
+    _generate_decompositions(part, out, folder)
     boxed = {
         "Pointwise": [f for f in part.functions if is_batched_pointwise(f)],
         "Explicit": [f for f in part.functions if is_batched_by_its_kernel(f, part)],
     }
-    manager = SelectingFileManager("ATen", "", out=out)
+    manager = SelectingFileManager(folder, "", out=out)
     for kind, functions in boxed.items():
         if functions:
             rule = f"torch::CppFunction::makeFromBoxedFunction<&{kind.lower()}_batching_rule>()"
@@ -237,7 +231,7 @@ def is_batched_by_its_kernel(f: NativeFunction, part: Part) -> bool:
     return is_explicit and takes and not loops and not is_batched_pointwise(f)
 
 
-def _generate_decompositions(part: Part, out: Output) -> None:
+def _generate_decompositions(part: Part, out: Output, folder: str) -> None:
     kernels = part.whole.backend_indices[DispatchKey.CompositeImplicitAutograd]
     headers, statements = set(), []
     for f in part.functions:
@@ -251,7 +245,7 @@ def _generate_decompositions(part: Part, out: Output) -> None:
         statements.append((f, f'm.impl("{f.func.name}", static_cast<{pointer}>(::{function}));'))
     if statements:
         text = _COMPOSITES.format(headers="".join(sorted(headers)), registrations=registrations(_BATCHED, statements))
-        out.write("ATen/BatchRulesOfAddedComposites.cpp", text)
+        out.write(f"{folder}/BatchRulesOfAddedComposites.cpp", text)
 
 
 # Policies that upstream registers without an additional signature.
@@ -275,7 +269,7 @@ namespace {{
 """
 
 
-def generate_autocast(part: Part, policies: Mapping[str, str], out: Output) -> None:
+def generate_autocast(part: Part, policies: Mapping[str, str], out: Output, folder: str = "ATen") -> None:
     """Generate the registrations of ``policies``: for operators, those that ``torch.autocast`` casts arguments by."""
     listed = [
         (f, f"{str(f.func.name).replace('.', ', ')}, {policies[str(f.func.name)]}")
@@ -287,7 +281,7 @@ def generate_autocast(part: Part, policies: Mapping[str, str], out: Output) -> N
             registrations([key], [(f, f"{macro}({arguments})") for f, arguments in listed])
             for key, macro in _AUTOCAST_KEYS.items()
         ]
-        out.write("ATen/RegisterAutocast.cpp", _AUTOCAST.format(registrations="\n\n".join(blocks)))
+        out.write(f"{folder}/RegisterAutocast.cpp", _AUTOCAST.format(registrations="\n\n".join(blocks)))
 
 
 def read_policies(natives: Sequence[Path]) -> dict[str, str]:

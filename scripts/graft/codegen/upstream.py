@@ -44,7 +44,6 @@ FUNCTIONS_KEYS = {
     DispatchKey.CompositeExplicitAutogradNonFunctional,
     DispatchKey.Meta,
 }
-HEADER_KEYS = [key for key in dispatch_keys if key not in ABSENT_BACKENDS]
 
 # The dispatch keys of CUDA, dense and other: SparseCsrCUDA is one of them.
 CUDA_KEYS = [key for key in dispatch_keys if str(key).endswith("CUDA")]
@@ -208,9 +207,8 @@ def gen_headers(part: Part, out: Output, *, of_operators: Wanted | None = None, 
     general = manager("", others)
     # The folder of enum_tag.h, which is not generated here. Older versions of torchgen have one folder less.
     more = {"headeronly_fm": general} if "headeronly_fm" in signature(gen.gen_headers).parameters else {}
-    with ExitStack() as stack:
-        if not of_operators:
-            stack.enter_context(patch.object(gen, "get_native_function_declarations", lambda **_: []))
+    declare = gen.get_native_function_declarations if of_operators else lambda **_: []
+    with patch.object(gen, "get_native_function_declarations", declare):
         gen.gen_headers(
             **_arguments(part),
             **more,
@@ -220,7 +218,7 @@ def gen_headers(part: Part, out: Output, *, of_operators: Wanted | None = None, 
             cpu_fm=general,
             device_fms={"cuda": general},
             ops_fm=manager("ops", of_operators),
-            dispatch_keys=HEADER_KEYS,
+            dispatch_keys=[key for key in dispatch_keys if key not in ABSENT_BACKENDS],
         )
 
 
