@@ -108,9 +108,7 @@ def generate_autograd_headers(part: Part, infos: Infos, out: Output, folder: str
 
 
 def narrow_headers(part: Part, out: Output) -> None:
-    """Write, below ``narrow``, versions of the headers that include all operators' headers, with only those that the
-    unit's sources use.
-    """
+    """Write the headers that include all operators' headers, with only those that the unit's sources use."""
     templates, roots = part.whole.templates, part.whole.roots_by_name
     sources = [name for name in out.names if name.suffix == ".cpp" and name.parts[0] not in ("vectorized", "cuda")]
     # The template contains handwritten functions.

@@ -74,9 +74,8 @@ class Operators:
         self.packaged = base / "torchgen/packaged"
         self.templates = self.packaged / "ATen/templates"
         self.autograd_templates = str(self.packaged / "autograd/templates")
-        self.native_functions, self._derivatives = (
-            str(merged / PACKAGED[file] / file) for file in (FUNCTIONS, DERIVATIVES)
-        )
+        paths = [str(merged / PACKAGED[file] / file) for file in (FUNCTIONS, DERIVATIVES)]
+        self.native_functions, self._derivatives = paths
         self.tags = str(self.packaged / "ATen/native/tags.yaml")
 
         def location(file: str, line: int) -> Location:

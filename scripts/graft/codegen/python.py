@@ -66,8 +66,8 @@ def generate_bindings(part: Part, out: Output) -> None:
         names = new_names(part, place)
         pairs = [p for p in signatures(part.whole, method=place.is_method) if p.function.func.name.name in names]
         module = None if place.is_method else "torch" if place.name == "torch" else f"torch.{place.name}"
-        predicate, generate = partial(belongs, place=place), python.create_python_bindings
-        env = template_env(generate, pairs, predicate, module, place.name, method=place.is_method)
+        generate = partial(python.create_python_bindings, method=place.is_method)
+        env = template_env(generate, pairs, partial(belongs, place=place), module, place.name)
         ops_headers.update(env["ops_headers"])
         if place.is_method:
             env["py_method_defs"] += operator_slots(templates, names)

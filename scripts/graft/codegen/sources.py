@@ -89,9 +89,7 @@ def generate_cuda(part: Part, how: str, out: Output) -> None:
     """
     if how == KERNELS:
         names = ("UfuncCUDA_", *(f"Register{key}.cpp" for key in CUDA_KEYS))
-        manager = SelectingFileManager(
-            "cuda", part.whole.templates, out=out, wanted=lambda name: name.startswith(names)
-        )
+        manager = SelectingFileManager("cuda", part.whole.templates, out=out, wanted=lambda n: n.startswith(names))
         upstream.gen_source_files(part, manager, keys=CUDA_KEYS)
         written = sorted(name.as_posix() for name in out.names if name.parent.name == "cuda" and name.suffix == ".cpp")
         if written:
@@ -102,8 +100,8 @@ def generate_cuda(part: Part, how: str, out: Output) -> None:
             index = part.whole.backend_indices.get(key)
             for f in sorted(part.functions, key=lambda f: f.namespace):
                 if index is not None and index.has_kernel(f):
-                    blocks.setdefault((key, f.namespace), "")
-                    blocks[key, f.namespace] += f'  m.impl("{f.func.name}", missing());\n'
+                    line = f'  m.impl("{f.func.name}", missing());\n'
+                    blocks[key, f.namespace] = blocks.get((key, f.namespace), "") + line
         if blocks:
             texts = [f"TORCH_LIBRARY_IMPL({space}, {key}, m) {{\n{text}}}\n" for (key, space), text in blocks.items()]
             out.write("ATen/RegisterMissingCUDA.cpp", _ERRORS.substitute(registrations="\n".join(texts)))

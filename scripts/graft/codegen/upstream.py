@@ -167,14 +167,14 @@ def has_content(env: dict[str, Any]) -> bool:
     return any(value for key, value in env.items() if key not in _ALWAYS_THERE and key.strip())
 
 
-def template_env(generate: Callable[..., object], *arguments: object, **more: object) -> dict[str, Any]:
+def template_env(generate: Callable[..., object], *arguments: object) -> dict[str, Any]:
     """Run a generator of one file. Return the environment of its template; the file is not written."""
     env: dict[str, Any] = {}
     manager = SimpleNamespace(
-        write_with_template=lambda name, template, env_callable: env.update(env_callable()),
+        write_with_template=lambda _name, _template, env_callable: env.update(env_callable()),
         template_dir_for_comments=str,
     )
-    generate(manager, *arguments, **more)
+    generate(manager, *arguments)
     return env
 
 
