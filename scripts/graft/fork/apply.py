@@ -127,7 +127,7 @@ def make_commits(tree: Tree, snapshot: Snapshot, native: NativeFolder, scratch: 
     merge_with_base([native.path], base, generated / "wheel")
     stack.add({target: generated / "wheel" / PACKAGED[file] / file for file, target in _YAML.items()})
     stack.commit(_YAML_MESSAGE)
-    generate_part("python", native, base, generated)
+    generate_python(native, base, generated)
     stack.add(python_files(native, generated, stack, scratch / "python"))
     stack.commit(_PYTHON_MESSAGE)
     return stack
@@ -144,13 +144,13 @@ def lay_out_torchgen(stack: Stack, base: Path) -> None:
         (base / name).rename(target)
 
 
-def generate_part(part: str, native: NativeFolder, base: Path, out: Path) -> None:
-    """Run Graft's generator with the tree's torchgen, which is in ``base``; ``part`` is ``python`` or ``cpp``.
+def generate_python(native: NativeFolder, base: Path, out: Path) -> None:
+    """Run Graft's generator for what a source tree's build does not generate, with the tree's torchgen in ``base``.
 
     Raises:
         OperatorError: torchgen's message, with file and line in the native folder.
     """
-    arguments: list[str | Path] = ["--base", base, "--native", native.path, "--out", out, "--part", part]
+    arguments: list[str | Path] = ["--base", base, "--native", native.path, "--out", out, "--part", "python"]
     # Run in another folder, so that Python does not import a torchgen from the current one.
     done = run_with_torchgen(base, "graft.codegen", *arguments, cwd=out)
     if done.returncode != 0:
@@ -158,7 +158,7 @@ def generate_part(part: str, native: NativeFolder, base: Path, out: Path) -> Non
 
 
 def python_files(native: NativeFolder, generated: Path, stack: Stack, folder: Path) -> dict[str, Path]:
-    """Return the files of the tip that what ``generate_part`` wrote and the native folder extend, and new ones, written
+    """Return the files of the tip that what ``generate_python`` wrote and the native folder extend, and new ones, written
     below ``folder``, by name in the tree.
     """
     appended = generated / "appended"
