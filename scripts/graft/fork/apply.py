@@ -158,8 +158,8 @@ def generate_python(native: NativeFolder, base: Path, out: Path) -> None:
 
 
 def python_files(native: NativeFolder, generated: Path, stack: Stack, folder: Path) -> dict[str, Path]:
-    """Return the files of the tip that what ``generate_python`` wrote and the native folder extend, and new ones, written
-    below ``folder``, by name in the tree.
+    """Return the files of the tip that ``generate_python`` and the native folder extend, and new ones, written below
+    ``folder``, by name in the tree.
     """
     appended = generated / "appended"
     texts = {name.as_posix(): (appended / name).read_text(encoding="utf-8") for name in files_below(appended)}
