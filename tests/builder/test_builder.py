@@ -127,7 +127,9 @@ def test_all_that_is_wrong_is_named_at_once(capsys: pytest.CaptureFixture[str]) 
 def test_what_is_right_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAUNCHER", "none")
     ran: list[str] = []
-    run = SimpleNamespace(**{name: lambda *_, name=name: ran.append(name) for name in ("build", "new_op", "export")})
+    run = SimpleNamespace(
+        **{name: lambda *_, name=name: ran.append(name) for name in ("build", "new_op", "export_fetched")}
+    )
     monkeypatch.setattr(cli, "import_module", lambda _: run)
     (tmp_path / "native_functions.yaml").touch()
     for verb, *more in (
@@ -136,7 +138,7 @@ def test_what_is_right_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ("export", f"--out={tmp_path}/a/b", "--source", "https://a.b/c", "--native", str(tmp_path)),
     ):
         assert cli.main(VERBS, [verb, "--pin", "2.14.1", *more]) == 0
-    assert ran == ["build", "new_op", "export"]
+    assert ran == ["build", "new_op", "export_fetched"]
 
 
 def test_variables_of_make_are_options_and_go_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ class _Wheel:
         assert out is not None
         copied.header_offset = out.tell()
         out.write(copied.FileHeader())
-        with base.open(compressed) as content:
+        with ZipFile.open(base, compressed) as content:
             shutil.copyfileobj(content, out, 1 << 22)
         self._archive.filelist.append(copied)
         self._archive.NameToInfo[name] = copied

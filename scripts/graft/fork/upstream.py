@@ -206,8 +206,9 @@ class Upstream:
         if with_generated:
             added = re.findall(r'^    "\w+::(\w+)', (self.tree.path / ADDED).read_text(encoding="utf-8"), re.M)
             operator = re.compile(rf"\b({'|'.join(added)})\b")
-            generated = [name for name in outputs if name.startswith(_GENERATED) and (self.tree.path / name).is_file()]
-            chosen += [name for name in generated if operator.search((self.tree.path / name).read_text("utf-8"))]
+            files = {name: self.tree.path / name for name in outputs if name.startswith(_GENERATED)}
+            texts = {name: file.read_text(encoding="utf-8") for name, file in files.items() if file.is_file()}
+            chosen += [name for name, text in texts.items() if operator.search(text)]
         return [outputs[name] for name in chosen]
 
 
