@@ -48,6 +48,14 @@ def test_mistake_is_found_at_its_place(case: dict[str, str], known: BaseOperator
     assert "; " in line, "a finding says what to write instead"
 
 
+def test_name_is_no_pattern(known: BaseOperators, tmp_path: Path) -> None:
+    text = "- func: g[r(Tensor self) -> Tensor\n  structured_delegate: g.out\n"
+    (tmp_path / "native_functions.yaml").write_text(text)
+    (error,) = check([tmp_path], known).errors
+    assert (error.line, error.column) == (2, 3)
+    assert "g[r is marked as a structured_delegate pointing to g.out" in error.what
+
+
 def test_there_is_a_corpus() -> None:
     assert len(BROKEN) >= 60
     assert len({case["mistake"] for case in BROKEN}) == len(BROKEN)

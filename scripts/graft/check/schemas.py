@@ -306,7 +306,11 @@ def _check_group(root: str, group: list[Function], base: BaseOperators, findings
         get_grouped_by_view_native_functions(natives)
     except Exception as error:  # torchgen raises arbitrary errors
         what = str(error).strip() or f"torchgen cannot group the variants of this operator ({type(error).__name__})"
-        named = {m.start(): f for f in group if (m := re.search(rf"(?<![\w.]){f.schema.name}(?!\w|\.\w)", what))}
+        named = {
+            m.start(): f
+            for f in group
+            if (m := re.search(rf"(?<![\w.]){re.escape(str(f.schema.name))}(?!\w|\.\w)", what))
+        }
         entry = named[min(named)].entry if named else group[0].entry
         is_delegate = "structured_delegate pointing to" in what
         findings.add(
