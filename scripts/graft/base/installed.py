@@ -12,6 +12,7 @@ from pathlib import Path
 from ..core.errors import CommandError, UsageError
 from ..core.layout import TorchVersion
 from ..core.process import run
+from ..inputs.patches import ADDED
 from .base import Base, refuse_other_devices, unusable
 
 # A folder in the environment's site-packages. No module can have this name.
@@ -95,7 +96,7 @@ def find_environment(python: str) -> Environment:
             todo="set PYTHON to the Python of an environment that has torch, or install torch",
         )
     environment = Environment(python, packages, site)
-    if (site / "torch/_added_operators.py").is_file():
+    if (site / ADDED).is_file():
         # 2.13.0+cpu for 2.13.0+cpu.graft.<hash>.
         official = environment.version.partition("graft.")[0].rstrip("+.")
         raise UsageError(

@@ -275,7 +275,9 @@ def thin_products(name: str, units: Units, base: Base, nvcc: Nvcc | None = None)
 def _products_for_cuda(
     name: str, units: Units, base: Base, nvcc: Nvcc | None, like: Library | None = None
 ) -> list[Product]:
-    """Return the library of the CUDA kernels, if there is one: unless it is ``like`` another, like the base's."""
+    """Return the library of the CUDA kernels, if there is one. It searches for other libraries as ``like`` does, or as
+    the base's does.
+    """
     if nvcc is None or not units.cuda:
         return []
     theirs = base.library(f"lib/{_CUDA}")
