@@ -1,7 +1,8 @@
 """Add the operators of this package to the torch that is being imported, as in a grafted torch.
 
-PyTorch calls ``autoload`` at the end of ``import torch`` (entry points of the group ``torch.backends``). An error here
-never stops torch: it prints one line, and torch works without these operators.
+The package has a folder for each build of torch that it was made for. PyTorch calls ``autoload`` at the end of
+``import torch`` (entry points of the group ``torch.backends``). An error here never stops torch: it prints one line, and
+torch works without these operators; importing the package then raises ImportError.
 """
 
 import importlib.util
@@ -9,39 +10,107 @@ import json
 import os
 import sys
 
-_FOLDER = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = __name__.rpartition(".")[0]
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+# What is the same for all builds.
+_SHARED = os.path.join(_FOLDER, "shared")
 
-_is_done = False
+# Why the operators were not added; empty if they were; None if nobody asked for them yet.
+_reason = None
 
 
-class _Refused(Exception):
+class _Refused(ValueError):
     """The reason why the operators are not added."""
 
 
 def autoload():
     """Add the operators, once. On an error, print one line."""
-    global _is_done
-    if _is_done:
+    global _reason
+    if _reason is not None:
         return
-    _is_done = True
-    with open(os.path.join(_FOLDER, "note.json"), encoding="utf-8") as file:
-        note = json.load(file)
+    _reason = ""
+    names = []
     try:
-        _load(note)
+        if os.path.isfile(os.path.join(_FOLDER, "edited.py")):  # an editable install
+            from .edited import build_again
+
+            build_again(_FOLDER, _PACKAGE)
+        with open(os.path.join(_FOLDER, "builds.json"), encoding="utf-8") as file:
+            builds = json.load(file)
+        names = builds[0]["names"]
+        _load(_chosen(builds))
     except Exception as error:
-        reason = str(error) if isinstance(error, _Refused) else f"{type(error).__name__}: {error}"
-        sys.stderr.write(f"{note['name']}: its operators were not added to torch: {reason}\n")
+        _reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        sys.stderr.write(f"{_PACKAGE}: its operators were not added to torch: {_reason}\n")
+        _explain(names)
+
+
+def require():
+    """Add the operators.
+
+    Raises:
+        ImportError: they cannot be added to this torch.
+    """
+    autoload()
+    if _reason:
+        raise ImportError(f"{_PACKAGE}: its operators were not added to torch: {_reason}")
+
+
+def _explain(names):
+    """Make ``torch.name`` say why it is missing."""
+    import torch
+
+    upstream = getattr(torch, "__getattr__", None)
+
+    def __getattr__(name):
+        if name in names:
+            raise AttributeError(f"module 'torch' has no attribute '{name}'. {_PACKAGE} has it, but {_reason}")
+        if upstream is None:
+            raise AttributeError(f"module 'torch' has no attribute '{name}'")
+        return upstream(name)
+
+    torch.__getattr__ = __getattr__
+
+
+def _chosen(builds):
+    """Return the note of the build for this torch. Functions are bound by address, so libraries must be identical."""
+    import torch
+
+    lib = os.path.join(os.path.dirname(torch.__file__), "lib")
+    for build in builds:
+        is_same = torch.version.git_version == build["commit"]
+        if is_same and all(_size(os.path.join(lib, name)) == size for name, size in build["libraries"].items()):
+            return _note(build)
+    versions = [build["requires"] for build in builds]
+    raise _Refused(
+        f"they were built for torch {', '.join(versions)} from pip, but this is {torch.__version__}; install one of "
+        f"these (`pip install torch=={versions[-1]}`), or a {_PACKAGE} for this torch"
+    )
+
+
+def _size(path):
+    return os.path.getsize(path) if os.path.isfile(path) else None
+
+
+def _note(build):
+    folder = os.path.join(_FOLDER, build["folder"])
+    with open(os.path.join(folder, "note.json"), encoding="utf-8") as file:
+        return {**json.load(file), "folder": folder}
+
+
+def _file(note, name):
+    """Return the path of a file of a build."""
+    own = os.path.join(note["folder"], name)
+    return own if os.path.isfile(own) else os.path.join(_SHARED, name)
 
 
 def _load(note):
     import torch
 
-    _require_its_torch(note, torch)
     _require_no_other(note, torch)
-    added = _module("torch._added_operators", "_added_operators.py")
+    added = _module("torch._added_operators", _file(note, "_added_operators.py"))
     old = _bound(note, torch)
-    importlib.import_module(f"{_PACKAGE}._C")
+    _module(f"{_PACKAGE}._C", _file(note, note["extension"]))
     torch._thin_wheels = {**getattr(torch, "_thin_wheels", {}), note["name"]: note}
     _merge(added)
     _publish(added, torch)
@@ -53,20 +122,6 @@ def _load(note):
     behind = _Behind(note)
     sys.meta_path.insert(0, behind)
     behind.run_loaded()
-
-
-def _require_its_torch(note, torch):
-    """Functions are bound by address, so the libraries must be identical."""
-    lib = os.path.join(os.path.dirname(torch.__file__), "lib")
-    sizes = {}
-    for name in note["libraries"]:
-        path = os.path.join(lib, name)
-        sizes[name] = os.path.getsize(path) if os.path.isfile(path) else None
-    if torch.version.git_version != note["commit"] or sizes != note["libraries"]:
-        raise _Refused(
-            f"they were built for torch {note['requires']} from pip, but this is {torch.__version__}; install "
-            f"torch=={note['requires']}, or a {note['name']} for this torch"
-        )
 
 
 def _require_no_other(note, torch):
@@ -81,8 +136,8 @@ def _require_no_other(note, torch):
 
 
 def _module(name, file):
-    """Import a module from a file of this package without adding it to ``sys.modules``."""
-    spec = importlib.util.spec_from_file_location(name, os.path.join(_FOLDER, file))
+    """Import a module from a file without adding it to ``sys.modules``."""
+    spec = importlib.util.spec_from_file_location(name, file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -181,8 +236,8 @@ class _Behind:
     """
 
     def __init__(self, note):
-        self._behind = note["behind"]
-        self._new = note["new"]
+        self._behind = {module: _file(note, name) for module, name in note["behind"].items()}
+        self._new = {module: _file(note, name) for module, name in note["new"].items()}
         self._stars = note["stars"]
         self._looking = set()
 
@@ -194,7 +249,7 @@ class _Behind:
 
     def find_spec(self, name, path=None, target=None):
         if name in self._new:
-            file = os.path.join(_FOLDER, self._new[name])
+            file = self._new[name]
             places = [os.path.dirname(file)] if file.endswith("__init__.py") else None
             return importlib.util.spec_from_file_location(name, file, submodule_search_locations=places)
         if name not in self._behind or name in self._looking:
@@ -216,7 +271,7 @@ class _Behind:
         return spec
 
     def _run(self, module):
-        path = os.path.join(_FOLDER, self._behind[module.__name__])
+        path = self._behind[module.__name__]
         with open(path, encoding="utf-8") as file:
             code = compile(file.read(), path, "exec", dont_inherit=True)
         before = dict(vars(module))

@@ -1,0 +1,55 @@
+"""The build backend of projects (PEP 517, PEP 660): ``build-backend = "graft.backend"``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .core.errors import GraftError, RefusedError
+
+T = TypeVar("T")
+Settings = Mapping[str, Any] | None
+
+
+def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
+    """Build the wheel of the project in the current folder. Return its file name."""
+    from .project.build import build_wheel
+
+    return _named(lambda: build_wheel(Path.cwd(), Path(wheel_directory)))
+
+
+def build_editable(
+    wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
+) -> str:
+    """Build a wheel whose operators are compiled again when their sources were edited. Return its file name."""
+    from .project.build import build_editable
+
+    return _named(lambda: build_editable(Path.cwd(), Path(wheel_directory)))
+
+
+def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
+    """Build the sdist. Return its file name."""
+    from .project.pack import write_sdist
+    from .project.settings import read_project
+
+    return _named(lambda: write_sdist(Path.cwd(), read_project(Path.cwd()).config, Path(sdist_directory)))
+
+
+def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
+    """Return what an editable build needs in addition: hatchling writes its .pth file with it."""
+    from hatchling.builders.constants import EDITABLES_REQUIREMENT
+
+    return [EDITABLES_REQUIREMENT]
+
+
+def _named(build: Callable[[], Path]) -> str:
+    """Return the name of the file that ``build`` makes. Frontends show what is printed, and no traceback on exit."""
+    try:
+        return build().name
+    except (GraftError, OSError) as error:
+        expected = error if isinstance(error, GraftError) else RefusedError.of(error)
+        print(f"error: {expected}", file=sys.stderr)
+        raise SystemExit(expected.exit_code) from None

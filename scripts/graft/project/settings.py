@@ -1,0 +1,93 @@
+"""What a project's pyproject.toml says: the table ``[tool.graft]``, and the metadata of ``[project]``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import UsageError
+from ..inputs.native import FUNCTIONS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+# The keys of [tool.graft], and what they hold.
+_KEYS = {"native": "a folder, or a list of folders", "torch": "a version of torch, or a list of versions"}
+
+_EXAMPLE = '[tool.graft]\nnative = "native"   # the folder with native_functions.yaml\ntorch = "2.13.0"'
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project.
+
+    Args:
+        folder: the folder of its pyproject.toml.
+        config: the content of that file.
+        natives: its native folders.
+        torches: the versions of torch that it is built for; empty for the installed one, or the first that can be had.
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    natives: tuple[Path, ...]
+    torches: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the package with its operators: ``my_ops`` of the project ``my-ops``."""
+        return re.sub(r"[-_.]+", "_", self.config["project"]["name"]).lower()
+
+    @property
+    def has_own_package(self) -> bool:
+        """Whether the project has Python code under that name."""
+        places = (self.folder / name for name in (self.name, f"src/{self.name}"))
+        return any((place / "__init__.py").is_file() or place.with_suffix(".py").is_file() for place in places)
+
+    @property
+    def package(self) -> str:
+        """The package of the operators, which gives way to the project's own."""
+        return f"_{self.name}" if self.has_own_package else self.name
+
+
+def read_project(folder: Path) -> Project:
+    """Read ``folder/pyproject.toml``.
+
+    Raises:
+        UsageError: the file or a key is missing, unknown, or has a value of another kind.
+    """
+    file = folder / "pyproject.toml"
+    try:
+        config = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UsageError(f"{file}: no such file", todo="`graft new --project` writes one") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: {error}", todo="fix the syntax (https://toml.io)") from error
+    settings, project = config.get("tool", {}).get("graft", {}), config.get("project", {})
+    faults = [f"{file}: [tool.graft] has no key `{key}`" for key in settings if key not in _KEYS]
+    faults += [
+        f"{file}: [tool.graft] {key} is not {what}"
+        for key, what in _KEYS.items()
+        if key in settings and not all(isinstance(each, str) and each for each in _listed(settings[key]) or [None])
+    ]
+    faults += [f"{file}: [project] has no {key}" for key in ("name",) if not isinstance(project.get(key), str)]
+    if faults:
+        raise UsageError("\n".join(faults), todo=f"write\n{_EXAMPLE}")
+    natives = tuple((folder / each).resolve() for each in _listed(settings.get("native", ".")))
+    for native in natives:
+        if not (native / FUNCTIONS).is_file():
+            raise UsageError(
+                f"{file}: {native} has no {FUNCTIONS}",
+                todo=f"write the folder that has one into it:\n{_EXAMPLE}",
+            )
+    return Project(folder, config, natives, tuple(_listed(settings.get("torch", ()))))
+
+
+def _listed(value: Any) -> list[Any]:
+    return [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else [None]

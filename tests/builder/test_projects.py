@@ -1,0 +1,169 @@
+"""Projects: what pyproject.toml may say, one package for several builds of torch, and the wheel that hatchling writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from graft.core.errors import UsageError
+from graft.project.pack import write_sdist, write_wheel
+from graft.project.settings import read_project
+from graft.project.several import requirement, together
+from packaging.specifiers import SpecifierSet
+
+PYPROJECT = """[build-system]
+requires = ["torch-graft"]
+build-backend = "graft.backend"
+
+[project]
+name = "my-ops"
+version = "1.0"
+license = "MIT"
+dependencies = ["numpy"]
+
+[project.entry-points.others]
+one = "my_ops:one"
+"""
+
+
+def write_project(folder: Path, settings: str = "", *, package: str = "") -> Path:
+    """Write a project without operators; with a Python package if ``package`` is its folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pyproject.toml").write_text(f"{PYPROJECT}\n{settings}")
+    (folder / "native_functions.yaml").write_text("")
+    if package:
+        (folder / package).mkdir(parents=True)
+        (folder / package / "__init__.py").write_text("one = 1\n")
+    return folder
+
+
+def test_defaults(tmp_path: Path) -> None:
+    project = read_project(write_project(tmp_path))
+    assert (project.natives, project.torches, project.package) == ((tmp_path,), (), "my_ops")
+
+
+@pytest.mark.parametrize("package", ["my_ops", "src/my_ops"])
+def test_operators_give_way_to_the_projects_own_package(tmp_path: Path, package: str) -> None:
+    assert read_project(write_project(tmp_path, package=package)).package == "_my_ops"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("[tool.graft]\nnative = 'other'", "other has no native_functions.yaml"),
+        ("[tool.graft]\ntorches = '2.13.0'", "has no key `torches`"),
+        ("[tool.graft]\ntorch = 2.13", "torch is not a version"),
+        ("[tool.graft]\ntorch = ['2.13.0', 1]", "torch is not a version"),
+        ("[tool.graft", "pyproject.toml: "),
+    ],
+)
+def test_mistakes_are_named_with_what_to_write(tmp_path: Path, settings: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as caught:
+        read_project(write_project(tmp_path, settings))
+    assert str(tmp_path / "pyproject.toml") in str(caught.value) and caught.value.todo
+
+
+def test_no_project(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        read_project(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("versions", "allowed", "refused"),
+    [
+        (["2.13.0+cpu"], ["2.13.0+cpu"], ["2.13.0", "2.13.0+cu130", "2.13.1+cpu"]),
+        (["2.13.0"], ["2.13.0"], ["2.13.1", "2.12.0"]),
+        (["2.13.0", "2.14.1"], ["2.13.0", "2.14.1"], ["2.14.0", "2.13.1", "2.12.1", "2.14.2", "2.15.0"]),
+        (["2.15.0", "2.11.0", "2.13.0+cpu"], ["2.11.0", "2.13.0+cpu", "2.15.0"], ["2.12.0", "2.14.1", "2.13.1", "2.16.0"]),
+    ],
+)
+def test_pip_takes_the_releases_that_the_wheel_was_built_for(
+    versions: list[str], allowed: list[str], refused: list[str]
+) -> None:
+    wanted = SpecifierSet(requirement(versions).removeprefix("torch"))
+    assert [version for version in [*allowed, *refused] if wanted.contains(version)] == allowed
+
+
+def of_one_torch(folder: str, **texts: bytes) -> dict[str, bytes]:
+    """The package for one torch, with ``texts`` in its folder."""
+    own = {f"ops/{folder}/{name}": text for name, text in texts.items()}
+    return {"ops/builds.json": json.dumps([{"folder": folder}]).encode(), "ops/__init__.py": b"same", **own}
+
+
+def test_files_that_are_the_same_for_all_are_there_once() -> None:
+    files = together("ops", [of_one_torch("a", C=b"1", text=b"same"), of_one_torch("b", C=b"2", text=b"same", more=b"m")])
+    assert json.loads(files.pop("ops/builds.json")) == [{"folder": "a"}, {"folder": "b"}]
+    assert files == {
+        "ops/__init__.py": b"same",
+        "ops/shared/text": b"same",
+        "ops/a/C": b"1",
+        "ops/b/C": b"2",
+        "ops/b/more": b"m",
+    }
+
+
+def test_one_torch_has_all_files_in_its_folder() -> None:
+    files = of_one_torch("a", C=b"1")
+    assert {**together("ops", [files]), "ops/builds.json": b""} == {**files, "ops/builds.json": b""}
+
+
+@pytest.fixture
+def operators(tmp_path: Path) -> Path:
+    folder = tmp_path / "operators"
+    (folder / "_my_ops").mkdir(parents=True)
+    (folder / "_my_ops/__init__.py").write_text("")
+    (folder / "_my_ops/_C.so").write_bytes(b"library")
+    return folder
+
+
+@pytest.mark.parametrize("is_editable", [False, True])
+def test_the_wheel_has_metadata_operators_and_python(tmp_path: Path, operators: Path, is_editable: bool) -> None:
+    root = write_project(tmp_path / "project", package="src/my_ops")
+    project = read_project(root)
+    wheel = write_wheel(
+        root,
+        project.config,
+        operators,
+        package=project.package,
+        requires=["torch==2.13.0"],
+        tag="cp311-cp311-linux_x86_64",
+        out=tmp_path,
+        is_editable=is_editable,
+    )
+    assert wheel.name == "my_ops-1.0-cp311-cp311-linux_x86_64.whl"
+    with ZipFile(wheel) as archive:
+        names = archive.namelist()
+        metadata = archive.read("my_ops-1.0.dist-info/METADATA").decode()
+        entry_points = archive.read("my_ops-1.0.dist-info/entry_points.txt").decode()
+        paths = [archive.read(name).decode() for name in names if name.endswith(".pth")]
+    assert ("my_ops/__init__.py" in names) != is_editable and "_my_ops/_C.so" in names
+    assert paths == ([f"{root}/src"] if is_editable else [])
+    assert "Requires-Dist: torch==2.13.0\n" in metadata and "Requires-Dist: numpy\n" in metadata
+    assert "[torch.backends]\n_my_ops = _my_ops:autoload\n" in entry_points and "[others]" in entry_points
+    assert project.config["project"]["dependencies"] == ["numpy"]
+
+
+def test_a_wheel_without_python_code(tmp_path: Path, operators: Path) -> None:
+    root = write_project(tmp_path / "project")
+    config = read_project(root).config
+    wheel = write_wheel(root, config, operators, package="my_ops", requires=[], tag="py3-none-any", out=tmp_path)
+    with ZipFile(wheel) as archive:
+        assert {name.partition("/")[0] for name in archive.namelist()} == {"_my_ops", "my_ops-1.0.dist-info"}
+
+
+def test_hatchlings_message(tmp_path: Path, operators: Path) -> None:
+    root = write_project(tmp_path / "project")
+    config = {"project": {"name": "my-ops", "version": "1.0", "readme": "missing.md"}}
+    with pytest.raises(UsageError, match=r"pyproject.toml: .*missing.md"):
+        write_wheel(root, config, operators, package="my_ops", requires=[], tag="py3-none-any", out=tmp_path)
+
+
+def test_the_sdist_has_what_builds_again(tmp_path: Path) -> None:
+    import tarfile
+
+    root = write_project(tmp_path / "project", package="my_ops")
+    with tarfile.open(write_sdist(root, read_project(root).config, tmp_path)) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"pyproject.toml", "native_functions.yaml", "my_ops/__init__.py"} <= names
