@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -32,7 +31,7 @@ def build_editable(
 
 def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
     """Build the sdist. Return its file name."""
-    from .project.pack import write_sdist
+    from .deliver.thin import write_sdist
     from .project.settings import read_project
 
     return _named(lambda: write_sdist(Path.cwd(), read_project(Path.cwd()).config, Path(sdist_directory)))

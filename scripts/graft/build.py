@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
+from .base.find import fetch_unpinned
 from .base.installed import Environment, base_of, find_environment, look
 from .core.console import Steps, say
 from .core.errors import GraftError
-from .core.files import build_lock, file_lock
-from .core.layout import DEBUG, DEVELOP, REPOSITORY, Layout
+from .core.files import build_lock, file_lock, lay_out_files, write_atomically
+from .core.layout import DEBUG, DEVELOP, PATCHES, Layout, TorchVersion
 from .deliver.built import Built, Result, announce, how_to_install, load_built, save_built
 from .inputs.pin import known_pins
 from .inputs.snapshot import Snapshot, take_snapshot
@@ -147,45 +148,48 @@ class Tree(Delivery):
 
 
 class Thin(Delivery):
-    """A wheel with the operators alone, which requires the base's torch.
+    """The files of a package with the operators alone, for the base's torch.
 
     Args:
         layout: the folders of the build.
         environment: the environment whose torch is the base; None if the base is a wheel.
-        name: the name of its package; empty for the name of the native folder.
-        version: its version.
+        package: the name of the package.
     """
 
-    def __init__(self, layout: Layout, environment: Environment | None, name: str, version: str) -> None:
-        from .deliver.wheel import package_name, thin_version
-
+    def __init__(self, layout: Layout, environment: Environment | None, package: str) -> None:
         super().__init__(layout, environment)
-        self.package, self.version = package_name(name, layout.native), version
-        thin_version(version, "0")
+        self.package = package
+        self._folder = layout.work / f"thin-{package}"
+
+    def _stamp(self, snapshot: Snapshot) -> str:
+        return f"{snapshot.stamp} {cuda_request(self.layout.cuda_archs, self.layout.cuda_home)}"
+
+    def there(self, snapshot: Snapshot) -> Path | None:
+        note = self._folder.with_suffix(".stamp")
+        is_same = note.is_file() and note.read_text(encoding="utf-8") == self._stamp(snapshot)
+        return self._folder if is_same else None
 
     def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:
         from .compile.units import thin_products
+        from .compose.several import folder_of
 
-        return thin_products(self.package, units, base, nvcc)
+        return thin_products(self.package, folder_of(self.layout.pin), units, base, nvcc)
 
     def deliver(self, job: Job, made: Made) -> Path:
         from .compose.thin import compose_thin
-        from .deliver.wheel import pack_thin, platform_tag, thin_version
+        from .deliver.wheel import platform_tag
 
-        requires = job.snapshot.pin.version
-        names = sorted({bound.public for bound in made.description.bound if not bound.name.startswith("_")})
         with job.steps.step("compose"):
-            files = compose_thin(job.base, made, self.package, requires)
-        with job.steps.step("pack"):
-            return pack_thin(
-                files,
-                name=self.package,
-                version=thin_version(self.version, requires),
-                requires=requires,
-                platform=platform_tag(job.base.platforms, made.libraries.values()),
-                out=self.layout.out,
-                summary=f"Operators for PyTorch {requires}: {', '.join(names)}",
-            )
+            platform = platform_tag(job.base.platforms, made.libraries.values())
+            files = compose_thin(job.base, made, self.package, job.snapshot.pin.version, platform)
+            note = self._folder.with_suffix(".stamp")
+            note.unlink(missing_ok=True)
+            lay_out_files(self._folder, files)
+            write_atomically(note, self._stamp(job.snapshot))
+        return self._folder
+
+    def announce(self, path: Path, seconds: float) -> None:
+        say(f"the operators of {self.layout.title} for torch {self.layout.pin}: {seconds:.1f} s")
 
 
 def run(delivery: Delivery, request: Request) -> Result:
@@ -266,10 +270,53 @@ def undevelop(request: Request) -> None:
 
 
 def thin_wheel(request: Request) -> Result:
-    """Build the operators as a wheel of their own, for the torch of a pin or of an environment."""
-    environment = find_environment(request.python) if request.pin == INSTALLED else None
-    layout = installed(request.layout, environment) if environment else request.layout
-    return run(Thin(layout, environment, request.name, request.version), request)
+    """Build the operators as a wheel of their own: for the torch of a pin or an environment, or for ``pins``."""
+    from .compose.several import platform_of
+    from .deliver.thin import package_name, requirement, thin_version, write_wheel
+
+    start = time.perf_counter()
+    versions = [TorchVersion(each) for each in request.pins.split()] or [request.pin]
+    package = package_name(request.name, request.native[0])
+    thin_version(request.version, versions)
+    files, built = thin_files(request, package, versions)
+    project = {
+        "name": package,
+        "version": thin_version(request.version, built),
+        "description": f"Operators for PyTorch {', '.join(built)}",
+    }
+    wheel = write_wheel(
+        None,
+        {"project": project},
+        files,
+        package=package,
+        requires=[requirement(built)],
+        platform=platform_of(package, files),
+        out=request.layout.out,
+    )
+    announce(wheel, seconds := time.perf_counter() - start)
+    return Result(wheel, {"build": seconds})
+
+
+def thin_files(
+    request: Request, package: str, versions: Sequence[TorchVersion], kind: str = ""
+) -> tuple[dict[str, bytes], list[TorchVersion]]:
+    """Build a package for ``versions`` of torch, of which ``INSTALLED`` is the one that ``python`` has.
+
+    Return the files, and the versions.
+    """
+    from .compose.several import read_together
+
+    deliveries = []
+    for version in versions:
+        layout = replace(replace(request, pin=version).layout, kind=kind)
+        environment = find_environment(request.python) if version == INSTALLED else None
+        if environment:
+            layout = installed(layout, environment)
+        else:
+            fetch_unpinned(layout, request.wheel)
+        deliveries.append(Thin(layout, environment, package))
+    folders = [run(delivery, request).path for delivery in deliveries]
+    return read_together(package, folders), [delivery.layout.pin for delivery in deliveries]
 
 
 def check(request: Request) -> None:
@@ -305,13 +352,13 @@ def check_cuda(request: Request) -> None:
 
 def installed(layout: Layout, environment: Environment) -> Layout:
     """Return the folders of a build for an installed torch. Warn if its version was never tested."""
-    version, pins = environment.version, REPOSITORY / "patches"
-    known = known_pins(pins)
+    version = environment.version
+    known = known_pins(PATCHES)
     release = version.release
     if release not in (each.release for each in known):
         say(f"torch {version} is untested; tested are {', '.join(known)}")
         release = max((each.release for each in known), key=Version)
-    return replace(layout, pin=version, installed=environment.key, pin_folder=pins / release)
+    return replace(layout, pin=version, installed=environment.key, pin_folder=PATCHES / release)
 
 
 def _wait_for_save(folders: Iterable[Path], seen: Mapping[Path, int]) -> dict[Path, int]:

@@ -21,9 +21,11 @@ from typing import Any, NoReturn
 from .base.fetch import check_wheel, in_name_of
 from .base.find import default_release, fetch_unpinned, find_pin, oldest_release
 from .core.console import say
+from .core.environments import command_on
 from .core.errors import GraftError, RefusedError, ToolchainError, UsageError, run_all
 from .core.files import write_atomically
-from .core.layout import BYTECODE, REPOSITORY, expanded
+from .core.layout import BYTECODE, IS_CHECKOUT, PATCHES, expanded
+from .core.pythons import find_python, probed
 from .deliver.built import last_build
 from .inputs.native import load_native
 from .inputs.pin import load_pin
@@ -105,12 +107,15 @@ def main(verbs: Sequence[Verb] = VERBS, arguments: Sequence[str] | None = None) 
     is_verbose = "-v" in own or "--verbose" in own
     try:
         verb, request, given = read(verbs, words)
+        if other := _another_python(verb, request):
+            command = list(map(str, [*command_on(other, "graft"), *words]))
+            os.execv(command[0], command)
         _run(verb, request, given)
     except (GraftError, OSError) as error:
         if is_verbose:
             traceback.print_exc()
         expected = error if isinstance(error, GraftError) else RefusedError.of(error)
-        print(f"error: {expected}", file=sys.stderr)
+        say(f"error: {expected}")
         if isinstance(expected, RefusedError):
             # On a full disk Python writes truncated bytecode without an error, and later imports would fail.
             shutil.rmtree(BYTECODE, ignore_errors=True)
@@ -119,6 +124,15 @@ def main(verbs: Sequence[Verb] = VERBS, arguments: Sequence[str] | None = None) 
         print("interrupted; run the same command again to continue", file=sys.stderr)
         return 130
     return 0
+
+
+def _another_python(verb: Verb, request: Request) -> Path | None:
+    """Return the Python to build for, if the builder runs on one with another ABI. make starts it on the right one."""
+    takes = verb.takes.split()
+    if IS_CHECKOUT or "python" not in takes or "pythons" in takes or request.python == sys.executable:
+        return None
+    ours, found = probed(Path(sys.executable)), find_python(request.python)
+    return found.path if ours and found and found.tag != ours.tag else None
 
 
 def _run(verb: Verb, request: Request, given: argparse.Namespace) -> None:
@@ -209,7 +223,7 @@ def _with_default_pin(verb: Verb, request: Request) -> Request:
         return replace(request, pin=pin, cuda_archs=request.cuda_archs or architectures_in(built.cuda))
     if verb.pin in (RELEASE, OLDEST) or (verb.pin != NONE and request.build == SOURCE):
         release = oldest_release if verb.pin == OLDEST else default_release
-        return replace(request, pin=release(REPOSITORY / "patches"))
+        return replace(request, pin=release(PATCHES))
     return request
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from .core.layout import REPOSITORY, Layout, TorchVersion, expanded, native_folders
+from .core.console import FLAGS
+from .core.layout import DIST, IS_CHECKOUT, REPOSITORY, Layout, TorchVersion, expanded, native_folders
 
 # The values of BUILD and DELIVERY.
 GRAFT, SOURCE = "graft", "source"
@@ -35,6 +36,12 @@ def _path(text: str) -> Path | None:
     return expanded(text) if text else None
 
 
+def _python() -> str:
+    """Return the Python of the active virtual environment; otherwise the one that Graft runs on."""
+    active = Path(os.environ.get("VIRTUAL_ENV", ""), "bin/python")
+    return str(active) if not IS_CHECKOUT and active.is_file() else sys.executable
+
+
 def _option(default: str, help_: str, read: Callable[[str], Any] = str, variable: str = "") -> Any:
     """Declare an option.
 
@@ -55,7 +62,9 @@ class Request:
         "", "the PyTorch to build on, see `ls patches`; by default the first that can be had", TorchVersion
     )
     native: tuple[Path, ...] = _option(
-        str(REPOSITORY / "native"), "the native folder, or several, separated by spaces", native_folders
+        str(REPOSITORY / "native" if IS_CHECKOUT else "."),
+        "the native folder, or several, separated by spaces",
+        native_folders,
     )
     out: Path | None = _option("", "the output folder of wheels or patches (default: dist)", _path)
     jobs: int = _option(str(os.cpu_count() or 1), "compilers to run at once", _positive)
@@ -67,7 +76,7 @@ class Request:
     build: str = _option(GRAFT, "graft: onto the official wheel; source: all of PyTorch, from its sources")
     delivery: str = _option(WHEEL, "for test and surfaces: wheel, or develop or thin-wheel, on the official torch")
     source: str = _option("", "a checkout of PyTorch, or a mirror to download its sources from")
-    python: str = _option(sys.executable, "the Python to build for, or whose torch is used")
+    python: str = _option(_python(), "the Python to build for, or whose torch is used")
     pins: str = _option("", 'for wheels and test-matrix: "2.14.1 2.15.0"; by default all that have a wheel')
     pythons: str = _option("", 'for these: "3.11 3.12", names or paths; by default PYTHON')
     at_once: int = _option("1", "for test-matrix: rows to run at once", _positive)
@@ -85,7 +94,7 @@ class Request:
     @property
     def layout(self) -> Layout:
         """The folders of the build."""
-        out = self.out or REPOSITORY / "dist"
+        out = self.out or DIST
         how = {name: getattr(self, name) for name in ("launcher", "cuda_archs", "cuda_home", "cxx")}
         return Layout(self.pin, self.native, out, **how)
 
@@ -123,6 +132,10 @@ OPTIONS = {
     each.name: Option(each.name, **{**each.metadata, "variable": each.metadata["variable"] or each.name.upper()})
     for each in fields(Request)
 }
+
+
+if not IS_CHECKOUT:
+    FLAGS.update({each.variable: each.flag for each in OPTIONS.values()})
 
 
 def variables() -> str:

@@ -13,14 +13,13 @@ from functools import partial
 from pathlib import Path
 
 from .core.console import say, table
+from .core.environments import command_on
 from .core.errors import GraftError, PinError, UsageError, run_all
-from .core.layout import REPOSITORY, Layout, TorchVersion
+from .core.layout import PATCHES, Layout, TorchVersion
 from .core.process import follow
 from .core.pythons import Python, find_pythons
 from .inputs.pin import known_pins, load_pin
 from .options import DEVELOP, THIN, WHEEL, Request
-
-_PATCHES = REPOSITORY / "patches"
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def chosen_rows(pins: str, pythons: str, *, default_python: str = sys.executable
     except ValueError as error:
         raise UsageError(f"PYTHONS={pythons}: {error}", todo="close the quotes") from error
     named = list(dict.fromkeys(map(TorchVersion, pins.split())))
-    known = named or known_pins(_PATCHES, are_wheels_needed=True)
+    known = named or known_pins(PATCHES, are_wheels_needed=True)
     tags = dict(zip(known, run_all(*(partial(_tags_of, pin) for pin in known)), strict=True))
     rows = [Row(pin, python) for python in found for pin in known]
     without = [row for row in rows if not any(tag.startswith(f"{row.python.tag}-") for tag in tags[row.pin])]
@@ -71,7 +70,7 @@ def chosen_rows(pins: str, pythons: str, *, default_python: str = sys.executable
 
 
 def _tags_of(pin: TorchVersion) -> list[str]:
-    return list(load_pin(_PATCHES / pin.release, pin).sha256)
+    return list(load_pin(PATCHES / pin.release, pin).sha256)
 
 
 def build_wheels(request: Request) -> None:
@@ -126,12 +125,11 @@ def run_verb(row: Row, layout: Layout, jobs: int, words: Sequence[str | Path], w
         write(line)
         output.append(line)
 
-    environment = REPOSITORY / "scripts/environment.py"
     of_row: list[str | Path] = ["--pin", row.pin, "--native", shlex.join(map(str, layout.natives)), "--out", layout.out]
     how = {"--launcher": layout.launcher, "--cuda-archs": layout.cuda_archs}
     of_row += [word for flag, value in how.items() if value for word in (flag, value)]
     module, verb, *more = words
-    command: list[str | Path] = [row.python.path, environment, module, verb, *of_row, "--jobs", str(jobs), *more]
+    command: list[str | Path] = [*command_on(row.python.path, module), verb, *of_row, "--jobs", str(jobs), *more]
     code = follow(command, read, env={"PYTHONUTF8": "1"})
     return Done(time.perf_counter() - start, error_of(code, output))
 

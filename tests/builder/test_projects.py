@@ -1,16 +1,18 @@
-"""Projects: what pyproject.toml may say, one package for several builds of torch, and the wheel that hatchling writes."""
+"""Projects: what pyproject.toml says, one package for several builds of torch, and the wheel that hatchling writes."""
 
 from __future__ import annotations
 
 import json
+import tarfile
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from graft.compose.several import together
 from graft.core.errors import UsageError
-from graft.project.pack import write_sdist, write_wheel
+from graft.core.layout import INTERPRETER
+from graft.deliver.thin import requirement, write_sdist, write_wheel
 from graft.project.settings import read_project
-from graft.project.several import requirement, together
 from packaging.specifiers import SpecifierSet
 
 PYPROJECT = """[build-system]
@@ -76,7 +78,11 @@ def test_no_project(tmp_path: Path) -> None:
         (["2.13.0+cpu"], ["2.13.0+cpu"], ["2.13.0", "2.13.0+cu130", "2.13.1+cpu"]),
         (["2.13.0"], ["2.13.0"], ["2.13.1", "2.12.0"]),
         (["2.13.0", "2.14.1"], ["2.13.0", "2.14.1"], ["2.14.0", "2.13.1", "2.12.1", "2.14.2", "2.15.0"]),
-        (["2.15.0", "2.11.0", "2.13.0+cpu"], ["2.11.0", "2.13.0+cpu", "2.15.0"], ["2.12.0", "2.14.1", "2.13.1", "2.16.0"]),
+        (
+            ["2.15.0", "2.11.0", "2.13.0+cpu"],
+            ["2.11.0", "2.13.0+cpu", "2.15.0"],
+            ["2.12.0", "2.14.1", "2.13.1", "2.16.0"],
+        ),
     ],
 )
 def test_pip_takes_the_releases_that_the_wheel_was_built_for(
@@ -93,7 +99,9 @@ def of_one_torch(folder: str, **texts: bytes) -> dict[str, bytes]:
 
 
 def test_files_that_are_the_same_for_all_are_there_once() -> None:
-    files = together("ops", [of_one_torch("a", C=b"1", text=b"same"), of_one_torch("b", C=b"2", text=b"same", more=b"m")])
+    files = together(
+        "ops", [of_one_torch("a", C=b"1", text=b"same"), of_one_torch("b", C=b"2", text=b"same", more=b"m")]
+    )
     assert json.loads(files.pop("ops/builds.json")) == [{"folder": "a"}, {"folder": "b"}]
     assert files == {
         "ops/__init__.py": b"same",
@@ -109,30 +117,24 @@ def test_one_torch_has_all_files_in_its_folder() -> None:
     assert {**together("ops", [files]), "ops/builds.json": b""} == {**files, "ops/builds.json": b""}
 
 
-@pytest.fixture
-def operators(tmp_path: Path) -> Path:
-    folder = tmp_path / "operators"
-    (folder / "_my_ops").mkdir(parents=True)
-    (folder / "_my_ops/__init__.py").write_text("")
-    (folder / "_my_ops/_C.so").write_bytes(b"library")
-    return folder
+OPERATORS = {"_my_ops/__init__.py": b"", "_my_ops/_C.so": b"library"}
 
 
 @pytest.mark.parametrize("is_editable", [False, True])
-def test_the_wheel_has_metadata_operators_and_python(tmp_path: Path, operators: Path, is_editable: bool) -> None:
+def test_the_wheel_has_metadata_operators_and_python(tmp_path: Path, is_editable: bool) -> None:
     root = write_project(tmp_path / "project", package="src/my_ops")
     project = read_project(root)
     wheel = write_wheel(
         root,
         project.config,
-        operators,
+        OPERATORS,
         package=project.package,
         requires=["torch==2.13.0"],
-        tag="cp311-cp311-linux_x86_64",
+        platform="linux_x86_64",
         out=tmp_path,
         is_editable=is_editable,
     )
-    assert wheel.name == "my_ops-1.0-cp311-cp311-linux_x86_64.whl"
+    assert wheel.name == f"my_ops-1.0-{INTERPRETER}-{INTERPRETER}-linux_x86_64.whl"
     with ZipFile(wheel) as archive:
         names = archive.namelist()
         metadata = archive.read("my_ops-1.0.dist-info/METADATA").decode()
@@ -145,24 +147,22 @@ def test_the_wheel_has_metadata_operators_and_python(tmp_path: Path, operators: 
     assert project.config["project"]["dependencies"] == ["numpy"]
 
 
-def test_a_wheel_without_python_code(tmp_path: Path, operators: Path) -> None:
+def test_a_wheel_without_python_code(tmp_path: Path) -> None:
     root = write_project(tmp_path / "project")
     config = read_project(root).config
-    wheel = write_wheel(root, config, operators, package="my_ops", requires=[], tag="py3-none-any", out=tmp_path)
+    wheel = write_wheel(root, config, OPERATORS, package="my_ops", requires=[], platform="any", out=tmp_path)
     with ZipFile(wheel) as archive:
         assert {name.partition("/")[0] for name in archive.namelist()} == {"_my_ops", "my_ops-1.0.dist-info"}
 
 
-def test_hatchlings_message(tmp_path: Path, operators: Path) -> None:
+def test_hatchlings_message(tmp_path: Path) -> None:
     root = write_project(tmp_path / "project")
     config = {"project": {"name": "my-ops", "version": "1.0", "readme": "missing.md"}}
     with pytest.raises(UsageError, match=r"pyproject.toml: .*missing.md"):
-        write_wheel(root, config, operators, package="my_ops", requires=[], tag="py3-none-any", out=tmp_path)
+        write_wheel(root, config, OPERATORS, package="my_ops", requires=[], platform="any", out=tmp_path)
 
 
 def test_the_sdist_has_what_builds_again(tmp_path: Path) -> None:
-    import tarfile
-
     root = write_project(tmp_path / "project", package="my_ops")
     with tarfile.open(write_sdist(root, read_project(root).config, tmp_path)) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from graft.build import Thin, build, run
+from graft.build import build, thin_wheel
 from graft.core.console import say
 from graft.core.environments import install
 from graft.core.errors import CommandError, ToolchainError
@@ -67,8 +67,8 @@ def bench_peers(request: Request) -> None:
     build(request)
     layout = request.layout
     title, found = conditions(layout, request.jobs)["title"], _calls(layout)
-    there = replace(layout, out=REPOSITORY / "build/bench-peers")  # users install what is in `out`
-    wheel = run(Thin(there, None, "peers", "0"), request).path
+    out = REPOSITORY / "build/bench-peers"  # users install what is in theirs
+    wheel = thin_wheel(replace(request, out=out, name="peers", pins="")).path
     builds = [statistics.median(row.seconds) for row in bench_build(request, only=_ROWS, repeat=None)]
     print(f"\n{title}:\n\n{table(found, builds, wheel.stat().st_size)}", end="")
 

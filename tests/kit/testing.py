@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 from graft.base.fetch import get_base
-from graft.build import Thin, Wheel, build, develop, run
+from graft.build import Wheel, build, develop, run, thin_wheel
 from graft.core.console import Steps, say
 from graft.core.environments import install
 from graft.core.errors import UsageError
@@ -164,8 +164,8 @@ def delivered(request: Request, delivery: str) -> Iterator[tuple[Path, dict[str,
         base = get_base(load_pin(layout.patches, layout.pin), layout, request.wheel, Steps()).wheel
         added: list[Layer] = []
         if delivery == THIN:
-            out = replace(layout, out=REPOSITORY / f"build/thin/{layout.name}")
-            thin = run(Thin(out, None, "graft_tested", "0.1"), request).path
+            out = REPOSITORY / f"build/thin/{layout.name}"
+            thin = thin_wheel(replace(request, out=out, name="graft_tested", pins="")).path
             options = ("--force-reinstall", "--no-deps", thin)
             added = [Layer(identity(thin), lambda target: install(target, *options, what=thin.name))]
         with beside_stock(layout, purpose, base, added) as (python, variables):

@@ -14,8 +14,8 @@ from pathlib import Path
 from packaging.utils import parse_wheel_filename
 
 from ..core.errors import UnusableBaseError
-from ..core.layout import BYTECODE, PACKAGES, TorchVersion
-from ..core.process import run
+from ..core.layout import BYTECODE, TorchVersion
+from ..core.process import python_path, run
 from .elf import ElfFile
 
 VERSION_FILE = "torch/version.py"
@@ -177,7 +177,7 @@ def torchgen_command(tree: Path, module: str, *arguments: str | Path) -> tuple[l
     """Return the command ``python -m module arguments`` of a process that imports the torchgen in ``tree``, and the
     environment variables that it needs. ``module`` is one of the builder.
     """
-    env = {"PYTHONPATH": os.pathsep.join([str(PACKAGES), str(tree)]), "PYTHONUTF8": "1"}
+    env = {"PYTHONPATH": python_path(tree), "PYTHONUTF8": "1"}
     # Not beside the sources: they may be those of an installed torch.
     env["PYTHONPYCACHEPREFIX"] = os.environ.get("PYTHONPYCACHEPREFIX") or str(BYTECODE)
     return [sys.executable, "-m", module, *arguments], env

@@ -12,7 +12,7 @@ from packaging.version import Version
 from ..core.console import StepLine, say
 from ..core.errors import CommandError, FetchError
 from ..core.files import build_lock
-from ..core.layout import REPOSITORY, Layout, TorchVersion
+from ..core.layout import PATCHES, Layout, TorchVersion
 from ..core.pip import MissingError
 from ..core.process import run
 from ..inputs.pin import CPU, Pin, load_pin, pinned_file
@@ -59,9 +59,7 @@ def oldest_release(patches: Path) -> TorchVersion:
     return TorchVersion(min((path.parent.name for path in patches.glob("*/pin.yaml")), key=Version))
 
 
-def find_pin(
-    cuda_archs: str = "", patches: Path = REPOSITORY / "patches", cxx: str = "g++"
-) -> tuple[TorchVersion, str]:
+def find_pin(cuda_archs: str = "", patches: Path = PATCHES, cxx: str = "g++") -> tuple[TorchVersion, str]:
     """Return the version of a wheel that can be had for this Python, and ``cuda_archs``; print why it was chosen.
 
     It is downloaded: first a wheel for CPUs, from pip's indexes or PyTorch's own, otherwise the one of the Python

@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.files import file_lock, write_atomically
-from ..core.layout import REPOSITORY
+from ..core.layout import HOME
 from .elf import ElfFile
 
 # The indexes by build-id, shared by all bases.
-INDEXES = REPOSITORY / "build/symbols"
+INDEXES = HOME / "symbols"
 
 # Increase this when the format changes.
 _FORMAT = 1

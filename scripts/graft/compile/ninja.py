@@ -25,8 +25,8 @@ from ninja.ninja_syntax import Writer
 from ..base.base import Base
 from ..core.console import StepLine
 from ..core.files import write_atomically, write_if_changed
-from ..core.layout import PACKAGES, Layout
-from ..core.process import UNTRANSLATED, follow
+from ..core.layout import Layout
+from ..core.process import UNTRANSLATED, follow, python_path
 from ..inputs.snapshot import Snapshot, hash_of_builder
 from ..inputs.toolchain import Toolchain
 from .cuda import Nvcc
@@ -150,7 +150,7 @@ def _run(layout: Layout, jobs: int, line: StepLine, output: list[str]) -> int | 
         _LAUNCHER: launcher(layout.launcher),
         "NINJA_STATUS": "[%f/%t] ",
     }
-    return compiled if follow(command, read, env={**env, "PYTHONPATH": str(PACKAGES)}) == 0 else None
+    return compiled if follow(command, read, env={**env, "PYTHONPATH": python_path()}) == 0 else None
 
 
 def with_preambles(

@@ -256,13 +256,13 @@ def products(units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product
     return [*cuda, library, extension]
 
 
-def thin_products(name: str, units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product]:
-    """Return the libraries of a thin wheel with the package ``name``. torch has loaded everything they call before."""
+def thin_products(package: str, folder: str, units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product]:
+    """Return the libraries of a thin wheel, in a folder of its package. torch has loaded what they call."""
     beside = Library((), "$ORIGIN", "--enable-new-dtags")
-    cuda = _products_for_cuda(f"{name}/lib{name}_cuda.so", units, base, nvcc, beside)
+    cuda = _products_for_cuda(f"{package}/{folder}/lib{package}_cuda.so", units, base, nvcc, beside)
     extension = Product(
         *(
-            f"{name}/{base.extension}",
+            f"{package}/{folder}/{base.extension}",
             [*units.named(_COMMON), *units.library, *units.named(_THIN_MODULE), *units.bindings],
         ),
         *(("libtorch_python.so", *_OF_TORCH), beside),

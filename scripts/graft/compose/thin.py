@@ -13,6 +13,7 @@ from ..base.base import Base
 from ..codegen.description import PLACES
 from .appending import appended_texts
 from .files import ANNOTATED, Composition, Made
+from .several import BUILDS, folder_of
 
 _CODECACHE = "torch/_inductor/codecache.py"
 
@@ -22,14 +23,15 @@ _SHIPPED = Path(__file__).resolve().parent.parent / "deliver/shipped"
 _TOLD_BY = ("libtorch_cpu.so", "libtorch_python.so", "libtorch_cuda.so", "libc10.so")
 
 
-def compose_thin(base: Base, made: Made, name: str, requires: str) -> dict[str, bytes]:
-    """Compose the files of a thin wheel.
+def compose_thin(base: Base, made: Made, name: str, requires: str, platform: str) -> dict[str, bytes]:
+    """Compose the files of a thin wheel for one torch.
 
     Args:
         base: the torch that it is for.
         made: the linked build.
         name: the name of its package.
         requires: the version of torch that it needs, as reported by pip.
+        platform: the platform tag of the libraries.
     """
     given = appended_texts(made.native, made.description)
     own = {_CODECACHE: _shipped("codecache.py")}
@@ -42,15 +44,12 @@ def compose_thin(base: Base, made: Made, name: str, requires: str) -> dict[str, 
         {module_of(path): place for path, place in places.items() if place.startswith(kind)}
         for kind in ("behind/", "new/")
     )
-    libraries = {each: base.libraries / each for each in _TOLD_BY}
     note: dict[str, Any] = {
         "delivery": "thin wheel",
         "name": name,
         "base": base.version,
-        "requires": requires,
-        "commit": base.commit,
         "hash": made.hash_,
-        "libraries": {each: path.stat().st_size if path.is_file() else None for each, path in libraries.items()},
+        "extension": base.extension,
         "operators": made.description.operators,
         "owners": sorted({place.attribute for place in PLACES}),
         "behind": behind,
@@ -58,11 +57,24 @@ def compose_thin(base: Base, made: Made, name: str, requires: str) -> dict[str, 
         "stars": star_importers(base.tree, behind),
         "folders": {},
     }
-    files = {places[path]: text for path, text in texts.items()} | {
-        "__init__.py": _shipped("package.py"),
-        "_load.py": _shipped("load.py"),
+    libraries = {each: base.libraries / each for each in _TOLD_BY}
+    # What the package compares with the torch that is there.
+    build = {
+        "folder": folder_of(requires),
+        "requires": requires,
+        "commit": base.commit,
+        "libraries": {each: path.stat().st_size if path.is_file() else None for each, path in libraries.items()},
+        "names": [each for each in made.description.public if "." not in each],
+        "platform": platform,
+    }
+    own = {places[path]: text for path, text in texts.items()} | {
         "_added_operators.py": made.description.module(),
         "note.json": json.dumps(note, indent=1),
+    }
+    files = {f"{build['folder']}/{path}": text for path, text in own.items()} | {
+        "__init__.py": _shipped("package.py"),
+        "_load.py": _shipped("load.py"),
+        BUILDS: json.dumps([build], indent=1),
     }
     composed = {f"{name}/{path}": text.encode("utf-8") for path, text in files.items()}
     composed |= {path: library.read_bytes() for path, library in made.libraries.items()}

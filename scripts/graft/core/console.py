@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -65,9 +66,25 @@ class StepLine:
         print(f"{start}{self.title} {text}", file=sys.stderr, flush=True)
 
 
+# Set where there is no Makefile: how messages name each variable of make.
+FLAGS: dict[str, str] = {}
+
+
 def say(text: str) -> None:
     """Print one line of information."""
-    print(text, file=sys.stderr, flush=True)
+    print(as_typed(text), file=sys.stderr, flush=True)
+
+
+def as_typed(text: str) -> str:
+    """Return a message in the form in which commands are typed: ``make pin TORCH=2.16.0``, or ``graft pin --torch
+    2.16.0`` where Graft is installed.
+    """
+    if not FLAGS:
+        return text
+    text = re.sub(r" \(`make \.\.\. ARGS=-v`\)", "", text).replace("make patch-and-build", "make build")
+    text = re.sub(r"`make(?: lists the variables, and ARGS=--help .*|`)", "`graft --help`", text)
+    text = re.sub(r"(?<=`)make (?=[a-z])|\bmake (?=[a-z-]+ [A-Z]+=)", "graft ", text)
+    return re.sub(rf"\b({'|'.join(FLAGS)})\b(=?)", lambda match: FLAGS[match[1]] + (" " if match[2] else ""), text)
 
 
 def table(lines: Sequence[Sequence[str]]) -> str:

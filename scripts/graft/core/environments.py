@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -14,30 +15,61 @@ from pathlib import Path
 
 from .console import StepLine, say
 from .errors import GraftError, RefusedError, ToolchainError
-from .files import Layer, held
-from .layout import BYTECODE, PACKAGES, REPOSITORY
+from .files import Layer, held, write_if_changed
+from .layout import BYTECODE, DISTRIBUTION, HOME, IS_CHECKOUT, PACKAGE, PACKAGES, REPOSITORY
 from .process import follow, run
 
-ENVIRONMENTS = REPOSITORY / "build/environments"
+ENVIRONMENTS = HOME / "environments"
 
-_REQUIREMENTS = REPOSITORY / "scripts/requirements.txt"
+_REQUIREMENTS = "requirements.txt"
 
 # Lines of pip's that report no error.
 _PROGRESS = ("Collecting ", "  Downloading ", "  Using cached ", "Requirement already ", "Looking in ", "Processing ")
 
 
-def enter(module: str, arguments: Sequence[str]) -> int:
-    """Replace this process by ``python -m module`` with ``arguments``. Return an exit code if that fails."""
-    folder = ENVIRONMENTS / f"builder-{name_of_python()}"
-    content = hashlib.sha256(_REQUIREMENTS.read_bytes()).hexdigest()
+# What another Python runs to enter its environment. Its first argument is the folder that holds this package.
+_ENTER = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from graft.core.environments import enter; "
+    "sys.exit(enter(sys.argv[2], sys.argv[3:], sys.argv[1]))"
+)
+
+
+def command_on(python: str | Path, module: str | Path) -> list[str | Path]:
+    """Return the command that runs a module of the builder on another Python, in an environment of its own."""
+    if IS_CHECKOUT:
+        return [python, REPOSITORY / "scripts/environment.py", module]
+    needed = [each for each in importlib.metadata.requires(DISTRIBUTION) or () if "extra ==" not in each]
+    text = "".join(f"{each}\n" for each in needed)
+    # The other packages beside this one are for this Python.
+    folder = HOME / f"package-{hashlib.sha256(f'{PACKAGE} {text}'.encode()).hexdigest()[:8]}"
+    write_if_changed(folder / _REQUIREMENTS, text)
+    if not (folder / PACKAGE.name).is_symlink():
+        (folder / PACKAGE.name).symlink_to(PACKAGE)
+    os.environ["GRAFT_HOME"] = str(HOME)
+    return [python, "-c", _ENTER, folder, module]
+
+
+def enter(module: str, arguments: Sequence[str], packages: str | Path = PACKAGES) -> int:
+    """Replace this process by ``python -m module`` with ``arguments``. Return an exit code if that fails.
+
+    ``packages`` is the folder with this package, and with the list of what it needs.
+    """
+    folder, requirements = ENVIRONMENTS / f"builder-{name_of_python()}", Path(packages, _REQUIREMENTS)
+    content = hashlib.sha256(requirements.read_bytes()).hexdigest()
+
+    def make(folder: Path) -> None:
+        say(f"creating the builder's virtual environment for {sys.executable}")
+        make_virtual_environment(folder)
+        install(folder, "--requirement", requirements, what="the builder's packages")
+
     try:
         if not {"-h", "--help"} & set(arguments) and arguments[:1] not in (["undevelop"], ["nox"]):
             require_all()
-        with held(folder, [Layer(content, _make)]) as lock:
+        with held(folder, [Layer(content, make)]) as lock:
             python = folder / "bin/python"
             # The process keeps the lock until the build ends.
             os.set_inheritable(lock, True)
-            paths = [str(PACKAGES), os.environ.get("PYTHONPATH")]
+            paths = [str(packages), os.environ.get("PYTHONPATH")]
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
             # Container images often set this. Without a cache, `import torch` takes twice as long.
             os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -49,12 +81,6 @@ def enter(module: str, arguments: Sequence[str]) -> int:
         return expected.exit_code
     except KeyboardInterrupt:
         return 130
-
-
-def _make(folder: Path) -> None:
-    say(f"creating the builder's virtual environment for {sys.executable}")
-    make_virtual_environment(folder)
-    install(folder, "--requirement", _REQUIREMENTS, what="the builder's packages")
 
 
 def require_all() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .layout import REPOSITORY
+from .layout import HOME
 
 # The folder for temporary files.
 _TEMPORARY = Path(os.environ.get("TMPDIR", "/tmp"))
@@ -118,7 +118,7 @@ def remedy(error: OSError, path: Path | None = None) -> str:
     """
     file = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else path
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        places = [file] if file else [REPOSITORY / "build", _TEMPORARY]
+        places = [file] if file else [HOME, _TEMPORARY]
         return f"free some space on the file system of {_free_space(places)}"
     if error.errno in (errno.EACCES, errno.EPERM) and file:
         return f"change the permissions of {file}, or of the folder that it is in"

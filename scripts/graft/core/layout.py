@@ -1,18 +1,41 @@
-"""The layout of folders. Everything that a build writes is below ``build/`` in the repository, except for the wheel."""
+"""The layout of folders. Everything that a build writes is below ``HOME``, except for the wheel."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import shlex
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-# The folder of this package.
-PACKAGES = REPOSITORY / "scripts"
+# The name under which pip installs this package.
+DISTRIBUTION = "torch-graft"
+# The folder of this package, and the one in which Python finds it.
+PACKAGE = Path(__file__).resolve().parents[1]
+PACKAGES = PACKAGE.parent
+REPOSITORY = PACKAGES.parent
+# Whether this package is used in its checkout, rather than installed.
+IS_CHECKOUT = (REPOSITORY / "scripts/environment.py").is_file()
+
+
+def _home() -> Path:
+    if given := os.environ.get("GRAFT_HOME"):
+        return Path(given).expanduser().absolute()
+    if IS_CHECKOUT:
+        return REPOSITORY / "build"
+    from platformdirs import user_cache_path  # a checkout does without any package at first
+
+    return user_cache_path("graft")
+
+
+# The folder of downloads, unpacked wheels, objects and environments.
+HOME = _home()
+PATCHES = REPOSITORY / "patches" if IS_CHECKOUT else PACKAGE / "patches"
+# Where wheels go if nothing else is given.
+DIST = (REPOSITORY if IS_CHECKOUT else Path.cwd()) / "dist"
 # The bytecode cache of the builder and of the tests that it runs.
-BYTECODE = REPOSITORY / "build/bytecode"
+BYTECODE = HOME / "bytecode"
 
 # The interpreter that builds run on and build for. Each has its own bases, objects and wheels.
 _PREFIX = "cp" if sys.implementation.name == "cpython" else sys.implementation.name
@@ -89,7 +112,7 @@ class Layout:
 
     def sanitized(self) -> Layout:
         """The layout of the same build with sanitizers. It shares only the base."""
-        return replace(self, out=REPOSITORY / f"build/sanitized/{self.name}", kind=SANITIZED)
+        return replace(self, out=HOME / f"sanitized/{self.name}", kind=SANITIZED)
 
     @property
     def native(self) -> Path:
@@ -109,13 +132,13 @@ class Layout:
     @property
     def patches(self) -> Path:
         """The pin file, the series and the patches."""
-        return self.pin_folder or REPOSITORY / "patches" / self.pin.release
+        return self.pin_folder or PATCHES / self.pin.release
 
     @property
     def pin_build(self) -> Path:
         """What all builds for one pin and one Python share."""
         name = f"{self.interpreter}-{self.installed}" if self.installed else self.interpreter
-        return REPOSITORY / "build" / self.pin / name
+        return HOME / self.pin / name
 
     @property
     def base(self) -> Path:

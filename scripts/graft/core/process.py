@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -65,6 +66,14 @@ def run(
             cause=done.stdout.strip()[-4000:] or "it printed nothing",
         )
     return done
+
+
+def python_path(*first: Path) -> str:
+    """Return the ``PYTHONPATH`` of another process that finds the builder as this one does, but ``first`` before all.
+
+    A build frontend may have put the builder on the path of this process alone.
+    """
+    return os.pathsep.join(dict.fromkeys(str(path) for path in (*first, *sys.path) if str(path)))
 
 
 def _end_with_parent() -> None:

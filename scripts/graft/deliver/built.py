@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core.console import say
 from ..core.files import sha256_of_file, write_atomically
-from ..core.layout import REPOSITORY, Layout, TorchVersion
+from ..core.layout import HOME, Layout, TorchVersion
 from ..options import GRAFT
 
 
@@ -49,8 +49,8 @@ def load_built(layout: Layout, build: str = GRAFT) -> Built | None:
 def last_build(natives: tuple[Path, ...], build: str = GRAFT) -> tuple[TorchVersion, Built] | None:
     """Return the pin and the record of the last build of this kind of these native folders, for this Python."""
     of_any_pin = Layout(TorchVersion("*"), natives, Path())
-    notes = of_any_pin.work.relative_to(REPOSITORY) / f"built-{build}-*.json"
-    for note in sorted(REPOSITORY.glob(str(notes)), key=lambda path: path.stat().st_mtime_ns, reverse=True):
+    notes = of_any_pin.work.relative_to(HOME) / f"built-{build}-*.json"
+    for note in sorted(HOME.glob(str(notes)), key=lambda path: path.stat().st_mtime_ns, reverse=True):
         with suppress(OSError, ValueError, TypeError):
             return TorchVersion(note.parents[2].name), Built(**json.loads(note.read_text(encoding="utf-8")))
     return None

@@ -1,4 +1,4 @@
-"""Write wheels, whole or not at all: PyTorch's with changed and new members, and thin wheels for an installed torch."""
+"""Write a wheel of torch, whole or not at all: the official one with changed and new members."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import base64
 import csv
 import hashlib
 import io
-import keyword
 import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -16,18 +15,10 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from packaging.utils import parse_wheel_filename
-from packaging.version import InvalidVersion, Version
 
 from ..base.elf import ElfFile
 from ..core.console import say
-from ..core.errors import PackError, UsageError, remedy
-from ..core.layout import INTERPRETER
-
-# Names that are valid for Python and for wheels: pip allows no double underscore, and none at an end.
-_NAME = re.compile("[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
-
-# Packages that are installed with torch.
-_TAKEN = ("torch", "torchgen", "functorch")
+from ..core.errors import PackError, remedy
 
 
 class _Wheel:
@@ -201,71 +192,3 @@ def newer_symbols(needed: Iterable[Mapping[str, set[str]]], known: Mapping[str, 
             if library in known and number not in known[library]:
                 found.setdefault(version, set()).update(symbols)
     return "; ".join(f"{', '.join(sorted(symbols))} ({version})" for version, symbols in sorted(found.items()))
-
-
-def package_name(name: str, folder: Path) -> str:
-    """Return the name of a thin wheel's package: ``name``, or that of the native folder.
-
-    Raises:
-        UsageError: Python cannot import it, or pip cannot install it.
-    """
-    chosen = name or re.sub(r"[\W_]+", "_", folder.name)
-    if not _NAME.fullmatch(chosen) or keyword.iskeyword(chosen) or chosen in _TAKEN:
-        raise UsageError(
-            f"NAME={chosen}: a thin wheel's package cannot have this name",
-            todo="set NAME to a name that Python can import, such as my_ops",
-        )
-    return chosen
-
-
-def thin_version(version: str, requires: str) -> str:
-    """Return the version of a thin wheel, with its torch's version so that wheels for several can share a folder.
-
-    Raises:
-        UsageError: ``version`` is not a valid version.
-    """
-    try:
-        parsed = Version(version)
-    except InvalidVersion as error:
-        raise UsageError(f"VERSION={version}: {error}", todo="set VERSION to one such as 1.2.0") from error
-    if parsed.local:
-        raise UsageError(
-            f"VERSION={version}: the part after + is reserved for the version of torch", todo=f"set {parsed.public}"
-        )
-    return f"{parsed.public}+torch{requires.replace('+', '.')}"
-
-
-def pack_thin(
-    files: Mapping[str, bytes], *, name: str, version: str, requires: str, platform: str, out: Path, summary: str
-) -> Path:
-    """Write a thin wheel into ``out`` (PEP 427; entry points of ``torch.backends``). Return its path.
-
-    Args:
-        files: by path in the wheel.
-        name: the name of its package.
-        version: the version of the thin wheel.
-        requires: the version of torch that it needs.
-        platform: its platform tag.
-        out: the output folder; created if it does not exist.
-        summary: a description in one line.
-
-    Raises:
-        PackError: the wheel cannot be written.
-    """
-    tag = f"{INTERPRETER}-{INTERPRETER}-{platform}"
-    target, info = out / f"{name}-{version}-{tag}.whl", f"{name}-{version}.dist-info"
-    python = f"{INTERPRETER[2]}.{INTERPRETER[3:]}"
-    metadata = {
-        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {summary}\n"
-        f"Requires-Python: =={python}.*\nRequires-Dist: torch=={requires}\n",
-        "WHEEL": f"Wheel-Version: 1.0\nGenerator: graft\nRoot-Is-Purelib: false\nTag: {tag}\n",
-        "entry_points.txt": f"[torch.backends]\n{name} = {name}:autoload\n",
-        "top_level.txt": f"{name}\n",
-    }
-    with _writing(target, f".{target.name}.partial") as wheel:
-        for path, content in sorted(files.items()):
-            wheel.add(path, content)
-        for path, text in metadata.items():
-            wheel.add(f"{info}/{path}", text.encode())
-        wheel.end(info)
-    return target

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..core.console import say
 from ..core.errors import SourceError
 from ..core.files import write_if_changed
-from ..core.layout import REPOSITORY
+from ..core.layout import DIST
 from ..options import Request
 from .fetch import fetched
 from .tree import EMAIL, NAME, find_tree
@@ -26,7 +26,7 @@ _FORMAT = shlex.split("""
 
 def export_fetched(request: Request) -> None:
     """Write the fork in the checkout that is asked for, or in the pin's tree."""
-    export(fetched(request), request.out or REPOSITORY / f"dist/fork-{request.pin.release}")
+    export(fetched(request), request.out or DIST / f"fork-{request.pin.release}")
 
 
 def export(source: Path, out: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..core.console import StepLine, Steps, say
 from ..core.errors import CommandError, CompileError, OperatorError, ToolchainError
-from ..core.layout import REPOSITORY
+from ..core.layout import HOME
 from ..core.process import UNTRANSLATED, run
 from ..inputs.native import NativeFolder
 from ..inputs.toolchain import Toolchain
@@ -98,7 +98,7 @@ def configure_headers(folder: Path, toolchain: Toolchain) -> None:
         template.with_suffix("").write_text(text, encoding="utf-8")
     (folder / "include").mkdir()
     if run([toolchain.compiler, "-E", "-xc++", "-"], stdin=f"#include <{_SLEEF}>", check=False).returncode:
-        headers = sorted((REPOSITORY / "build").glob(f"*/*/base/tree/torch/include/{_SLEEF}"))
+        headers = sorted(HOME.glob(f"*/*/base/tree/torch/include/{_SLEEF}"))
         if not headers:
             raise ToolchainError(
                 f"{_SLEEF}: no such header, which sources in cpu/ include",

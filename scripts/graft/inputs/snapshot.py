@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..core.errors import GraftError
 from ..core.files import files_below, lay_out_files, sha256_of_file
-from ..core.layout import PACKAGES, Layout
+from ..core.layout import PACKAGE, Layout
 from .merge import merge_folders, merge_texts
 from .native import SAMPLES, YAML, NativeFolder, load_native
 from .patches import pin_files
@@ -173,10 +173,10 @@ def take_snapshot(layout: Layout) -> Snapshot:
 
 @functools.cache
 def hash_of_builder() -> str:
-    """Return a hash of the builder's own files."""
+    """Return a hash of the builder's own files; pins are inputs of their own."""
     digest = hashlib.sha256()
-    for name in files_below(PACKAGES / "graft"):
-        if "__pycache__" not in name.parts:
+    for name in files_below(PACKAGE):
+        if "__pycache__" not in name.parts and name.parts[0] != "patches":
             digest.update(f"{name.as_posix()}\0".encode())
-            digest.update((PACKAGES / "graft" / name).read_bytes())
+            digest.update((PACKAGE / name).read_bytes())
     return digest.hexdigest()

@@ -15,7 +15,7 @@ from pathlib import Path
 from ..core.console import StepLine, say
 from ..core.errors import CommandError, GraftError, ToolchainError, UsageError
 from ..core.files import Layer, held
-from ..core.layout import DEBUG, DEVELOP, REPOSITORY, SANITIZED
+from ..core.layout import DEBUG, DEVELOP, HOME, SANITIZED
 from ..core.pip import MissingError, pip_into
 from ..core.process import run
 from .pin import TOOLKITS, Pin
@@ -279,7 +279,7 @@ def _toolkit_of_pin(pin: Pin, cuda: str, line: StepLine) -> Path:
 
     # Another list of packages gets another folder, so the files that compilers read now do not change.
     content = hashlib.sha256("\n".join(map(" ".join, packages.items())).encode()).hexdigest()
-    folder = REPOSITORY / f"build/cuda-toolkits/{cuda}-{content[:8]}"
+    folder = HOME / f"cuda-toolkits/{cuda}-{content[:8]}"
     with held(folder, [Layer(content, add)]):
         (compiler,) = folder.glob("nvidia/*/bin/nvcc")
     return compiler.parent.parent

@@ -20,7 +20,7 @@ from ..build import Wheel, run
 from ..core.console import Steps, say
 from ..core.errors import PinError, UnusableBaseError, UsageError
 from ..core.files import file_lock, sha256_of_file, write_if_changed
-from ..core.layout import REPOSITORY, TorchVersion, expanded
+from ..core.layout import PATCHES, TorchVersion, expanded
 from ..core.pip import Distribution, MissingError, ask_pip
 from ..inputs.patches import SERIES
 from ..inputs.pin import TOOLKITS, GitSource, Pin, Settings, indexes, load_pin
@@ -65,7 +65,7 @@ _NO_PATCHES = (
 )
 
 
-def make_pin(request: Request, patches: Path = REPOSITORY / "patches") -> None:
+def make_pin(request: Request, patches: Path = PATCHES) -> None:
     """Write the pin of a release, or what an existing one lacks; then build the smallest operator upon it.
 
     Args:

@@ -6,22 +6,27 @@ import subprocess
 import sys
 
 # Beside this file: the command that builds, and the state of the sources when it last ran.
-_STATE = "edited.json"
+STATE = "edited.json"
+
+_READ = (".yaml", ".cpp", ".h", ".hpp", ".inl", ".inc", ".cu", ".cuh", ".py", ".pyi", ".rst")
+_UNREAD = ("__pycache__", "tests", "build")
 
 
-def state_of(folders):
-    """Return the size and time of each file in ``folders``, but for tests and what editors and tools write."""
-    found = {}
+def state_of(folders: "list[str]", others: "list[str]") -> "dict[str, list[int]]":
+    """Return the size and time of each file that builds read in ``folders``, and of the ``others``."""
+    paths = list(others)
     for folder in folders:
         for parent, names, files in os.walk(folder):
-            names[:] = [name for name in names if not name.startswith(".") and name not in ("__pycache__", "tests")]
-            for path in (os.path.join(parent, name) for name in files if not name.startswith(".")):
-                status = os.stat(path)
-                found[path] = [status.st_size, status.st_mtime_ns]
+            names[:] = [name for name in names if not name.startswith(".") and name not in _UNREAD]
+            paths += [os.path.join(parent, name) for name in files if name.endswith(_READ)]
+    found = {}
+    for path in paths:
+        status = os.stat(path)
+        found[path] = [status.st_size, status.st_mtime_ns]
     return found
 
 
-def build_again(folder, name):
+def build_again(folder: str, name: str) -> None:
     """Build what was edited.
 
     Args:
@@ -33,9 +38,9 @@ def build_again(folder, name):
     """
     if os.environ.get("GRAFT_EDITABLE_REBUILD") == "0":
         return
-    with open(os.path.join(folder, _STATE), encoding="utf-8") as file:
+    with open(os.path.join(folder, STATE), encoding="utf-8") as file:
         state = json.load(file)
-    if state_of(state["folders"]) == state["files"]:
+    if state_of(state["folders"], state["others"]) == state["files"]:
         return
     sys.stderr.write(f"{name}: building what was edited ...\n")
     # The builder may import torch, which must not come back here.

@@ -1,8 +1,8 @@
 """Add the operators of this package to the torch that is being imported, as in a grafted torch.
 
 The package has a folder for each build of torch that it was made for. PyTorch calls ``autoload`` at the end of
-``import torch`` (entry points of the group ``torch.backends``). An error here never stops torch: it prints one line, and
-torch works without these operators; importing the package then raises ImportError.
+``import torch`` (entry points of the group ``torch.backends``). An error here never stops torch: it prints one line,
+and torch works without these operators; importing the package then raises ImportError.
 """
 
 import importlib.util

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from packaging.version import Version
+from ..core.files import files_below
 
 # The list of the builds, which the package reads when torch is imported.
 BUILDS = "builds.json"
 # The folder of the files that are the same for all.
 SHARED = "shared"
-
-# Releases of PyTorch have had at most this many bug-fix releases, in addition to the first, since 2.0.
-_FIXES = 2
 
 
 def folder_of(requires: str) -> str:
@@ -39,25 +38,18 @@ def together(package: str, builds: Sequence[Mapping[str, bytes]]) -> dict[str, b
         shared = {}
     files |= {f"{package}/{SHARED}/{name}": text for name, text in shared.items()}
     for entry, content in zip(listed, contents, strict=True):
-        own = {name: text for name, text in content.items() if name not in shared}
-        files |= {f"{package}/{entry['folder']}/{name}": text for name, text in own.items()}
+        files |= {f"{package}/{entry['folder']}/{name}": content[name] for name in content.keys() - shared.keys()}
     files[f"{package}/{BUILDS}"] = json.dumps(listed, indent=1).encode()
     return files
 
 
-def requirement(versions: Sequence[str]) -> str:
-    """Return the requirement of a wheel for ``versions`` of torch: that one, or a range without what is missing.
+def read_together(package: str, folders: Sequence[Path]) -> dict[str, bytes]:
+    """Return ``together`` of the packages in ``folders``."""
+    builds = [{name.as_posix(): (folder / name).read_bytes() for name in files_below(folder)} for folder in folders]
+    return together(package, builds)
 
-    A range names no local version, since wheels on package indexes have none.
-    """
-    if len(versions) == 1:
-        return f"torch=={versions[0]}"
-    releases = sorted({Version(Version(version).public) for version in versions})
-    first, last = releases[0], releases[-1]
-    between = [
-        Version(f"{first.major}.{minor}.{fix}")
-        for minor in range(first.minor, last.minor + 1)
-        for fix in range(_FIXES + 1)
-    ]
-    missing = [each for each in between if first < each < last and each not in releases]
-    return f"torch>={first},<={last}" + "".join(f",!={each}" for each in missing)
+
+def platform_of(package: str, files: Mapping[str, bytes]) -> str:
+    """Return the platform tag of a package: the newest that one of its builds needs."""
+    platforms: list[str] = [build["platform"] for build in json.loads(files[f"{package}/{BUILDS}"])]
+    return max(platforms, key=lambda name: [int(number) for number in re.findall(r"\d+", name.removesuffix("x86_64"))])

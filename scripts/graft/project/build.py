@@ -1,0 +1,138 @@
+"""Build a project: a wheel for the versions of torch that it names, or an editable install for the torch that is there.
+
+``python -m graft.project.build FOLDER PACKAGE``: build the operators of an editable install again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from argparse import Namespace
+from contextlib import suppress
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+from ..base.installed import Environment, find_environment
+from ..build import thin_files
+from ..cli import complete
+from ..compose.several import platform_of
+from ..core.console import say
+from ..core.errors import GraftError
+from ..core.files import lay_out_files, write_atomically
+from ..core.layout import DEVELOP, DISTRIBUTION, INTERPRETER, TorchVersion
+from ..deliver.shipped.edited import STATE, state_of
+from ..deliver.thin import requirement, write_wheel
+from ..options import FOUND, INSTALLED, OPTIONS, Request, Verb, request_of
+from .settings import Project, read_project
+
+_SHIPPED = Path(__file__).resolve().parent.parent / "deliver/shipped"
+
+# A project says what it builds for, and variables like JOBS how.
+_VERB = Verb("wheel", "build a project", "", "pin native jobs launcher cuda_archs cuda_home cxx", FOUND)
+
+
+def build_wheel(folder: Path, out: Path) -> Path:
+    """Build the wheel of the project in ``folder`` into ``out``. Return its path.
+
+    Raises:
+        GraftError: pyproject.toml or the operators have errors.
+    """
+    project = read_project(folder)
+    files, versions = thin_files(*_request(project))
+    return write_wheel(
+        folder,
+        project.config,
+        files,
+        package=project.package,
+        requires=[requirement(versions)],
+        platform=platform_of(project.package, files),
+        out=out,
+    )
+
+
+def _request(project: Project) -> tuple[Request, str, list[TorchVersion]]:
+    """Return what is asked for, the name of the package, and the versions of torch: of those that are named the
+    installed one is built on as it is.
+    """
+    variables = {name: option.given(os.environ) for name, option in OPTIONS.items()}
+    request = replace(
+        request_of(variables, {name: option.variable for name, option in OPTIONS.items()}), native=project.natives
+    )
+    there = _installed_version()
+    versions = [TorchVersion(INSTALLED if each == there else each) for each in project.torches]
+    if not versions and there:
+        versions = [TorchVersion(INSTALLED)]
+    if there and INSTALLED not in versions:
+        say(f"this builds for torch {', '.join(versions)}; the installed torch is {there}")
+    request = complete(_VERB, replace(request, pin=versions[0] if versions else TorchVersion("")), Namespace())
+    return request, project.package, versions or [request.pin]
+
+
+def _installed_version() -> TorchVersion | None:
+    """Return the version of the torch beside which pip installs, which is there even where builds are isolated."""
+    with suppress(GraftError):
+        return find_environment(sys.executable).version
+    return None
+
+
+def build_editable(folder: Path, out: Path) -> Path:
+    """Build a wheel that refers to a folder with the operators, for the installed torch. Return its path.
+
+    Raises:
+        GraftError: as ``build_wheel``; or no torch is installed.
+    """
+    project, environment = read_project(folder), find_environment(sys.executable)
+    place = _place(project, environment)
+    files = build_in_place(project, environment)
+    return write_wheel(
+        folder,
+        project.config,
+        {f"_{project.name}_operators.pth": f"{place}\n".encode()},
+        package=project.package,
+        # Without it, an edited source could not be compiled.
+        requires=[requirement([environment.version]), DISTRIBUTION],
+        platform=platform_of(project.package, files),
+        out=out,
+        is_editable=True,
+    )
+
+
+def _place(project: Project, environment: Environment) -> Path:
+    """Return the folder of the operators of an editable install."""
+    key = sha256(str(environment.site).encode()).hexdigest()[:8]
+    return project.folder / f"build/graft-{INTERPRETER}-{key}"
+
+
+def build_in_place(project: Project, environment: Environment) -> dict[str, bytes]:
+    """Build the operators for the torch of ``environment``, and lay them out. Return their files."""
+    watched = [str(environment.site / "torch/version.py")]
+    state = {
+        "command": [sys.executable, "-m", __name__, str(project.folder)],
+        "folders": list(map(str, project.natives)),
+        "others": watched,
+        "files": state_of(list(map(str, project.natives)), watched),
+    }
+    request, package, _ = _request(project)
+    files, _ = thin_files(request, package, [TorchVersion(INSTALLED)], kind=DEVELOP)
+    files[f"{project.package}/edited.py"] = (_SHIPPED / "edited.py").read_bytes()
+    place = _place(project, environment)
+    lay_out_files(place, files | {f"{project.package}/{STATE}": b""})
+    # Written last: until then, the next import builds again.
+    write_atomically(place / project.package / STATE, json.dumps(state, indent=1))
+    return files
+
+
+def main(folder: str) -> int:
+    """Build the operators of an editable install again. Return the exit code."""
+    try:
+        build_in_place(read_project(Path(folder)), find_environment(sys.executable))
+    except GraftError as error:
+        say(f"error: {error}")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
