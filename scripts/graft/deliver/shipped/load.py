@@ -43,6 +43,7 @@ def autoload():
         _reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         sys.stderr.write(f"{_PACKAGE}: its operators were not added to torch: {_reason}\n")
         _explain(names)
+        sys.modules.pop(_PACKAGE, None)  # so that importing it runs it again, which raises the error
 
 
 def require():

@@ -1,7 +1,9 @@
 """Operators for PyTorch, loaded by ``import torch``. ``python -m torch._graft`` lists them."""
 
-from ._load import require
+from ._load import autoload as autoload, require
 
-import torch  # loads them by itself, unless TORCH_DEVICE_BACKEND_AUTOLOAD=0  # noqa: F401
+import torch  # loads them by itself, unless TORCH_DEVICE_BACKEND_AUTOLOAD=0
 
-require()
+# While it does, an error must not stop it.
+if not getattr(torch.__spec__, "_initializing", False):
+    require()
