@@ -1,6 +1,6 @@
 """Build a project: a wheel for the versions of torch that it names, or an editable install for the torch that is there.
 
-``python -m graft.project.build FOLDER PACKAGE``: build the operators of an editable install again.
+``python -m graft.project.build FOLDER``: build the operators of an editable install again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..compose.several import platform_of
 from ..core.console import say
 from ..core.errors import GraftError
 from ..core.files import lay_out_files, write_atomically
-from ..core.layout import DEVELOP, DISTRIBUTION, INTERPRETER, TorchVersion
+from ..core.layout import DEVELOP, DISTRIBUTION, HOME, INTERPRETER, TorchVersion
 from ..deliver.shipped.edited import STATE, state_of
 from ..deliver.thin import requirement, write_wheel
 from ..options import FOUND, INSTALLED, OPTIONS, Request, Verb, request_of
@@ -109,7 +109,8 @@ def build_in_place(project: Project, environment: Environment) -> dict[str, byte
     """Build the operators for the torch of ``environment``, and lay them out. Return their files."""
     watched = [str(environment.site / "torch/version.py")]
     state = {
-        "command": [sys.executable, "-m", __name__, str(project.folder)],
+        "command": [sys.executable, "-m", "graft.project.build", str(project.folder)],
+        "home": str(HOME),
         "folders": list(map(str, project.natives)),
         "others": watched,
         "files": state_of(list(map(str, project.natives)), watched),

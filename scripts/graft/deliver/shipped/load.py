@@ -31,13 +31,13 @@ def autoload():
     _reason = ""
     names = []
     try:
+        builds = _builds()
+        names = builds[0]["names"]
         if os.path.isfile(os.path.join(_FOLDER, "edited.py")):  # an editable install
             from .edited import build_again
 
             build_again(_FOLDER, _PACKAGE)
-        with open(os.path.join(_FOLDER, "builds.json"), encoding="utf-8") as file:
-            builds = json.load(file)
-        names = builds[0]["names"]
+            builds = _builds()
         _load(_chosen(builds))
     except Exception as error:
         _reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
@@ -71,6 +71,11 @@ def _explain(names):
         return upstream(name)
 
     torch.__getattr__ = __getattr__
+
+
+def _builds():
+    with open(os.path.join(_FOLDER, "builds.json"), encoding="utf-8") as file:
+        return json.load(file)
 
 
 def _chosen(builds):
