@@ -88,7 +88,7 @@ VERBS = (
     ),
     Verb(
         *("new-op", "write the skeleton of a new operator", "graft.new.new_op:new_op"),
-        *("pin native wheel cxx schema kind variants", FOUND),
+        *("pin native wheel cxx schema kind variants project", FOUND),
     ),
     Verb(
         *("wheels", "build wheels for several pins and Pythons", "graft.wheels:build_wheels"),

@@ -84,6 +84,7 @@ class Request:
     schema: str = _option("", 'for new-op: "my_op(Tensor self, *, float alpha=1.0) -> Tensor"')
     kind: str = _option("plain", "for new-op: plain, pointwise or composite")
     variants: str = _option("", "for new-op: inplace, out or inplace,out")
+    project: str = _option("", "for new-op: the folder of a new Python project, with pyproject.toml, for the operator")
     watch: bool = _option("", "for develop: 1 builds again on every save", _switch)
     debug: bool = _option("", "for develop: 1 compiles NATIVE with -O0 -g, for gdb", _switch, "GRAFT_DEBUG")
     name: str = _option("", "for thin-wheel: the name of its package; by default that of the native folder")

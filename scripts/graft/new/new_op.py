@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from string import Template
 from tempfile import TemporaryDirectory
 
 import yaml
@@ -14,9 +16,13 @@ from ..base.base import run_with_torchgen
 from ..base.fetch import get_base
 from ..core.console import Steps, say
 from ..core.errors import CommandError, OperatorError, UsageError
-from ..core.files import files_below, lay_out_files
+from ..core.files import files_below, lay_out_files, write_atomically
+from ..core.layout import expanded
+from ..deliver.thin import package_name
 from ..inputs.pin import load_pin
 from ..options import Request
+
+TEMPLATES = Path(__file__).parent / "templates"
 
 KINDS = ("plain", "pointwise", "composite")
 VARIANTS = ("inplace", "out")
@@ -35,7 +41,8 @@ def new_op(request: Request) -> None:
     Raises:
         GraftError: nothing is written.
     """
-    layout, schema, kind = request.layout, request.schema, request.kind
+    schema, kind, project = request.schema, request.kind, _project_files(request.project)
+    layout = replace(request, native=(expanded(request.project) / "native",)).layout if project else request.layout
     wanted = ",".join(check_usage(schema, kind, request.variants))
     base = get_base(load_pin(layout.patches, layout.pin), layout, request.wheel, Steps())
     done = run_with_torchgen(base.tree, "graft.new", base.tree, layout.native, schema, kind, wanted)
@@ -46,10 +53,34 @@ def new_op(request: Request) -> None:
         raise OperatorError(**answer["error"])
     refuse_existing([name for name in answer if name not in APPENDED], layout.native, base.include)
     write_all(layout.native, {name: appended(layout.native / name, text) for name, text in answer.items()})
+    for file, text in project.items():
+        write_atomically(file, text)
     left = todos(layout.native, map(Path, answer))
     written = [f"  {'added to' if name in APPENDED else 'new     '}  {layout.native / name}" for name in answer]
+    written += [f"  new       {file}" for file in project]
     then = f"then: make test NATIVE={layout.native} OUT=<folder for the wheel>"
+    if project:
+        then = (
+            f"then: pip install --no-build-isolation -e {request.project}, which builds for the installed torch; pytest"
+        )
     say("\n".join([*written, "left to do, each marked TODO:", *(f"  {todo}" for todo in left), then]))
+
+
+def _project_files(folder: str) -> dict[Path, str]:
+    """Return the files of a new project in ``folder``; none if it is empty.
+
+    Raises:
+        UsageError: there is a project already, or the folder has no name that a project can have.
+    """
+    if not folder:
+        return {}
+    path = expanded(folder)
+    package_name(path.name, path)
+    if (path / "pyproject.toml").exists():
+        todo = "choose another folder, or leave PROJECT out and set NATIVE to the project's native folder"
+        raise UsageError(f"{path / 'pyproject.toml'}: the file already exists", todo=todo)
+    text = (TEMPLATES / "project/pyproject.toml.in").read_text(encoding="utf-8")
+    return {path / "pyproject.toml": Template(text).substitute(name=path.name.replace("_", "-"))}
 
 
 def check_usage(schema: str, kind: str, variants: str) -> list[str]:
