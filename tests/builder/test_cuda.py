@@ -221,8 +221,8 @@ def test_sources_of_cuda_and_registrations_are_compiled(
     units = Planner(layout, Base(tmp_path, tmp_path), HOST, nvcc).plan(native)
     library = Library((), "$ORIGIN", "--enable-new-dtags")
     base: Any = SimpleNamespace(library=lambda _: library, libraries=tmp_path, extension="_C.so")
-    wheel, thin = products(units, base, nvcc), thin_products("my_ops", units, base, nvcc)
-    assert [each.name for each in (wheel[0], thin[0])] == [OPERATORS_FOR_CUDA, "my_ops/libmy_ops_cuda.so"]
+    wheel, thin = products(units, base, nvcc), thin_products("my_ops", "torch_2", units, base, nvcc)
+    assert [each.name for each in (wheel[0], thin[0])] == [OPERATORS_FOR_CUDA, "my_ops/torch_2/libmy_ops_cuda.so"]
     assert thin[0].units == wheel[0].units
     assert [(unit.source.as_posix(), unit.compiler) for unit in wheel[0].units] == [
         ("fixed/compatibility.cpp", CXX),

@@ -136,8 +136,9 @@ def write_wheel(
         # Beside the wheel, so that it is there whole or not at all.
         with TemporaryDirectory(prefix=".graft-", dir=out) as name, _explained(root):
             lay_out_files(Path(name, "operators"), operators)
-            metadata = _metadata(root or Path(name), config, package, requires)
-            builder = _Builder(root or Path(name), metadata, Path(name, "operators"), tag)
+            project = root or Path(name, "project")
+            metadata = _metadata(project, config, package, requires)
+            builder = _Builder(project, metadata, Path(name, "operators"), tag)
             wheel = Path(next(builder.build(directory=name, versions=[kind])))
             return wheel.replace(out / wheel.name)
     except OSError as error:
