@@ -1,0 +1,166 @@
+"""A project with operators, built and installed by the installed tool: away from the checkout, with pip and uv."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from graft.core.layout import REPOSITORY
+from users import Environment
+
+SCHEMA = "soft_step(Tensor self, *, Scalar width=1) -> Tensor"
+
+KERNEL = """#include <ATen/core/Tensor.h>
+#include <ATen/ops/soft_step_native.h>
+
+namespace at::native {
+
+Tensor soft_step(const Tensor& self, const Scalar& width) {
+  return self.div(width).tanh();
+}
+
+} // namespace at::native
+"""
+
+VALUE = "import torch; print(torch.soft_step(torch.zeros(1)).item(), torch.ones(1).soft_step(width=1).item())"
+
+
+class Developer(Environment):
+    """An environment with torch and the tool. Builds go to a cache folder of their own."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {"GRAFT_HOME": str(self.folder.with_name("cache")), "CUDA_ARCHS": "none"}
+
+    def command(self, *words: str | Path, cwd: Path, is_right: bool = True, **variables: str) -> str:
+        """Run a program of the environment. Return what it prints."""
+        env = {**os.environ, **self.variables, "VIRTUAL_ENV": str(self.folder), **variables}
+        for name in ("PYTHONPATH", "PYTEST_ADDOPTS"):
+            env.pop(name, None)
+        program, *arguments = words
+        done = subprocess.run(
+            [self.folder / "bin" / program, *arguments],
+            cwd=cwd,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode == 0) == is_right, done.stdout
+        return done.stdout
+
+
+@pytest.fixture(scope="session")
+def tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the tool."""
+    out = tmp_path_factory.mktemp("tool")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", out]
+    subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True)
+    (wheel,) = out.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def developer(environment: Environment, tool: Path, tmp_path_factory: pytest.TempPathFactory) -> Developer:
+    folder = tmp_path_factory.mktemp("developer") / "environment"
+    shutil.copytree(environment.folder, folder, symlinks=True)
+    developer = Developer(folder)
+    developer.pip("install", "--prefer-binary", tool, "build", "uv", "pytest")
+    return developer
+
+
+@pytest.fixture(scope="module")
+def project(developer: Developer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project that the tool wrote, with a kernel, installed in editable mode."""
+    folder = tmp_path_factory.mktemp("project")
+    pin = developer.print("torch.__version__")
+    developer.command("graft", "new-op", "--project", "my_ops", "--schema", SCHEMA, "--pin", pin, cwd=folder)
+    (folder / "my_ops/native/SoftStep.cpp").write_text(KERNEL)
+    said = developer.command("pip", "install", "--no-build-isolation", "--no-deps", "-e", "my_ops", cwd=folder)
+    assert "Successfully installed my-ops-0.1.0" in said
+    return folder / "my_ops"
+
+
+def edit(project: Path, old: str, new: str) -> None:
+    kernel = project / "native/SoftStep.cpp"
+    text = kernel.read_text()
+    assert old in text
+    kernel.write_text(text.replace(old, new))
+
+
+def test_edited_kernel_is_compiled_at_the_next_import(developer: Developer, project: Path) -> None:
+    assert developer.run(VALUE).stdout.startswith("0.0 0.76")
+    edit(project, ".tanh()", ".tanh().add(1)")
+    assert developer.run(VALUE, GRAFT_EDITABLE_REBUILD="0").stdout.startswith("0.0 0.76")
+    done = developer.run(VALUE)
+    assert done.stdout.startswith("1.0 1.76")
+    assert done.stderr == "my_ops: building what was edited ...\n"
+    assert not developer.run(VALUE).stderr
+    edit(project, ".tanh().add(1)", ".tanh()")
+
+
+def test_mistake_is_told_where_it_is_and_torch_still_works(developer: Developer, project: Path) -> None:
+    edit(project, ".tanh()", ".tanhh()")
+    code = "import torch; print(torch.ones(1).item(), hasattr(torch, 'soft_step'))\n"
+    done = developer.run(f"{code}try:\n    import my_ops\nexcept ImportError as error: print(error)")
+    assert done.stdout.startswith("1.0 False\nmy_ops: ")
+    assert f"{project}/native/SoftStep.cpp:7:" in done.stdout
+    assert "has no member named 'tanhh'" in done.stderr
+    code = "import torch; torch.soft_step"
+    with pytest.raises(AssertionError, match=r"AttributeError: .*no attribute 'soft_step'. my_ops has it, but /"):
+        developer.run(code)
+    edit(project, ".tanhh()", ".tanh()")
+    assert developer.run(VALUE).stdout.startswith("0.0 0.76")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("python", "-m", "build", "--wheel", "--no-isolation", "--outdir"),
+        ("uv", "build", "--wheel", "--no-build-isolation", "--offline", "--out-dir"),
+    ],
+    ids=["build", "uv"],
+)
+def test_wheel_works_elsewhere_and_leaves_nothing_behind(
+    developer: Developer, project: Path, stock: Environment, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    developer.command(*command, tmp_path, cwd=project)
+    (wheel,) = tmp_path.glob("my_ops-0.1.0-*.whl")
+    before = stock.content()
+    stock.pip("install", "--no-deps", wheel)
+    assert stock.run(VALUE).stdout.startswith("0.0 0.76")
+    assert stock.print("__import__('importlib.metadata').metadata.requires('my-ops')").startswith("['torch==")
+    stock.pip("uninstall", "-y", "my-ops")
+    assert stock.content() == before
+
+
+def test_sdist_builds_again(developer: Developer, project: Path, tmp_path: Path) -> None:
+    developer.command("python", "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path, cwd=project)
+    (sdist,) = tmp_path.glob("my_ops-0.1.0.tar.gz")
+    developer.command("pip", "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path, sdist, cwd=tmp_path)
+    assert list(tmp_path.glob("my_ops-0.1.0-*.whl"))
+
+
+def test_nothing_is_written_into_the_tool(developer: Developer, project: Path, tool: Path) -> None:
+    there = developer.packages / "graft"
+    written = [path for path in there.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    from zipfile import ZipFile
+
+    with ZipFile(tool) as archive:
+        names = {name for name in archive.namelist() if name.startswith("graft/")}
+        assert {path.relative_to(developer.packages).as_posix() for path in written} == names
+        assert all(
+            archive.read(path.relative_to(developer.packages).as_posix()) == path.read_bytes() for path in written
+        )
+
+
+def test_messages_name_the_command_that_was_typed(developer: Developer, tmp_path: Path) -> None:
+    said = developer.command("graft", "develop", "--native", "/nowhere", cwd=tmp_path, is_right=False)
+    assert "/nowhere: no such folder" in said and "--native" in said
+    said = developer.command("graft", "new-op", cwd=tmp_path, is_right=False)
+    assert '--schema "' in said and "SCHEMA" not in said and "make" not in said
