@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from graft.core.layout import REPOSITORY
@@ -147,16 +148,11 @@ def test_sdist_builds_again(developer: Developer, project: Path, tmp_path: Path)
 
 
 def test_nothing_is_written_into_the_tool(developer: Developer, project: Path, tool: Path) -> None:
-    there = developer.packages / "graft"
-    written = [path for path in there.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    from zipfile import ZipFile
-
+    files = [path for path in (developer.packages / "graft").rglob("*") if path.is_file()]
+    there = {path.relative_to(developer.packages).as_posix(): path.read_bytes() for path in files}
     with ZipFile(tool) as archive:
-        names = {name for name in archive.namelist() if name.startswith("graft/")}
-        assert {path.relative_to(developer.packages).as_posix() for path in written} == names
-        assert all(
-            archive.read(path.relative_to(developer.packages).as_posix()) == path.read_bytes() for path in written
-        )
+        shipped = {name: archive.read(name) for name in archive.namelist() if name.startswith("graft/")}
+    assert {name: content for name, content in there.items() if "__pycache__" not in name} == shipped
 
 
 def test_messages_name_the_command_that_was_typed(developer: Developer, tmp_path: Path) -> None:
