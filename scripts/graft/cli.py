@@ -24,7 +24,7 @@ from .core.console import say
 from .core.environments import command_on
 from .core.errors import GraftError, RefusedError, ToolchainError, UsageError, run_all
 from .core.files import write_atomically
-from .core.layout import BYTECODE, IS_CHECKOUT, PATCHES, expanded
+from .core.layout import BYTECODE, IS_CHECKOUT, PATCHES, TorchVersion, expanded
 from .core.pythons import find_python, probed
 from .deliver.built import last_build
 from .inputs.native import load_native
@@ -78,7 +78,7 @@ VERBS = (
     Verb("undevelop", "restore the torch that PYTHON had", "graft.build:undevelop", "python"),
     Verb(
         *("thin-wheel", "build the operators as a wheel of their own", "graft.build:thin_wheel"),
-        *(f"{BASE} out python name version", FOUND, _report),
+        *(f"{BASE} out python name version pins", FOUND, _report),
     ),
     Verb("check", "find errors in the native folder without building", "graft.build:check", BASE, FOUND),
     Verb("check-cuda", "compile the CUDA sources of the native folder", "graft.build:check_cuda", BASE, RELEASE),
@@ -217,6 +217,8 @@ def _with_default_pin(verb: Verb, request: Request) -> Request:
         with suppress(GraftError):  # _check reports it
             return replace(request, pin=in_name_of(request.wheel)[0])
         return request
+    if verb.pin == FOUND and "pins" in verb.takes.split() and request.pins:
+        return replace(request, pin=TorchVersion(request.pins.split()[0]))
     if verb.pin == LAST and (last := last_build(request.native, request.build)):
         pin, built = last
         say(f"torch {pin}: that of the last build")

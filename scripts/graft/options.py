@@ -77,7 +77,9 @@ class Request:
     delivery: str = _option(WHEEL, "for test and surfaces: wheel, or develop or thin-wheel, on the official torch")
     source: str = _option("", "a checkout of PyTorch, or a mirror to download its sources from")
     python: str = _option(_python(), "the Python to build for, or whose torch is used")
-    pins: str = _option("", 'for wheels and test-matrix: "2.14.1 2.15.0"; by default all that have a wheel')
+    pins: str = _option(
+        "", 'for wheels, thin-wheel and test-matrix: "2.14.1 2.15.0"; by default all that have a wheel, or PIN'
+    )
     pythons: str = _option("", 'for these: "3.11 3.12", names or paths; by default PYTHON')
     at_once: int = _option("1", "for test-matrix: rows to run at once", _positive)
     keep: bool = _option("", "for test-matrix: 1 keeps its environments", _switch)
