@@ -19,7 +19,7 @@ kit = $(run) tests.kit $@ $(ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-cuda new-op pin apply export \
-    test test-sanitize test-nightly test-mutants test-matrix wheels fuzz surfaces bench bench-build bench-peers lint clean
+    test test-sanitize test-nightly test-mutants test-matrix wheels fuzz surfaces bench bench-build bench-peers lint dist clean
 
 help: ## print this
 	@echo 'Targets:'
@@ -72,14 +72,16 @@ bench-peers: ## compare calls and builds with torch.library.custom_op and a C++ 
 	$(kit)
 lint: ## ruff, mypy --strict, import-linter and clang-format
 	$(run) nox -s lint
+dist: ## build the wheel of Graft itself, which installs the command graft, into dist/
+	$(run) hatchling build -t wheel -d dist
 clean: ## delete build/ and dist/
 	rm -rf build dist
 
 # These are folders, so make would say that there is nothing to do.
-build dist native: meant = `make patch-and-build` builds the wheel of NATIVE
+build native: meant = `make patch-and-build` builds the wheel of NATIVE
 tests: meant = `make test` runs the tests
 patches: meant = `make pin TORCH=version` writes a pin into it
 scripts: meant = `make` lists the commands
-.PHONY: build dist native tests patches scripts
-build dist native tests patches scripts:
+.PHONY: build native tests patches scripts
+build native tests patches scripts:
 	@printf 'error: `make %s`: %s is a folder, not a command\n  next: %s\n' '$@' '$@' '$(meant)' >&2; exit 2

@@ -43,11 +43,12 @@ RUN = {
     "lint": (".ci/run", "make lint"),
     "bench": (HERE, "test_one_case_of_the_benchmarks"),
     "bench-build": ("tests/builder/test_bench_build.py", "test_small_folder_is_really_built"),
+    "dist": ("tests/deliveries/test_projects.py", "def tool("),
     "clean": (HERE, "test_clean_deletes_what_was_made_and_nothing_else"),
 }
 
 # Names of folders that are not targets: make explains that.
-FOLDERS = {"build", "dist", "native", "patches", "scripts", "tests"}
+FOLDERS = {"build", "native", "patches", "scripts", "tests"}
 
 
 def make(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -89,6 +90,8 @@ def test_builder_understands_the_recipe(target: str, tmp_path: Path) -> None:
     if module == "nox":
         sessions = {"-s lint": "lint", "-t nightly": "test-nightly", "-s matrix -j 1 --": "test-matrix"}
         assert sessions[" ".join(told)] == target
+    elif module == "hatchling":
+        assert told == ["build", "-t", "wheel", "-d", "dist"]
     else:
         verb, *_ = command_line.read({"graft": command_line.VERBS, "tests.kit": kit.VERBS}[module], told)
         assert verb.name == {"patch-and-build": "build"}.get(target, target)
