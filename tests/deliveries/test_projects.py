@@ -38,7 +38,7 @@ class Developer(Environment):
         return {"GRAFT_HOME": str(self.folder.with_name("cache")), "CUDA_ARCHS": "none"}
 
     def command(self, *words: str | Path, cwd: Path, is_right: bool = True, **variables: str) -> str:
-        """Run a program of the environment. Return what it prints."""
+        """Run a program of the environment. Return what it prints. (A copied environment's pip runs in the original.)"""
         env = {**os.environ, **self.variables, "VIRTUAL_ENV": str(self.folder), **variables}
         for name in ("PYTHONPATH", "PYTEST_ADDOPTS"):
             env.pop(name, None)
@@ -82,7 +82,7 @@ def project(developer: Developer, tmp_path_factory: pytest.TempPathFactory) -> P
     pin = developer.print("torch.__version__")
     developer.command("graft", "new-op", "--project", "my_ops", "--schema", SCHEMA, "--pin", pin, cwd=folder)
     (folder / "my_ops/native/SoftStep.cpp").write_text(KERNEL)
-    said = developer.command("pip", "install", "--no-build-isolation", "--no-deps", "-e", "my_ops", cwd=folder)
+    said = developer.command("python", "-m", "pip", "install", "--no-build-isolation", "--no-deps", "-e", "my_ops", cwd=folder)
     assert "Successfully installed my-ops-0.1.0" in said
     return folder / "my_ops"
 
@@ -143,7 +143,7 @@ def test_wheel_works_elsewhere_and_leaves_nothing_behind(
 def test_sdist_builds_again(developer: Developer, project: Path, tmp_path: Path) -> None:
     developer.command("python", "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path, cwd=project)
     (sdist,) = tmp_path.glob("my_ops-0.1.0.tar.gz")
-    developer.command("pip", "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path, sdist, cwd=tmp_path)
+    developer.command("python", "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path, sdist, cwd=tmp_path)
     assert list(tmp_path.glob("my_ops-0.1.0-*.whl"))
 
 
