@@ -41,7 +41,7 @@ check-source: ## compile what the operators add to PyTorch's source tree, with i
 check-cuda: ## compile the CUDA sources of NATIVE against a CUDA wheel; no GPU is needed
 	$(graft)
 new-op: ## write the skeleton of the operator SCHEMA into NATIVE: YAML, kernel, tests
-	$(graft)
+	$(run) graft new $(ARGS)
 pin: ## write the pin of the release TORCH into patches/
 	$(graft)
 apply: ## turn the PyTorch checkout SOURCE into the fork: patches and operators as commits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,8 +17,8 @@ from .base.find import fetch_unpinned
 from .base.installed import Environment, base_of, find_environment, look
 from .core.console import Steps, say
 from .core.errors import GraftError
-from .core.files import build_lock, file_lock, lay_out_files, write_atomically
-from .core.layout import DEBUG, DEVELOP, PATCHES, Layout, TorchVersion
+from .core.files import build_lock, file_lock, files_below, lay_out_files, write_atomically
+from .core.layout import DEBUG, DEVELOP, HOME, PATCHES, Layout, TorchVersion
 from .deliver.built import Built, Result, announce, how_to_install, load_built, save_built
 from .inputs.pin import known_pins
 from .inputs.snapshot import Snapshot, take_snapshot
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
     from .stages import Job
 
 # What a build with nothing to do needs is imported above. Importing the rest takes as long.
+
+# What is in the cache folder: folders of pins above all.
+_CACHES = (
+    *("[0-9]*.[0-9]*.[0-9]*", "bytecode", "cuda-toolkits", "environments", "grammar", "hypothesis", "package-*"),
+    *("patches", "sanitized", "symbols", "thin"),
+)
 
 # Seconds between two checks of the files of `make develop WATCH=1`.
 _PAUSE = 0.2
@@ -317,6 +324,19 @@ def thin_files(
         deliveries.append(Thin(layout, environment, package))
     folders = [run(delivery, request).path for delivery in deliveries]
     return read_together(package, folders), [delivery.layout.pin for delivery in deliveries]
+
+
+def clean(request: Request) -> None:
+    """Delete what is in the cache folder. Other files there, if ``GRAFT_HOME`` is a user's folder, stay.
+
+    Raises:
+        OSError: a file cannot be deleted.
+    """
+    there = [path for name in _CACHES for path in HOME.glob(name) if path.is_dir() and not path.is_symlink()]
+    size = sum((path / name).lstat().st_size for path in there for name in files_below(path))
+    for path in there:
+        shutil.rmtree(path)
+    say(f"deleted {size / 1e9:.1f} GB in {HOME}" if there else f"nothing to do: {HOME} has no downloads or builds")
 
 
 def check(request: Request) -> None:

@@ -24,7 +24,7 @@ from .core.console import say
 from .core.environments import command_on
 from .core.errors import GraftError, RefusedError, ToolchainError, UsageError, run_all
 from .core.files import write_atomically
-from .core.layout import BYTECODE, IS_CHECKOUT, PATCHES, TorchVersion, expanded
+from .core.layout import BYTECODE, IS_CHECKOUT, PATCHES, REPOSITORY, TorchVersion, expanded
 from .core.pythons import find_python, probed
 from .deliver.built import last_build
 from .inputs.native import load_native
@@ -87,7 +87,7 @@ VERBS = (
         *(_TREE, OLDEST, _source),
     ),
     Verb(
-        *("new-op", "write the skeleton of a new operator", "graft.new.new_op:new_op"),
+        *("new", "write the skeleton of a new operator", "graft.new.new_op:new_op"),
         *("pin native wheel cxx schema kind variants project", FOUND),
     ),
     Verb(
@@ -97,7 +97,15 @@ VERBS = (
     Verb("pin", "write the pin of a release", "graft.pin:make_pin", "torch index jobs launcher cxx"),
     Verb("apply", "turn a PyTorch checkout into the fork", "graft.fork.apply:apply_fetched", _TREE, RELEASE),
     Verb("export", "write that fork as patches", "graft.fork.export:export_fetched", f"{_TREE} out", RELEASE),
+    Verb("clean", "delete downloads, environments, and what was built", "graft.build:clean", "", NONE),
 )
+
+
+def command() -> int:
+    """Run the command ``graft``: one of ``VERBS``, or the tests."""
+    sys.path.insert(0, str(REPOSITORY))  # which has tests/
+    kit: Sequence[Verb] = import_module("tests.kit.__main__").VERBS
+    return main([*VERBS, *(verb for verb in kit if verb.name == "test")])
 
 
 def main(verbs: Sequence[Verb] = VERBS, arguments: Sequence[str] | None = None) -> int:
@@ -232,7 +240,7 @@ def _with_default_pin(verb: Verb, request: Request) -> Request:
 def _check(verb: Verb, request: Request) -> None:
     takes = verb.takes.split()
     checks = {
-        "native": lambda: _check_natives(request, is_new=verb.name == "new-op"),
+        "native": lambda: _check_natives(request, is_new=verb.name == "new"),
         "out": lambda: _require_folder("OUT", request.out, "a folder; it is created if missing"),
         "pin": lambda: _check_pin(request) if verb.pin != NONE and request.pin != INSTALLED else None,
         "source": lambda: _check_source(request.source),

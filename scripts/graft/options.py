@@ -42,6 +42,13 @@ def _python() -> str:
     return str(active) if not IS_CHECKOUT and active.is_file() else sys.executable
 
 
+def _native() -> str:
+    """Return the shipped native folder; that of the project in the current folder, if it has the usual name."""
+    if IS_CHECKOUT:
+        return str(REPOSITORY / "native")
+    return "native" if Path("native/native_functions.yaml").is_file() else "."
+
+
 def _option(default: str, help_: str, read: Callable[[str], Any] = str, variable: str = "") -> Any:
     """Declare an option.
 
@@ -62,7 +69,7 @@ class Request:
         "", "the PyTorch to build on, see `ls patches`; by default the first that can be had", TorchVersion
     )
     native: tuple[Path, ...] = _option(
-        str(REPOSITORY / "native" if IS_CHECKOUT else "."),
+        _native(),
         "the native folder, or several, separated by spaces",
         native_folders,
     )
@@ -83,10 +90,12 @@ class Request:
     pythons: str = _option("", 'for these: "3.11 3.12", names or paths; by default PYTHON')
     at_once: int = _option("1", "for test-matrix: rows to run at once", _positive)
     keep: bool = _option("", "for test-matrix: 1 keeps its environments", _switch)
-    schema: str = _option("", 'for new-op: "my_op(Tensor self, *, float alpha=1.0) -> Tensor"')
-    kind: str = _option("plain", "for new-op: plain, pointwise or composite")
-    variants: str = _option("", "for new-op: inplace, out or inplace,out")
-    project: str = _option("", "for new-op: the folder of a new Python project, with pyproject.toml, for the operator")
+    schema: str = _option("", 'for new operators: "my_op(Tensor self, *, float alpha=1.0) -> Tensor"')
+    kind: str = _option("plain", "for new operators: plain, pointwise or composite")
+    variants: str = _option("", "for new operators: inplace, out or inplace,out")
+    project: str = _option(
+        "", "for new operators: the folder of a new Python project, with pyproject.toml, for the operator"
+    )
     watch: bool = _option("", "for develop: 1 builds again on every save", _switch)
     debug: bool = _option("", "for develop: 1 compiles NATIVE with -O0 -g, for gdb", _switch, "GRAFT_DEBUG")
     name: str = _option("", "for thin-wheel: the name of its package; by default that of the native folder")

@@ -73,7 +73,7 @@ GIVEN = [
         ["--native", "/nowhere"],
         "/nowhere: no such folder\n  next: set NATIVE",
     ),
-    (["new-op"], ["--native", f"{OWN}/ops", "--schema=f() -> ()"], f"NATIVE={OWN}/ops: {OWN} is a file"),
+    (["new"], ["--native", f"{OWN}/ops", "--schema=f() -> ()"], f"NATIVE={OWN}/ops: {OWN} is a file"),
     (["build", "check", "check-cuda"], ["--wheel", "/nope.whl"], "/nope.whl: no such file\n  next: set WHEEL"),
     (["build", "check"], ["--wheel", str(OWN)], f"{OWN}: not the file name of a wheel"),
     (
@@ -134,7 +134,7 @@ def test_what_is_right_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "native_functions.yaml").touch()
     for verb, *more in (
         ("build", f"--out={tmp_path}/a/b", "--native", str(tmp_path)),
-        ("new-op", "--schema=f() -> ()", "--native", str(tmp_path / "new")),
+        ("new", "--schema=f() -> ()", "--native", str(tmp_path / "new")),
         ("export", f"--out={tmp_path}/a/b", "--source", "https://a.b/c", "--native", str(tmp_path)),
     ):
         assert cli.main(VERBS, [verb, "--pin", "2.14.1", *more]) == 0

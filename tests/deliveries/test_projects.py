@@ -38,7 +38,7 @@ class Developer(Environment):
         return {"GRAFT_HOME": str(self.folder.with_name("cache")), "CUDA_ARCHS": "none"}
 
     def command(self, *words: str | Path, cwd: Path, is_right: bool = True, **variables: str) -> str:
-        """Run a program of the environment. Return what it prints. (A copied environment's pip runs in the original.)"""
+        """Run a program of the environment; not pip, which would run in the copied one. Return what it prints."""
         env = {**os.environ, **self.variables, "VIRTUAL_ENV": str(self.folder), **variables}
         for name in ("PYTHONPATH", "PYTEST_ADDOPTS"):
             env.pop(name, None)
@@ -80,9 +80,11 @@ def project(developer: Developer, tmp_path_factory: pytest.TempPathFactory) -> P
     """A project that the tool wrote, with a kernel, installed in editable mode."""
     folder = tmp_path_factory.mktemp("project")
     pin = developer.print("torch.__version__")
-    developer.command("graft", "new-op", "--project", "my_ops", "--schema", SCHEMA, "--pin", pin, cwd=folder)
+    developer.command("graft", "new", "--project", "my_ops", "--schema", SCHEMA, "--pin", pin, cwd=folder)
     (folder / "my_ops/native/SoftStep.cpp").write_text(KERNEL)
-    said = developer.command("python", "-m", "pip", "install", "--no-build-isolation", "--no-deps", "-e", "my_ops", cwd=folder)
+    said = developer.command(
+        "python", "-m", "pip", "install", "--no-build-isolation", "--no-deps", "-e", "my_ops", cwd=folder
+    )
     assert "Successfully installed my-ops-0.1.0" in said
     return folder / "my_ops"
 
@@ -143,7 +145,9 @@ def test_wheel_works_elsewhere_and_leaves_nothing_behind(
 def test_sdist_builds_again(developer: Developer, project: Path, tmp_path: Path) -> None:
     developer.command("python", "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path, cwd=project)
     (sdist,) = tmp_path.glob("my_ops-0.1.0.tar.gz")
-    developer.command("python", "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path, sdist, cwd=tmp_path)
+    developer.command(
+        "python", "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path, sdist, cwd=tmp_path
+    )
     assert list(tmp_path.glob("my_ops-0.1.0-*.whl"))
 
 
@@ -158,5 +162,5 @@ def test_nothing_is_written_into_the_tool(developer: Developer, project: Path, t
 def test_messages_name_the_command_that_was_typed(developer: Developer, tmp_path: Path) -> None:
     said = developer.command("graft", "develop", "--native", "/nowhere", cwd=tmp_path, is_right=False)
     assert "/nowhere: no such folder" in said and "--native" in said
-    said = developer.command("graft", "new-op", cwd=tmp_path, is_right=False)
+    said = developer.command("graft", "new", cwd=tmp_path, is_right=False)
     assert '--schema "' in said and "SCHEMA" not in said and "make" not in said

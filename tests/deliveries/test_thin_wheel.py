@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -216,3 +219,72 @@ def test_impossible_names_are_refused_before_anything_is_built(
     arguments = ("--pin", "installed", "--native", folder, "--out", tmp_path / "out", name, value)
     assert value in make("thin-wheel", environment, *arguments, is_right=False)
     assert not (tmp_path / "out").exists()
+
+
+PROGRAM = """#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cut.h>
+
+#include <iostream>
+
+int main() {
+  std::cout << at::cut(at::arange(4), 2).sum().item<int64_t>();
+}
+"""
+
+CMAKE = """cmake_minimum_required(VERSION 3.18)
+project(program CXX)
+set(CMAKE_CXX_STANDARD 20)
+find_package(cut_ops REQUIRED)
+add_executable(program program.cpp)
+target_link_libraries(program cut_ops)
+"""
+
+
+def test_program_without_python_calls_the_operators(both: Environment, tmp_path: Path) -> None:
+    (tmp_path / "program.cpp").write_text(PROGRAM)
+    (tmp_path / "CMakeLists.txt").write_text(CMAKE)
+    places = f"{both.packages};{both.packages}/torch/share/cmake"
+    cmake = Path(sys.executable).with_name("cmake")
+    configure = [cmake, "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={places}"]
+    for command in (configure, [cmake, "--build", tmp_path / "build"]):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert subprocess.run([tmp_path / "build/program"], capture_output=True, text=True, check=True).stdout == "5"
+
+
+EXTENSION = """#include <ATen/core/Tensor.h>
+#include <ATen/ops/cut.h>
+#include <torch/library.h>
+
+at::Tensor cut_twice(const at::Tensor& self) {
+  return at::cut(at::cut(self, 2), 1);
+}
+
+TORCH_LIBRARY(test_of_cut, library) {
+  library.def("cut_twice", cut_twice);
+}
+"""
+
+USE = """
+import cut_ops
+import torch
+from torch.utils.cpp_extension import load
+
+load(
+    "extension",
+    ["extension.cpp"],
+    extra_include_paths=cut_ops.include(),
+    extra_ldflags=[cut_ops.library()],
+    build_directory=".",
+    is_python_module=False,
+)
+print(torch.ops.test_of_cut.cut_twice(torch.arange(4.)).tolist())
+"""
+
+
+def test_extension_calls_the_operators(both: Environment, tmp_path: Path) -> None:
+    (tmp_path / "extension.cpp").write_text(EXTENSION)
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # which has ninja
+    done = both.run(f"import os; os.chdir({str(tmp_path)!r}){USE}", PATH=programs)
+    assert done.stdout == "[0.0, 1.0, 1.0, 1.0]\n"

@@ -17,7 +17,7 @@ from graft.core.console import say
 from graft.core.environments import install
 from graft.core.errors import CommandError, ToolchainError
 from graft.core.files import Layer
-from graft.core.layout import REPOSITORY, Layout
+from graft.core.layout import HOME, REPOSITORY, Layout
 from graft.options import Request
 
 from .builds import DEVELOP, NOTHING, bench_build, conditions
@@ -67,7 +67,7 @@ def bench_peers(request: Request) -> None:
     build(request)
     layout = request.layout
     title, found = conditions(layout, request.jobs)["title"], _calls(layout)
-    out = REPOSITORY / "build/bench-peers"  # users install what is in theirs
+    out = HOME / "bench-peers"  # users install what is in theirs
     wheel = thin_wheel(replace(request, out=out, name="peers", pins="")).path
     builds = [statistics.median(row.seconds) for row in bench_build(request, only=_ROWS, repeat=None)]
     print(f"\n{title}:\n\n{table(found, builds, wheel.stat().st_size)}", end="")

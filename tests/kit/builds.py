@@ -23,7 +23,7 @@ from typing import Any
 from graft.core.console import say
 from graft.core.errors import CommandError, UsageError
 from graft.core.files import write_atomically
-from graft.core.layout import INTERPRETER, REPOSITORY, Layout
+from graft.core.layout import HOME, INTERPRETER, Layout
 from graft.core.process import run
 from graft.inputs.native import load_native
 from graft.options import Request
@@ -89,7 +89,7 @@ def bench_build(
     *,
     only: Sequence[str],
     repeat: int | None,
-    folder: Path = REPOSITORY / "build/bench-build",
+    folder: Path = HOME / "bench-build",
 ) -> list[Row]:
     """Time builds of a copy of this repository. Print a table, and write ``bench-build.json`` beside the copy.
 

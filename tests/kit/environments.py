@@ -19,10 +19,10 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from graft.core.console import say
-from graft.core.environments import ENVIRONMENTS, install, make_virtual_environment, name_of_python
+from graft.core.environments import ENVIRONMENTS, install, make_virtual_environment, name_of_python, package_alone
 from graft.core.errors import RefusedError, UsageError
 from graft.core.files import Layer, delete, free_bytes, held, take
-from graft.core.layout import PACKAGES, REPOSITORY, Layout
+from graft.core.layout import BYTECODE, HOME, IS_CHECKOUT, REPOSITORY, Layout
 from graft.core.process import run
 from graft.deliver.built import Built, load_built
 from graft.options import GRAFT
@@ -165,6 +165,9 @@ def named(layout: Layout) -> str:
 
 def run_python(python: Path, command: Sequence[str | Path], variables: Mapping[str, str]) -> int:
     """Run a Python program in the repository; it prints to the terminal. Return its exit code."""
-    paths = [str(PACKAGES), *filter(None, [variables.get("PYTHONPATH")])]
-    env = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(paths)}
+    paths = [str(package_alone()), *filter(None, [variables.get("PYTHONPATH")])]
+    # Nothing is written into an installed package.
+    caches = {"HYPOTHESIS_STORAGE_DIRECTORY": str(HOME / "hypothesis"), "PYTHONPYCACHEPREFIX": str(BYTECODE)}
+    caches |= {} if IS_CHECKOUT else {"GRAFT_HOME": str(HOME)}
+    env = {**os.environ, **caches, **variables, "PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.run([python, *command], cwd=REPOSITORY, env=env, stdin=subprocess.DEVNULL, check=False).returncode

@@ -24,7 +24,7 @@ from graft.compile.units import OPERATORS_FOR_CUDA
 from graft.core.console import say
 from graft.core.errors import GraftError, RefusedError, UsageError
 from graft.core.files import free_bytes, write_atomically
-from graft.core.layout import REPOSITORY, Layout
+from graft.core.layout import HOME, REPOSITORY, Layout
 from graft.inputs.toolchain import wanted_architectures
 from graft.options import OPTIONS, Request, request_of
 from graft.wheels import Row, build_row, chosen_rows, megabytes, run_verb
@@ -35,7 +35,7 @@ from .processor import machine
 from .testing import is_shipped
 
 # The table, and a folder of results and logs.
-TABLE = REPOSITORY / "build/test-matrix.md"
+TABLE = HOME / "test-matrix.md"
 
 # By default: each pin on one Python, and one pin on others.
 _PYTHON = "3.11"

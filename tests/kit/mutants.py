@@ -15,7 +15,7 @@ from pathlib import Path
 
 from graft.core.console import say, table
 from graft.core.errors import UsageError
-from graft.core.layout import REPOSITORY
+from graft.core.layout import HOME, REPOSITORY
 from graft.core.process import run
 from graft.options import DEVELOP, Request
 
@@ -201,7 +201,7 @@ def conclude(results: Mapping[Mutant, Result], lines: Mapping[Mutant, int]) -> N
 @contextmanager
 def _copy(request: Request) -> Iterator[Copy]:
     """Hold a copy of the repository, and an environment with its operators."""
-    folder = REPOSITORY / "build/mutants"
+    folder = HOME / "mutants"
     there = replace(request, native=(folder / "native",), out=folder / "dist")
     with copied_repository(folder), delivered(there, DEVELOP) as (python, variables):
         options = ["--native", str(folder / "native"), "--jobs", str(there.jobs), "--python", str(python)]

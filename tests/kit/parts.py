@@ -10,6 +10,7 @@ from pathlib import Path
 
 from graft.core.console import say
 from graft.core.errors import GraftError
+from graft.core.layout import REPOSITORY
 
 from .environments import run_python
 
@@ -119,7 +120,7 @@ def run_pytest(
 ) -> Outcome:
     """Run the tests of a part. Return whether they passed, or ``extra`` selected none."""
     say(f"\n== tests of {part.name}")
-    options = ["-q", "-p", "no:cacheprovider", *options]
+    options = ["-q", "-p", "no:cacheprovider", f"--config-file={REPOSITORY / 'pyproject.toml'}", *options]
     if junit:
         junit.parent.mkdir(parents=True, exist_ok=True)
         junit.write_bytes(b"")  # it stays empty if pytest crashes

@@ -16,7 +16,7 @@ from graft.core.console import Steps, say
 from graft.core.environments import install
 from graft.core.errors import UsageError
 from graft.core.files import Layer, file_lock
-from graft.core.layout import REPOSITORY, Layout, expanded
+from graft.core.layout import HOME, REPOSITORY, Layout, expanded
 from graft.fork.fetch import tree_of_build
 from graft.inputs.pin import load_pin
 from graft.options import DEVELOP, SOURCE, THIN, WHEEL, Request
@@ -137,7 +137,7 @@ def _parts(request: Request, delivery: str, chosen: Sequence[str], stack: ExitSt
 
 def _grammar(layout: Layout) -> Layout:
     """Return the layout of the folder with all features of native_functions.yaml, for the same pin."""
-    return replace(layout, natives=(GRAMMAR,), out=REPOSITORY / "build/grammar")
+    return replace(layout, natives=(GRAMMAR,), out=HOME / "grammar")
 
 
 def purpose_of(delivery: str) -> str:
@@ -164,7 +164,7 @@ def delivered(request: Request, delivery: str) -> Iterator[tuple[Path, dict[str,
         base = get_base(load_pin(layout.patches, layout.pin), layout, request.wheel, Steps()).wheel
         added: list[Layer] = []
         if delivery == THIN:
-            out = REPOSITORY / f"build/thin/{layout.name}"
+            out = HOME / "thin" / layout.name
             thin = thin_wheel(replace(request, out=out, name="graft_tested", pins="")).path
             options = ("--force-reinstall", "--no-deps", thin)
             added = [Layer(identity(thin), lambda target: install(target, *options, what=thin.name))]

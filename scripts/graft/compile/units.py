@@ -257,19 +257,21 @@ def products(units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product
 
 
 def thin_products(package: str, folder: str, units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product]:
-    """Return the libraries of a thin wheel, in a folder of its package. torch has loaded what they call."""
+    """Return the libraries of a thin wheel, in a folder of its package. C++ programs use the first without Python."""
     beside = Library((), "$ORIGIN", "--enable-new-dtags")
     cuda = _products_for_cuda(f"{package}/{folder}/lib{package}_cuda.so", units, base, nvcc, beside)
-    extension = Product(
-        *(
-            f"{package}/{folder}/{base.extension}",
-            [*units.named(_COMMON), *units.library, *units.named(_THIN_MODULE), *units.bindings],
-        ),
-        *(("libtorch_python.so", *_OF_TORCH), beside),
+    library = Product(
+        *(f"{package}/{folder}/lib{package}.so", [*units.named(_COMMON), *units.library], _OF_TORCH, beside),
         loaded=[each.name for each in cuda],
+    )
+    extension = Product(
+        *(f"{package}/{folder}/{base.extension}", [*units.named(_COMMON + _THIN_MODULE), *units.bindings]),
+        *(("libtorch_python.so", *_OF_TORCH), beside),
+        loaded=[library.name],
+        provided=units.library,
         is_python_extension=True,
     )
-    return [*cuda, extension]
+    return [*cuda, library, extension]
 
 
 def _products_for_cuda(

@@ -33,9 +33,9 @@ def together(package: str, builds: Sequence[Mapping[str, bytes]]) -> dict[str, b
         listed.append(entry)
         contents.append({name.removeprefix(own): text for name, text in build.items() if name.startswith(own)})
         files |= {name: text for name, text in build.items() if not name.startswith(own)}
-    shared = {name: text for name, text in contents[0].items() if all(each.get(name) == text for each in contents)}
-    if len(builds) == 1:
-        shared = {}
+    # Libraries find each other in their folder.
+    alike = {name for name in contents[0] if all(each.get(name) == contents[0][name] for each in contents)}
+    shared = {name: contents[0][name] for name in alike if len(builds) > 1 and not name.endswith(".so")}
     files |= {f"{package}/{SHARED}/{name}": text for name, text in shared.items()}
     for entry, content in zip(listed, contents, strict=True):
         files |= {f"{package}/{entry['folder']}/{name}": content[name] for name in content.keys() - shared.keys()}

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..base.base import Base
 from ..codegen.description import PLACES
+from ..core.files import files_below
 from .appending import appended_texts
 from .files import ANNOTATED, Composition, Made
 from .several import BUILDS, folder_of
@@ -71,9 +72,16 @@ def compose_thin(base: Base, made: Made, name: str, requires: str, platform: str
         "_added_operators.py": made.description.module(),
         "note.json": json.dumps(note, indent=1),
     }
+    headers = made.generated / "torch/include"
+    own |= {
+        f"include/{path}": (headers / path).read_text(encoding="utf-8")
+        for path in map(Path.as_posix, files_below(headers))
+        if path.startswith("ATen/ops/")
+    }
     files = {f"{build['folder']}/{path}": text for path, text in own.items()} | {
         "__init__.py": _shipped("package.py"),
         "_load.py": _shipped("load.py"),
+        f"{name}Config.cmake": _shipped("config.cmake"),
         BUILDS: json.dumps([build], indent=1),
     }
     composed = {f"{name}/{path}": text.encode("utf-8") for path, text in files.items()}

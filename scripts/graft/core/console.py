@@ -81,7 +81,11 @@ def as_typed(text: str) -> str:
     """
     if not FLAGS:
         return text
-    text = re.sub(r" \(`make \.\.\. ARGS=-v`\)", "", text).replace("make patch-and-build", "make build")
+    text = (
+        re.sub(r" \(`make \.\.\. ARGS=-v`\)", "", text)
+        .replace("make patch-and-build", "make build")
+        .replace("make new-op", "make new")
+    )
     text = re.sub(r"`make(?: lists the variables, and ARGS=--help .*|`)", "`graft --help`", text)
     text = re.sub(r"(?<=`)make (?=[a-z])|\bmake (?=[a-z-]+ [A-Z]+=)", "graft ", text)
     return re.sub(rf"\b({'|'.join(FLAGS)})\b(=?)", lambda match: FLAGS[match[1]] + (" " if match[2] else ""), text)

@@ -38,15 +38,23 @@ def command_on(python: str | Path, module: str | Path) -> list[str | Path]:
     """Return the command that runs a module of the builder on another Python, in an environment of its own."""
     if IS_CHECKOUT:
         return [python, REPOSITORY / "scripts/environment.py", module]
+    os.environ["GRAFT_HOME"] = str(HOME)
+    return [python, "-c", _ENTER, package_alone(), module]
+
+
+def package_alone() -> Path:
+    """Return a folder where another Python finds this package, and the list of what it needs. The other packages
+    beside an installed one are for this Python.
+    """
+    if IS_CHECKOUT:
+        return PACKAGES
     needed = [each for each in importlib.metadata.requires(DISTRIBUTION) or () if "extra ==" not in each]
     text = "".join(f"{each}\n" for each in needed)
-    # The other packages beside this one are for this Python.
     folder = HOME / f"package-{hashlib.sha256(f'{PACKAGE} {text}'.encode()).hexdigest()[:8]}"
     write_if_changed(folder / _REQUIREMENTS, text)
     if not (folder / PACKAGE.name).is_symlink():
         (folder / PACKAGE.name).symlink_to(PACKAGE)
-    os.environ["GRAFT_HOME"] = str(HOME)
-    return [python, "-c", _ENTER, folder, module]
+    return folder
 
 
 def enter(module: str, arguments: Sequence[str], packages: str | Path = PACKAGES) -> int:

@@ -14,9 +14,10 @@ DISTRIBUTION = "torch-graft"
 # The folder of this package, and the one in which Python finds it.
 PACKAGE = Path(__file__).resolve().parents[1]
 PACKAGES = PACKAGE.parent
-REPOSITORY = PACKAGES.parent
 # Whether this package is used in its checkout, rather than installed.
-IS_CHECKOUT = (REPOSITORY / "scripts/environment.py").is_file()
+IS_CHECKOUT = (PACKAGES.parent / "scripts/environment.py").is_file()
+# The checkout, or the part of it that is installed with this package: pins, and the tests of any native folder.
+REPOSITORY = PACKAGES.parent if IS_CHECKOUT else PACKAGE / "repository"
 
 
 def _home() -> Path:
@@ -31,7 +32,9 @@ def _home() -> Path:
 
 # The folder of downloads, unpacked wheels, objects and environments.
 HOME = _home()
-PATCHES = REPOSITORY / "patches" if IS_CHECKOUT else PACKAGE / "patches"
+# Installed pins are not written to: `graft pin` copies them.
+OWN_PATCHES = REPOSITORY / "patches" if IS_CHECKOUT else HOME / "patches"
+PATCHES = OWN_PATCHES if OWN_PATCHES.is_dir() else REPOSITORY / "patches"
 # Where wheels go if nothing else is given.
 DIST = (REPOSITORY if IS_CHECKOUT else Path.cwd()) / "dist"
 # The bytecode cache of the builder and of the tests that it runs.

@@ -5,6 +5,7 @@ CUDA; all else is in a wheel.
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +21,7 @@ from ..build import Wheel, run
 from ..core.console import Steps, say
 from ..core.errors import PinError, UnusableBaseError, UsageError
 from ..core.files import file_lock, sha256_of_file, write_if_changed
-from ..core.layout import PATCHES, TorchVersion, expanded
+from ..core.layout import OWN_PATCHES, PATCHES, TorchVersion, expanded
 from ..core.pip import Distribution, MissingError, ask_pip
 from ..inputs.patches import SERIES
 from ..inputs.pin import TOOLKITS, GitSource, Pin, Settings, indexes, load_pin
@@ -65,7 +66,7 @@ _NO_PATCHES = (
 )
 
 
-def make_pin(request: Request, patches: Path = PATCHES) -> None:
+def make_pin(request: Request, patches: Path = OWN_PATCHES) -> None:
     """Write the pin of a release, or what an existing one lacks; then build the smallest operator upon it.
 
     Args:
@@ -75,6 +76,9 @@ def make_pin(request: Request, patches: Path = PATCHES) -> None:
     Raises:
         GraftError: nothing is written, unless the smallest operator cannot be built: then the pin is.
     """
+    if not patches.is_dir():
+        shutil.copytree(PATCHES, patches)
+        say(f"pins are read from {patches} from now on, a copy of {PATCHES}; `graft clean` deletes it")
     steps, index = Steps(), request.index
     file = expanded(request.torch) if request.torch.endswith(".whl") else None
     with steps.step("ask for the wheels") as line:
@@ -96,7 +100,7 @@ def make_pin(request: Request, patches: Path = PATCHES) -> None:
     say(_report(pin, base, yaml.safe_load(texts[toolkits]), written))
     run(Wheel(replace(layout, out=layout.pin_build / "smallest")), replace(request, wheel=None))
     if written:
-        say(f"the smallest operator can be built; next: make test PIN={version}; then commit patches/")
+        say(f"the smallest operator can be built; next: make test PIN={version}")
 
 
 def wheels_in(path: Path) -> tuple[TorchVersion, dict[str, str]]:

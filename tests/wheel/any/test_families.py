@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 from broken_opinfos import FAILING
-from graft.core.layout import PACKAGES
 from helpers import write
 
 FAMILIES = Path(__file__).parent / "families"
@@ -17,7 +16,7 @@ FAMILIES = Path(__file__).parent / "families"
 
 def run(operators: str, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    path = os.pathsep.join(map(str, (FAMILIES.parent, PACKAGES)))
+    path = os.pathsep.join([str(FAMILIES.parent), os.environ["PYTHONPATH"]])
     env = {**os.environ, "GRAFT_OPERATORS": operators, "PYTHONPATH": path, **variables}
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 

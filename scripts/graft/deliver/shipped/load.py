@@ -57,6 +57,33 @@ def require():
         raise ImportError(f"{_PACKAGE}: its operators were not added to torch: {_reason}")
 
 
+def include():
+    """Return the folders of the operators' C++ headers: ``ATen/ops/my_op.h`` declares ``at::my_op``.
+
+    Raises:
+        ImportError: as ``require``.
+    """
+    require()
+    folders = [os.path.join(folder, "include") for folder in (_folder(), _SHARED)]
+    return [folder for folder in folders if os.path.isdir(folder)]
+
+
+def library():
+    """Return the library that C++ which calls the operators is linked with.
+
+    Raises:
+        ImportError: as ``require``.
+    """
+    require()
+    return os.path.join(_folder(), f"lib{_PACKAGE}.so")
+
+
+def _folder():
+    import torch
+
+    return torch._thin_wheels[_PACKAGE]["folder"]
+
+
 def _explain(names):
     """Make ``torch.name`` say why it is missing."""
     import torch
