@@ -322,7 +322,14 @@ def thin_files(
         else:
             fetch_unpinned(layout, request.wheel)
         deliveries.append(Thin(layout, environment, package))
-    folders = [run(delivery, request).path for delivery in deliveries]
+    folders = []
+    for delivery in deliveries:
+        try:
+            folders.append(run(delivery, request).path)
+        except GraftError as error:
+            if len(deliveries) > 1:
+                error.what = f"for torch {delivery.layout.pin}:\n{error.what}"
+            raise
     return read_together(package, folders), [delivery.layout.pin for delivery in deliveries]
 
 
