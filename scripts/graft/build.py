@@ -14,6 +14,7 @@ from packaging.version import Version
 
 from .base.find import fetch_unpinned
 from .base.installed import Environment, base_of, find_environment, look
+from .compile.contents import Contents
 from .core.console import Steps, say
 from .core.errors import GraftError
 from .core.files import build_lock, file_lock, lay_out_files, write_atomically
@@ -200,7 +201,8 @@ def run(delivery: Delivery, request: Request) -> Result:
     """
     snapshot = take_snapshot(delivery.layout)
     with delivery.lock(), snapshot.translated():
-        if there := delivery.there(snapshot):
+        is_same = Contents(delivery.layout.work).are_as_read()
+        if is_same and (there := delivery.there(snapshot)):
             return Result(there)
         from .stages import make
 
