@@ -20,7 +20,7 @@ from ..base.symbols import DATA, EXPORTED, FUNCTION, SymbolFile, SymbolIndex
 from ..core.errors import GraftError, LinkError
 from ..core.files import write_if_changed
 from ..core.process import UNTRANSLATED, run
-from ..inputs.toolchain import CPU_CAPABILITIES, Toolchain
+from ..inputs.toolchain import CPU_CAPABILITIES, FAST_LINKER, Toolchain
 from .diagnostics import of_repeated, of_undefined
 from .units import LINKED, Product, Unit
 
@@ -89,8 +89,8 @@ class Linker:
         libraries, product, like = self._libraries, self._product, self._product.like
         # Sanitizers and debuggers report function names and lines, so nothing is stripped for them.
         flags = [*_FLAGS, *(self._toolchain.sanitizers or self._toolchain.debugging or ["-s"])]
-        if self._toolchain.is_for_edits and shutil.which("ld.gold"):
-            flags.append("-fuse-ld=gold")  # twice as fast; what ships uses the linker of the official libraries
+        if self._toolchain.is_for_edits and shutil.which(FAST_LINKER):
+            flags.append("-fuse-ld=gold")
         command: list[str | Path] = [self._toolchain.compiler, *flags, "-o", target, *objects]
         command += [f"-Wl,-soname,{Path(product.name).name}"]
         command += [f"-Wl,-rpath,{like.rpath}", f"-Wl,{like.rpath_flag}"] if like.rpath else []

@@ -42,9 +42,6 @@ INCLUDES = (
     *("../base/tree/torch/include", "../base/tree/torch/include/torch/csrc/api/include"),
 )
 
-# Environment variables that affect compilers. They are unset, so that a build does not depend on them.
-_DROPPED = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
-
 # The lines that a preamble may consist of; any other line ends it.
 _PREAMBLE = re.compile(r'(?:[ \t]*(?://[^\n]*)?\n|#[ \t]*(?:include[ \t]*[<"][^\n]*|define[^\n\\]*|pragma once)\n)*')
 
@@ -150,7 +147,6 @@ def _run(layout: Layout, jobs: int, line: StepLine, output: list[str]) -> int | 
 
     env = {
         **UNTRANSLATED,
-        **dict.fromkeys(_DROPPED, ""),
         _LAUNCHER: launcher(layout.launcher),
         "NINJA_STATUS": "[%f/%t] ",
     }
