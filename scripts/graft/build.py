@@ -20,6 +20,7 @@ from .core.errors import GraftError
 from .core.files import build_lock, file_lock, lay_out_files, write_atomically
 from .core.layout import DEBUG, DEVELOP, PATCHES, Layout, TorchVersion
 from .deliver.built import Built, Result, announce, how_to_install, load_built, save_built
+from .inputs.native import load_native
 from .inputs.pin import known_pins
 from .inputs.snapshot import Snapshot, take_snapshot
 from .inputs.toolchain import request as cuda_request
@@ -375,9 +376,14 @@ def _wait_for_save(folders: Iterable[Path], seen: Mapping[Path, int]) -> dict[Pa
 
 
 def _times(folders: Iterable[Path]) -> dict[Path, int]:
-    """Return the modification time of each file."""
+    """Return the modification time of each file that a build reads; 0 for a folder that cannot be read."""
     found = {}
-    for path in (path for folder in folders for path in folder.rglob("*")):
-        with suppress(OSError):  # it is being replaced
-            found[path] = path.stat().st_mtime_ns
+    for folder in folders:
+        try:
+            names = load_native(folder).files
+        except (GraftError, OSError):
+            names, found[folder] = [], 0
+        for path in (folder / name for name in names):
+            with suppress(OSError):  # it is being replaced
+                found[path] = path.stat().st_mtime_ns
     return found

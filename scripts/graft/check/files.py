@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..inputs.native import DOCS, DOCS_SUFFIX, PYTHON, PYTHON_SUFFIXES, SAMPLES, YAML, NativeFolder
+from ..inputs.native import DOCS, PYTHON, PYTHON_SUFFIXES, SAMPLES, YAML, NativeFolder
 from . import Findings, nearest
 
 # Other extensions of C++ sources; PyTorch's CMake files glob *.cpp.
@@ -53,23 +53,19 @@ def _check_encoding(path: Path, findings: Findings) -> None:
 
 
 def _check_unread(path: Path, name: Path, findings: Findings) -> None:
-    """Files that look like part of the folder, but that no build reads."""
-    what, todo = "", ""
+    """Files that look like part of the folder, but that no build reads. Any other is the user's own business."""
+    suffix = path.suffix.replace(".yml", ".yaml")
+    known = [file for file in (*YAML, SAMPLES) if file.suffix == suffix]
+    close = difflib.get_close_matches(path.stem, [file.stem for file in known], n=1, cutoff=0.7)
     if name.parts[0] == PYTHON.name:
-        what, todo = f"not a {' or '.join(PYTHON_SUFFIXES)} file", "put only Python files into python/"
-    elif name.parts[0] == DOCS.name:
-        what, todo = "not the docstring of an operator", f"name it {DOCS}/<operator>{DOCS_SUFFIX}"
+        what = f"not a {' or '.join(PYTHON_SUFFIXES)} file"
+        findings.add((path, 1, 0), what, "put only Python files into python/")
+    elif close:
+        file = f"{close[0]}{suffix}"
+        findings.add((path, 1, 0), f"no build reads this file, but {file}", f"name it {file}, or otherwise")
     elif path.suffix in _OTHER_CPLUSPLUS:
-        what, todo = f"PyTorch's build does not compile {path.suffix} files", f"name it {path.stem}.cpp"
-    elif path.suffix in (".yaml", ".yml"):
-        what = f"this file is not used: the folder's YAML files are {', '.join(map(str, YAML))}"
-        close = difflib.get_close_matches(path.stem, [known.stem for known in YAML], n=1, cutoff=0.5)
-        todo = f"name it {close[0]}.yaml" if close else "move its content there, or delete it"
-    elif name.parent == Path() and path.suffix == ".py":
-        what = f"this file is not used: Python files belong below {PYTHON}/ and tests/, except {SAMPLES}"
-        todo = "move it there, or delete it"
-    if what:
-        findings.add((path, 1, 0), what, todo, is_warning=path.suffix == ".py")
+        what = f"PyTorch's build does not compile {path.suffix} files"
+        findings.add((path, 1, 0), what, f"name it {path.stem}.cpp", is_warning=True)
 
 
 def check_python(folders: Sequence[NativeFolder], tree: Path, findings: Findings) -> None:

@@ -143,7 +143,8 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
     is_unsure = are_made or any(kernel.name in source.words for source in sources)
     if not named:
         what = f"no file of the folder defines {kernel.namespace}::{kernel.name}, {kernel.purpose}"
-        findings.add(kernel.place, what, f"define `{kernel.declaration}` in a .cpp file", is_warning=is_unsure)
+        todo = f"define `{kernel.declaration}` in a .cpp file at the top, in cpu/ or in another folder of ATen's"
+        findings.add(kernel.place, what, todo, is_warning=is_unsure)
         return
     definition, todo = (reachable or named)[0], f"write `{kernel.declaration}`"
     what = f"`{definition}` is not {kernel.purpose}: the parameters or the return differ"

@@ -61,7 +61,7 @@ class Contents:
         inputs, made = self._inputs(ninja), set(map(str, targets))
         read = {name for target, found in inputs.items() if target in made for name in found}
         now |= {name: self._hash(name) for name in read - now.keys()}
-        outside = {name for name in read if os.path.isabs(name) or name.startswith("..")}
+        outside = {name for name in read if name.startswith(("/", ".."))}
         hash_ = hashlib.sha256("".join(sorted({now[name] for name in outside})).encode()).hexdigest()
         # Objects that this build did not need may be needed by the next.
         self._save(now, sorted({*outside, *self._outside}), hash_)
@@ -84,7 +84,7 @@ class Contents:
     def _written(self) -> Iterator[str]:
         for folder in _WRITTEN:
             for parent, _, names in os.walk(self._work / folder, followlinks=True):
-                yield from (os.path.relpath(os.path.join(parent, name), self._work) for name in names)
+                yield from (os.path.relpath(Path(parent, name), self._work) for name in names)
 
     def _hash(self, name: str) -> str:
         try:
