@@ -18,7 +18,6 @@ FILES = {
     "docs/a.rst": "",
 }
 
-# Each has a word that no build may see.
 LEFT_ALONE = (
     *(
         "build/A.cpp",

@@ -26,22 +26,12 @@ _CPLUSPLUS = (*_SOURCE_SUFFIXES, *_HEADER_SUFFIXES, *CUDA_SUFFIXES)
 PYTHON_SUFFIXES = (".py", ".pyi")
 DOCS_SUFFIX = ".rst"
 
-# The folders that builds read. Any other is left alone. Sources are in folders whose sources PyTorch's own build compiles
+# The folders that builds read; any other is left alone. Sources are where PyTorch's own build compiles them
 # (aten/src/ATen/CMakeLists.txt).
-_SOURCES = (
-    "cpu",
-    "cuda",
-    "cudnn",
-    "mkl",
-    "mkldnn",
-    "nested",
-    "quantized",
-    "sparse",
-    "transformers",
-    "utils",
-    "xnnpack",
+FOLDERS = (
+    *("ao_sparse", "cpu", "cuda", "cudnn", "mkl", "mkldnn", "nested", "quantized", "sparse", "transformers", "utils"),
+    *("xnnpack", DOCS.name, PYTHON.name),
 )
-FOLDERS = (*_SOURCES, "ao_sparse", DOCS.name, PYTHON.name)
 
 # Files of editors, version control and package managers.
 _OF_TOOLS = re.compile(r"\..*|#.*#|.*~|.*\.(orig|rej|bak|swp)|__pycache__|.*\.(egg|dist)-info", re.S)
@@ -139,7 +129,7 @@ def load_native(path: Path) -> NativeFolder:
 
 
 def _below(top: Path, folder: Path, parents: list[Path], faults: list[tuple[Path, str]]) -> Iterator[Path]:
-    """Yield what a build could read below ``folder`` of the native folder ``top``, by its path there; links are followed.
+    """Yield what a build could read below ``folder`` of the native folder ``top``, by its path there. Follow links.
 
     ``parents`` are the folders above it, without links. Links that cannot be followed are added to ``faults``.
     """
