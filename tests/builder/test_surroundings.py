@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
+import ninja
 import pytest
 from graft.core.errors import ToolchainError
 from graft.core.layout import REPOSITORY
@@ -62,3 +66,18 @@ def test_linker_is_an_input(tmp_path: Path) -> None:
 def test_linker_that_does_not_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match="`ld`, which the C"):
         find_toolchain(PIN, compiler(tmp_path, program(tmp_path / "ld", "echo fork: no memory; exit 1")))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_compilers_end_with_the_builder(tmp_path: Path, number: signal.Signals) -> None:
+    """Otherwise they would write their objects into the next build."""
+    rule = "rule slow\n  command = touch began; sleep 1; touch $out\nbuild object: slow\n"
+    (tmp_path / "build.ninja").write_text(rule)
+    command = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", str(tmp_path)]
+    body = f"from graft.core.process import follow; follow({command!r}, print, env={{}})"
+    with subprocess.Popen([sys.executable, "-c", body], stdout=subprocess.DEVNULL) as process:
+        while not (tmp_path / "began").exists():
+            time.sleep(0.02)
+        process.send_signal(number)
+    time.sleep(1.5)
+    assert not (tmp_path / "object").exists()
