@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from ..core.errors import UsageError
@@ -69,12 +70,12 @@ class NativeFolder:
     samples: Path | None
     unread: tuple[Path, ...]
 
-    @property
+    @cached_property
     def cplusplus(self) -> list[Path]:
         """The files that compilers read."""
         return sorted({*self.sources, *self.vectorized, *self.headers, *self.cuda})
 
-    @property
+    @cached_property
     def files(self) -> list[Path]:
         """The files that a build reads."""
         samples = [self.samples] if self.samples else []
