@@ -13,7 +13,7 @@ import pytest
 from graft import cli
 from graft.core import layout as layout_module
 from graft.core.errors import ToolchainError, UsageError
-from graft.core.files import files_below, lay_out_files, write_if_changed
+from graft.core.files import files_below, lay_out_files, write_atomically, write_if_changed
 from graft.core.layout import REPOSITORY, Layout, TorchVersion, native_folders
 from graft.deliver.built import Built, load_built, save_built
 from graft.inputs.native import load_native
@@ -269,6 +269,21 @@ def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: pytest.
 def test_folder_without_functions_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"it contains no native_functions\.yaml"):
         load_native(tmp_path)
+
+
+def test_folder_and_file_take_each_other_s_place(tmp_path: Path) -> None:
+    lay_out_files(tmp_path, {"a/b.h": b"", "c": b""})
+    lay_out_files(tmp_path, {"a": b"", "c/d/e.h": b""})
+    assert files_below(tmp_path) == [Path("a"), Path("c/d/e.h")]
+    lay_out_files(tmp_path, {"a/b.h": b""})
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / "a", tmp_path / "a/b.h"]
+
+
+def test_no_planted_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_text("theirs")
+    (tmp_path / f"mine.partial-{os.getpid()}").symlink_to("theirs")
+    write_atomically(tmp_path / "mine", "mine")
+    assert (tmp_path / "theirs").read_text() == "theirs" and (tmp_path / "mine").read_text() == "mine"
 
 
 def test_wheel_of_another_python_is_not_taken_for_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

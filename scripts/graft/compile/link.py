@@ -29,7 +29,7 @@ _FLAGS = ("-shared", "-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-
 # Symbols that the linker or the generated table of trampolines defines.
 _DEFINED_LATER = frozenset(
     {"_GLOBAL_OFFSET_TABLE_", "__dso_handle", "_DYNAMIC"}
-    | {"graft_libraries", "graft_slots", "graft_is_python_extension"}
+    | {"graft_libraries", "graft_slots", "graft_slots_size", "graft_is_python_extension"}
 )
 
 # A library of the base and the addresses of its hidden functions that are bound.
@@ -246,7 +246,8 @@ $slot_tables
 const GraftLibrary graft_libraries[] = {
 $libraries
     {nullptr, nullptr, nullptr, 0}};
-void* graft_slots[$slot_count] = {};
+alignas(GRAFT_PAGE) void* graft_slots[($slot_count * sizeof(void*) / GRAFT_PAGE + 1) * GRAFT_PAGE / sizeof(void*)] = {};
+const size_t graft_slots_size = sizeof(graft_slots);
 const bool graft_is_python_extension = $is_python_extension;
 """)
 
