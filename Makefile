@@ -1,6 +1,8 @@
 # Thin verbs: `graft` is the builder in scripts/graft, `kit` its equipment in tests/kit. Both read the variables of make
 # from the environment; scripts/graft/options.py lists them.
 
+$(if $(wildcard scripts/environment.py),,$(error run make in the folder of Graft, or with -C and that folder))
+
 PYTHON ?= python3
 # Not every shell expands this in an argument.
 override PYTHON := $(patsubst ~/%,$(HOME)/%,$(PYTHON))

@@ -173,6 +173,22 @@ def test_wrong_variable_is_named_as_it_was_written(
     assert "error: JOBS: many is not a positive number\n" in capsys.readouterr().err
 
 
+def test_relative_path_is_refused_if_make_changed_the_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The builder's own folder `native` could be meant, or the user's."""
+    monkeypatch.setenv("MAKELEVEL", "1")
+    monkeypatch.setenv("MAKEFLAGS", "w -- NATIVE=native")
+    monkeypatch.setenv("NATIVE", "native")
+    assert cli.main(VERBS, ["check"]) == 2
+    assert "error: NATIVE=native: `make -C` is run in another folder than yours\n" in capsys.readouterr().err
+    for flags, native in (("", "native"), ("w -- NATIVE=/ops", str(tmp_path)), ("w", "")):
+        monkeypatch.setenv("MAKEFLAGS", flags)
+        monkeypatch.setenv("NATIVE", native)
+        cli.main(VERBS, ["check", "--jobs", "many"])
+        assert "make -C" not in capsys.readouterr().err
+
+
 def fake_compiler(folder: Path, version: str, about: str) -> str:
     path = folder / "cxx"
     path.write_text(f'#!/bin/sh\ncase "$1" in -dump*) echo {version};; *) echo "{about}";; esac\n')
@@ -263,6 +279,8 @@ def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: pytest.
     # A missing folder is named as the user wrote it.
     assert names("'with space' ~x") == ["with space", "~x"]
     assert names("it's here") == ["it's here"]
+    assert names("new space") == ["new space"]
+    assert names(f"new {tmp_path}/b") == ["new", "b"]
     assert names("") == ["."]
 
 

@@ -202,3 +202,19 @@ def test_quotes_in_variables_are_no_commands(repository: Path) -> None:
     text = "o'brien'; touch planted; echo '$(touch planted)`touch planted`"
     make(repository, sys.executable, *(f"{name}={text}" for name in ("OUT", "PIN", "NATIVE", "WHEEL"))).communicate()
     assert not (repository / "planted").exists()
+
+
+def test_builder_can_tell_that_make_changed_the_folder(repository: Path, tmp_path: Path) -> None:
+    show = "import os; print('ran', os.environ['MAKELEVEL'], 'w' in os.environ['MAKEFLAGS'].split(' ')[0])\n"
+    (repository / "scripts/graft/__main__.py").write_text(show)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "PYTHON"))}
+    for words, expected in (([], "ran 1 False\n"), (["-C", "."], "ran 1 True\n"), (["-j2"], "ran 1 False\n")):
+        command = ["make", *words, "check", f"PYTHON={sys.executable}", "NATIVE=w"]
+        done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
+        assert expected in done.stdout
+
+
+def test_makefile_is_not_used_from_elsewhere(repository: Path, tmp_path: Path) -> None:
+    command = ["make", "-f", str(repository / "Makefile"), "check"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "run make in the folder of Graft, or with -C" in done.stderr
