@@ -104,6 +104,12 @@ def test_operator_that_mutates_has_the_name_of_one(known: BaseOperators, tmp_pat
     assert error.startswith(f"{FUNCTIONS}:1:9: bump mutates `self`, but has not the name of an in-place operator; ")
 
 
+def test_factory_takes_what_factories_take(known: BaseOperators, tmp_path: Path) -> None:
+    """torchgen's message is a page, and its place is not the user's."""
+    (error,) = errors(tmp_path, known, {FUNCTIONS: f"{ENTRY}  category_override: factory\n"})
+    assert error.startswith(f"{FUNCTIONS}:4:3: graft_one is no factory: ")
+
+
 def test_headers_of_this_machine_alone_are_named(known: BaseOperators, tmp_path: Path) -> None:
     text = '#include "/home/me/x.h"\n#include <../y.h>\n#include "../Two.h"\n'
     native = write(tmp_path, {FUNCTIONS: ENTRY, SOURCE: KERNEL, "cpu/One.h": text, "cpu/More.h": text})
