@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -322,8 +323,9 @@ def thin_files(
     return read_together(package, folders), [delivery.layout.pin for delivery in deliveries]
 
 
-def check(request: Request) -> None:
-    """Find errors in the native folders, the pin and its patches without building anything.
+def check(request: Request, own: argparse.Namespace) -> None:
+    """Find errors in the native folders, the pin and its patches without building anything. With ``own.verbose``, list
+    the files that builds read.
 
     Raises:
         GraftError: lists every error. If the pin is invalid, the rest is not checked.
@@ -334,6 +336,9 @@ def check(request: Request) -> None:
         from .stages import check
 
         check(_job(layout, snapshot, request))
+    if own.verbose:
+        for folder in layout.natives:
+            say("\n".join(str(folder / name) for name in load_native(folder).files))
     say(f"{layout.title}: no errors found")
 
 

@@ -54,6 +54,10 @@ def _report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report", help="write the result and the seconds of each step into this file, as JSON")
 
 
+def _listing(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "with -v, it lists the files that builds read"
+
+
 def _source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--syntax", action="store_true", help="only parse the folder's sources, without a build")
     parser.add_argument("--if-possible", action="store_true", help="skip if packages or sources are missing")
@@ -83,7 +87,7 @@ VERBS = (
         *("thin-wheel", "build the operators as a wheel of their own", "graft.build:thin_wheel"),
         *(f"{BASE} out python name version pins", FOUND, _report),
     ),
-    Verb("check", "find errors in the native folder without building", "graft.build:check", BASE, FOUND),
+    Verb("check", "find errors in the native folder without building", "graft.build:check", BASE, FOUND, _listing),
     Verb("check-cuda", "compile the CUDA sources of the native folder", "graft.build:check_cuda", BASE, RELEASE),
     Verb(
         *("check-source", "compile the operators in PyTorch's source tree", "graft.fork.build:check"),
