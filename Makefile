@@ -1,6 +1,8 @@
 # Thin verbs: `graft` is the builder in scripts/graft, `kit` its equipment in tests/kit. Both read the variables of make
 # from the environment; scripts/graft/options.py lists them.
 
+$(if $(wildcard scripts/environment.py),,$(error run make in the folder of Graft, or with -C and that folder))
+
 PYTHON ?= python3
 # Not every shell expands this in an argument.
 override PYTHON := $(patsubst ~/%,$(HOME)/%,$(PYTHON))
@@ -10,10 +12,12 @@ export PYTHONUTF8 := 1
 # These may hold quotes of their own, so recipes take them from the environment.
 export NATIVE SCHEMA LAUNCHER CUDA_ARCHS PYTHONS PINS
 
+# The user's variables for Python do not count: -E.
+environment = "$$PYTHON" -E scripts/environment.py
 # Runs Python in the builder's virtual environment, which is created first if needed, one for each Python.
-run = @command -v '$(PYTHON)' >/dev/null || { \
-    printf '%s\n' 'error: PYTHON=$(PYTHON): program not found' \
-        '  next: set PYTHON to a Python 3.10 or newer, as a name or a path' >&2; exit 2; }; '$(PYTHON)' scripts/environment.py
+run = @command -v "$$PYTHON" >/dev/null || { \
+    printf '%s\n' "error: PYTHON=$$PYTHON: program not found" \
+        '  next: set PYTHON to a Python 3.10 or newer, as a name or a path' >&2; exit 2; }; $(environment)
 graft = $(run) graft $@ $(ARGS)
 kit = $(run) tests.kit $@ $(ARGS)
 
@@ -24,7 +28,7 @@ kit = $(run) tests.kit $@ $(ARGS)
 help: ## print this
 	@echo 'Targets:'
 	@sed -n 's/^\([a-z-]*\): ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 25
-	@'$(PYTHON)' scripts/environment.py variables
+	@$(environment) variables
 
 patch-and-build: ## build the torch wheel with the operators of NATIVE into OUT
 	$(run) graft build $(ARGS)

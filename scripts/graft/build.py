@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import time
 from abc import ABC, abstractmethod
@@ -15,11 +16,13 @@ from packaging.version import Version
 
 from .base.find import fetch_unpinned
 from .base.installed import Environment, base_of, find_environment, look
+from .compile.contents import Contents
 from .core.console import Steps, say
 from .core.errors import GraftError
 from .core.files import build_lock, file_lock, files_below, lay_out_files, write_atomically
 from .core.layout import DEBUG, DEVELOP, HOME, PATCHES, Layout, TorchVersion
 from .deliver.built import Built, Result, announce, how_to_install, load_built, save_built
+from .inputs.native import load_native
 from .inputs.pin import known_pins
 from .inputs.snapshot import Snapshot, take_snapshot
 from .inputs.toolchain import request as cuda_request
@@ -207,7 +210,8 @@ def run(delivery: Delivery, request: Request) -> Result:
     """
     snapshot = take_snapshot(delivery.layout)
     with delivery.lock(), snapshot.translated():
-        if there := delivery.there(snapshot):
+        is_same = Contents(delivery.layout.work).are_as_read()
+        if is_same and (there := delivery.there(snapshot)):
             return Result(there)
         from .stages import make
 
@@ -346,8 +350,9 @@ def clean(request: Request) -> None:
     say(f"deleted {size / 1e9:.1f} GB in {HOME}" if there else f"nothing to do: {HOME} has no downloads or builds")
 
 
-def check(request: Request) -> None:
-    """Find errors in the native folders, the pin and its patches without building anything.
+def check(request: Request, own: argparse.Namespace) -> None:
+    """Find errors in the native folders, the pin and its patches without building anything. With ``own.verbose``, list
+    the files that builds read.
 
     Raises:
         GraftError: lists every error. If the pin is invalid, the rest is not checked.
@@ -358,6 +363,9 @@ def check(request: Request) -> None:
         from .stages import check
 
         check(_job(layout, snapshot, request))
+    if own.verbose:
+        for folder in layout.natives:
+            say("\n".join(str(folder / name) for name in load_native(folder).files))
     say(f"{layout.title}: no errors found")
 
 
@@ -400,9 +408,14 @@ def _wait_for_save(folders: Iterable[Path], seen: Mapping[Path, int]) -> dict[Pa
 
 
 def _times(folders: Iterable[Path]) -> dict[Path, int]:
-    """Return the modification time of each file."""
+    """Return the modification time of each file that a build reads; 0 for a folder that cannot be read."""
     found = {}
-    for path in (path for folder in folders for path in folder.rglob("*")):
-        with suppress(OSError):  # it is being replaced
-            found[path] = path.stat().st_mtime_ns
+    for folder in folders:
+        try:
+            names = load_native(folder).files
+        except (GraftError, OSError):
+            names, found[folder] = [], 0
+        for path in (folder / name for name in names):
+            with suppress(OSError):  # it is being replaced
+                found[path] = path.stat().st_mtime_ns
     return found

@@ -11,7 +11,7 @@ import shlex
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
@@ -54,10 +54,17 @@ def _report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report", help="write the result and the seconds of each step into this file, as JSON")
 
 
+def _listing(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "with -v, it lists the files that builds read"
+
+
 def _source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--syntax", action="store_true", help="only parse the folder's sources, without a build")
     parser.add_argument("--if-possible", action="store_true", help="skip if packages or sources are missing")
 
+
+# The options that are paths.
+_PATHS = ("native", "out", "wheel", "source", "project")
 
 _HELP = "`make` lists the variables, and ARGS=--help the options of a target"
 
@@ -80,7 +87,7 @@ VERBS = (
         *("thin-wheel", "build the operators as a wheel of their own", "graft.build:thin_wheel"),
         *(f"{BASE} out python name version pins", FOUND, _report),
     ),
-    Verb("check", "find errors in the native folder without building", "graft.build:check", BASE, FOUND),
+    Verb("check", "find errors in the native folder without building", "graft.build:check", BASE, FOUND, _listing),
     Verb("check-cuda", "compile the CUDA sources of the native folder", "graft.build:check_cuda", BASE, RELEASE),
     Verb(
         *("check-source", "compile the operators in PyTorch's source tree", "graft.fork.build:check"),
@@ -188,10 +195,26 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
             os.environ.pop(option.variable, None)
         elif flag is not None:
             os.environ[option.variable] = flag
+    _require_absolute({spelled[name]: texts[name] for name in _PATHS if texts[name] != OPTIONS[name].default})
     try:
         return chosen, request_of(texts, spelled), given
     except ValueError as error:
         raise UsageError(str(error), todo=_HELP) from error
+
+
+def _require_absolute(paths: Mapping[str, str]) -> None:
+    """Check that a user of ``make -C`` names no path from the folder that make left; Graft's could have it, too.
+
+    Raises:
+        UsageError: lists these paths.
+    """
+    # make notes -C as -w, in the first word.
+    if os.environ.get("MAKELEVEL") != "1" or "w" not in os.environ.get("MAKEFLAGS", "").partition(" ")[0]:
+        return
+    relative = [f"{name}={path}" for name, path in paths.items() if path[0] not in "/~'\""]
+    if relative:
+        what = f"{', '.join(relative)}: `make -C` is run in another folder than yours"
+        raise UsageError(what, todo="write absolute paths")
 
 
 def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:

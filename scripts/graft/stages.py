@@ -14,6 +14,7 @@ from .codegen import DESCRIPTION
 from .codegen.description import Description
 from .codegen.process import Generator
 from .compile import ninja
+from .compile.contents import Contents
 from .compile.cuda import Cuda, Nvcc, plan_cuda
 from .compile.units import CXX, NVCC, Planner, Product, Units, lay_out_sources
 from .compose.appending import require_names
@@ -56,8 +57,9 @@ def make(job: Job, plan: Plan) -> Made:
     with job.steps.counted("find the CUDA toolkit"):
         cuda = _plan_cuda(job)
     libraries, patched_files = _make(job, cuda, plan)
+    inputs = (job.snapshot.stamp, cuda.description, Contents(job.layout.work).outside)
     return Made(
-        hash_=hashlib.sha256(f"{job.snapshot.stamp}{cuda.description}".encode()).hexdigest()[:10],
+        hash_=hashlib.sha256("".join(inputs).encode()).hexdigest()[:10],
         native=job.native,
         description=Description.load(job.layout.generated / DESCRIPTION),
         patched=patched_files,

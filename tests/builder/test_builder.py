@@ -13,7 +13,7 @@ import pytest
 from graft import cli
 from graft.core import layout as layout_module
 from graft.core.errors import ToolchainError, UsageError
-from graft.core.files import files_below, lay_out_files, write_if_changed
+from graft.core.files import files_below, lay_out_files, write_atomically, write_if_changed
 from graft.core.layout import REPOSITORY, Layout, TorchVersion, native_folders
 from graft.deliver.built import Built, load_built, save_built
 from graft.inputs.native import load_native
@@ -173,6 +173,22 @@ def test_wrong_variable_is_named_as_it_was_written(
     assert "error: JOBS: many is not a positive number\n" in capsys.readouterr().err
 
 
+def test_relative_path_is_refused_if_make_changed_the_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The builder's own folder `native` could be meant, or the user's."""
+    monkeypatch.setenv("MAKELEVEL", "1")
+    monkeypatch.setenv("MAKEFLAGS", "w -- NATIVE=native")
+    monkeypatch.setenv("NATIVE", "native")
+    assert cli.main(VERBS, ["check"]) == 2
+    assert "error: NATIVE=native: `make -C` is run in another folder than yours\n" in capsys.readouterr().err
+    for flags, native in (("", "native"), ("w -- NATIVE=/ops", str(tmp_path)), ("w", "")):
+        monkeypatch.setenv("MAKEFLAGS", flags)
+        monkeypatch.setenv("NATIVE", native)
+        cli.main(VERBS, ["check", "--jobs", "many"])
+        assert "make -C" not in capsys.readouterr().err
+
+
 def fake_compiler(folder: Path, version: str, about: str) -> str:
     path = folder / "cxx"
     path.write_text(f'#!/bin/sh\ncase "$1" in -dump*) echo {version};; *) echo "{about}";; esac\n')
@@ -263,12 +279,29 @@ def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: pytest.
     # A missing folder is named as the user wrote it.
     assert names("'with space' ~x") == ["with space", "~x"]
     assert names("it's here") == ["it's here"]
+    assert names("new space") == ["new space"]
+    assert names(f"new {tmp_path}/b") == ["new", "b"]
     assert names("") == ["."]
 
 
 def test_folder_without_functions_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"it contains no native_functions\.yaml"):
         load_native(tmp_path)
+
+
+def test_folder_and_file_take_each_other_s_place(tmp_path: Path) -> None:
+    lay_out_files(tmp_path, {"a/b.h": b"", "c": b""})
+    lay_out_files(tmp_path, {"a": b"", "c/d/e.h": b""})
+    assert files_below(tmp_path) == [Path("a"), Path("c/d/e.h")]
+    lay_out_files(tmp_path, {"a/b.h": b""})
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / "a", tmp_path / "a/b.h"]
+
+
+def test_no_planted_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_text("theirs")
+    (tmp_path / f"mine.partial-{os.getpid()}").symlink_to("theirs")
+    write_atomically(tmp_path / "mine", "mine")
+    assert (tmp_path / "theirs").read_text() == "theirs" and (tmp_path / "mine").read_text() == "mine"
 
 
 def test_wheel_of_another_python_is_not_taken_for_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         archive.writestr(program, SAYS)
         for name, text in texts.items():
             archive.writestr(name, text)
-    monkeypatch.setattr(toolchain, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(toolchain, "HOME", tmp_path / "build")
     for name, value in (("NO_INDEX", "1"), ("FIND_LINKS", str(folder)), ("CONFIG_FILE", "/dev/null")):
         monkeypatch.setenv(f"PIP_{name}", value)
     return wheel

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from graft.base.base import Base, Library
 from graft.base.elf import ElfFile
+from graft.base.symbols import SymbolFile
 from graft.compile import link, ninja
 from graft.compile.link import Linker
 from graft.compile.units import CXX, LINKED, Product, Unit
@@ -192,7 +193,7 @@ def test_library_is_linked_again_only_if_an_input_changed(build: Build, monkeypa
     build.source("Mine", "int f() { return 2; }")
     assert changed(build, product) == {OBJECT, LIBRARY_FILE}
     # The table of bound functions is recompiled if it or the compiler changed.
-    build.source("Mine", "namespace libtorch_cpu { int hidden(); } int f() { return libtorch_cpu::hidden(); }")
+    build.source("Mine", "namespace liblibtorch_cpu { int hidden(); } int f() { return libtorch_cpu::hidden(); }")
     assert changed(build, product) == {OBJECT, TABLE, LIBRARY_FILE}
     make_library(build.base.libraries, BOUND[1], "namespace libtorch_cpu { int more() { return 1; } }")
     assert changed(build, product) >= {LIBRARY_FILE}
@@ -343,3 +344,40 @@ def test_stub_that_lacks_a_kernel_ends_the_build_if_all_capabilities_are_compile
     product = stub_product(build, "AVX2")
     with pytest.raises(LinkError, match=r"Choice\.cpp:2: calls at::native::DispatchStub<.*>::AVX512"):
         build.linker(product).link()
+
+
+def test_slots_are_read_only_once_they_are_filled(build: Build) -> None:
+    """Whoever can write into memory must not be able to redirect a call."""
+    text = """namespace libtorch_cpu { int hidden(); }
+#include "graft_libraries.h"
+extern "C" __attribute__((visibility("default"))) int call() { return libtorch_cpu::hidden(); }
+extern "C" __attribute__((visibility("default"))) void** slots() { return graft_slots; }
+"""
+    caller = build.unit("Caller", text, f"-I{TEMPLATES}")
+    fixed = build.unit("Trampolines", f'#include "{TEMPLATES}/trampolines.cpp"')
+    library = build.linker(Product("torch/lib/libtorch.so", [caller, fixed], BOUND, build.like)).link()
+    program = """import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.slots.restype = ctypes.c_void_p
+address = library.slots()
+print(library.call())
+for line in open("/proc/self/maps"):
+    first, last = (int(part, 16) for part in line.split()[0].split("-"))
+    if first <= address < last:
+        print(line.split()[1], address % 4096)
+"""
+    env = {**os.environ, "LD_LIBRARY_PATH": str(build.base.libraries)}
+    done = subprocess.run([sys.executable, "-c", program, library], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "7\nr--p 0\n"
+
+
+def test_symbols_of_newer_c_libraries_are_hidden(tmp_path: Path) -> None:
+    uses = "#include <functional>\nvoid f() { std::__throw_bad_array_new_length(); }\n"
+    (tmp_path / "uses.cpp").write_text(uses)
+    command = ["g++", "-shared", "-fPIC", "-Wall", "-Werror", TEMPLATES / "compatibility.cpp", tmp_path / "uses.cpp"]
+    subprocess.run([*command, "-o", tmp_path / "library.so"], check=True)
+    defined = SymbolFile(tmp_path / "library.so").exported()
+    assert "_Z1fv" in defined
+    assert not defined & {"_ZSt28__throw_bad_array_new_lengthv", "__libc_single_threaded"}
+    # Nor does it need them of others.
+    assert "_ZSt28__throw_bad_array_new_lengthv" not in SymbolFile(tmp_path / "library.so").undefined()

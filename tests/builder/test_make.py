@@ -178,3 +178,43 @@ def test_every_folder_of_the_repository_is_known_to_be_one() -> None:
     text = (REPOSITORY / "Makefile").read_text()
     refused = re.search(r"^\.PHONY: (build native .*)$", text, re.M)
     assert refused and folders | {"build"} <= set(refused[1].split())
+
+
+def test_variables_for_python_change_nothing(repository: Path, tmp_path: Path) -> None:
+    """The builder's modules are its own; a user's could have the same names."""
+    (repository / "scripts/graft/__main__.py").write_text(f"import yaml, packaging\n{SAY}")
+    (repository / "scripts/requirements.txt").write_text("pyyaml\npackaging\n")
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for name in ("yaml", "packaging", "ssl", "graft"):
+        (mine / f"{name}.py").write_text("raise SystemExit('shadowed')\n")
+    given = {"PYTHONPATH": str(mine), "PYTHONSAFEPATH": "1", "PYTHONHOME": "/nowhere", "PYTHONINSPECT": "1"}
+    variables = [f"{name}={value}" for name, value in given.items()]
+    command = ["env", *variables, "make", "check", f"PYTHON={sys.executable}"]
+    done = subprocess.run(
+        command, cwd=repository, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0 and "\nran " in f"\n{done.stdout}", done.stderr
+
+
+def test_quotes_in_variables_are_no_commands(repository: Path) -> None:
+    make(repository, "o'; touch planted; echo '").communicate()
+    text = "o'brien'; touch planted; echo '$(touch planted)`touch planted`"
+    make(repository, sys.executable, *(f"{name}={text}" for name in ("OUT", "PIN", "NATIVE", "WHEEL"))).communicate()
+    assert not (repository / "planted").exists()
+
+
+def test_builder_can_tell_that_make_changed_the_folder(repository: Path, tmp_path: Path) -> None:
+    show = "import os; print('ran', os.environ['MAKELEVEL'], 'w' in os.environ['MAKEFLAGS'].split(' ')[0])\n"
+    (repository / "scripts/graft/__main__.py").write_text(show)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "PYTHON"))}
+    for words, expected in (([], "ran 1 False\n"), (["-C", "."], "ran 1 True\n"), (["-j2"], "ran 1 False\n")):
+        command = ["make", *words, "check", f"PYTHON={sys.executable}", "NATIVE=w"]
+        done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
+        assert expected in done.stdout
+
+
+def test_makefile_is_not_used_from_elsewhere(repository: Path, tmp_path: Path) -> None:
+    command = ["make", "-f", str(repository / "Makefile"), "check"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "run make in the folder of Graft, or with -C" in done.stderr

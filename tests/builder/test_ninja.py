@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from graft.base.base import Base
 from graft.compile import ninja
+from graft.compile.contents import Contents
 from graft.compile.ninja import launcher
 from graft.compile.units import CXX, NARROW_HEADERS, Unit
 from graft.core.console import StepLine
@@ -29,7 +31,7 @@ case "$*" in *-Inarrow*) grep -q wide "$source" && { echo "$source:1:1: error: t
 grep -q often "$source" && seq -f "$source:%g:2: error: wrong" 99 >&2 && exit 1
 grep -q wrong "$source" && { echo "$source:1:2: error: wrong" >&2; exit 1; }
 mkdir -p "$(dirname "$object")"
-echo "$object: $source header.h" > "$depfile"
+echo "$object: $source header.h $(sed -n 's,^// \(/.*\),\1,p' "$source")" > "$depfile"
 cp "$source" "$object"
 """
 
@@ -187,3 +189,46 @@ def test_launcher_is_put_before_the_compiler(build: Build, tmp_path: Path) -> No
     build.write("header.h", "// another\n")
     assert build.run() == ALL
     assert (tmp_path / "launched").read_text().split() == ["--quietly"] * len(ALL)
+
+
+def set_back(path: Path) -> None:
+    """Give a file the time of a clock that went back, or of a package."""
+    os.utime(path, (1e9, 1e9))
+
+
+def test_content_decides_where_times_do_not(build: Build) -> None:
+    build.run()
+    build.write("src/ATen/native/A.cpp", "// another\n")
+    set_back(build.layout.work / "src/ATen/native/A.cpp")
+    assert build.run() == {"src/ATen/native/A.cpp"}
+    build.write("header.h", "// another\n")
+    set_back(build.layout.work / "header.h")
+    assert build.run() == ALL
+    assert build.run() == set()
+
+
+def test_content_decides_after_a_build_that_failed(build: Build) -> None:
+    build.write("src/ATen/native/A.cpp", "wrong\n")
+    with pytest.raises(CompileError):
+        build.run()
+    build.write("src/ATen/native/B.cpp", "// another\n")
+    set_back(build.layout.work / "src/ATen/native/B.cpp")
+    build.write("src/ATen/native/A.cpp", "// right\n")
+    assert build.run() == {"src/ATen/native/A.cpp", "src/ATen/native/B.cpp"}
+
+
+def test_header_elsewhere_is_an_input(build: Build, tmp_path: Path) -> None:
+    header = tmp_path / "elsewhere.h"
+    header.write_text("// first\n")
+    build.write("src/ATen/native/A.cpp", f"// {header}\n")
+    build.run()
+    before = Contents(build.layout.work)
+    assert before.are_as_read() and before.outside
+    header.write_text("// second\n")
+    set_back(header)
+    assert not before.are_as_read()
+    assert build.run() == {"src/ATen/native/A.cpp"}
+    after = Contents(build.layout.work)
+    assert after.are_as_read() and after.outside != before.outside
+    header.unlink()
+    assert not after.are_as_read()

@@ -116,6 +116,17 @@ def test_next_wheel_replaces_what_a_killed_build_left(
     assert list(out.iterdir()) == [wheel]
 
 
+def test_no_planted_link_is_followed(base: Path, tmp_path: Path) -> None:
+    """Others may write into the folder of a wheel: /tmp, for example."""
+    out, theirs = tmp_path / "out", tmp_path / "theirs"
+    out.mkdir()
+    theirs.write_text("theirs")
+    for name in (".torch-mine.partial", ".torch-mine-0.partial"):
+        (out / name).symlink_to(theirs)
+    pack(base, OVERLAY, version="1.0+first", platform="linux_x86_64", out=out, owner="mine")
+    assert theirs.read_text() == "theirs"
+
+
 def test_what_is_new_has_the_mode_of_the_old_and_the_last_date(base: Path, tmp_path: Path) -> None:
     dated = tmp_path / "dated" / BASE
     dated.parent.mkdir()
@@ -125,12 +136,13 @@ def test_what_is_new_has_the_mode_of_the_old_and_the_last_date(base: Path, tmp_p
             moved.external_attr = info.external_attr
             archive.writestr(moved, old.read(info))
         archive.writestr(ZipInfo("torch/empty/", (2001, 1, 1, 0, 0, 0)), b"")
-    last, changed = (2001, 2, day, 4, 5, 6), {"torch/lib/libtorch.so": b"another", "torch/new.h": b""}
+    last = (2001, 2, day, 4, 5, 6)
+    changed = {"torch/lib/libtorch.so": b"another", "torch/new.h": b"", "torch/lib/new.so": b""}
     with ZipFile(packed(dated, tmp_path, changed)) as new:
         found = {name: new.getinfo(name) for name in changed}
         record = new.read(new.namelist()[-1]).decode().splitlines()
         assert {info.date_time for info in found.values()} == {last}
-        assert [info.external_attr >> 16 for info in found.values()] == [0o100755, 0o100644]
+        assert [info.external_attr >> 16 for info in found.values()] == [0o100755, 0o100644, 0o100755]
         assert "torch/empty/" in new.namelist()
     assert not [line for line in record if line.startswith("torch/empty/")]
     assert record[-1] == "torch-1.0+cpu.graft.abc.dist-info/RECORD,,"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,7 +36,7 @@ exec g++ "$@"
 def stamps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, str]]:
     """Return the stamps of a folder's build, and of the generated code, by a copy of the builder."""
     shutil.copytree(REPOSITORY / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(snapshot, "PACKAGES", tmp_path / "scripts")
+    monkeypatch.setattr(snapshot, "PACKAGE", tmp_path / "scripts/graft")
     native = write(tmp_path / "native", {**READ, "README.md": "one\n"})
     pin = max(path.name for path in (REPOSITORY / "patches").iterdir() if (path / "pin.yaml").is_file())
 
@@ -79,6 +80,12 @@ def test_stamp_is_of_the_compiler_and_its_version(stamps: Callable[..., tuple[st
     ("name", "changes"),
     [
         ("requirements.txt", False),
+        ("graft/.build.py.swp", False),
+        ("graft/.#build.py", False),
+        ("graft/#build.py#", False),
+        ("graft/build.py~", False),
+        ("graft/build.py.orig", False),
+        ("graft/__pycache__/build.cpython-311.pyc", False),
         ("graft/codegen/operators.py", True),
         ("graft/codegen/templates/RegisterSchema.cpp", True),
         ("graft/compile/templates/module.cpp", True),
@@ -90,7 +97,16 @@ def test_stamp_is_of_the_code_that_makes_wheels(
 ) -> None:
     before = stamps()
     snapshot.hash_of_builder.cache_clear()
-    with (tmp_path / "scripts" / name).open("a", encoding="utf-8") as file:
+    path = tmp_path / "scripts" / name
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
         file.write("\n")
     now = stamps()
     assert [one != other for one, other in zip(before, now, strict=True)] == [changes, changes]
+
+
+def test_every_kind_of_file_of_the_builder_is_in_the_stamp() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "scripts/graft"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    assert {Path(name).suffix for name in listed.stdout.split()} == set(snapshot._OWN)

@@ -46,6 +46,7 @@ COMPOSED = {
 RUN_TWICE = """
 import os, sys  # site imports os first, too
 sys.path[:] = ["first", "second"]
+sitedir = os.path.dirname(sys.argv[1])  # a variable of site's
 for _ in range(2):
     exec(open(sys.argv[1], encoding="utf-8").read())
 print(sys.path)
@@ -132,7 +133,7 @@ def test_links_are_symbolic_where_hard_ones_are_refused(environment: Environment
     tree = add(environment)
     assert own_files(tree, environment) == OWN
     links = {path.relative_to(tree).as_posix(): path.readlink() for path in tree.rglob("*") if path.is_symlink()}
-    assert links["torch/__init__.py"] == environment.site / "torch/__init__.py"
+    assert links["torch/__init__.py"] == Path("../../../torch/__init__.py")
     assert not OWN & {*links}
     tree = third_tree(environment, CHANGED)
     assert own_files(tree, environment) == {*CHANGED, *OWN - {*COMPOSED}}
@@ -229,7 +230,7 @@ def test_libraries_of_cuda_are_found_beside_torch(environment: Environment, monk
     write(environment.site, {"nvidia/cu13/lib/libcudart.so.13": ""})
     monkeypatch.setattr(develop, "_siblings", lambda _: {"nvidia", "missing"})
     tree = add(environment, cuda="13.0")
-    assert (tree / "nvidia").readlink() == environment.site / "nvidia"
+    assert (tree / "nvidia").readlink() == Path("../../nvidia")
     assert not (tree / "missing").is_symlink()
 
 
@@ -254,6 +255,7 @@ def run_bare(program: str, *arguments: str | Path) -> subprocess.CompletedProces
 def test_path_has_the_tree_once_if_it_is_there(environment: Environment) -> None:
     tree = add(environment)
     (pth,) = environment.packages.glob("*.pth")
+    assert str(environment.packages) not in pth.read_text()
     assert len(pth.read_text().splitlines()) == 1
     assert run_bare(RUN_TWICE, pth).stdout == f"{[str(tree), 'first', 'second']}\n"
     shutil.rmtree(tree)
@@ -296,7 +298,7 @@ def test_torch_that_changed_is_the_installed_one(environment: Environment, name:
     is_first, origin, (line,) = started(environment, tree)
     assert (is_first, origin) == (False, str(environment.site / "torch/__init__.py"))
     assert line.startswith(f"torch: another torch was installed in {environment.site}, ")
-    assert line.endswith(" develop PYTHON='/my env/bin/python'")
+    assert line.endswith(f" develop PYTHON={sys.executable}")
     assert started(environment, tree, is_imported=False)[2] == []
 
 
@@ -306,7 +308,7 @@ def test_hard_links_outlive_torch(environment: Environment) -> None:
     is_first, origin, (line,) = started(environment, tree)
     assert (is_first, origin) == (True, str(tree / "torch/__init__.py"))
     assert line.startswith(f"torch: it was uninstalled from {environment.site}; ")
-    assert line.endswith(" undevelop PYTHON='/my env/bin/python'")
+    assert line.endswith(f" undevelop PYTHON={sys.executable}")
 
 
 @pytest.mark.usefixtures("symbolic")
@@ -319,3 +321,66 @@ def test_symbolic_links_do_not_outlive_torch(environment: Environment) -> None:
     done = run_bare(program, tree, environment.site)
     assert done.stdout == "False None\n"
     assert f"torch: it was uninstalled from {environment.site}; " in done.stderr
+
+
+RECORD = "torch-2.10.0.dist-info/RECORD"
+
+
+def copied(environment: Environment, tree: Path) -> tuple[Environment, Path]:
+    """A copy of an environment, after the first is gone."""
+    other = environment.packages.with_name("copied-packages")
+    subprocess.run(["cp", "-a", environment.packages, other], check=True)
+    shutil.rmtree(environment.packages)
+    return Environment("python", other, other), other / tree.relative_to(environment.packages)
+
+
+@pytest.mark.parametrize("linked", ["hard", "symbolic"])
+def test_copied_environment_uses_its_own_tree(
+    environment: Environment, linked: str, request: pytest.FixtureRequest
+) -> None:
+    if linked == "symbolic":
+        request.getfixturevalue("symbolic")
+    other, tree = copied(environment, add(environment))
+    (pth,) = other.packages.glob("*.pth")
+    assert run_bare(RUN_TWICE, pth).stdout == f"{[str(tree), 'first', 'second']}\n"
+    assert started(other, tree) == (True, str(tree / "torch/__init__.py"), [])
+    assert (tree / "torch/nn/functional.py").read_text() == "a = 1\n"
+    assert developed(other)["stamp"] == "stamp"
+
+
+def with_whole_seconds(folder: Path) -> None:
+    """Container images keep no fractions of a second."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            os.utime(path, (int(path.stat().st_mtime), int(path.stat().st_mtime)))
+
+
+def test_torch_is_known_by_its_content(environment: Environment) -> None:
+    write(environment.site, {RECORD: "torch/version.py,sha256=one,20\nother/__init__.py,sha256=x,0\n"})
+    tree = add(environment)
+    with_whole_seconds(environment.site)
+    assert started(environment, tree) == (True, str(tree / "torch/__init__.py"), [])
+    # pip notes that the user asked for it.
+    write(environment.site, {RECORD: "other/__init__.py,sha256=y,0\ntorch/version.py,sha256=one,20\n"})
+    assert started(environment, tree)[0]
+    write(environment.site, {RECORD: "torch/version.py,sha256=two,20\n"})
+    is_first, _, (line,) = started(environment, tree)
+    assert not is_first and "another torch was installed" in line
+
+
+def test_library_that_was_replaced_is_another_torch(environment: Environment) -> None:
+    write(environment.site, {RECORD: "torch/version.py,sha256=one,20\n"})
+    tree = add(environment)
+    (environment.site / "torch/lib/libtorch_cpu.so").unlink()
+    write(environment.site, {"torch/lib/libtorch_cpu.so": "The kernels"})
+    assert not started(environment, tree)[0]
+
+
+def test_path_of_libraries_that_would_load_another_torch_is_named(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree, folder = add(environment), environment.site / "torch/lib"
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{folder}")
+    is_first, _, (line,) = started(environment, tree)
+    assert is_first
+    assert line.startswith(f"torch: LD_LIBRARY_PATH names {folder}, ") and line.endswith("take that folder out of it")

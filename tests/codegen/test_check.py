@@ -48,12 +48,12 @@ def test_mistake_is_found_at_its_place(case: dict[str, str], known: BaseOperator
     assert "; " in line, "a finding says what to write instead"
 
 
-def test_name_is_no_pattern(known: BaseOperators, tmp_path: Path) -> None:
-    text = "- func: g[r(Tensor self) -> Tensor\n  structured_delegate: g.out\n"
-    (tmp_path / "native_functions.yaml").write_text(text)
+@pytest.mark.parametrize("name", ["g[r", "9x", "a-b", "a.b.c", "gr\u00f6\u00dfe", "a.b-c", "a b"])
+def test_what_is_no_name_is_refused(name: str, known: BaseOperators, tmp_path: Path) -> None:
+    (tmp_path / "native_functions.yaml").write_text(f"- func: {name}(Tensor self) -> Tensor\n")
     (error,) = check([tmp_path], known).errors
-    assert (error.line, error.column) == (2, 3)
-    assert "g[r is marked as a structured_delegate pointing to g.out" in error.what
+    assert (error.line, error.column) == (1, 9)
+    assert f"`{name}` is not a name of C++ and Python" in error.what
 
 
 def test_there_is_a_corpus() -> None:

@@ -14,6 +14,7 @@ from graft.codegen.python import describe, names_at, signature_line
 from graft.compose.appending import appended_texts
 from graft.compose.docs import docstring, docstring_texts
 from graft.compose.files import Composition
+from graft.core.errors import PackError
 from graft.inputs.merge import MARK
 from graft.inputs.native import DOCS, NativeFolder, load_native
 from helpers import write
@@ -175,6 +176,12 @@ def test_line_with_the_name_of_an_argument_is_what_the_schema_tells_of_it(
     filled = text.replace("    {input}", "    input (Tensor)")
     filled = filled.replace("    {factor}", "    factor (Number, optional): Default: ``2``.")
     assert docstring(bound, native.path / DOCS).partition("\n\n")[2] == filled.strip()
+
+
+def test_text_that_would_stop_torch_stops_the_build(native: NativeFolder, description: Description) -> None:
+    (native.path / DOCS / "graft_alone.rst").write_text("Has a NUL: \0.\n")
+    with pytest.raises(PackError, match=r"torch/_\w+_docs\.py: the text for it is not Python: .*null bytes"):
+        appended_texts(native, description)
 
 
 def test_stubs_hold_the_docstrings(base: Path, native: NativeFolder, description: Description, tmp_path: Path) -> None:

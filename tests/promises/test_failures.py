@@ -72,8 +72,8 @@ def test_missing_kernel(plain: Place, texts: dict[str, str]) -> None:
 def test_warnings_stop_no_build(plain: Place, texts: dict[str, str]) -> None:
     """Warnings of the compiler and of the check."""
     warned = texts[KERNEL].replace("Tensor soft_clip(", "#warning look here\nTensor soft_clip(")
-    with plain.edited({KERNEL: warned, "helper.py": ""}):
+    with plain.edited({KERNEL: warned, "helper.cc": ""}):
         done = plain.build("--out", plain.home / "warned")
     assert done.code == 0, done.said
-    assert f"{plain.home}/my_ops/helper.py:1: warning: this file is not used" in done.said
+    assert f"{plain.home}/my_ops/helper.cc:1: warning: PyTorch's build does not compile .cc files" in done.said
     assert len(list((plain.home / "warned").glob("*.whl"))) == 1

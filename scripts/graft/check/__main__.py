@@ -10,7 +10,8 @@ import yaml
 from torchgen.model import SchemaKind
 
 from ..codegen.sources import POLICIES
-from ..inputs.entries import Place, compose, place_of, read_entries, text_of
+from ..inputs.entries import Place, compose, place_of, text_of
+from ..inputs.merge import read_added
 from ..inputs.native import AUTOCAST, DERIVATIVES, FUNCTIONS, NativeFolder, load_native
 from . import Findings, line_of, nearest
 from .base import BaseOperators
@@ -28,7 +29,7 @@ def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
     check_files(folders, findings)
     check_python(folders, base.tree, findings)
     lists = [native / name for name in (FUNCTIONS, DERIVATIVES) for native in natives]
-    read = {file: read_entries(file, findings.add) for file in lists if file not in findings.unreadable}
+    read = {file: read_added(file, findings.add) for file in lists if file not in findings.unreadable}
     if {error.file for error in findings.errors}.intersection(lists):
         return findings  # without entries, everything else would be reported as unknown
     entries, formulas = (

@@ -134,7 +134,7 @@ def read_text(path: Path, text: str, name: Path | None = None) -> Source:
     found = QueryCursor(_COMMENTS_AND_MACROS).captures(root)
     is_pasting = any(b"##" in (node.text or b"") for node in found.get("macro", ()))
     source = Source(path, name or path, _without(found.get("comment", ()), text.encode()), is_pasting)
-    for node, namespace, is_local in _outside_functions(root, "", False):
+    for node, namespace, is_local in _outside_functions(root):
         definition = _definition(path, node, namespace, is_local)
         if definition:
             (source.definitions if node.type == "function_definition" else source.declarations).append(definition)
@@ -159,17 +159,21 @@ def _without(nodes: Iterable[Node], text: bytes) -> str:
     return code.decode()
 
 
-def _outside_functions(node: Node, namespace: str, is_local: bool) -> Iterator[tuple[Node, str, bool]]:
+def _outside_functions(root: Node) -> Iterator[tuple[Node, str, bool]]:
     """Yield the functions at namespace level, each with its namespace and whether that hides it."""
-    if node.type == "namespace_definition":
-        name = node.child_by_field_name("name")
-        is_local = is_local or name is None
-        namespace = "::".join(filter(None, (namespace, text_of(name))))
-    for child in node.named_children:
-        if child.type in ("function_definition", "declaration"):
-            yield child, namespace, is_local
-        elif child.type not in ("class_specifier", "struct_specifier"):
-            yield from _outside_functions(child, namespace, is_local or child.type == "template_declaration")
+    left = [(root, "", False)]  # a list, since sources may nest more deeply than calls
+    while left:
+        node, namespace, is_local = left.pop()
+        if node.type in ("function_definition", "declaration"):
+            yield node, namespace, is_local
+            continue
+        if node.type == "namespace_definition":
+            name = node.child_by_field_name("name")
+            is_local = is_local or name is None
+            namespace = "::".join(filter(None, (namespace, text_of(name))))
+        is_local = is_local or node.type == "template_declaration"
+        inner = (child for child in node.named_children if child.type not in ("class_specifier", "struct_specifier"))
+        left += reversed([(child, namespace, is_local) for child in inner])
 
 
 def _definition(path: Path, node: Node, namespace: str, is_local: bool) -> Definition | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import difflib
+import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +14,10 @@ from . import Findings, nearest
 
 # Other extensions of C++ sources; PyTorch's CMake files glob *.cpp.
 _OTHER_CPLUSPLUS = (".cc", ".cxx", ".c++", ".C", ".c")
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<](/[^">\n]+|[^">\n]*\.\.[^">\n]*)[">]', re.M)
+
+_MARK = "\ufeff".encode()
 
 # Files that the graft writes itself, and what to write instead.
 _TAKEN = {
@@ -28,10 +34,12 @@ def check_files(folders: Sequence[NativeFolder], findings: Findings) -> None:
     for folder in folders:
         for name in folder.unread:
             _check_unread(folder.path / name, name, findings)
+        code = set(folder.cplusplus)
         for name in folder.files:
             path = folder.path / name
-            _check_encoding(path, findings)
-            if name not in folder.cplusplus and name.parent != DOCS:
+            if _check_text_of(path, findings) and name in code:
+                _check_includes(path, name, findings)
+            if name not in code and name.parent != DOCS:
                 continue  # other texts are concatenated
             other = first.setdefault(name, path)
             if other != path and other.read_bytes() != path.read_bytes():
@@ -39,37 +47,49 @@ def check_files(folders: Sequence[NativeFolder], findings: Findings) -> None:
                 findings.add((path, 1, 0), what, "give one of them another name")
 
 
-def _check_encoding(path: Path, findings: Findings) -> None:
-    """A file that is not UTF-8 is not checked further."""
+def _check_text_of(path: Path, findings: Findings) -> bool:
+    """Return whether a file is text in UTF-8. One that is not is not checked further."""
     data = path.read_bytes()
     try:
         data.decode()
+        place, what, todo = data.find(b"\0"), "NUL character", "delete it"
+        if data.startswith(_MARK) and path.suffix in (".yaml", *PYTHON_SUFFIXES, DOCS_SUFFIX):
+            place, what, todo = 0, "byte order mark", "save the file as UTF-8 without one"
     except UnicodeDecodeError as error:
-        before = data[: error.start].decode()
-        column = len(before) - before.rfind("\n")
-        what = f"not UTF-8: invalid byte 0x{data[error.start]:02x}"
-        findings.add((path, before.count("\n") + 1, column), what, "save the file as UTF-8")
-        findings.unreadable.add(path)
+        place, what, todo = error.start, f"not UTF-8: invalid byte 0x{data[error.start]:02x}", "save the file as UTF-8"
+    if place < 0:
+        return True
+    before = data[:place].decode()
+    findings.add((path, before.count("\n") + 1, len(before) - before.rfind("\n")), what, todo)
+    findings.unreadable.add(path)
+    return False
+
+
+def _check_includes(path: Path, name: Path, findings: Findings) -> None:
+    """Check that no header is included by a path that only this machine has."""
+    text = path.read_text(encoding="utf-8")
+    for found in _INCLUDE.finditer(text):
+        if os.path.normpath(name.parent / found[1]).startswith(("/", "..")):
+            place = path, text.count("\n", 0, found.start()) + 1, 0
+            what = f"{found[1]} is outside the folder"
+            todo = "copy it into the folder, or include it by its name in a folder of the compiler's"
+            findings.add(place, what, todo, is_warning=True)
 
 
 def _check_unread(path: Path, name: Path, findings: Findings) -> None:
-    """Files that look like part of the folder, but that no build reads."""
-    what, todo = "", ""
+    """Files that look like part of the folder, but that no build reads. Any other is the user's own business."""
+    suffix = path.suffix.replace(".yml", ".yaml")
+    known = [file for file in (*YAML, SAMPLES) if file.suffix == suffix]
+    close = difflib.get_close_matches(path.stem, [file.stem for file in known], n=1, cutoff=0.7)
     if name.parts[0] == PYTHON.name:
-        what, todo = f"not a {' or '.join(PYTHON_SUFFIXES)} file", "put only Python files into python/"
-    elif name.parts[0] == DOCS.name:
-        what, todo = "not the docstring of an operator", f"name it {DOCS}/<operator>{DOCS_SUFFIX}"
+        what = f"not a {' or '.join(PYTHON_SUFFIXES)} file"
+        findings.add((path, 1, 0), what, "put only Python files into python/")
+    elif close:
+        file = f"{close[0]}{suffix}"
+        findings.add((path, 1, 0), f"no build reads this file, but {file}", f"name it {file}, or otherwise")
     elif path.suffix in _OTHER_CPLUSPLUS:
-        what, todo = f"PyTorch's build does not compile {path.suffix} files", f"name it {path.stem}.cpp"
-    elif path.suffix in (".yaml", ".yml"):
-        what = f"this file is not used: the folder's YAML files are {', '.join(map(str, YAML))}"
-        close = difflib.get_close_matches(path.stem, [known.stem for known in YAML], n=1, cutoff=0.5)
-        todo = f"name it {close[0]}.yaml" if close else "move its content there, or delete it"
-    elif name.parent == Path() and path.suffix == ".py":
-        what = f"this file is not used: Python files belong below {PYTHON}/ and tests/, except {SAMPLES}"
-        todo = "move it there, or delete it"
-    if what:
-        findings.add((path, 1, 0), what, todo, is_warning=path.suffix == ".py")
+        what = f"PyTorch's build does not compile {path.suffix} files"
+        findings.add((path, 1, 0), what, f"name it {path.stem}.cpp", is_warning=True)
 
 
 def check_python(folders: Sequence[NativeFolder], tree: Path, findings: Findings) -> None:
@@ -117,11 +137,12 @@ def _check_text(path: Path, upstream: Path, texts: dict[Path, str], findings: Fi
         return
     try:
         compile(texts[upstream], str(path), "exec", dont_inherit=True)
-    except SyntaxError as error:
-        line = (error.lineno or 1) - before.count("\n") - 1
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        lineno, column, message = _about(error)
         whose = "torch's" if upstream.is_file() else "another folder's"
-        what = f"is invalid after {whose} {upstream.name}: {error.msg}"
-        findings.add((path, max(line, 1), error.offset or 0), what, "write text that can be appended to that file")
+        what = f"is invalid after {whose} {upstream.name}: {message}"
+        line = max(lineno - before.count("\n") - 1, 1)
+        findings.add((path, line, column), what, "write text that can be appended to that file")
         texts[upstream] = before
 
 
@@ -131,10 +152,18 @@ def parse_python(path: Path, findings: Findings) -> ast.Module | None:
         return None
     try:
         return ast.parse(path.read_text(encoding="utf-8"))
-    except (SyntaxError, ValueError) as error:
-        line, column = getattr(error, "lineno", None) or 1, getattr(error, "offset", None) or 0
-        findings.add((path, line, column), f"not Python: {getattr(error, 'msg', error)}", "fix the syntax")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line, column, message = _about(error)
+        findings.add((path, line, column), f"not Python: {message}", "fix the syntax")
         return None
+
+
+def _about(error: Exception) -> tuple[int, int, str]:
+    """Return the line, the column and the message of an error of Python's parser. MemoryError: its stack is full."""
+    message = (
+        "nested too deeply" if isinstance(error, RecursionError | MemoryError) else getattr(error, "msg", str(error))
+    )
+    return getattr(error, "lineno", None) or 1, getattr(error, "offset", None) or 0, message
 
 
 def check_names(folders: Sequence[NativeFolder], names: set[str], findings: Findings) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,9 +123,12 @@ def check_kernels(
     ``are_all`` says that there is no invalid entry, which may require more kernels.
     """
     definitions = [definition for source in sources for definition in source.definitions]
+    by_name: dict[str, list[Definition]] = {}
+    for definition in definitions:
+        by_name.setdefault(_plain_name(definition), []).append(definition)
     for kernel in kernels:
         if not any(kernel.is_met_by(declared) for declared in base.kernels_named(kernel.name)):
-            _check_kernel(kernel, definitions, sources, findings)
+            _check_kernel(kernel, by_name.get(kernel.name, []), sources, findings)
     for definition in definitions:
         _is_not_pytorch_s(definition, base, findings)
     if are_all:
@@ -133,8 +137,9 @@ def check_kernels(
 
 
 def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[Source], findings: Findings) -> None:
+    """Check that one of ``definitions``, which have its name, is the kernel."""
     is_meta = kernel.namespace == "at::meta"
-    named = [d for d in definitions if _plain_name(d) == kernel.name and ("META_FUNC" in d.macro) == is_meta]
+    named = [d for d in definitions if ("META_FUNC" in d.macro) == is_meta]
     reachable = [d for d in named if d.namespace == kernel.namespace and not d.is_local]
     if any(kernel.is_met_by(d) for d in reachable):
         return
@@ -143,7 +148,8 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
     is_unsure = are_made or any(kernel.name in source.words for source in sources)
     if not named:
         what = f"no file of the folder defines {kernel.namespace}::{kernel.name}, {kernel.purpose}"
-        findings.add(kernel.place, what, f"define `{kernel.declaration}` in a .cpp file", is_warning=is_unsure)
+        todo = f"define `{kernel.declaration}` in a .cpp file at the top, in cpu/ or in another folder of ATen's"
+        findings.add(kernel.place, what, todo, is_warning=is_unsure)
         return
     definition, todo = (reachable or named)[0], f"write `{kernel.declaration}`"
     what = f"`{definition}` is not {kernel.purpose}: the parameters or the return differ"
@@ -187,13 +193,14 @@ def _is_not_pytorch_s(definition: Definition, base: BaseOperators, findings: Fin
 def _every_file_is_named(kernels: list[Kernel], sources: list[Source], findings: Findings) -> None:
     """A source that no entry names and no other file uses probably lacks its entry."""
     wanted = {kernel.name for kernel in kernels}
+    files = Counter(word for source in sources for word in source.words)
     for source in sources:
         if source.path.suffix not in (".cpp", ".cu") or source.pastes_names or not source.definitions:
             continue
         if re.search(r"\b(TORCH_LIBRARY|REGISTER_)|_DISPATCH\b", source.code):
             continue
         defined = {_plain_name(d) for d in source.definitions}
-        if not defined & wanted.union(*(other.words for other in sources if other is not source)):
+        if not any(name in wanted or files[name] > (name in source.words) for name in defined):
             what = f"this file is not used: it defines {', '.join(sorted(defined))}"
             todo = "name its kernel in `dispatch:`, or delete it"
             findings.add((source.path, source.definitions[0].line, 0), what, todo, is_warning=True)

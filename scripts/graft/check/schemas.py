@@ -75,6 +75,9 @@ _REMEDIES = (
     (r"\bout\b", "write the out arguments after the `*`, each as `Tensor(a!) out`, and return them in that order"),
 )
 
+# The name of an operator with its overload. The latter follows a name in C++.
+_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)?", re.ASCII)
+
 _NUMBER = r"-?(\d+(\.\d*)?(e-?\d+)?|inf)"
 
 # The defaults of each type, and an example. The identifiers are those that torchgen can translate to C++.
@@ -120,10 +123,11 @@ def check_functions(entries: list[Entry], base: BaseOperators, findings: Finding
             seen.setdefault(name, entry)
         if function:
             functions.append(function)
+    by_name = {str(function.schema.name): function for function in reversed(functions)}
     for function in functions:
         _check_names(function, base, findings)
         _check_arguments(function, findings)
-        _check_keys(function, functions, findings)
+        _check_keys(function, by_name.get(str(function.native.structured_delegate), function), findings)
     _check_groups(entries, functions, base, findings)
     return functions
 
@@ -163,6 +167,10 @@ def _parse(entry: Entry, base: BaseOperators, findings: Findings) -> Function | 
     except Exception as error:  # torchgen raises AssertionError, ValueError or RuntimeError
         what = str(error) or f"torchgen cannot parse this entry ({type(error).__name__})"
         findings.add(_place_in(entry, what), what, _remedy(what, base))
+        return None
+    if not _NAME.fullmatch(str(native.func.name)):
+        what = f"`{native.func.name}` is not a name of C++ and Python"
+        findings.add(entry.value("func"), what, "write letters, digits and `_`, or `name.overload`")
         return None
     are_written = [_check_default(argument, entry, findings) for argument in native.func.arguments.flat_all]
     return Function(entry, native, kernels) if all(are_written) else None
@@ -253,8 +261,8 @@ def _check_arguments(function: Function, findings: Findings) -> None:
         seen.add(name)
 
 
-def _check_keys(function: Function, functions: list[Function], findings: Findings) -> None:
-    """Check what other keys ask for."""
+def _check_keys(function: Function, kernel: Function, findings: Findings) -> None:
+    """Check what other keys ask for. ``kernel`` is the entry with the kernel of ``function``."""
     entry, native, schema = function.entry, function.native, function.schema
     if Variant.method in native.variants and schema.arguments.self_arg is None:
         what = f"{schema.name} is a method, but no argument is named `self`"
@@ -262,6 +270,9 @@ def _check_keys(function: Function, functions: list[Function], findings: Finding
     if native.python_module is not None and native.python_module not in PYTHON_MODULES:
         what = f"operators cannot be bound in a Python module `{native.python_module}`"
         findings.add(entry.place("python_module"), what, nearest(native.python_module, PYTHON_MODULES))
+    if native.category_override == "factory" and schema.arguments.tensor_options is None:
+        what = f"{schema.name} is no factory: it does not take dtype, layout, device and pin_memory"
+        findings.add(entry.place("category_override"), what, "leave it out, or add these arguments")
     if native.manual_cpp_binding:
         what = "manual_cpp_binding needs a handwritten C++ function in PyTorch's sources"
         findings.add(entry.place("manual_cpp_binding"), what, "leave it out; the function is then generated")
@@ -269,7 +280,6 @@ def _check_keys(function: Function, functions: list[Function], findings: Finding
         what = f"{schema.name} has the name of an out variant, but mutates no argument after the `*`"
         findings.add(entry.value("func"), what, "write `*, Tensor(a!) out) -> Tensor(a!)`", is_warning=True)
     # TensorIterator is elementwise, and torch.compile relies on the tag.
-    kernel = next((f for f in functions if f.schema.name == native.structured_delegate), function)
     reduces = any("dim" in a.name for a in kernel.schema.arguments.flat_all)
     iterates = kernel.native.structured_inherits == "TensorIteratorBase"
     if iterates and not reduces and "pointwise" not in native.tags:
@@ -335,6 +345,10 @@ def _check_lonely(function: Function, schemas: list[FunctionSchema], findings: F
             findings.add(place, what, f"add an entry for `{twin}`", is_warning=True)
     elif modifies_arguments(native) and not native.is_view_op:
         if str(native.func.name) in MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION:
+            return
+        if function.schema.kind() == SchemaKind.functional:
+            what = f"{native.func.name} mutates `self`, but has not the name of an in-place operator"
+            findings.add(place, what, f"name it {native.func.name.name}_")
             return
         twins = [generate_function(native, kind)[0].func.name for kind in (SchemaKind.functional, SchemaKind.out)]
         what = f"{native.func.name} mutates an argument, but has no functional and out variants"

@@ -20,7 +20,7 @@ from ..base.symbols import DATA, EXPORTED, FUNCTION, SymbolFile, SymbolIndex
 from ..core.errors import GraftError, LinkError
 from ..core.files import write_if_changed
 from ..core.process import UNTRANSLATED, run
-from ..inputs.toolchain import CPU_CAPABILITIES, Toolchain
+from ..inputs.toolchain import CPU_CAPABILITIES, FAST_LINKER, Toolchain
 from .diagnostics import of_repeated, of_undefined
 from .units import LINKED, Product, Unit
 
@@ -29,7 +29,7 @@ _FLAGS = ("-shared", "-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-
 # Symbols that the linker or the generated table of trampolines defines.
 _DEFINED_LATER = frozenset(
     {"_GLOBAL_OFFSET_TABLE_", "__dso_handle", "_DYNAMIC"}
-    | {"graft_libraries", "graft_slots", "graft_is_python_extension"}
+    | {"graft_libraries", "graft_slots", "graft_slots_size", "graft_is_python_extension"}
 )
 
 # A library of the base and the addresses of its hidden functions that are bound.
@@ -89,8 +89,8 @@ class Linker:
         libraries, product, like = self._libraries, self._product, self._product.like
         # Sanitizers and debuggers report function names and lines, so nothing is stripped for them.
         flags = [*_FLAGS, *(self._toolchain.sanitizers or self._toolchain.debugging or ["-s"])]
-        if self._toolchain.is_for_edits and shutil.which("ld.gold"):
-            flags.append("-fuse-ld=gold")  # twice as fast; what ships uses the linker of the official libraries
+        if self._toolchain.is_for_edits and shutil.which(FAST_LINKER):
+            flags.append("-fuse-ld=gold")
         command: list[str | Path] = [self._toolchain.compiler, *flags, "-o", target, *objects]
         command += [f"-Wl,-soname,{Path(product.name).name}"]
         command += [f"-Wl,-rpath,{like.rpath}", f"-Wl,{like.rpath_flag}"] if like.rpath else []
@@ -246,7 +246,8 @@ $slot_tables
 const GraftLibrary graft_libraries[] = {
 $libraries
     {nullptr, nullptr, nullptr, 0}};
-void* graft_slots[$slot_count] = {};
+alignas(GRAFT_PAGE) void* graft_slots[($slot_count * sizeof(void*) / GRAFT_PAGE + 1) * GRAFT_PAGE / sizeof(void*)] = {};
+const size_t graft_slots_size = sizeof(graft_slots);
 const bool graft_is_python_extension = $is_python_extension;
 """)
 

@@ -29,18 +29,18 @@ from ..core.layout import Layout
 from ..core.process import UNTRANSLATED, follow, python_path
 from ..inputs.snapshot import Snapshot, hash_of_builder
 from ..inputs.toolchain import Toolchain
+from .contents import Contents
 from .cuda import Nvcc
 from .messages import is_status, refuse
 from .units import CXX, LINKED, NARROW_HEADERS, NVCC, Product, Unit
+
+_NINJA = Path(ninja.BIN_DIR) / "ninja"
 
 # Headers: the folder's own, those of the new operators, those that wheels lack, the base's.
 INCLUDES = (
     *("src", "generated/include", "operators", "fixed"),
     *("../base/tree/torch/include", "../base/tree/torch/include/torch/csrc/api/include"),
 )
-
-# Environment variables that affect compilers. They are unset, so that a build does not depend on them.
-_DROPPED = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 
 # The lines that a preamble may consist of; any other line ends it.
 _PREAMBLE = re.compile(r'(?:[ \t]*(?://[^\n]*)?\n|#[ \t]*(?:include[ \t]*[<"][^\n]*|define[^\n\\]*|pragma once)\n)*')
@@ -90,9 +90,10 @@ def make(
     for product in products:
         write_if_changed(work / _plan(product), product.plan(base, snapshot.toolchain, snapshot.merged))
     output: list[str] = []
-    compiled = _run(layout, jobs, line, output)
-    if compiled is None:
-        refuse(output, work, snapshot, [work / folder for folder in INCLUDES])
+    with Contents(work).compared(_NINJA, LINKED, [unit.target for unit in units]):
+        compiled = _run(layout, jobs, line, output)
+        if compiled is None:
+            refuse(output, work, snapshot, [work / folder for folder in INCLUDES])
     line.note = f"{compiled} of {len(units)} sources"
     return {product.name: work / LINKED / product.name for product in products}
 
@@ -134,7 +135,7 @@ def _plan(product: Product) -> Path:
 
 def _run(layout: Layout, jobs: int, line: StepLine, output: list[str]) -> int | None:
     """Run ninja and show its progress. Return the number of compiled sources, or None if a command failed."""
-    command = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", str(layout.work), "-j", str(jobs), "-k", "0"]
+    command = [str(_NINJA), "-C", str(layout.work), "-j", str(jobs), "-k", "0"]
     compiled = 0
 
     def read(text: str) -> None:
@@ -146,7 +147,6 @@ def _run(layout: Layout, jobs: int, line: StepLine, output: list[str]) -> int | 
 
     env = {
         **UNTRANSLATED,
-        **dict.fromkeys(_DROPPED, ""),
         _LAUNCHER: launcher(layout.launcher),
         "NINJA_STATUS": "[%f/%t] ",
     }

@@ -24,9 +24,6 @@ NARROW_HEADERS = tuple(
     f"ATen/{name}.h" for name in ("Functions", "NativeFunctions", "Operators", "RedispatchFunctions")
 )
 
-# One of these redeclares a function of the C++ library with another visibility.
-_FIXED = ("-Wno-attributes",)
-
 # The folders of a unit's generated sources, by the source that includes them.
 _PARTS = {"library": ("ATen", "autograd"), "bindings": ("python",), "cuda": ("cuda",)}
 
@@ -153,7 +150,7 @@ class Planner:
         native_folder = self._layout.sources
         own = [self._unit(native_folder / name, f"native/{name.with_suffix('')}") for name in native.sources]
         fixed = {
-            name: Unit(Path("fixed", name), self._object(f"fixed/{Path(name).stem}"), (*_FIXED, self._python_include))
+            name: Unit(Path("fixed", name), self._object(f"fixed/{Path(name).stem}"), (self._python_include,))
             for name in templates
             if name.endswith(".cpp")
         }

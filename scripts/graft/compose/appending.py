@@ -15,7 +15,7 @@ from pathlib import Path
 from types import CodeType
 
 from ..codegen.description import Description
-from ..core.errors import PinError
+from ..core.errors import PackError, PinError
 from ..core.files import files_below, write_atomically
 from ..inputs.merge import MARK
 from ..inputs.native import DOCS, PYTHON, NativeFolder
@@ -43,6 +43,9 @@ def appended_texts(native: NativeFolder, description: Description) -> dict[str, 
 
     The order is: docstrings and public names; the native folder's ``python/``, which mirrors the ``torch`` package;
     and last the texts in ``appended/``, which every wheel gets, since they look at what is there.
+
+    Raises:
+        PackError: a text is not Python.
     """
     texts = docstring_texts({bound: docstring(bound, native.path / DOCS) for bound in description.bound})
     ours = our_files()
@@ -51,7 +54,18 @@ def appended_texts(native: NativeFolder, description: Description) -> dict[str, 
     for name, path in [*before, *folder_s, *ours.items()]:
         text = path.read_text(encoding="utf-8")
         texts[name] = f"{texts[name]}\n{text}" if name in texts else text
+    for name, text in texts.items():
+        _require_valid(name, text)
     return texts
+
+
+def _require_valid(name: str, text: str) -> None:
+    """Check that a text is Python: otherwise ``import torch`` would fail."""
+    try:
+        compile(text, name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        what = f"{name}: the text for it is not Python: {error}"
+        raise PackError(what, todo=f"correct what the folder has for it in {DOCS}/ or {PYTHON}/") from error
 
 
 def behind(upstream: str | None, text: str, ours: str = "") -> str:

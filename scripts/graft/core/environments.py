@@ -17,7 +17,7 @@ from .console import StepLine, say
 from .errors import GraftError, RefusedError, ToolchainError
 from .files import Layer, held, write_if_changed
 from .layout import BYTECODE, DISTRIBUTION, HOME, IS_CHECKOUT, PACKAGE, PACKAGES, REPOSITORY
-from .process import follow, run
+from .process import environment, follow, run
 
 ENVIRONMENTS = HOME / "environments"
 
@@ -62,6 +62,9 @@ def enter(module: str, arguments: Sequence[str], packages: str | Path = PACKAGES
 
     ``packages`` is the folder with this package, and with the list of what it needs.
     """
+    # The user's modules may have the names of the builder's.
+    for name in (os.environ.keys() - environment().keys()) | {"PYTHONPATH"}:
+        os.environ.pop(name, None)
     folder, requirements = ENVIRONMENTS / f"builder-{name_of_python()}", Path(packages, _REQUIREMENTS)
     content = hashlib.sha256(requirements.read_bytes()).hexdigest()
 
@@ -77,10 +80,7 @@ def enter(module: str, arguments: Sequence[str], packages: str | Path = PACKAGES
             python = folder / "bin/python"
             # The process keeps the lock until the build ends.
             os.set_inheritable(lock, True)
-            paths = [str(packages), os.environ.get("PYTHONPATH")]
-            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-            # Container images often set this. Without a cache, `import torch` takes twice as long.
-            os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+            os.environ["PYTHONPATH"] = str(packages)
             os.environ.setdefault("PYTHONPYCACHEPREFIX", str(BYTECODE))
             os.execv(python, [str(python), "-m", module, *arguments])
     except (GraftError, OSError) as error:

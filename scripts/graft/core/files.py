@@ -9,7 +9,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -42,7 +42,9 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
     try:
-        partial.write_bytes(data)
+        partial.unlink(missing_ok=True)
+        with partial.open("xb") as file:  # which follows no link
+            file.write(data)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -63,18 +65,23 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def remove_others(folder: Path, keep: Iterable[Path]) -> None:
-    """Delete every file below ``folder`` whose relative path is not in ``keep``."""
+    """Delete everything below ``folder`` but the files with the relative paths ``keep``, and their folders."""
     kept = set(keep)
-    for path in files_below(folder) if folder.is_dir() else []:
-        if path not in kept:
-            (folder / path).unlink()
+    folders = {parent for name in kept for parent in name.parents}
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_symlink() or not path.is_dir():
+            if path.relative_to(folder) not in kept:
+                path.unlink()
+        elif path.relative_to(folder) not in folders:
+            with suppress(OSError):  # another process wrote into it
+                path.rmdir()
 
 
 def lay_out_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Make ``folder`` contain exactly ``files``, by relative path. Unchanged files keep their modification times."""
+    remove_others(folder, map(Path, files))
     for name, content in files.items():
         write_if_changed(folder / name, content)
-    remove_others(folder, map(Path, files))
 
 
 def free_bytes(folder: Path) -> int:

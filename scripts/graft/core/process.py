@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -16,6 +17,12 @@ from .errors import CommandError
 
 # From Linux's <sys/prctl.h>.
 _PR_SET_PDEATHSIG = 1
+
+# Variables that change, unseen, what compilers, linkers, nvcc and Python do. No build depends on them.
+_UNSET = re.compile(
+    r"CPATH|\w+_INCLUDE_PATH|LIBRARY_PATH|COMPILER_PATH|GCC_EXEC_PREFIX|LD_RUN_PATH|SOURCE_DATE_EPOCH"
+    r"|DEPENDENCIES_OUTPUT|SUNPRO_DEPENDENCIES|NVCC_\w+|PYTHON(?!PATH$|UTF8$|PYCACHEPREFIX$|S?$)\w+"
+)
 
 # For commands whose messages a program parses.
 UNTRANSLATED = {"LC_ALL": "C"}
@@ -46,7 +53,7 @@ def run(
         done = subprocess.run(
             words,
             cwd=cwd,
-            env={**os.environ, **(env or {})},
+            env=environment(env),
             input=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -66,6 +73,11 @@ def run(
             cause=done.stdout.strip()[-4000:] or "it printed nothing",
         )
     return done
+
+
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment variables of this process that a build may depend on, and ``more``."""
+    return {name: value for name, value in os.environ.items() if not _UNSET.fullmatch(name)} | dict(more or {})
 
 
 def python_path(*first: Path) -> str:
@@ -100,7 +112,7 @@ def follow(
         stderr=subprocess.STDOUT,
         encoding="utf-8",
         errors="replace",
-        env={**os.environ, **env},
+        env=environment(env),
         preexec_fn=_end_with_parent,
     ) as process:
         is_over = threading.Event()

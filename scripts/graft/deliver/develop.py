@@ -7,7 +7,6 @@ previous one in use.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import os
@@ -23,7 +22,7 @@ from ..base.base import Base
 from ..base.installed import PACKAGES, TREES, Environment
 from ..core.errors import PackError, remedy
 from ..core.files import write_atomically
-from ..core.layout import REPOSITORY
+from ..core.layout import IS_CHECKOUT, REPOSITORY
 
 _PTH = "torch_graft.pth"
 _START = "_torch_graft_start"
@@ -33,7 +32,7 @@ _NOTE = "graft.json"
 # The end of the name of a tree that is being written. A killed build may leave it.
 _PARTIAL = ".partial"
 
-# Files whose size and time are compared with the base's at each start of Python.
+# Files whose size and time are compared with the base's at each start of Python; if they differ, pip's record decides.
 _WATCHED = ("torch/version.py", "torch/lib/libtorch_cpu.so", "torch/lib/libtorch_python.so")
 
 
@@ -72,10 +71,13 @@ def add_tree(environment: Environment, base: Base, files: Mapping[str, bytes], s
             else:
                 _fill(partial, environment, base)
             _change(partial, environment, files)
-            write_atomically(partial / f"{_START}.py", _start_text(environment))
+            record = next(iter(environment.site.glob("torch-*.dist-info/RECORD")), None)
+            if record:
+                write_atomically(partial / "RECORD", record.read_bytes())
+            write_atomically(partial / f"{_START}.py", _start_text(environment, record))
             write_atomically(partial / _NOTE, json.dumps(note))
             partial.rename(tree)
-        write_atomically(environment.packages / _PTH, _pth_text(tree))
+        write_atomically(environment.packages / _PTH, _pth_text(name))
     except OSError as error:
         raise PackError(f"{tree}: {error.strerror or error}", todo=remedy(error, tree)) from error
     for other in trees.iterdir():
@@ -105,32 +107,35 @@ def remove_trees(packages: Path) -> bool:
 
 def _current(environment: Environment) -> Path | None:
     """Return the current tree."""
-    with suppress(OSError, ValueError, SyntaxError):
+    with suppress(OSError, ValueError):
         text = (environment.packages / _PTH).read_text(encoding="utf-8")
-        if found := re.search(r"tree = (.+?); exec", text):
-            tree = Path(ast.literal_eval(found[1]))
+        if found := re.search(rf"'{re.escape(TREES)}', '(\w+)'", text):
+            tree = environment.packages / TREES / found[1]
             return tree if tree.is_dir() else None
     return None
 
 
-def _pth_text(tree: Path) -> str:
+def _pth_text(name: str) -> str:
     """A ``.pth`` file may have one line of code. In a virtual environment it runs twice; the second run does nothing.
 
-    If the tree does not exist, the installed torch is used.
+    The tree is found beside the file, also in a copy of the environment: ``sitedir`` is a variable of the function in
+    Python's ``site`` that runs the line. If the tree does not exist, the installed torch is used.
     """
     text = f"if {_START!r} not in sys.modules:\n    sys.path.insert(0, tree)\n"
     text += f"    try: import {_START}\n    except ImportError: sys.path.remove(tree)\n"
-    return f"import sys; tree = {str(tree)!r}; exec({text!r})\n"
+    tree = f"os.path.join(sys._getframe(1).f_locals['sitedir'], {TREES!r}, {name!r})"
+    return f"import os, sys; tree = {tree}; exec({text!r})\n"
 
 
-def _start_text(environment: Environment) -> str:
+def _start_text(environment: Environment, record: Path | None) -> str:
     text = (Path(__file__).with_name("shipped") / "start.py").read_text(encoding="utf-8")
     state = {name: value for name, value in environment.state().items() if name in _WATCHED}
-    make = f"make -C {shlex.quote(str(REPOSITORY))} VERB PYTHON={shlex.quote(environment.python)}"
+    make = f"make -C {shlex.quote(str(REPOSITORY))} VERB PYTHON=" if IS_CHECKOUT else "graft VERB --python "
+    is_elsewhere = environment.site != environment.packages
     for name, value in (
-        ("SITE", str(environment.site)),
-        ("PACKAGES", str(environment.packages)),
+        ("SITE", str(environment.site) if is_elsewhere else ""),
         ("STATE", state),
+        ("RECORD", record.relative_to(environment.site).as_posix() if record else ""),
         ("MAKE", make),
     ):
         head, _, tail = text.partition(f"\n{name} = ")
@@ -158,7 +163,7 @@ def _fill(target: Path, environment: Environment, base: Base) -> None:
         _link_tree(environment.site / package, target / package)
     for name in _siblings(base) if base.cuda else ():
         if (environment.site / name).is_dir():
-            (target / name).symlink_to(environment.site / name)
+            _link_symbolically(environment.site / name, target / name)
 
 
 def _change(tree: Path, environment: Environment, files: Mapping[str, bytes]) -> None:
@@ -200,7 +205,15 @@ def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:  # another file system, no support for hard links, or another user's file
-        target.symlink_to(os.path.realpath(source))
+        _link_symbolically(source, target)
+
+
+def _link_symbolically(source: Path, target: Path) -> None:
+    """The links of a copied environment refer to the copy."""
+    packages = next(parent.parent for parent in target.parents if parent.name == TREES)
+    real = Path(os.path.realpath(source))
+    is_beside = real.is_relative_to(os.path.realpath(packages))
+    target.symlink_to(os.path.relpath(real, os.path.realpath(target.parent)) if is_beside else real)
 
 
 def _siblings(base: Base) -> set[str]:

@@ -136,6 +136,8 @@ def write_wheel(
         # Beside the wheel, so that it is there whole or not at all.
         with TemporaryDirectory(prefix=".graft-", dir=out) as name, _explained(root):
             lay_out_files(Path(name, "operators"), operators)
+            for library in Path(name, "operators").rglob("*.so"):
+                library.chmod(0o755)  # as torch's own
             project = root or Path(name, "project")
             metadata = _metadata(project, config, package, requires)
             builder = _Builder(project, metadata, Path(name, "operators"), tag)

@@ -7,6 +7,7 @@ import csv
 import hashlib
 import io
 import re
+import secrets
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -79,16 +80,20 @@ class _Wheel:
 
 
 @contextmanager
-def _writing(target: Path, name: str) -> Iterator[_Wheel]:
-    """Write a wheel to a file beside ``target``, called ``name``, which is renamed to it when the body has ended.
+def _writing(target: Path, owner: str) -> Iterator[_Wheel]:
+    """Write a wheel to a file beside ``target``, which is renamed to it when the body has ended. Delete what killed
+    builds of ``owner`` left.
 
     Raises:
         PackError: it cannot be written; ``target`` is unchanged.
     """
-    partial = target.with_name(name)
+    # Others may write into this folder, so the name is a new one.
+    partial = target.with_name(f".torch-{owner}-{secrets.token_hex(8)}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with ZipFile(partial, "w", ZIP_DEFLATED, compresslevel=6) as archive:
+        for left in target.parent.glob(f".torch-{owner}-*.partial"):
+            left.unlink()
+        with partial.open("xb") as file, ZipFile(file, "w", ZIP_DEFLATED, compresslevel=6) as archive:
             yield _Wheel(archive)
         partial.replace(target)
     except OSError as error:
@@ -133,7 +138,7 @@ def pack(
     interpreter, abi = sorted((tag.interpreter, tag.abi) for tag in tags)[0]
     tag = f"{interpreter}-{abi}-{platform}"
     target = out / f"torch-{version}-{tag}.whl"
-    with _writing(target, f".torch-{owner}.partial") as wheel, ZipFile(base) as archive:
+    with _writing(target, owner) as wheel, ZipFile(base) as archive:
         there = {member.filename: member for member in archive.infolist()}
         wheel.date = max(member.date_time for member in there.values())
         record, metadata, about = (
@@ -150,7 +155,8 @@ def pack(
             member = there.get(name)
             renamed = re.sub(rf"^{re.escape(old_info)}/", f"{info}/", name)
             if name in own:
-                wheel.add(renamed, own[name], (member.external_attr >> 16) & 0o777 if member else 0o644)
+                mode = (member.external_attr >> 16) & 0o777 if member else 0o755 if name.endswith(".so") else 0o644
+                wheel.add(renamed, own[name], mode)
             elif member:
                 wheel.copy(archive, member, renamed)
                 if not member.is_dir():  # RECORD lists files

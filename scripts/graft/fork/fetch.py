@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import sysconfig
 from collections.abc import Iterator
@@ -26,6 +27,9 @@ from .tree import FUNCTIONS_YAML, Tree, commit_folder, find_tree, make_repositor
 
 # Space for the sources, the objects of a whole build and the wheel.
 _NEEDED_BYTES = 8 * 1024**3
+
+# Environment variables that PyTorch's own build reads.
+_READ_BY_PYTORCH = re.compile(r"\w*FLAGS|(CMAKE|USE|BUILD|TORCH|PYTORCH|CUDNN|NCCL|MKL|BLAS)_\w+|CC|BLAS|INTEL_\w+")
 
 # The user named the checkout, so git may trust it whoever owns it.
 _UPLOAD_PACK = "git -c safe.directory='*' upload-pack"
@@ -74,7 +78,8 @@ def read_inputs(layout: Layout) -> Iterator[tuple[Snapshot, Cache]]:
     """Read the inputs of a build in the pin's cache, which the body has for itself."""
     snapshot = take_snapshot(layout)
     cache = cache_of(snapshot.pin)
-    snapshot = replace(snapshot, folder=cache.folder / "snapshot")
+    kept = sorted(f"{name}={value}" for name, value in os.environ.items() if _READ_BY_PYTORCH.fullmatch(name))
+    snapshot = replace(snapshot, folder=cache.folder / "snapshot", settings=(*snapshot.settings, *kept))
     with build_lock(cache.folder), snapshot.translated():
         yield snapshot, cache
 

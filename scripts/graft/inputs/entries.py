@@ -16,6 +16,9 @@ import yaml
 # libyaml's is much faster; not every PyYAML has it.
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+# PyTorch's own file has 100,000 values.
+_LARGEST = 1_000_000
+
 # A file, and a line and a column, counted from 1. Column 0 means that the line is enough.
 Place = tuple[Path, int, int]
 # Takes the place of a fault, what is wrong and what to do.
@@ -73,7 +76,14 @@ def compose(path: Path, report: Report) -> yaml.Node | None:
         return None
     text = path.read_text(encoding="utf-8", errors="replace")
     try:
-        return yaml.compose(text, Loader)
+        tree = yaml.compose(text, Loader)
+        if tree is None or _size(tree, {}) < _LARGEST:
+            return tree
+        report((path, 1, 0), "its aliases stand for too many values", "write them out; `*` and `&` are not needed here")
+        return None
+    except RecursionError:
+        report((path, 1, 0), "not YAML of entries: nested too deeply", "write it as PyTorch's own file")
+        return None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = (path, mark.line + 1, mark.column + 1) if mark else (path, 1, 0)
@@ -83,6 +93,16 @@ def compose(path: Path, report: Report) -> yaml.Node | None:
     except yaml.YAMLError as error:
         report((path, 1, 0), f"not YAML: {error}", "delete that character")
     return None
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return the number of values in ``node``, each alias counted as what it stands for; at most ``_LARGEST``."""
+    if id(node) not in known:
+        known[id(node)] = _LARGEST  # while it is counted: a node may contain itself
+        inner = node.value if isinstance(node, yaml.CollectionNode) else ()
+        each = [part for value in inner for part in (value if isinstance(value, tuple) else (value,))]
+        known[id(node)] = min(_LARGEST, 1 + sum(_size(part, known) for part in each))
+    return known[id(node)]
 
 
 def read_entries(path: Path, report: Report = lambda *_: None) -> list[Entry]:

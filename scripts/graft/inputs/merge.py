@@ -10,7 +10,7 @@ import yaml
 
 from ..core.errors import OperatorError
 from ..core.files import write_if_changed
-from .entries import Loader, Place, read_entries
+from .entries import Entry, Loader, Place, Report, read_entries
 from .native import AUTOCAST, DERIVATIVES, FUNCTIONS, PYTHON, SAMPLES, YAML
 
 PACKAGED = {FUNCTIONS: "torchgen/packaged/ATen/native", DERIVATIVES: "torchgen/packaged/autograd"}
@@ -64,6 +64,21 @@ def merge_with_base(natives: Sequence[Path], tree: Path, target: Path) -> dict[P
     return merged
 
 
+def read_added(path: Path, report: Report) -> list[Entry]:
+    """Read a YAML list of entries that can be between others, if the file exists. Anything else is reported."""
+    faults: list[Place] = []
+
+    def note(place: Place, what: str, todo: str) -> None:
+        faults.append(place)
+        report(place, what, todo)
+
+    entries = read_entries(path, note)
+    if entries and not faults and not _follows(dedent(path.read_text(encoding="utf-8"))):
+        todo = "start each entry with `- ` in the first column, without `---`, `...` and `%`"
+        report((path, 1, 0), "the list is in brackets, or a document of its own", todo)
+    return entries
+
+
 def added_list(path: Path) -> str:
     """Return the text of a YAML list in a form that can follow another list; empty if it has no entry.
 
@@ -75,28 +90,25 @@ def added_list(path: Path) -> str:
     def report(place: Place, what: str, todo: str) -> None:
         faults.append(f"{':'.join(str(each) for each in place if each)}: {what}; {todo}")
 
-    entries = read_entries(path, report)
+    entries = read_added(path, report)
     key = "func" if path.name == FUNCTIONS.name else "name"
     for entry in entries:
         if key not in entry.fields:
             report((path, entry.line, 0), f"an entry needs the key `{key}`", f"start it with `- {key}: ` and a schema")
     text = dedent(path.read_text(encoding="utf-8")) if entries else ""
-    if text and not faults and not _follows(text):
-        todo = "start each entry with `- ` in the first column, without `---`"
-        report((path, 1, 0), "the list is in brackets, or a document of its own", todo)
     if faults:
         raise OperatorError("\n".join(faults))
     return text if text.endswith("\n") or not text else f"{text}\n"
 
 
 def _follows(text: str) -> bool:
-    """Return whether a list with ``text`` behind it is one list."""
+    """Return whether lists with ``text`` between them are one list."""
     probe = {"name": "probe"}
     try:
-        followed = yaml.load(f"- name: probe\n{MARK}{text}", Loader)
+        between = yaml.load(f"- name: probe\n{MARK}{text}\n- name: probe\n", Loader)
     except yaml.YAMLError:
         return False
-    return bool(followed == [probe, *yaml.load(text, Loader)])
+    return bool(between == [probe, *yaml.load(text, Loader), probe])
 
 
 def merge_folders(folders: Sequence[dict[Path, bytes]]) -> dict[Path, bytes]:

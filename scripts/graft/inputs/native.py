@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from ..core.errors import UsageError
@@ -19,8 +23,23 @@ YAML = (FUNCTIONS, DERIVATIVES, AUTOCAST)
 _SOURCE_SUFFIXES = (".cpp",)
 _HEADER_SUFFIXES = (".h", ".hpp", ".inl", ".inc")
 CUDA_SUFFIXES = (".cu", ".cuh")
+_CPLUSPLUS = (*_SOURCE_SUFFIXES, *_HEADER_SUFFIXES, *CUDA_SUFFIXES)
 PYTHON_SUFFIXES = (".py", ".pyi")
 DOCS_SUFFIX = ".rst"
+
+# The folders that builds read; any other is left alone. Sources are where PyTorch's own build compiles them
+# (aten/src/ATen/CMakeLists.txt).
+FOLDERS = (
+    *("ao_sparse", "cpu", "cuda", "cudnn", "mkl", "mkldnn", "nested", "quantized", "sparse", "transformers", "utils"),
+    *("xnnpack", DOCS.name, PYTHON.name),
+)
+
+# Files of editors, version control and package managers.
+_OF_TOOLS = re.compile(r"\..*|#.*#|.*~|.*\.(orig|rej|bak|swp)|__pycache__|.*\.(egg|dist)-info", re.S)
+# What ninja, compilers and wheels can all handle.
+_NAME = re.compile(r"[\w.+-]{1,120}")
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<](?:ATen/native/)?([^">\n]+)[">]', re.M)
 
 
 @dataclass(frozen=True)
@@ -32,12 +51,12 @@ class NativeFolder:
         yaml: its YAML files.
         sources: C++ files that are compiled once.
         vectorized: files below ``cpu/``, compiled once for each CPU capability.
-        headers: headers that are installed with the wheel, below ``ATen/native``.
+        headers: headers that are installed with the wheel, below ``ATen/native``; those in other folders, if included.
         cuda: everything below ``cuda/``, and CUDA sources elsewhere.
         python: Python files below ``python/``, which mirrors the ``torch`` package.
         docs: docstrings below ``docs/``, each named after its operator.
         samples: ``samples.py``, the sample inputs of the tests, if it exists.
-        unread: files that no build reads; ``make check`` lists them.
+        unread: other files beside these. A build reads none, but ``make check`` looks for misspelt names.
     """
 
     path: Path
@@ -51,12 +70,12 @@ class NativeFolder:
     samples: Path | None
     unread: tuple[Path, ...]
 
-    @property
+    @cached_property
     def cplusplus(self) -> list[Path]:
         """The files that compilers read."""
         return sorted({*self.sources, *self.vectorized, *self.headers, *self.cuda})
 
-    @property
+    @cached_property
     def files(self) -> list[Path]:
         """The files that a build reads."""
         samples = [self.samples] if self.samples else []
@@ -67,7 +86,7 @@ def load_native(path: Path) -> NativeFolder:
     """Read the folder ``path``.
 
     Raises:
-        UsageError: the folder, or its native_functions.yaml, does not exist.
+        UsageError: the folder, or its native_functions.yaml, does not exist; or lists the files that cannot be read.
     """
     if not path.is_dir():
         what = "this is a file" if path.exists() else "no such folder"
@@ -78,32 +97,98 @@ def load_native(path: Path) -> NativeFolder:
             cause="NATIVE must be a folder with the layout of aten/src/ATen/native",
             todo=f"write {path / FUNCTIONS}; README.md shows one",
         )
-    everything = [file.relative_to(path) for file in sorted(path.rglob("*")) if _belongs(path, file)]
-    cuda = tuple(file for file in everything if file.suffix in CUDA_SUFFIXES or file.parts[0] == "cuda")
-    python = tuple(file for file in everything if file.parts[0] == PYTHON.name and file.suffix in PYTHON_SUFFIXES)
-    docs = tuple(file for file in everything if file.parent == DOCS and file.suffix == DOCS_SUFFIX)
-    files = [file for file in everything if file not in cuda]
-    vectorized = tuple(file for file in files if file.suffix in _SOURCE_SUFFIXES and _is_vectorized(file))
-    found = NativeFolder(
+    read: list[Path] = []
+    unread: list[Path] = []
+    faults: list[tuple[Path, str]] = []
+    for file in sorted(_below(path, path, [path.resolve()], faults)):
+        if not _is_read(file):
+            unread.append(file)
+        elif fault := _fault(path, file):
+            faults.append((path / file, fault))
+        else:
+            read.append(file)
+    if faults:
+        lines = [f"{_printable(file)}: {fault}" for file, fault in faults]
+        raise UsageError("\n".join(lines), todo="correct or move what is named")
+    code = [file for file in read if file.parts[0] not in (PYTHON.name, DOCS.name)]
+    cuda = [file for file in code if file.suffix in CUDA_SUFFIXES or file.parts[0] == "cuda"]
+    included = _included(path, [file for file in code if file.suffix in _CPLUSPLUS])
+    files = sorted({*code} - {*cuda})
+    sources = [file for file in files if file.suffix in _SOURCE_SUFFIXES]
+    return NativeFolder(
         path=path,
-        yaml=tuple(file for file in YAML if file in files),
-        sources=tuple(file for file in files if file.suffix in _SOURCE_SUFFIXES and file not in vectorized),
-        vectorized=vectorized,
-        headers=tuple(file for file in files if file.suffix in _HEADER_SUFFIXES),
-        cuda=cuda,
-        python=python,
-        docs=docs,
-        samples=SAMPLES if SAMPLES in files else None,
-        unread=(),
+        yaml=tuple(file for file in YAML if file in read),
+        sources=tuple(file for file in sources if not _is_vectorized(file)),
+        vectorized=tuple(file for file in sources if _is_vectorized(file)),
+        headers=tuple(sorted({*(file for file in files if file.suffix in _HEADER_SUFFIXES), *included})),
+        cuda=tuple(cuda),
+        python=tuple(file for file in read if file.parts[0] == PYTHON.name),
+        docs=tuple(file for file in read if file.parts[0] == DOCS.name),
+        samples=SAMPLES if SAMPLES in read else None,
+        unread=tuple(file for file in unread if file not in included and not _fault(path, file)),
     )
-    return replace(found, unread=tuple(file for file in everything if file not in found.files))
 
 
-def _belongs(folder: Path, file: Path) -> bool:
-    """Return whether this is a source file, not a test or a file of an editor or version control system."""
-    parts = file.relative_to(folder).parts
-    of_a_tool = any(part.startswith(".") or part == "__pycache__" for part in parts)
-    return parts[0] != "tests" and not of_a_tool and file.is_file()
+def _below(top: Path, folder: Path, parents: list[Path], faults: list[tuple[Path, str]]) -> Iterator[Path]:
+    """Yield what a build could read below ``folder`` of the native folder ``top``, by its path there. Follow links.
+
+    ``parents`` are the folders above it, without links. Links that cannot be followed are added to ``faults``.
+    """
+    for path in folder.iterdir():
+        file = path.relative_to(top)
+        if _OF_TOOLS.fullmatch(path.name):
+            continue
+        if not path.is_dir() or _is_read(file):
+            yield file
+        elif folder == top and path.name not in FOLDERS:
+            continue
+        elif (real := path.resolve()) in parents:
+            faults.append((path, "this link leads to a folder that it is in"))
+        elif not real.is_relative_to(parents[0]):
+            faults.append((path, f"this link leads out of the native folder, to {real}"))
+        else:
+            yield from _below(top, path, [*parents, real], faults)
+
+
+def _is_read(file: Path) -> bool:
+    """Return whether a build would read a file of this name."""
+    if file.parts[0] == PYTHON.name:
+        return file.suffix in PYTHON_SUFFIXES
+    if file.parts[0] == DOCS.name:
+        return file.parent == DOCS and file.suffix == DOCS_SUFFIX
+    return file in (*YAML, SAMPLES) or file.suffix in _CPLUSPLUS
+
+
+def _fault(folder: Path, file: Path) -> str:
+    """Return why a build cannot read ``file`` in ``folder``; empty if it can."""
+    path = folder / file
+    if not path.is_file():
+        return "this link leads nowhere" if path.is_symlink() and not path.exists() else "not a file"
+    if not all(map(_NAME.fullmatch, file.parts)):
+        return "its name needs to be at most 120 letters, digits and . _ + -"
+    return ""
+
+
+def _printable(path: Path) -> str:
+    return str(path).encode("utf-8", "backslashreplace").decode().replace("\n", "\\n")
+
+
+def _included(folder: Path, sources: Iterable[Path]) -> set[Path]:
+    """Return the files in other folders below ``folder`` that ``sources`` include, directly or indirectly."""
+    found: set[Path] = set()
+    left = list(sources)
+    read = set(left)
+    while left:
+        source = left.pop()
+        text = (folder / source).read_text(encoding="utf-8", errors="replace")
+        for name in set(_INCLUDE.findall(text)):
+            for file in (Path(os.path.normpath(source.parent / name)), Path(os.path.normpath(name))):
+                is_inside = file.parts[0] != ".." and not file.is_absolute()
+                if is_inside and file not in read and not _fault(folder, file):
+                    read.add(file)
+                    found.add(file)
+                    left.append(file)
+    return found
 
 
 def _is_vectorized(file: Path) -> bool:

@@ -25,6 +25,9 @@ from .toolchain import Toolchain, find_toolchain
 # Libraries that affect a wheel's bytes: auditwheel's policies determine the platform tag.
 _LIBRARIES = ("auditwheel", "pyelftools", "pyyaml", "packaging")
 
+# The kinds of the builder's own files. Editors and version control write others beside them.
+_OWN = (".py", ".cpp", ".h", ".hpp", ".in", ".ini", ".yaml")
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -176,7 +179,7 @@ def hash_of_builder() -> str:
     """Return a hash of the builder's own files; pins are inputs of their own."""
     digest = hashlib.sha256()
     for name in files_below(PACKAGE):
-        if "__pycache__" not in name.parts and name.parts[0] != "patches":
+        if name.suffix in _OWN and not name.name.startswith(".") and name.parts[0] != "patches":
             digest.update(f"{name.as_posix()}\0".encode())
             digest.update((PACKAGE / name).read_bytes())
     return digest.hexdigest()

@@ -24,6 +24,7 @@ from ..core.files import lay_out_files, write_atomically
 from ..core.layout import DEVELOP, DISTRIBUTION, HOME, INTERPRETER, TorchVersion
 from ..deliver.shipped.edited import STATE, state_of
 from ..deliver.thin import requirement, write_wheel
+from ..inputs.native import FOLDERS, load_native
 from ..options import FOUND, INSTALLED, OPTIONS, Request, Verb, request_of
 from .settings import Project, read_project
 
@@ -107,13 +108,16 @@ def _place(project: Project, environment: Environment) -> Path:
 
 def build_in_place(project: Project, environment: Environment) -> dict[str, bytes]:
     """Build the operators for the torch of ``environment``, and lay them out. Return their files."""
-    watched = [str(environment.site / "torch/version.py")]
+    folders = list(map(str, project.natives))
+    read = [native / name for native in project.natives for name in load_native(native).headers]
+    watched = [str(environment.site / "torch/version.py"), *map(str, read)]
     state = {
         "command": [sys.executable, "-m", "graft.project.build", str(project.folder)],
         "home": str(HOME),
-        "folders": list(map(str, project.natives)),
+        "folders": folders,
+        "read": FOLDERS,
         "others": watched,
-        "files": state_of(list(map(str, project.natives)), watched),
+        "files": state_of(folders, list(FOLDERS), watched),
     }
     request, package, _ = _request(project)
     files, _ = thin_files(request, package, [TorchVersion(INSTALLED)], kind=DEVELOP)

@@ -9,6 +9,7 @@
 
 #include <elf.h>
 #include <link.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -91,6 +92,7 @@ __attribute__((constructor(101))) void bind_slots() {
     std::fprintf(stderr, "torch: %s.\n", error().c_str());
     _exit(1);
   }
+  mprotect(graft_slots, graft_slots_size, PROT_READ);
 }
 
 } // namespace

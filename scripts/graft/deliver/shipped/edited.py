@@ -9,20 +9,24 @@ import sys
 STATE = "edited.json"
 
 _READ = (".yaml", ".cpp", ".h", ".hpp", ".inl", ".inc", ".cu", ".cuh", ".py", ".pyi", ".rst")
-_UNREAD = ("__pycache__", "tests", "build")
 
 
-def state_of(folders: "list[str]", others: "list[str]") -> "dict[str, list[int]]":
-    """Return the size and time of each file that builds read in ``folders``, and of the ``others``."""
+def state_of(folders: "list[str]", read: "list[str]", others: "list[str]") -> "dict[str, list[int]]":
+    """Return the size and time of each file that builds read in ``folders``, where they read the folders ``read``, and
+    of the ``others``.
+    """
     paths = list(others)
     for folder in folders:
-        for parent, names, files in os.walk(folder):
-            names[:] = [name for name in names if not name.startswith(".") and name not in _UNREAD]
+        for parent, names, files in os.walk(folder, followlinks=True):
+            names[:] = [name for name in names if name != "__pycache__" and (parent != folder or name in read)]
             paths += [os.path.join(parent, name) for name in files if name.endswith(_READ)]
     found = {}
     for path in paths:
-        status = os.stat(path)
-        found[path] = [status.st_size, status.st_mtime_ns]
+        try:
+            status = os.stat(path)
+            found[path] = [status.st_size, status.st_mtime_ns]
+        except OSError:
+            found[path] = []
     return found
 
 
@@ -40,7 +44,7 @@ def build_again(folder: str, name: str) -> None:
         return
     with open(os.path.join(folder, STATE), encoding="utf-8") as file:
         state = json.load(file)
-    if state_of(state["folders"], state["others"]) == state["files"]:
+    if state_of(state["folders"], state["read"], state["others"]) == state["files"]:
         return
     sys.stderr.write(f"{name}: building what was edited ...\n")
     # The builder may import torch, which must not come back here.

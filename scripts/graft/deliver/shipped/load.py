@@ -32,7 +32,7 @@ def autoload():
     names = []
     try:
         builds = _builds()
-        names = builds[0]["names"]
+        names = list(builds[0]["names"])
         if os.path.isfile(os.path.join(_FOLDER, "edited.py")):  # an editable install
             from .edited import build_again
 

@@ -8,12 +8,17 @@ import sys
 
 TREE = os.path.dirname(os.path.abspath(__file__))
 
-# Written by `make develop`: the folders of the installed torch and of the environment's packages, and sizes and times
-# of some of torch's files.
+# The environment's packages.
+PACKAGES = os.path.dirname(os.path.dirname(TREE))
+
+# Written by `make develop`: the folder of the installed torch if that is another, sizes and times of some of torch's
+# files, and pip's record of them.
 SITE = ""
-PACKAGES = ""
 STATE = {}
+RECORD = ""
 MAKE = ""
+
+SITE = SITE or PACKAGES
 
 
 def _state():
@@ -26,6 +31,41 @@ def _state():
         except OSError:
             found[name] = None
     return found
+
+
+def _read(path, size=-1):
+    """Return the start of a file; nothing if it does not exist."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(size)
+    except OSError:
+        return b""
+
+
+def _is_same_by_content():
+    """Return whether it is the torch that the tree was made for, although its files have other times: those of a copy,
+    or whole seconds, which is all that container images keep.
+    """
+    records = [os.path.join(TREE, "RECORD"), os.path.join(SITE, RECORD)]
+    hashes = [{line for line in _read(each).splitlines() if line.startswith(b"torch/")} for each in records]
+    # The start of a library holds its build-id.
+    name = "torch/lib/libtorch_cpu.so"
+    starts = [_read(os.path.join(folder, name), 4096) for folder in (TREE, SITE)]
+    return bool(RECORD and hashes[0]) and hashes[0] == hashes[1] and starts[0] == starts[1]
+
+
+def _other_libraries():
+    """Return the folder of another torch whose libraries the loader takes first, if there is one."""
+    for folder in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
+        if folder and os.path.isfile(os.path.join(folder, "libtorch_python.so")):
+            return folder
+    return ""
+
+
+def _quoted(path):
+    import shlex
+
+    return shlex.quote(path)
 
 
 class _SayAtImport:
@@ -50,18 +90,21 @@ def _place():
 
 def _start():
     found = _state()
-    if found == STATE:
+    if found == STATE or _is_same_by_content():
         _place()
+        if folder := _other_libraries():
+            text = "torch: LD_LIBRARY_PATH names " + folder + ", whose libraries are loaded instead of those with your "
+            sys.meta_path.insert(0, _SayAtImport(text + "operators; take that folder out of it"))
         return
     is_gone = not any(found.values())
     # Hard links remain when their originals are deleted; symbolic links break.
     is_whole = os.path.exists(os.path.join(TREE, "torch/lib/libtorch_cpu.so"))
     if is_gone:
         text = "torch: it was uninstalled from " + SITE + "; to also remove what `make develop` added: "
-        text += MAKE.replace("VERB", "undevelop")
+        text += MAKE.replace("VERB", "undevelop") + _quoted(sys.executable)
     else:
         text = "torch: another torch was installed in " + SITE + ", without your operators; to add them: "
-        text += MAKE.replace("VERB", "develop")
+        text += MAKE.replace("VERB", "develop") + _quoted(sys.executable)
     if is_gone and is_whole:
         _place()
     else:

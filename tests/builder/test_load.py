@@ -1,0 +1,83 @@
+"""What a thin wheel runs at the end of ``import torch``, damaged in all ways: torch must be imported nevertheless."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from graft.core.layout import PACKAGE
+from helpers import write
+
+SHIPPED = PACKAGE / "deliver/shipped"
+TORCH = """
+from . import version
+__version__ = "1.0"
+try:
+    import ops
+    ops.autoload()
+except Exception as error:
+    raise RuntimeError("torch cannot be imported") from error
+"""
+PROGRAM = """
+import sys, warnings
+import torch
+print("torch", torch.__version__)
+print(hasattr(torch, "cut"))
+try:
+    import ops
+except ImportError as error:
+    print(error)
+"""
+BUILD = {"folder": "a", "requires": "1.0", "commit": "c", "libraries": {}, "names": ["cut"]}
+NOTE = {"name": "ops", "operators": [], "extension": "_C.so", "owners": [], "behind": {}, "new": {}, "stars": {}}
+
+
+def imported(folder: Path, path: str = "") -> tuple[str, str]:
+    """Import torch, then the package. Return what was printed, and what torch said."""
+    paths = f"{folder}:{path or folder}"
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env={"PYTHONPATH": paths}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path, {"torch/__init__.py": TORCH, "torch/version.py": "git_version = 'c'\n"})
+    texts = {name: (SHIPPED / file).read_text() for name, file in (("__init__", "package.py"), ("_load", "load.py"))}
+    write(tmp_path, {f"ops/{name}.py": text for name, text in texts.items()})
+    return write(tmp_path, {"ops/builds.json": json.dumps([BUILD]), "ops/a/note.json": json.dumps(NOTE)})
+
+
+REFUSED = "ops: its operators were not added to torch: "
+
+
+def test_package_without_its_library_stops_no_import(folder: Path) -> None:
+    out, said = imported(folder)
+    assert out.startswith(f"torch 1.0\nFalse\n{REFUSED}") and said.startswith(REFUSED)
+
+
+@pytest.mark.parametrize("name", ["builds.json", "a/note.json"])
+@pytest.mark.parametrize("text", [None, "", "[{", "[]", "{}", "null", "[null]", '[{"names": null}]', "\0", "\ufeff[]"])
+def test_damaged_notes_stop_no_import(folder: Path, name: str, text: str | None) -> None:
+    path = folder / "ops" / name
+    path.unlink() if text is None else path.write_text(text)
+    out, said = imported(folder)
+    assert out.startswith(f"torch 1.0\nFalse\n{REFUSED}")
+    assert said.startswith(REFUSED) and said.count("\n") == 1
+
+
+def test_package_in_an_archive_stops_no_import(folder: Path) -> None:
+    with ZipFile(folder / "ops.zip", "w") as archive:
+        for path in sorted((folder / "ops").rglob("*.*")):
+            archive.write(path, path.relative_to(folder))
+            path.unlink()
+    (folder / "ops/a").rmdir()
+    (folder / "ops").rmdir()
+    out, said = imported(folder, str(folder / "ops.zip"))
+    assert out.startswith(f"torch 1.0\nFalse\n{REFUSED}") and said.startswith(REFUSED)

@@ -1,0 +1,119 @@
+"""Which files of a folder a build reads: the folder may be a repository, and hold anything else."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from graft.core.errors import UsageError
+from graft.inputs.native import load_native
+from helpers import write
+
+FILES = {
+    "native_functions.yaml": "",
+    "A.cpp": '#include "third_party/one.hpp"\n',
+    "cpu/AKernel.cpp": "",
+    "docs/a.rst": "",
+}
+
+LEFT_ALONE = (
+    *(
+        "build/A.cpp",
+        "venv/pyvenv.cfg",
+        "venv/lib/x.cpp",
+        "third_party/lib.cpp",
+        "third_party/other.hpp",
+        "src/main.cpp",
+    ),
+    *("config.yaml", "setup.py", "docs/a.rst~", "docs/#a.rst#", ".#A.cpp", "A.cpp.orig", "A.cpp~", ".git/A.cpp"),
+    *(
+        "ops.egg-info/SOURCES.txt",
+        "docs/conf.py",
+        "docs/guide/more.rst",
+        "notes $|\n.txt",
+        "cpu/notes.md",
+        "tests/t.cpp",
+    ),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write(tmp_path / "ops", FILES)
+
+
+def names(folder: Path) -> list[str]:
+    return [str(file) for file in load_native(folder).files]
+
+
+def test_what_is_elsewhere_in_a_repository_is_left_alone(folder: Path) -> None:
+    write(folder, dict.fromkeys(LEFT_ALONE, "a scratch file"))
+    write(folder, {"third_party/one.hpp": '#include "two.h"\n', "third_party/two.h": "#include <ATen/native/A.h>\n"})
+    assert names(folder) == sorted([*FILES, "third_party/one.hpp", "third_party/two.h"])
+    assert {str(file) for file in load_native(folder).headers} == {"third_party/one.hpp", "third_party/two.h"}
+
+
+@pytest.mark.parametrize(
+    "name", ["sparse/A.cpp", "quantized/cpu/kernels/Q.cpp", "nested/cuda/N.cu", "transformers/T.h"]
+)
+def test_folders_of_pytorch_s_own_build_are_read(folder: Path, name: str) -> None:
+    write(folder, {name: ""})
+    assert name in names(folder)
+
+
+def test_linked_folders_are_followed(folder: Path) -> None:
+    write(folder, {"pages/b.rst": "b", "code/nn/b.py": "b = 1\n"})
+    (folder / "docs/a.rst").unlink()
+    (folder / "docs").rmdir()
+    (folder / "docs").symlink_to("pages")
+    (folder / "python").symlink_to(folder / "code")
+    assert {"docs/b.rst", "python/nn/b.py"} <= set(names(folder))
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(UsageError) as caught:
+        load_native(folder)
+    assert caught.value.todo
+    return caught.value.what.replace(f"{folder}/", "")
+
+
+def test_links_that_lead_elsewhere_are_named(folder: Path, tmp_path: Path) -> None:
+    write(tmp_path / "other", {"b.py": ""})
+    (folder / "python").symlink_to(tmp_path / "other")
+    (folder / "cpu/again").symlink_to("..")
+    assert set(refused(folder).splitlines()) == {
+        f"python: this link leads out of the native folder, to {tmp_path / 'other'}",
+        "cpu/again: this link leads to a folder that it is in",
+    }
+
+
+def test_what_is_no_file_is_named(folder: Path) -> None:
+    os.mkfifo(folder / "docs/b.rst")
+    (folder / "Foo.cpp").mkdir()
+    (folder / "Foo.h").symlink_to("nowhere")
+    (folder / "autocast.yaml").symlink_to("autocast.yaml")
+    assert refused(folder).splitlines() == [
+        "Foo.cpp: not a file",
+        "Foo.h: this link leads nowhere",
+        "autocast.yaml: this link leads nowhere",
+        "docs/b.rst: not a file",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", [b"a$b.cpp", b"a|b.h", b"a\nb.cpp", b"a b.cu", b"\xff.cpp", b"a" * 240 + b".cpp", b"docs/\xff.rst"]
+)
+def test_names_that_tools_cannot_handle_are_named(folder: Path, name: bytes) -> None:
+    Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).write_text("")
+    message = refused(folder)
+    assert message.endswith(": its name needs to be at most 120 letters, digits and . _ + -")
+    assert message.isprintable()
+
+
+def test_thousands_of_files_take_no_time(folder: Path) -> None:
+    write(folder, {f"cpu/H{number}.h": "" for number in range(5000)})
+    start = time.perf_counter()
+    assert len(load_native(folder).headers) == 5000
+    assert time.perf_counter() - start < 5

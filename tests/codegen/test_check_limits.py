@@ -1,0 +1,119 @@
+"""``make check`` on folders that no one writes on purpose: huge, deeply nested, or written by a program.
+
+Each has a finding or none, in seconds, and never a traceback. What a build refuses, the check refuses.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from graft.check.__main__ import check
+from graft.check.base import BaseOperators
+from graft.core.errors import OperatorError
+from graft.inputs.merge import merge_with_base
+from helpers import write
+
+FUNCTIONS, SOURCE, FORMULAS = "native_functions.yaml", "One.cpp", "derivatives.yaml"
+ENTRY = "- func: graft_one(Tensor self) -> Tensor\n  dispatch:\n    CompositeExplicitAutograd: graft_one\n"
+KERNEL = "namespace at::native {\nTensor graft_one(const Tensor& self) { return self; }\n}\n"
+FORMULA = "- name: graft_one(Tensor self) -> Tensor\n  self: {}\n"
+
+# Nine levels of nine aliases each.
+BOMB = "".join(
+    f"  {key}: &{key} [{', '.join([f'*{before}'] * 9)}]\n" for before, key in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.fixture(scope="module")
+def known(base: Path) -> BaseOperators:
+    return BaseOperators(base)
+
+
+def errors(folder: Path, known: BaseOperators, files: dict[str, str]) -> list[str]:
+    """Return the errors of the check, which must take less than ten seconds."""
+    native, start = write(folder / "native", {FUNCTIONS: ENTRY, SOURCE: KERNEL, **files}), time.perf_counter()
+    found = [str(error).removeprefix(f"{native}/") for error in check([native], known).errors]
+    assert time.perf_counter() - start < 10
+    return found
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {SOURCE: f"{'namespace a {' * 3000}{'}' * 3000}{KERNEL}"},
+        {SOURCE: f"{KERNEL}int x = {'(' * 5000}1{')' * 5000};\n"},
+        {SOURCE: "#if 1\n" * 2000 + KERNEL + "#endif\n" * 2000},
+        {SOURCE: f"{KERNEL}{'A<' * 3000}int{'>' * 3000} f();\n"},
+        {FORMULAS: FORMULA.format(f"{'(' * 3000}grad{')' * 3000}")},
+        {f"cpu/Header{number}.h": "#pragma once\n" for number in range(3000)},
+        {SOURCE: KERNEL + "".join(f"void f{number}() {{}}\n" for number in range(10_000))},
+    ],
+    ids=["namespaces", "parentheses", "conditions", "templates", "formula", "headers", "functions"],
+)
+def test_size_and_depth_are_no_errors(files: dict[str, str], known: BaseOperators, tmp_path: Path) -> None:
+    assert errors(tmp_path, known, files) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        (FUNCTIONS, f"{ENTRY}  a: &a [x, x, x, x, x, x, x, x, x]\n{BOMB}", ":1: its aliases stand for too many values"),
+        (FORMULAS, f"{FORMULA.format('grad')}  a: &a [x, x]\n{BOMB}", ":1: its aliases stand for too many values"),
+        ("autocast.yaml", "fp32: &a [*a]\n", ":1: its aliases stand for too many values"),
+        (FUNCTIONS, f"{ENTRY}  tags: {'[' * 3000}{']' * 3000}\n", ":4:"),
+        ("samples.py", f"x = {'a.' * 30_000}b\n", ":1: not Python: nested too deeply"),
+        ("python/x.py", f"x = {'-' * 100_000}1\n", ":1: not Python: nested too deeply"),
+        ("docs/graft_one.rst", "One.\nTwo\0.\n", ":2:4: NUL character"),
+        (FUNCTIONS, f"\ufeff{ENTRY}", ":1:1: byte order mark"),
+        (FORMULAS, f"\ufeff{FORMULA.format('grad')}", ":1:1: byte order mark"),
+        (FUNCTIONS, f"---\n{ENTRY}", ":1: the list is in brackets, or a document of its own"),
+        (FUNCTIONS, f"%YAML 1.1\n---\n{ENTRY}", ":1: the list is in brackets, or a document of its own"),
+        (FUNCTIONS, f"{ENTRY}...\n", ":1: the list is in brackets, or a document of its own"),
+        (
+            FUNCTIONS,
+            "[{func: 'graft_one(Tensor self) -> Tensor', dispatch: {CPU: graft_one}}]\n",
+            ":1: the list is in brackets, or a document",
+        ),
+    ],
+)
+def test_error_is_named(name: str, text: str, expected: str, known: BaseOperators, tmp_path: Path) -> None:
+    (error,) = errors(tmp_path, known, {name: text})
+    assert error.startswith(f"{name}{expected}")
+
+
+@pytest.mark.parametrize("name", [FUNCTIONS, FORMULAS])
+def test_thousands_of_duplicates_take_seconds(name: str, known: BaseOperators, tmp_path: Path) -> None:
+    entry = ENTRY if name == FUNCTIONS else FORMULA.format("grad")
+    assert len(errors(tmp_path, known, {name: entry * 5000})) == 4999
+
+
+def test_what_a_build_refuses_the_check_refuses(base: Path, known: BaseOperators, tmp_path: Path) -> None:
+    """Lists that cannot be between others."""
+    for text in (f"---\n{ENTRY}", f"{ENTRY}...\n", f"\ufeff{ENTRY}", f"{ENTRY}--- # end\n"):
+        assert errors(tmp_path, known, {FUNCTIONS: text})
+        with pytest.raises(OperatorError):
+            merge_with_base([tmp_path / "native"], base, tmp_path / "merged")
+
+
+def test_operator_that_mutates_has_the_name_of_one(known: BaseOperators, tmp_path: Path) -> None:
+    entry = "- func: bump(Tensor(a!) self) -> Tensor(a!)\n  dispatch:\n    CompositeExplicitAutograd: bump\n"
+    source = "namespace at::native {\nTensor& bump(Tensor& self) { return self; }\n}\n"
+    (error,) = errors(tmp_path, known, {FUNCTIONS: entry, SOURCE: source})
+    assert error.startswith(f"{FUNCTIONS}:1:9: bump mutates `self`, but has not the name of an in-place operator; ")
+
+
+def test_factory_takes_what_factories_take(known: BaseOperators, tmp_path: Path) -> None:
+    """torchgen's message is a page, and its place is not the user's."""
+    (error,) = errors(tmp_path, known, {FUNCTIONS: f"{ENTRY}  category_override: factory\n"})
+    assert error.startswith(f"{FUNCTIONS}:4:3: graft_one is no factory: ")
+
+
+def test_headers_of_this_machine_alone_are_named(known: BaseOperators, tmp_path: Path) -> None:
+    text = '#include "/home/me/x.h"\n#include <../y.h>\n#include "../Two.h"\n'
+    native = write(tmp_path, {FUNCTIONS: ENTRY, SOURCE: KERNEL, "cpu/One.h": text, "cpu/More.h": text})
+    warnings = [str(each).removeprefix(f"{native}/") for each in check([native], known).found if "outside" in each.what]
+    assert sorted(each.partition(" is outside")[0] for each in warnings) == [
+        f"cpu/{name}.h:1: warning: /home/me/x.h" for name in ("More", "One")
+    ]
