@@ -5,13 +5,15 @@ which the pin lists and pip installs.
 from __future__ import annotations
 
 import hashlib
+import platform
 import re
 import sysconfig
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from ..core.architecture import ARCHITECTURES, Architecture, architecture_of
 from ..core.console import StepLine, say
 from ..core.errors import CommandError, GraftError, ToolchainError, UsageError
 from ..core.files import Layer, held
@@ -41,29 +43,9 @@ _DEFINITIONS = (
     "_GLIBCXX_USE_CXX11_ABI=1",
     "AT_PER_OPERATOR_HEADERS",
     "CAFFE2_BUILD_MAIN_LIB",
-    "HAVE_AVX2_CPU_DEFINITION",
-    "HAVE_AVX512_CPU_DEFINITION",
     "NDEBUG",
     "USE_PTHREADPOOL",
 )
-
-# PyTorch's cmake/Codegen.cmake. DEFAULT comes first: of several copies of an inline function, the linker keeps the
-# first, and that must run on every processor.
-CPU_CAPABILITIES: dict[str, tuple[str, ...]] = {
-    "DEFAULT": ("-O3",),
-    "AVX2": (
-        "-O3",
-        "-mavx2",
-        "-mfma",
-        "-mf16c",
-        "-mno-avx256-split-unaligned-load",
-        "-mno-avx256-split-unaligned-store",
-    ),
-    "AVX512": ("-O3", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma", "-mf16c"),
-}
-
-# The processor features that AVX2 needs (ATen/native/DispatchStub.cpp), by their names in Linux.
-_AVX2 = {"avx2", "fma", "f16c"}
 
 # For `GRAFT_DEBUG=1`.
 DEBUGGING = ("-O0", "-g")
@@ -80,10 +62,7 @@ SANITIZERS = (
 )
 SANITIZER_LIBRARIES = ("libasan.so", "libubsan.so")
 
-_SYSTEM_LIBRARIES = (
-    *("libstdc++.so.6", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libgomp.so.1"),
-    "ld-linux-x86-64.so.2",  # thread-local variables
-)
+_SYSTEM_LIBRARIES = ("libstdc++.so.6", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libgomp.so.1")
 
 
 @dataclass(frozen=True)
@@ -96,7 +75,9 @@ class Toolchain:
         standard: the C++ standard.
         sanitizers: the sanitizers' flags.
         debugging: additional flags for the folder's own sources, for a debugger.
+        machine: the name of the architecture that it compiles for.
         capabilities: the CPU capabilities that sources in ``cpu/`` are compiled for.
+        is_for_edits: whether the objects stay on this machine and are replaced soon.
     """
 
     compiler: str
@@ -104,22 +85,25 @@ class Toolchain:
     standard: str
     sanitizers: tuple[str, ...] = ()
     debugging: tuple[str, ...] = ()
-    capabilities: tuple[str, ...] = tuple(CPU_CAPABILITIES)
+    machine: str = field(default_factory=platform.machine)
+    capabilities: tuple[str, ...] = field(default_factory=lambda: tuple(ARCHITECTURES[platform.machine()].capabilities))
+    is_for_edits: bool = False
+
+    @property
+    def architecture(self) -> Architecture:
+        """The architecture that it compiles for."""
+        return ARCHITECTURES[self.machine]
 
     @property
     def flags(self) -> list[str]:
         """Flags for every source."""
-        return [f"-std={self.standard}", *_CXX_FLAGS, *(f"-D{name}" for name in _DEFINITIONS), *self.sanitizers]
+        definitions = [f"-D{name}" for name in sorted((*_DEFINITIONS, *self.architecture.definitions))]
+        return [f"-std={self.standard}", *_CXX_FLAGS, *definitions, *self.sanitizers]
 
     def capability_flags(self, capability: str) -> list[str]:
         """Return the additional flags for a vectorized source. With sanitizers, their optimization level is used."""
         definitions = [f"-DCPU_CAPABILITY={capability}", f"-DCPU_CAPABILITY_{capability}"]
-        return [*CPU_CAPABILITIES[capability], *definitions, *self.sanitizers]
-
-    @property
-    def is_for_edits(self) -> bool:
-        """Whether the objects stay on this machine and are replaced soon."""
-        return len(self.capabilities) < len(CPU_CAPABILITIES)
+        return [*self.architecture.capabilities[capability], *definitions, *self.sanitizers]
 
     def of_kind(self, kind: str) -> Toolchain:
         """Return the same compiler for another kind of build."""
@@ -127,8 +111,9 @@ class Toolchain:
             return replace(self, description=f"{self.description}; {' '.join(SANITIZERS)}", sanitizers=SANITIZERS)
         if kind in (DEVELOP, DEBUG):
             flags = DEBUGGING if kind == DEBUG else ()
-            capability = capability_for_edits()
-            return replace(self, debugging=flags, capabilities=(capability,), description=f"{self.description}; {kind}")
+            only = (self.architecture.capability_for_edits(),)
+            description = f"{self.description}; {kind}"
+            return replace(self, debugging=flags, capabilities=only, is_for_edits=True, description=description)
         return self
 
     @property
@@ -136,16 +121,30 @@ class Toolchain:
         """The folder that contains Python.h."""
         return sysconfig.get_path("include")
 
+    @property
+    def python_configuration(self) -> dict[str, bytes]:
+        """Headers that Python.h includes and this machine lacks, if the compiler is for another one. Debian's Python.h
+        includes a pyconfig.h for each architecture; those of these architectures do not differ in what it uses.
+        """
+        include, own = Path(self.python_include), str(sysconfig.get_config_var("MULTIARCH"))
+        there = include.parent / own / include.name / "pyconfig.h"
+        if self.machine == platform.machine() or not there.is_file():
+            return {}
+        other = own.replace(platform.machine(), self.machine)
+        return {f"{other}/{include.name}/{there.name}": there.read_bytes()}
+
     @cached_property
     def system_libraries(self) -> list[Path]:
         """The C and C++ libraries that programs are linked with."""
-        return self.libraries(_SYSTEM_LIBRARIES + (SANITIZER_LIBRARIES if self.sanitizers else ()))
+        sanitizers = SANITIZER_LIBRARIES if self.sanitizers else ()
+        return self.libraries((*_SYSTEM_LIBRARIES, self.architecture.loader, *sanitizers))
 
     @cached_property
     def linked_in(self) -> frozenset[str]:
         """The symbols of libgcc.a, which is linked into each library, for example for checks of processor features."""
         archive = run([self.compiler, "-print-libgcc-file-name"]).stdout.strip()
-        lines = run(["nm", "--defined-only", "--format=posix", archive], check=False).stdout.splitlines()
+        nm = run([self.compiler, "-print-prog-name=nm"]).stdout.strip()
+        lines = run([nm, "--defined-only", "--format=posix", archive], check=False).stdout.splitlines()
         return frozenset(line.split()[0] for line in lines if len(line.split()) > 2)
 
     def libraries(self, names: Iterable[str]) -> list[Path]:
@@ -154,23 +153,11 @@ class Toolchain:
         return [path for path in map(Path, answers) if path.is_absolute()]
 
 
-def capability_for_edits() -> str:
-    """Return the one of ``CPU_CAPABILITIES`` that runs here and gives the best result for its compile time: AVX512
-    takes half as long again.
-    """
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return "DEFAULT"
-    features = set(text.partition("flags")[2].partition("\n")[0].split())
-    return "AVX2" if features >= _AVX2 else "DEFAULT"
-
-
 def find_toolchain(pin: Pin, compiler: str = "g++") -> Toolchain:
     """Return the compiler with this name, the value of ``CXX``.
 
     Raises:
-        ToolchainError: it is missing, too old or not g++.
+        ToolchainError: it is missing, too old, not g++, or for another architecture.
     """
     try:
         version = run([compiler, "-dumpfullversion", "-dumpversion"]).stdout.strip()
@@ -194,7 +181,14 @@ def find_toolchain(pin: Pin, compiler: str = "g++") -> Toolchain:
             cause=f"they need g++ {pin.gxx}",
             todo=f"install g++ {pin.gxx} or newer, or set CXX to it",
         )
-    return Toolchain(compiler, f"{about}; {linker}", pin.standard)
+    architecture = architecture_of(compiler)
+    return Toolchain(
+        compiler,
+        f"{about}; {linker}; {architecture.name}",
+        pin.standard,
+        machine=architecture.name,
+        capabilities=tuple(architecture.capabilities),
+    )
 
 
 def wanted_architectures(text: str) -> tuple[str, ...]:
