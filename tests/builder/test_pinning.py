@@ -335,7 +335,7 @@ def test_wheel_that_cannot_be_built_upon_is_refused_in_one_line(place: Place) ->
         error = place.refused(torch, UnusableBaseError, "it is for ROCm, but only CPU and CUDA are supported")
         assert "\n" not in error.what
     wheel = place.add_wheel("9.1.0", "cp311-none-macosx_11_0_arm64")
-    place.refused(wheel, UnusableBaseError, "it is for macosx_11_0_arm64, but only Linux is supported")
+    place.refused(wheel, UnusableBaseError, "it is for macosx_11_0_arm64, but only Linux on x86_64 and aarch64 is supported")
 
 
 def test_wheel_file_for_another_python_is_refused(place: Place) -> None:
@@ -360,7 +360,7 @@ def test_what_is_no_wheel_of_torch_is_refused(place: Place) -> None:
 def test_index_is_asked_for_wheels_and_toolkit(place: Place) -> None:
     place.add_wheel("9.1.0", cuda="13.5")
     place.run("9.1.0", index="https://mine/simple")
-    assert len(place.asked) == 7  # five Pythons, the wheel, the toolkit
+    assert len(place.asked) == 12  # five Pythons on two architectures, the wheel, the toolkit
     assert all("--extra-index-url=https://mine/simple" in words for words in place.asked)
 
 
