@@ -335,7 +335,9 @@ def test_wheel_that_cannot_be_built_upon_is_refused_in_one_line(place: Place) ->
         error = place.refused(torch, UnusableBaseError, "it is for ROCm, but only CPU and CUDA are supported")
         assert "\n" not in error.what
     wheel = place.add_wheel("9.1.0", "cp311-none-macosx_11_0_arm64")
-    place.refused(wheel, UnusableBaseError, "it is for macosx_11_0_arm64, but only Linux on x86_64 and aarch64 is supported")
+    place.refused(
+        wheel, UnusableBaseError, "it is for macosx_11_0_arm64, but only Linux on x86_64 and aarch64 is supported"
+    )
 
 
 def test_wheel_file_for_another_python_is_refused(place: Place) -> None:
