@@ -54,9 +54,11 @@ def test_every_pinned_wheel_has_a_tag_and_a_hash(version: TorchVersion) -> None:
 
 @pytest.mark.parametrize("cuda", TOOLKITS)
 def test_every_pinned_toolkit_is_of_one_version(cuda: str) -> None:
-    versions = dict(requirement.split("==") for requirement in TOOLKITS[cuda])
-    assert all(versions[name].startswith(f"{cuda}.") for name in COMPILER)
-    assert all(re.fullmatch(r"[0-9a-f]{64}", sha256) for sha256 in TOOLKITS[cuda].values())
+    assert set(TOOLKITS[cuda]) == {"x86_64", "aarch64"}
+    for packages in TOOLKITS[cuda].values():
+        versions = dict(requirement.split("==") for requirement in packages)
+        assert all(versions[name].startswith(f"{cuda}.") for name in COMPILER)
+        assert all(re.fullmatch(r"[0-9a-f]{64}", sha256) for sha256 in packages.values())
 
 
 @pytest.mark.parametrize("folder", PINS, ids=lambda folder: folder.name)

@@ -5,7 +5,6 @@ torchgen, libraries and Python sources.
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,7 @@ from ..core.errors import FetchError
 from ..core.files import build_lock, free_bytes, sha256_of_file, write_atomically
 from ..core.layout import Layout, TorchVersion
 from ..core.pip import MissingError, index_option, pip_into
-from ..inputs.pin import VERIFIED, Pin, pinned_file, tags_for
+from ..inputs.pin import VERIFIED, Pin, pinned_file, platform_options, tags_for
 from .base import Base, refuse_unusable
 
 # Space for the base wheel, its unpacked tree, objects and the new wheel, with a margin.
@@ -163,9 +162,7 @@ def _no_wheel(pin: Pin) -> FetchError:
 def _downloaded(pin: Pin, folder: Path, line: StepLine, index: str) -> Path:
     """Download with pip as it is configured; if it has none, from PyTorch's own index."""
     wanted = {pin.requirement: pinned_file(pin)[1]}
-    # pip downloads what this machine can use, unless it is told otherwise.
-    platforms = dict.fromkeys(each.platform for each in tags_for(pin.machine) if each.platform.endswith(pin.machine))
-    options = [] if pin.machine == platform.machine() else [f"--platform={name}" for name in platforms]
+    options = platform_options(pin.machine)
     try:
         pip_into(folder, "download", wanted, line, *index_option(index), *options)
     except MissingError as missing:

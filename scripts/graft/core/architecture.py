@@ -25,6 +25,7 @@ class Architecture:
         capabilities: the flags of each of ATen's CPU capabilities, from PyTorch's cmake/Codegen.cmake. DEFAULT comes
             first: of several copies of an inline function, the linker keeps the first, and that must run on every
             processor.
+        cuda: its name in the folders of a CUDA toolkit.
         edited: the capability that gives the best result for its compile time, for sources that are being edited.
         needed: the processor features that this one needs (ATen/native/DispatchStub.cpp), by their names in Linux.
     """
@@ -35,6 +36,7 @@ class Architecture:
     jump: str
     definitions: tuple[str, ...]
     capabilities: Mapping[str, tuple[str, ...]]
+    cuda: str
     edited: str = "DEFAULT"
     needed: frozenset[str] = field(default_factory=frozenset)
 
@@ -75,6 +77,7 @@ ARCHITECTURES = {
                 ),
                 "AVX512": ("-O3", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma", "-mf16c"),
             },
+            cuda="x86_64-linux",
             edited="AVX2",  # AVX512 takes half as long again
             needed=frozenset({"avx2", "fma", "f16c"}),
         ),
@@ -90,6 +93,7 @@ ARCHITECTURES = {
                 "HAVE_SVE_CPU_DEFINITION",
             ),
             capabilities={"DEFAULT": ("-O3",), "SVE128": _sve(128), "SVE256": _sve(256)},
+            cuda="sbsa-linux",
         ),
     )
 }

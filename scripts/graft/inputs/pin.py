@@ -84,7 +84,8 @@ class Pin:
         settings: how it is built.
         wheels: the known wheels of the release, by version, for example ``2.13.0+cpu``: compatibility tag and sha256.
         index: PyTorch's own package index with wheels of that kind; empty if it has none.
-        toolkits: compilers for CUDA sources, by CUDA version: requirements for pip, each with the sha256 of its file.
+        toolkits: compilers for CUDA sources, by CUDA version and architecture: requirements for pip, each with the
+            sha256 of its file.
         gxx: the oldest supported major version of g++.
         standard: the C++ standard.
         machine: the architecture to build for, that of the compiler.
@@ -96,7 +97,7 @@ class Pin:
     settings: Settings
     wheels: Mapping[TorchVersion, Mapping[str, str]]
     index: str
-    toolkits: Mapping[str, Mapping[str, str]]
+    toolkits: Mapping[str, Mapping[str, Mapping[str, str]]]
     gxx: int
     standard: str
     machine: str = field(default_factory=platform.machine)
@@ -189,6 +190,12 @@ def tags_for(machine: str) -> list[Tag]:
     """Return the tags of wheels for this Python on another ``machine``, or on this one, the best first."""
     own = platform.machine()
     return [Tag(each.interpreter, each.abi, each.platform.replace(own, machine)) for each in sys_tags()]
+
+
+def platform_options(machine: str) -> list[str]:
+    """Return options for pip, which otherwise takes what this machine can use."""
+    platforms = dict.fromkeys(each.platform for each in tags_for(machine) if each.platform.endswith(machine))
+    return [] if machine == platform.machine() else [f"--platform={name}" for name in platforms]
 
 
 def unpinned_sha256(pin: Pin, folder: Path) -> str:

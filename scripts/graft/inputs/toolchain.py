@@ -20,7 +20,7 @@ from ..core.files import Layer, held
 from ..core.layout import DEBUG, DEVELOP, HOME, SANITIZED
 from ..core.pip import MissingError, pip_into
 from ..core.process import run
-from .pin import TOOLKITS, Pin
+from .pin import TOOLKITS, Pin, platform_options
 
 # The value of CUDA_ARCHS that compiles no CUDA source.
 NONE = "none"
@@ -220,16 +220,16 @@ def architectures_in(requested: str) -> str:
     return " ".join(word for word in requested.split() if re.fullmatch(rf"{NONE}|\d{{2,3}}[af]?", word))
 
 
-def find_toolkit(pin: Pin, cuda: str, home: str, line: StepLine) -> Path:
-    """Return the folder of the toolkit for the version ``cuda``, and note in ``line`` which one it is. That is
-    ``home``, the value of ``CUDA_HOME``, if it is of this version.
+def find_toolkit(pin: Pin, cuda: str, home: str, line: StepLine, machine: str = platform.machine()) -> Path:
+    """Return the folder of the toolkit for the version ``cuda`` on a ``machine``, and note in ``line`` which one it is.
+    That is ``home``, the value of ``CUDA_HOME``, if it is of this version.
 
     Raises:
         MissingError: there is none, and pip cannot have one.
         FetchError: a package is not the pinned one, or pip failed.
         UsageError: ``CUDA_HOME`` is no toolkit.
     """
-    return _toolkit_of_user(cuda, home, line) or _toolkit_of_pin(pin, cuda, line)
+    return _toolkit_of_user(cuda, home, line) or _toolkit_of_pin(pin, cuda, line, machine)
 
 
 def _toolkit_of_user(cuda: str, home: str, line: StepLine) -> Path | None:
@@ -252,12 +252,12 @@ def _toolkit_of_user(cuda: str, home: str, line: StepLine) -> Path | None:
     return None
 
 
-def _toolkit_of_pin(pin: Pin, cuda: str, line: StepLine) -> Path:
+def _toolkit_of_pin(pin: Pin, cuda: str, line: StepLine, machine: str) -> Path:
     """Return the folder with the pinned packages for ``cuda``, which pip installs there once."""
-    packages = pin.toolkits.get(cuda)
+    packages = pin.toolkits.get(cuda, {}).get(machine)
     if not packages:
         raise MissingError(
-            f"{pin.path.parent.parent / TOOLKITS}: it has no packages for CUDA {cuda}",
+            f"{pin.path.parent.parent / TOOLKITS}: it has no packages for CUDA {cuda} on {machine}",
             todo=f"set CUDA_HOME to a toolkit of CUDA {cuda}, or add them with `make pin TORCH={pin.version}`",
             brief="not pinned",
         )
@@ -265,7 +265,7 @@ def _toolkit_of_pin(pin: Pin, cuda: str, line: StepLine) -> Path:
 
     def add(target: Path) -> None:
         try:
-            pip_into(target, "install", packages, line, "--no-compile")
+            pip_into(target, "install", packages, line, "--no-compile", *platform_options(machine))
         except MissingError as error:
             error.todo = f"check the network and try again, or set CUDA_HOME to a toolkit of CUDA {cuda}"
             raise

@@ -25,7 +25,7 @@ from ..core.files import file_lock, sha256_of_file, write_if_changed
 from ..core.layout import PATCHES, TorchVersion, expanded
 from ..core.pip import Distribution, MissingError, ask_pip
 from ..inputs.patches import SERIES
-from ..inputs.pin import TOOLKITS, GitSource, Pin, Settings, indexes, load_pin
+from ..inputs.pin import TOOLKITS, GitSource, Pin, Settings, indexes, load_pin, platform_options
 from ..options import Request
 
 SMALLEST = Path(__file__).parent / "smallest"
@@ -245,12 +245,16 @@ def with_toolkit(text: str, cuda: str, index: str) -> str:
     Raises:
         FetchError: pip failed.
     """
-    packages = find_packages(cuda, index) if cuda and cuda not in yaml.safe_load(text) else {}
-    lines = [f'"{cuda}":', *(f"  {requirement}: {sha256}" for requirement, sha256 in packages.items())]
-    return text.rstrip() + "\n" + "\n".join(lines) + "\n" if packages else text
+    is_new = cuda and cuda not in yaml.safe_load(text)
+    found = {machine: find_packages(cuda, index, machine) for machine in ARCHITECTURES} if is_new else {}
+    lines = [f'"{cuda}":']
+    for machine, packages in found.items():
+        if packages:
+            lines += [f"  {machine}:", *(f"    {requirement}: {sha256}" for requirement, sha256 in packages.items())]
+    return text.rstrip() + "\n" + "\n".join(lines) + "\n" if any(found.values()) else text
 
 
-def find_packages(cuda: str, index: str) -> dict[str, str]:
+def find_packages(cuda: str, index: str, machine: str) -> dict[str, str]:
     """Return the packages of the toolkit of CUDA ``cuda``, as requirements with their hashes; empty if pip has no such
     compiler, as for CUDA 12, whose packages contain only parts of one.
 
@@ -259,7 +263,7 @@ def find_packages(cuda: str, index: str) -> dict[str, str]:
     """
     compiler = [f"{name}=={cuda}.*" for name in COMPILER]
     try:
-        found = ask_pip(f"cuda-toolkit[{','.join(_PARTS)}]=={cuda}.*", index, *compiler)
+        found = ask_pip(f"cuda-toolkit[{','.join(_PARTS)}]=={cuda}.*", index, *platform_options(machine), *compiler)
     except MissingError:
         return {}
     packages = sorted((each for each in found if each.name != "cuda-toolkit"), key=lambda each: each.name)
