@@ -89,7 +89,7 @@ class Linker:
         libraries, product, like = self._libraries, self._product, self._product.like
         # Sanitizers and debuggers report function names and lines, so nothing is stripped for them.
         flags = [*_FLAGS, *(self._toolchain.sanitizers or self._toolchain.debugging or ["-s"])]
-        if self._toolchain.is_for_edits and shutil.which("ld.gold"):
+        if self._toolchain.is_for_edits and shutil.which(self._toolchain.program("ld.gold")):
             flags.append("-fuse-ld=gold")  # twice as fast; what ships uses the linker of the official libraries
         command: list[str | Path] = [self._toolchain.compiler, *flags, "-o", target, *objects]
         command += [f"-Wl,-soname,{Path(product.name).name}"]

@@ -143,9 +143,12 @@ class Toolchain:
     def linked_in(self) -> frozenset[str]:
         """The symbols of libgcc.a, which is linked into each library, for example for checks of processor features."""
         archive = run([self.compiler, "-print-libgcc-file-name"]).stdout.strip()
-        nm = run([self.compiler, "-print-prog-name=nm"]).stdout.strip()
-        lines = run([nm, "--defined-only", "--format=posix", archive], check=False).stdout.splitlines()
+        lines = run([self.program("nm"), "--defined-only", "--format=posix", archive], check=False).stdout.splitlines()
         return frozenset(line.split()[0] for line in lines if len(line.split()) > 2)
+
+    def program(self, name: str) -> str:
+        """Return the program ``name`` of the compiler's binutils."""
+        return run([self.compiler, f"-print-prog-name={name}"]).stdout.strip()
 
     def libraries(self, names: Iterable[str]) -> list[Path]:
         """Return those of the libraries ``names`` that the compiler has."""
