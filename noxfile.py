@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -88,6 +89,14 @@ step("mutants", "a test fails for each wrong line of tests/mutants", "test-mutan
 step("source", "PyTorch's own build compiles the operators", "check-source", "ARGS=--if-possible")
 step("bases", "wheels for CUDA and for another Python", "test", "ARGS=--parts bases")
 step("peers", "calls and builds compared with other ways to add an operator", "bench-peers")
+
+
+@nox.session(tags=["nightly"], default=False)
+def arm(session: nox.Session) -> None:
+    """Wheels for ARM, from a cross compiler, run below an emulator."""
+    if missing := [name for name in ("aarch64-linux-gnu-g++", "qemu-aarch64-static") if not shutil.which(name)]:
+        session.skip(f"not installed: {', '.join(missing)}")
+    session.run("tests/arm.sh", external=True)
 
 
 ROWS = of_releases.rows()

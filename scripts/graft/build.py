@@ -111,7 +111,7 @@ class Wheel(Delivery):
                 base.wheel,
                 files,
                 version=with_graft(job.snapshot.pin.version, made.hash_),
-                platform=platform_tag(base.platforms, made.libraries.values()),
+                platform=platform_tag(base, made.libraries.values()),
                 out=self.layout.out,
                 notice=describe_additions(base.version, made.description),
                 owner=self.layout.name,
@@ -190,7 +190,7 @@ class Thin(Delivery):
         from .deliver.wheel import platform_tag
 
         with job.steps.step("compose"):
-            platform = platform_tag(job.base.platforms, made.libraries.values())
+            platform = platform_tag(job.base, made.libraries.values())
             files = compose_thin(job.base, made, self.package, job.snapshot.pin.version, platform)
             note = self._folder.with_suffix(".stamp")
             note.unlink(missing_ok=True)
@@ -227,6 +227,7 @@ def _job(layout: Layout, snapshot: Snapshot, request: Request, environment: Envi
 
     steps = Steps()
     base = base_of(environment, layout.base) if environment else get_base(snapshot.pin, layout, request.wheel, steps)
+    snapshot = replace(snapshot, toolchain=base.fitted(snapshot.toolchain))
     return Job(layout, snapshot, snapshot.lay_out(), base, request.jobs, steps)
 
 

@@ -28,7 +28,7 @@ from .core.layout import BYTECODE, IS_CHECKOUT, PATCHES, REPOSITORY, TorchVersio
 from .core.pythons import find_python, probed
 from .deliver.built import last_build
 from .inputs.native import load_native
-from .inputs.pin import load_pin
+from .inputs.pin import pin_of
 from .inputs.toolchain import architectures_in, wanted_architectures
 from .options import (
     DEVELOP,
@@ -304,7 +304,7 @@ def _require_folder(variable: str, folder: Path | None, wanted: str) -> None:
 def _check_pin(request: Request) -> None:
     """Check the pin and ``WHEEL``. If there is no pin yet, ``WHEEL`` names it, or it is found."""
     if request.pin:
-        pin = load_pin(request.layout.patches, request.pin)
+        pin = pin_of(request.layout)
         if request.wheel:
             check_wheel(request.wheel, pin)
     elif request.wheel:

@@ -78,7 +78,7 @@ class Request:
     launcher: str = _option("", "compiler launcher: ccache (the default if installed), sccache, distcc or none")
     cuda_archs: str = _option("", 'GPU architectures, such as "80 90a"; by default those of the base; none: no CUDA')
     cuda_home: str = _option("", "a CUDA toolkit, used if it is of the base's version; by default pip downloads one")
-    cxx: str = _option("g++", "the C++ compiler, a g++")
+    cxx: str = _option("g++", "the C++ compiler, a g++; aarch64-linux-gnu-g++ builds for ARM")
     wheel: Path | None = _option("", "the base wheel as a file; by default pip downloads it", _path)
     build: str = _option(GRAFT, "graft: onto the official wheel; source: all of PyTorch, from its sources")
     delivery: str = _option(WHEEL, "for test and surfaces: wheel, or develop or thin-wheel, on the official torch")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import shlex
 import sys
 import tempfile
@@ -41,13 +42,16 @@ class Done:
     error: str
 
 
-def chosen_rows(pins: str, pythons: str, *, default_python: str = sys.executable) -> list[Row]:
+def chosen_rows(
+    pins: str, pythons: str, *, default_python: str = sys.executable, machine: str = platform.machine()
+) -> list[Row]:
     """Return each pin in ``PINS``, or all, on each Python in ``PYTHONS``, or the default.
 
     Args:
         pins: separated by spaces; empty for all that have wheels.
         pythons: separated by spaces; a path that contains a space may be quoted.
         default_python: used if ``pythons`` is empty.
+        machine: the architecture to build for.
 
     Raises:
         GraftError: a Python was not found, or a pin named by the user has no wheel for one.
@@ -60,13 +64,17 @@ def chosen_rows(pins: str, pythons: str, *, default_python: str = sys.executable
     known = named or known_pins(PATCHES, are_wheels_needed=True)
     tags = dict(zip(known, run_all(*(partial(_tags_of, pin) for pin in known)), strict=True))
     rows = [Row(pin, python) for python in found for pin in known]
-    without = [row for row in rows if not any(tag.startswith(f"{row.python.tag}-") for tag in tags[row.pin])]
+    without = [row for row in rows if not any(_is_for(tag, row.python, machine) for tag in tags[row.pin])]
     names = ", ".join(map(str, without))
     if without and (named or len(without) == len(rows)):
         raise PinError(f"no pin has a wheel of {names}", todo="leave these out, or add the wheels with `make pin`")
     if without:
         say(f"left out, since no pin has a wheel: {names}")
     return [row for row in rows if row not in without]
+
+
+def _is_for(tag: str, python: Python, machine: str) -> bool:
+    return tag.startswith(f"{python.tag}-") and tag.endswith(machine)
 
 
 def _tags_of(pin: TorchVersion) -> list[str]:
@@ -86,7 +94,7 @@ def build_wheels(request: Request) -> None:
     verb = ["build"]
     if request.delivery == THIN:
         verb = [THIN, "--version", request.version, *(["--name", request.name] if request.name else [])]
-    rows = chosen_rows(request.pins, request.pythons, default_python=request.python)
+    rows = chosen_rows(request.pins, request.pythons, default_python=request.python, machine=request.layout.machine)
     lines, failed = [("torch", "Python", "wheel", "size", "seconds")], 0
     for number, row in enumerate(rows, 1):
         say(f"\n== {number}/{len(rows)}: {row}, {row.python.path}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -131,7 +132,9 @@ def found_with(tmp_path: Path, packages: dict[str, str]) -> Path:
     base = Base(tmp_path / "torch.whl", tmp_path / "tree")
     if not base.tree.exists():
         base_for("13.0", base.tree)
-    return find_nvcc(replace(PIN, toolkits={"13.0": packages}), base, HOST, "", StepLine("toolkit")).folder
+    return find_nvcc(
+        replace(PIN, toolkits={"13.0": {platform.machine(): packages}}), base, HOST, "", StepLine("toolkit")
+    ).folder
 
 
 def test_toolkit_of_the_pin_is_installed_once(index: Path, tmp_path: Path) -> None:
@@ -160,6 +163,24 @@ def test_packages_of_the_toolkit_are_believed_only_by_their_hashes(index: Path, 
     with pytest.raises(MissingError, match=r"pip finds no nvidia-cuda-nvcc==13\.0\.88 and 1 other packages") as missing:
         found_with(tmp_path, {requirement: sha256, "nvidia-nvvm==13.0.88": "0" * 64})
     assert "CUDA_HOME to a toolkit of CUDA 13.0" in missing.value.todo
+
+
+def test_libraries_are_those_of_the_architecture_of_the_host_code(
+    toolkit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compile_cuda, "find_toolkit", lambda *given: tmp_path / given[4] if given[4:] else toolkit)
+    for folder in ("lib", "targets/sbsa-linux/lib"):
+        write(tmp_path / "aarch64" / folder, {"libcudart.so.13": ""})
+    write(toolkit / "lib64", {"libcudart.so.13": ""})
+    base = base_for("13.0", tmp_path / "tree")
+    found = [
+        find_nvcc(PIN, base, replace(HOST, machine=machine), "80", StepLine("toolkit"))
+        for machine in (platform.machine(), "aarch64")
+    ]
+    assert [nvcc.folder for nvcc in found] == [toolkit, toolkit]
+    libraries = [nvcc.libraries(("libcudart.so.13", "libc.so.6")) for nvcc in found]
+    target = tmp_path / "aarch64/targets/sbsa-linux/lib"
+    assert libraries == [[toolkit / "lib64/libcudart.so.13"], [target / "libcudart.so.13"]]
 
 
 def test_base_for_cpus_leaves_cuda_out_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from graft.compile.diagnostics import Diagnostic, diagnostics
 from graft.compile.messages import digest, hint_for, hints
-from graft.inputs.toolchain import CPU_CAPABILITIES
+from graft.core.architecture import ARCHITECTURES
 from helpers import of_the_base_wheel
 
 _FLAGS = ("-std=c++20", "-fsyntax-only", "-DAT_PER_OPERATOR_HEADERS", "-DCPU_CAPABILITY=AVX2", "-DCPU_CAPABILITY_AVX2")
@@ -47,7 +47,7 @@ def complete(code: str) -> str:
 def compiled(folder: Path, source: Path, *flags: str) -> list[str]:
     """Return the messages of g++ about a source; empty if it compiles."""
     include = of_the_base_wheel("GRAFT_BASE") / "tree/torch/include"
-    command = ["g++", *_FLAGS, *CPU_CAPABILITIES["AVX2"], f"-I{include}", *flags, str(source)]
+    command = ["g++", *_FLAGS, *ARCHITECTURES["x86_64"].capabilities["AVX2"], f"-I{include}", *flags, str(source)]
     env = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=env)
     assert bool(done.stderr) == bool(done.returncode), done.stderr

@@ -219,7 +219,7 @@ def refused_by_ninja(build: Build, *products: Product) -> CompileError:
 def test_link_that_fails_is_reported_at_the_user_s_line_and_tried_again(
     build: Build, capabilities: tuple[str, ...]
 ) -> None:
-    build.toolchain = replace(build.toolchain, capabilities=capabilities)
+    build.toolchain = replace(build.toolchain, capabilities=capabilities, is_for_edits=len(capabilities) == 1)
     undefined = build.source("Undefined", "int nowhere(long);\nint f() { return nowhere(1); }\n")
     once, twice = (build.source(name, f"int {name.lower()}();\nint both() {{ return 1; }}\n") for name in ("A", "B"))
     products = [
@@ -331,7 +331,7 @@ def stub_product(build: Build, capability: str) -> Product:
 
 @pytest.mark.parametrize("capability", ["DEFAULT", "AVX512"])
 def test_stub_has_the_kernel_of_the_only_capability_that_is_compiled(build: Build, capability: str) -> None:
-    build.toolchain = replace(build.toolchain, capabilities=(capability,))
+    build.toolchain = replace(build.toolchain, capabilities=(capability,), is_for_edits=True)
     library = build.linker(stub_product(build, capability)).link()
     program = "import ctypes, sys; library = ctypes.CDLL(sys.argv[1]); print(library.best(3), library.least(4))"
     env = {**os.environ, "LD_LIBRARY_PATH": str(build.base.libraries)}

@@ -229,7 +229,7 @@ def test_format_is_that_of_the_pins_there_are(monkeypatch: pytest.MonkeyPatch) -
     known = load_pin(path.parent)
     assert with_wheels(new_pin("2.15.0", commit_of(path), "c++20"), known) == path.read_text()
     path = REPOSITORY / "patches/cuda-toolkits.yaml"
-    monkeypatch.setattr(pin, "find_packages", lambda cuda, _: known.toolkits[cuda])
+    monkeypatch.setattr(pin, "find_packages", lambda cuda, _, machine: known.toolkits[cuda][machine])
     head, mark, _ = path.read_text().partition('"13.2":\n')
     assert mark and with_toolkit(head, "13.2", "") == path.read_text()
 
@@ -292,15 +292,17 @@ def test_toolkit_of_a_new_cuda_is_added(place: Place, capsys: pytest.CaptureFixt
     place.add_wheel("9.1.0", cuda="13.5")
     place.run("9.1.0")
     names = ["nvidia-cublas==14.2.0.1", "nvidia-cuda-crt==13.5.38", "nvidia-cuda-nvcc==13.5.40", "nvidia-nvvm==13.5.40"]
-    lines = [f"  {name}: {'d' * 64}\n" for name in names]
+    lines = "".join(f"    {name}: {'d' * 64}\n" for name in names)
     written = (place.patches / "cuda-toolkits.yaml").read_text()
-    assert written == '# Packages.\n"13.0":\n  a==1: 0\n"13.5":\n' + "".join(lines)
-    assert list(load_pin(place.patches / "9.1.0").toolkits["13.5"]) == names
+    assert written == '# Packages.\n"13.0":\n  a==1: 0\n"13.5":\n  x86_64:\n' + lines + "  aarch64:\n" + lines
+    assert list(load_pin(place.patches / "9.1.0").toolkits["13.5"]["aarch64"]) == names
     assert "cuda-toolkits.yaml" in capsys.readouterr().err
-    (asked,) = (words for words in place.asked if words[-1].startswith("cuda-toolkit"))
-    assert asked[-1].endswith("nvcc,cccl]==13.5.*")
-    # pip must not choose the newest of each.
-    assert {"nvidia-cuda-nvcc==13.5.*", "nvidia-cuda-crt==13.5.*", "nvidia-nvvm==13.5.*"} < set(asked)
+    own, other = (words for words in place.asked if words[-1].startswith("cuda-toolkit"))
+    for words in (own, other):
+        assert words[-1].endswith("nvcc,cccl]==13.5.*")
+        # pip must not choose the newest of each.
+        assert {"nvidia-cuda-nvcc==13.5.*", "nvidia-cuda-crt==13.5.*", "nvidia-nvvm==13.5.*"} < set(words)
+    assert "--platform=manylinux_2_28_aarch64" in other and not any("--platform" in word for word in own)
 
 
 def test_cuda_whose_compiler_pip_does_not_have_is_reported(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -335,7 +337,9 @@ def test_wheel_that_cannot_be_built_upon_is_refused_in_one_line(place: Place) ->
         error = place.refused(torch, UnusableBaseError, "it is for ROCm, but only CPU and CUDA are supported")
         assert "\n" not in error.what
     wheel = place.add_wheel("9.1.0", "cp311-none-macosx_11_0_arm64")
-    place.refused(wheel, UnusableBaseError, "it is for macosx_11_0_arm64, but only Linux is supported")
+    place.refused(
+        wheel, UnusableBaseError, "it is for macosx_11_0_arm64, but only Linux on x86_64 and aarch64 is supported"
+    )
 
 
 def test_wheel_file_for_another_python_is_refused(place: Place) -> None:
@@ -360,7 +364,7 @@ def test_what_is_no_wheel_of_torch_is_refused(place: Place) -> None:
 def test_index_is_asked_for_wheels_and_toolkit(place: Place) -> None:
     place.add_wheel("9.1.0", cuda="13.5")
     place.run("9.1.0", index="https://mine/simple")
-    assert len(place.asked) == 7  # five Pythons, the wheel, the toolkit
+    assert len(place.asked) == 13  # five Pythons on two architectures, the wheel, two toolkits
     assert all("--extra-index-url=https://mine/simple" in words for words in place.asked)
 
 

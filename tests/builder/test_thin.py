@@ -5,15 +5,21 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
+import importlib
 import io
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from email import message_from_string
 from pathlib import Path
+from types import SimpleNamespace
 from zipfile import ZipFile
 
 import pytest
 from graft.compose.thin import module_of, star_importers
 from graft.core.errors import PackError, UsageError
 from graft.core.layout import INTERPRETER
+from graft.deliver.shipped import load
 from graft.deliver.thin import package_name, thin_version, write_wheel
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
@@ -204,3 +210,40 @@ def test_who_takes_all_names_is_found(tmp_path: Path, module: str, importers: se
     assert found.pop("torch.nn") == ["torch"]
     assert {name: {*each} for name, each in found.items()} == ({module: importers} if importers else {})
     assert all(len(each) == len({*each}) for each in found.values())
+
+
+SLOW = """import threads
+first = 1
+threads.is_half.set()
+threads.may_end.wait(10)
+second = 2
+runs = []
+"""
+
+
+@pytest.mark.parametrize("is_found_by_it", [False, True], ids=["before", "after"])
+def test_module_that_another_thread_imports_is_extended_once_it_is_whole(
+    is_found_by_it: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other thread begins before, or after, the operators' finder is there."""
+    (tmp_path / "slow_module.py").write_text(SLOW)
+    (tmp_path / "behind.py").write_text("runs.append(first + second)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    threads = SimpleNamespace(is_half=threading.Event(), may_end=threading.Event())
+    monkeypatch.setitem(sys.modules, "threads", threads)
+    note = {"folder": str(tmp_path), "behind": {"slow_module": "behind.py"}, "new": {}, "stars": {}}
+    behind = load._Behind(note)
+    if is_found_by_it:
+        sys.meta_path.insert(0, behind)
+    with ThreadPoolExecutor(2) as pool:
+        module = pool.submit(importlib.import_module, "slow_module")
+        assert threads.is_half.wait(10)
+        if not is_found_by_it:
+            sys.meta_path.insert(0, behind)
+        extended = pool.submit(behind.run_loaded)
+        wait([extended], timeout=0.2)  # it has to wait, or leave the module alone
+        threads.may_end.set()
+        extended.result()
+        assert module.result().runs == [3]
+    del sys.modules["slow_module"]

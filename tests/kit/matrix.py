@@ -122,7 +122,7 @@ def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[Result, b
         raise row
     if request.wheel:
         raise UsageError(f"WHEEL={request.wheel}: each pin and Python has its own base wheel", todo="leave it out")
-    layout = Layout(row.pin, request.native, request.layout.out, interpreter=row.python.interpreter)
+    layout = Layout(row.pin, request.native, request.layout.out, interpreter=row.python.abi)
     folder = TABLE.with_suffix("") / layout.name
     path = folder / f"{row.pin}-{row.python.release}.json"
     result = Result(

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 # The features that decide which kernels run, ours and oneDNN's, by their names in Linux.
-_FEATURES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8", "amx_fp16")
+_FEATURES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8", "amx_fp16", "sve")
 
 
 def processor_name() -> str:
@@ -23,9 +23,9 @@ def machine() -> str:
 def describe_processor() -> str:
     """Return its name and which of these features it has."""
     about = _about()
-    features = [name.upper() for name in _FEATURES if name in about.get("flags", "").split()]
+    features = [name.upper() for name in _FEATURES if name in (about.get("flags") or about.get("Features", "")).split()]
     family = f"family {about.get('cpu family')}, model {about.get('model')}"
-    return f"{processor_name()} ({family}): {', '.join(features) or 'no AVX2'}"
+    return f"{processor_name()} ({family}): {', '.join(features) or 'no wide vectors'}"
 
 
 def _about() -> dict[str, str]:

@@ -15,7 +15,7 @@ from graft.build import Wheel, build, run
 from graft.core.console import say
 from graft.core.errors import ToolchainError
 from graft.deliver.built import load_built
-from graft.inputs.pin import load_pin
+from graft.inputs.pin import pin_of
 from graft.inputs.snapshot import take_snapshot
 from graft.inputs.toolchain import SANITIZER_LIBRARIES, Toolchain, find_toolchain
 from graft.options import Request
@@ -48,9 +48,7 @@ def test_sanitized(request: Request, given: argparse.Namespace) -> None:
     part = Part("sanitized", "the sanitized operators", paths)
     chosen = ["-m", "not unsanitized and not slow", *given.extra]
     findings = folder_of("sanitized-findings", layout)
-    preloaded = sanitizer_variables(
-        find_toolchain(load_pin(layout.patches, layout.pin), layout.cxx), log=findings / "of"
-    )
+    preloaded = sanitizer_variables(find_toolchain(pin_of(layout), layout.cxx), log=findings / "of")
     with one_at_a_time(sanitized, SANITIZED), beside_stock(sanitized, SANITIZED, wheel) as (python, variables):
         shutil.rmtree(findings, ignore_errors=True)
         findings.mkdir(parents=True)

@@ -18,7 +18,7 @@ from graft.core.errors import UsageError
 from graft.core.files import Layer, file_lock
 from graft.core.layout import HOME, REPOSITORY, Layout, expanded
 from graft.fork.fetch import tree_of_build
-from graft.inputs.pin import load_pin
+from graft.inputs.pin import pin_of
 from graft.options import DEVELOP, SOURCE, THIN, WHEEL, Request
 
 from .environments import (
@@ -161,7 +161,7 @@ def delivered(request: Request, delivery: str) -> Iterator[tuple[Path, dict[str,
         with beside_stock(layout, purpose, Path(wheel)) as (python, variables):
             yield python, {**variables, "GRAFT_WHEEL": wheel}
     else:
-        base = get_base(load_pin(layout.patches, layout.pin), layout, request.wheel, Steps()).wheel
+        base = get_base(pin_of(layout), layout, request.wheel, Steps()).wheel
         added: list[Layer] = []
         if delivery == THIN:
             out = HOME / "thin" / layout.name

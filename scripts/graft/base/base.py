@@ -7,15 +7,17 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
+from ..core.architecture import ARCHITECTURES
 from ..core.errors import UnusableBaseError
 from ..core.layout import BYTECODE, TorchVersion
 from ..core.process import python_path, run
+from ..inputs.toolchain import Toolchain
 from .elf import ElfFile
 
 VERSION_FILE = "torch/version.py"
@@ -23,6 +25,12 @@ VERSION_FILE = "torch/version.py"
 # The libraries whose hidden functions can be bound.
 _ALWAYS_BOUND = ("libtorch_cpu.so", "libtorch_python.so", "libc10.so")
 _BOUND_FOR_CUDA = ("libtorch_cuda.so", "libc10_cuda.so")
+
+# The library with PyTorch's kernels.
+_OPERATORS = "libtorch_cpu.so"
+
+# Why a torch without the GIL is refused.
+NO_GIL = "a free-threaded Python, on which nobody has tested this yet"
 
 # Names of libraries that show a device other than CPU and CUDA.
 _OTHER_DEVICES = {"libtorch_hip.so": "ROCm", "libtorch_xpu.so": "XPU"}
@@ -81,6 +89,31 @@ class Base:
         kind = "--disable-new-dtags" if rpath else "--enable-new-dtags"
         return Library(tuple(entries.get("DT_NEEDED", [])), runpath or rpath, kind)
 
+    @cached_property
+    def machine(self) -> str:
+        """The name of the architecture that it is for."""
+        found = ElfFile(self.libraries / _OPERATORS).machine
+        return next((each.name for each in ARCHITECTURES.values() if each.elf == found), found)
+
+    @cached_property
+    def capabilities(self) -> tuple[str, ...]:
+        """The CPU capabilities that it has kernels for, each a member of the class ``at::native::DispatchStub``."""
+        section = ElfFile(self.libraries / _OPERATORS).section(".dynstr")
+        names = section.data() if section else b""
+        member = r"\0_ZN2at6native12DispatchStubI[^\0]+E{}{}E\0"
+        known = ARCHITECTURES[self.machine].capabilities
+        return tuple(name for name in known if re.search(member.format(len(name), name).encode(), names))
+
+    def fitted(self, toolchain: Toolchain) -> Toolchain:
+        """Return the compiler, which then compiles only for those CPU capabilities that the base has kernels for.
+
+        Raises:
+            UnusableBaseError: it compiles for another architecture.
+        """
+        require_machine(self.wheel, self.machine, toolchain.machine)
+        both = tuple(name for name in toolchain.capabilities if name in self.capabilities)
+        return replace(toolchain, capabilities=both)
+
     @property
     def extension(self) -> str:
         """The path of ``torch._C`` below ``torch``."""
@@ -138,19 +171,32 @@ def of_version_file(text: str, name: str) -> str:
     return found[1] if found else ""
 
 
-def refuse_unusable(wheel: Path, names: list[str]) -> None:
-    """Check from a wheel's name and the names of its members that it is supported.
+def refuse_unusable(wheel: Path, names: list[str], machine: str) -> None:
+    """Check from a wheel's name and the names of its members that it is supported, and for this ``machine``.
 
     Raises:
         UnusableBaseError: with the reason.
     """
     *_, abi, platform = wheel.stem.split("-")
-    for wanted, said in (("linux", "Linux"), ("x86_64", "x86_64")):
-        if wanted not in platform:
-            raise unusable(wheel, f"it is for {platform}, but only {said} is supported")
+    own = next((name for name in ARCHITECTURES if platform.endswith(f"_{name}")), "")
+    if "linux" not in platform or not own:
+        raise unusable(wheel, f"it is for {platform}, but only Linux on {' and '.join(ARCHITECTURES)} is supported")
+    require_machine(wheel, own, machine)
     if abi.endswith("t"):
-        raise unusable(wheel, f"{abi} is a free-threaded Python, which is not supported yet")
+        raise unusable(wheel, f"it is for {abi}, {NO_GIL}")
     refuse_other_devices(wheel, [Path(name).name for name in names if name.startswith("torch/lib/")])
+
+
+def require_machine(where: Path, own: str, compiled: str) -> None:
+    """Check that a torch is for the architecture that the compiler compiles for.
+
+    Raises:
+        UnusableBaseError: names both.
+    """
+    if own != compiled:
+        error = unusable(where, f"it is for {own}, but the C++ compiler compiles for {compiled}")
+        error.todo = f"set CXX to a g++ for {own}, such as {own}-linux-gnu-g++, or use a torch for {compiled}"
+        raise error
 
 
 def refuse_other_devices(where: Path, libraries: Iterable[str]) -> None:

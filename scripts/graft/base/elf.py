@@ -29,6 +29,11 @@ class ElfFile:
         section: Section | None = self._elf.get_section_by_name(name)
         return section
 
+    @property
+    def machine(self) -> str:
+        """The processor that it is for, ``EM_X86_64`` for example."""
+        return str(self._elf["e_machine"])
+
     @cached_property
     def build_id(self) -> str:
         """The GNU build-id as hexadecimal digits; empty if there is none."""

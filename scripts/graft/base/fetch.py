@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from zipfile import ZipFile, ZipInfo, is_zipfile
 
-from packaging.tags import Tag, sys_tags
+from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from ..core.console import StepLine, Steps, say
@@ -19,7 +19,7 @@ from ..core.errors import FetchError
 from ..core.files import build_lock, free_bytes, sha256_of_file, write_atomically
 from ..core.layout import Layout, TorchVersion
 from ..core.pip import MissingError, index_option, pip_into
-from ..inputs.pin import VERIFIED, Pin, pinned_file
+from ..inputs.pin import VERIFIED, Pin, pinned_file, platform_options, tags_for
 from .base import Base, refuse_unusable
 
 # Space for the base wheel, its unpacked tree, objects and the new wheel, with a margin.
@@ -107,8 +107,8 @@ def check_wheel(path: Path, pin: Pin) -> str:
     is_whole = is_zipfile(path)
     if is_whole:
         with ZipFile(path) as archive:
-            refuse_unusable(path, archive.namelist())
-    supported = list(sys_tags())
+            refuse_unusable(path, archive.namelist(), pin.machine)
+    supported = tags_for(pin.machine)
     if tags.isdisjoint(supported):
         raise FetchError(
             f"{path}: this wheel is not for this Python, {supported[0]}",
@@ -148,12 +148,12 @@ def _no_wheel(pin: Pin) -> FetchError:
         return FetchError(
             f"torch {pin.version} is no wheel that can be downloaded", todo="set WHEEL to the file that was built"
         )
-    supported = list(map(str, sys_tags()))
+    supported = list(map(str, tags_for(pin.machine)))
     others = [version for version, wheels in pin.wheels.items() if not wheels.keys().isdisjoint(supported)]
     to_another = f"set PIN to a pin with a wheel for this Python ({', '.join(others)}), " if others else ""
     return FetchError(
         f"the pin of torch {pin.version} has no wheel for this Python ({supported[0]})",
-        cause=f"it has {', '.join(pin.sha256)}",
+        cause=f"it has {', '.join([tag for tag in pin.sha256 if tag.endswith(pin.machine)] or pin.sha256)}",
         todo=f"{to_another}set PYTHON to a Python that this pin has a wheel for, or add a wheel with "
         f"`make pin TORCH={pin.version}`",
     )
@@ -162,8 +162,9 @@ def _no_wheel(pin: Pin) -> FetchError:
 def _downloaded(pin: Pin, folder: Path, line: StepLine, index: str) -> Path:
     """Download with pip as it is configured; if it has none, from PyTorch's own index."""
     wanted = {pin.requirement: pinned_file(pin)[1]}
+    options = platform_options(pin.machine)
     try:
-        pip_into(folder, "download", wanted, line, *index_option(index))
+        pip_into(folder, "download", wanted, line, *index_option(index), *options)
     except MissingError as missing:
         if missing.is_capped:
             raise
@@ -171,7 +172,7 @@ def _downloaded(pin: Pin, folder: Path, line: StepLine, index: str) -> Path:
         if not pin.index:
             raise
         try:
-            pip_into(folder, "download", wanted, line, f"--index-url={pin.index}", *_IMPATIENTLY)
+            pip_into(folder, "download", wanted, line, f"--index-url={pin.index}", *_IMPATIENTLY, *options)
         except MissingError as error:
             missing.cause = f"neither do pip's indexes have it, nor {pin.index} ({error.what})"
             raise missing from error

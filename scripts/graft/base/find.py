@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 from pathlib import Path
 from zipfile import ZipFile
 
-from packaging.tags import sys_tags
 from packaging.version import Version
 
+from ..core.architecture import machine_of
 from ..core.console import StepLine, say
 from ..core.errors import CommandError, FetchError
 from ..core.files import build_lock
 from ..core.layout import PATCHES, Layout, TorchVersion
 from ..core.pip import MissingError
 from ..core.process import run
-from ..inputs.pin import CPU, Pin, load_pin, pinned_file
+from ..inputs.pin import CPU, Pin, load_pin, pin_of, pinned_file, tags_for
 from ..inputs.toolchain import NONE, find_toolchain
 from .base import architectures_of
 from .fetch import fetch, kept_wheel
@@ -24,19 +25,19 @@ from .fetch import fetch, kept_wheel
 FOUND = "found"
 
 
-def releases(patches: Path) -> list[TorchVersion]:
-    """Return the pinned releases with a wheel for this Python, the default first: those with a pinned wheel for CPUs,
-    for this Python if possible, and of these the newest.
+def releases(patches: Path, machine: str = platform.machine()) -> list[TorchVersion]:
+    """Return the pinned releases with a wheel for this Python on a ``machine``, the default first: those with a pinned
+    wheel for CPUs, for this Python if possible, and of these the newest.
 
     Raises:
         FetchError: there is none.
     """
-    supported = set(map(str, sys_tags()))
+    supported = set(map(str, tags_for(machine)))
     pins = [load_pin(path.parent) for path in sorted(patches.glob("*/pin.yaml"))]
     usable = [pin for pin in pins if any(not tags.keys().isdisjoint(supported) for tags in pin.wheels.values())]
     if not usable:
         raise FetchError(
-            f"no pinned PyTorch has a wheel for this Python ({next(sys_tags())})",
+            f"no pinned PyTorch has a wheel for this Python ({tags_for(machine)[0]})",
             cause=f"there are pins of {', '.join(pin.version.release for pin in pins if pin.wheels)}",
             todo="set PYTHON to another Python, or add a pin with `make pin TORCH=version`",
         )
@@ -70,7 +71,7 @@ def find_pin(cuda_archs: str = "", patches: Path = PATCHES, cxx: str = "g++") ->
         FetchError: pip can download none of them, or the disk is full.
         ToolchainError: the compiler cannot be used.
     """
-    versions = [(TorchVersion(f"{release}+{CPU}"), release) for release in releases(patches)]
+    versions = [(TorchVersion(f"{release}+{CPU}"), release) for release in releases(patches, machine_of(cxx))]
     candidates = [
         [Layout(version, (), Path(), pin_folder=patches / version.release, cxx=cxx) for version in pair]
         for pair in versions
@@ -92,7 +93,7 @@ def fetch_unpinned(layout: Layout, given: Path | None) -> None:
     Raises:
         FetchError: see ``fetch``.
     """
-    pin = load_pin(layout.patches, layout.pin)
+    pin = pin_of(layout)
     # Another is fetched, or refused, when the build needs it.
     if not pinned_file(pin)[1] and (given or pin.index):
         find_toolchain(pin, layout.cxx)
@@ -100,14 +101,14 @@ def fetch_unpinned(layout: Layout, given: Path | None) -> None:
 
 
 def _kept(layout: Layout) -> Path | None:
-    pin = load_pin(layout.patches, layout.pin)
+    pin = pin_of(layout)
     return kept_wheel(pin, layout.base, pinned_file(pin)[1])
 
 
 def _first(candidates: list[list[Layout]]) -> Layout:
     """Download the first that can be had. Later releases count only if a constraint of pip's forbids earlier ones."""
     first = candidates[0][0]
-    find_toolchain(load_pin(first.patches, first.pin), first.cxx)  # whatever is wrong with it shows before a download
+    find_toolchain(pin_of(first), first.cxx)  # whatever is wrong with it shows before a download
     failures: list[MissingError] = []
     for of_release in candidates:
         for each in of_release:
@@ -136,7 +137,7 @@ def _fetch(layout: Layout, given: Path | None = None) -> None:
     end = "failed"
     try:
         with build_lock(layout.base):
-            wheel = fetch(load_pin(layout.patches, layout.pin), layout.base, given, line)
+            wheel = fetch(pin_of(layout), layout.base, given, line)
         end = f"{wheel.stat().st_size >> 20} MB"
     except MissingError as error:
         end = error.brief

@@ -13,7 +13,7 @@ from ..core.errors import CommandError, UsageError
 from ..core.layout import TorchVersion
 from ..core.process import run
 from ..inputs.patches import ADDED
-from .base import Base, refuse_other_devices, unusable
+from .base import NO_GIL, Base, refuse_other_devices, unusable
 
 # A folder in the environment's site-packages. No module can have this name.
 TREES = "torch.graft"
@@ -126,7 +126,7 @@ def base_of(environment: Environment, folder: Path) -> Base:
     mark = folder / "usable"
     if not mark.is_file():
         if sysconfig.get_config_var("Py_GIL_DISABLED"):
-            raise unusable(torch, "it is for a free-threaded Python, which is not supported yet")
+            raise unusable(torch, f"it is for {NO_GIL}")
         refuse_other_devices(torch, [path.name for path in base.libraries.iterdir()])
         base.require_usable()
         mark.touch()

@@ -58,7 +58,7 @@ PLACES = (
     Place("special", "_special", "torch._C._special", "torch._C._special"),
 )
 
-# Devices whose library no official wheel for Linux on x86-64 contains. Registrations for them are skipped.
+# Devices whose library no official wheel for Linux contains. Registrations for them are skipped.
 ABSENT_DEVICES = ("MPS", "XPU", "HPU", "MTIA")
 
 # The valid values of `python_module` in an entry.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import time
 from dataclasses import dataclass
@@ -47,11 +48,15 @@ _DEFINITIONS = (
 class Nvcc:
     """nvcc in the ``folder`` of a toolkit, the C++ compiler for its host code, and the GPU architectures that it
     compiles for, like ``90a``.
+
+    Args:
+        linked: the toolkit with the libraries, if that is another: one for the architecture of the host code.
     """
 
     folder: Path
     host: Toolchain
     architectures: tuple[str, ...]
+    linked: Path | None = None
 
     @cached_property
     def description(self) -> str:
@@ -87,7 +92,8 @@ class Nvcc:
 
     def libraries(self, needed: tuple[str, ...]) -> list[Path]:
         """Return the toolkit's libraries among those that a library of the base ``needed``."""
-        folders = [self.folder / name for name in ("lib", "lib64", "targets/x86_64-linux/lib")]
+        names = (f"targets/{self.host.architecture.cuda}/lib", "lib", "lib64")
+        folders = [(self.linked or self.folder) / name for name in names]
         found = (next((each / name for each in folders if (each / name).is_file()), None) for name in needed)
         return [path for path in found if path]
 
@@ -157,7 +163,9 @@ def find_nvcc(pin: Pin, base: Base, host: Toolchain, wanted: str, line: StepLine
         FetchError: a downloaded package has another hash than the pin.
         UsageError: nvcc does not know an architecture in ``CUDA_ARCHS``.
     """
-    nvcc = Nvcc(find_toolkit(pin, base.cuda, home, line), host, wanted_architectures(wanted) or base.architectures)
+    folder = find_toolkit(pin, base.cuda, home, line)
+    linked = None if host.machine == platform.machine() else find_toolkit(pin, base.cuda, home, line, host.machine)
+    nvcc = Nvcc(folder, host, wanted_architectures(wanted) or base.architectures, linked)
     if not nvcc.architectures:
         raise UsageError(
             f"{base.wheel.name}: it does not contain its GPU architectures",

@@ -20,7 +20,7 @@ from ..base.symbols import DATA, EXPORTED, FUNCTION, SymbolFile, SymbolIndex
 from ..core.errors import GraftError, LinkError
 from ..core.files import write_if_changed
 from ..core.process import UNTRANSLATED, run
-from ..inputs.toolchain import CPU_CAPABILITIES, FAST_LINKER, Toolchain
+from ..inputs.toolchain import FAST_LINKER, Toolchain
 from .diagnostics import of_repeated, of_undefined
 from .units import LINKED, Product, Unit
 
@@ -89,7 +89,7 @@ class Linker:
         libraries, product, like = self._libraries, self._product, self._product.like
         # Sanitizers and debuggers report function names and lines, so nothing is stripped for them.
         flags = [*_FLAGS, *(self._toolchain.sanitizers or self._toolchain.debugging or ["-s"])]
-        if self._toolchain.is_for_edits and shutil.which(FAST_LINKER):
+        if self._toolchain.is_for_edits and shutil.which(self._toolchain.program(FAST_LINKER)):
             flags.append("-fuse-ld=gold")
         command: list[str | Path] = [self._toolchain.compiler, *flags, "-o", target, *objects]
         command += [f"-Wl,-soname,{Path(product.name).name}"]
@@ -159,7 +159,7 @@ class Linker:
         if not self._toolchain.is_for_edits:
             return {}
         (only,) = self._toolchain.capabilities
-        suffixes = [f"{len(name)}{name}E" for name in CPU_CAPABILITIES if name != only]
+        suffixes = [f"{len(name)}{name}E" for name in self._toolchain.architecture.capabilities if name != only]
         return {
             name: f"{name.removesuffix(suffix)}{len(only)}{only}E"
             for suffix in suffixes
@@ -169,7 +169,8 @@ class Linker:
 
     def _compiled_table(self, bound: Iterable[Bound]) -> Path:
         """Compile the table that binds hidden functions."""
-        table = trampoline_table(bound, is_python_extension=self._product.is_python_extension)
+        jump = self._toolchain.architecture.jump
+        table = trampoline_table(bound, jump, is_python_extension=self._product.is_python_extension)
         stem = self._product.name.split(".")[0].replace("/", ".")
         source, target = (Path(f"objects/trampolines/{stem}{suffix}") for suffix in (".cpp", ".o"))
         command = [self._toolchain.compiler, *self._toolchain.flags, "-Ifixed"]
@@ -203,8 +204,10 @@ def bind_hidden(needed: Iterable[str], libraries: Iterable[SymbolIndex]) -> list
     return bound
 
 
-def trampoline_table(libraries: Iterable[Bound], *, is_python_extension: bool) -> str:
-    """Return the C++ table of the functions that ``templates/trampolines.cpp`` binds at load time, with their jumps."""
+def trampoline_table(libraries: Iterable[Bound], jump: str, *, is_python_extension: bool) -> str:
+    """Return the C++ table of the functions that ``templates/trampolines.cpp`` binds at load time, with a ``jump`` to
+    each (see ``Architecture``).
+    """
     trampolines: list[str] = []
     tables, entries = [], []
     for number, (library, functions) in enumerate(libraries):
@@ -212,8 +215,8 @@ def trampoline_table(libraries: Iterable[Bound], *, is_python_extension: bool) -
         for name, address in functions.items():
             index = len(trampolines)
             trampolines.append(
-                f".globl {name}\n.hidden {name}\n.type {name}, @function\n.p2align 4\n"
-                f"{name}: endbr64\n  jmp *graft_slots+{8 * index}(%rip)\n.size {name}, .-{name}"
+                f".globl {name}\n.hidden {name}\n.type {name}, %function\n.p2align 4\n"
+                f"{name}:\n  {jump.format(slot=f'graft_slots+{8 * index}')}\n.size {name}, .-{name}"
             )
             slots.append(f"    {{{index}, {address:#x}}}, // {name}")
         table = f"slots_{number}" if slots else "nullptr"
@@ -234,7 +237,7 @@ _TABLE = Template("""\
 #include "graft_libraries.h"
 
 asm(R"(
-.pushsection .text.graft_trampolines, "ax", @progbits
+.pushsection .text.graft_trampolines, "ax", %progbits
 $trampolines
 .popsection
 )");

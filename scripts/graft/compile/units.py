@@ -146,7 +146,7 @@ class Planner:
         units = self._layout.generated / "units"
         folders = sorted(path.parent for path in units.glob("*/library.cpp"))
         templates = {name.as_posix(): (_TEMPLATES / name).read_bytes() for name in files_below(_TEMPLATES)}
-        lay_out_files(self._layout.work / "fixed", templates)
+        lay_out_files(self._layout.work / "fixed", templates | self._toolchain.python_configuration)
         native_folder = self._layout.sources
         own = [self._unit(native_folder / name, f"native/{name.with_suffix('')}") for name in native.sources]
         fixed = {
@@ -159,7 +159,7 @@ class Planner:
         library += [self._unit(path, f"generated/{path.stem}") for path in sorted(units.glob("*/ATen/UfuncCPU_*.cpp"))]
         vectorized = [(native_folder / name, f"native/{name}") for name in native.vectorized]
         vectorized += [(path, f"generated/{path.name}") for path in sorted(units.glob("*/vectorized/*.cpp"))]
-        # After the others; see toolchain.CPU_CAPABILITIES.
+        # After the others; see Architecture.capabilities.
         library += [
             self._unit(source, f"{name}.{capability}", self._toolchain.capability_flags(capability))
             for capability in self._toolchain.capabilities

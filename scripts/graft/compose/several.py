@@ -52,4 +52,4 @@ def read_together(package: str, folders: Sequence[Path]) -> dict[str, bytes]:
 def platform_of(package: str, files: Mapping[str, bytes]) -> str:
     """Return the platform tag of a package: the newest that one of its builds needs."""
     platforms: list[str] = [build["platform"] for build in json.loads(files[f"{package}/{BUILDS}"])]
-    return max(platforms, key=lambda name: [int(number) for number in re.findall(r"\d+", name.removesuffix("x86_64"))])
+    return max(platforms, key=lambda name: [int(number) for number in re.findall(r"_(\d+)(?=_)", name)])

@@ -6,6 +6,8 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import os
+import platform
+import re
 import shutil
 import sys
 import sysconfig
@@ -102,10 +104,13 @@ def require_all() -> None:
     header = Path(sysconfig.get_path("include")) / "Python.h"
     has_modules = all(importlib.util.find_spec(name) for name in ("venv", "ensurepip"))
     is_packaged = sys.base_prefix == "/usr"
+    cross = re.fullmatch(r"(\w+-linux-gnu)-g\+\+", compiler)
+    target = f"-{cross[1]}" if cross else ""
+    compilers = (f"g++{target}", f"gcc-c++{target}") if cross or compiler == "g++" else ()
     another = f"set PYTHON to another Python: {sys.executable} was installed without it"
     # What messages call it, whether it is there, its packages in Debian and in Fedora, and what else can help.
     wanted: list[tuple[str, object, tuple[str, ...], str]] = [
-        (compiler, shutil.which(compiler), ("g++", "gcc-c++") if compiler == "g++" else (), "set CXX to a g++"),
+        (compiler, shutil.which(compiler), compilers, "set CXX to a g++"),
         ("git", shutil.which("git"), ("git", "git"), ""),
         ("make", shutil.which("make"), ("make", "make"), ""),
         (str(header), header.is_file(), (f"{python}-dev", "python3-devel") if is_packaged else (), another),
@@ -124,7 +129,7 @@ def require_all() -> None:
 
 def name_of_python() -> str:
     """Return a name for this Python. It is the same in all virtual environments created from it."""
-    itself = f"{sys.base_prefix} {sys.abiflags}"
+    itself = f"{sys.base_prefix} {sys.abiflags}{'' if platform.machine() == 'x86_64' else platform.machine()}"
     return f"{sys.implementation.cache_tag}-{hashlib.sha256(itself.encode()).hexdigest()[:8]}"
 
 

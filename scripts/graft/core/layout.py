@@ -40,9 +40,10 @@ DIST = (REPOSITORY if IS_CHECKOUT else Path.cwd()) / "dist"
 # The bytecode cache of the builder and of the tests that it runs.
 BYTECODE = HOME / "bytecode"
 
-# The interpreter that builds run on and build for. Each has its own bases, objects and wheels.
+# The interpreter that builds run on and build for, and its ABI. Each has its own bases, objects and wheels.
 _PREFIX = "cp" if sys.implementation.name == "cpython" else sys.implementation.name
 INTERPRETER = f"{_PREFIX}{sys.version_info[0]}{sys.version_info[1]}"
+ABI = f"{INTERPRETER}{sys.abiflags}"
 
 
 # Kinds of builds that are not shipped: with sanitizers, for this processor only, with debug information.
@@ -97,8 +98,8 @@ class Layout:
         out: the folder for the wheel.
         kind: the kind of build: empty for what ships, or ``SANITIZED``, ``DEVELOP`` or ``DEBUG``.
         pin_folder: the pin file, the series and the patches; None for the repository's of that release.
-        interpreter: the interpreter to build for, for example ``cp312``; other values than this process's are for
-            reading only.
+        interpreter: the ABI of the interpreter to build for, for example ``cp312``; other values than this process's
+            are for reading only.
         installed: identifies the installed torch used as the base; empty for a wheel.
         launcher: what is put before each compiler; empty for ccache if it is installed, ``none`` for nothing.
         cuda_archs: the GPU architectures to compile for; empty for those of the base, ``none`` for none.
@@ -111,7 +112,7 @@ class Layout:
     out: Path
     kind: str = ""
     pin_folder: Path | None = None
-    interpreter: str = INTERPRETER
+    interpreter: str = ABI
     installed: str = ""
     launcher: str = ""
     cuda_archs: str = ""
@@ -138,15 +139,22 @@ class Layout:
         return hashlib.sha256("\0".join(map(str, self.natives)).encode()).hexdigest()[:12]
 
     @property
+    def machine(self) -> str:
+        """The architecture that the compiler compiles for, for example ``x86_64``."""
+        from .architecture import machine_of  # which imports this module
+
+        return machine_of(self.cxx)
+
+    @property
     def patches(self) -> Path:
         """The pin file, the series and the patches."""
         return self.pin_folder or PATCHES / self.pin.release
 
     @property
     def pin_build(self) -> Path:
-        """What all builds for one pin and one Python share."""
-        name = f"{self.interpreter}-{self.installed}" if self.installed else self.interpreter
-        return HOME / self.pin / name
+        """What all builds for one pin, one Python and one architecture share."""
+        machine = "" if self.machine == "x86_64" else self.machine
+        return HOME / self.pin / "-".join(filter(None, (self.interpreter, machine, self.installed)))
 
     @property
     def base(self) -> Path:

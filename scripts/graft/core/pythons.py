@@ -31,8 +31,8 @@ class Python:
     Args:
         path: the program.
         version: the complete version, for example ``(3, 12, 1)``.
-        interpreter: the name of a build's folder, for example ``cp312``.
-        abi: the ABI tag, ``cp312`` or ``cp313t``.
+        interpreter: its name in the tags of wheels, for example ``cp312``.
+        abi: the ABI, which names a build's folder: ``cp312`` or ``cp313t``.
     """
 
     path: Path

@@ -19,7 +19,7 @@ from packaging.version import InvalidVersion, Version
 
 from ..core.errors import PackError, UsageError, remedy
 from ..core.files import lay_out_files
-from ..core.layout import INTERPRETER
+from ..core.layout import ABI, INTERPRETER
 
 # Names that are valid for Python and for wheels: pip allows no double underscore, and none at an end.
 _NAME = re.compile("[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
@@ -129,7 +129,7 @@ def write_wheel(
         UsageError: hatchling's message about the project's metadata.
         PackError: the wheel cannot be written.
     """
-    tag = f"{INTERPRETER}-{INTERPRETER}-{platform}"
+    tag = f"{INTERPRETER}-{ABI}-{platform}"
     kind = "editable" if is_editable else "standard"
     try:
         out.mkdir(parents=True, exist_ok=True)

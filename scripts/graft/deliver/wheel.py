@@ -9,7 +9,7 @@ import io
 import re
 import secrets
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
@@ -17,6 +17,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from packaging.utils import parse_wheel_filename
 
+from ..base.base import Base
 from ..base.elf import ElfFile
 from ..core.console import say
 from ..core.errors import PackError, remedy
@@ -167,7 +168,7 @@ def pack(
     return target
 
 
-def platform_tag(base_platforms: Collection[str], libraries: Iterable[Path]) -> str:
+def platform_tag(own: Base, libraries: Iterable[Path]) -> str:
     """Return the base's platform tag, or a newer one if ``libraries`` need newer symbols.
 
     The policies are auditwheel's. A manylinux tag limits the versions of symbols from glibc and libstdc++ (PEP 600).
@@ -177,10 +178,10 @@ def platform_tag(base_platforms: Collection[str], libraries: Iterable[Path]) -> 
     from auditwheel.libc import Libc
     from auditwheel.policy import WheelPolicies
 
-    policies = WheelPolicies(libc=Libc.GLIBC, arch=Architecture.x86_64)
+    policies = WheelPolicies(libc=Libc.GLIBC, arch=Architecture[own.machine])
     needed = [ElfFile(library).needed_versions() for library in libraries]
     ours = policies.versioned_symbols_policy({str(i): set(versions) for i, versions in enumerate(needed) if versions})
-    base = min((policy for policy in policies if policy.name in base_platforms), key=lambda policy: policy.priority)
+    base = min((policy for policy in policies if policy.name in own.platforms), key=lambda policy: policy.priority)
     # Higher priorities are older platforms.
     if base.priority <= ours.priority:
         return str(base.name)

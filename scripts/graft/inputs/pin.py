@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
-from packaging.tags import sys_tags
+from packaging.tags import Tag, sys_tags
 
 from ..core.errors import PinError
-from ..core.layout import TorchVersion
+from ..core.layout import Layout, TorchVersion
 
 UPSTREAM = "https://github.com/pytorch/pytorch.git"
 
@@ -83,9 +84,11 @@ class Pin:
         settings: how it is built.
         wheels: the known wheels of the release, by version, for example ``2.13.0+cpu``: compatibility tag and sha256.
         index: PyTorch's own package index with wheels of that kind; empty if it has none.
-        toolkits: compilers for CUDA sources, by CUDA version: requirements for pip, each with the sha256 of its file.
+        toolkits: compilers for CUDA sources, by CUDA version and architecture: requirements for pip, each with the
+            sha256 of its file.
         gxx: the oldest supported major version of g++.
         standard: the C++ standard.
+        machine: the architecture to build for, that of the compiler.
     """
 
     path: Path
@@ -94,9 +97,10 @@ class Pin:
     settings: Settings
     wheels: Mapping[TorchVersion, Mapping[str, str]]
     index: str
-    toolkits: Mapping[str, Mapping[str, str]]
+    toolkits: Mapping[str, Mapping[str, Mapping[str, str]]]
     gxx: int
     standard: str
+    machine: str = field(default_factory=platform.machine)
 
     @property
     def sha256(self) -> Mapping[str, str]:
@@ -119,13 +123,16 @@ class Pin:
         return f"torch==={self.version}"
 
 
-def load_pin(folder: Path, version: TorchVersion | None = None, *, is_installed: bool = False) -> Pin:
+def load_pin(
+    folder: Path, version: TorchVersion | None = None, *, is_installed: bool = False, machine: str = ""
+) -> Pin:
     """Read ``folder/pin.yaml``.
 
     Args:
         folder: a folder of ``patches/``.
         version: which of the pin's wheels; None for the first.
         is_installed: whether torch of this version is installed, so that the pin need not list its wheel.
+        machine: the architecture to build for; empty for this machine's.
 
     Raises:
         PinError: the file does not exist, lists no such wheel, or a field is missing or has the wrong type.
@@ -148,6 +155,7 @@ def load_pin(folder: Path, version: TorchVersion | None = None, *, is_installed:
             toolkits={str(cuda): dict(files) for cuda, files in _shared(folder.parent / TOOLKITS).items()},
             gxx=int(fields["compiler"]["gxx"]),
             standard=fields["compiler"]["standard"],
+            machine=machine or platform.machine(),
         )
     except KeyError as error:
         raise PinError(f"{path}: the key {error} is missing", todo="compare it with another pin's file") from error
@@ -163,10 +171,31 @@ def load_pin(folder: Path, version: TorchVersion | None = None, *, is_installed:
     return pin
 
 
+def pin_of(layout: Layout) -> Pin:
+    """Read the pin file of a build.
+
+    Raises:
+        PinError: see ``load_pin``.
+    """
+    return load_pin(layout.patches, layout.pin, is_installed=bool(layout.installed), machine=layout.machine)
+
+
 def pinned_file(pin: Pin) -> tuple[str, str]:
     """Return the compatibility tag and the sha256 of the pin's wheel for this Python; empty if none is pinned."""
-    supported = set(map(str, sys_tags()))
+    supported = set(map(str, tags_for(pin.machine)))
     return next(((tag, sha256) for tag, sha256 in pin.sha256.items() if tag in supported), ("", ""))
+
+
+def tags_for(machine: str) -> list[Tag]:
+    """Return the tags of wheels for this Python on another ``machine``, or on this one, the best first."""
+    own = platform.machine()
+    return [Tag(each.interpreter, each.abi, each.platform.replace(own, machine)) for each in sys_tags()]
+
+
+def platform_options(machine: str) -> list[str]:
+    """Return options for pip, which otherwise takes what this machine can use."""
+    platforms = dict.fromkeys(each.platform for each in tags_for(machine) if each.platform.endswith(machine))
+    return [] if machine == platform.machine() else [f"--platform={name}" for name in platforms]
 
 
 def unpinned_sha256(pin: Pin, folder: Path) -> str:

@@ -19,7 +19,7 @@ from ..core.layout import PACKAGE, Layout
 from .merge import merge_folders, merge_texts
 from .native import SAMPLES, YAML, NativeFolder, load_native
 from .patches import pin_files
-from .pin import Pin, load_pin, unpinned_sha256
+from .pin import Pin, pin_of, unpinned_sha256
 from .toolchain import Toolchain, find_toolchain
 
 # Libraries that affect a wheel's bytes: auditwheel's policies determine the platform tag.
@@ -156,7 +156,7 @@ def take_snapshot(layout: Layout) -> Snapshot:
         native = load_native(origin)
         files |= {f"native/{number}/{name.as_posix()}": (origin / name).read_bytes() for name in native.files}
         unread += [f"native/{number}/{name.as_posix()}" for name in native.unread]
-    pin = load_pin(layout.patches, layout.pin, is_installed=bool(layout.installed))
+    pin = pin_of(layout)
     for path in pin_files(layout.patches):
         files[f"patches/{path.relative_to(layout.patches.parent).as_posix()}"] = path.read_bytes()
     toolchain = find_toolchain(pin, layout.cxx).of_kind(layout.kind)

@@ -5,21 +5,23 @@ which the pin lists and pip installs.
 from __future__ import annotations
 
 import hashlib
+import platform
 import re
 import shutil
 import sysconfig
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from ..core.architecture import ARCHITECTURES, Architecture, architecture_of
 from ..core.console import StepLine, say
 from ..core.errors import CommandError, GraftError, ToolchainError, UsageError
 from ..core.files import Layer, held
 from ..core.layout import DEBUG, DEVELOP, HOME, SANITIZED
 from ..core.pip import MissingError, pip_into
 from ..core.process import UNTRANSLATED, run
-from .pin import TOOLKITS, Pin
+from .pin import TOOLKITS, Pin, platform_options
 
 # The value of CUDA_ARCHS that compiles no CUDA source.
 NONE = "none"
@@ -42,29 +44,9 @@ _DEFINITIONS = (
     "_GLIBCXX_USE_CXX11_ABI=1",
     "AT_PER_OPERATOR_HEADERS",
     "CAFFE2_BUILD_MAIN_LIB",
-    "HAVE_AVX2_CPU_DEFINITION",
-    "HAVE_AVX512_CPU_DEFINITION",
     "NDEBUG",
     "USE_PTHREADPOOL",
 )
-
-# PyTorch's cmake/Codegen.cmake. DEFAULT comes first: of several copies of an inline function, the linker keeps the
-# first, and that must run on every processor.
-CPU_CAPABILITIES: dict[str, tuple[str, ...]] = {
-    "DEFAULT": ("-O3",),
-    "AVX2": (
-        "-O3",
-        "-mavx2",
-        "-mfma",
-        "-mf16c",
-        "-mno-avx256-split-unaligned-load",
-        "-mno-avx256-split-unaligned-store",
-    ),
-    "AVX512": ("-O3", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma", "-mf16c"),
-}
-
-# The processor features that AVX2 needs (ATen/native/DispatchStub.cpp), by their names in Linux.
-_AVX2 = {"avx2", "fma", "f16c"}
 
 # Twice as fast, for `make develop`; what ships uses the linker of the official libraries.
 FAST_LINKER = "ld.gold"
@@ -84,10 +66,7 @@ SANITIZERS = (
 )
 SANITIZER_LIBRARIES = ("libasan.so", "libubsan.so")
 
-_SYSTEM_LIBRARIES = (
-    *("libstdc++.so.6", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libgomp.so.1"),
-    "ld-linux-x86-64.so.2",  # thread-local variables
-)
+_SYSTEM_LIBRARIES = ("libstdc++.so.6", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libgomp.so.1")
 
 
 @dataclass(frozen=True)
@@ -100,7 +79,9 @@ class Toolchain:
         standard: the C++ standard.
         sanitizers: the sanitizers' flags.
         debugging: additional flags for the folder's own sources, for a debugger.
+        machine: the name of the architecture that it compiles for.
         capabilities: the CPU capabilities that sources in ``cpu/`` are compiled for.
+        is_for_edits: whether the objects stay on this machine and are replaced soon.
     """
 
     compiler: str
@@ -108,22 +89,25 @@ class Toolchain:
     standard: str
     sanitizers: tuple[str, ...] = ()
     debugging: tuple[str, ...] = ()
-    capabilities: tuple[str, ...] = tuple(CPU_CAPABILITIES)
+    machine: str = field(default_factory=platform.machine)
+    capabilities: tuple[str, ...] = field(default_factory=lambda: tuple(ARCHITECTURES[platform.machine()].capabilities))
+    is_for_edits: bool = False
+
+    @property
+    def architecture(self) -> Architecture:
+        """The architecture that it compiles for."""
+        return ARCHITECTURES[self.machine]
 
     @property
     def flags(self) -> list[str]:
         """Flags for every source."""
-        return [f"-std={self.standard}", *_CXX_FLAGS, *(f"-D{name}" for name in _DEFINITIONS), *self.sanitizers]
+        definitions = [f"-D{name}" for name in sorted((*_DEFINITIONS, *self.architecture.definitions))]
+        return [f"-std={self.standard}", *_CXX_FLAGS, *definitions, *self.sanitizers]
 
     def capability_flags(self, capability: str) -> list[str]:
         """Return the additional flags for a vectorized source. With sanitizers, their optimization level is used."""
         definitions = [f"-DCPU_CAPABILITY={capability}", f"-DCPU_CAPABILITY_{capability}"]
-        return [*CPU_CAPABILITIES[capability], *definitions, *self.sanitizers]
-
-    @property
-    def is_for_edits(self) -> bool:
-        """Whether the objects stay on this machine and are replaced soon."""
-        return len(self.capabilities) < len(CPU_CAPABILITIES)
+        return [*self.architecture.capabilities[capability], *definitions, *self.sanitizers]
 
     def of_kind(self, kind: str) -> Toolchain:
         """Return the same compiler for another kind of build."""
@@ -131,10 +115,10 @@ class Toolchain:
             return replace(self, description=f"{self.description}; {' '.join(SANITIZERS)}", sanitizers=SANITIZERS)
         if kind in (DEVELOP, DEBUG):
             flags = DEBUGGING if kind == DEBUG else ()
-            capability = capability_for_edits()
-            linker = _version_of(self.compiler, FAST_LINKER) if shutil.which(FAST_LINKER) else ""
+            only = (self.architecture.capability_for_edits(),)
+            linker = _version_of(self.compiler, FAST_LINKER) if shutil.which(self.program(FAST_LINKER)) else ""
             description = f"{self.description}; {linker}; {kind}"
-            return replace(self, debugging=flags, capabilities=(capability,), description=description)
+            return replace(self, debugging=flags, capabilities=only, is_for_edits=True, description=description)
         return self
 
     @property
@@ -142,17 +126,34 @@ class Toolchain:
         """The folder that contains Python.h."""
         return sysconfig.get_path("include")
 
+    @property
+    def python_configuration(self) -> dict[str, bytes]:
+        """Headers that Python.h includes and this machine lacks, if the compiler is for another one. Debian's Python.h
+        includes a pyconfig.h for each architecture; those of these architectures do not differ in what it uses.
+        """
+        include, own = Path(self.python_include), str(sysconfig.get_config_var("MULTIARCH"))
+        there = include.parent / own / include.name / "pyconfig.h"
+        if self.machine == platform.machine() or not there.is_file():
+            return {}
+        other = own.replace(platform.machine(), self.machine)
+        return {f"{other}/{include.name}/{there.name}": there.read_bytes()}
+
     @cached_property
     def system_libraries(self) -> list[Path]:
         """The C and C++ libraries that programs are linked with."""
-        return self.libraries(_SYSTEM_LIBRARIES + (SANITIZER_LIBRARIES if self.sanitizers else ()))
+        sanitizers = SANITIZER_LIBRARIES if self.sanitizers else ()
+        return self.libraries((*_SYSTEM_LIBRARIES, self.architecture.loader, *sanitizers))
 
     @cached_property
     def linked_in(self) -> frozenset[str]:
         """The symbols of libgcc.a, which is linked into each library, for example for checks of processor features."""
         archive = run([self.compiler, "-print-libgcc-file-name"]).stdout.strip()
-        lines = run(["nm", "--defined-only", "--format=posix", archive], check=False).stdout.splitlines()
+        lines = run([self.program("nm"), "--defined-only", "--format=posix", archive], check=False).stdout.splitlines()
         return frozenset(line.split()[0] for line in lines if len(line.split()) > 2)
+
+    def program(self, name: str) -> str:
+        """Return the program ``name`` of the compiler's binutils."""
+        return run([self.compiler, f"-print-prog-name={name}"]).stdout.strip()
 
     def libraries(self, names: Iterable[str]) -> list[Path]:
         """Return those of the libraries ``names`` that the compiler has."""
@@ -160,23 +161,11 @@ class Toolchain:
         return [path for path in map(Path, answers) if path.is_absolute()]
 
 
-def capability_for_edits() -> str:
-    """Return the one of ``CPU_CAPABILITIES`` that runs here and gives the best result for its compile time: AVX512
-    takes half as long again.
-    """
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return "DEFAULT"
-    features = set(text.partition("flags")[2].partition("\n")[0].split())
-    return "AVX2" if features >= _AVX2 else "DEFAULT"
-
-
 def find_toolchain(pin: Pin, compiler: str = "g++") -> Toolchain:
     """Return the compiler with this name, the value of ``CXX``.
 
     Raises:
-        ToolchainError: it is missing, too old or not g++.
+        ToolchainError: it is missing, too old, not g++, or for another architecture.
     """
     try:
         version = run([compiler, "-dumpfullversion", "-dumpversion"]).stdout.strip()
@@ -199,11 +188,19 @@ def find_toolchain(pin: Pin, compiler: str = "g++") -> Toolchain:
             cause=f"they need g++ {pin.gxx}",
             todo=f"install g++ {pin.gxx} or newer, or set CXX to it",
         )
-    return Toolchain(compiler, f"{about}; {_version_of(compiler, 'as')}; {_version_of(compiler, 'ld')}", pin.standard)
+    architecture = architecture_of(compiler)
+    programs = "; ".join(_version_of(compiler, name) for name in ("as", "ld"))
+    return Toolchain(
+        compiler,
+        f"{about}; {programs}; {architecture.name}",
+        pin.standard,
+        machine=architecture.name,
+        capabilities=tuple(architecture.capabilities),
+    )
 
 
 def _version_of(compiler: str, program: str) -> str:
-    """Return what a program that the compiler runs says of itself: the assembler or the linker.
+    """Return what a program that the compiler runs says of itself: the assembler or a linker.
 
     Raises:
         ToolchainError: it does not run.
@@ -248,16 +245,16 @@ def architectures_in(requested: str) -> str:
     return " ".join(word for word in requested.split() if re.fullmatch(rf"{NONE}|\d{{2,3}}[af]?", word))
 
 
-def find_toolkit(pin: Pin, cuda: str, home: str, line: StepLine) -> Path:
-    """Return the folder of the toolkit for the version ``cuda``, and note in ``line`` which one it is. That is
-    ``home``, the value of ``CUDA_HOME``, if it is of this version.
+def find_toolkit(pin: Pin, cuda: str, home: str, line: StepLine, machine: str = platform.machine()) -> Path:
+    """Return the folder of the toolkit for the version ``cuda`` on a ``machine``, and note in ``line`` which one it is.
+    That is ``home``, the value of ``CUDA_HOME``, if it is of this version.
 
     Raises:
         MissingError: there is none, and pip cannot have one.
         FetchError: a package is not the pinned one, or pip failed.
         UsageError: ``CUDA_HOME`` is no toolkit.
     """
-    return _toolkit_of_user(cuda, home, line) or _toolkit_of_pin(pin, cuda, line)
+    return _toolkit_of_user(cuda, home, line) or _toolkit_of_pin(pin, cuda, line, machine)
 
 
 def _toolkit_of_user(cuda: str, home: str, line: StepLine) -> Path | None:
@@ -280,12 +277,12 @@ def _toolkit_of_user(cuda: str, home: str, line: StepLine) -> Path | None:
     return None
 
 
-def _toolkit_of_pin(pin: Pin, cuda: str, line: StepLine) -> Path:
+def _toolkit_of_pin(pin: Pin, cuda: str, line: StepLine, machine: str) -> Path:
     """Return the folder with the pinned packages for ``cuda``, which pip installs there once."""
-    packages = pin.toolkits.get(cuda)
+    packages = pin.toolkits.get(cuda, {}).get(machine)
     if not packages:
         raise MissingError(
-            f"{pin.path.parent.parent / TOOLKITS}: it has no packages for CUDA {cuda}",
+            f"{pin.path.parent.parent / TOOLKITS}: it has no packages for CUDA {cuda} on {machine}",
             todo=f"set CUDA_HOME to a toolkit of CUDA {cuda}, or add them with `make pin TORCH={pin.version}`",
             brief="not pinned",
         )
@@ -293,7 +290,7 @@ def _toolkit_of_pin(pin: Pin, cuda: str, line: StepLine) -> Path:
 
     def add(target: Path) -> None:
         try:
-            pip_into(target, "install", packages, line, "--no-compile")
+            pip_into(target, "install", packages, line, "--no-compile", *platform_options(machine))
         except MissingError as error:
             error.todo = f"check the network and try again, or set CUDA_HOME to a toolkit of CUDA {cuda}"
             raise

@@ -19,7 +19,7 @@ from ..core.errors import CommandError, OperatorError, UsageError
 from ..core.files import files_below, lay_out_files, write_atomically
 from ..core.layout import expanded
 from ..deliver.thin import package_name
-from ..inputs.pin import load_pin
+from ..inputs.pin import pin_of
 from ..options import Request
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -44,7 +44,7 @@ def new_op(request: Request) -> None:
     schema, kind, project = request.schema, request.kind, _project_files(request.project)
     layout = replace(request, native=(expanded(request.project) / "native",)).layout if project else request.layout
     wanted = ",".join(check_usage(schema, kind, request.variants))
-    base = get_base(load_pin(layout.patches, layout.pin), layout, request.wheel, Steps())
+    base = get_base(pin_of(layout), layout, request.wheel, Steps())
     done = run_with_torchgen(base.tree, "graft.new", base.tree, layout.native, schema, kind, wanted)
     if done.returncode != 0:
         raise CommandError("the skeleton could not be generated", cause=done.stdout.strip()[-4000:])

@@ -9,6 +9,7 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import yaml
@@ -18,13 +19,14 @@ from packaging.version import InvalidVersion, Version
 from ..base.base import Base
 from ..base.fetch import get_base, in_name_of
 from ..build import Wheel, run
+from ..core.architecture import ARCHITECTURES
 from ..core.console import Steps, say
 from ..core.errors import PinError, UnusableBaseError, UsageError
 from ..core.files import file_lock, sha256_of_file, write_if_changed
 from ..core.layout import OWN_PATCHES, PATCHES, TorchVersion, expanded
 from ..core.pip import Distribution, MissingError, ask_pip
 from ..inputs.patches import SERIES
-from ..inputs.pin import TOOLKITS, GitSource, Pin, Settings, indexes, load_pin
+from ..inputs.pin import TOOLKITS, GitSource, Pin, Settings, indexes, load_pin, platform_options
 from ..options import Request
 
 SMALLEST = Path(__file__).parent / "smallest"
@@ -32,7 +34,7 @@ SMALLEST = Path(__file__).parent / "smallest"
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 # PyTorch's own index also has wheels of the second kind.
-_PLATFORMS = ("manylinux_2_28_x86_64", "linux_x86_64")
+_PLATFORMS = ("manylinux_2_28_{}", "linux_{}")
 
 _PARTS = (
     "cublas", "cudart", "cufft", "cufile", "cupti", "curand", "cusolver", "cusparse",
@@ -88,7 +90,7 @@ def make_pin(request: Request, patches: Path = OWN_PATCHES) -> None:
     layout = replace(request.layout, pin=version, natives=(SMALLEST,), pin_folder=folder)
     # One lock for all releases, since they share the file with the toolkits.
     with file_lock(layout.pin_build.parents[1] / "pin.lock", "another `make pin` is running here"):
-        pin = _with_wheels(folder, version, wheels)
+        pin = replace(_with_wheels(folder, version, wheels), machine=layout.machine)
         base = get_base(pin, layout, file, steps, index)
         toolkits, series = patches / TOOLKITS, folder / SERIES
         texts = {
@@ -138,12 +140,12 @@ def wheels_of(torch: str, index: str, own: Mapping[str, str]) -> tuple[TorchVers
 
 
 def _of_index(version: str, index: str) -> dict[str, str]:
-    options = ["--no-deps", *(f"--platform={name}" for name in _PLATFORMS)]
     found: list[Distribution] = []
     # One after another: if an index does not serve metadata, pip downloads each wheel to read it.
-    for python in PYTHONS:
+    for machine, python in product(ARCHITECTURES, PYTHONS):
+        platforms = [f"--platform={name.format(machine)}" for name in _PLATFORMS]
         try:
-            found += ask_pip(f"torch==={version}", index, f"--python-version={python}", *options)
+            found += ask_pip(f"torch==={version}", index, f"--python-version={python}", "--no-deps", *platforms)
         except MissingError as error:
             missing = error
     if found:
@@ -247,12 +249,16 @@ def with_toolkit(text: str, cuda: str, index: str) -> str:
     Raises:
         FetchError: pip failed.
     """
-    packages = find_packages(cuda, index) if cuda and cuda not in yaml.safe_load(text) else {}
-    lines = [f'"{cuda}":', *(f"  {requirement}: {sha256}" for requirement, sha256 in packages.items())]
-    return text.rstrip() + "\n" + "\n".join(lines) + "\n" if packages else text
+    is_new = cuda and cuda not in yaml.safe_load(text)
+    found = {machine: find_packages(cuda, index, machine) for machine in ARCHITECTURES} if is_new else {}
+    lines = [f'"{cuda}":']
+    for machine, packages in found.items():
+        if packages:
+            lines += [f"  {machine}:", *(f"    {requirement}: {sha256}" for requirement, sha256 in packages.items())]
+    return text.rstrip() + "\n" + "\n".join(lines) + "\n" if any(found.values()) else text
 
 
-def find_packages(cuda: str, index: str) -> dict[str, str]:
+def find_packages(cuda: str, index: str, machine: str) -> dict[str, str]:
     """Return the packages of the toolkit of CUDA ``cuda``, as requirements with their hashes; empty if pip has no such
     compiler, as for CUDA 12, whose packages contain only parts of one.
 
@@ -261,7 +267,7 @@ def find_packages(cuda: str, index: str) -> dict[str, str]:
     """
     compiler = [f"{name}=={cuda}.*" for name in COMPILER]
     try:
-        found = ask_pip(f"cuda-toolkit[{','.join(_PARTS)}]=={cuda}.*", index, *compiler)
+        found = ask_pip(f"cuda-toolkit[{','.join(_PARTS)}]=={cuda}.*", index, *platform_options(machine), *compiler)
     except MissingError:
         return {}
     packages = sorted((each for each in found if each.name != "cuda-toolkit"), key=lambda each: each.name)
@@ -269,12 +275,15 @@ def find_packages(cuda: str, index: str) -> dict[str, str]:
 
 
 def _report(pin: Pin, base: Base, toolkits: Mapping[str, object], written: Sequence[Path]) -> str:
-    has = [re.sub(r"cp3(\d+)-.*", r"3.\1", tag) for tag in pin.sha256]
-    lacks = [python for python in PYTHONS if python not in has]
+    pythons = []
+    for machine in ARCHITECTURES:
+        has = [re.sub(r"cp3(\d+)-.*", r"3.\1", tag) for tag in pin.sha256 if tag.endswith(machine)]
+        lacks = [python for python in PYTHONS if python not in has]
+        pythons.append(f"{machine}: {' '.join(has) or 'none'}" + (f" (not {' '.join(lacks)})" if has and lacks else ""))
     devices = f"CPU, CUDA {base.cuda} for {' '.join(base.architectures)}" if base.cuda else "CPU"
     lines = [
         f"torch {pin.version}: {devices}; {standard_of(base)}; commit {base.commit}",
-        f"  Pythons: {' '.join(has)}" + (f"; not {' '.join(lacks)}" if lacks else ""),
+        f"  Pythons: {'; '.join(pythons)}",
         f"  written: {', '.join(map(str, written)) or 'nothing; the pin was complete'}",
     ]
     if base.cuda and base.cuda not in toolkits:

@@ -21,7 +21,7 @@ from ..compose.several import platform_of
 from ..core.console import say
 from ..core.errors import GraftError
 from ..core.files import lay_out_files, write_atomically
-from ..core.layout import DEVELOP, DISTRIBUTION, HOME, INTERPRETER, TorchVersion
+from ..core.layout import ABI, DEVELOP, DISTRIBUTION, HOME, TorchVersion
 from ..deliver.shipped.edited import STATE, state_of
 from ..deliver.thin import requirement, write_wheel
 from ..inputs.native import FOLDERS, load_native
@@ -103,7 +103,7 @@ def build_editable(folder: Path, out: Path) -> Path:
 def _place(project: Project, environment: Environment) -> Path:
     """Return the folder of the operators of an editable install."""
     key = sha256(str(environment.site).encode()).hexdigest()[:8]
-    return project.folder / f"build/graft-{INTERPRETER}-{key}"
+    return project.folder / f"build/graft-{ABI}-{key}"
 
 
 def build_in_place(project: Project, environment: Environment) -> dict[str, bytes]:

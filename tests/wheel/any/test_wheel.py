@@ -200,15 +200,15 @@ LIBRARIES = [
     *Path(torch.__file__).parent.glob("lib/libtorch_operators_cuda.so"),
 ]
 # glibc's versions by platform tag are in the tag itself; GLIBCXX 3.4.24 is GCC 8's (PEP 600: manylinux_2_28).
-NEWEST_LIBSTDCXX = {"manylinux_2_28_x86_64": (3, 4, 25)}
+NEWEST_LIBSTDCXX = {(2, 28): (3, 4, 25)}
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
 def test_platform_tag_promises_no_more_than_the_libraries_keep(wheel: Path, library: Path) -> None:
     (platform,) = {tag.platform for tag in parse_wheel_filename(wheel.name)[3]}
-    if platform == "linux_x86_64":
+    if platform.startswith("linux_"):
         pytest.skip("the wheel of a source build promises to run where it was built, not elsewhere")
-    glibc = tuple(map(int, re.fullmatch(r"manylinux_(\d+)_(\d+)_x86_64", platform).groups()))  # type: ignore[union-attr]
+    glibc = tuple(map(int, re.match(r"manylinux_(\d+)_(\d+)_", platform).groups()))  # type: ignore[union-attr]
     with library.open("rb") as file:
         section = ELFFile(file).get_section_by_name(".gnu.version_r")
         assert isinstance(section, GNUVerNeedSection)
@@ -218,7 +218,7 @@ def test_platform_tag_promises_no_more_than_the_libraries_keep(wheel: Path, libr
         if re.fullmatch(r"[\d.]+", text):
             version = tuple(map(int, text.split(".")))
             assert kind != "GLIBC" or version <= glibc, name
-            assert kind != "GLIBCXX" or version <= NEWEST_LIBSTDCXX.get(platform, (3, 4, 99)), name
+            assert kind != "GLIBCXX" or version <= NEWEST_LIBSTDCXX.get(glibc, (3, 4, 99)), name
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ The package has a folder for each build of torch that it was made for. PyTorch c
 and torch works without these operators; importing the package then raises ImportError.
 """
 
+import importlib
 import importlib.util
 import json
 import os
@@ -197,7 +198,7 @@ def _merge(added):
 def _bound(note, torch):
     """Return what the classes and modules of ``torch._C`` bind."""
     owners = {name: getattr(torch._C, name) for name in note["owners"]}
-    return {(owner, name): getattr(value, name) for owner, value in owners.items() for name in vars(value)}
+    return {(owner, name): getattr(value, name) for owner, value in owners.items() for name in list(vars(value))}
 
 
 def _publish(added, torch):
@@ -273,12 +274,14 @@ class _Behind:
         self._new = {module: _file(note, name) for module, name in note["new"].items()}
         self._stars = note["stars"]
         self._looking = set()
+        self._found = set()
 
     def run_loaded(self):
         """Run the texts of loaded modules: those of a package after those of its modules, as in a grafted torch."""
-        loaded = [name for name in sys.modules if name in self._behind]
+        # Other threads may import modules meanwhile.
+        loaded = [name for name in list(sys.modules) if name in self._behind and name not in self._found]
         for name in sorted(loaded, key=lambda name: -name.count(".")):
-            self._run(sys.modules[name])
+            self._run(importlib.import_module(name))  # waits until it is whole
 
     def find_spec(self, name, path=None, target=None):
         if name in self._new:
@@ -294,6 +297,7 @@ class _Behind:
         finally:
             self._looking.discard(name)
         if spec and spec.loader:
+            self._found.add(name)
             upstream = spec.loader.exec_module
 
             def exec_module(module):
@@ -311,7 +315,7 @@ class _Behind:
         exec(code, vars(module))
         after = vars(module)
         _follow({before[key]: after[key] for key in before if callable(before[key]) and before[key] is not after[key]})
-        public = getattr(module, "__all__", None) or [name for name in after if not name.startswith("_")]
+        public = getattr(module, "__all__", None) or [name for name in list(after) if not name.startswith("_")]
         new = [name for name in public if name not in before and name in after]
         for other in self._stars.get(module.__name__, ()):
             if other in sys.modules:

@@ -1,0 +1,125 @@
+"""Processor architectures: all that a build does differently for each."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .errors import CommandError, ToolchainError
+from .process import run
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A processor architecture.
+
+    Args:
+        name: its name in the tags of wheels, and the first word of ``g++ -dumpmachine``.
+        elf: its name in ELF files, as pyelftools has it.
+        loader: the dynamic loader, which exports a function for thread-local variables.
+        jump: assembly that jumps to the address in the variable ``{slot}``. It keeps the registers with arguments.
+        definitions: macros for every source. They decide which members ``DispatchStub`` has, and how it is called.
+        capabilities: the flags of each of ATen's CPU capabilities, from PyTorch's cmake/Codegen.cmake. DEFAULT comes
+            first: of several copies of an inline function, the linker keeps the first, and that must run on every
+            processor.
+        cuda: its name in the folders of a CUDA toolkit.
+        edited: the capability that gives the best result for its compile time, for sources that are being edited.
+        needed: the processor features that this one needs (ATen/native/DispatchStub.cpp), by their names in Linux.
+    """
+
+    name: str
+    elf: str
+    loader: str
+    jump: str
+    definitions: tuple[str, ...]
+    capabilities: Mapping[str, tuple[str, ...]]
+    cuda: str
+    edited: str = "DEFAULT"
+    needed: frozenset[str] = field(default_factory=frozenset)
+
+    def capability_for_edits(self) -> str:
+        """Return ``edited`` if this machine's processor can run it, otherwise DEFAULT."""
+        try:
+            text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        except OSError:
+            return "DEFAULT"
+        features = set(text.partition("flags")[2].partition("\n")[0].split())
+        return self.edited if features >= self.needed else "DEFAULT"
+
+
+def _sve(bits: int) -> tuple[str, ...]:
+    # PyTorch says armv8-a, with which g++ 12 does not inline functions of bfloat16. Every processor with SVE has 8.2.
+    flags = ("-O3", "-march=armv8.2-a+sve+bf16", f"-msve-vector-bits={bits}")
+    return (*flags, "-D__ARM_FEATURE_BF16", "-DCPU_CAPABILITY_SVE")
+
+
+ARCHITECTURES = {
+    each.name: each
+    for each in (
+        Architecture(
+            name="x86_64",
+            elf="EM_X86_64",
+            loader="ld-linux-x86-64.so.2",
+            jump="endbr64\n  jmp *{slot}(%rip)",
+            definitions=("HAVE_AVX2_CPU_DEFINITION", "HAVE_AVX512_CPU_DEFINITION"),
+            capabilities={
+                "DEFAULT": ("-O3",),
+                "AVX2": (
+                    "-O3",
+                    "-mavx2",
+                    "-mfma",
+                    "-mf16c",
+                    "-mno-avx256-split-unaligned-load",
+                    "-mno-avx256-split-unaligned-store",
+                ),
+                "AVX512": ("-O3", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma", "-mf16c"),
+            },
+            cuda="x86_64-linux",
+            edited="AVX2",  # AVX512 takes half as long again
+            needed=frozenset({"avx2", "fma", "f16c"}),
+        ),
+        Architecture(
+            name="aarch64",
+            elf="EM_AARCH64",
+            loader="ld-linux-aarch64.so.1",
+            jump="hint #34\n  adrp x16, {slot}\n  ldr x16, [x16, #:lo12:{slot}]\n  br x16",
+            definitions=(
+                "AT_BUILD_ARM_VEC256_WITH_SLEEF",
+                "HAVE_ARM_BF16_CPU_DEFINITION",
+                "HAVE_SVE256_CPU_DEFINITION",
+                "HAVE_SVE_CPU_DEFINITION",
+            ),
+            capabilities={"DEFAULT": ("-O3",), "SVE128": _sve(128), "SVE256": _sve(256)},
+            cuda="sbsa-linux",
+        ),
+    )
+}
+
+
+@functools.cache
+def machine_of(compiler: str) -> str:
+    """Return the name of the architecture that a compiler compiles for. If it does not run, that is this machine's;
+    ``find_toolchain`` reports it.
+    """
+    try:
+        return run([compiler, "-dumpmachine"]).stdout.partition("-")[0].strip()
+    except (CommandError, OSError):
+        return platform.machine()
+
+
+def architecture_of(compiler: str) -> Architecture:
+    """Return the architecture that a compiler compiles for.
+
+    Raises:
+        ToolchainError: it is not supported.
+    """
+    machine = machine_of(compiler)
+    if machine not in ARCHITECTURES:
+        raise ToolchainError(
+            f"`{compiler}` compiles for {machine}, but only {' and '.join(ARCHITECTURES)} are supported",
+            todo="set CXX to a g++ for one of these",
+        )
+    return ARCHITECTURES[machine]

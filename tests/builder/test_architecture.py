@@ -1,0 +1,229 @@
+"""Architectures: a compiler for another one builds for it, and whatever disagrees with it is refused."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+import sysconfig
+from dataclasses import replace
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from graft.base import fetch as fetch_module
+from graft.base.base import Base
+from graft.base.elf import ElfFile
+from graft.base.fetch import check_wheel, fetch
+from graft.base.symbols import SymbolFile, SymbolIndex
+from graft.compile import units
+from graft.compile.link import bind_hidden, trampoline_table
+from graft.core.console import StepLine
+from graft.core.errors import FetchError, ToolchainError, UnusableBaseError
+from graft.core.files import lay_out_files
+from graft.core.layout import REPOSITORY, Layout, TorchVersion
+from graft.deliver.wheel import platform_tag
+from graft.inputs.pin import load_pin, pin_of, pinned_file, tags_for
+from graft.inputs.toolchain import Toolchain, find_toolchain
+from packaging.tags import cpython_tags
+
+CROSS = "aarch64-linux-gnu-g++"
+QEMU = next(filter(None, map(shutil.which, ("qemu-aarch64-static", "qemu-aarch64"))), None)
+PIN = TorchVersion("2.13.0")
+
+needs_cross = pytest.mark.skipif(not shutil.which(CROSS), reason="no C++ compiler for another architecture")
+COMPILERS = [pytest.param("g++", id="native"), pytest.param(CROSS, id="cross", marks=needs_cross)]
+
+# As in ATen/native/DispatchStub.h.
+STUBS = """namespace at::native {{
+template <typename F, typename T> struct DispatchStub {{ static F {members}; }};
+struct add_stub_type;
+{definitions}
+}}"""
+
+
+def toolchain_of(compiler: str) -> Toolchain:
+    return find_toolchain(load_pin(REPOSITORY / "patches/2.13.0"), compiler)
+
+
+def compiled(compiler: str, text: str, target: Path, *flags: str) -> Path:
+    command = [compiler, "-O1", "-fPIC", *flags, "-xc++", "-", "-xnone", "-o", str(target)]
+    subprocess.run(command, input=text, text=True, check=True, cwd=target.parent)
+    return target
+
+
+def base_of(compiler: str, folder: Path, *members: str) -> Base:
+    """A base whose libtorch_cpu has kernels for these CPU capabilities."""
+    (folder / "tree/torch/lib").mkdir(parents=True)
+    of_stub = "template <> int (*DispatchStub<int (*)(), add_stub_type>::{})() = nullptr;"
+    definitions = "\n".join(map(of_stub.format, members))
+    text = STUBS.format(members=", ".join(["OTHER", *members]), definitions=definitions)
+    compiled(compiler, text, folder / "tree/torch/lib/libtorch_cpu.so", "-shared")
+    return Base(
+        folder / f"torch-2.13.0-cp311-cp311-manylinux_2_28_{toolchain_of(compiler).machine}.whl", folder / "tree"
+    )
+
+
+HIDDEN = """extern "C" {
+__attribute__((visibility("hidden"))) int first(int x) { return x + 42; }
+__attribute__((visibility("hidden"))) double second(int a, long b, double c, float d) { return first(a) + b * c - d; }
+__attribute__((visibility("default"))) double shown() { return second(1, 2, 3, 4); }
+}"""
+CALLER = """extern "C" { int first(int); double second(int, long, double, float); }
+int main() { return first(1) == 43 && second(1, 2, 3, 4) == 45 && second(0, 0, 0.5, 0) == 42 ? 0 : 2; }"""
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_program_calls_hidden_functions_through_jumps(compiler: str, tmp_path: Path) -> None:
+    library = compiled(compiler, HIDDEN, tmp_path / "libhidden.so", "-shared", "-Wl,--build-id=sha1")
+    caller = compiled(compiler, CALLER, tmp_path / "caller.o", "-c")
+    index = SymbolIndex(library, tmp_path)
+    bound = bind_hidden(SymbolFile(caller).undefined(), [index])
+    assert [set(functions) for _, functions in bound] == [{"first", "second"}]
+    toolchain, include = toolchain_of(compiler), f"-I{Path(units.__file__).with_name('templates')}"
+    table = trampoline_table(bound, toolchain.architecture.jump, is_python_extension=False)
+    program = tmp_path / "program"
+    flags = [*toolchain.flags, include, str(caller), "-Wl,--no-as-needed", str(library), "-Wl,-rpath,$ORIGIN"]
+    compiled(compiler, f'{table}\n#include "trampolines.cpp"', program, *flags)
+    assert ElfFile(program).machine == toolchain.architecture.elf
+    emulator = [] if toolchain.machine == platform.machine() else [QEMU, "-L", f"/usr/{toolchain.machine}-linux-gnu"]
+    if None not in emulator:  # otherwise the program is linked, and not run
+        assert subprocess.run([*emulator, str(program)], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_libraries_of_the_system_are_those_of_the_architecture(compiler: str) -> None:
+    toolchain = toolchain_of(compiler)
+    found = {path.name: SymbolFile(path) for path in toolchain.system_libraries}
+    assert {file.machine for file in found.values()} == {toolchain.architecture.elf}
+    assert "__tls_get_addr" in found[toolchain.architecture.loader].exported()
+    # Atomic operations, and checks of processor features.
+    assert {"x86_64": "__cpu_model", "aarch64": "__aarch64_ldadd8_relax"}[toolchain.machine] in toolchain.linked_in
+
+
+BFLOAT16 = "#include <arm_neon.h>\n#include <arm_sve.h>\nbfloat16x4_t f(bfloat16x8_t v) { return vget_low_bf16(v); }\n"
+FIXED = "typedef svfloat32_t T __attribute__((arm_sve_vector_bits({bits})));\nstatic_assert(sizeof(T) * 8 == {bits});\n"
+
+
+@needs_cross
+@pytest.mark.parametrize("bits", [128, 256])
+def test_vectors_have_the_length_of_their_capability(bits: int, tmp_path: Path) -> None:
+    flags = toolchain_of(CROSS).capability_flags(f"SVE{bits}")
+    compiled(CROSS, BFLOAT16 + FIXED.format(bits=bits), tmp_path / "vectors.o", "-c", *flags)
+
+
+@pytest.mark.parametrize(
+    ("compiler", "members", "expected"),
+    [
+        pytest.param("g++", ["DEFAULT", "AVX2"], ("DEFAULT", "AVX2"), id="native"),
+        pytest.param(CROSS, ["DEFAULT", "SVE256"], ("DEFAULT", "SVE256"), id="as-2.10", marks=needs_cross),
+        pytest.param(CROSS, ["SVE256", "SVE128", "DEFAULT"], ("DEFAULT", "SVE128", "SVE256"), marks=needs_cross),
+    ],
+)
+def test_kernels_are_compiled_for_the_capabilities_of_the_base(
+    compiler: str, members: list[str], expected: tuple[str, ...], tmp_path: Path
+) -> None:
+    base, toolchain = base_of(compiler, tmp_path, *members), toolchain_of(compiler)
+    assert base.capabilities == expected
+    assert base.fitted(toolchain).capabilities == expected
+    edited = base.fitted(replace(toolchain, capabilities=expected[:1], is_for_edits=True))
+    assert edited.capabilities == expected[:1]
+
+
+@needs_cross
+def test_base_and_compiler_that_disagree_are_refused(tmp_path: Path) -> None:
+    arm, ours = base_of(CROSS, tmp_path / "arm", "DEFAULT"), base_of("g++", tmp_path / "ours", "DEFAULT")
+    said = r"it is for aarch64, but the C\+\+ compiler compiles for x86_64"
+    with pytest.raises(UnusableBaseError, match=said) as caught:
+        arm.fitted(toolchain_of("g++"))
+    assert "set CXX to a g++ for aarch64, such as aarch64-linux-gnu-g++" in caught.value.todo
+    with pytest.raises(UnusableBaseError, match=r"it is for x86_64, but the .* compiles for aarch64"):
+        ours.fitted(toolchain_of(CROSS))
+
+
+def test_compiler_for_an_unknown_architecture_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "riscv-g++"
+    path.write_text(
+        '#!/bin/sh\ncase "$1" in -dumpm*) echo riscv64-linux-gnu;; -dump*) echo 13.2.0;; *) echo g++;; esac\n'
+    )
+    path.chmod(0o755)
+    with pytest.raises(ToolchainError, match="compiles for riscv64, but only x86_64 and aarch64 are supported"):
+        toolchain_of(str(path))
+
+
+def test_tags_of_another_architecture_are_those_that_its_python_has() -> None:
+    ours = [str(tag) for tag in tags_for("aarch64")]
+    theirs = [str(tag) for tag in cpython_tags(platforms=["manylinux_2_28_aarch64", "linux_aarch64"])]
+    assert set(theirs) <= set(ours)
+    assert not any("x86_64" in tag for tag in ours)
+
+
+@needs_cross
+def test_pin_and_folders_are_those_of_the_compiler_s_architecture() -> None:
+    native, cross = (
+        Layout(PIN, (), Path(), pin_folder=REPOSITORY / "patches/2.13.0", cxx=cxx) for cxx in ("g++", CROSS)
+    )
+    tags = [pinned_file(pin_of(layout))[0] for layout in (native, cross)]
+    assert [tag.rpartition("_2_28_")[2] for tag in tags] == [platform.machine(), "aarch64"]
+    assert len({native.base, cross.base}) == len({native.work, cross.work}) == 2
+    assert len(native.work.parents) == len(cross.work.parents)
+
+
+@needs_cross
+def test_pip_is_asked_for_the_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def pip_into(folder: Path, verb: str, packages: object, line: object, *options: str) -> None:
+        asked.append(list(options))
+        raise FetchError("asked")
+
+    monkeypatch.setattr(fetch_module, "pip_into", pip_into)
+    for cxx in ("g++", CROSS):
+        layout = Layout(PIN, (), Path(), pin_folder=REPOSITORY / "patches/2.13.0", cxx=cxx)
+        with pytest.raises(FetchError, match="asked"):
+            fetch(pin_of(layout), tmp_path, None, StepLine("fetch"))
+    native, cross = ([word for word in words if word.startswith("--platform=")] for words in asked)
+    assert not native and "--platform=manylinux_2_28_aarch64" in cross
+    assert all(word.endswith("_aarch64") for word in cross)
+
+
+@pytest.mark.parametrize(
+    ("tag", "why"),
+    [
+        ("manylinux_2_28_s390x", "it is for manylinux_2_28_s390x, but only Linux on x86_64 and aarch64 is supported"),
+        ("macosx_11_0_x86_64", "it is for macosx_11_0_x86_64, but only Linux"),
+        ("manylinux_2_28_aarch64", "it is for aarch64, but the C++ compiler compiles for x86_64"),
+    ],
+)
+def test_wheel_for_another_machine_is_refused(tag: str, why: str, tmp_path: Path) -> None:
+    wheel = tmp_path / f"torch-2.13.0-cp311-cp311-{tag}.whl"
+    with ZipFile(wheel, "w") as archive:
+        archive.writestr("torch/lib/libtorch_cpu.so", "")
+    pin = replace(load_pin(REPOSITORY / "patches/2.13.0", PIN), machine="x86_64")
+    with pytest.raises(UnusableBaseError) as caught:
+        check_wheel(wheel, pin)
+    assert why in caught.value.what
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_wheel_has_the_platform_of_its_architecture(compiler: str, tmp_path: Path) -> None:
+    base = base_of(compiler, tmp_path, "DEFAULT")
+    tag = f"manylinux_2_28_{base.machine}"
+    library = base.libraries / "libtorch_cpu.so"
+    assert platform_tag(base, [library]) == tag
+
+
+@needs_cross
+def test_python_s_headers_compile_for_another_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian's Python.h includes a file that only Python's package for that architecture has."""
+    include, own = tmp_path / "include/python3.11", tmp_path / f"include/{platform.machine()}-linux-gnu/python3.11"
+    for folder in (include, own):
+        folder.mkdir(parents=True)
+    (include / "Python.h").write_text("#include <aarch64-linux-gnu/python3.11/pyconfig.h>\n")
+    (own / "pyconfig.h").write_text("#define SIZEOF_LONG 8\n")
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(include))
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda _: f"{platform.machine()}-linux-gnu")
+    assert not toolchain_of("g++").python_configuration
+    lay_out_files(tmp_path / "fixed", toolchain_of(CROSS).python_configuration)
+    text = "#include <Python.h>\nstatic_assert(sizeof(long) == SIZEOF_LONG);\n"
+    compiled(CROSS, text, tmp_path / "python.o", "-c", f"-I{include}", f"-I{tmp_path}/fixed")
