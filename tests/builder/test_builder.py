@@ -306,7 +306,7 @@ def test_no_planted_link_is_followed(tmp_path: Path) -> None:
 
 def test_wheel_of_another_python_is_not_taken_for_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A build deletes the wheel of the previous build, but not that of another Python."""
-    monkeypatch.setattr(layout_module, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
     layout = Layout(TorchVersion("2.13.0"), (tmp_path,), tmp_path / "dist")
     wheels = {tag: tmp_path / f"torch-{tag}.whl" for tag in ("cp311", "cp312")}
     for tag, wheel in wheels.items():

@@ -227,7 +227,7 @@ def test_toolkit_that_is_not_the_pinned_one_ends_the_build(tmp_path: Path, monke
 def test_sources_of_cuda_and_registrations_are_compiled(
     toolkit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layout_module, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
     native = native_folder(tmp_path / "native")
     layout = Layout(TorchVersion("0.0.0"), (native.path,), tmp_path)
     work = layout.work

@@ -33,8 +33,8 @@ def used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     pins: list[str] = []
     (tmp_path / "patches").symlink_to(REPOSITORY / "patches")
     (tmp_path / "native_functions.yaml").write_text("[]\n")
-    monkeypatch.setattr(built, "REPOSITORY", tmp_path)
-    monkeypatch.setattr(layout, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(built, "HOME", tmp_path / "build")
+    monkeypatch.setattr(layout, "HOME", tmp_path / "build")
     monkeypatch.setattr(cli, "find_pin", lambda archs, **_: (TorchVersion("9.1.0"), archs))
 
     def use(request: Request, _: object = None) -> None:

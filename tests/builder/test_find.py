@@ -67,7 +67,7 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     made = Place(tmp_path)
-    monkeypatch.setattr(layout_module, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)

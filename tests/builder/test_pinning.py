@@ -199,7 +199,7 @@ def sha256(path: Path) -> str:
 @pytest.fixture
 def place(tmp_path: Path, libraries: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Place:
     made = Place(tmp_path, libraries)
-    monkeypatch.setattr(layout_module, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
     monkeypatch.setattr(pip, "run", made.pip)
     monkeypatch.setattr(pip, "follow", made.download)
     monkeypatch.setattr(pin, "run", lambda *_: None)
