@@ -10,7 +10,7 @@ import json
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from string import Template
@@ -22,6 +22,7 @@ from ..core.files import write_if_changed
 from ..core.process import UNTRANSLATED, run
 from ..inputs.toolchain import CPU_CAPABILITIES, Toolchain
 from .diagnostics import of_repeated, of_undefined
+from .stubs import ReplacedKernel, replaced_kernels
 from .units import LINKED, Product, Unit
 
 _FLAGS = ("-shared", "-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections")
@@ -71,14 +72,19 @@ class Linker:
         """
         target = LINKED / self._product.name
         unresolved = self.unresolved()
+        kernels = replaced_kernels(self._replaced, self._bound, self._toolchain)
         offered = {path: SymbolFile(path).exported() & unresolved for path in self._product.offered if unresolved}
         called = [path for path, names in offered.items() if names]
         aliases = self._aliases(unresolved)
-        table = self._compiled_table(self.bound(unresolved.difference(aliases, *offered.values())))
+        table = self._compiled_table(self.bound(unresolved.difference(aliases, *offered.values())), kernels)
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f"{target.name}.partial")
         objects = [table, *(unit.target for unit in self._product.units), *called]
         defined = [f"-Wl,--defsym={name}={other}" for name, other in sorted(aliases.items())]
+        # What the base has, too, would be that of the base for the loader. It is for this library alone.
+        own = target.with_name(f"{target.name}.map")
+        write_if_changed(own, "".join(["{\n  local:\n", *(f"    {name};\n" for name in self._replaced), "};\n"]))
+        defined += [f"-Wl,--version-script={own}"] if self._replaced else []
         done = run([*self._command(partial, objects), *defined], env=UNTRANSLATED, check=False)
         if done.returncode != 0:
             raise LinkError(done.stdout)
@@ -105,6 +111,12 @@ class Linker:
     @cached_property
     def _bound(self) -> list[SymbolIndex]:
         return [SymbolIndex(self._libraries / name) for name in self._product.bound]
+
+    @cached_property
+    def _replaced(self) -> list[str]:
+        """The names that both the product and a library of the base define for others."""
+        own = {name for _, file in self._objects for name in file.defined(weak=False, hidden=False)}
+        return sorted(name for library in self._bound for name in library.find(own, EXPORTED))
 
     def unresolved(self) -> set[str]:
         """Return the symbols that the product needs and that neither it nor a library loaded with it exports.
@@ -167,9 +179,9 @@ class Linker:
             if name.startswith("_ZN2at6native12DispatchStubI") and name.endswith(suffix)
         }
 
-    def _compiled_table(self, bound: Iterable[Bound]) -> Path:
-        """Compile the table that binds hidden functions."""
-        table = trampoline_table(bound, is_python_extension=self._product.is_python_extension)
+    def _compiled_table(self, bound: Iterable[Bound], kernels: Mapping[str, list[ReplacedKernel]]) -> Path:
+        """Compile the table that binds hidden functions, and replaces kernels."""
+        table = trampoline_table(bound, kernels, is_python_extension=self._product.is_python_extension)
         stem = self._product.name.split(".")[0].replace("/", ".")
         source, target = (Path(f"objects/trampolines/{stem}{suffix}") for suffix in (".cpp", ".o"))
         command = [self._toolchain.compiler, *self._toolchain.flags, "-Ifixed"]
@@ -203,9 +215,14 @@ def bind_hidden(needed: Iterable[str], libraries: Iterable[SymbolIndex]) -> list
     return bound
 
 
-def trampoline_table(libraries: Iterable[Bound], *, is_python_extension: bool) -> str:
-    """Return the C++ table of the functions that ``templates/trampolines.cpp`` binds at load time, with their jumps."""
+def trampoline_table(
+    libraries: Iterable[Bound], kernels: Mapping[str, Sequence[ReplacedKernel]], *, is_python_extension: bool
+) -> str:
+    """Return the C++ table of what ``templates/trampolines.cpp`` binds at load time: functions, with their jumps, and
+    kernels.
+    """
     trampolines: list[str] = []
+    declared: list[str] = []
     tables, entries = [], []
     for number, (library, functions) in enumerate(libraries):
         slots = []
@@ -219,11 +236,20 @@ def trampoline_table(libraries: Iterable[Bound], *, is_python_extension: bool) -
         table = f"slots_{number}" if slots else "nullptr"
         if slots:
             tables.append(f"constexpr GraftSlot {table}[] = {{\n" + "\n".join(slots) + "\n};\n")
-        entries.append(f'    {{"{library.name}", "{library.build_id}", {table}, {len(slots)}}},')
+        replaced = kernels.get(library.name, ())
+        of_kernels = f"kernels_{number}" if replaced else "nullptr"
+        if replaced:
+            own = {each.symbol: f"kernel_{number}_{place}" for place, each in enumerate(replaced)}
+            declared += [f'GRAFT_HIDDEN void* {name} asm("{symbol}");' for symbol, name in own.items()]
+            rows = [f"    {{{each.member:#x}, {each.stub:#x}, &{own[each.symbol]}, nullptr}}," for each in replaced]
+            tables.append(f"GraftKernel {of_kernels}[] = {{\n" + "\n".join(rows) + "\n};\n")
+        counts = f"{table}, {len(slots)}, {of_kernels}, {len(replaced)}"
+        entries.append(f'    {{"{library.name}", "{library.build_id}", {counts}}},')
     return _TABLE.substitute(
         slot_count=max(len(trampolines), 1),
         trampolines="\n".join(trampolines),
-        slot_tables="\n".join(tables),
+        kernels="\n".join(declared),
+        tables="\n".join(tables),
         libraries="\n".join(entries),
         is_python_extension=str(is_python_extension).lower(),
     )
@@ -239,8 +265,10 @@ $trampolines
 .popsection
 )");
 
+$kernels
+
 namespace {
-$slot_tables
+$tables
 } // namespace
 
 const GraftLibrary graft_libraries[] = {

@@ -10,7 +10,7 @@ import yaml
 
 from ..core.errors import OperatorError
 from ..core.files import write_if_changed
-from .entries import Loader, Place, read_entries
+from .entries import Entry, Loader, Place, read_entries
 from .native import AUTOCAST, DERIVATIVES, FUNCTIONS, PYTHON, SAMPLES, YAML
 
 PACKAGED = {FUNCTIONS: "torchgen/packaged/ATen/native", DERIVATIVES: "torchgen/packaged/autograd"}
@@ -65,7 +65,9 @@ def merge_with_base(natives: Sequence[Path], tree: Path, target: Path) -> dict[P
 
 
 def added_list(path: Path) -> str:
-    """Return the text of a YAML list in a form that can follow another list; empty if it has no entry.
+    """Return the text of a YAML list in a form that can follow another list; empty if it adds no entry.
+
+    Entries that take the place of PyTorch's own are blank lines in it.
 
     Raises:
         OperatorError: it is not a YAML list of entries, or its form cannot follow the base's.
@@ -80,13 +82,23 @@ def added_list(path: Path) -> str:
     for entry in entries:
         if key not in entry.fields:
             report((path, entry.line, 0), f"an entry needs the key `{key}`", f"start it with `- {key}: ` and a schema")
-    text = dedent(path.read_text(encoding="utf-8")) if entries else ""
+    is_adding = any(not entry.is_replacing for entry in entries)
+    text = _without_replacing(dedent(path.read_text(encoding="utf-8")), entries) if is_adding else ""
     if text and not faults and not _follows(text):
         todo = "start each entry with `- ` in the first column, without `---`"
         report((path, 1, 0), "the list is in brackets, or a document of its own", todo)
     if faults:
         raise OperatorError("\n".join(faults))
     return text if text.endswith("\n") or not text else f"{text}\n"
+
+
+def _without_replacing(text: str, entries: Sequence[Entry]) -> str:
+    lines = text.split("\n")
+    starts = [entry.line for entry in entries]
+    for entry, end in zip(entries, [*starts[1:], len(lines) + 1], strict=True):
+        if entry.is_replacing:
+            lines[entry.line - 1 : end - 1] = [""] * (end - entry.line)
+    return "\n".join(lines)
 
 
 def _follows(text: str) -> bool:

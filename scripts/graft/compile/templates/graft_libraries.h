@@ -1,4 +1,4 @@
-// The generated table of the functions that trampolines.cpp binds.
+// The generated table of what trampolines.cpp binds in the base's libraries.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,35 @@ struct GraftSlot {
   uint64_t value;
 };
 
+// A kernel that this library registers for a dispatch stub of the base, one of the static members DEFAULT etc. of
+// at::native::DispatchStub. The addresses are those of the base's member and stub: relative to the library, until bound.
+struct GraftKernel {
+  uintptr_t member;
+  uintptr_t stub; // its first field is the chosen kernel, or null
+  void* const* own;
+  void* stock; // the base's kernel
+};
+
 struct GraftLibrary {
   const char* name;
   const char* build_id;
   const GraftSlot* slots;
   size_t slot_count;
+  GraftKernel* kernels;
+  size_t kernel_count;
+};
+
+// What this library registered in place of kernels of the base in the dispatch table.
+struct GraftReplacement {
+  void (*set)(GraftReplacement& self, bool is_on);
+  GraftReplacement* next;
 };
 
 // Ends with a library without a name.
 GRAFT_HIDDEN const GraftLibrary graft_libraries[];
 GRAFT_HIDDEN void* graft_slots[];
 GRAFT_HIDDEN const bool graft_is_python_extension;
+GRAFT_HIDDEN GraftReplacement* graft_replacements;
+
+// Switches all that this library replaces on or off. Returns how much that is.
+extern "C" __attribute__((visibility("default"))) size_t graft_replace(bool is_on);

@@ -4,6 +4,8 @@
 // holds this address, plus the library's load address; it is filled when this library is loaded. A trampoline jumps to
 // the address in its slot. This is correct only for the file that the addresses were read from, so its build-id is
 // compared first. The functions are listed in a table generated for each library (scripts/graft/compile/link.py).
+//
+// A dispatch stub of the base gets our kernels in the same way: the table has the addresses of the pointers to write.
 
 #include "graft_libraries.h"
 
@@ -72,7 +74,30 @@ int bind_if_named(dl_phdr_info* object, size_t, void* wanted) {
   for (size_t i = 0; i < library.slot_count; ++i) {
     graft_slots[library.slots[i].index] = reinterpret_cast<void*>(object->dlpi_addr + library.slots[i].value);
   }
+  for (size_t i = 0; i < library.kernel_count; ++i) {
+    auto& kernel = library.kernels[i];
+    kernel.member += object->dlpi_addr;
+    kernel.stub += object->dlpi_addr;
+    kernel.stock = *reinterpret_cast<void**>(kernel.member);
+  }
   return 1;
+}
+
+// See graft_replace, which other libraries have, too.
+size_t replace(bool is_on) {
+  size_t count = 0;
+  for (const auto* library = graft_libraries; library->name; ++library) {
+    for (size_t i = 0; i < library->kernel_count; ++i, ++count) {
+      const auto& kernel = library->kernels[i];
+      *reinterpret_cast<void**>(kernel.member) = is_on ? *kernel.own : kernel.stock;
+      // The stub chooses again when it is called.
+      __atomic_store_n(reinterpret_cast<void**>(kernel.stub), nullptr, __ATOMIC_RELEASE);
+    }
+  }
+  for (auto* each = graft_replacements; each; each = each->next, ++count) {
+    each->set(*each, is_on);
+  }
+  return count;
 }
 
 // Runs before every other initializer: these register operators, and may call the functions bound here.
@@ -91,9 +116,16 @@ __attribute__((constructor(101))) void bind_slots() {
     std::fprintf(stderr, "torch: %s.\n", error().c_str());
     _exit(1);
   }
+  replace(true);
 }
 
 } // namespace
+
+GraftReplacement* graft_replacements = nullptr;
+
+size_t graft_replace(bool is_on) {
+  return replace(is_on);
+}
 
 const char* graft_binding_error() {
   return error().empty() ? nullptr : error().c_str();
