@@ -8,7 +8,7 @@ export PYTHON
 # Native folders hold text in UTF-8, whatever the locale.
 export PYTHONUTF8 := 1
 # These may hold quotes of their own, so recipes take them from the environment.
-export NATIVE SCHEMA LAUNCHER CUDA_ARCHS PYTHONS PINS
+export NATIVE BRANCH DIFF SCHEMA LAUNCHER CUDA_ARCHS PYTHONS PINS
 
 # Runs Python in the builder's virtual environment, which is created first if needed, one for each Python.
 run = @command -v '$(PYTHON)' >/dev/null || { \
@@ -19,7 +19,7 @@ kit = $(run) tests.kit $@ $(ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-cuda new-op pin apply export \
-    test test-sanitize test-nightly test-mutants test-matrix wheels fuzz surfaces bench bench-build bench-peers lint dist clean
+    import test test-sanitize test-nightly test-mutants test-matrix wheels fuzz surfaces bench bench-build bench-peers lint dist clean
 
 help: ## print this
 	@echo 'Targets:'
@@ -47,6 +47,8 @@ pin: ## write the pin of the release TORCH into patches/
 apply: ## turn the PyTorch checkout SOURCE into the fork: patches and operators as commits
 	$(graft)
 export: ## write the fork in SOURCE as patches for git am, into OUT (dist/fork-RELEASE)
+	$(graft)
+import: ## write what the branch BRANCH of the checkout SOURCE, or the diff DIFF to it, changes as a native folder NATIVE
 	$(graft)
 test: ## build it if needed, install it in a new environment, run the tests
 	$(kit)

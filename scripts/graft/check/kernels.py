@@ -16,7 +16,7 @@ from ..codegen.description import ABSENT_DEVICES
 from ..inputs.entries import Place, kernels_of
 from . import Findings
 from .base import BaseOperators
-from .cplusplus import Definition, Source, canonical
+from .cplusplus import Definition, Source, canonical, defined_stubs, replacing_sources
 from .schemas import Function, root_of
 
 # The types of ATen and C++ in signatures. Other types may be aliases of these.
@@ -147,11 +147,9 @@ def check_kernels(
             findings.add(kernel.place, what, f"define `{kernel.declaration}` in a .cpp file", is_warning=True)
         elif kernel.is_theirs or not any(kernel.is_met_by(each) for each in base.kernels_named(kernel.name)):
             _check_kernel(kernel, definitions, sources, findings)
-    # A file of PyTorch's, of which a kernel is replaced, may define what it did.
-    replacing = {kernel.name for kernel in kernels if kernel.is_replacing}
-    files = {definition.file for definition in definitions if _plain_name(definition) in replacing}
+    replacing = replacing_sources(sources, {kernel.name for kernel in kernels if kernel.is_replacing})
     for definition in definitions:
-        if definition.file not in files:
+        if definition.file not in replacing:
             _is_not_pytorch_s(definition, base, findings)
     if are_all:
         _every_file_is_named(kernels, sources, findings)
@@ -228,8 +226,8 @@ def _every_file_is_named(kernels: list[Kernel], sources: list[Source], findings:
 
 def _check_stubs(sources: list[Source], findings: Findings) -> None:
     """Check the kernels that are compiled for each CPU capability: the macros of ATen/native/DispatchStub.h."""
-    macros = [(source, *each) for source in sources for each in _stub_macros(source)]
-    defined = {stub for _, _, macro, stub in macros if macro == "DEFINE_DISPATCH"}
+    macros = [(source, *each) for source in sources for each in source.stub_macros]
+    defined = defined_stubs(sources)
     filled = {stub for _, _, macro, stub in macros if "REGISTER" in macro}
     for source, line, macro, stub in macros:
         is_vectorized = source.name.parent in (Path("cpu"), Path("quantized/cpu/kernels"))
@@ -250,12 +248,3 @@ def _check_stubs(sources: list[Source], findings: Findings) -> None:
             todo = f"write `ALSO_REGISTER_AVX512_DISPATCH({stub}, ...)`, unless AVX512 is slower here"
         if what:
             findings.add((source.path, line, 0), what, todo, is_warning=is_warning)
-
-
-def _stub_macros(source: Source) -> Iterator[tuple[int, str, str]]:
-    """Yield the line, the macro and the stub of each use."""
-    uses = re.finditer(r"\b((?:\w+_)?DISPATCH)\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)", source.code)
-    for use in uses:
-        # The declaring macro has the type first, which may contain commas.
-        stub = use[2].split(",")[-1 if use[1] == "DECLARE_DISPATCH" else 0].strip()
-        yield source.code.count("\n", 0, use.start(1)) + 1, use[1], stub

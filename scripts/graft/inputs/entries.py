@@ -63,6 +63,11 @@ class Entry:
         """The kernels that ``dispatch`` names, by dispatch key."""
         return kernels_of(self.fields)
 
+    @property
+    def kernel_names(self) -> list[str]:
+        """The names of its kernels, also if it names none, since it is composed of other operators."""
+        return [*self.kernels.values()] or [self.operator.partition(".")[0]]
+
     def in_place_of(self, theirs: Mapping[str, Any]) -> Entry:
         """Return this entry with all that it leaves out of ``theirs``, PyTorch's entry for the same schema.
 
@@ -76,7 +81,7 @@ class Entry:
             # Its kernels for CPU and CUDA, which may be replaced, are torchgen's.
             rest = {key: value for key, value in theirs.items() if key != "ufunc_inner_loop"}
             kernels = {**kernels_of(theirs), **self.kernels}
-            return replace(self, fields={**rest, **ours} | ({"dispatch": kernels} if kernels else {}))
+            return replace(self, fields={**rest, **ours, **({"dispatch": kernels} if kernels else {})})
         if "dispatch" in theirs and "dispatch" not in ours:
             schema = {"name": ours.pop("name")}
             of_keys = {**theirs["dispatch"], "Default": _formulas(theirs["dispatch"].get("Default", {}), ours)}
@@ -103,9 +108,9 @@ def kernels_of(fields: Mapping[str, Any]) -> dict[str, str]:
 def _formulas(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
     """Return derivative formulas: ``theirs``, but those of ``ours`` for the arguments that these name."""
     named = {name for key in ours for name in names_in(key)}
-    kept = {key: formula for key, formula in theirs.items() if not names_in(key) <= named}
+    kept = {key: formula for key, formula in theirs.items() if key in ours or not names_in(key) <= named}
     for key in kept:
-        if names_in(key) & named:
+        if key not in ours and names_in(key) & named:
             raise ValueError(f"PyTorch has one formula for `{key}`; write one for all of them")
     return {**kept, **ours}
 
@@ -201,5 +206,15 @@ def fields_of(text: str) -> dict[str, Any]:
 
 def texts_of_entries(path: Path) -> dict[str, str]:
     """Return the text of each entry of a list of PyTorch's own, by operator: to parse all of them takes seconds."""
-    parts = re.split(r"^- (?=(?:func|name): )", path.read_text(encoding="utf-8"), flags=re.M)[1:]
-    return {part.partition(": ")[2].partition("(")[0].strip(): f"- {part}" for part in parts}
+    return split_entries(path.read_text(encoding="utf-8"))
+
+
+def split_entries(text: str) -> dict[str, str]:
+    """Return the text of each entry in that of a list of PyTorch's own, by operator."""
+    parts = re.split(r"^(?=- (?:func|name): )", text, flags=re.M)[1:]
+    return {operator_of(part): part for part in parts}
+
+
+def operator_of(text: str) -> str:
+    """Return the operator of the entry with this text."""
+    return text.partition(": ")[2].partition("(")[0].strip()

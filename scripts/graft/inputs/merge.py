@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from textwrap import dedent
 
@@ -10,7 +12,7 @@ import yaml
 
 from ..core.errors import OperatorError
 from ..core.files import write_if_changed
-from .entries import Entry, Loader, Place, read_entries
+from .entries import Entry, Loader, Place, fields_of, operator_of, read_entries
 from .native import AUTOCAST, DERIVATIVES, FUNCTIONS, PYTHON, SAMPLES, YAML
 
 PACKAGED = {FUNCTIONS: "torchgen/packaged/ATen/native", DERIVATIVES: "torchgen/packaged/autograd"}
@@ -62,6 +64,24 @@ def merge_with_base(natives: Sequence[Path], tree: Path, target: Path) -> dict[P
         merged[file] = Merged([base, *((path, text) for path, text in added if text)], (MARK, "\n"))
         write_if_changed(target / name, merged[file].text)
     return merged
+
+
+def with_replacing(text: str, entries: Iterable[Entry]) -> str:
+    """Return the text of a list of PyTorch's own with ``entries`` in the place of those that they replace.
+
+    An entry for an operator that has none comes at its end.
+    """
+    parts = re.split(r"^(?=- (?:func|name): )", text, flags=re.M)
+    places = {operator_of(part): number for number, part in enumerate(parts)}
+    for entry in entries:
+        number = places.get(entry.operator, 0)
+        theirs = fields_of(parts[number]) if number else {}
+        # Comments behind an entry are those of the next.
+        behind = re.search(r"(?:^[ \t]*(?:#.*)?\n)*\Z", parts[number], re.M) if number else None
+        fields = entry.in_place_of(theirs).fields
+        new = yaml.safe_dump([fields], sort_keys=False, width=sys.maxsize) + (behind[0] if behind else "\n")
+        parts[number or len(parts) :] = [new, *(parts[number + 1 :] if number else [])]
+    return "".join(parts)
 
 
 def added_list(path: Path) -> str:

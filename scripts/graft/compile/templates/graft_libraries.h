@@ -42,5 +42,7 @@ GRAFT_HIDDEN void* graft_slots[];
 GRAFT_HIDDEN const bool graft_is_python_extension;
 GRAFT_HIDDEN GraftReplacement* graft_replacements;
 
-// Switches all that this library replaces on or off. Returns how much that is.
-extern "C" __attribute__((visibility("default"))) size_t graft_replace(bool is_on);
+// Switches all that this library replaces: to the base's, to its own, or dispatch stubs to a kernel that only throws, by
+// which tests find what calls them.
+enum GraftKernels { GRAFT_STOCK, GRAFT_OWN, GRAFT_FAILING };
+extern "C" __attribute__((visibility("default"))) void graft_replace(GraftKernels kernels);

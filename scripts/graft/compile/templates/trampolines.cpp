@@ -15,6 +15,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 
 extern "C" __attribute__((visibility("hidden"))) const char* graft_binding_error();
@@ -83,21 +84,24 @@ int bind_if_named(dl_phdr_info* object, size_t, void* wanted) {
   return 1;
 }
 
+[[noreturn]] void fail() {
+  throw std::runtime_error("a replaced kernel was called");
+}
+
 // See graft_replace, which other libraries have, too.
-size_t replace(bool is_on) {
-  size_t count = 0;
+void replace(GraftKernels kernels) {
   for (const auto* library = graft_libraries; library->name; ++library) {
-    for (size_t i = 0; i < library->kernel_count; ++i, ++count) {
+    for (size_t i = 0; i < library->kernel_count; ++i) {
       const auto& kernel = library->kernels[i];
-      *reinterpret_cast<void**>(kernel.member) = is_on ? *kernel.own : kernel.stock;
+      void* chosen = kernels == GRAFT_STOCK ? kernel.stock : *kernel.own;
+      *reinterpret_cast<void**>(kernel.member) = kernels == GRAFT_FAILING ? reinterpret_cast<void*>(fail) : chosen;
       // The stub chooses again when it is called.
       __atomic_store_n(reinterpret_cast<void**>(kernel.stub), nullptr, __ATOMIC_RELEASE);
     }
   }
-  for (auto* each = graft_replacements; each; each = each->next, ++count) {
-    each->set(*each, is_on);
+  for (auto* each = graft_replacements; each; each = each->next) {
+    each->set(*each, kernels != GRAFT_STOCK);
   }
-  return count;
 }
 
 // Runs before every other initializer: these register operators, and may call the functions bound here.
@@ -116,15 +120,15 @@ __attribute__((constructor(101))) void bind_slots() {
     std::fprintf(stderr, "torch: %s.\n", error().c_str());
     _exit(1);
   }
-  replace(true);
+  replace(GRAFT_OWN);
 }
 
 } // namespace
 
 GraftReplacement* graft_replacements = nullptr;
 
-size_t graft_replace(bool is_on) {
-  return replace(is_on);
+void graft_replace(GraftKernels kernels) {
+  replace(kernels);
 }
 
 const char* graft_binding_error() {

@@ -41,14 +41,23 @@ def stock():
 
     Meanwhile, no other thread may run operators.
     """
-    libraries = [ctypes.PyDLL(path) for note in notes() if note.get("replaced") for path in _libraries(note)]
-    for library in libraries:
-        library.graft_replace(False)
+    _replace(_STOCK)
     try:
         yield
     finally:
-        for library in libraries:
-            library.graft_replace(True)
+        _replace(_OWN)
+
+
+# GraftKernels in scripts/graft/compile/templates/graft_libraries.h
+_STOCK, _OWN, _FAILING = 0, 1, 2
+
+
+def _replace(kernels):
+    """Choose the kernels of all that is replaced."""
+    for note in notes():
+        if note.get("replaced"):
+            for path in _libraries(note):
+                ctypes.PyDLL(path).graft_replace(kernels)
 
 
 def _libraries(note):
