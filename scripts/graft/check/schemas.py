@@ -113,7 +113,7 @@ def check_functions(entries: list[Entry], base: BaseOperators, findings: Finding
         if name in seen:
             other = line_of(seen[name].file, seen[name].line, entry.file)
             findings.add(entry.value("func"), f"{name} is also defined in {other}", "give it an overload name")
-        elif "func" in entry.fields and not entry.is_replacing and name in base.schemas:
+        elif "func" in entry.fields and REPLACE not in entry.fields and name in base.schemas:
             what = f"PyTorch already has {base.schemas[name]}"
             todo = "choose another name, or another overload name; `replace: True` replaces PyTorch's kernels"
             findings.add(entry.value("func"), what, todo)
