@@ -119,6 +119,12 @@ class Source:
             yield self.code.count("\n", 0, use.start(1)) + 1, use[1], stub
 
     @property
+    def defines(self) -> dict[str, int]:
+        """The functions that it defines for other files, and the stubs that it registers kernels for, with their lines."""
+        functions = {re.sub(r"\s*,\s*", "_", each.name): each.line for each in self.definitions if not each.is_local}
+        return functions | {stub: line for line, macro, stub in self.stub_macros if "REGISTER" in macro}
+
+    @property
     def folder(self) -> Path:
         """The native folder."""
         return self.path.parents[len(self.name.parts) - 1]

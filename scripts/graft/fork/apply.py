@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..base.base import run_with_torchgen
-from ..check.cplusplus import read_sources, replacing_sources
+from ..check.cplusplus import Source, read_sources, read_text, replacing_sources
 from ..codegen import DESCRIPTION
 from ..codegen.description import Description
 from ..compose.appending import appended_texts, behind
@@ -120,11 +121,14 @@ def make_commits(tree: Tree, snapshot: Snapshot, native: NativeFolder, scratch: 
     entries = {file: [each for each in read_entries(native.path / file) if each.is_replacing] for file in YAML_FILES}
     kernels = {name.rpartition("::")[2] for entry in entries[FUNCTIONS] for name in entry.kernel_names}
     replacing = replacing_sources(read_sources([native.path]), kernels)
-    if taken := [name for name in stack.holds([*files, ADDED]) if files.get(name) not in replacing]:
+    held = stack.holds([*files, ADDED])
+    in_place = {files[name] for name in held if files.get(name) in replacing}
+    if taken := [name for name in held if files.get(name) not in in_place]:
         raise UsageError(
             "\n".join(f"{files.get(name, name)}: PyTorch has this file, {name}" for name in taken),
             todo="choose another name; changes of PyTorch's own files belong in a patch, unless they replace a kernel",
         )
+    _refuse_second_definitions(stack, [source for path, source in replacing.items() if path not in in_place])
     stack.add(files)
     stack.commit(_KERNELS_MESSAGE)
     base, generated = scratch / "base", scratch / "generated"
@@ -139,6 +143,24 @@ def make_commits(tree: Tree, snapshot: Snapshot, native: NativeFolder, scratch: 
     stack.add(python_files(native, generated, stack, scratch / "python"))
     stack.commit(_PYTHON_MESSAGE)
     return stack
+
+
+def _refuse_second_definitions(stack: Stack, sources: Iterable[Source]) -> None:
+    """Check that the tree defines nothing that ``sources`` do, which replace parts of it in other files than its own.
+
+    Raises:
+        UsageError: the linker would find two definitions.
+    """
+    faults = []
+    for source in sources:
+        for name, line in source.defines.items():
+            for path in stack.naming(name, f"{NATIVE}/*.cpp"):
+                if name in read_text(Path(path), stack.text(path)).defines:
+                    faults.append(f"{source.path}:{line}: PyTorch's {path} defines {name}, too")
+    if faults:
+        raise UsageError(
+            "\n".join(faults), todo="give the folder's file the path of PyTorch's, or its function another name"
+        )
 
 
 def lay_out_torchgen(stack: Stack, base: Path) -> None:

@@ -230,6 +230,15 @@ class Stack:
         listed = _names(self.tree.git("ls-files", "-z", env=self.index).stdout)
         return sorted({*names} & {*listed})
 
+    def naming(self, word: str, pattern: str) -> list[str]:
+        """Return the files of the tip, of those that match ``pattern``, that contain a word."""
+        options = ["--cached", "-z", "--name-only", "--word-regexp", "--fixed-strings", "-e", word]
+        return _names(self.tree.git("grep", *options, "--", pattern, env=self.index, check=False).stdout)
+
+    def text(self, name: str) -> str:
+        """Return the text of a file of the tip."""
+        return self.tree.git("show", f"{self.tip}:{name}").stdout
+
     def lay_out(self, names: Iterable[str], folder: Path) -> None:
         """Write folders and files of the tip below ``folder``, at their places in the tree."""
         listed = self.tree.git("ls-files", "-z", "--", *names, env=self.index).stdout
