@@ -120,7 +120,7 @@ class Source:
 
     @property
     def defines(self) -> dict[str, int]:
-        """The functions that it defines for other files, and the stubs that it registers kernels for, with their lines."""
+        """The functions that it defines for others, and the stubs that it registers kernels for, with their lines."""
         functions = {re.sub(r"\s*,\s*", "_", each.name): each.line for each in self.definitions if not each.is_local}
         return functions | {stub: line for line, macro, stub in self.stub_macros if "REGISTER" in macro}
 
