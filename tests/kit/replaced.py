@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
@@ -40,7 +41,9 @@ def replaced_op_infos() -> list[OpInfo]:
         return named
     _graft._replace(_graft._FAILING)
     try:
-        callers = [info for info in op_db if info not in named and _calls(info)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            callers = [info for info in op_db if info not in named and _calls(info)]
     finally:
         _graft._replace(_graft._OWN)
     return [*named, *callers]
@@ -74,6 +77,12 @@ def difference(info: OpInfo, dtype: torch.dtype) -> str:
     """Return how the results, and the derivatives, of an operator differ from those of PyTorch's kernels and formulas:
     the sample with the largest error; empty if all bits are the same.
     """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the operators
+        return _difference(info, dtype)
+
+
+def _difference(info: OpInfo, dtype: torch.dtype) -> str:
     worst, said = -1.0, ""
     is_differentiable = info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")
     for number, sample in enumerate(info.sample_inputs("cpu", dtype, requires_grad=is_differentiable)):

@@ -151,15 +151,15 @@ def defined_stubs(sources: Iterable[Source]) -> set[str]:
 def replacing_sources(sources: Sequence[Source], kernels: Collection[str]) -> dict[Path, Source]:
     """Return the sources that replace parts of PyTorch, and may define again what PyTorch does, by path.
 
-    They have one of ``kernels``, which replace PyTorch's, or one for a dispatch stub that no source defines.
+    They have one of ``kernels``, which replace PyTorch's, or one for a dispatch stub of PyTorch's: no source defines it,
+    except for such a source.
     """
-    own = defined_stubs(sources)
-
-    def has_stub_of_pytorch(source: Source) -> bool:
-        return any("REGISTER" in macro and stub not in own for _, macro, stub in source.stub_macros)
-
-    found = (each for each in sources if not each.words.isdisjoint(kernels) or has_stub_of_pytorch(each))
-    return {source.path: source for source in found if source.path.suffix in (".cpp", ".cu")}
+    found = {source.path: source for source in sources if not source.words.isdisjoint(kernels)}
+    own = defined_stubs(source for source in sources if source.path not in found)
+    for source in sources:
+        if any("REGISTER" in macro and stub not in own for _, macro, stub in source.stub_macros):
+            found[source.path] = source
+    return {path: source for path, source in found.items() if path.suffix in (".cpp", ".cu")}
 
 
 def read_text(path: Path, text: str, name: Path | None = None) -> Source:

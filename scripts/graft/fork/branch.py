@@ -92,7 +92,8 @@ class Branch:
             kernel
             for name, fields in ours.items()
             if name.replace(".", "_") in affected and (delegate := fields.get("structured_delegate"))
-            for kernel in kernels_of(ours[delegate]).values()
+            for key, kernel in kernels_of(ours[delegate]).items()
+            if key in ("CPU", "CUDA")
         }
         written = [text.rstrip() + "\n" for name, text in after.items() if name not in before]
         for name, fields in ours.items():
