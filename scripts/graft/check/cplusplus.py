@@ -151,7 +151,7 @@ def defined_stubs(sources: Iterable[Source]) -> set[str]:
 def replacing_sources(sources: Sequence[Source], kernels: Collection[str]) -> dict[Path, Source]:
     """Return the sources that replace parts of PyTorch, and may define again what PyTorch does, by path.
 
-    They have one of ``kernels``, which replace PyTorch's, or one for a dispatch stub of PyTorch's, which no other source
+    They have one of ``kernels``, which replace PyTorch's, or one for a stub of PyTorch's, which no other source
     defines.
     """
     found = {source.path: source for source in sources if not source.words.isdisjoint(kernels)}
