@@ -15,13 +15,14 @@ import torch
 from torch import Tensor, _graft
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from .samples import tensors_of
 
 # In trampolines.cpp.
 _CALLED = "a replaced kernel was called"
-# Samples of each dtype that tell whether an operator calls a kernel.
-_TRIED = 4
+# Samples of each dtype that tell whether an operator calls something.
+_TRIED = 2
 
 
 @functools.cache
@@ -32,27 +33,42 @@ def replaced() -> dict[str, list[str]]:
 
 @functools.cache
 def replaced_op_infos() -> list[OpInfo]:
-    """Return PyTorch's OpInfos of the operators with a replaced kernel or derivative formula, and of all that call a
-    replaced kernel of a dispatch stub.
+    """Return PyTorch's OpInfos of the operators that are replaced in part, and of those that call them or a replaced
+    kernel of a dispatch stub.
     """
     operators = {name.partition(".")[0].removesuffix("_").removesuffix("_backward") for name in replaced()}
     named = [info for info in op_db if operators & {info.aten_name, info.name.rpartition(".")[2]}]
-    if ["dispatch stub"] not in replaced().values():
-        return named
     _graft._replace(_graft._FAILING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            callers = [info for info in op_db if info not in named and _calls(info)]
+            callers = [info for info in op_db if info not in named and _calls(info, operators)]
     finally:
         _graft._replace(_graft._OWN)
     return [*named, *callers]
 
 
-def _calls(info: OpInfo) -> bool:
-    """Return whether an operator calls a kernel that fails now."""
-    runs = (run for dtype in dtypes_of(info) for run in islice(_runs(info, dtype), _TRIED))
-    return any(_CALLED in _error_of(run) for run in runs)
+class _Calls(TorchDispatchMode):
+    """Records the names of operators that are called, other than those composed of others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(func.overloadpacket.__name__.removesuffix("_"))
+        return func(*args, **(kwargs or {}))
+
+
+def _calls(info: OpInfo, operators: set[str]) -> bool:
+    """Return whether an operator calls others, or a kernel that fails now."""
+    for dtype in dtypes_of(info):
+        for run in islice(_runs(info, dtype), _TRIED):
+            with _Calls() as calls:
+                error = _error_of(run)
+            if _CALLED in error or calls.names & operators:
+                return True
+    return False
 
 
 def dtypes_of(info: OpInfo) -> list[torch.dtype]:
