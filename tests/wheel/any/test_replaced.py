@@ -14,15 +14,15 @@ INFOS = replaced_op_infos() if replaced() else []
 CASES = [pytest.param(info, dtype, id=f"{info.formatted_name}-{dtype}") for info in INFOS for dtype in dtypes_of(info)]
 
 
-@pytest.mark.skipif(not replaced(), reason="the folder replaces nothing of PyTorch")
-@pytest.mark.parametrize(("info", "dtype"), CASES or [(None, None)])
-def test_results_are_those_of_pytorch(info: OpInfo, dtype: torch.dtype) -> None:
-    """Or ``DIFFERS`` in samples.py says why not."""
-    found = difference(info, dtype)
-    stated = info.name in SAMPLES.differs
-    said = f"{info.name} differs from PyTorch's in {dtype}: {found}; if it is meant, say why: "
-    said += f'DIFFERS = {{"{info.name}": "the reason"}} in samples.py'
-    assert not found or stated, said
+if CASES:
+
+    @pytest.mark.parametrize(("info", "dtype"), CASES)
+    def test_results_are_those_of_pytorch(info: OpInfo, dtype: torch.dtype) -> None:
+        """Or ``DIFFERS`` in samples.py says why not."""
+        found = difference(info, dtype)
+        said = f"{info.name} differs from PyTorch's in {dtype}: {found}; if it is meant, say why in samples.py: "
+        said += f'DIFFERS = {{"{info.name}": "the reason"}}'
+        assert not found or info.name in SAMPLES.differs, said
 
 
 def test_each_stated_difference_is_one() -> None:
