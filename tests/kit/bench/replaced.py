@@ -1,4 +1,4 @@
-"""Operators of PyTorch that a folder replaces parts of, compared with PyTorch's own, which are switched on meanwhile."""
+"""Operators of PyTorch that a folder replaces parts of, compared with PyTorch's own, which are switched on then."""
 
 from __future__ import annotations
 
