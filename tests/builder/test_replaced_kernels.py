@@ -17,7 +17,7 @@ from test_link import BOUND, TEMPLATES, Build, build, make_library  # noqa: F401
 STUBS = """
 #define VISIBLE __attribute__((visibility("default")))
 namespace at::native {
-struct VISIBLE DispatchStubImpl { void* chosen = nullptr; };
+struct VISIBLE DispatchStubImpl { void* chosen = nullptr; void* device = nullptr; };
 template <typename F, typename T> struct DispatchStub {
   using Kernel = F;
   int operator()() {
@@ -35,6 +35,7 @@ template <typename F, typename T> struct DispatchStub {
   template <> VISIBLE name##_DECLARE_DISPATCH_type::Kernel \\
       at::native::DispatchStub<int (*)(), name##_DECLARE_DISPATCH_type>::capability = kernel;
 DECLARE(one_stub);
+DECLARE(three_stub);
 namespace inner { DECLARE(two_stub); }
 }
 """
@@ -50,6 +51,10 @@ using inner::two_stub_DECLARE_DISPATCH_type;
 REGISTER(two_stub, DEFAULT, two)
 REGISTER(two_stub, AVX2, two)
 VISIBLE int named() {{ return 3; }}
+three_stub_DECLARE_DISPATCH_type three_stub;
+REGISTER(three_stub, DEFAULT, one)
+REGISTER(three_stub, AVX2, one)
+static bool is_set = [] {{ three_stub.impl.device = (void*)two; return three_stub() == 1; }}();
 }}
 extern "C" VISIBLE int call_one() {{ return at::native::one_stub(); }}
 extern "C" VISIBLE int call_two() {{ return at::native::inner::two_stub(); }}
@@ -63,7 +68,11 @@ using inner::two_stub_DECLARE_DISPATCH_type;
 REGISTER(two_stub, AVX2, nullptr)
 REGISTER(two_stub, DEFAULT, ours)
 VISIBLE int named() {{ return 30; }}
+three_stub_DECLARE_DISPATCH_type three_stub; // as in a copy of PyTorch's file
+REGISTER(three_stub, AVX2, ours)
 }}
+extern "C" VISIBLE int our_three() {{ return at::native::three_stub(); }}
+extern "C" VISIBLE int our_device() {{ return ((int (*)())at::native::three_stub.impl.device)(); }}
 extern "C" VISIBLE int our_named() {{ return at::native::named(); }}
 """
 
@@ -101,6 +110,11 @@ def test_a_name_of_the_base_is_ours_inside_our_library_only(build: Build) -> Non
     assert {name for name in exported if "named" in name or "DispatchStub" in name} == {"our_named"}
 
 
+def test_stub_that_is_defined_again_has_what_the_base_registered_for_devices(build: Build) -> None:  # noqa: F811
+    """And its kernel is not the one that the base had chosen."""
+    assert printed(build, "print(ours.our_device(), ours.our_three())") == ["2", "10"]
+
+
 def test_one_capability_stands_for_all(build: Build) -> None:  # noqa: F811
     """As in `make develop`, where AVX2 alone is compiled: a program may ask for another."""
     build.toolchain = Toolchain("g++", "a compiler", "c++20", capabilities=("AVX2",))
@@ -112,7 +126,11 @@ print(ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.c_void_p.in_dll(base, member).value)
 def test_replaced_stubs_are_named(build: Build) -> None:  # noqa: F811
     make_library(build.base.libraries, "libtorch_cpu.so", BASE)
     unit = build.unit("Ours", OURS)
-    assert replaced_stubs([unit], Path(), [build.base.libraries / "libtorch_cpu.so"]) == ["one_stub", "two_stub"]
+    assert replaced_stubs([unit], Path(), [build.base.libraries / "libtorch_cpu.so"]) == [
+        "one_stub",
+        "three_stub",
+        "two_stub",
+    ]
 
 
 @pytest.mark.parametrize(

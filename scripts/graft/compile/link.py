@@ -10,7 +10,7 @@ import json
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from string import Template
@@ -22,7 +22,7 @@ from ..core.files import write_if_changed
 from ..core.process import UNTRANSLATED, run
 from ..inputs.toolchain import CPU_CAPABILITIES, Toolchain
 from .diagnostics import of_repeated, of_undefined
-from .stubs import ReplacedKernel, replaced_kernels
+from .stubs import Replaced, replaced_in
 from .units import LINKED, Product, Unit
 
 _FLAGS = ("-shared", "-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections")
@@ -72,19 +72,19 @@ class Linker:
         """
         target = LINKED / self._product.name
         unresolved = self.unresolved()
-        kernels = replaced_kernels(self._replaced, self._bound, self._toolchain)
+        replaced = self.replaced()
         offered = {path: SymbolFile(path).exported() & unresolved for path in self._product.offered if unresolved}
         called = [path for path, names in offered.items() if names]
         aliases = self._aliases(unresolved)
-        table = self._compiled_table(self.bound(unresolved.difference(aliases, *offered.values())), kernels)
+        table = self._compiled_table(self.bound(unresolved.difference(aliases, *offered.values())), replaced)
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f"{target.name}.partial")
         objects = [table, *(unit.target for unit in self._product.units), *called]
         defined = [f"-Wl,--defsym={name}={other}" for name, other in sorted(aliases.items())]
         # What the base has, too, would be that of the base for the loader. It is for this library alone.
         own = target.with_name(f"{target.name}.map")
-        write_if_changed(own, "".join(["{\n  local:\n", *(f"    {name};\n" for name in self._replaced), "};\n"]))
-        defined += [f"-Wl,--version-script={own}"] if self._replaced else []
+        write_if_changed(own, "".join(["{\n  local:\n", *(f"    {name};\n" for name in self._in_both), "};\n"]))
+        defined += [f"-Wl,--version-script={own}"] if self._in_both else []
         done = run([*self._command(partial, objects), *defined], env=UNTRANSLATED, check=False)
         if done.returncode != 0:
             raise LinkError(done.stdout)
@@ -113,10 +113,19 @@ class Linker:
         return [SymbolIndex(self._libraries / name) for name in self._product.bound]
 
     @cached_property
-    def _replaced(self) -> list[str]:
+    def _in_both(self) -> list[str]:
         """The names that both the product and a library of the base define for others."""
         own = {name for _, file in self._objects for name in file.defined(weak=False, hidden=False)}
         return sorted(name for library in self._bound for name in library.find(own, EXPORTED))
+
+    def replaced(self) -> dict[str, Replaced]:
+        """Return what the product has of dispatch stubs of the base, by library."""
+        sizes: dict[str, int] = {}
+        names: set[str] = set()
+        for _, file in self._objects:
+            sizes |= file.sizes()
+            names |= file.defined() | file.undefined()
+        return {each.name: replaced_in(each, names, sizes, self._toolchain) for each in self._bound}
 
     def unresolved(self) -> set[str]:
         """Return the symbols that the product needs and that neither it nor a library loaded with it exports.
@@ -179,9 +188,9 @@ class Linker:
             if name.startswith("_ZN2at6native12DispatchStubI") and name.endswith(suffix)
         }
 
-    def _compiled_table(self, bound: Iterable[Bound], kernels: Mapping[str, list[ReplacedKernel]]) -> Path:
+    def _compiled_table(self, bound: Iterable[Bound], replaced: Mapping[str, Replaced]) -> Path:
         """Compile the table that binds hidden functions, and replaces kernels."""
-        table = trampoline_table(bound, kernels, is_python_extension=self._product.is_python_extension)
+        table = trampoline_table(bound, replaced, is_python_extension=self._product.is_python_extension)
         stem = self._product.name.split(".")[0].replace("/", ".")
         source, target = (Path(f"objects/trampolines/{stem}{suffix}") for suffix in (".cpp", ".o"))
         command = [self._toolchain.compiler, *self._toolchain.flags, "-Ifixed"]
@@ -215,9 +224,7 @@ def bind_hidden(needed: Iterable[str], libraries: Iterable[SymbolIndex]) -> list
     return bound
 
 
-def trampoline_table(
-    libraries: Iterable[Bound], kernels: Mapping[str, Sequence[ReplacedKernel]], *, is_python_extension: bool
-) -> str:
+def trampoline_table(libraries: Iterable[Bound], replaced: Mapping[str, Replaced], *, is_python_extension: bool) -> str:
     """Return the C++ table of what ``templates/trampolines.cpp`` binds at load time: functions, with their jumps, and
     kernels.
     """
@@ -232,23 +239,28 @@ def trampoline_table(
                 f".globl {name}\n.hidden {name}\n.type {name}, @function\n.p2align 4\n"
                 f"{name}: endbr64\n  jmp *graft_slots+{8 * index}(%rip)\n.size {name}, .-{name}"
             )
-            slots.append(f"    {{{index}, {address:#x}}}, // {name}")
-        table = f"slots_{number}" if slots else "nullptr"
-        if slots:
-            tables.append(f"constexpr GraftSlot {table}[] = {{\n" + "\n".join(slots) + "\n};\n")
-        replaced = kernels.get(library.name, ())
-        of_kernels = f"kernels_{number}" if replaced else "nullptr"
-        if replaced:
-            own = {each.symbol: f"kernel_{number}_{place}" for place, each in enumerate(replaced)}
-            declared += [f'GRAFT_HIDDEN void* {name} asm("{symbol}");' for symbol, name in own.items()]
-            rows = [f"    {{{each.member:#x}, {each.stub:#x}, &{own[each.symbol]}, nullptr}}," for each in replaced]
-            tables.append(f"GraftKernel {of_kernels}[] = {{\n" + "\n".join(rows) + "\n};\n")
-        counts = f"{table}, {len(slots)}, {of_kernels}, {len(replaced)}"
-        entries.append(f'    {{"{library.name}", "{library.build_id}", {counts}}},')
+            slots.append(f"{index}, {address:#x}")
+        kernels, stubs = replaced.get(library.name, Replaced([], []))
+        symbols = dict.fromkeys([*(each.symbol for each in kernels), *(each.symbol for each in stubs)])
+        own = {symbol: f"own_{number}_{place}" for place, symbol in enumerate(symbols)}
+        declared += [f'GRAFT_HIDDEN void* {name} asm("{symbol}");' for symbol, name in own.items()]
+        arrays = {
+            "GraftSlot": slots,
+            "GraftKernel": [f"{each.member:#x}, {each.stub:#x}, &{own[each.symbol]}, nullptr" for each in kernels],
+            "GraftStub": [f"{each.stock:#x}, &{own[each.symbol]}, {each.size}" for each in stubs],
+        }
+        fields = [f'"{library.name}"', f'"{library.build_id}"']
+        for kind, rows in arrays.items():
+            if rows:
+                tables.append(
+                    f"{kind} {kind}_{number}[] = {{\n" + "".join(f"    {{{row}}},\n" for row in rows) + "};\n"
+                )
+            fields += [f"{kind}_{number}" if rows else "nullptr", str(len(rows))]
+        entries.append(f"    {{{', '.join(fields)}}},")
     return _TABLE.substitute(
         slot_count=max(len(trampolines), 1),
         trampolines="\n".join(trampolines),
-        kernels="\n".join(declared),
+        declared="\n".join(declared),
         tables="\n".join(tables),
         libraries="\n".join(entries),
         is_python_extension=str(is_python_extension).lower(),
@@ -265,7 +277,7 @@ $trampolines
 .popsection
 )");
 
-$kernels
+$declared
 
 namespace {
 $tables

@@ -8,7 +8,7 @@ names, which its stub chooses among. They are variables, so ``templates/trampoli
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,22 +56,43 @@ def stub_of(member: str) -> Stub | None:
     return None
 
 
-def replaced_kernels(
-    names: Iterable[str], libraries: Sequence[SymbolIndex], toolchain: Toolchain
-) -> dict[str, list[ReplacedKernel]]:
-    """Return the kernels among the symbols ``names``, by the library of the base that has their stub.
+class SharedStub(NamedTuple):
+    """The symbol of a stub that a source defines again, its address in the base, and its size in bytes."""
 
-    A stub that no library defines is not called. If only one CPU capability is compiled, its kernels stand for all.
+    symbol: str
+    stock: int
+    size: int
+
+
+class Replaced(NamedTuple):
+    """What a product has of a library of the base."""
+
+    kernels: list[ReplacedKernel]
+    stubs: list[SharedStub]
+
+
+def replaced_in(library: SymbolIndex, names: Iterable[str], sizes: Mapping[str, int], toolchain: Toolchain) -> Replaced:
+    """Return the kernels and stubs that both a library and a product have.
+
+    If the product has kernels for one CPU capability only, they stand for all. A stub that is declared but not defined
+    is not called.
+
+    Args:
+        library: the library.
+        names: the symbols that the product defines or uses.
+        sizes: the sizes of the variables that it defines.
+        toolchain: what compiles it.
     """
-    found: dict[str, list[ReplacedKernel]] = {library.name: [] for library in libraries}
-    members = {name: stub for name in names if (stub := stub_of(name))}
-    for library in libraries:
-        for name, stub in members.items():
-            everywhere = _of_each_capability(name) if toolchain.is_for_edits else [name]
-            addresses = library.find(everywhere, DATA).values()
-            for of_stub in library.find(stub.symbols, DATA).values():
-                found[library.name] += [ReplacedKernel(name, *address, *of_stub) for address in addresses]
-    return found
+    kernels: list[ReplacedKernel] = []
+    shared: set[SharedStub] = set()
+    for name, stub in ((name, stub) for name in names if (stub := stub_of(name))):
+        members = _of_each_capability(name) if toolchain.is_for_edits else [name]
+        for symbol, (address,) in library.find(stub.symbols, DATA).items():
+            if name in sizes:
+                kernels += [ReplacedKernel(name, each, address) for (each,) in library.find(members, DATA).values()]
+            if symbol in sizes:
+                shared.add(SharedStub(symbol, address, sizes[symbol]))
+    return Replaced(sorted(kernels), sorted(shared))
 
 
 def _of_each_capability(member: str) -> list[str]:

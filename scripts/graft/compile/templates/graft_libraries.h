@@ -21,6 +21,14 @@ struct GraftKernel {
   void* stock; // the base's kernel
 };
 
+// A dispatch stub that both libraries define. Ours starts as a copy: what the base registered for other devices is its,
+// too.
+struct GraftStub {
+  uintptr_t stock;
+  void** own;
+  size_t size;
+};
+
 struct GraftLibrary {
   const char* name;
   const char* build_id;
@@ -28,6 +36,8 @@ struct GraftLibrary {
   size_t slot_count;
   GraftKernel* kernels;
   size_t kernel_count;
+  const GraftStub* stubs;
+  size_t stub_count;
 };
 
 // What this library registered in place of kernels of the base in the dispatch table.

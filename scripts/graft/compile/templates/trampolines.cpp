@@ -81,6 +81,11 @@ int bind_if_named(dl_phdr_info* object, size_t, void* wanted) {
     kernel.stub += object->dlpi_addr;
     kernel.stock = *reinterpret_cast<void**>(kernel.member);
   }
+  for (size_t i = 0; i < library.stub_count; ++i) {
+    const auto& stub = library.stubs[i];
+    std::memcpy(stub.own, reinterpret_cast<void*>(object->dlpi_addr + stub.stock), stub.size);
+    *stub.own = nullptr; // its kernel for CPUs is to be chosen
+  }
   return 1;
 }
 
