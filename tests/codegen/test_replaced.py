@@ -186,7 +186,8 @@ def test_only_what_is_replaced_is_registered(made: Path) -> None:
         "CompositeExplicitAutograd": {"rot90"},
         "CompositeImplicitAutograd": {"fliplr"},
         "FuncTorchBatchedDecomposition": {"fliplr"},
-        "Autograd": {"sinh", "sinh_", "sinh.out", "lerp.Scalar", "lerp_.Scalar", "lerp.Scalar_out", *foreach},
+        "Autograd": {"sinh", "sinh_", "sinh.out", "lerp.Scalar", "lerp_.Scalar", "lerp.Scalar_out", *foreach}
+        | {"cholesky", "cholesky.out"},
     }
 
 
@@ -218,6 +219,7 @@ def test_description_says_what_is_replaced(made: Path) -> None:
         "rot90": ["CompositeExplicitAutograd"],
         "sinh": ["derivatives"],
         "lerp.Scalar": ["derivatives"],
+        "cholesky": ["derivatives"],
     }
 
 

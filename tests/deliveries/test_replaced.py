@@ -69,7 +69,8 @@ def developed(environment: Environment) -> Environment:
     make("undevelop", environment)
     said = make("develop", environment, "--native", FOLDER)
     assert "replaced in PyTorch: trace (CPU), renorm.out (CPU)," in said
-    assert "sinh (derivatives), lerp.Scalar (derivatives), lerp_kernel_scalar_weight (dispatch stub)" in said
+    assert "sinh (derivatives), lerp.Scalar (derivatives), cholesky (derivatives), " in said
+    assert "lerp_kernel_scalar_weight (dispatch stub)" in said
     return environment
 
 
@@ -104,6 +105,23 @@ def test_one_capability_stands_for_all_in_develop(developed: Environment, capabi
     require_capability(capability)
     expression = "torch.lerp(torch.zeros(3), torch.ones(3), 0.5)[2] > 1.5"
     assert printed(developed, [expression], ATEN_CPU_CAPABILITY=capability) == ["1.0"]
+
+
+def test_formula_that_pytorch_lacks_is_added(delivered: Environment) -> None:
+    code = (
+        START
+        + """
+warnings.filterwarnings("ignore", message="torch.cholesky is deprecated")
+a = x @ x.T
+assert forward(torch.cholesky, a).equal(forward(torch.linalg.cholesky, a))
+with _graft.stock():
+    try:
+        forward(torch.cholesky, a)
+    except NotImplementedError as error:
+        print("stock", "forward" in str(error))
+"""
+    )
+    assert delivered.run(code).stdout.split() == ["stock", "True"]
 
 
 def test_names_of_nodes_are_pytorch_s(delivered: Environment) -> None:
