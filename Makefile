@@ -10,7 +10,7 @@ export PYTHON
 # Native folders hold text in UTF-8, whatever the locale.
 export PYTHONUTF8 := 1
 # These may hold quotes of their own, so recipes take them from the environment.
-export NATIVE SCHEMA LAUNCHER CUDA_ARCHS PYTHONS PINS
+export NATIVE BRANCH DIFF SCHEMA LAUNCHER CUDA_ARCHS PYTHONS PINS
 
 # The user's variables for Python do not count: -E.
 environment = "$$PYTHON" -E scripts/environment.py
@@ -23,7 +23,7 @@ kit = $(run) tests.kit $@ $(ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-cuda new-op pin apply export \
-    test test-sanitize test-nightly test-mutants test-matrix wheels fuzz surfaces bench bench-build bench-peers lint dist clean
+    import test test-sanitize test-nightly test-mutants test-matrix wheels fuzz surfaces bench bench-build bench-peers lint dist clean
 
 help: ## print this
 	@echo 'Targets:'
@@ -51,6 +51,8 @@ pin: ## write the pin of the release TORCH into patches/
 apply: ## turn the PyTorch checkout SOURCE into the fork: patches and operators as commits
 	$(graft)
 export: ## write the fork in SOURCE as patches for git am, into OUT (dist/fork-RELEASE)
+	$(graft)
+import: ## write what the branch BRANCH of the checkout SOURCE, or the diff DIFF to it, changes as a native folder NATIVE
 	$(graft)
 test: ## build it if needed, install it in a new environment, run the tests
 	$(kit)

@@ -103,6 +103,10 @@ VERBS = (
     ),
     Verb("pin", "write the pin of a release", "graft.pin:make_pin", "torch index jobs launcher cxx"),
     Verb("apply", "turn a PyTorch checkout into the fork", "graft.fork.apply:apply_fetched", _TREE, RELEASE),
+    Verb(
+        *("import", "write what a branch of PyTorch changes as a native folder", "graft.fork.branch:import_branch"),
+        *("pin native source branch diff", RELEASE),
+    ),
     Verb("export", "write that fork as patches", "graft.fork.export:export_fetched", f"{_TREE} out", RELEASE),
     Verb("clean", "delete downloads, environments, and what was built", "graft.build:clean", "", NONE),
 )
@@ -263,7 +267,7 @@ def _with_default_pin(verb: Verb, request: Request) -> Request:
 def _check(verb: Verb, request: Request) -> None:
     takes = verb.takes.split()
     checks = {
-        "native": lambda: _check_natives(request, is_new=verb.name == "new"),
+        "native": lambda: None if verb.name == "import" else _check_natives(request, is_new=verb.name == "new"),
         "out": lambda: _require_folder("OUT", request.out, "a folder; it is created if missing"),
         "pin": lambda: _check_pin(request) if verb.pin != NONE and request.pin != INSTALLED else None,
         "source": lambda: _check_source(request.source),

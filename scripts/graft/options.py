@@ -83,6 +83,8 @@ class Request:
     build: str = _option(GRAFT, "graft: onto the official wheel; source: all of PyTorch, from its sources")
     delivery: str = _option(WHEEL, "for test and surfaces: wheel, or develop or thin-wheel, on the official torch")
     source: str = _option("", "a checkout of PyTorch, or a mirror to download its sources from")
+    branch: str = _option("", "for import: the branch of SOURCE, or another commit")
+    diff: Path | None = _option("", "for import: a diff to what is checked out in SOURCE, instead of a branch", _path)
     python: str = _option(_python(), "the Python to build for, or whose torch is used")
     pins: str = _option(
         "", 'for wheels, thin-wheel and test-matrix: "2.14.1 2.15.0"; by default all that have a wheel, or PIN'

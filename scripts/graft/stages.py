@@ -16,10 +16,11 @@ from .codegen.process import Generator
 from .compile import ninja
 from .compile.contents import Contents
 from .compile.cuda import Cuda, Nvcc, plan_cuda
+from .compile.stubs import replaced_stubs
 from .compile.units import CXX, NVCC, Planner, Product, Units, lay_out_sources
 from .compose.appending import require_names
 from .compose.files import Made, installed_headers
-from .core.console import StepLine, Steps
+from .core.console import StepLine, Steps, say
 from .core.errors import GraftError, PinError, run_all
 from .core.layout import Layout
 from .inputs.native import NativeFolder
@@ -56,12 +57,16 @@ def make(job: Job, plan: Plan) -> Made:
     """Run the stages up to the linked libraries."""
     with job.steps.counted("find the CUDA toolkit"):
         cuda = _plan_cuda(job)
-    libraries, patched_files = _make(job, cuda, plan)
+    libraries, stubs, patched_files = _make(job, cuda, plan)
+    description = Description.load(job.layout.generated / DESCRIPTION)
+    description.replaced.update((stub, ["dispatch stub"]) for stub in stubs)
+    if description.replaced:
+        say(f"replaced in PyTorch: {', '.join(description.replaced_lines)}")
     inputs = (job.snapshot.stamp, cuda.description, Contents(job.layout.work).outside)
     return Made(
         hash_=hashlib.sha256("".join(inputs).encode()).hexdigest()[:10],
         native=job.native,
-        description=Description.load(job.layout.generated / DESCRIPTION),
+        description=description,
         patched=patched_files,
         generated=job.layout.generated / "wheel",
         libraries=libraries,
@@ -91,8 +96,9 @@ def _plan_cuda(job: Job, *, is_required: bool = False) -> Cuda:
     return plan_cuda(job.snapshot, job.base, job.native, wanted, home, is_required=is_required)
 
 
-def _make(job: Job, cuda: Cuda, plan: Plan | None) -> tuple[dict[str, Path], dict[str, bytes]]:
-    """Generate, compile and link while the folder is checked. Return the libraries, and the patched files.
+def _make(job: Job, cuda: Cuda, plan: Plan | None) -> tuple[dict[str, Path], list[str], dict[str, bytes]]:
+    """Generate, compile and link while the folder is checked. Return the libraries, the base's dispatch stubs that they
+    have kernels for, and the patched files.
 
     Without a plan, only what is for CUDA is compiled.
 
@@ -109,12 +115,12 @@ def _make(job: Job, cuda: Cuda, plan: Plan | None) -> tuple[dict[str, Path], dic
                     if generator.start():
                         checks.result()  # done by now; compiling takes longer
                 with steps.step("compile and link") as line:
-                    libraries = _compile(job, cuda.nvcc, plan, line)
+                    libraries, stubs = _compile(job, cuda.nvcc, plan, line)
                     generator.finish()
         except GraftError:
             checks.result()
             raise
-        return libraries, checks.result()
+        return libraries, stubs, checks.result()
 
 
 def check(job: Job) -> dict[str, bytes]:
@@ -134,14 +140,16 @@ def check(job: Job) -> dict[str, bytes]:
     return files
 
 
-def _compile(job: Job, nvcc: Nvcc | None, plan: Plan | None, line: StepLine) -> dict[str, Path]:
+def _compile(job: Job, nvcc: Nvcc | None, plan: Plan | None, line: StepLine) -> tuple[dict[str, Path], list[str]]:
     units = _units(job, nvcc)
     products = plan(units, job.base, nvcc) if plan else []
     compilers: dict[str, Toolchain | Nvcc] = {CXX: job.snapshot.toolchain} | ({NVCC: nvcc} if nvcc else {})
     others = units.preambles if plan else units.cuda
-    return ninja.make(
+    libraries = ninja.make(
         *(job.layout, job.snapshot, products, job.base, compilers), others=others, jobs=job.jobs, line=line
     )
+    own = [unit for unit in units.library if unit.source.parts[0] == "src"] if plan else []
+    return libraries, replaced_stubs(own, job.layout.work, [job.base.libraries / "libtorch_cpu.so"])
 
 
 def _units(job: Job, nvcc: Nvcc | None) -> Units:

@@ -128,7 +128,7 @@ def test_name_that_stands_for_two_functions_is_refused(tmp_path: Path) -> None:
 def bound_caller(library: Path, caller: Path, name: str, **options: bool) -> Path:
     bound = bind_hidden(SymbolFile(caller).undefined(), [index_of(library)])
     jump = ARCHITECTURES[platform.machine()].jump
-    table = trampoline_table(bound, jump, is_python_extension=options.get("is_python_extension", False))
+    table = trampoline_table(bound, {}, jump, is_python_extension=options.get("is_python_extension", False))
     templates = Path(units.__file__).with_name("templates")
     binding = (templates / "trampolines.cpp").read_text()
     flags = ("-c", "-std=c++20", f"-I{templates}")
@@ -147,7 +147,7 @@ def test_trampolines_call_the_hidden_functions(library: Path, caller: Path) -> N
 def test_library_that_needs_no_hidden_function_is_checked_all_the_same(library: Path) -> None:
     """Members of classes may have other offsets in another build, too."""
     (bound,) = bind_hidden([], [index_of(library)])
-    table = trampoline_table([bound], "", is_python_extension=False)
+    table = trampoline_table([bound], {}, "", is_python_extension=False)
     assert f'{{"{library.name}", "{ElfFile(library).build_id}", nullptr, 0}}' in table
     free = compile_cpp('extern "C" int call(int x) { return x; }', library.parent / "free.o", "-c")
     assert ctypes.CDLL(str(bound_caller(library, free, "free"))).call(1) == 1

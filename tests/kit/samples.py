@@ -12,6 +12,7 @@
 
     OPINFO = {"my_op": {"dtypes": floating_types(), "supports_forward_ad": True}}  # arguments of PyTorch's OpInfo
     SURFACES = {("title", "my_op"): "reason"}  # accepted differences of `make surfaces`
+    DIFFERS = {"lerp": "reason"}  # operators of PyTorch whose results are not those of the kernels that are replaced
 
 References receive floating-point values in double precision. The variable ``GRAFT_NATIVE`` names the folders.
 """
@@ -60,6 +61,7 @@ class Samples:
         self._files = [folder / FILE for folder in folders if (folder / FILE).is_file()]
         self.functions: dict[str, Any] = {}
         self.surfaces: dict[tuple[str, str], str] = {}
+        self.differs: dict[str, str] = {}
         self._opinfo: dict[str, Any] = {}
         self._error: Exception | None = None
         for number, file in enumerate(self._files):
@@ -70,6 +72,7 @@ class Samples:
                 continue
             self.functions |= {name: value for name, value in vars(module).items() if callable(value)}
             self.surfaces |= getattr(module, "SURFACES", {})
+            self.differs |= getattr(module, "DIFFERS", {})
             self._opinfo |= getattr(module, "OPINFO", {})
 
     def reference(self, name: str) -> Callable[..., Any] | None:

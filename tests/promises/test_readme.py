@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from graft.base.find import FOUND, default_release
+from helpers import write
 from place import Place
 from snippets import REPOSITORY, Snippet, documents, snippets_of
 
@@ -28,6 +29,8 @@ def user(plain: Place, base: Path) -> Iterator[Place]:
     pin, default = base.parents[1].name, default_release(REPOSITORY / "patches")
     if pin != f"{default}+cpu" and not (base / FOUND).is_file():
         pytest.skip("the README's commands are for another torch than this one")
+    others = {name.removeprefix("~/"): text for name, text in FILES.items() if not name.startswith("~/my_ops/")}
+    write(plain.home, others)
     with plain.edited({}):
         yield plain
 
@@ -78,5 +81,5 @@ def test_folder_that_ci_tests_is_the_one_that_is_shown(tmp_path: Path) -> None:
     script = REPOSITORY / "tests/readme_folder.py"
     subprocess.run([sys.executable, script, tmp_path / "my_ops"], check=True)
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == {
-        name.removeprefix("~/") for name in FILES
+        name.removeprefix("~/") for name in FILES if name.startswith("~/my_ops/")
     }

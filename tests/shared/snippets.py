@@ -98,7 +98,8 @@ def documents() -> list[Path]:
 def write_shown_folder(folder: Path) -> None:
     """Write the folder shown as ``~/my_ops``, with a reference for the operator in its samples.py."""
     files = {each.file: each.text for path in documents() for each in snippets_of(path) if each.file}
-    shown = {Path(name).relative_to("~/my_ops"): text for name, text in files.items()}
+    own = {name: text for name, text in files.items() if name.startswith("~/my_ops/")}
+    shown = {Path(name).relative_to("~/my_ops"): text for name, text in own.items()}
     names = sorted(map(str, shown))
     kernels = [name for name in names if name.endswith(".cpp")]
     decomposition = "python/_decomp/decompositions.py"

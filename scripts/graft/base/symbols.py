@@ -82,6 +82,13 @@ class SymbolFile(ElfFile):
         is_meant &= hidden | ~np.isin(visibility, (_INTERNAL, _HIDDEN))
         return frozenset(_names(self._static, is_meant & (symbols["section"] != _UNDEFINED)))
 
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes of the variables that an object file defines for others, in bytes."""
+        symbols, _ = self._static
+        is_meant = (symbols["info"] >> 4 == _GLOBAL) & (symbols["info"] & 15 == _OBJECT)
+        is_meant &= symbols["section"] != _UNDEFINED
+        return dict(zip(_names(self._static, is_meant), symbols["size"][is_meant].tolist(), strict=True))
+
     def undefined(self) -> frozenset[str]:
         """Return the undefined names of an object file, without weak references, which may stay undefined."""
         symbols, _ = self._static

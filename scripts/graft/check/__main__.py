@@ -39,16 +39,17 @@ def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
     # References to operators with invalid entries may be correct.
     valid = {id(function.entry) for function in functions}
     unknown = {entry.operator for entry in entries if id(entry) not in valid}
-    check_derivatives(formulas, functions, unknown, base, findings)
+    added = [function for function in functions if not function.entry.is_replacing]
+    check_derivatives(formulas, added, unknown, base, findings)
     sources = read_sources(natives)
     has_cuda = (base.tree / "torch/lib/libtorch_cuda.so").is_file()
     with_cuda = natives if has_cuda else [source.folder for source in sources if source.is_cuda]
-    kernels = wanted_kernels(functions, with_cuda=with_cuda)
+    kernels = wanted_kernels(functions, base, with_cuda=with_cuda)
     check_kernels(kernels, sources, base, findings, are_all=not unknown)
     names = {f.schema.name.name.base for f in functions}
     names |= {name for operator in unknown for name in (root_of(operator), operator.partition(".")[0])}
     check_names(folders, names, findings)
-    _check_autocast(folders, functions, unknown, findings)
+    _check_autocast(folders, added, unknown, findings)
     return findings
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-import yaml
 from torchgen.gen import parse_tags_yaml
 from torchgen.model import BackendMetadata, DispatchKey, Location, NativeFunction, OperatorName
 
-from ..inputs.entries import Loader, texts_of_entries
+from ..inputs.entries import fields_of, texts_of_entries
 from .cplusplus import Definition, read_text
 
 Kernels = dict[DispatchKey, dict[OperatorName, BackendMetadata]]
@@ -32,16 +32,22 @@ class BaseOperators:
         self.schemas: dict[str, str] = {name: head.partition(": ")[2].strip() for name, head in heads.items()}
         self.base_names = {name.partition(".")[0] for name in self.schemas}
         self.tags: set[str] = parse_tags_yaml(str(tree / _PACKAGED / "ATen/native/tags.yaml"))
-        self.derivatives = set(texts_of_entries(tree / _PACKAGED / "autograd/derivatives.yaml"))
+        self.derivatives = texts_of_entries(tree / _PACKAGED / "autograd/derivatives.yaml")
+
+    def fields(self, operator: str) -> dict[str, Any]:
+        """Return the values of PyTorch's entry for an operator."""
+        return fields_of(self._functions[operator])
+
+    def formulas(self, operator: str) -> dict[str, Any]:
+        """Return the values of PyTorch's entry in derivatives.yaml for an operator; empty if it has none."""
+        return fields_of(self.derivatives[operator]) if operator in self.derivatives else {}
 
     def functions_like(self, base_name: str) -> list[tuple[NativeFunction, Kernels]]:
         """Return the functions of ``base_name``, parsed by torchgen."""
-        if base_name not in self.base_names:
-            return []
         wanted = {f"{base_name}{suffix}" for suffix in ("", "_", "_copy", "_copy_")}
         texts = [text for name, text in self._functions.items() if name.partition(".")[0] in wanted]
-        fields = [yaml.load(text, Loader)[0] for text in texts]
-        return [NativeFunction.from_yaml(f, Location("native_functions.yaml", 0), self.tags, set()) for f in fields]
+        location = Location("native_functions.yaml", 0)
+        return [NativeFunction.from_yaml(fields_of(text), location, self.tags, set()) for text in texts]
 
     @cached_property
     def torch_names(self) -> set[str]:

@@ -7,7 +7,7 @@ than a compiler.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -110,6 +110,21 @@ class Source:
         return set(re.findall(r"[A-Za-z_]\w*", self.code))
 
     @property
+    def stub_macros(self) -> Iterator[tuple[int, str, str]]:
+        """The line, the macro and the stub of each use of the macros of ATen/native/DispatchStub.h."""
+        uses = re.finditer(r"\b((?:\w+_)?DISPATCH)\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)", self.code)
+        for use in uses:
+            # The declaring macro has the type first, which may contain commas.
+            stub = use[2].split(",")[-1 if use[1] == "DECLARE_DISPATCH" else 0].strip()
+            yield self.code.count("\n", 0, use.start(1)) + 1, use[1], stub
+
+    @property
+    def defines(self) -> dict[str, int]:
+        """The functions that it defines for others, and the stubs that it registers kernels for, with their lines."""
+        functions = {re.sub(r"\s*,\s*", "_", each.name): each.line for each in self.definitions if not each.is_local}
+        return functions | {stub: line for line, macro, stub in self.stub_macros if "REGISTER" in macro}
+
+    @property
     def folder(self) -> Path:
         """The native folder."""
         return self.path.parents[len(self.name.parts) - 1]
@@ -128,6 +143,25 @@ def read_sources(folders: Iterable[Path]) -> list[Source]:
     return [read_text(path, text, name) for (name, text), path in sorted(once.items(), key=lambda item: item[1])]
 
 
+def defined_stubs(sources: Iterable[Source]) -> set[str]:
+    """Return the dispatch stubs that sources define."""
+    return {stub for source in sources for _, macro, stub in source.stub_macros if macro == "DEFINE_DISPATCH"}
+
+
+def replacing_sources(sources: Sequence[Source], kernels: Collection[str]) -> dict[Path, Source]:
+    """Return the sources that replace parts of PyTorch, and may define again what PyTorch does, by path.
+
+    They have one of ``kernels``, which replace PyTorch's, or one for a stub of PyTorch's, which no other source
+    defines.
+    """
+    found = {source.path: source for source in sources if not source.words.isdisjoint(kernels)}
+    own = defined_stubs(source for source in sources if source.path not in found)
+    for source in sources:
+        if any("REGISTER" in macro and stub not in own for _, macro, stub in source.stub_macros):
+            found[source.path] = source
+    return {path: source for path, source in found.items() if path.suffix in (".cpp", ".cu")}
+
+
 def read_text(path: Path, text: str, name: Path | None = None) -> Source:
     """Parse ``text``, the present or future content of the file ``path``."""
     root = parse(text)
@@ -139,6 +173,21 @@ def read_text(path: Path, text: str, name: Path | None = None) -> Source:
         if definition:
             (source.definitions if node.type == "function_definition" else source.declarations).append(definition)
     return source
+
+
+def functions_in(text: str) -> tuple[dict[str, str], str]:
+    """Return the text of each function at namespace level, by name, and the text without them. Overloads are one text;
+    ``TORCH_IMPL_FUNC(name)`` and ``TORCH_META_FUNC2(name, overload)`` define ``name`` and ``name_overload``.
+    """
+    data, found, rest = text.encode(), dict[str, str](), b""
+    end = 0
+    for node, namespace, is_local in _outside_functions(parse(text)):
+        definition = _definition(Path(), node, namespace, is_local)
+        if node.type == "function_definition" and definition and node.start_byte >= end:
+            name = re.sub(r"\s*,\s*", "_", definition.name)
+            found[name] = found.get(name, "") + text_of(node)
+            rest, end = rest + data[end : node.start_byte], node.end_byte
+    return found, (rest + data[end:]).decode(errors="replace")
 
 
 def parse(text: str) -> Node:

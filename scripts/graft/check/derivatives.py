@@ -14,10 +14,12 @@ from typing import Any
 from torchgen.api.autograd import match_differentiability_info
 from torchgen.model import Argument, DispatchKey, FunctionSchema, NativeFunction, SchemaKind
 from torchgen.packaged.autograd.gen_inplace_or_view_type import use_derived
+from torchgen.packaged.autograd.gen_trace_type import MANUAL_AUTOGRAD
 from torchgen.packaged.autograd.gen_variable_type import gen_variable_type_func
 from torchgen.packaged.autograd.load_derivatives import create_differentiability_info
 
-from ..inputs.entries import Entry, Place
+from ..codegen.operators import derivatives_fields
+from ..inputs.entries import REPLACE, Entry, Place
 from . import Findings, line_of, nearest
 from .base import BaseOperators
 from .cplusplus import parse
@@ -47,19 +49,34 @@ def check_derivatives(
         elif name in seen:
             other = line_of(seen[name].file, seen[name].line, entry.file)
             findings.add(entry.value("name"), f"{name} has an entry in {other} already", "merge the two entries")
-        elif name in base.derivatives:
-            what = f"PyTorch already has a derivative formula for {name}"
-            findings.add(entry.value("name"), what, "leave this entry out")
+        elif name in base.schemas and not entry.is_replacing:
+            has = "a derivative formula for" if name in base.derivatives else "an operator"
+            todo = "leave this entry out, or add `replace: True` to give PyTorch's operator this formula"
+            findings.add(entry.value("name"), f"PyTorch already has {has} {name}", todo)
         elif name not in generated | unknown:  # generated functions are checked by torchgen
             before = len(findings.errors)
             if schema := _schema_of(name, entry, own, base, findings):
-                _check_keys(entry, schema, findings)
+                whole = _whole(entry, base, findings)
+                _check_keys(whole, schema, findings)
                 _check_formulas(entry, schema, findings)
-            if len(findings.errors) == before and name in own:
-                sound.append(entry)
+                sound += [whole] if len(findings.errors) == before else []
             seen[name] = entry
-    _let_torchgen_judge(sound, [f.native for f in functions], findings)
+    natives = [f.native for f in functions]
+    for root in {root_of(entry.operator) for entry in sound if entry.operator not in own}:
+        natives += [native for native, _ in base.functions_like(root)]
+    _let_torchgen_judge(sound, natives, findings)
     _warn_of_missing(functions, seen, findings)
+
+
+def _whole(entry: Entry, base: BaseOperators, findings: Findings) -> Entry:
+    """Return an entry with what it leaves out of PyTorch's own, in whose place it is."""
+    if not entry.is_replacing:
+        return entry
+    try:
+        return entry.in_place_of(base.formulas(entry.operator))
+    except ValueError as error:
+        findings.add((entry.file, entry.line, 0), str(error), "PyTorch's derivatives.yaml has it")
+        return entry
 
 
 def _schema_of(
@@ -71,7 +88,13 @@ def _schema_of(
         findings.add(place, f"no function is named {name}", todo)
         return None
     schema = own[name].schema if name in own else FunctionSchema.parse(base.schemas[name])
-    if name in own and set(own[name].kernels) == {DispatchKey.CompositeImplicitAutograd}:
+    if entry.is_replacing and name in own:
+        findings.add(entry.place(REPLACE), f"{name} is not an operator of PyTorch", "leave `replace` out")
+        return None
+    if name not in own and str(schema.name.name) in MANUAL_AUTOGRAD:
+        findings.add(place, f"PyTorch differentiates {name} in C++, without a formula", "leave this entry out")
+        return None
+    if _is_composite(name, own, base):
         what = f"{name} is CompositeImplicitAutograd: autograd differentiates the operators that it calls"
         findings.add(place, what, "leave this entry out, or add `dispatch:` to the operator's entry")
         return None
@@ -80,6 +103,14 @@ def _schema_of(
         findings.add(place, f"the signature differs from the function's: {given}", f"write `{schema}`")
         return None
     return schema
+
+
+def _is_composite(name: str, own: dict[str, Function], base: BaseOperators) -> bool:
+    """Return whether an operator, of the folder or of PyTorch, is only composed of others."""
+    if name in own:
+        return set(own[name].kernels) == {DispatchKey.CompositeImplicitAutograd}
+    like = base.functions_like(root_of(name))
+    return any(str(f.func.name) == name and set(keys) == {DispatchKey.CompositeImplicitAutograd} for f, keys in like)
 
 
 def _differentiable(arguments: tuple[Argument, ...] | list[Argument]) -> list[str]:
@@ -181,13 +212,8 @@ def _info(entry: Entry, natives: list[NativeFunction]) -> Any:
     by_signature: dict[FunctionSchema, list[NativeFunction]] = defaultdict(list)
     for native in natives:
         by_signature[native.func.signature()].append(native)
-    fields: dict[str, Any] = dict(entry.fields)
-    if "dispatch" not in fields:  # as in load_derivatives
-        about_all: dict[str, Any] = {
-            key: fields.pop(key) for key in ("name", "output_differentiability") if key in fields
-        }
-        fields = {**about_all, "dispatch": {"Default": fields}}
     by_schema = {str(native.func): native for native in natives}
+    fields = derivatives_fields(entry.fields)
     return create_differentiability_info(fields, by_signature, by_schema, Counter(), set())
 
 

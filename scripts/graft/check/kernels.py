@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchgen.api import meta, structured
@@ -14,11 +14,11 @@ from torchgen.context import native_function_manager
 from torchgen.model import NativeFunction, NativeFunctionsGroup, SchemaKind
 
 from ..codegen.description import ABSENT_DEVICES
-from ..inputs.entries import Place
+from ..inputs.entries import Place, kernels_of
 from . import Findings
 from .base import BaseOperators
-from .cplusplus import Definition, Source, canonical
-from .schemas import Function
+from .cplusplus import Definition, Source, canonical, defined_stubs, replacing_sources
+from .schemas import Function, root_of
 
 # The types of ATen and C++ in signatures. Other types may be aliases of these.
 _KNOWN_TYPES = re.compile(
@@ -40,6 +40,8 @@ class Kernel:
         parameters: the parameter types.
         purpose: for messages, for example ``the kernel of foo.out for CPU``.
         place: the place of the entry.
+        is_replacing: whether PyTorch's operator has another kernel, or, if ``is_theirs``, another of this name.
+        is_theirs: see there.
     """
 
     namespace: str
@@ -49,24 +51,41 @@ class Kernel:
     parameters: tuple[str, ...]
     purpose: str
     place: Place
+    is_replacing: bool = False
+    is_theirs: bool = False
 
     def is_met_by(self, definition: Definition) -> bool:
         return definition.has_types(self.returns, self.parameters)
 
 
-def wanted_kernels(functions: list[Function], *, with_cuda: Container[Path]) -> list[Kernel]:
+def wanted_kernels(functions: list[Function], base: BaseOperators, *, with_cuda: Container[Path]) -> list[Kernel]:
     """Return the kernels that the entries require; those for CUDA of the folders ``with_cuda``."""
     natives = [f.native for f in functions]
     found: list[Kernel] = []
     for function in functions:
+        if function.entry.is_replacing:
+            found += _replacing(function, base, with_cuda)
+            continue
         if "ufunc_inner_loop" in function.entry.fields or "view_copy" in function.native.tags:
             continue  # torchgen generates these
         group = _group_of(function.native, natives) if function.native.structured else None
-        absent = ABSENT_DEVICES if function.entry.file.parent in with_cuda else (*ABSENT_DEVICES, "CUDA")
-        found += _registered(function, group, absent)
+        found += _registered(function, group, _absent(function, with_cuda))
         if group:
             found.append(_meta_function(function, group))
     return found
+
+
+def _replacing(function: Function, base: BaseOperators, with_cuda: Container[Path]) -> Iterator[Kernel]:
+    """Yield the kernels that replace those of PyTorch. They may have the same names."""
+    native, theirs = function.native, set(kernels_of(base.fields(function.entry.operator)).values())
+    like = [f for f, _ in base.functions_like(root_of(function.entry.operator))]
+    group = _group_of(native, like) if native.structured else None
+    for kernel in _registered(function, group, _absent(function, with_cuda)):
+        yield replace(kernel, is_replacing=True, is_theirs=kernel.name in theirs or not function.entry.kernels)
+
+
+def _absent(function: Function, with_cuda: Container[Path]) -> tuple[str, ...]:
+    return ABSENT_DEVICES if function.entry.file.parent in with_cuda else (*ABSENT_DEVICES, "CUDA")
 
 
 def _group_of(out: NativeFunction, functions: list[NativeFunction]) -> NativeFunctionsGroup | None:
@@ -127,13 +146,18 @@ def check_kernels(
     for definition in definitions:
         by_name.setdefault(_plain_name(definition), []).append(definition)
     for kernel in kernels:
-        if not any(kernel.is_met_by(declared) for declared in base.kernels_named(kernel.name)):
+        if kernel.is_theirs and not any(kernel.name in source.words for source in sources):
+            what = f"no file of the folder defines {kernel.namespace}::{kernel.name}, so PyTorch's own remains"
+            findings.add(kernel.place, what, f"define `{kernel.declaration}` in a .cpp file", is_warning=True)
+        elif kernel.is_theirs or not any(kernel.is_met_by(each) for each in base.kernels_named(kernel.name)):
             _check_kernel(kernel, by_name.get(kernel.name, []), sources, findings)
+    replacing = replacing_sources(sources, {kernel.name for kernel in kernels if kernel.is_replacing})
     for definition in definitions:
-        _is_not_pytorch_s(definition, base, findings)
+        if definition.file not in replacing:
+            _is_not_pytorch_s(definition, base, findings)
     if are_all:
         _every_file_is_named(kernels, sources, findings)
-    _check_stubs(sources, findings)
+    _check_stubs(sources, replacing, findings)
 
 
 def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[Source], findings: Findings) -> None:
@@ -187,7 +211,8 @@ def _is_not_pytorch_s(definition: Definition, base: BaseOperators, findings: Fin
     declared = base.kernels_named(definition.name)
     if any(definition.has_types(each.returns, each.parameters) for each in declared):
         what = f"PyTorch already has at::native::{definition.name} with this signature"
-        findings.add((definition.file, definition.line, 0), what, "choose another name")
+        todo = "choose another name, or add an entry with `replace: True` that names it"
+        findings.add((definition.file, definition.line, 0), what, todo)
 
 
 def _every_file_is_named(kernels: list[Kernel], sources: list[Source], findings: Findings) -> None:
@@ -206,10 +231,13 @@ def _every_file_is_named(kernels: list[Kernel], sources: list[Source], findings:
             findings.add((source.path, source.definitions[0].line, 0), what, todo, is_warning=True)
 
 
-def _check_stubs(sources: list[Source], findings: Findings) -> None:
-    """Check the kernels that are compiled for each CPU capability: the macros of ATen/native/DispatchStub.h."""
-    macros = [(source, *each) for source in sources for each in _stub_macros(source)]
-    defined = {stub for _, _, macro, stub in macros if macro == "DEFINE_DISPATCH"}
+def _check_stubs(sources: list[Source], replacing: Container[Path], findings: Findings) -> None:
+    """Check the kernels that are compiled for each CPU capability: the macros of ATen/native/DispatchStub.h.
+
+    In the sources ``replacing``, which may be PyTorch's own, not how it uses stubs.
+    """
+    macros = [(source, *each) for source in sources for each in source.stub_macros]
+    defined = defined_stubs(sources)
     filled = {stub for _, _, macro, stub in macros if "REGISTER" in macro}
     for source, line, macro, stub in macros:
         is_vectorized = source.name.parent in (Path("cpu"), Path("quantized/cpu/kernels"))
@@ -228,14 +256,5 @@ def _check_stubs(sources: list[Source], findings: Findings) -> None:
         elif macro == "REGISTER_DISPATCH":
             what = f"with REGISTER_DISPATCH, {stub} uses the AVX2 kernel on CPUs with AVX512"
             todo = f"write `ALSO_REGISTER_AVX512_DISPATCH({stub}, ...)`, unless AVX512 is slower here"
-        if what:
+        if what and not (is_warning and source.path in replacing):
             findings.add((source.path, line, 0), what, todo, is_warning=is_warning)
-
-
-def _stub_macros(source: Source) -> Iterator[tuple[int, str, str]]:
-    """Yield the line, the macro and the stub of each use."""
-    uses = re.finditer(r"\b((?:\w+_)?DISPATCH)\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)", source.code)
-    for use in uses:
-        # The declaring macro has the type first, which may contain commas.
-        stub = use[2].split(",")[-1 if use[1] == "DECLARE_DISPATCH" else 0].strip()
-        yield source.code.count("\n", 0, use.start(1)) + 1, use[1], stub

@@ -38,8 +38,8 @@ from torchgen.model import (
 from torchgen.native_function_generation import add_generated_native_functions, generate_function
 
 from ..codegen.description import PYTHON_MODULES
-from ..codegen.operators import groups_accept
-from ..inputs.entries import Entry, Place
+from ..codegen.operators import groups_accept, parse_replacing
+from ..inputs.entries import REPLACE, Entry, Place, kernels_of
 from . import Findings, line_of, nearest
 from .base import BaseOperators, Kernels
 
@@ -116,19 +116,21 @@ def check_functions(entries: list[Entry], base: BaseOperators, findings: Finding
         if name in seen:
             other = line_of(seen[name].file, seen[name].line, entry.file)
             findings.add(entry.value("func"), f"{name} is also defined in {other}", "give it an overload name")
-        elif name in base.schemas and "func" in entry.fields:
+        elif "func" in entry.fields and REPLACE not in entry.fields and name in base.schemas:
             what = f"PyTorch already has {base.schemas[name]}"
-            findings.add(entry.value("func"), what, "choose another name, or another overload name")
+            todo = "choose another name, or another overload name; `replace: True` replaces PyTorch's kernels"
+            findings.add(entry.value("func"), what, todo)
         if "func" in entry.fields:
             seen.setdefault(name, entry)
         if function:
             functions.append(function)
-    by_name = {str(function.schema.name): function for function in reversed(functions)}
-    for function in functions:
+    added = [function for function in functions if not function.entry.is_replacing]
+    by_name = {str(function.schema.name): function for function in reversed(added)}
+    for function in added:
         _check_names(function, base, findings)
         _check_arguments(function, findings)
         _check_keys(function, by_name.get(str(function.native.structured_delegate), function), findings)
-    _check_groups(entries, functions, base, findings)
+    _check_groups([entry for entry in entries if not entry.is_replacing], added, base, findings)
     return functions
 
 
@@ -148,9 +150,10 @@ def _place_of(name: str, entry: Entry) -> Place:
 
 
 def _parse(entry: Entry, base: BaseOperators, findings: Findings) -> Function | None:
-    unknown = [key for key in entry.fields if key not in KEYS]
+    unknown = [key for key in entry.fields if key not in KEYS and (key, entry.fields[key]) != (REPLACE, True)]
     for key in unknown:
-        findings.add(entry.place(key), f"torchgen does not know the key `{key}`", nearest(key, KEYS))
+        todo = "write `replace: True`, or leave it out" if key == REPLACE else nearest(key, {*KEYS, REPLACE})
+        findings.add(entry.place(key), f"torchgen does not know the key `{key}`", todo)
     if "func" not in entry.fields:
         todo = "write `- func: name(Tensor self) -> Tensor`"
         findings.add((entry.file, entry.line, 0), "an entry needs the key `func`", todo)
@@ -162,8 +165,13 @@ def _parse(entry: Entry, base: BaseOperators, findings: Findings) -> Function | 
     if unknown or repeated or "func" not in entry.fields:
         return None
     location = Location(str(entry.file), entry.line)
+    if entry.is_replacing and not _is_like_the_base_s(entry, base, findings):
+        return None
     try:
-        native, kernels = NativeFunction.from_yaml(dict(entry.fields), location, base.tags, set())
+        if entry.is_replacing:
+            native, kernels = parse_replacing(entry, base.fields(entry.operator), base.tags)
+        else:
+            native, kernels = NativeFunction.from_yaml(dict(entry.fields), location, base.tags, set())
     except Exception as error:  # torchgen raises AssertionError, ValueError or RuntimeError
         what = str(error) or f"torchgen cannot parse this entry ({type(error).__name__})"
         findings.add(_place_in(entry, what), what, _remedy(what, base))
@@ -174,6 +182,39 @@ def _parse(entry: Entry, base: BaseOperators, findings: Findings) -> Function | 
         return None
     are_written = [_check_default(argument, entry, findings) for argument in native.func.arguments.flat_all]
     return Function(entry, native, kernels) if all(are_written) else None
+
+
+def _is_like_the_base_s(entry: Entry, base: BaseOperators, findings: Findings) -> bool:
+    """Check that an entry with ``replace`` differs from PyTorch's own in its kernels only."""
+    name, wanted = entry.operator, base.schemas.get(entry.operator)
+    if wanted is None:
+        todo = nearest(name, base.schemas) + ", or leave `replace` out to add an operator"
+        findings.add(entry.value("func"), f"PyTorch has no operator {name} to replace", todo)
+        return False
+    if entry.schema != wanted:
+        findings.add(entry.value("func"), f"the schema differs from PyTorch's: {entry.schema}", f"write `{wanted}`")
+        return False
+    theirs = base.fields(name)
+    before = len(findings.errors)
+    for key, value in entry.fields.items():
+        if key not in ("func", "dispatch", REPLACE) and _plain(value) != _plain(theirs.get(key)):
+            what = f"`{key}` differs from PyTorch's entry for {name}, which "
+            what += f"says {theirs[key]}" if key in theirs else "has no such key"
+            findings.add(entry.place(key), what, "leave it out; `replace` is for kernels, by dispatch key")
+    place = entry.place("dispatch" if entry.kernels else "func")
+    if (delegate := theirs.get("structured_delegate")) and not entry.kernels:
+        what = f"the kernel of {name} is that of {delegate}"
+        findings.add(place, what, f"replace {delegate}; {name} follows it")
+    elif kernels_of(theirs) and not entry.kernels:
+        listed = ", ".join(f"{key}: {kernel}" for key, kernel in kernels_of(theirs).items())
+        what = f"it names no kernel, and PyTorch's {name} has several"
+        findings.add(place, what, f"write `dispatch:` with those that the folder replaces, of {listed}")
+    return len(findings.errors) == before
+
+
+def _plain(value: object) -> object:
+    """Return a value of an entry in the form in which two can be compared: tags may be a list."""
+    return sorted(word.strip() for word in value.split(",")) if isinstance(value, str) else value
 
 
 def _place_in(entry: Entry, what: str) -> Place:

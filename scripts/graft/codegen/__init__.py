@@ -12,6 +12,9 @@ on the other operators, and then writes
 FRAGMENTS = "fragments.json"
 DESCRIPTION = "operators.json"
 
+# The unit with what replaces kernels and formulas of the base's operators. No operator has such a name.
+REPLACED = "Replaced__"
+
 # Printed when the sources are complete, so that compilation can start before the rest is generated.
 SOURCES_ARE_THERE = "sources are there"
 

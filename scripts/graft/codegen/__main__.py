@@ -7,25 +7,28 @@ import gc
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 from ..core.files import build_lock
-from ..inputs.entries import read_entries
+from ..inputs.entries import Entry, read_entries
 from ..inputs.merge import merge_with_base
 from ..inputs.native import DERIVATIVES, FUNCTIONS
 from ..inputs.patches import ADDED
-from . import DESCRIPTION, KERNELS, MISSING, NO_CUDA, SOURCES_ARE_THERE
+from . import DESCRIPTION, KERNELS, MISSING, NO_CUDA, REPLACED, SOURCES_ARE_THERE
 from .headers import (
     WheelOutput,
     generate_aten_headers,
     generate_autograd_headers,
     generate_fragments,
     generate_operator_headers,
+    generate_replaced_headers,
+    generate_replaced_nodes,
     generate_unit_headers,
     narrow_headers,
 )
-from .operators import Operators, missing_names
+from .operators import Operators, Replaced, entries_in, missing_names
 from .python import describe, generate_bindings
 from .sources import (
     generate_aten_sources,
@@ -33,6 +36,7 @@ from .sources import (
     generate_autograd_sources,
     generate_batching_rules,
     generate_cuda,
+    generate_replaced,
     read_policies,
     write_library,
 )
@@ -84,12 +88,15 @@ def generate(base: Path, natives: Sequence[Path], out: Path, cuda: str = NO_CUDA
     generated, wheel = Output(out), WheelOutput(out / "wheel", base)
     operators = load_operators(base, natives, wheel.folder)
     generate_sources(operators, read_policies(natives), generated, wheel, cuda)
+    kernels, formulas = replacing = [entries_in(natives, file, replacing=True) for file in (FUNCTIONS, DERIVATIVES)]
+    if kernels or formulas:
+        generate_replacements(operators.replaced_by(kernels, formulas), base, generated, cuda)
     generate_fragments(operators, generated)
     # Compilers must not find files of an earlier run.
     generated.prune(of=("units", "include"))
     wheel.prune(of=("torch/include/ATen/ops",))
     print(SOURCES_ARE_THERE, flush=True)
-    write_description(operators, generated, wheel)
+    write_description(operators, generated, wheel, replaced_names(*replacing))
     generate_aten_headers(operators, wheel)
     generate_autograd_headers(operators.every, operators.derivatives.infos, wheel, "torch/include")
     wheel.names |= {path.relative_to(wheel.folder) for path in (wheel.folder / "torchgen").rglob("*.yaml")}
@@ -115,6 +122,16 @@ def generate_sources(
         generated.names |= {unit.folder.relative_to(generated.folder) / name for name in unit.names}
 
 
+def generate_replacements(replaced: Replaced, base: Path, generated: Output, cuda: str) -> None:
+    """Generate the unit with what replaces kernels and derivative formulas of operators of the base."""
+    generate_replaced_headers(replaced.kernels, base, generated)
+    unit = Output(generated.folder / "units" / REPLACED)
+    generate_replaced(replaced, cuda, unit)
+    generate_bindings(replaced.formulas, unit)
+    generate_replaced_nodes(replaced, unit)
+    generated.names |= {unit.folder.relative_to(generated.folder) / name for name in unit.names}
+
+
 def generate_python(base: Path, natives: Sequence[Path], out: Path) -> None:
     """Generate what the build of a source tree does not: lists of the added operators, and texts to append to its
     files.
@@ -129,11 +146,21 @@ def generate_python(base: Path, natives: Sequence[Path], out: Path) -> None:
     generate_autocast(operators.new, read_policies(natives), appended, "aten/src/ATen")
 
 
-def write_description(operators: Operators, generated: Output, wheel: Output) -> None:
+def write_description(
+    operators: Operators, generated: Output, wheel: Output, replaced: Mapping[str, list[str]] | None = None
+) -> None:
     """Write ``operators.json`` and ``torch/_added_operators.py``."""
-    description = describe(operators.new)
+    description = replace(describe(operators.new), replaced=dict(replaced or {}))
     generated.write(DESCRIPTION, description.dump())
     wheel.write(ADDED, description.module())
+
+
+def replaced_names(kernels: Sequence[Entry], formulas: Sequence[Entry]) -> dict[str, list[str]]:
+    """Return what entries replace, by operator."""
+    replaced = {entry.operator: list(entry.kernels) or ["CompositeImplicitAutograd"] for entry in kernels}
+    for entry in formulas:
+        replaced.setdefault(entry.operator, []).append("derivatives")
+    return replaced
 
 
 def load_operators(base: Path, natives: Sequence[Path], wheel: Path) -> Operators:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 
@@ -105,6 +105,7 @@ class Description:
         bound: the names that the base does not have.
         hints: definitions for stub files, by place and name.
         return_types: definitions of named tuples for ``return_types.pyi``, by name.
+        replaced: what folders replace of PyTorch's own operators, by name: dispatch keys of kernels, or `derivatives`.
         annotated: lines for ``annotated_fn_args.py``, from which PyTorch's test_overrides.py takes arguments.
     """
 
@@ -118,6 +119,12 @@ class Description:
     hints: dict[str, dict[str, list[str]]]
     return_types: dict[str, list[str]]
     annotated: list[str]
+    replaced: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def replaced_lines(self) -> list[str]:
+        """What is replaced, in words."""
+        return [f"{name} ({', '.join(what)})" for name, what in self.replaced.items()]
 
     def dump(self) -> str:
         """Return it as JSON."""

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from torchgen.dest import compute_native_function_declaration
 from torchgen.gen import ComputeRedispatchFunction, ComputeTensorMethod
 from torchgen.gen_vmap_plumbing import ComputeBatchRulePlumbing
 from torchgen.packaged.autograd.gen_autograd_functions import gen_autograd_functions_lib
@@ -15,7 +16,7 @@ from torchgen.packaged.autograd.gen_view_funcs import gen_view_funcs
 from torchgen.utils import Target
 
 from . import FRAGMENTS, upstream
-from .operators import Infos, Operators, Part
+from .operators import Infos, Operators, Part, Replaced
 from .python import signatures
 from .upstream import FUNCTIONS_KEYS, Output, SelectingFileManager
 
@@ -80,6 +81,38 @@ def generate_operator_headers(operators: Operators, wheel: Output, internal: Out
     names = ("FunctionalInverses.h", "ViewMetaClasses.h")
     manager = SelectingFileManager("include/ATen", operators.templates, out=internal, wanted=names.__contains__)
     upstream.gen_source_files(operators.every, manager)
+
+
+def generate_replaced_headers(kernels: Part, base: Path, internal: Output) -> None:
+    """Generate ``ATen/ops/<name>_native.h``: the base's header, and the kernels that it does not declare.
+
+    A wheel keeps the base's, since nothing else calls these kernels.
+    """
+    declared: dict[str, dict[str, None]] = {}
+    for group in kernels.grouped:
+        root = group.root_name
+        text = (base / f"torch/include/ATen/ops/{root}_native.h").read_text(encoding="utf-8")
+        for index in kernels.whole.backend_indices.values():
+            found = compute_native_function_declaration(group, index)
+            declared.setdefault(root, {}).update(dict.fromkeys(each for each in found if each not in text))
+    for root, lines in declared.items():
+        text = "\n".join(["namespace at::native {", *lines, "} // namespace at::native\n"]) if lines else ""
+        name = f"ATen/ops/{root}_native.h"
+        internal.write(f"include/{name}", f"#pragma once\n#include_next <{name}>\n{text}")
+
+
+def generate_replaced_nodes(replaced: Replaced, out: Output) -> None:
+    """Generate the headers of the unit with what replaces parts of the base.
+
+    Its nodes have the names of the base's, whose classes may differ, and so are in a namespace of their own.
+    """
+    generate_unit_headers(replaced.formulas, out)
+    name = "own/torch/csrc/autograd/generated/Functions.h"
+    if Path(name) in out.names:
+        head, first, rest = re.split(r"(^#ifdef _WIN32\nstruct )", out.read(name), maxsplit=1, flags=re.M)
+        nodes, last, end = rest.rpartition("\n}")
+        out.write(name, f"{head}inline namespace graft {{\n{first}{nodes}\n}} // namespace graft\n{last}{end}")
+    narrow_headers(Part(replaced.kernels.whole, [*replaced.kernels.functions, *replaced.formulas.functions]), out)
 
 
 def generate_aten_headers(operators: Operators, wheel: Output) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from copy import copy, deepcopy
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -20,20 +24,26 @@ from torchgen.api.autograd import (
 from torchgen.gen import get_grouped_by_view_native_functions, get_grouped_native_functions
 from torchgen.model import (
     BackendIndex,
+    BackendMetadata,
     DispatchKey,
     FunctionSchema,
     Location,
     NativeFunction,
     NativeFunctionsGroup,
     NativeFunctionsViewGroup,
+    OperatorName,
 )
 from torchgen.packaged.autograd.gen_inplace_or_view_type import VIEW_FUNCTIONS
 from torchgen.packaged.autograd.gen_python_functions import should_generate_py_binding
 from torchgen.packaged.autograd.gen_variable_type import GRADIENT_IMPLEMENTED_FOR_COMPLEX
-from torchgen.packaged.autograd.load_derivatives import load_derivatives
+from torchgen.packaged.autograd.load_derivatives import (
+    add_view_copy_derivatives,
+    create_differentiability_info,
+    load_derivatives,
+)
 from torchgen.selective_build.selector import SelectiveBuilder
 
-from ..inputs.entries import Entry, read_entries
+from ..inputs.entries import Entry, fields_of, read_entries, texts_of_entries
 from ..inputs.merge import PACKAGED, Merged
 from ..inputs.native import DERIVATIVES, FUNCTIONS
 
@@ -93,6 +103,62 @@ class Operators:
         self.every = Part(self, self.functions)
         self.new = Part(self, [f for f in self.functions if lines is None or lines.is_added(f.loc.file)])
 
+    def replaced_by(self, kernels: Sequence[Entry], formulas: Sequence[Entry]) -> Replaced:
+        """Return the operators of the base whose kernels and derivative formulas these entries replace.
+
+        Their ``whole`` has no other kernels, and the formulas of the merged set with the new ones.
+
+        Raises:
+            ValueError: PyTorch has one formula for an argument that an entry names and others.
+        """
+        whole = copy(self)
+        whole.backend_indices = copy(self.backend_indices)
+        named = self._kernels_in(kernels)
+        for key in {*whole.backend_indices, *named}:
+            whole.backend_indices[key] = replace(whole.backend_indices[key], index=named.get(key, {}))
+        names = {name for of_key in named.values() for name in of_key}
+        # In-place and functional variants of a structured operator run the kernel of its out variant.
+        registered = [f for f in self.functions if {f.func.name, f.structured_delegate} & names]
+        differing: list[NativeFunction] = []
+        if formulas:
+            old = {f.func.func: f.info for f in self.derivatives.functions}
+            whole.derivatives = self._derivatives_with(formulas)
+            differing = [f.func for f in whole.derivatives.functions if f.info != old[f.func.func]]
+        return Replaced(Part(whole, registered), Part(whole, differing))
+
+    def _kernels_in(self, entries: Sequence[Entry]) -> dict[DispatchKey, dict[OperatorName, BackendMetadata]]:
+        found: dict[DispatchKey, dict[OperatorName, BackendMetadata]] = {}
+        texts = texts_of_entries(Path(self.native_functions)) if entries else {}
+        tags = gen.parse_tags_yaml(self.tags)
+        for entry in entries:
+            _, kernels = parse_replacing(entry, fields_of(texts[entry.operator]), tags)
+            for key, of_key in kernels.items():
+                found.setdefault(key, {}).update(of_key)
+        return found
+
+    def _derivatives_with(self, entries: Sequence[Entry]) -> Derivatives:
+        texts = texts_of_entries(Path(self._derivatives))
+        loaded, keys = load_derivatives(self._derivatives, self.native_functions, self.tags)
+        infos, keys = dict(loaded), set(keys)
+        by_signature: dict[FunctionSchema, list[NativeFunction]] = defaultdict(list)
+        for f in self.functions:
+            by_signature[f.func.signature()].append(f)
+        by_schema = {str(f.func): f for f in self.functions}
+        nodes = [info.op for of_keys in infos.values() for info in of_keys.values() if info.op]
+        numbers = Counter(re.sub(r"\d+$", "", node) for node in nodes)
+        for entry in entries:
+            theirs = fields_of(texts[entry.operator]) if entry.operator in texts else {}
+            fields = derivatives_fields(entry.in_place_of(theirs).fields)
+            schema, of_keys = create_differentiability_info(fields, by_signature, by_schema, numbers, keys)
+            # grad_fn keeps its name.
+            before = {key: info.op for key, info in infos.get(schema, {}).items() if info.op}
+            infos[schema] = {key: replace(info, op=before.get(key, info.op)) for key, info in of_keys.items()}
+            for group in self.view_groups:
+                if group.view.func == schema and group.view_copy and str(group.view_copy.func.name) not in texts:
+                    infos.pop(group.view_copy.func, None)  # it is derived from that of the view
+        add_view_copy_derivatives(infos, self.view_groups)
+        return Derivatives(infos, keys, list(match_differentiability_info(self._ordered, infos)))
+
     def units(self) -> list[Part]:
         """Divide the new functions among translation units, in the order of the YAML.
 
@@ -133,10 +199,14 @@ class Operators:
     @cached_property
     def derivatives(self) -> Derivatives:
         """derivatives.yaml matched with the functions, as in ``gen_autograd``."""
-        infos, keys = load_derivatives(self._derivatives, self.native_functions, self.tags)
-        ordered = sorted(self.functions, key=lambda f: cpp.name(f.func))
+        loaded, keys = load_derivatives(self._derivatives, self.native_functions, self.tags)
+        infos = dict(loaded)
         # This adds the formulas that torchgen derives, of operators on lists of tensors, to `infos`.
-        return Derivatives(infos, keys, list(match_differentiability_info(ordered, infos)))
+        return Derivatives(infos, keys, list(match_differentiability_info(self._ordered, infos)))
+
+    @cached_property
+    def _ordered(self) -> list[NativeFunction]:
+        return sorted(self.functions, key=lambda f: cpp.name(f.func))
 
 
 class Part:
@@ -150,6 +220,11 @@ class Part:
 
     def __contains__(self, f: NativeFunction) -> bool:
         return qualified_name(f) in self._names
+
+    @property
+    def added(self) -> Part:
+        """Those of the functions that the base does not have."""
+        return Part(self.whole, [f for f in self.functions if f in self.whole.new])
 
     @property
     def overloads(self) -> list[NativeFunction]:
@@ -189,6 +264,34 @@ class Part:
         return [f for f in self.whole.derivatives.functions if f.func in self]
 
 
+class Replaced(NamedTuple):
+    """The operators of the base with a kernel of a native folder, and those with a derivative formula of one."""
+
+    kernels: Part
+    formulas: Part
+
+
+def parse_replacing(
+    entry: Entry, theirs: Mapping[str, Any], tags: set[str]
+) -> tuple[NativeFunction, dict[DispatchKey, dict[OperatorName, BackendMetadata]]]:
+    """Parse an entry that takes the place of PyTorch's own, which has the values ``theirs``. Return the function, and
+    the kernels that the entry names.
+    """
+    fields = deepcopy(entry.in_place_of(theirs).fields)  # torchgen adds tags
+    native, kernels = NativeFunction.from_yaml(fields, Location(str(entry.file), entry.line), tags, set())
+    named = entry.kernels.keys() or {str(DispatchKey.CompositeImplicitAutograd)}
+    return native, {key: of_key for key, of_key in kernels.items() if str(key) in named}
+
+
+def derivatives_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of an entry of derivatives.yaml by dispatch key, as torchgen does (load_derivatives)."""
+    own = deepcopy(dict(fields))
+    if "dispatch" in own:
+        return own
+    about_all: dict[str, Any] = {key: own.pop(key) for key in ("name", "output_differentiability") if key in own}
+    return {**about_all, "dispatch": {"Default": own}}
+
+
 # torchgen has lists of operators' names, which upstream edits by hand. For native folders they are derived from the
 # YAML: a graft extends them in the generating process; a source tree gets texts appended to torchgen's files.
 
@@ -199,9 +302,7 @@ def missing_names(natives: Sequence[Path]) -> dict[str, str]:
     An operator is listed with correct gradients for complex tensors if it has a formula: upstream verifies those of its
     list with complex inputs, as gradcheck does here.
     """
-    functions, derivatives = (
-        [entry for native in natives for entry in read_entries(native / file)] for file in (FUNCTIONS, DERIVATIVES)
-    )
+    functions, derivatives = (entries_in(natives, file, replacing=False) for file in (FUNCTIONS, DERIVATIVES))
     views: dict[str, str] = {}
     for entry, schema in ((entry, parsed(entry.schema)) for entry in functions):
         viewed = viewed_argument(schema) if schema else None
@@ -231,6 +332,11 @@ def missing_names(natives: Sequence[Path]) -> dict[str, str]:
         for file, (text, listed) in lists.items()
         if listed
     }
+
+
+def entries_in(natives: Sequence[Path], file: Path, *, replacing: bool) -> list[Entry]:
+    """Return the entries in a YAML file of native folders: those in place of PyTorch's own, or the others."""
+    return [entry for native in natives for entry in read_entries(native / file) if entry.is_replacing == replacing]
 
 
 def without_out(schemas: Iterable[str]) -> list[str]:

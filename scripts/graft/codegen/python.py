@@ -48,7 +48,7 @@ def belongs(f: NativeFunction, place: Place) -> bool:
 
 def new_names(part: Part, place: Place) -> frozenset[BaseOperatorName]:
     """Return the names at ``place`` that have a new overload. Their binding is generated again with all overloads."""
-    new = filter(python.should_generate_py_binding, part.functions)
+    new = filter(python.should_generate_py_binding, part.added.functions)
     return frozenset(f.func.name.name for f in new if belongs(f, place))
 
 
@@ -87,7 +87,7 @@ def generate_bindings(part: Part, out: Output) -> None:
         "register_nodes": register if has_nodes else "",
         "ops_headers": sorted(ops_headers),
         **_return_types(part),
-        **upstream.view_meta_env(part.view_groups),
+        **upstream.view_meta_env(part.added.view_groups),
     }
     SelectingFileManager("", templates, out=out).write("bindings.cpp", lambda: env)
 
@@ -112,11 +112,12 @@ def _namespace(place: Place, env: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 def _return_types(part: Part) -> dict[str, Any]:
     """Return the named tuples of the new operators. If the base has a named tuple of this name, its type is used."""
-    old = {str(f.func.name.name) for f in part.whole.functions if f not in part and named_returns(f)}
+    new = part.added
+    old = {str(f.func.name.name) for f in part.whole.functions if f not in new and named_returns(f)}
     pairs = [
         pair
         for pair in signatures(part.whole, method=False)
-        if pair.function in part and str(pair.function.func.name.name) not in old
+        if pair.function in new and str(pair.function.func.name.name) not in old
     ]
     env = template_env(python.create_python_return_type_bindings, pairs, lambda _: True, "")
     return {key: [text for text in value if text] for key, value in env.items() if key.startswith("py_")}

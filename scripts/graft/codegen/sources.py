@@ -22,7 +22,7 @@ from torchgen.packaged.autograd.gen_view_funcs import gen_view_funcs
 from ..inputs.entries import Loader
 from ..inputs.native import AUTOCAST
 from . import KERNELS, MISSING, upstream
-from .operators import Part
+from .operators import Part, Replaced
 from .upstream import CUDA_KEYS, KEYS_BUT_CUDA, Output, SelectingFileManager
 
 FUNCTIONALIZATION = frozenset({"RegisterFunctionalization.cpp", "ViewMetaClasses.cpp"})
@@ -66,8 +66,33 @@ def generate_autograd_sources(part: Part, out: Output) -> None:
         gen_view_funcs(target, part.with_infos, templates)
 
 
-def write_library(out: Output) -> None:
-    """Write ``library.cpp``, the translation unit that includes the generated sources.
+def generate_replaced(replaced: Replaced, how: str, out: Output) -> None:
+    """Generate the registrations of kernels, for CUDA unless ``how`` says otherwise, and of derivative formulas, that
+    replace those of operators of the base. Their schemas, and all else about them, are the base's.
+    """
+    kernels, formulas = replaced
+    whole = kernels.whole
+    files = {f"Register{key}.cpp" for key in KEYS_BUT_CUDA}
+    manager = SelectingFileManager("ATen", whole.templates, out=out, wanted=files.__contains__)
+    upstream.gen_source_files(kernels, manager, keys=KEYS_BUT_CUDA)
+    _generate_decompositions(kernels, out, "ATen", is_replaced=True)
+    if formulas.functions:
+        target, templates = str(out.folder / "autograd"), whole.autograd_templates
+        yaml_files, keys = (whole.native_functions, whole.tags), whole.derivatives.keys
+        with upstream.autograd_writes(out, ".cpp"):
+            gen_variable_type(target, *yaml_files, formulas.with_infos, templates, keys)
+            gen_autograd_functions_lib(target, formulas.infos, templates)
+    if how == KERNELS:
+        generate_cuda(kernels, how, out, _SWITCHED)
+    write_library(out, _SWITCHED)
+
+
+# What replaces kernels of the base registers them so that they can be switched off and on.
+_SWITCHED = '#include "graft_replaced.h"\n'
+
+
+def write_library(out: Output, first: str = "") -> None:
+    """Write ``library.cpp``, the translation unit that includes the generated sources, behind the text ``first``.
 
     Autograd comes first because it includes the most. Sources that forbid the header with all operators come last,
     because the others include it. Inner loops repeat declarations of ATen's headers, so they need a unit without those.
@@ -77,11 +102,11 @@ def write_library(out: Output) -> None:
         (name for name in names if not name.name.startswith("UfuncCPU_")),
         key=lambda name: ("#define TORCH_ASSERT" in out.read(name), name.parent.name != "autograd", name),
     )
-    out.write("library.cpp", "".join(f'#include "{name.as_posix()}"\n' for name in together))
+    out.write("library.cpp", first + "".join(f'#include "{name.as_posix()}"\n' for name in together))
 
 
-def generate_cuda(part: Part, how: str, out: Output) -> None:
-    """Generate registrations for CUDA.
+def generate_cuda(part: Part, how: str, out: Output, first: str = "") -> None:
+    """Generate registrations for CUDA, behind the text ``first``.
 
     ``KERNELS`` writes ``cuda.cpp``, the translation unit that registers the folder's kernels, and complete kernels in
     ``cuda`` if the folder has only inner loops (``ufunc_inner_loop``). ``MISSING`` writes a source for ``library.cpp``
@@ -93,7 +118,7 @@ def generate_cuda(part: Part, how: str, out: Output) -> None:
         upstream.gen_source_files(part, manager, keys=CUDA_KEYS)
         written = sorted(name.as_posix() for name in out.names if name.parent.name == "cuda" and name.suffix == ".cpp")
         if written:
-            out.write("cuda.cpp", "".join(f'#include "{name}"\n' for name in written))
+            out.write("cuda.cpp", first + "".join(f'#include "{name}"\n' for name in written))
     elif how == MISSING:
         blocks: dict[tuple[DispatchKey, str], str] = {}
         for key in CUDA_KEYS:
@@ -160,6 +185,12 @@ def registrations(keys: Sequence[str], statements: Sequence[tuple[NativeFunction
     is_unset = " && ".join(f"!op->hasKernelForDispatchKey(c10::DispatchKey::{each})" for each in keys)
     lines = "\n".join(_REGISTRATION.format(name=f.func.name, statement=statement) for f, statement in statements)
     return _BLOCK.format(key=keys[0], is_unset=is_unset, registrations=lines)
+
+
+def replacements(keys: Sequence[str], statements: Sequence[tuple[NativeFunction, str]]) -> str:
+    """Return a C++ block like that of ``registrations``, which replaces kernels that are there."""
+    lines = "\n".join(f"  {statement}" for _, statement in statements)
+    return f"TORCH_LIBRARY_IMPL(aten, {keys[0]}, m) {{\n{lines}\n}}"
 
 
 # They are registered as decompositions: what a folder registers for FuncTorchBatched takes precedence, in any order. In
@@ -229,7 +260,8 @@ def is_batched_by_its_kernel(f: NativeFunction, part: Part) -> bool:
     return is_explicit and takes and not loops and not is_batched_pointwise(f)
 
 
-def _generate_decompositions(part: Part, out: Output, folder: str) -> None:
+def _generate_decompositions(part: Part, out: Output, folder: str, *, is_replaced: bool = False) -> None:
+    """Generate the rules of composite operators; if ``is_replaced``, in place of the base's."""
     kernels = part.whole.backend_indices[DispatchKey.CompositeImplicitAutograd]
     headers, statements = set(), []
     for f in part.functions:
@@ -242,7 +274,8 @@ def _generate_decompositions(part: Part, out: Output, folder: str) -> None:
         function = f"{kernel.cpp_namespace}::{kernel.kernel}"
         statements.append((f, f'm.impl("{f.func.name}", static_cast<{pointer}>(::{function}));'))
     if statements:
-        text = _COMPOSITES.format(headers="".join(sorted(headers)), registrations=registrations(_BATCHED, statements))
+        form = replacements if is_replaced else registrations
+        text = _COMPOSITES.format(headers="".join(sorted(headers)), registrations=form(_BATCHED, statements))
         out.write(f"{folder}/BatchRulesOfAddedComposites.cpp", text)
 
 

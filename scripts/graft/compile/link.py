@@ -22,6 +22,7 @@ from ..core.files import write_if_changed
 from ..core.process import UNTRANSLATED, run
 from ..inputs.toolchain import FAST_LINKER, Toolchain
 from .diagnostics import of_repeated, of_undefined
+from .stubs import Replaced, replaced_in
 from .units import LINKED, Product, Unit
 
 _FLAGS = ("-shared", "-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections")
@@ -71,14 +72,19 @@ class Linker:
         """
         target = LINKED / self._product.name
         unresolved = self.unresolved()
+        replaced = self.replaced()
         offered = {path: SymbolFile(path).exported() & unresolved for path in self._product.offered if unresolved}
         called = [path for path, names in offered.items() if names]
         aliases = self._aliases(unresolved)
-        table = self._compiled_table(self.bound(unresolved.difference(aliases, *offered.values())))
+        table = self._compiled_table(self.bound(unresolved.difference(aliases, *offered.values())), replaced)
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f"{target.name}.partial")
         objects = [table, *(unit.target for unit in self._product.units), *called]
         defined = [f"-Wl,--defsym={name}={other}" for name, other in sorted(aliases.items())]
+        # What the base has, too, would be that of the base for the loader. It is for this library alone.
+        own = target.with_name(f"{target.name}.map")
+        write_if_changed(own, "".join(["{\n  local:\n", *(f"    {name};\n" for name in self._in_both), "};\n"]))
+        defined += [f"-Wl,--version-script={own}"] if self._in_both else []
         done = run([*self._command(partial, objects), *defined], env=UNTRANSLATED, check=False)
         if done.returncode != 0:
             raise LinkError(done.stdout)
@@ -105,6 +111,21 @@ class Linker:
     @cached_property
     def _bound(self) -> list[SymbolIndex]:
         return [SymbolIndex(self._libraries / name) for name in self._product.bound]
+
+    @cached_property
+    def _in_both(self) -> list[str]:
+        """The names that both the product and a library of the base define for others."""
+        own = {name for _, file in self._objects for name in file.defined(weak=False, hidden=False)}
+        return sorted(name for library in self._bound for name in library.find(own, EXPORTED))
+
+    def replaced(self) -> dict[str, Replaced]:
+        """Return what the product has of dispatch stubs of the base, by library."""
+        sizes: dict[str, int] = {}
+        names: set[str] = set()
+        for _, file in self._objects:
+            sizes |= file.sizes()
+            names |= file.defined() | file.undefined()
+        return {each.name: replaced_in(each, names, sizes, self._toolchain) for each in self._bound}
 
     def unresolved(self) -> set[str]:
         """Return the symbols that the product needs and that neither it nor a library loaded with it exports.
@@ -167,10 +188,10 @@ class Linker:
             if name.startswith("_ZN2at6native12DispatchStubI") and name.endswith(suffix)
         }
 
-    def _compiled_table(self, bound: Iterable[Bound]) -> Path:
-        """Compile the table that binds hidden functions."""
+    def _compiled_table(self, bound: Iterable[Bound], replaced: Mapping[str, Replaced]) -> Path:
+        """Compile the table that binds hidden functions, and replaces kernels."""
         jump = self._toolchain.architecture.jump
-        table = trampoline_table(bound, jump, is_python_extension=self._product.is_python_extension)
+        table = trampoline_table(bound, replaced, jump, is_python_extension=self._product.is_python_extension)
         stem = self._product.name.split(".")[0].replace("/", ".")
         source, target = (Path(f"objects/trampolines/{stem}{suffix}") for suffix in (".cpp", ".o"))
         command = [self._toolchain.compiler, *self._toolchain.flags, "-Ifixed"]
@@ -204,11 +225,14 @@ def bind_hidden(needed: Iterable[str], libraries: Iterable[SymbolIndex]) -> list
     return bound
 
 
-def trampoline_table(libraries: Iterable[Bound], jump: str, *, is_python_extension: bool) -> str:
-    """Return the C++ table of the functions that ``templates/trampolines.cpp`` binds at load time, with a ``jump`` to
-    each (see ``Architecture``).
+def trampoline_table(
+    libraries: Iterable[Bound], replaced: Mapping[str, Replaced], jump: str, *, is_python_extension: bool
+) -> str:
+    """Return the C++ table of what ``templates/trampolines.cpp`` binds at load time: functions, with a ``jump`` to each
+    (see ``Architecture``), and kernels.
     """
     trampolines: list[str] = []
+    declared: list[str] = []
     tables, entries = [], []
     for number, (library, functions) in enumerate(libraries):
         slots = []
@@ -218,15 +242,29 @@ def trampoline_table(libraries: Iterable[Bound], jump: str, *, is_python_extensi
                 f".globl {name}\n.hidden {name}\n.type {name}, %function\n.p2align 4\n"
                 f"{name}:\n  {jump.format(slot=f'graft_slots+{8 * index}')}\n.size {name}, .-{name}"
             )
-            slots.append(f"    {{{index}, {address:#x}}}, // {name}")
-        table = f"slots_{number}" if slots else "nullptr"
-        if slots:
-            tables.append(f"constexpr GraftSlot {table}[] = {{\n" + "\n".join(slots) + "\n};\n")
-        entries.append(f'    {{"{library.name}", "{library.build_id}", {table}, {len(slots)}}},')
+            slots.append(f"{index}, {address:#x}")
+        kernels, stubs = replaced.get(library.name, Replaced([], []))
+        symbols = dict.fromkeys([*(each.symbol for each in kernels), *(each.symbol for each in stubs)])
+        own = {symbol: f"own_{number}_{place}" for place, symbol in enumerate(symbols)}
+        declared += [f'GRAFT_HIDDEN void* {name} asm("{symbol}");' for symbol, name in own.items()]
+        arrays = {
+            "GraftSlot": slots,
+            "GraftKernel": [f"{each.member:#x}, {each.stub:#x}, &{own[each.symbol]}, nullptr" for each in kernels],
+            "GraftStub": [f"{each.stock:#x}, &{own[each.symbol]}, {each.size}" for each in stubs],
+        }
+        fields = [f'"{library.name}"', f'"{library.build_id}"']
+        for kind, rows in arrays.items():
+            if rows:
+                tables.append(
+                    f"{kind} {kind}_{number}[] = {{\n" + "".join(f"    {{{row}}},\n" for row in rows) + "};\n"
+                )
+            fields += [f"{kind}_{number}" if rows else "nullptr", str(len(rows))]
+        entries.append(f"    {{{', '.join(fields)}}},")
     return _TABLE.substitute(
         slot_count=max(len(trampolines), 1),
         trampolines="\n".join(trampolines),
-        slot_tables="\n".join(tables),
+        declared="\n".join(declared),
+        tables="\n".join(tables),
         libraries="\n".join(entries),
         is_python_extension=str(is_python_extension).lower(),
     )
@@ -242,8 +280,10 @@ $trampolines
 .popsection
 )");
 
+$declared
+
 namespace {
-$slot_tables
+$tables
 } // namespace
 
 const GraftLibrary graft_libraries[] = {

@@ -129,6 +129,7 @@ def compose(tree: Path, made: Made, version: str, note: Mapping[str, Any]) -> di
     composition.insert(made.native, made.description)
     composition.append(appended_texts(made.native, made.description))
     version_text = with_version(composition.text(VERSION_FILE) or "", version)
+    note = {**note, "replaced": made.description.replaced}
     own = {VERSION_FILE: version_text.encode("utf-8"), _NOTE: json.dumps(note, indent=1).encode()}
     own |= {name: path.read_bytes() for name, path in made.libraries.items()}
     return {**composition.files, **installed_headers(tree, made.native), **own}
@@ -160,7 +161,12 @@ def installed_headers(tree: Path, native: NativeFolder) -> dict[str, bytes]:
 def describe_additions(base: str, description: Description) -> str:
     """Return the notice that is added to PyTorch's licenses: what was added to the version ``base``, and from where."""
     names = sorted({bound.public for bound in description.bound})
-    return (
+    parts = [
         f"This is PyTorch {base}, under the license in LICENSE, with operators that Graft added.\n"
-        "The added operators are under the license of their authors:\n" + "".join(f"    {name}\n" for name in names)
-    )
+        "The added operators are under the license of their authors:\n",
+        *(f"    {name}\n" for name in names),
+    ]
+    if description.replaced:
+        parts += ["So are these parts, which replace PyTorch's own:\n"]
+        parts += [f"    {line}\n" for line in description.replaced_lines]
+    return "".join(parts)

@@ -52,6 +52,7 @@ def compose_thin(base: Base, made: Made, name: str, requires: str, platform: str
         "hash": made.hash_,
         "extension": base.extension,
         "operators": made.description.operators,
+        "replaced": made.description.replaced,
         "owners": sorted({place.attribute for place in PLACES}),
         "behind": behind,
         "new": new,

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..base.base import run_with_torchgen
+from ..check.cplusplus import Source, read_sources, read_text, replacing_sources
 from ..codegen import DESCRIPTION
 from ..codegen.description import Description
 from ..compose.appending import appended_texts, behind
@@ -18,7 +20,8 @@ from ..core.console import StepLine, Steps, say
 from ..core.errors import OperatorError, SourceError, UsageError
 from ..core.files import build_lock, files_below, write_if_changed
 from ..core.layout import Layout
-from ..inputs.merge import PACKAGED, merge_with_base
+from ..inputs.entries import read_entries
+from ..inputs.merge import PACKAGED, merge_with_base, with_replacing
 from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolder
 from ..inputs.patches import ADDED, load_series
 from ..inputs.snapshot import Snapshot, take_snapshot
@@ -28,7 +31,7 @@ from .tree import BASE_REF, FUNCTIONS_YAML, Stack, Tree, count, open_tree, pinne
 
 # Where the fork's files are in the tree.
 NATIVE = "aten/src/ATen/native"
-_YAML = {FUNCTIONS: FUNCTIONS_YAML, DERIVATIVES: "tools/autograd/derivatives.yaml"}
+YAML_FILES = {FUNCTIONS: FUNCTIONS_YAML, DERIVATIVES: "tools/autograd/derivatives.yaml"}
 
 # While this ref exists, files may be partly at HEAD and partly at its commit.
 MOVING_REF = "refs/graft/moving"
@@ -115,22 +118,49 @@ def make_commits(tree: Tree, snapshot: Snapshot, native: NativeFolder, scratch: 
         stack.apply(patch)
     names = sorted({*native.sources, *native.vectorized, *native.headers, *native.cuda})
     files = {f"{NATIVE}/{name.as_posix()}": native.path / name for name in names}
-    if taken := stack.holds([*files, ADDED]):
+    entries = {file: [each for each in read_entries(native.path / file) if each.is_replacing] for file in YAML_FILES}
+    kernels = {name.rpartition("::")[2] for entry in entries[FUNCTIONS] for name in entry.kernel_names}
+    replacing = replacing_sources(read_sources([native.path]), kernels)
+    held = stack.holds([*files, ADDED])
+    in_place = {files[name] for name in held if files.get(name) in replacing}
+    if taken := [name for name in held if files.get(name) not in in_place]:
         raise UsageError(
             "\n".join(f"{files.get(name, name)}: PyTorch has this file, {name}" for name in taken),
-            todo="choose another name; changes of PyTorch's own files belong in a patch",
+            todo="choose another name; changes of PyTorch's own files belong in a patch, unless they replace a kernel",
         )
+    _refuse_second_definitions(stack, [source for path, source in replacing.items() if path not in in_place])
     stack.add(files)
     stack.commit(_KERNELS_MESSAGE)
     base, generated = scratch / "base", scratch / "generated"
     lay_out_torchgen(stack, base)
     merge_with_base([native.path], base, generated / "wheel")
-    stack.add({target: generated / "wheel" / PACKAGED[file] / file for file, target in _YAML.items()})
+    for file in YAML_FILES:
+        path = generated / "wheel" / PACKAGED[file] / file
+        write_if_changed(path, with_replacing(path.read_text(encoding="utf-8"), entries[file]))
+    stack.add({target: generated / "wheel" / PACKAGED[file] / file for file, target in YAML_FILES.items()})
     stack.commit(_YAML_MESSAGE)
     generate_python(native, base, generated)
     stack.add(python_files(native, generated, stack, scratch / "python"))
     stack.commit(_PYTHON_MESSAGE)
     return stack
+
+
+def _refuse_second_definitions(stack: Stack, sources: Iterable[Source]) -> None:
+    """Check that the tree defines nothing that ``sources`` do, which replace parts of it in other files than its own.
+
+    Raises:
+        UsageError: the linker would find two definitions.
+    """
+    faults = []
+    for source in sources:
+        for name, line in source.defines.items():
+            for path in stack.naming(name, f"{NATIVE}/*.cpp"):
+                if name in read_text(Path(path), stack.text(path)).defines:
+                    faults.append(f"{source.path}:{line}: PyTorch's {path} defines {name}, too")
+    if faults:
+        raise UsageError(
+            "\n".join(faults), todo="give the folder's file the path of PyTorch's, or its function another name"
+        )
 
 
 def lay_out_torchgen(stack: Stack, base: Path) -> None:

@@ -190,12 +190,12 @@ class Stack:
     def __init__(self, tree: Tree, base: str, scratch: Path) -> None:
         self.tree = tree
         self.tip = base
-        self._index = {"GIT_INDEX_FILE": str(scratch / f"index-{base}")}
-        tree.git("read-tree", base, env=self._index)
+        self.index = {"GIT_INDEX_FILE": str(scratch / f"index-{base}")}
+        tree.git("read-tree", base, env=self.index)
 
     def commit(self, message: str) -> None:
         """Commit the staged changes, if any."""
-        content = self.tree.ask("write-tree", "--missing-ok", env=self._index)
+        content = self.tree.ask("write-tree", "--missing-ok", env=self.index)
         if content != self.tree.ask("rev-parse", f"{self.tip}^{{tree}}"):
             self.tip = self.tree.commit_tree(content, self.tip, message)
 
@@ -203,7 +203,7 @@ class Stack:
         """Stage files by name in the tree."""
         for name, path in files.items():
             blob = self.tree.ask("hash-object", "-w", "--no-filters", path)
-            self.tree.git("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}", env=self._index)
+            self.tree.git("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}", env=self.index)
 
     def apply(self, patch: Patch) -> None:
         """Commit a patch of the series with its header as the message.
@@ -211,7 +211,7 @@ class Stack:
         Raises:
             PinError: it does not apply; lists each hunk that failed.
         """
-        done = self.tree.git("apply", "--cached", "--whitespace=nowarn", patch.path, env=self._index, check=False)
+        done = self.tree.git("apply", "--cached", "--whitespace=nowarn", patch.path, env=self.index, check=False)
         if done.returncode == 0:
             self.commit(commit_message(patch.path.read_text(encoding="utf-8")))
             return
@@ -227,14 +227,23 @@ class Stack:
 
     def holds(self, names: Iterable[str]) -> list[str]:
         """Return those of ``names`` that the tip contains."""
-        listed = _names(self.tree.git("ls-files", "-z", env=self._index).stdout)
+        listed = _names(self.tree.git("ls-files", "-z", env=self.index).stdout)
         return sorted({*names} & {*listed})
+
+    def naming(self, word: str, pattern: str) -> list[str]:
+        """Return the files of the tip, of those that match ``pattern``, that contain a word."""
+        options = ["--cached", "-z", "--name-only", "--word-regexp", "--fixed-strings", "-e", word]
+        return _names(self.tree.git("grep", *options, "--", pattern, env=self.index, check=False).stdout)
+
+    def text(self, name: str) -> str:
+        """Return the text of a file of the tip."""
+        return self.tree.git("show", f"{self.tip}:{name}").stdout
 
     def lay_out(self, names: Iterable[str], folder: Path) -> None:
         """Write folders and files of the tip below ``folder``, at their places in the tree."""
-        listed = self.tree.git("ls-files", "-z", "--", *names, env=self._index).stdout
+        listed = self.tree.git("ls-files", "-z", "--", *names, env=self.index).stdout
         options = ["-z", "--stdin", "--force", "--quiet", f"--prefix={folder}/"]
-        self.tree.git("checkout-index", *options, env=self._index, stdin=listed)
+        self.tree.git("checkout-index", *options, env=self.index, stdin=listed)
 
 
 def commit_message(patch: str) -> str:

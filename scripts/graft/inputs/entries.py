@@ -6,8 +6,8 @@ This is the one reader of the two files, and needs no torchgen.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 # PyTorch's own file has 100,000 values.
 _LARGEST = 1_000_000
+
+# The key of an entry that takes the place of PyTorch's own.
+REPLACE = "replace"
 
 # A file, and a line and a column, counted from 1. Column 0 means that the line is enough.
 Place = tuple[Path, int, int]
@@ -54,11 +57,39 @@ class Entry:
         return self.schema.partition("(")[0].strip()
 
     @property
+    def is_replacing(self) -> bool:
+        """Whether it takes the place of PyTorch's own entry: it has the key ``replace``, which torchgen never sees."""
+        return self.fields.get(REPLACE) is True
+
+    @property
     def kernels(self) -> dict[str, str]:
         """The kernels that ``dispatch`` names, by dispatch key."""
-        given = self.fields.get("dispatch")
-        pairs = given.items() if isinstance(given, dict) else ()
-        return {key.strip(): str(kernel) for keys, kernel in pairs for key in str(keys).split(",")}
+        return kernels_of(self.fields)
+
+    @property
+    def kernel_names(self) -> list[str]:
+        """The names of its kernels, also if it names none, since it is composed of other operators."""
+        return [*self.kernels.values()] or [self.operator.partition(".")[0]]
+
+    def in_place_of(self, theirs: Mapping[str, Any]) -> Entry:
+        """Return this entry with all that it leaves out of ``theirs``, PyTorch's entry for the same schema.
+
+        Of the dispatch keys, and of the arguments that have derivative formulas, it keeps those that it does not name.
+
+        Raises:
+            ValueError: PyTorch has one formula for an argument that it names and others.
+        """
+        ours = {key: value for key, value in self.fields.items() if key != REPLACE}
+        if "func" in ours:
+            # Its kernels for CPU and CUDA, which may be replaced, are torchgen's.
+            rest = {key: value for key, value in theirs.items() if key != "ufunc_inner_loop"}
+            kernels = {**kernels_of(theirs), **self.kernels}
+            return replace(self, fields={**rest, **ours, **({"dispatch": kernels} if kernels else {})})
+        if "dispatch" in theirs and "dispatch" not in ours:
+            schema = {"name": ours.pop("name")}
+            of_keys = {**theirs["dispatch"], "Default": _formulas(theirs["dispatch"].get("Default", {}), ours)}
+            return replace(self, fields={**theirs, **schema, "dispatch": of_keys})
+        return replace(self, fields=ours if "dispatch" in ours else _formulas(theirs, ours))
 
     def place(self, key: str) -> Place:
         """Return the place of ``key``, or of the entry if it has no such key."""
@@ -68,6 +99,28 @@ class Entry:
         """Return the place of the value of ``key``, shifted by ``offset`` characters."""
         file, line, column = self.values[key]
         return file, line, column + offset
+
+
+def kernels_of(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Return the kernels that the ``dispatch`` of an entry names, by dispatch key."""
+    given = fields.get("dispatch")
+    pairs = given.items() if isinstance(given, dict) else ()
+    return {key.strip(): str(kernel) for keys, kernel in pairs for key in str(keys).split(",")}
+
+
+def _formulas(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
+    """Return derivative formulas: ``theirs``, but those of ``ours`` for the arguments that these name."""
+    named = {name for key in ours for name in names_in(key)}
+    kept = {key: formula for key, formula in theirs.items() if key in ours or not names_in(key) <= named}
+    for key in kept:
+        if key not in ours and names_in(key) & named:
+            raise ValueError(f"PyTorch has one formula for `{key}`; write one for all of them")
+    return {**kept, **ours}
+
+
+def names_in(key: str) -> set[str]:
+    """Return the arguments, or results, that a key of derivatives.yaml names: ``self, other``."""
+    return {name.strip() for name in key.split(",")}
 
 
 def compose(path: Path, report: Report) -> yaml.Node | None:
@@ -165,7 +218,23 @@ def place_of(path: Path, node: yaml.Node) -> Place:
     return path, node.start_mark.line + 1, node.start_mark.column + 1
 
 
+def fields_of(text: str) -> dict[str, Any]:
+    """Return the values of the entry with this text."""
+    (fields,) = yaml.load(text, Loader)
+    return dict(fields)
+
+
 def texts_of_entries(path: Path) -> dict[str, str]:
     """Return the text of each entry of a list of PyTorch's own, by operator: to parse all of them takes seconds."""
-    parts = re.split(r"^- (?=(?:func|name): )", path.read_text(encoding="utf-8"), flags=re.M)[1:]
-    return {part.partition(": ")[2].partition("(")[0].strip(): f"- {part}" for part in parts}
+    return split_entries(path.read_text(encoding="utf-8"))
+
+
+def split_entries(text: str) -> dict[str, str]:
+    """Return the text of each entry in that of a list of PyTorch's own, by operator."""
+    parts = re.split(r"^(?=- (?:func|name): )", text, flags=re.M)[1:]
+    return {operator_of(part): part for part in parts}
+
+
+def operator_of(text: str) -> str:
+    """Return the operator of the entry with this text."""
+    return text.partition(": ")[2].partition("(")[0].strip()

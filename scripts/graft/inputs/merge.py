@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from textwrap import dedent
 
@@ -10,7 +12,7 @@ import yaml
 
 from ..core.errors import OperatorError
 from ..core.files import write_if_changed
-from .entries import Entry, Loader, Place, Report, read_entries
+from .entries import Entry, Loader, Place, Report, fields_of, operator_of, read_entries
 from .native import AUTOCAST, DERIVATIVES, FUNCTIONS, PYTHON, SAMPLES, YAML
 
 PACKAGED = {FUNCTIONS: "torchgen/packaged/ATen/native", DERIVATIVES: "torchgen/packaged/autograd"}
@@ -79,8 +81,28 @@ def read_added(path: Path, report: Report) -> list[Entry]:
     return entries
 
 
+def with_replacing(text: str, entries: Iterable[Entry]) -> str:
+    """Return the text of a list of PyTorch's own with ``entries`` in the place of those that they replace.
+
+    An entry for an operator that has none comes at its end.
+    """
+    parts = re.split(r"^(?=- (?:func|name): )", text, flags=re.M)
+    places = {operator_of(part): number for number, part in enumerate(parts)}
+    for entry in entries:
+        number = places.get(entry.operator, 0)
+        theirs = fields_of(parts[number]) if number else {}
+        # Comments behind an entry are those of the next.
+        behind = re.search(r"(?:^[ \t]*(?:#.*)?\n)*\Z", parts[number], re.M) if number else None
+        fields = entry.in_place_of(theirs).fields
+        new = yaml.safe_dump([fields], sort_keys=False, width=sys.maxsize) + (behind[0] if behind else "\n")
+        parts[number or len(parts) :] = [new, *(parts[number + 1 :] if number else [])]
+    return "".join(parts)
+
+
 def added_list(path: Path) -> str:
-    """Return the text of a YAML list in a form that can follow another list; empty if it has no entry.
+    """Return the text of a YAML list in a form that can follow another list; empty if it adds no entry.
+
+    Entries that take the place of PyTorch's own are blank lines in it.
 
     Raises:
         OperatorError: it is not a YAML list of entries, or its form cannot follow the base's.
@@ -95,10 +117,20 @@ def added_list(path: Path) -> str:
     for entry in entries:
         if key not in entry.fields:
             report((path, entry.line, 0), f"an entry needs the key `{key}`", f"start it with `- {key}: ` and a schema")
-    text = dedent(path.read_text(encoding="utf-8")) if entries else ""
+    is_adding = any(not entry.is_replacing for entry in entries)
+    text = _without_replacing(dedent(path.read_text(encoding="utf-8")), entries) if is_adding else ""
     if faults:
         raise OperatorError("\n".join(faults))
     return text if text.endswith("\n") or not text else f"{text}\n"
+
+
+def _without_replacing(text: str, entries: Sequence[Entry]) -> str:
+    lines = text.split("\n")
+    starts = [entry.line for entry in entries]
+    for entry, end in zip(entries, [*starts[1:], len(lines) + 1], strict=True):
+        if entry.is_replacing:
+            lines[entry.line - 1 : end - 1] = [""] * (end - entry.line)
+    return "\n".join(lines)
 
 
 def _follows(text: str) -> bool:

@@ -86,12 +86,14 @@ def load_native(path: Path) -> NativeFolder:
     """Read the folder ``path``.
 
     Raises:
-        UsageError: the folder, or its native_functions.yaml, does not exist; or lists the files that cannot be read.
+        UsageError: the folder does not exist, or has none of the files that begin one; or lists the files that cannot
+            be read.
     """
     if not path.is_dir():
         what = "this is a file" if path.exists() else "no such folder"
         raise UsageError(f"{path}: {what}", todo=f"set NATIVE to a folder that contains {FUNCTIONS}")
-    if not (path / FUNCTIONS).is_file():
+    # What only replaces parts of PyTorch may be one file.
+    if not any((path / name).exists() for name in (FUNCTIONS, DERIVATIVES, "cpu")):
         raise UsageError(
             f"{path}: it contains no {FUNCTIONS}",
             cause="NATIVE must be a folder with the layout of aten/src/ATen/native",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from . import depthwise, models, operators, roi_pool
+from . import depthwise, models, operators, replaced, roi_pool
 from .case import measure
 from .report import write_plot, write_results
 
@@ -13,13 +13,15 @@ from .report import write_plot, write_results
 def main() -> None:
     """Measure and report. After each case the files contain the results so far."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=", description="Time operators and their alternatives.")
-    parser.add_argument("operators", nargs="*", metavar="OPERATOR", help="an operator, or models; all if none is named")
+    parser.add_argument(
+        "operators", nargs="*", metavar="OPERATOR", help="an operator, models or replaced; all if none is named"
+    )
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=7, help="repetitions (%(default)s)")
     parser.add_argument("--seconds", type=float, default=0.1, help="for one side in one repetition (%(default)s)")
     parser.add_argument("--folder", type=Path, default=Path("build/bench-results"), help="the output folder")
     options = parser.parse_args()
-    cases = [*models.cases(), *operators.cases(), *roi_pool.cases(), *depthwise.cases()]
+    cases = [*models.cases(), *operators.cases(), *roi_pool.cases(), *depthwise.cases(), *replaced.cases()]
     known = {case.operator: None for case in cases}
     if unknown := [name for name in options.operators if name not in known]:
         parser.error(f"{' '.join(unknown)}: no such operators; choose among {', '.join(known)}")

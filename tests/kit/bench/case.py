@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -29,6 +30,7 @@ class Case:
         aim: the required speedup over the peer.
         make: creates both sides, ours first; called right before they are measured.
         group: cases of one operator and peer with the same group share a line of the summary.
+        during: what holds while the peer runs.
     """
 
     operator: str
@@ -38,6 +40,7 @@ class Case:
     aim: float
     make: Callable[[], tuple[Side, Side]]
     group: str = ""
+    during: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
 @dataclass(frozen=True)
@@ -88,10 +91,11 @@ def compared(step: str, ours: Function, theirs: Function, *inputs: torch.Tensor)
 def measure(case: Case, threads: int, rounds: int, seconds: float) -> Result:
     """Time ``case`` for about ``seconds`` on each side in each of ``rounds``."""
     torch.set_num_threads(threads)
-    sides = case.make()
+    sides, during = case.make(), (nullcontext, case.during)
     for _ in range(_WARM_UP):
-        for side in sides:
-            side()
+        for side, holds in zip(sides, during, strict=True):
+            with holds():
+                side()
     # One thread's processor time is reliable on a shared machine. With several threads it would exclude waiting.
     clock = time.process_time if threads == 1 else time.perf_counter
     title = {"label": f"{case.operator} and {case.peer}", "sub_label": f"{case.name}, {case.step}"}
@@ -99,7 +103,10 @@ def measure(case: Case, threads: int, rounds: int, seconds: float) -> Result:
         Timer("side()", timer=clock, globals={"side": side}, num_threads=threads, description=name, **title)
         for side, name in zip(sides, ("ours", "peer"), strict=True)
     ]
-    measured = [timer.blocked_autorange(min_run_time=seconds) for _ in range(rounds) for timer in timers]
+    measured = []
+    for timer, holds in [*zip(timers, during, strict=True)] * rounds:
+        with holds():
+            measured.append(timer.blocked_autorange(min_run_time=seconds))
     ratios = [peer.median / our.median for our, peer in zip(measured[::2], measured[1::2], strict=True)]
     return Result(case, threads, ratios, measured, (_peak(sides[0]), _peak(sides[1])))
 

@@ -10,6 +10,8 @@ import pytest
 import torch
 from probe import offer_of
 
+from tests.kit.replaced import replaced
+
 
 @pytest.fixture(scope="module")
 def theirs(stock: Path) -> dict[str, Any]:
@@ -36,12 +38,14 @@ def test_no_surface_is_left_out(theirs: dict[str, Any], ours: dict[str, Any]) ->
 def test_everything_of_the_stock_wheel_is_there_unchanged(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
     for surface in theirs.keys() - {"version"}:
         changed = {key for key, value in theirs[surface].items() if ours[surface].get(key) != value}
+        # The tables of what the folder replaces name the header that registers it.
+        changed -= {key for key in changed if "graft_replaced.h" in str(ours[surface].get(key))}
         # torch.torch_version etc. contain the version itself.
         assert changed - {"__version__"} == set(), surface
 
 
 def test_what_was_added_is_new(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
-    assert ours["schemas"].keys() - theirs["schemas"].keys()
+    assert ours["schemas"].keys() - theirs["schemas"].keys() or replaced()
 
 
 STUBS = ["torch/_C/__init__.pyi", "torch/_C/_VariableFunctions.pyi", "torch/_C/_nn.pyi", "torch/return_types.pyi"]

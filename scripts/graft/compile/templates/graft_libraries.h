@@ -1,4 +1,4 @@
-// The generated table of the functions that trampolines.cpp binds.
+// The generated table of what trampolines.cpp binds in the base's libraries.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,38 @@ struct GraftSlot {
   uint64_t value;
 };
 
+// A kernel that this library registers for a dispatch stub of the base, one of the static members DEFAULT etc. of
+// at::native::DispatchStub. The addresses are those of the base's member and stub: relative to the library, until bound.
+struct GraftKernel {
+  uintptr_t member;
+  uintptr_t stub; // its first field is the chosen kernel, or null
+  void* const* own;
+  void* stock; // the base's kernel
+};
+
+// A dispatch stub that both libraries define. Ours starts as a copy: what the base registered for other devices is its,
+// too.
+struct GraftStub {
+  uintptr_t stock;
+  void** own;
+  size_t size;
+};
+
 struct GraftLibrary {
   const char* name;
   const char* build_id;
   const GraftSlot* slots;
   size_t slot_count;
+  GraftKernel* kernels;
+  size_t kernel_count;
+  const GraftStub* stubs;
+  size_t stub_count;
+};
+
+// What this library registered in place of kernels of the base in the dispatch table.
+struct GraftReplacement {
+  void (*set)(GraftReplacement& self, bool is_on);
+  GraftReplacement* next;
 };
 
 // Ends with a library without a name.
@@ -32,3 +59,9 @@ GRAFT_HIDDEN const GraftLibrary graft_libraries[];
 GRAFT_HIDDEN void* graft_slots[];
 GRAFT_HIDDEN const size_t graft_slots_size;
 GRAFT_HIDDEN const bool graft_is_python_extension;
+GRAFT_HIDDEN GraftReplacement* graft_replacements;
+
+// Switches all that this library replaces: to the base's, to its own, or dispatch stubs to a kernel that only throws, by
+// which tests find what calls them.
+enum GraftKernels { GRAFT_STOCK, GRAFT_OWN, GRAFT_FAILING };
+extern "C" __attribute__((visibility("default"))) void graft_replace(GraftKernels kernels);

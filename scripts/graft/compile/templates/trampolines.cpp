@@ -4,6 +4,8 @@
 // holds this address, plus the library's load address; it is filled when this library is loaded. A trampoline jumps to
 // the address in its slot. This is correct only for the file that the addresses were read from, so its build-id is
 // compared first. The functions are listed in a table generated for each library (scripts/graft/compile/link.py).
+//
+// A dispatch stub of the base gets our kernels in the same way: the table has the addresses of the pointers to write.
 
 #include "graft_libraries.h"
 
@@ -14,6 +16,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 
 extern "C" __attribute__((visibility("hidden"))) const char* graft_binding_error();
@@ -73,7 +76,38 @@ int bind_if_named(dl_phdr_info* object, size_t, void* wanted) {
   for (size_t i = 0; i < library.slot_count; ++i) {
     graft_slots[library.slots[i].index] = reinterpret_cast<void*>(object->dlpi_addr + library.slots[i].value);
   }
+  for (size_t i = 0; i < library.kernel_count; ++i) {
+    auto& kernel = library.kernels[i];
+    kernel.member += object->dlpi_addr;
+    kernel.stub += object->dlpi_addr;
+    kernel.stock = *reinterpret_cast<void**>(kernel.member);
+  }
+  for (size_t i = 0; i < library.stub_count; ++i) {
+    const auto& stub = library.stubs[i];
+    std::memcpy(stub.own, reinterpret_cast<void*>(object->dlpi_addr + stub.stock), stub.size);
+    *stub.own = nullptr; // its kernel for CPUs is to be chosen
+  }
   return 1;
+}
+
+[[noreturn]] void fail() {
+  throw std::runtime_error("a replaced kernel was called");
+}
+
+// See graft_replace, which other libraries have, too.
+void replace(GraftKernels kernels) {
+  for (const auto* library = graft_libraries; library->name; ++library) {
+    for (size_t i = 0; i < library->kernel_count; ++i) {
+      const auto& kernel = library->kernels[i];
+      void* chosen = kernels == GRAFT_STOCK ? kernel.stock : *kernel.own;
+      *reinterpret_cast<void**>(kernel.member) = kernels == GRAFT_FAILING ? reinterpret_cast<void*>(fail) : chosen;
+      // The stub chooses again when it is called.
+      __atomic_store_n(reinterpret_cast<void**>(kernel.stub), nullptr, __ATOMIC_RELEASE);
+    }
+  }
+  for (auto* each = graft_replacements; each; each = each->next) {
+    each->set(*each, kernels != GRAFT_STOCK);
+  }
 }
 
 // Runs before every other initializer: these register operators, and may call the functions bound here.
@@ -93,9 +127,16 @@ __attribute__((constructor(101))) void bind_slots() {
     _exit(1);
   }
   mprotect(graft_slots, graft_slots_size, PROT_READ);
+  replace(GRAFT_OWN);
 }
 
 } // namespace
+
+GraftReplacement* graft_replacements = nullptr;
+
+void graft_replace(GraftKernels kernels) {
+  replace(kernels);
+}
 
 const char* graft_binding_error() {
   return error().empty() ? nullptr : error().c_str();

@@ -1,5 +1,7 @@
-"""``python -m torch._graft``: show what this torch is, and which operators were added to it."""
+"""``python -m torch._graft``: show what this torch is, and which operators were added to it, or replaced."""
 
+import contextlib
+import ctypes
 import hashlib
 import json
 import os
@@ -33,6 +35,41 @@ def notes():
     return [*own, *getattr(torch, "_thin_wheels", {}).values()]
 
 
+@contextlib.contextmanager
+def stock():
+    """While the body runs, use PyTorch's own kernels and derivative formulas instead of those that replace them.
+
+    Meanwhile, no other thread may run operators.
+    """
+    _replace(_STOCK)
+    try:
+        yield
+    finally:
+        _replace(_OWN)
+
+
+# GraftKernels in scripts/graft/compile/templates/graft_libraries.h
+_STOCK, _OWN, _FAILING = 0, 1, 2
+
+
+def _replace(kernels):
+    """Choose the kernels of all that is replaced."""
+    for note in notes():
+        if note.get("replaced"):
+            for path in _libraries(note):
+                ctypes.PyDLL(path).graft_replace(kernels)
+
+
+def _libraries(note):
+    """Return the loaded libraries with the operators of a note."""
+    lib = os.path.join(os.path.dirname(__file__), "lib")
+    paths = [os.path.join(lib, name) for name in ("libtorch.so", "libtorch_operators_cuda.so")]
+    if "extension" in note:
+        cuda = f"lib{note['name']}_cuda.so"
+        paths = [os.path.join(note["folder"], name) for name in (note["extension"], cuda)]
+    return [path for path in paths if os.path.isfile(path)]
+
+
 def changed(folder, files):
     """Return the files of a native folder that changed since it was built, as sorted relative paths."""
     found = {}
@@ -53,6 +90,8 @@ def _lines(note):
         yield "hash", note["hash"]
     names = dict.fromkeys(name.partition("::")[2].partition(".")[0] for name in note["operators"])
     yield "operators", ", ".join(name for name in names if not name.startswith("_"))
+    if note.get("replaced"):
+        yield "replaced", ", ".join(f"{name} ({', '.join(what)})" for name, what in note["replaced"].items())
     for folder, files in note["folders"].items():
         names = changed(folder, files) if os.path.isdir(folder) else None
         state = "deleted" if names is None else f"changed since: {', '.join(names)}" if names else "unchanged since"

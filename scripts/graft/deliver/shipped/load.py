@@ -159,14 +159,19 @@ def _load(note):
 
 
 def _require_no_other(note, torch):
-    others = {other["name"]: other["operators"] for other in getattr(torch, "_thin_wheels", {}).values()}
+    others = {other["name"]: _names(other) for other in getattr(torch, "_thin_wheels", {}).values()}
     if not others and importlib.util.find_spec("torch._added_operators"):
-        from torch import _added_operators
+        from torch import _graft
 
-        others = {f"torch {torch.__version__}": _added_operators.OPERATORS}
+        others = {f"torch {torch.__version__}": {name for other in _graft.notes() for name in _names(other)}}
     for name, operators in others.items():
-        if twice := sorted(set(operators) & set(note["operators"])):
+        if twice := sorted(operators & _names(note)):
             raise _Refused(f"{twice[0]} is already in {name}; uninstall {name} or {note['name']}")
+
+
+def _names(note):
+    """Return the operators that a note adds, and those that it replaces."""
+    return {*note["operators"], *note.get("replaced", ())}
 
 
 def _module(name, file):

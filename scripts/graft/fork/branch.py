@@ -1,0 +1,225 @@
+"""``make import``: a native folder of what a branch of PyTorch changes, so that a release is built with it in a minute.
+
+What has no place in a native folder, since the binaries of the release contain it, is listed.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from ..check.cplusplus import functions_in
+from ..core.console import say
+from ..core.errors import SourceError, UsageError
+from ..core.files import lay_out_files
+from ..inputs.entries import REPLACE, fields_of, kernels_of, split_entries
+from ..inputs.native import CUDA_SUFFIXES, DERIVATIVES, FUNCTIONS, PYTHON
+from ..inputs.pin import GitSource, load_pin
+from ..options import Request
+from .apply import NATIVE, YAML_FILES
+from .tree import Stack, Tree, find_tree
+
+_SOURCES = (".cpp", *CUDA_SUFFIXES)
+
+
+@dataclass
+class Branch:
+    """What a commit of PyTorch changes against another.
+
+    Args:
+        tree: the checkout, which is only read.
+        old: the commit to compare with.
+        new: the commit.
+        files: receives the files of the native folder, by relative path.
+        left: receives what has no place in it, with the reason.
+    """
+
+    tree: Tree
+    old: str
+    new: str
+    files: dict[str, bytes] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)
+
+    def read(self) -> None:
+        """Sort what is changed into ``files`` and ``left``."""
+        affected: set[str] = set()
+        for name in self.tree.differing(self.old, self.new):
+            if name in YAML_FILES.values():
+                continue
+            if name.startswith(f"{NATIVE}/") and Path(name).suffix in (*_SOURCES, ".h"):
+                affected |= self._source(name)
+            elif name.startswith("torch/") and name.endswith((".py", ".pyi")):
+                self._python(name)
+            else:
+                self.left[name] = "PyTorch's own binaries, or its build, contain it"
+        self._functions(affected)
+        self._derivatives()
+
+    def _text(self, commit: str, name: str) -> str:
+        """Return the text of a file in a commit; empty if there is none."""
+        done = self.tree.git("show", f"{commit}:{name}", check=False)
+        return done.stdout if done.returncode == 0 else ""
+
+    def _source(self, name: str) -> set[str]:
+        """Take a file of kernels. Return the functions in it that change, or call others in it that do."""
+        before, after = self._text(self.old, name), self._text(self.new, name)
+        if not after:
+            self.left[name] = "the branch deletes it"
+        elif before and name.endswith((".h", ".cuh")):
+            self.left[name] = "PyTorch's binaries are compiled with this header; what is new needs a header of its own"
+        else:
+            self.files[str(Path(name).relative_to(NATIVE))] = after.encode()
+            return changed_functions(before, after)
+        return set()
+
+    def _python(self, name: str) -> None:
+        before, after = self._text(self.old, name), self._text(self.new, name)
+        if after and after.startswith(before):
+            self.files[f"{PYTHON}/{name.removeprefix('torch/')}"] = after.removeprefix(before).encode()
+        else:
+            self.left[name] = "it changes lines; put what is new behind the file's end, or into a patch of the pin"
+
+    def _functions(self, affected: set[str]) -> None:
+        """Write the entries of operators that are new, name other kernels, or have functions in ``affected``."""
+        before, after = self._entries(FUNCTIONS)
+        theirs, ours = ({name: fields_of(text) for name, text in each.items()} for each in (before, after))
+        # The function of a structured operator that checks its arguments is named after its functional variant.
+        affected |= {
+            kernel
+            for name, fields in ours.items()
+            if name.replace(".", "_") in affected and (delegate := fields.get("structured_delegate"))
+            for key, kernel in kernels_of(ours[delegate]).items()
+            if key in ("CPU", "CUDA")
+        }
+        written = [text.rstrip() + "\n" for name, text in after.items() if name not in before]
+        for name, fields in ours.items():
+            old = theirs.get(name)
+            if old is None:
+                continue
+            if others := sorted(key for key in {*fields, *old} - {"dispatch"} if fields.get(key) != old.get(key)):
+                self.left[f"{YAML_FILES[FUNCTIONS]}: {name}"] = f"in a release, {', '.join(others)} of it stay"
+            elif kernels := _changed_kernels(kernels_of(fields), kernels_of(old), affected):
+                written.append(_replacing({"func": fields["func"], "dispatch": kernels}))
+            elif not {"dispatch", "structured_delegate"} & fields.keys() and _composite_name(name) in affected:
+                written.append(_replacing({"func": fields["func"]}))
+        self._write(FUNCTIONS, written)
+
+    def _entries(self, file: Path) -> tuple[dict[str, str], dict[str, str]]:
+        old, new = (split_entries(self._text(commit, YAML_FILES[file])) for commit in (self.old, self.new))
+        return old, new
+
+    def _write(self, file: Path, entries: list[str]) -> None:
+        if entries:
+            self.files[str(file)] = "\n".join(entries).encode()
+
+    def _derivatives(self) -> None:
+        """Write the entries with a changed formula, and only those formulas."""
+        before, after = self._entries(DERIVATIVES)
+        operators, _ = self._entries(FUNCTIONS)
+        written = []
+        for name, text in after.items():
+            ours, theirs = fields_of(text), fields_of(before.get(name, "- {}"))
+            if name not in operators:
+                written.append(text.rstrip() + "\n")
+            elif changed := {key: formula for key, formula in ours.items() if theirs.get(key) != formula}:
+                written.append(_replacing({"name": ours["name"], **changed}))
+        self._write(DERIVATIVES, written)
+
+
+def import_branch(request: Request) -> None:
+    """Write a native folder of what a branch, or a diff, changes.
+
+    Raises:
+        UsageError: the folder is not empty, or what to compare is not given.
+        SourceError: the pinned commit is not in the checkout, or the diff does not fit it.
+    """
+    (target,) = request.native[:1]
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UsageError(f"NATIVE={target}: there is something already", todo="set NATIVE to a new folder")
+    tree = find_tree(Path(request.source).expanduser().resolve()) if request.source else None
+    if tree is None or bool(request.branch) == bool(request.diff):
+        raise UsageError(
+            "what to import is not given",
+            todo="set SOURCE to a checkout of PyTorch, with its history, and BRANCH to a branch or DIFF to a diff",
+        )
+    with tempfile.TemporaryDirectory(prefix="graft-") as scratch:
+        old, new = _of_diff(tree, request.diff, Path(scratch)) if request.diff else _of_branch(tree, request)
+        branch = Branch(tree, old, new)
+        branch.read()
+    lay_out_files(target, branch.files)
+    say(f"{target}: {', '.join(sorted(branch.files)) or 'nothing'}, from {old[:12]}..{new[:12]}")
+    if branch.left:
+        listed = "\n".join(f"  {name}: {why}" for name, why in sorted(branch.left.items()))
+        say(f"left out; `make patch-and-build BUILD=source` builds all of the branch:\n{listed}")
+
+
+def _of_branch(tree: Tree, request: Request) -> tuple[str, str]:
+    """Return the commit in which a branch and the pin meet, and that of the branch."""
+    pin = load_pin(request.layout.patches, request.pin)
+    pinned = pin.source.commit if isinstance(pin.source, GitSource) else ""
+    new = tree.git("rev-parse", "--quiet", "--verify", f"{request.branch}^{{commit}}", check=False).stdout.strip()
+    old = tree.git("merge-base", new, pinned, check=False).stdout.strip() if new and pinned else ""
+    if not new or not re.fullmatch(r"[0-9a-f]{40}", old):
+        raise SourceError(
+            f"{tree.path}: {f'it has no branch {request.branch}' if not new else f'its history lacks {request.pin}'}",
+            todo=f"git -C {tree.path} fetch --tags, or set PIN to the release that the branch began at",
+        )
+    return old, new
+
+
+def _of_diff(tree: Tree, diff: Path, scratch: Path) -> tuple[str, str]:
+    """Return the commit that is checked out, and it with a diff applied."""
+    stack = Stack(tree, tree.head(), scratch)
+    done = tree.git("apply", "--cached", "--whitespace=nowarn", diff, env=stack.index, check=False)
+    if done.returncode != 0:
+        raise SourceError(
+            f"{diff}: it does not apply to {tree.path}",
+            cause=done.stdout.strip(),
+            todo="check out the commit that it fits",
+        )
+    stack.commit(f"{diff.name}\n")
+    return tree.head(), stack.tip
+
+
+def changed_functions(before: str, after: str) -> set[str]:
+    """Return the functions of the C++ text ``after`` that differ from those of ``before``, or use others that do.
+
+    All do if something outside of functions differs: types, macros, constants.
+    """
+    (old, old_rest), (new, new_rest) = functions_in(before), functions_in(after)
+    changed = {name for name, text in new.items() if old.get(name) != text}
+    if _code(old_rest) != _code(new_rest):
+        return set(new)
+    words = {name: set(re.findall(r"\w+", text)) for name, text in new.items()}
+    while more := {name for name in new.keys() - changed if changed & words[name]}:
+        changed |= more
+    return changed
+
+
+def _code(text: str) -> str:
+    """Return C++ without comments and spaces."""
+    return re.sub(r"//[^\n]*|/\*.*?\*/|\s+", "", text, flags=re.S)
+
+
+def _changed_kernels(ours: dict[str, str], theirs: dict[str, str], affected: set[str]) -> dict[str, str]:
+    """Return the kernels, by dispatch key, that are not ``theirs``, or are in ``affected``."""
+    return {
+        key: kernel
+        for key, kernel in ours.items()
+        if kernel != theirs.get(key) or kernel.rpartition("::")[2] in affected
+    }
+
+
+def _composite_name(operator: str) -> str:
+    """Return the name of the kernel of an operator that names none, since it is composed of others."""
+    name, _, overload = operator.partition(".")
+    return f"{name}_out" if overload.split("_")[-1] == "out" else name
+
+
+def _replacing(fields: dict[str, object]) -> str:
+    """Return the text of an entry with ``replace``."""
+    return yaml.safe_dump([{**fields, REPLACE: True}], sort_keys=False, width=10**6)

@@ -1,0 +1,148 @@
+"""Kernels for dispatch stubs of the base, and other names of the base that a folder defines, in linked libraries."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from graft.base.symbols import SymbolFile
+from graft.compile.stubs import replaced_stubs, stub_of
+from graft.compile.units import LINKED, Product
+from graft.inputs.toolchain import Toolchain
+from test_link import BOUND, TEMPLATES, Build, build, make_library  # noqa: F401
+
+# As ATen/native/DispatchStub.h, with two capabilities and a stub in a namespace of its own.
+STUBS = """
+#define VISIBLE __attribute__((visibility("default")))
+namespace at::native {
+struct VISIBLE DispatchStubImpl { void* chosen = nullptr; void* device = nullptr; };
+template <typename F, typename T> struct DispatchStub {
+  using Kernel = F;
+  int operator()() {
+    if (!impl.chosen) impl.chosen = (void*)(AVX2 ? AVX2 : DEFAULT);
+    return ((F)impl.chosen)();
+  }
+  static VISIBLE F DEFAULT;
+  static VISIBLE F AVX2;
+  DispatchStubImpl impl;
+};
+#define DECLARE(name) \\
+  struct name##_DECLARE_DISPATCH_type : DispatchStub<int (*)(), name##_DECLARE_DISPATCH_type> {}; \\
+  extern VISIBLE name##_DECLARE_DISPATCH_type name
+#define REGISTER(name, capability, kernel) \\
+  template <> VISIBLE name##_DECLARE_DISPATCH_type::Kernel \\
+      at::native::DispatchStub<int (*)(), name##_DECLARE_DISPATCH_type>::capability = kernel;
+DECLARE(one_stub);
+DECLARE(three_stub);
+namespace inner { DECLARE(two_stub); }
+}
+"""
+BASE = f"""{STUBS}
+namespace at::native {{
+static int one() {{ return 1; }}
+static int two() {{ return 2; }}
+one_stub_DECLARE_DISPATCH_type one_stub;
+REGISTER(one_stub, DEFAULT, one)
+REGISTER(one_stub, AVX2, one)
+namespace inner {{ two_stub_DECLARE_DISPATCH_type two_stub; }}
+using inner::two_stub_DECLARE_DISPATCH_type;
+REGISTER(two_stub, DEFAULT, two)
+REGISTER(two_stub, AVX2, two)
+VISIBLE int named() {{ return 3; }}
+three_stub_DECLARE_DISPATCH_type three_stub;
+REGISTER(three_stub, DEFAULT, one)
+REGISTER(three_stub, AVX2, one)
+static bool is_set = [] {{ three_stub.impl.device = (void*)two; return three_stub() == 1; }}();
+}}
+extern "C" VISIBLE int call_one() {{ return at::native::one_stub(); }}
+extern "C" VISIBLE int call_two() {{ return at::native::inner::two_stub(); }}
+extern "C" VISIBLE int call_named() {{ return at::native::named(); }}
+"""
+OURS = f"""{STUBS}
+namespace at::native {{
+static int ours() {{ return 10; }}
+REGISTER(one_stub, AVX2, ours)
+using inner::two_stub_DECLARE_DISPATCH_type;
+REGISTER(two_stub, AVX2, nullptr)
+REGISTER(two_stub, DEFAULT, ours)
+VISIBLE int named() {{ return 30; }}
+three_stub_DECLARE_DISPATCH_type three_stub; // as in a copy of PyTorch's file
+REGISTER(three_stub, AVX2, ours)
+}}
+extern "C" VISIBLE int our_three() {{ return at::native::three_stub(); }}
+extern "C" VISIBLE int our_device() {{ return ((int (*)())at::native::three_stub.impl.device)(); }}
+extern "C" VISIBLE int our_named() {{ return at::native::named(); }}
+"""
+
+
+def linked(build: Build) -> Path:  # noqa: F811
+    """Return a library with replaced kernels, beside that of the base."""
+    make_library(build.base.libraries, "libtorch_cpu.so", BASE)
+    names = ("trampolines", "compatibility")
+    common = [build.unit(name, (TEMPLATES / f"{name}.cpp").read_text(), "-Ifixed") for name in names]
+    product = Product("libours.so", [*common, build.unit("Ours", OURS)], ("libtorch_cpu.so",), build.like)
+    return build.linker(product).link()
+
+
+def printed(build: Build, program: str) -> list[str]:  # noqa: F811
+    """Return what a program prints, which has both libraries; the stubs of the base have been called before."""
+    start = f"""import ctypes
+base = ctypes.CDLL("{build.base.libraries / "libtorch_cpu.so"}", mode=ctypes.RTLD_GLOBAL)
+base.call_one(), base.call_two()
+ours = ctypes.CDLL("{linked(build).resolve()}")
+"""
+    done = subprocess.run([sys.executable, "-c", start + program], stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_stubs_use_our_kernels_until_they_are_switched_off(build: Build) -> None:  # noqa: F811
+    switched = "".join(f"ours.graft_replace({on})\nprint(base.call_one(), base.call_two())\n" for on in (1, 0, 1))
+    program = f"print(base.call_one(), base.call_two())\n{switched}"
+    assert printed(build, program) == ["10", "10", "10", "10", "1", "2", "10", "10"]
+
+
+def test_a_name_of_the_base_is_ours_inside_our_library_only(build: Build) -> None:  # noqa: F811
+    """Loaded after the base, the loader would take the base's for both."""
+    assert printed(build, "print(base.call_named(), ours.our_named())") == ["3", "30"]
+    exported = SymbolFile(LINKED / "libours.so").exported()
+    assert {name for name in exported if "named" in name or "DispatchStub" in name} == {"our_named"}
+
+
+def test_stub_that_is_defined_again_has_what_the_base_registered_for_devices(build: Build) -> None:  # noqa: F811
+    """And its kernel is not the one that the base had chosen."""
+    assert printed(build, "print(ours.our_device(), ours.our_three())") == ["2", "10"]
+
+
+def test_one_capability_stands_for_all(build: Build) -> None:  # noqa: F811
+    """As in `make develop`, where AVX2 alone is compiled: a program may ask for another."""
+    build.toolchain = Toolchain("g++", "a compiler", "c++20", capabilities=("AVX2",))
+    program = """member = "_ZN2at6native12DispatchStubIPFivENS0_30one_stub_DECLARE_DISPATCH_typeEE7DEFAULTE"
+print(ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.c_void_p.in_dll(base, member).value)())"""
+    assert printed(build, program) == ["10"]
+
+
+def test_replaced_stubs_are_named(build: Build) -> None:  # noqa: F811
+    make_library(build.base.libraries, "libtorch_cpu.so", BASE)
+    unit = build.unit("Ours", OURS)
+    assert replaced_stubs([unit], Path(), [build.base.libraries / "libtorch_cpu.so"]) == [
+        "one_stub",
+        "three_stub",
+        "two_stub",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("symbol", "expected"),
+    [
+        ("_ZN2at6native12DispatchStubIPFvvENS0_30one_stub_DECLARE_DISPATCH_typeEE4AVX2E", ("", "one_stub")),
+        (
+            "_ZN2at6native12DispatchStubIPFvvENS0_7cpublas31axpy_stub_DECLARE_DISPATCH_typeEE7DEFAULTE",
+            ("7cpublas", "axpy_stub"),
+        ),
+        ("_ZN2at6native5traceERKNS_6TensorE", None),
+    ],
+)
+def test_stub_of_a_kernel(symbol: str, expected: tuple[str, str] | None) -> None:
+    assert stub_of(symbol) == expected

@@ -1,0 +1,235 @@
+"""Entries with ``replace: True``: what they may say, and what is generated for them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from graft.check.__main__ import check
+from graft.check.base import BaseOperators
+from graft.codegen.__main__ import generate
+from graft.codegen.description import Description
+from graft.core.layout import REPOSITORY
+from graft.inputs.entries import Loader, fields_of, read_entries, texts_of_entries
+from graft.inputs.merge import with_replacing
+from helpers import write
+
+FOLDER = REPOSITORY / "tests/replaced"
+TRACE = """#include <ATen/core/Tensor.h>
+#include <ATen/ops/trace_native.h>
+namespace at::native {
+Tensor my_trace(const Tensor& self) {
+  return self;
+}
+}
+"""
+SINH = "- name: sinh(Tensor self) -> Tensor\n  replace: True\n"
+
+
+@pytest.fixture(scope="module")
+def known(base: Path) -> BaseOperators:
+    return BaseOperators(base)
+
+
+def of_trace(*lines: str, schema: str = "trace(Tensor self) -> Tensor") -> str:
+    return "".join(f"{line}\n" for line in (f"- func: {schema}", *lines))
+
+
+KERNELS = [
+    pytest.param(
+        of_trace("  dispatch:", "    CPU: my_trace"),
+        "native_functions.yaml:1:9: PyTorch already has trace(Tensor self) -> Tensor; ",
+        id="no replace",
+    ),
+    pytest.param(
+        of_trace("  replace: True", "  dispatch:", "    CPU: my_trace", schema="trace(Tensor self, int k) -> Tensor"),
+        "native_functions.yaml:1:9: the schema differs from PyTorch's: trace(Tensor self, int k) -> Tensor; "
+        "write `trace(Tensor self) -> Tensor`",
+        id="another schema",
+    ),
+    pytest.param(
+        of_trace("  replace: True", "  dispatch:", "    CPU: my_trace", schema="tracee(Tensor self) -> Tensor"),
+        "native_functions.yaml:1:9: PyTorch has no operator tracee to replace; did you mean `trace`?",
+        id="no such operator",
+    ),
+    pytest.param(
+        of_trace("  replace: True"),
+        "native_functions.yaml:1:3: it names no kernel, and PyTorch's trace has several; write `dispatch:` with those",
+        id="no kernel",
+    ),
+    pytest.param(
+        of_trace("  replace: yes please", "  dispatch:", "    CPU: my_trace"),
+        "native_functions.yaml:2:3: torchgen does not know the key `replace`; write `replace: True`, or leave it out",
+        id="another value",
+    ),
+    pytest.param(
+        of_trace("  replace: True", "  variants: method", "  dispatch:", "    CPU: my_trace"),
+        "native_functions.yaml:3:3: `variants` differs from PyTorch's entry for trace, which says method, function; ",
+        id="another key",
+    ),
+    pytest.param(
+        of_trace("  replace: True", schema="sinh(Tensor self) -> Tensor"),
+        "native_functions.yaml:1:3: the kernel of sinh is that of sinh.out; replace sinh.out; sinh follows it",
+        id="a variant",
+    ),
+    pytest.param(
+        of_trace("  replace: True", "  dispatch:", "    CPU: my_trace2"),
+        "native_functions.yaml:3:3: no file of the folder defines at::native::my_trace2, the kernel of trace for CPU; ",
+        id="no definition",
+    ),
+    pytest.param(
+        of_trace("  replace: True", "  dispatch:", "    CPU: trace_cpu", "    SparseCPU: my_trace"),
+        "native_functions.yaml:3:3: warning: no file of the folder defines at::native::trace_cpu, so PyTorch's own "
+        "remains; ",
+        id="no definition, but PyTorch's",
+    ),
+]
+
+
+@pytest.mark.parametrize(("entry", "expected"), KERNELS)
+def test_mistake_in_an_entry_for_kernels(entry: str, expected: str, known: BaseOperators, tmp_path: Path) -> None:
+    folder = write(tmp_path, {"native_functions.yaml": entry, "Trace.cpp": TRACE})
+    found = check([folder], known)
+    (line,) = map(str, found.errors or found.found)
+    assert line.removeprefix(f"{folder}/").startswith(expected)
+
+
+FORMULAS = [
+    pytest.param(
+        "- name: sinh(Tensor self) -> Tensor\n  self: grad\n",
+        "derivatives.yaml:1:9: PyTorch already has a derivative formula for sinh; ",
+        id="no replace",
+    ),
+    pytest.param(f"{SINH}  other: grad\n", "derivatives.yaml:3:3: sinh has no argument `other`; ", id="no argument"),
+    pytest.param(
+        "- name: my_op(Tensor self) -> Tensor\n  replace: True\n  self: grad\n",
+        "derivatives.yaml:1:9: no function is named my_op; ",
+        id="no such operator",
+    ),
+    pytest.param(
+        "- name: fliplr(Tensor self) -> Tensor\n  replace: True\n  self: grad\n",
+        "derivatives.yaml:1:9: fliplr is CompositeImplicitAutograd: ",
+        id="composite",
+    ),
+    pytest.param(
+        "- name: detach(Tensor(a) self) -> Tensor(a)\n  replace: True\n  self: grad\n",
+        "derivatives.yaml:1:9: PyTorch differentiates detach in C++, without a formula; ",
+        id="by hand",
+    ),
+    pytest.param(f"{SINH}  self: grads[3]\n", "derivatives.yaml:1:9: Out of bounds grads access: ", id="torchgen's"),
+]
+
+
+@pytest.mark.parametrize(("entry", "expected"), FORMULAS)
+def test_mistake_in_an_entry_for_formulas(entry: str, expected: str, known: BaseOperators, tmp_path: Path) -> None:
+    folder = write(tmp_path, {"native_functions.yaml": "", "derivatives.yaml": entry})
+    (line,) = check([folder], known).lines()
+    assert line.removeprefix(f"{folder}/").startswith(expected)
+
+
+def test_one_formula_for_several_arguments_is_replaced_whole(known: BaseOperators, tmp_path: Path) -> None:
+    """PyTorch's has `self, mat1, mat2` in one key, or several, depending on the operator."""
+    several = [
+        (fields["name"], next(key for key in fields if "," in key))
+        for fields in map(fields_of, known.derivatives.values())
+        if any("," in key for key in fields)
+    ]
+    schema, key = several[0]
+    entry = f"- name: {schema}\n  {key.split(',')[0]}: grad\n  replace: True\n"
+    folder = write(tmp_path, {"native_functions.yaml": "", "derivatives.yaml": entry})
+    (error,) = [each for each in check([folder], known).errors if "one formula" in each.what]
+    assert f"`{key}`" in error.what
+
+
+def test_file_of_pytorch_may_define_its_other_kernels_again(known: BaseOperators, tmp_path: Path) -> None:
+    """But a file that replaces nothing may not."""
+    again = "\nTensor trace_backward_symint(const Tensor& grad, c10::SymIntArrayRef sizes) {\n  return grad;\n}\n"
+    entry = of_trace("  replace: True", "  dispatch:", "    CPU: my_trace")
+    text = TRACE.removesuffix("}\n") + again + "}\n"
+    folder = write(tmp_path, {"native_functions.yaml": entry, "Trace.cpp": text})
+    assert check([folder], known).errors == []
+    write(folder, {"Trace.cpp": TRACE, "Other.cpp": text.replace("my_trace", "other")})
+    (error,) = check([folder], known).errors
+    assert error.what == "PyTorch already has at::native::trace_backward_symint with this signature"
+
+
+def test_valid_folder_has_no_findings(known: BaseOperators) -> None:
+    assert check([FOLDER], known).lines() == []
+
+
+@pytest.fixture(scope="module")
+def made(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("generated")
+    generate(base, [FOLDER], out)
+    return out
+
+
+def registered(made: Path) -> dict[str, set[str]]:
+    """Return the operators that the unit registers kernels for, by dispatch key."""
+    found: dict[str, set[str]] = {}
+    for path in (made / "units/Replaced__").glob("*/*.cpp"):
+        for key, body in re.findall(r"TORCH_LIBRARY_IMPL\(aten, (\w+), m\) \{(.*?)\n\}", path.read_text(), re.S):
+            found.setdefault(key, set()).update(re.findall(r'm\.impl\("([^"]+)"', body))
+    return {key: names for key, names in found.items() if names}
+
+
+def test_only_what_is_replaced_is_registered(made: Path) -> None:
+    """A structured operator with its variants; of formulas, also operators on lists, which torchgen derives."""
+    foreach = {f"_foreach_{name}" for name in ("sinh", "sinh_", "lerp.Scalar", "lerp_.Scalar")}
+    foreach |= {"_foreach_lerp.ScalarList", "_foreach_lerp_.ScalarList"}
+    assert registered(made) == {
+        "CPU": {"trace", "renorm", "renorm_", "renorm.out"},
+        "Meta": {"renorm", "renorm_", "renorm.out"},
+        "CompositeExplicitAutogradNonFunctional": {"renorm", "renorm_"},
+        "CompositeExplicitAutograd": {"rot90"},
+        "CompositeImplicitAutograd": {"fliplr"},
+        "FuncTorchBatchedDecomposition": {"fliplr"},
+        "Autograd": {"sinh", "sinh_", "sinh.out", "lerp.Scalar", "lerp_.Scalar", "lerp.Scalar_out", *foreach}
+        | {"cholesky", "cholesky.out"},
+    }
+
+
+def test_what_is_shipped_has_nothing_of_it(made: Path, base: Path) -> None:
+    """Headers of the wheel only gain the new operator; its YAML has the base's entries."""
+    for name in ("trace", "renorm", "fliplr", "rot90", "sinh"):
+        assert not (made / f"wheel/torch/include/ATen/ops/{name}_native.h").exists()
+    assert not (made / "wheel/torch/include/torch/csrc/autograd/generated/Functions.h").exists()
+    place = "torchgen/packaged/ATen/native/native_functions.yaml"
+    ours, theirs = (texts_of_entries(root / place) for root in (made / "wheel", base))
+    assert ours.keys() - theirs.keys() == {"beside_replaced"}
+    assert all(fields_of(ours[name]) == fields_of(theirs[name]) for name in ("trace", "renorm.out", "rot90"))
+    assert "replace:" not in (made / "wheel" / place).read_text()
+
+
+def test_nodes_keep_their_names_in_a_namespace_of_their_own(made: Path) -> None:
+    header = (made / "units/Replaced__/own/torch/csrc/autograd/generated/Functions.h").read_text()
+    before, inside = header.split("inline namespace graft {")
+    assert "struct" not in before.partition("namespace torch")[2].replace("inline std::vector", "")
+    assert 'std::string name() const override { return "SinhBackward0"; }' in inside
+    assert "SavedVariable self_;" not in inside.partition("struct TORCH_API SinhBackward0")[2]
+
+
+def test_description_says_what_is_replaced(made: Path) -> None:
+    assert Description.load(made / "operators.json").replaced == {
+        "trace": ["CPU"],
+        "renorm.out": ["CPU"],
+        "fliplr": ["CompositeImplicitAutograd"],
+        "rot90": ["CompositeExplicitAutograd"],
+        "sinh": ["derivatives"],
+        "lerp.Scalar": ["derivatives"],
+        "cholesky": ["derivatives"],
+    }
+
+
+def test_in_the_yaml_of_a_source_tree_the_entry_takes_the_place_of_pytorch_s(base: Path) -> None:
+    path = base / "torchgen/packaged/ATen/native/native_functions.yaml"
+    entries = [entry for entry in read_entries(FOLDER / "native_functions.yaml") if entry.is_replacing]
+    text = with_replacing(path.read_text(), entries)
+    before, after = (yaml.load(each, Loader) for each in (path.read_text(), text))
+    changed = {old["func"].partition("(")[0]: new for old, new in zip(before, after, strict=True) if old != new}
+    assert changed["trace"]["dispatch"]["CPU"] == "trace_and_one"
+    assert changed["trace"]["dispatch"]["CUDA"] == "trace_cuda"
+    assert changed.keys() == {"trace", "renorm.out"}  # the names of others stay
+    assert "replace" not in changed["trace"]

@@ -1,0 +1,173 @@
+"""Kernels and formulas of PyTorch's own operators that ``tests/replaced`` replaces, in each delivery."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from graft.core.layout import REPOSITORY
+from helpers import require_capability
+from users import Environment, make
+
+FOLDER = REPOSITORY / "tests/replaced"
+
+# Warnings are errors, also that another kernel was registered before.
+START = """import warnings
+warnings.simplefilter("error")
+warnings.filterwarnings("ignore", message=".*torch.jit")
+import torch
+from torch import _graft
+from torch.autograd import forward_ad, grad
+
+x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.double)
+y = x.clone().requires_grad_()
+
+def forward(function, value):
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(function(forward_ad.make_dual(value, torch.ones_like(value)))).tangent
+"""
+
+# Each with the value of the folder's kernel or formula, and that of PyTorch's.
+VALUES = {
+    "torch.trace(x)": ("6.0", "5.0"),
+    "grad(y.trace(), y)[0].sum()": ("2.0", "2.0"),
+    "torch.renorm(x, 2, 0, 1.0).count_nonzero()": ("0.0", "4.0"),
+    "torch.renorm(x, 2, 0, 1.0, out=torch.empty(0, dtype=torch.double)).count_nonzero()": ("0.0", "4.0"),
+    "x.clone().renorm_(2, 0, 1.0).count_nonzero()": ("0.0", "4.0"),
+    "torch.fliplr(x)[0, 0]": ("-1.0", "2.0"),
+    "torch.vmap(torch.fliplr)(x[None])[0, 0, 0]": ("-1.0", "2.0"),
+    "torch.rot90(x, 3)[0, 0]": ("3.0", "3.0"),
+    "torch.rot90(x, 2)[0, 0]": ("2.0", "4.0"),
+    "grad(torch.sinh(y).sum(), y)[0][0, 0]": ("2.0", "1.5430806348152437"),
+    "grad(y.mul(1).sinh_().sum(), y)[0][0, 0]": ("2.0", "1.5430806348152437"),
+    "grad(torch._foreach_sinh([y])[0].sum(), y)[0][0, 0]": ("2.0", "1.5430806348152437"),
+    "torch.func.vmap(torch.func.grad(torch.sinh))(x[0])[0]": ("2.0", "1.5430806348152437"),
+    "grad(torch.compile(torch.sinh, backend='aot_eager')(y).sum(), y)[0][0, 0]": ("2.0", "1.5430806348152437"),
+    "forward(torch.sinh, x)[0, 0]": ("2.0", "1.5430806348152437"),
+    "grad(torch.lerp(y, x, 0.25).sum(), y)[0].sum()": ("3.0", "3.0"),
+    "grad(torch.lerp(x, y, 0.25).sum(), y)[0].sum()": ("12.0", "1.0"),
+}
+
+
+def printed(environment: Environment, expressions: list[str], **variables: str) -> list[str]:
+    code = START + "".join(f"print(float({each}))\n" for each in expressions)
+    return environment.run(code, **variables).stdout.split()
+
+
+@pytest.fixture(scope="module")
+def wheel(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    out = tmp_path_factory.mktemp("wheel")
+    make("thin-wheel", environment, "--pin", "installed", "--native", FOLDER, "--out", out)
+    thin = environment.copied_to(tmp_path_factory.mktemp("thin") / "environment")
+    make("undevelop", thin)
+    thin.pip("install", "--no-deps", *out.glob("*.whl"))
+    return thin
+
+
+@pytest.fixture(scope="module")
+def developed(environment: Environment) -> Environment:
+    make("undevelop", environment)
+    said = make("develop", environment, "--native", FOLDER)
+    assert "replaced in PyTorch: trace (CPU), renorm.out (CPU)," in said
+    assert "sinh (derivatives), lerp.Scalar (derivatives), cholesky (derivatives), " in said
+    assert "lerp_kernel_scalar_weight (dispatch stub)" in said
+    return environment
+
+
+@pytest.fixture(params=["wheel", "developed"])
+def delivered(request: pytest.FixtureRequest) -> Environment:
+    environment: Environment = request.getfixturevalue(request.param)
+    return environment
+
+
+def test_operators_of_pytorch_use_what_replaces_them(delivered: Environment) -> None:
+    assert printed(delivered, list(VALUES)) == [ours for ours, _ in VALUES.values()]
+
+
+def test_stock_is_pytorch_s_until_it_is_left(delivered: Environment) -> None:
+    code = START + "with _graft.stock():\n"
+    code += "".join(f"    print(float({each}))\n" for each in VALUES)
+    code += "".join(f"print(float({each}))\n" for each in VALUES)
+    ours, theirs = zip(*VALUES.values(), strict=True)
+    assert delivered.run(code).stdout.split() == [*theirs, *ours]
+
+
+@pytest.mark.parametrize(("capability", "number"), [("default", 1.0), ("avx2", 2.0), ("avx512", 512.0)])
+def test_each_capability_has_its_own_kernel(wheel: Environment, capability: str, number: float) -> None:
+    """The kernel returns the end and this number. `make develop` compiles one capability, which stands for all."""
+    require_capability(capability)
+    expression = "torch.lerp(torch.zeros(3), torch.ones(3), 0.5)[2] - 1"
+    assert printed(wheel, [expression], ATEN_CPU_CAPABILITY=capability) == [str(number)]
+
+
+@pytest.mark.parametrize("capability", ["default", "avx2", "avx512"])
+def test_one_capability_stands_for_all_in_develop(developed: Environment, capability: str) -> None:
+    require_capability(capability)
+    expression = "torch.lerp(torch.zeros(3), torch.ones(3), 0.5)[2] > 1.5"
+    assert printed(developed, [expression], ATEN_CPU_CAPABILITY=capability) == ["1.0"]
+
+
+def test_formula_that_pytorch_lacks_is_added(delivered: Environment) -> None:
+    code = (
+        START
+        + """
+warnings.filterwarnings("ignore", message="torch.cholesky is deprecated")
+a = x @ x.T
+assert forward(torch.cholesky, a).equal(forward(torch.linalg.cholesky, a))
+with _graft.stock():
+    try:
+        forward(torch.cholesky, a)
+    except NotImplementedError as error:
+        print("stock", "forward" in str(error))
+"""
+    )
+    assert delivered.run(code).stdout.split() == ["stock", "True"]
+
+
+def test_names_of_nodes_are_pytorch_s(delivered: Environment) -> None:
+    code = START + "node = torch.sinh(y).grad_fn\nprint(node.name(), type(node).__name__)\n"
+    assert delivered.run(code).stdout.split() == ["SinhBackward0", "SinhBackward0"]
+
+
+def test_a_later_override_still_warns(delivered: Environment) -> None:
+    """PyTorch warns once in a process."""
+    code = (
+        START
+        + """
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    torch.library.Library("aten", "IMPL").impl("trace", lambda self: self.sum(), "CPU")
+print(len(said))
+"""
+    )
+    assert delivered.run(code).stdout.split() == ["1"]
+
+
+def test_what_is_replaced_is_told(delivered: Environment) -> None:
+    about = delivered.run("import runpy; runpy.run_module('torch._graft', run_name='__main__')").stdout
+    assert "replaced   trace (CPU), renorm.out (CPU), fliplr (CompositeImplicitAutograd), " in about
+
+
+def test_undevelop_brings_pytorch_s_own_back(developed: Environment) -> None:
+    make("undevelop", developed)
+    try:
+        assert developed.print("torch.trace(torch.ones(2, 2)).item()") == "2.0"
+    finally:
+        make("develop", developed, "--native", FOLDER)
+
+
+def test_two_thin_wheels_that_replace_the_same_are_told(
+    wheel: Environment, tmp_path: Path, environment: Environment
+) -> None:
+    folder = tmp_path / "second"
+    folder.mkdir()
+    kernel = (FOLDER / "cpu/LerpKernel.cpp").read_text()
+    (folder / "cpu").mkdir()
+    (folder / "cpu/LerpKernel.cpp").write_text(kernel)
+    make("undevelop", environment)
+    make("thin-wheel", environment, "--pin", "installed", "--native", folder, "--out", tmp_path, "--name", "second")
+    both = wheel.copied_to(tmp_path / "environment")
+    both.pip("install", "--no-deps", *tmp_path.glob("*.whl"))
+    done = both.run("import torch; print(torch.trace(torch.ones(2, 2)).item())")
+    assert done.stdout.split() in (["3.0"], ["2.0"])
+    assert "lerp_kernel_scalar_weight is already in " in done.stderr

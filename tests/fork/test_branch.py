@@ -1,0 +1,192 @@
+"""A branch of PyTorch as a native folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from asking import asked
+from graft.core.errors import SourceError, UsageError
+from graft.core.layout import Layout, TorchVersion
+from graft.fork.branch import import_branch
+from helpers import git, write
+
+NATIVE = "aten/src/ATen/native"
+FUNCTIONS = """- func: add(Tensor self) -> Tensor
+
+- func: twice(Tensor self) -> Tensor
+  variants: function, method
+  dispatch:
+    CPU: twice_cpu
+    CUDA: twice_cuda
+
+- func: half(Tensor self) -> Tensor
+  structured_delegate: half.out
+
+- func: half.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
+  structured: True
+  dispatch:
+    CPU, CUDA: half_out
+
+- func: third(Tensor self) -> Tensor
+  dispatch:
+    CPU: third_cpu
+"""
+SOURCE = """#include <ATen/x.h>
+namespace at::native {
+namespace {
+int64_t count(const Tensor& self) { return 2; }
+}
+Tensor add(const Tensor& self) { return self; }
+Tensor twice_cpu(const Tensor& self) { return self * count(self); }
+Tensor third_cpu(const Tensor& self) { return self / 3; }
+}
+namespace at::meta {
+TORCH_META_FUNC(half)(const Tensor& self) { check(self); }
+}
+"""
+DERIVATIVES = """- name: twice(Tensor self) -> Tensor
+  self: grad * 2
+  result: auto_linear
+
+- name: third(Tensor self) -> Tensor
+  self: grad / 3
+"""
+BEFORE = {
+    f"{NATIVE}/native_functions.yaml": FUNCTIONS,
+    "tools/autograd/derivatives.yaml": DERIVATIVES,
+    f"{NATIVE}/Several.cpp": SOURCE,
+    f"{NATIVE}/Several.h": "// a header\n",
+    "torch/functional.py": "x = 1\n",
+    "torch/other.py": "x = 1\n",
+    "c10/core/Scalar.h": "// c10\n",
+}
+
+
+@pytest.fixture
+def upstream(tree: Path, patches: Path) -> Path:
+    """A checkout whose commit is pinned."""
+    write(tree, BEFORE)
+    git(tree, "add", "--all")
+    git(tree, "commit", "--quiet", "--message=kernels")
+    pin = patches / "pin.yaml"
+    pin.write_text(pin.read_text().replace(git(tree, "rev-parse", "HEAD~1"), git(tree, "rev-parse", "HEAD")))
+    return tree
+
+
+@pytest.fixture
+def into(tmp_path: Path, layout: Layout) -> Path:
+    return tmp_path / "imported"
+
+
+def of_branch(tree: Path, into: Path, changes: dict[str, str]) -> dict[str, str]:
+    """Return the imported files of a branch that makes changes."""
+    git(tree, "checkout", "--quiet", "-b", "fix")
+    write(tree, changes)
+    git(tree, "add", "--all")
+    git(tree, "commit", "--quiet", "--message=fix")
+    git(tree, "checkout", "--quiet", "main")
+    import_branch(asked(source=str(tree), branch="fix", native=(into,), pin=TorchVersion("1.2.0")))
+    return {path.relative_to(into).as_posix(): path.read_text() for path in into.rglob("*") if path.is_file()}
+
+
+def test_kernel_that_calls_a_changed_function_is_replaced(upstream: Path, into: Path) -> None:
+    source = SOURCE.replace("return 2;", "return 1 + 1;")
+    files = of_branch(upstream, into, {f"{NATIVE}/Several.cpp": source})
+    assert files.keys() == {"native_functions.yaml", "Several.cpp"}
+    assert files["Several.cpp"] == source
+    assert yaml.safe_load(files["native_functions.yaml"]) == [
+        {"func": "twice(Tensor self) -> Tensor", "dispatch": {"CPU": "twice_cpu"}, "replace": True}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        pytest.param("return self;", "return +self;", {"add(Tensor self) -> Tensor": None}, id="composite"),
+        pytest.param(
+            "check(self);",
+            "check(self, 1);",
+            {"half.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)": {"CPU": "half_out", "CUDA": "half_out"}},
+            id="meta function",
+        ),
+        pytest.param("namespace at::meta {", "// a comment\nnamespace at::meta {", {}, id="comment"),
+    ],
+)
+def test_entries_of_changed_functions(
+    upstream: Path, into: Path, old: str, new: str, expected: dict[str, dict[str, str] | None]
+) -> None:
+    files = of_branch(upstream, into, {f"{NATIVE}/Several.cpp": SOURCE.replace(old, new)})
+    entries = yaml.safe_load(files.get("native_functions.yaml", "[]"))
+    assert {entry["func"]: entry.get("dispatch") for entry in entries} == expected
+    assert all(entry["replace"] is True for entry in entries)
+
+
+def test_changed_macro_affects_each_kernel_of_the_file(upstream: Path, into: Path) -> None:
+    files = of_branch(upstream, into, {f"{NATIVE}/Several.cpp": SOURCE.replace("x.h>", "x.h>\n#define TWO 2")})
+    entries = yaml.safe_load(files["native_functions.yaml"])
+    assert {entry["func"].partition("(")[0] for entry in entries} == {"add", "twice", "third", "half.out"}
+
+
+def test_new_operator_and_formulas(upstream: Path, into: Path) -> None:
+    new = "- func: fourth(Tensor self) -> Tensor\n"
+    formulas = DERIVATIVES.replace("grad / 3", "grad / 3.0")
+    formulas += "\n- name: fourth(Tensor self) -> Tensor\n  self: grad\n"
+    changes = {f"{NATIVE}/native_functions.yaml": f"{FUNCTIONS}\n{new}", "tools/autograd/derivatives.yaml": formulas}
+    files = of_branch(upstream, into, {**changes, f"{NATIVE}/Fourth.cpp": "// new\n"})
+    assert files["native_functions.yaml"] == new
+    assert files["Fourth.cpp"] == "// new\n"
+    assert yaml.safe_load(files["derivatives.yaml"]) == [
+        {"name": "third(Tensor self) -> Tensor", "self": "grad / 3.0", "replace": True},
+        {"name": "fourth(Tensor self) -> Tensor", "self": "grad"},
+    ]
+
+
+def test_other_kernel_of_a_key(upstream: Path, into: Path) -> None:
+    changes = {f"{NATIVE}/native_functions.yaml": FUNCTIONS.replace("CPU: third_cpu", "CPU: faster_third")}
+    files = of_branch(upstream, into, changes)
+    (entry,) = yaml.safe_load(files["native_functions.yaml"])
+    assert entry == {"func": "third(Tensor self) -> Tensor", "dispatch": {"CPU": "faster_third"}, "replace": True}
+
+
+def test_what_has_no_place_is_listed(upstream: Path, into: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changes = {
+        f"{NATIVE}/Several.h": "// another\n",
+        f"{NATIVE}/native_functions.yaml": FUNCTIONS.replace("function, method", "method"),
+        "torch/functional.py": "x = 1\ny = 2\n",
+        "torch/other.py": "x = 2\n",
+        "c10/core/Scalar.h": "// other\n",
+    }
+    assert of_branch(upstream, into, changes) == {"python/functional.py": "y = 2\n"}
+    said = "".join(capsys.readouterr())
+    for name in ("Several.h", "native_functions.yaml: twice", "torch/other.py", "c10/core/Scalar.h", "BUILD=source"):
+        assert name in said
+    assert "torch/functional.py" not in said
+
+
+def test_diff(upstream: Path, into: Path, tmp_path: Path) -> None:
+    source = upstream / NATIVE / "Several.cpp"
+    source.write_text(SOURCE.replace("self / 3", "self / 3.0"))
+    diff = tmp_path / "pr.diff"
+    diff.write_text(git(upstream, "diff") + "\n")
+    git(upstream, "checkout", "--quiet", "--", ".")
+    request = asked(source=str(upstream), diff=diff, native=(into,), pin=TorchVersion("1.2.0"))
+    import_branch(request)
+    assert "third_cpu" in (into / "native_functions.yaml").read_text()
+    assert source.read_text() == SOURCE
+    with pytest.raises(UsageError, match="there is something already"):
+        import_branch(request)
+
+
+def test_diff_that_does_not_apply(upstream: Path, into: Path, tmp_path: Path) -> None:
+    diff = tmp_path / "pr.diff"
+    diff.write_text("--- a/torch/other.py\n+++ b/torch/other.py\n@@ -1 +1 @@\n-y = 1\n+y = 2\n")
+    with pytest.raises(SourceError, match="does not apply"):
+        import_branch(asked(source=str(upstream), diff=diff, native=(into,), pin=TorchVersion("1.2.0")))
+    assert not into.exists()
+
+
+def test_branch_that_is_not_there(upstream: Path, into: Path) -> None:
+    with pytest.raises(SourceError, match="no branch nowhere"):
+        import_branch(asked(source=str(upstream), branch="nowhere", native=(into,), pin=TorchVersion("1.2.0")))

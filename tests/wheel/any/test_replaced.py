@@ -1,0 +1,40 @@
+"""Operators of PyTorch that a folder replaces kernels or formulas of, compared with what they replace."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import _graft
+from torch.testing._internal.opinfo.core import OpInfo
+
+from tests.kit.replaced import difference, dtypes_of, replaced, replaced_op_infos
+from tests.kit.samples import SAMPLES
+
+INFOS = replaced_op_infos() if replaced() else []
+CASES = [pytest.param(info, dtype, id=f"{info.formatted_name}-{dtype}") for info in INFOS for dtype in dtypes_of(info)]
+
+
+if CASES:
+
+    @pytest.mark.parametrize(("info", "dtype"), CASES)
+    def test_results_are_those_of_pytorch(info: OpInfo, dtype: torch.dtype) -> None:
+        """Or ``DIFFERS`` in samples.py says why not."""
+        found = difference(info, dtype)
+        said = f"{info.name} differs from PyTorch's in {dtype}: {found}; if it is meant, say why in samples.py: "
+        said += f'DIFFERS = {{"{info.name}": "the reason"}}'
+        assert not found or info.name in SAMPLES.differs, said
+
+
+def test_each_stated_difference_is_one() -> None:
+    names = {info.name: info for info in INFOS}
+    assert SAMPLES.differs.keys() <= names.keys(), f"DIFFERS names what is not replaced; that is {', '.join(names)}"
+    same = [name for name in SAMPLES.differs if not any(difference(names[name], d) for d in dtypes_of(names[name]))]
+    assert not same, f"DIFFERS names {', '.join(same)}, whose results are PyTorch's"
+
+
+def test_stock_is_left_again() -> None:
+    """What is switched inside is as before afterwards, also after an error."""
+    before = torch._C._dispatch_dump_table("aten::add.Tensor")
+    with pytest.raises(ValueError, match="inside"), _graft.stock():
+        raise ValueError("inside")
+    assert torch._C._dispatch_dump_table("aten::add.Tensor") == before
