@@ -48,7 +48,7 @@ void correlate_columns(
 }
 
 template <typename T>
-void correlate(const TensorBase& output, const TensorBase& input, const TensorBase& kernel) {
+void correlate(const TensorBase& output, const TensorBase& input, const TensorBase& kernel, const bool* chosen) {
   constexpr int64_t lanes = vec::Vectorized<T>::size();
   constexpr int64_t block = 4 * lanes;
   const int64_t images = output.size(1), height = output.size(2), width = output.size(3);
@@ -58,6 +58,9 @@ void correlate(const TensorBase& output, const TensorBase& input, const TensorBa
   const int64_t rows_per_task = std::max<int64_t>(1, 65536 / std::max<int64_t>(1, products));
   parallel_for(0, output.size(0) * images * height, rows_per_task, [&](int64_t begin, int64_t end) {
     for (const auto row : c10::irange(begin, end)) {
+      if (chosen && !chosen[row / height]) {
+        continue;
+      }
       T* to = output.mutable_data_ptr<T>() + row * width;
       const T* from = input.const_data_ptr<T>() + (row / height * input_height + row % height) * input_width;
       const T* taps = kernel.const_data_ptr<T>() + row / height / images * kernel_height * kernel_width;
@@ -131,18 +134,32 @@ void kernel_grad(const TensorBase& output, const TensorBase& input, const Tensor
   }
 }
 
-void correlate2d_kernel(const TensorBase& output, const TensorBase& input, const TensorBase& kernel) {
+const bool* data_of(const TensorBase& chosen) {
+  return chosen.defined() ? chosen.const_data_ptr<bool>() : nullptr;
+}
+
+void correlate2d_kernel(
+    const TensorBase& output,
+    const TensorBase& input,
+    const TensorBase& kernel,
+    const TensorBase& chosen) {
   AT_DISPATCH_V2(
       input.scalar_type(),
       "correlate2d_cpu",
-      AT_WRAP([&] { correlate<scalar_t>(output, input, kernel); }),
+      AT_WRAP([&] { correlate<scalar_t>(output, input, kernel, data_of(chosen)); }),
       AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX));
 }
 
-void correlate2d_kernel_grad_kernel(const TensorBase& output, const TensorBase& input, const TensorBase& grad) {
+void correlate2d_kernel_grad_kernel(
+    const TensorBase& output,
+    const TensorBase& input,
+    const TensorBase& grad,
+    const TensorBase& chosen) {
   AT_DISPATCH_FLOATING_AND_COMPLEX_TYPES(input.scalar_type(), "correlate2d_kernel_grad_cpu", [&] {
     for (const auto k : c10::irange(output.size(0))) {
-      kernel_grad<scalar_t>(output, input, grad, k);
+      if (!chosen.defined() || data_of(chosen)[k]) {
+        kernel_grad<scalar_t>(output, input, grad, k);
+      }
     }
   });
 }
