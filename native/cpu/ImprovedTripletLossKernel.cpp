@@ -19,11 +19,17 @@ namespace {
 template <typename scalar_t>
 using OpmathVec = vec::Vectorized<at::opmath_type<scalar_t>>;
 
+// The error of a sum grows with its length, so a long one is made of two halves.
 template <typename scalar_t>
 at::opmath_type<scalar_t> squared_distance(const scalar_t* x, const scalar_t* y, int64_t length) {
   using Vec = OpmathVec<scalar_t>;
   if (length == 0) {
     return 0;
+  }
+  if (length > 1024) {
+    // Of whole cache lines.
+    const int64_t half = length / 128 * 64;
+    return squared_distance(x, y, half) + squared_distance(x + half, y + half, length - half);
   }
   return vec::map2_reduce_all<scalar_t>(
       [](Vec x, Vec y) { return (x - y) * (x - y); }, [](Vec x, Vec y) { return x + y; }, x, y, length);
@@ -90,7 +96,6 @@ template <typename scalar_t>
 void backward(
     const TripletInputs& grads,
     const TensorBase& grad_losses,
-    int64_t divisor,
     const TensorBase& distances,
     const TripletInputs& inputs,
     const TripletParameters& parameters) {
@@ -108,9 +113,8 @@ void backward(
     Rows<scalar_t> anchor(inputs[0]), positive(inputs[1]), negative(inputs[2]);
     for (int64_t row = begin; row < end; ++row) {
       const scalar_t *a = anchor[row], *p = positive[row], *n = negative[row];
-      const opmath_t grad = grad_loss[row * grad_losses.stride(0)] / static_cast<opmath_t>(divisor);
       const auto slopes = formula.slopes(distance[2 * row], distance[2 * row + 1]);
-      const Vec by_ap(2 * grad * slopes.by_ap), by_an(2 * grad * slopes.by_an);
+      const Vec by_ap(2 * grad_loss[row] * slopes.by_ap), by_an(2 * grad_loss[row] * slopes.by_an);
       const int64_t to = row * length;
       if (grad_anchor) {
         vec::map3<scalar_t>(
@@ -139,12 +143,11 @@ void improved_triplet_loss_kernel(
 void improved_triplet_loss_backward_kernel(
     const TripletInputs& grads,
     const TensorBase& grad_losses,
-    int64_t divisor,
     const TensorBase& distances,
     const TripletInputs& inputs,
     const TripletParameters& parameters) {
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, inputs[0].scalar_type(), "improved_triplet_loss_backward_cpu", [&] {
-    backward<scalar_t>(grads, grad_losses, divisor, distances, inputs, parameters);
+    backward<scalar_t>(grads, grad_losses, distances, inputs, parameters);
   });
 }
 
