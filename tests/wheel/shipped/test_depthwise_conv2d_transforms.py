@@ -301,7 +301,7 @@ def test_from_conv2d_refuses_what_is_not_depthwise() -> None:
             8, 8, 3, groups=2
         ),
         r"expected a Conv2d, got Conv1d": torch.nn.Conv1d(4, 4, 3, groups=4),
-        r"expected conv.weight to be a parameter; remove its parametrization first": (
+        r"expected conv.weight to be a parameter; remove its parametrization or pruning first": (
             torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv2d(4, 4, 3, groups=4))
         ),
     }
@@ -343,7 +343,9 @@ def test_from_conv2d_refuses_what_computes_otherwise() -> None:
 @pytest.mark.parametrize("name", ["weight", "bias"])
 def test_from_conv2d_refuses_pruned_parameters(name: str) -> None:
     conv = torch.nn.utils.prune.l1_unstructured(torch.nn.Conv2d(4, 4, 3, groups=4), name, 0.5)
-    with pytest.raises(ValueError, match=rf"expected conv.{name} to be a parameter; remove its .* or pruning first"):
+    with pytest.raises(
+        ValueError, match=rf"expected conv.{name} to be a parameter; remove its parametrization or pruning first"
+    ):
         torch.nn.DepthwiseConv2d.from_conv2d(conv)
 
 
