@@ -41,14 +41,15 @@ class Worker {
   using acc_t = at::opmath_type<scalar_t>;
   using Vec = vec::Vectorized<acc_t>;
 
-  Worker(const DepthwiseConv2dGeometry& g, const Chunks& chunks)
+  // Of blocks of at most so many channels.
+  Worker(const DepthwiseConv2dGeometry& g, const Chunks& chunks, int64_t most)
       : g_(g),
         rows_(g, 0, false),
         columns_(g, 1, false),
         window_(columns_),
-        unused_(Block<acc_t>::most_lanes * kLongestRun),
-        grads_(Block<acc_t>::most_lanes * std::min(chunks.size, g.output[0]) * g.output[1]),
-        image_(Block<acc_t>::most_lanes * rows_.most_elements(chunks.size) * g.input[1]) {}
+        unused_(most * kLongestRun),
+        grads_(most * std::min(chunks.size, g.output[0]) * g.output[1]),
+        image_(most * rows_.most_elements(chunks.size) * g.input[1]) {}
 
   // What is read next, if images are read in place.
   Prefetch prefetch;
@@ -199,7 +200,7 @@ void backward_weight(
   const auto channels = g.output_channels();
   const auto most = LaneBlock::channels_of(channels, is_nhwc ? LaneBlock::most_lanes : LaneBlock::most_lanes / 4);
   const auto blocks = at::divup(channels, most);
-  const auto taps = g.kernel[0] * g.kernel[1], sums_size = (taps + 1) * LaneBlock::most_lanes;
+  const auto taps = g.kernel[0] * g.kernel[1], sums_size = (taps + 1) * most;
   const auto in_pixels = g.input[0] * g.input[1], out_pixels = g.output[0] * g.output[1];
   Scratch<acc_t> sums(chunks.count * blocks * sums_size);
   const auto* grads = grad_output.const_data_ptr<scalar_t>();
@@ -216,7 +217,7 @@ void backward_weight(
   };
   const auto cost = chunks.size * g.output[1] * taps * blocks / parts;
   at::parallel_for(0, chunks.count * parts, 1 + (1 << 13) / cost, [&](int64_t begin, int64_t end) {
-    Worker<scalar_t> worker(g, chunks);
+    Worker<scalar_t> worker(g, chunks, most);
     for (const auto task : c10::irange(begin, end)) {
       const auto chunk = task / parts, last = std::min((chunk + 1) * chunks.size, chunks.rows);
       auto* to = sums.data() + chunk * blocks * sums_size;
