@@ -188,7 +188,7 @@ Tensor by_kernel(const Tensor& x, int64_t kernels) {
 }
 
 // Larger than any memory, and small enough that a few can be added.
-constexpr int64_t LONGEST = int64_t(1) << 40;
+constexpr int64_t kLongest = int64_t(1) << 40;
 
 // The smallest number >= n whose prime factors are 2, 3 and 5: transforms of such lengths are fast.
 int64_t fast_length(int64_t n) {
@@ -212,7 +212,7 @@ struct Lengths {
       const int64_t length = input.size(dim - 2);
       const int64_t taps = kernel.size(dim - 2);
       TORCH_CHECK(
-          std::max({length, taps, offset[dim], size[dim]}) <= LONGEST,
+          std::max({length, taps, offset[dim], size[dim]}) <= kLongest,
           "correlate2d(): expected lengths of at most 2^40, but got ",
           input.sizes(),
           " and ",

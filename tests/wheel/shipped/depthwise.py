@@ -78,7 +78,7 @@ CASES = [
     Case(2, 32, (6, 40), (3, 2), (1, 40), dilation=(1, 2)),
 ]
 
-# Larger than a core's cache, with prefetch, and larger than all caches, processed row by row; with pixels that have
+# Larger than a core's cache, and larger than all caches, processed row by row; with pixels that have
 # their own cache lines, which AVX512 streams, and pixels that share them.
 LARGE = [
     Case(20, 64, (28, 31), (3, 3), padding=(1, 1)),
