@@ -133,7 +133,8 @@ def test_distances_of_long_rows(length: int, dtype: torch.dtype) -> None:
     for row in (zeros + 0.1, values((1, length), dtype)):
         _, distances = torch.improved_triplet_loss_with_distances(row, zeros, zeros, *PARAMETERS)
         expected = row.double().square().sum().expand(1, 2)
-        rtol = 8 * torch.finfo(distances.dtype).eps
+        # Of the sums of each lane, which have at most 128 terms.
+        rtol = 32 * torch.finfo(distances.dtype).eps
         torch.testing.assert_close(distances.double(), expected, rtol=rtol, atol=0)
 
 
