@@ -108,7 +108,7 @@ __global__ void roi_pool_backward_plane_kernel(
       }
       __syncthreads();
       for (int j = 0; j < kThreads; ++j) {
-        if (places[j] >= 0 && places[j] % kThreads == threadIdx.x) {
+        if (places[j] >= 0 && places[j] % kThreads == static_cast<int>(threadIdx.x)) {
           sums[places[j]] += grads[j];
         }
       }
