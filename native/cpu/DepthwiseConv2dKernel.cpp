@@ -121,8 +121,8 @@ struct Plan {
     const auto row = c.rows.size * c.columns.size / c.rows.outputs + c.columns.outputs;
     const auto halo =
         std::min((c.rows.taps - 1) * c.rows.dilation / (c.is_backward ? 1 : c.rows.stride), c.rows.outputs);
-    const auto near = l2 / (row * channels * bytes);
-    height = is_direct ? 1 : std::min(std::max({near, 4 * halo, int64_t{1}}), c.rows.outputs);
+    const auto cached = l2 / (row * channels * bytes);
+    height = is_direct ? 1 : std::min(std::max({cached, 4 * halo, int64_t{1}}), c.rows.outputs);
     strips = at::divup(c.rows.outputs, height);
     rows = std::max(l1 / (row * most_lanes * bytes), at::divup(least_pixels, c.columns.outputs));
     rows = std::min(rows, height);

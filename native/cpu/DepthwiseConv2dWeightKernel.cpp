@@ -202,10 +202,10 @@ void backward_weight(
   const auto* grads = grad_output.const_data_ptr<scalar_t>();
   const auto* images = input.const_data_ptr<scalar_t>();
   // Images larger than a cache are read row by row, all blocks of channels at a time.
-  constexpr int64_t far = 1 << 24;
+  constexpr int64_t cache = 1 << 24;
   const auto elements = g.batch * (in_pixels * g.channels + out_pixels * channels);
   const bool is_far = is_nhwc && g.multiplier == 1 && channels >= LaneBlock::size &&
-      elements * static_cast<int64_t>(sizeof(scalar_t)) > far;
+      elements * static_cast<int64_t>(sizeof(scalar_t)) > cache;
   const auto parts = is_far ? 1 : blocks;
   const auto cost = chunks.size * g.output[1] * taps * blocks / parts;
   at::parallel_for(0, chunks.count * parts, 1 + (1 << 13) / cost, [&](int64_t begin, int64_t end) {
