@@ -182,9 +182,10 @@ Tensor as_kernels(const Tensor& kernel) {
   return kernel.dim() == 2 ? kernel.unsqueeze(0) : kernel;
 }
 
-// [K, N / K, H, W]: the images of each of K kernels.
+// [K, N / K, H, W]: the images of each of K kernels; [1, N, H, W] if these are the same, expanded.
 Tensor by_kernel(const Tensor& x, int64_t kernels) {
-  return x.reshape({kernels, -1, x.size(-2), x.size(-1)});
+  const Tensor all = x.reshape({kernels, -1, x.size(-2), x.size(-1)});
+  return all.stride(0) == 0 ? all.narrow(0, 0, 1) : all;
 }
 
 // Larger than any memory, and small enough that a few can be added.
@@ -242,6 +243,12 @@ struct Lengths {
     return products > call_cost + pixel_cost * pixels * halvings;
   }
 
+  // Whether an image is computed directly to tell which elements an infinity reaches. More products take longer than a
+  // second, so a gradient that overflowed would stop a training.
+  bool is_found_directly() const {
+    return products <= static_cast<double>(int64_t(1) << 32);
+  }
+
   // The input with zeros in front, up to a length; the rest is truncated.
   Tensor pad(const Tensor& input, const std::array<int64_t, 2>& length) const {
     const auto after = [&](int64_t dim) { return length[dim] - before[dim] - input.size(dim - 2); };
@@ -258,7 +265,7 @@ struct Lengths {
   double products = 1;
 };
 
-// Correlates images [K, N, H, W] with others [K, 1 or N, h, w]; sums up the results of each K if asked to. The
+// Correlates images [K or 1, N, H, W] with others [K, 1 or N, h, w]; sums up the results of each K if asked to. The
 // transform is computed in double for any dtype: its error depends on the image's norm, that of direct products only on
 // the few that contribute to an element.
 Tensor
@@ -267,7 +274,7 @@ correlate_by_fft(const Tensor& images, const Tensor& others, const Lengths& leng
   const auto transform = [&](const Tensor& x) {
     return x.is_complex() ? at::fft_fft2(x.to(kComplexDouble), length) : at::fft_rfft2(x.to(kDouble), length);
   };
-  Tensor spectrum = transform(lengths.pad(images, lengths.transform)).mul_(transform(others).conj_physical());
+  Tensor spectrum = transform(lengths.pad(images, lengths.transform)) * transform(others).conj_physical();
   spectrum = is_summed ? spectrum.sum(1) : spectrum;
   const Tensor all = images.is_complex() ? at::fft_ifft2(spectrum, length) : at::fft_irfft2(spectrum, length);
   return all.narrow(-2, 0, size[0]).narrow(-1, 0, size[1]).to(images.scalar_type()).contiguous();
@@ -278,9 +285,10 @@ Tensor has_special(const Tensor& x) {
   return at::isfinite(x).all(-1).all(-1).logical_not();
 }
 
-// Elsewhere than on CPUs this is not read: that would wait for the device, and CUDA graphs cannot capture it.
-bool may_have_any(const Tensor& chosen) {
-  return !chosen.is_cpu() || chosen.any().item<bool>();
+// Whether to compute those that are chosen directly. Elsewhere than on CPUs none is read: that would wait for the
+// device, and CUDA graphs cannot capture it.
+bool may_have_any(const Tensor& chosen, const Lengths& lengths) {
+  return lengths.is_found_directly() && (!chosen.is_cpu() || chosen.any().item<bool>());
 }
 
 Tensor conjugated(const Tensor& x) {
@@ -408,6 +416,7 @@ _correlate2d(const Tensor& input, const Tensor& kernel, IntArrayRef offset, IntA
   const Tensor kernels = as_kernels(kernel).to(dtype);
   const Tensor images = by_kernel(input, kernels.size(0)).to(dtype);
   const Lengths lengths(images, kernels, offset, size);
+  const std::array<int64_t, 4> sizes{kernels.size(0), images.size(1), size[0], size[1]};
   Tensor output;
   // Computes all images, or only those that are `chosen`.
   const auto correlate = [&](const Tensor& chosen) {
@@ -416,28 +425,28 @@ _correlate2d(const Tensor& input, const Tensor& kernel, IntArrayRef offset, IntA
   if (kernels[0].numel() > images[0][0].numel() && offset[0] < size[0] && offset[1] < size[1]) {
     // Moving the image over the larger kernel takes fewer products and gives the reversed result.
     const int64_t turned[] = {size[0] - 1 - offset[0], size[1] - 1 - offset[1]};
-    const Tensor moved = kernels.unsqueeze(1).expand({-1, images.size(1), -1, -1}).flatten(0, 1).conj_physical();
-    output = at::_correlate2d(moved, images.flatten(0, 1).conj_physical(), turned, size, fft)
-                 .flip({-2, -1})
-                 .view({images.size(0), images.size(1), size[0], size[1]});
+    const auto each = [&](const Tensor& x) {
+      return x.expand({sizes[0], sizes[1], -1, -1}).flatten(0, 1).conj_physical();
+    };
+    output = at::_correlate2d(each(kernels.unsqueeze(1)), each(images), turned, size, fft).flip({-2, -1}).view(sizes);
     // But with zeros around the kernel instead of the image, which an infinity would turn into other NaN.
     const auto is_padded = [&](int dim) {
       return turned[dim] > 0 || size[dim] + images.size(dim + 2) - 1 > kernels.size(dim + 1);
     };
     if (is_padded(0) || is_padded(1)) {
       const Tensor chosen = has_special(output).logical_or(has_special(kernels).unsqueeze(1));
-      if (may_have_any(chosen)) {
+      if (may_have_any(chosen, lengths)) {
         correlate(chosen);
       }
     }
   } else if (fft.value_or(lengths.is_faster_by_fft(dtype))) {
     output = correlate_by_fft(images, kernels.unsqueeze(1), lengths, size, /*is_summed=*/false);
     // A transform spreads an infinity over the image.
-    if (const Tensor chosen = has_special(output); may_have_any(chosen)) {
+    if (const Tensor chosen = has_special(output); may_have_any(chosen, lengths)) {
       correlate(chosen);
     }
   } else {
-    output = at::empty({images.size(0), images.size(1), size[0], size[1]}, images.options());
+    output = dtype == result.scalar_type() ? result.view(sizes) : at::empty(sizes, images.options());
     correlate(/*chosen=*/{});
   }
   return output.view(result.sizes()).to(input.scalar_type());
@@ -484,7 +493,7 @@ Tensor _correlate2d_kernel_grad(
   } else {
     output = at::empty({kernels, size[0], size[1]}, images.options());
   }
-  if (!is_by_fft || may_have_any(chosen)) {
+  if (!is_by_fft || may_have_any(chosen, lengths)) {
     correlate2d_kernel_grad_stub(
         input.device().type(), output, lengths.pad(images, lengths.needed), conjugated(grads), chosen);
   }

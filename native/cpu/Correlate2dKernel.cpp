@@ -62,7 +62,8 @@ void correlate(const TensorBase& output, const TensorBase& input, const TensorBa
         continue;
       }
       T* to = output.mutable_data_ptr<T>() + row * width;
-      const T* from = input.const_data_ptr<T>() + (row / height * input_height + row % height) * input_width;
+      const int64_t image = row / height % (images * input.size(0));
+      const T* from = input.const_data_ptr<T>() + (image * input_height + row % height) * input_width;
       const T* taps = kernel.const_data_ptr<T>() + row / height / images * kernel_height * kernel_width;
       int64_t j = 0;
       for (; j + block <= width; j += block) {
@@ -111,7 +112,8 @@ void kernel_grad(const TensorBase& output, const TensorBase& input, const Tensor
   parallel_for(0, tasks, 1, [&](int64_t begin, int64_t end) {
     for (const auto row : c10::irange(begin * rows_per_task, std::min(end * rows_per_task, rows))) {
       const T* g = grad.const_data_ptr<T>() + (k * rows + row) * width;
-      const T* image = input.const_data_ptr<T>() + (k * grad.size(1) + row / height) * input_height * input_width;
+      const int64_t number = (k * grad.size(1) + row / height) % (grad.size(1) * input.size(0));
+      const T* image = input.const_data_ptr<T>() + number * input_height * input_width;
       for (const auto a : c10::irange(kernel_height)) {
         const T* from = image + (row % height + a) * input_width;
         T* to = sums.data() + row / rows_per_task * taps + a * kernel_width;

@@ -31,6 +31,7 @@ struct Sizes {
       : images(output.size(1)),
         height(output.size(2)),
         width(output.size(3)),
+        inputs(input.size(0) * images),
         input_height(input.size(2)),
         input_width(input.size(3)),
         kernel_height(kernel.size(1)),
@@ -40,6 +41,7 @@ struct Sizes {
   int64_t images;
   int64_t height;
   int64_t width;
+  int64_t inputs; // of all kernels, or of each if all have the same
   int64_t input_height;
   int64_t input_width;
   int64_t kernel_height;
@@ -60,7 +62,7 @@ correlate2d_forward_kernel(int64_t count, T* output, const T* input, const T* ke
     const T* taps = kernel + image / s.images * s.kernel_height * s.kernel_width;
     T sum = 0;
     for (int64_t a = 0; a < s.kernel_height; ++a) {
-      const T* from = input + (image * s.input_height + y + a) * s.input_width + x;
+      const T* from = input + (image % s.inputs * s.input_height + y + a) * s.input_width + x;
       for (int64_t b = 0; b < s.kernel_width; ++b) {
         sum += from[b] * taps[a * s.kernel_width + b];
       }
@@ -96,7 +98,7 @@ __global__ void correlate2d_tap_kernel(
     for (int64_t i = place / taps * kThreads + threadIdx.x; is_chosen && i < pixels; i += step) {
       const int64_t x = i % s.width;
       const int64_t y = i / s.width % s.height;
-      const int64_t image = k * s.images + i / s.width / s.height;
+      const int64_t image = (k * s.images + i / s.width / s.height) % s.inputs;
       piece += input[(image * s.input_height + y + a) * s.input_width + x + b] * grad[k * pixels + i];
       if (++piece_length == 128) {
         sum += piece;

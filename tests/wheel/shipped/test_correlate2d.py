@@ -121,6 +121,17 @@ def test_special_values_reach_what_they_do_in_scipy(mode: str, method: str, spec
             assert_exact(result[0], alone)
 
 
+@pytest.mark.unemulated("how long kernels for CPUs take")
+def test_infinities_do_not_take_hours() -> None:
+    """Beyond 2^32 products an image is not computed again directly, but its infinity still shows."""
+    x, kernel = torch.ones(2, 1 << 20, 2), torch.ones(1 << 20, 2)
+    x[1, 7, 1] = float("inf")
+    result = torch.correlate2d(x, kernel, mode="same")
+    assert not result[1].isfinite().all()
+    rows = (1 << 19) + 1
+    torch.testing.assert_close(result[0, 0], torch.tensor([2.0 * rows, rows]))
+
+
 def test_special_values_of_a_gradient() -> None:
     """Where a kernel is nearly as large as the image, it is larger than the gradient."""
     x, kernel = torch.ones(5, 5, requires_grad=True), torch.ones(4, 4)
@@ -238,6 +249,17 @@ def test_biases_of_kernels_are_numbers() -> None:
         result = torch.correlate2d(x, kernels, biases)
         expected = torch.stack([reference(x, k, "valid") + b for k, b in zip(kernels, biases, strict=True)])
         torch.testing.assert_close(result, expected.to(dtype))
+
+
+@pytest.mark.unemulated("how much memory kernels for CPUs take")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_several_kernels_share_the_images(dtype: torch.dtype) -> None:
+    x, kernels = torch.ones(4, 1, 128, 128, dtype=dtype), torch.ones(32, 3, 3, dtype=dtype)
+    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        result = torch.correlate2d(x, kernels, mode="same")
+    # The result in the type computed in and in its own, and images for one kernel.
+    most = result.numel() * (4 if dtype == torch.float32 else 4 + 2 + 2)
+    assert sum(max(event.self_cpu_memory_usage, 0) for event in profile.events()) < 1.2 * most
 
 
 @given(
