@@ -1,5 +1,6 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
+#include <ATen/OpMathType.h>
 #include <ATen/native/Arguments.h>
 #include <ATen/native/DepthwiseConv2d.h>
 
@@ -7,6 +8,8 @@
 #include <ATen/Functions.h>
 #include <ATen/NativeFunctions.h>
 #else
+#include <ATen/ops/_correlate2d.h>
+#include <ATen/ops/_correlate2d_kernel_grad.h>
 #include <ATen/ops/_depthwise_conv2d_double_backward_native.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/depthwise_conv2d.h>
@@ -33,7 +36,7 @@ const c10::SymInt& along(SymIntArrayRef values, size_t axis) {
   return values[values.size() == 1 ? 0 : axis];
 }
 
-// Of paddings and dilations, so that sums of sizes have 64 bits.
+// Of paddings, dilations and the kernel's sizes, so that products and sums of sizes have 64 bits.
 constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
 
 void check_parameter(
@@ -85,9 +88,10 @@ void check_input_and_weight(const char* op, const Tensor& input, const Tensor& w
       "(): expected input to be 4-D [N, C, H, W] or 3-D [C, H, W], got ",
       input.sym_sizes());
   TORCH_CHECK(
-      weight.dim() == 4 && weight.sym_size(1) == 1 && weight.sym_size(2) > 0 && weight.sym_size(3) > 0,
+      weight.dim() == 4 && weight.sym_size(1) == 1 && weight.sym_size(2) > 0 && weight.sym_size(2) <= kLargest &&
+          weight.sym_size(3) > 0 && weight.sym_size(3) <= kLargest,
       op,
-      "(): expected weight to be 4-D [C * multiplier, 1, kH, kW] with kH and kW at least 1, got ",
+      "(): expected weight to be 4-D [C * multiplier, 1, kH, kW] with kH and kW from 1 to 2^31 - 1, got ",
       weight.sym_sizes());
   const auto channels = input.sym_size(-3);
   TORCH_CHECK(
@@ -194,6 +198,26 @@ DepthwiseConv2dGeometry make_geometry(
       pair(dilation)};
 }
 
+// The kernels' vectors are along the channels. Fewer of these than a vector has lanes are correlated along the width
+// instead, if that pays for its several passes.
+bool is_along_width(const Tensor& input, const DepthwiseConv2dGeometry& g) {
+  using Pair = std::array<int64_t, 2>;
+  constexpr Pair ones{1, 1};
+  constexpr int64_t least_products = 1 << 16;
+  const int64_t lanes = 64 / elementSize(toOpMathType(input.scalar_type()));
+  return input.is_cpu() && g.channels < lanes && g.multiplier == 1 && g.stride == ones && g.dilation == ones &&
+      g.padding[0] < g.kernel[0] && g.padding[1] < g.kernel[1] &&
+      g.batch * g.channels * g.output[0] * g.output[1] * g.kernel[0] * g.kernel[1] >= least_products;
+}
+
+// [C, N, H, W] in the type computed in, and back.
+Tensor by_channel(const Tensor& images) {
+  return batched(images).transpose(0, 1).to(toOpMathType(images.scalar_type()));
+}
+Tensor from_channels(const Tensor& images, const Tensor& like) {
+  return images.transpose(0, 1).to(like.scalar_type()).contiguous(format_of_images(like)).view(like.sizes());
+}
+
 } // namespace
 
 Tensor depthwise_conv2d_meta_symint(
@@ -221,15 +245,23 @@ Tensor depthwise_conv2d(
       c10::fromIntArrayRefSlow(stride),
       c10::fromIntArrayRefSlow(padding),
       c10::fromIntArrayRefSlow(dilation));
-  if (output.numel() > 0) {
-    depthwise_conv2d_stub(
-        input.device().type(),
-        batched(output),
-        batched(input).contiguous(format_of_images(input)),
-        weight.contiguous(),
-        bias && bias->defined() ? bias->contiguous() : Tensor(),
-        make_geometry(input, weight, output.sizes(), stride, padding, dilation));
+  if (output.numel() == 0) {
+    return output;
   }
+  const auto g = make_geometry(input, weight, output.sizes(), stride, padding, dilation);
+  const bool has_bias = bias && bias->defined();
+  if (is_along_width(input, g)) {
+    const Tensor kernels = weight.select(1, 0).to(toOpMathType(weight.scalar_type()));
+    const Tensor sums = at::_correlate2d(by_channel(input), kernels, g.padding, g.output, /*fft=*/false);
+    return from_channels(has_bias ? sums.add_(bias->view({-1, 1, 1, 1})) : sums, output);
+  }
+  depthwise_conv2d_stub(
+      input.device().type(),
+      batched(output),
+      batched(input).contiguous(format_of_images(input)),
+      weight.contiguous(),
+      has_bias ? bias->contiguous() : Tensor(),
+      g);
   return output;
 }
 
@@ -303,7 +335,7 @@ std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward(
       c10::fromIntArrayRefSlow(padding),
       c10::fromIntArrayRefSlow(dilation),
       output_mask);
-  const auto& [grad_input, grad_weight, grad_bias] = results;
+  auto& [grad_input, grad_weight, grad_bias] = results;
   if (grad_output.numel() == 0) {
     for (const Tensor& grad : {grad_input, grad_weight, grad_bias}) {
       if (grad.defined()) {
@@ -313,6 +345,23 @@ std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward(
     return results;
   }
   const auto g = make_geometry(input, weight, grad_output.sizes(), stride, padding, dilation);
+  if (is_along_width(input, g)) {
+    const Tensor grads = by_channel(grad_output);
+    if (grad_input.defined()) {
+      const Tensor kernels = weight.select(1, 0).to(grads.scalar_type()).flip({-2, -1});
+      const std::array<int64_t, 2> offset{g.kernel[0] - 1 - g.padding[0], g.kernel[1] - 1 - g.padding[1]};
+      grad_input = from_channels(at::_correlate2d(grads, kernels, offset, g.input, /*fft=*/false), grad_input);
+    }
+    if (grad_weight.defined()) {
+      const std::array<int64_t, 3> sizes{g.channels, g.kernel[0], g.kernel[1]};
+      grad_weight.select(1, 0).copy_(
+          at::_correlate2d_kernel_grad(grads, by_channel(input), g.padding, sizes, /*fft=*/false));
+    }
+    if (grad_bias.defined()) {
+      grad_bias.copy_(grads.sum({1, 2, 3}));
+    }
+    return results;
+  }
   const auto device = input.device().type();
   const auto format = format_of_images(input);
   const Tensor dense_grads = batched(grad_output).contiguous(format);
