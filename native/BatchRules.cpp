@@ -30,18 +30,6 @@
 namespace at::native {
 namespace {
 
-// Calls `rule` with the level of vmap, or `op` if no argument is batched at that level, but at an outer one.
-template <auto rule, auto op>
-struct BatchRule;
-
-template <typename R, typename... Args, R (*rule)(const VmapLevel&, Args...), R (*op)(Args...)>
-struct BatchRule<rule, op> {
-  static R call(Args... arguments) {
-    const VmapLevel level{arguments...};
-    return level.size() ? rule(level, arguments...) : op(arguments...);
-  }
-};
-
 // For operators on the last dimensions of their tensors, at least `least` of the one that has most: with the batch
 // dimension first, so is that of the results.
 template <int64_t least>

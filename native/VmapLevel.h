@@ -75,4 +75,16 @@ class VmapLevel {
   std::optional<c10::SymInt> size_;
 };
 
+// Calls `rule` with the level of vmap, or `op` if no argument is batched at that level, but at an outer one.
+template <auto rule, auto op>
+struct BatchRule;
+
+template <typename R, typename... Args, R (*rule)(const VmapLevel&, Args...), R (*op)(Args...)>
+struct BatchRule<rule, op> {
+  static R call(Args... arguments) {
+    const VmapLevel level{arguments...};
+    return level.size() ? rule(level, arguments...) : op(arguments...);
+  }
+};
+
 } // namespace at::native
