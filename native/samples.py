@@ -184,7 +184,9 @@ def depthwise_conv2d_errors(make: Make) -> Errors:
     yield but(r"expected input to be 4-D \[N, C, H, W\] or 3-D \[C, H, W\], got \[3, 4\]", input=make(3, 4))
     yield but(r"expected weight to be 4-D \[C \* multiplier, 1, kH, kW\] .* got \[4, 3, 3\]", weight=make(4, 3, 3))
     yield but(r"expected weight to be 4-D .* got \[4, 2, 3, 3\]", weight=make(4, 2, 3, 3))
-    yield but(r"expected weight .* with kH and kW at least 1, got \[4, 1, 0, 3\]", weight=make(4, 1, 0, 3))
+    for taps in (0, 2**40):
+        of_taps = make(4, 1, 1, 3)[:, :, :taps].expand(4, 1, taps, 3)
+        yield but(rf"weight .* with kH and kW from 1 to 2\^31 - 1, got \[4, 1, {taps}, 3\]", weight=of_taps)
     yield but(r"weight to be a multiple of input's 4 channels, got \[6, 1, 3, 3\]", weight=make(6, 1, 3, 3))
     yield but(r"weight to be a multiple of input's 0 channels", input=make(1, 0, 8, 8))
     for shape in ((3,), (4, 1)):
@@ -385,10 +387,7 @@ def correlate2d_errors(make: Make) -> Errors:
     yield (x.int(), kernel.int(), {"method": "fft"}), "expected floating-point or complex tensors for method='fft'"
     yield (x[:0, :0], kernel), r"and none empty, for mode='valid', but got \[0, 0\]"
     for biases, kernels in ((make(2), kernel), (make(2), kernel.expand(3, 2, 3)), (make(1, 1), kernel)):
-        yield (
-            (x, kernels, biases),
-            r"expected bias to be one number, of shape \[\] or \[1\], or of the shape of kernel's",
-        )
+        yield (x, kernels, biases), r"expected bias to be one number, of shape \[\] or \[1\], or of the shape of kernel"
     yield (x, kernel, {"boundary": "same"}), "expected boundary to be 'fill', 'wrap' or 'symm', but got 'same'"
     yield (x, kernel, {"fillvalue": 1j}), r"expected fillvalue to be real for tensors of dtype Float, but got \(0,1\)"
     empty = {"mode": "full", "boundary": "symm"}
