@@ -23,7 +23,6 @@
 #include <ATen/ops/fft_ifft2.h>
 #include <ATen/ops/fft_irfft2.h>
 #include <ATen/ops/fft_rfft2.h>
-#include <ATen/ops/isfinite.h>
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/result_type.h>
 #endif
@@ -280,9 +279,9 @@ correlate_by_fft(const Tensor& images, const Tensor& others, const Lengths& leng
   return all.narrow(-2, 0, size[0]).narrow(-1, 0, size[1]).to(images.scalar_type()).contiguous();
 }
 
-// Which of x [..., H, W] hold an infinity or NaN.
+// Which of x [..., H, W] hold an infinity or NaN: 0 times it is not 0. A reduction by all() takes ten times as long.
 Tensor has_special(const Tensor& x) {
-  return at::isfinite(x).all(-1).all(-1).logical_not();
+  return x.mul(0).sum({-2, -1}).ne(0);
 }
 
 // Whether to compute those that are chosen directly. Elsewhere than on CPUs none is read: that would wait for the
