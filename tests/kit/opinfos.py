@@ -214,6 +214,6 @@ def _is_missing(error: Exception) -> bool:
 
 
 if __name__ == "__main__":
+    del sys.argv[0]  # before torch.testing reads the arguments
     added_op_infos()
-    del sys.argv[0]
     runpy.run_path(sys.argv[0], run_name="__main__")
