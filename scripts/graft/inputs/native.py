@@ -31,7 +31,7 @@ DOCS_SUFFIX = ".rst"
 # (aten/src/ATen/CMakeLists.txt).
 FOLDERS = (
     *("ao_sparse", "cpu", "cuda", "cudnn", "mkl", "mkldnn", "nested", "quantized", "sparse", "transformers", "utils"),
-    *("xnnpack", DOCS.name, PYTHON.name),
+    *("ufunc", "xnnpack", DOCS.name, PYTHON.name),
 )
 
 # Files of editors, version control and package managers.
