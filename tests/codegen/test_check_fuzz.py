@@ -126,6 +126,17 @@ NAMES = (
     "l" * 250 + ".cpp",
 )
 
+# What tools write before and after a text, and depth.
+AROUND = (
+    *(("\ufeff", ""), ("---\n", ""), ("%YAML 1.1\n---\n", ""), ("", "...\n"), ("", "--- # end\n"), ("", "\0")),
+    *(
+        ("namespace a {" * 2000, "}" * 2000),
+        ("#if 1\n" * 2000, "#endif\n" * 2000),
+        ("", "[" * 2000),
+        ("x = ", "-" * 100_000),
+    ),
+)
+
 
 @st.composite
 def folders(draw: st.DrawFn, place: Path) -> None:
@@ -137,11 +148,14 @@ def folders(draw: st.DrawFn, place: Path) -> None:
         path = place / draw(st.sampled_from(sorted(FOLDER)))
         if not path.is_file() or path.is_symlink():
             continue
-        act = draw(st.sampled_from(["text", "bytes", "name", "link", "folder", "fifo", "loop", "gone"]))
+        act = draw(st.sampled_from(["text", "bytes", "around", "name", "link", "folder", "fifo", "loop", "gone"]))
         if act == "text":
             path.write_bytes(draw(mutated(path.read_text(errors="replace"))).encode())
         elif act == "bytes":
             path.write_bytes(path.read_bytes() + draw(st.binary(min_size=1, max_size=4)))
+        elif act == "around":
+            before, after = draw(st.sampled_from(AROUND))
+            path.write_text(f"{before}{path.read_text(errors='replace')}{after}")
         elif act == "name":
             with contextlib.suppress(OSError):
                 shutil.move(path, place / draw(st.sampled_from(NAMES)))
