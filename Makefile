@@ -1,8 +1,6 @@
 # Thin verbs: `graft` is the builder in scripts/graft, `kit` its equipment in tests/kit. Both read the variables of make
 # from the environment; scripts/graft/options.py lists them.
 
-$(if $(wildcard scripts/environment.py),,$(error run make in the folder of Graft, or with -C and that folder))
-
 PYTHON ?= python3
 # Not every shell expands this in an argument.
 override PYTHON := $(patsubst ~/%,$(HOME)/%,$(PYTHON))
@@ -15,7 +13,9 @@ export NATIVE BRANCH DIFF SCHEMA LAUNCHER CUDA_ARCHS PYTHONS PINS
 # The user's variables for Python do not count: -E.
 environment = "$$PYTHON" -E scripts/environment.py
 # Runs Python in the builder's virtual environment, which is created first if needed, one for each Python.
-run = @command -v "$$PYTHON" >/dev/null || { \
+run = @[ -f scripts/environment.py ] || { \
+    printf '%s\n' 'error: make was run in another folder' '  next: use `make -C` and the folder of Graft' >&2; exit 2; }; \
+    command -v "$$PYTHON" >/dev/null || { \
     printf '%s\n' "error: PYTHON=$$PYTHON: program not found" \
         '  next: set PYTHON to a Python 3.10 or newer, as a name or a path' >&2; exit 2; }; $(environment)
 graft = $(run) graft $@ $(ARGS)

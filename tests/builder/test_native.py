@@ -112,6 +112,15 @@ def test_names_that_tools_cannot_handle_are_named(folder: Path, name: bytes) -> 
     assert message.isprintable()
 
 
+def test_includes_that_name_no_file_are_the_compiler_s_business(folder: Path) -> None:
+    long = "a" * 250
+    text = "".join(
+        f'#include "{name}"\n' for name in (".", "x/..", "..", "/", "/etc/passwd", "../A.h", long, "\0", "cpu")
+    )
+    write(folder, {"A.cpp": text})
+    assert names(folder) == sorted(FILES)
+
+
 def test_thousands_of_files_take_no_time(folder: Path) -> None:
     write(folder, {f"cpu/H{number}.h": "" for number in range(5000)})
     start = time.perf_counter()

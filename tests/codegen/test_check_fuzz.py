@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -10,7 +13,9 @@ import yaml
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.codegen.operators import groups_accept
+from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY
+from graft.inputs.merge import merge_with_base
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from torchgen.gen import parse_native_yaml_struct
@@ -83,3 +88,100 @@ def test_mutated_yaml_gives_clean_findings_or_is_valid(data: st.DataObject, know
         entries = [{**entry, "__line__": number} for number, entry in enumerate(entries)]
         with groups_accept(str(entry.get("func", "")) for entry in entries):
             parse_native_yaml_struct(entries, known.tags)
+
+
+FOLDER = {
+    "native_functions.yaml": """\
+- func: graft_clip(Tensor self, Scalar limit=1) -> Tensor
+  variants: function, method
+  dispatch:
+    CPU: graft_clip
+  autogen: graft_clip.out
+  tags: pointwise
+- func: graft_bump_(Tensor(a!) self, *, int n=2) -> Tensor(a!)
+""",
+    "derivatives.yaml": "- name: graft_clip(Tensor self, Scalar limit=1) -> Tensor\n  self: grad.mul(limit)\n",
+    "autocast.yaml": "fp32: [graft_clip]\n",
+    "Clip.cpp": """\
+#include "Clip.h"
+namespace at::native {
+Tensor graft_clip(const Tensor& self, const Scalar& limit) { return self.mul(limit); }
+Tensor& graft_bump_(Tensor& self, int64_t n) { return self.add_(n); }
+}
+""",
+    "Clip.h": "#pragma once\n#include <ATen/core/Tensor.h>\n",
+    "docs/graft_clip.rst": "Clips.\n\nArgs:\n    {self}\n",
+    "python/nn/graft_clip.py": "from torch import nn\n\n\nclass Clip(nn.Module):\n    pass\n",
+    "samples.py": "def graft_clip(make):\n    yield (make(3),)\n",
+}
+NAMES = (
+    "a b.cpp",
+    "x$y.h",
+    "pipe|.cu",
+    "line\n.rst",
+    "g[r.cpp",
+    ".hidden.cpp",
+    "cpu/K.cpp",
+    "sub/K.cpp",
+    "l" * 250 + ".cpp",
+)
+
+# What tools write before and after a text, and depth.
+AROUND = (
+    *(("\ufeff", ""), ("---\n", ""), ("%YAML 1.1\n---\n", ""), ("", "...\n"), ("", "--- # end\n"), ("", "\0")),
+    *(
+        ("namespace a {" * 2000, "}" * 2000),
+        ("#if 1\n" * 2000, "#endif\n" * 2000),
+        ("", "[" * 2000),
+        ("x = ", "-" * 100_000),
+    ),
+)
+
+
+@st.composite
+def folders(draw: st.DrawFn, place: Path) -> None:
+    """Write the folder into ``place``, and change its files, their names and their kinds."""
+    for name, text in FOLDER.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(text.encode())
+    for _ in range(draw(st.integers(1, 3))):
+        path = place / draw(st.sampled_from(sorted(FOLDER)))
+        if not path.is_file() or path.is_symlink():
+            continue
+        act = draw(st.sampled_from(["text", "bytes", "around", "name", "link", "folder", "fifo", "loop", "gone"]))
+        if act == "text":
+            path.write_bytes(draw(mutated(path.read_text(errors="replace"))).encode())
+        elif act == "bytes":
+            path.write_bytes(path.read_bytes() + draw(st.binary(min_size=1, max_size=4)))
+        elif act == "around":
+            before, after = draw(st.sampled_from(AROUND))
+            path.write_text(f"{before}{path.read_text(errors='replace')}{after}")
+        elif act == "name":
+            with contextlib.suppress(OSError):
+                shutil.move(path, place / draw(st.sampled_from(NAMES)))
+        elif act == "loop":
+            (path.parent / "cpu").symlink_to(place)
+        else:
+            path.unlink()
+            if act == "link":
+                path.symlink_to(draw(st.sampled_from(["nowhere", "/etc", "..", path.name, "Clip.h"])))
+            elif act == "folder":
+                path.mkdir()
+            elif act == "fifo":
+                os.mkfifo(path)
+
+
+@pytest.mark.slow
+@settings(max_examples=1000, deadline=10_000, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_changed_folders_are_judged_as_builds_judge_them(data: st.DataObject, known: BaseOperators) -> None:
+    """Errors or findings, never a traceback; what has none, a build can merge; and nothing is written."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as merged:
+        native = Path(folder, "native")
+        with contextlib.suppress(FileExistsError):
+            data.draw(folders(native))
+        before = sorted(native.rglob("*"))
+        with contextlib.suppress(UsageError):
+            if not check([native], known).errors:
+                merge_with_base([native], known.tree, Path(merged))
+        assert sorted(native.rglob("*")) == before

@@ -41,7 +41,7 @@ def save(place: Place, factor: str) -> None:
     """Save the kernel with another factor."""
     path = place.home / "my_ops/SoftClip.cpp"
     text = path.read_text(encoding="utf-8").rpartition('elsewhere.h"\n')[2]
-    text = re.sub(r"return (.* \* )?self", lambda _: f"return {factor} * self", text)
+    text = re.sub(r"return self.*;", f"return self.div(limit).tanh().mul(limit).mul({factor});", text)
     path.write_text(f'#include "{place.home}/elsewhere.h"\n{text}', encoding="utf-8")
 
 
@@ -61,16 +61,14 @@ def from_nothing(place: Place, base: Path, folder: Path) -> tuple[str, str]:
     return found
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_killed_build_leaves_no_compiler(place: Place, base: Path, tmp_path: Path, number: signal.Signals) -> None:
-    (place.home / "began").unlink(missing_ok=True)
-    save(place, f"({number} + 1)")
+def test_killed_build_leaves_no_compiler(place: Place, base: Path, tmp_path: Path) -> None:
+    save(place, "5")
     process = place.start([*place.command(), "--launcher", place.home / "slowly"])
     while not (place.home / "began").exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
-    process.send_signal(number)
-    save(place, f"({number} + 2)")
+    process.send_signal(signal.SIGTERM)
+    save(place, "7")
     found = built(place)
     process.communicate()
     assert found == from_nothing(place, base, tmp_path / "fresh")

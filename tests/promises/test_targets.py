@@ -85,8 +85,8 @@ def test_builder_understands_the_recipe(target: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     *before, last = (tmp_path / "told").read_text(encoding="utf-8").split("--end--\n")[:-1]
     for each in (*before, last):
-        program, module, *told = each.splitlines()
-        assert program == "scripts/environment.py"
+        flag, program, module, *told = each.splitlines()
+        assert (flag, program) == ("-E", "scripts/environment.py")
     if module == "nox":
         sessions = {"-s lint": "lint", "-t nightly": "test-nightly", "-s matrix -j 1 --": "test-matrix"}
         assert sessions[" ".join(told)] == target

@@ -39,7 +39,7 @@ _OF_TOOLS = re.compile(r"\..*|#.*#|.*~|.*\.(orig|rej|bak|swp)|__pycache__|.*\.(e
 # What ninja, compilers and wheels can all handle.
 _NAME = re.compile(r"[\w.+-]{1,120}")
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<](?:ATen/native/)?([^">\n]+)[">]', re.M)
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<](?:ATen/native/)?([^">\n]{1,300})[">]', re.M)
 
 
 @dataclass(frozen=True)
@@ -164,10 +164,10 @@ def _is_read(file: Path) -> bool:
 def _fault(folder: Path, file: Path) -> str:
     """Return why a build cannot read ``file`` in ``folder``; empty if it can."""
     path = folder / file
-    if not path.is_file():
-        return "this link leads nowhere" if path.is_symlink() and not path.exists() else "not a file"
     if not all(map(_NAME.fullmatch, file.parts)):
         return "its name needs to be at most 120 letters, digits and . _ + -"
+    if not path.is_file():
+        return "this link leads nowhere" if path.is_symlink() and not path.exists() else "not a file"
     return ""
 
 
@@ -185,7 +185,7 @@ def _included(folder: Path, sources: Iterable[Path]) -> set[Path]:
         text = (folder / source).read_text(encoding="utf-8", errors="replace")
         for name in set(_INCLUDE.findall(text)):
             for file in (Path(os.path.normpath(source.parent / name)), Path(os.path.normpath(name))):
-                is_inside = file.parts[0] != ".." and not file.is_absolute()
+                is_inside = file.parts[:1] not in ((), ("..",), ("/",))
                 if is_inside and file not in read and not _fault(folder, file):
                     read.add(file)
                     found.add(file)

@@ -50,8 +50,7 @@ def build_again(folder: str, name: str) -> None:
     # The builder may import torch, which must not come back here.
     env = {**os.environ, "GRAFT_EDITABLE_REBUILD": "0", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     env["GRAFT_HOME"] = state["home"]
-    how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8", "errors": "replace"}
-    done = subprocess.run(state["command"], env=env, **how)
+    done = subprocess.run(state["command"], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
     if done.returncode != 0:
         _, _, errors = done.stdout.partition("error: ")
         raise ValueError(errors or done.stdout)
