@@ -44,6 +44,7 @@ namespace {
 struct Part {
   std::array<c10::SymInt, 2> offset;
   std::array<c10::SymInt, 2> size;
+  bool is_within_kernel = false; // positions of the input within the kernel
 };
 
 Part part_of(std::string_view mode, const Tensor& input, const Tensor& kernel) {
@@ -71,8 +72,9 @@ Part part_of(std::string_view mode, const Tensor& input, const Tensor& kernel) {
       part.offset[dim] = 0;
       part.size[dim] = length - taps + 1;
     } else {
-      part.offset[dim] = taps - length;
+      part.offset[dim] = 0;
       part.size[dim] = taps - length + 1;
+      part.is_within_kernel = true;
     }
   }
   return part;
@@ -380,7 +382,11 @@ Tensor correlate2d(
     const Scalar fill = guarded(fillvalue);
     images = boundary == "fill" && fill.equal(0) ? images : pad_input(images, kernel, part, boundary, fill);
   }
-  const Tensor result = correlate_broadcast(images, kernel.to(computed), part, fft);
+  const Tensor kernels = kernel.to(computed);
+  // With the two exchanged, the result is reversed, and no zeros beyond the edges of the input are multiplied.
+  const Tensor result = part.is_within_kernel
+      ? correlate_broadcast(kernels.conj_physical(), images.conj_physical(), part, fft).flip({-2, -1})
+      : correlate_broadcast(images, kernels, part, fft);
   if (!has_bias) {
     return result;
   }
@@ -429,14 +435,9 @@ _correlate2d(const Tensor& input, const Tensor& kernel, IntArrayRef offset, IntA
     };
     output = at::_correlate2d(each(kernels.unsqueeze(1)), each(images), turned, size, fft).flip({-2, -1}).view(sizes);
     // But with zeros around the kernel instead of the image, which an infinity would turn into other NaN.
-    const auto is_padded = [&](int dim) {
-      return turned[dim] > 0 || size[dim] + images.size(dim + 2) - 1 > kernels.size(dim + 1);
-    };
-    if (is_padded(0) || is_padded(1)) {
-      const Tensor chosen = has_special(output).logical_or(has_special(kernels).unsqueeze(1));
-      if (may_have_any(chosen, lengths)) {
-        correlate(chosen);
-      }
+    const Tensor chosen = has_special(output).logical_or(has_special(kernels).unsqueeze(1));
+    if (may_have_any(chosen, lengths)) {
+      correlate(chosen);
     }
   } else if (fft.value_or(lengths.is_faster_by_fft(dtype))) {
     output = correlate_by_fft(images, kernels.unsqueeze(1), lengths, size, /*is_summed=*/false);

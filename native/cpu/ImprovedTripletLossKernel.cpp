@@ -63,10 +63,12 @@ at::opmath_type<scalar_t> squared_distance(const scalar_t* x, const scalar_t* y,
 template <typename scalar_t, typename F, typename... Row>
 void map(const F& f, scalar_t* to, int64_t length, const Row*... rows) {
   const int64_t whole = length - length % vec::Vectorized<scalar_t>::size();
+  // The parameters' type makes the functions of vec:: convert half types.
+  using Vec = vec::Vectorized<at::opmath_type<scalar_t>>;
   if constexpr (sizeof...(rows) == 2) {
-    vec::map2<scalar_t>(f, to, rows..., whole);
+    vec::map2<scalar_t>([&](Vec x, Vec y) { return f(x, y); }, to, rows..., whole);
   } else {
-    vec::map3<scalar_t>(f, to, rows..., whole);
+    vec::map3<scalar_t>([&](Vec x, Vec y, Vec z) { return f(x, y, z); }, to, rows..., whole);
   }
   for (int64_t i = whole; i < length; ++i) {
     to[i] = static_cast<scalar_t>(f(static_cast<at::opmath_type<Row>>(rows[i])...));

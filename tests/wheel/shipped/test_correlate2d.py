@@ -112,7 +112,7 @@ def test_special_values_reach_what_they_do_in_scipy(mode: str, method: str, spec
             x[of_image] = special
         if of_kernel:
             kernel[of_kernel] = special
-        expected = torch.from_numpy(scipy.signal.correlate2d(x, kernel, mode))
+        expected = torch.from_numpy(scipy.signal.correlate2d(x, kernel, mode).copy())
         images = torch.from_numpy(np.stack([image, x]))
         result = torch.correlate2d(images, torch.from_numpy(kernel), mode=mode, method=method)
         torch.testing.assert_close(result[1], expected, equal_nan=True)
@@ -453,12 +453,11 @@ def test_flops_are_those_of_conv2d() -> None:
 
 
 def test_number_of_a_compiled_function_fills() -> None:
-    """With dynamic=True, a number that a function takes is symbolic."""
+    """With dynamic=True, a number that a function takes is symbolic. Inductor pads with plain numbers only."""
     x, kernel = values((5, 6), torch.float64, 1), values((2, 3), torch.float64, 2)
     compiled = torch.compile(
         lambda x, value: torch.correlate2d(x, kernel, mode="full", fillvalue=value),
         fullgraph=True,
-        backend="aot_eager",
         dynamic=True,
     )
     for value in (2, 0, 3, -1.5):

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from depthwise import CASES, FORMATS, Case, backward, gradients
 from samples import check_exported, check_vmap
 from torch.autograd import gradgradcheck
+from torch.nn.utils import prune
 
 DERIVATIVES = [
     Case(1, 2, (4, 5), (3, 3), padding=(1, 1)),
@@ -190,7 +191,7 @@ def test_export_with_dynamic_shapes() -> None:
 @pytest.mark.parametrize("memory_format", FORMATS)
 def test_images_that_a_mask_selects(memory_format: torch.memory_format) -> None:
     """The compiler does not know how many there are."""
-    x, weight, bias = Case(3, 4, (9, 8), (3, 3)).inputs(torch.float32, memory_format)
+    x, weight, bias = Case(3, 4, (9, 8), (3, 3)).inputs(torch.float64, memory_format)
     leaf, mask = weight.clone().requires_grad_(), torch.tensor([True, False, True])
     compiled = torch.compile(
         lambda x, mask, weight: torch.depthwise_conv2d(x[mask], weight, bias), fullgraph=True, backend="aot_eager"
@@ -342,7 +343,7 @@ def test_from_conv2d_refuses_what_computes_otherwise() -> None:
 
 @pytest.mark.parametrize("name", ["weight", "bias"])
 def test_from_conv2d_refuses_pruned_parameters(name: str) -> None:
-    conv = torch.nn.utils.prune.l1_unstructured(torch.nn.Conv2d(4, 4, 3, groups=4), name, 0.5)
+    conv = prune.l1_unstructured(torch.nn.Conv2d(4, 4, 3, groups=4), name, 0.5)
     with pytest.raises(
         ValueError, match=rf"expected conv.{name} to be a parameter; remove its parametrization or pruning first"
     ):
