@@ -21,6 +21,7 @@ import torch
 import yaml
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
+from graft.base.symbols import SymbolFile
 from graft.core.layout import REPOSITORY, native_folders
 from graft.inputs.patches import load_series
 from packaging.utils import parse_wheel_filename
@@ -219,6 +220,13 @@ def test_platform_tag_promises_no_more_than_the_libraries_keep(wheel: Path, libr
             version = tuple(map(int, text.split(".")))
             assert kind != "GLIBC" or version <= glibc, name
             assert kind != "GLIBCXX" or version <= NEWEST_LIBSTDCXX.get(glibc, (3, 4, 99)), name
+
+
+def test_what_the_replaced_library_exported_is_still_there(base: Path) -> None:
+    """On ARM, the official libtorch.so exports functions of libstdc++, as libc10.so does."""
+    libraries = Path(torch.__file__).parent / "lib"
+    ours = [SymbolFile(libraries / name).exported() for name in ("libtorch.so", "libc10.so")]
+    assert not SymbolFile(base / "torch/lib/libtorch.so").exported().difference(*ours)
 
 
 @pytest.mark.slow
