@@ -90,15 +90,15 @@ def generate_replaced_headers(kernels: Part, base: Path, internal: Output) -> No
     """
     declared: dict[str, dict[str, None]] = {}
     for group in kernels.grouped:
-        root = group.root_name
-        text = (base / f"torch/include/ATen/ops/{root}_native.h").read_text(encoding="utf-8")
+        name = f"ATen/ops/{group.root_name}_native.h"
+        text = (base / "torch/include" / name).read_text(encoding="utf-8")
         for index in kernels.whole.backend_indices.values():
-            found = compute_native_function_declaration(group, index)
-            declared.setdefault(root, {}).update(dict.fromkeys(each for each in found if each not in text))
-    for root, lines in declared.items():
-        text = "\n".join(["namespace at::native {", *lines, "} // namespace at::native\n"]) if lines else ""
-        name = f"ATen/ops/{root}_native.h"
-        internal.write(f"include/{name}", f"#pragma once\n#include_next <{name}>\n{text}")
+            found = [each for each in compute_native_function_declaration(group, index) if each not in text]
+            space = next((kernel.cpp_namespace for kernel in index.index.values() if kernel.kernel in str(found)), "")
+            lines = [f"namespace {space} {{\n{each}\n}} // namespace {space}\n" for each in found]
+            declared.setdefault(name, {}).update(dict.fromkeys(lines))
+    for name, lines_of in declared.items():
+        internal.write(f"include/{name}", "".join([f"#pragma once\n#include_next <{name}>\n", *lines_of]))
 
 
 def generate_replaced_nodes(replaced: Replaced, out: Output) -> None:

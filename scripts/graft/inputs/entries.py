@@ -86,9 +86,11 @@ class Entry:
             kernels = {**kernels_of(theirs), **self.kernels}
             return replace(self, fields={**rest, **ours, **({"dispatch": kernels} if kernels else {})})
         if "dispatch" in theirs and "dispatch" not in ours:
-            schema = {"name": ours.pop("name")}
+            about_all: dict[str, Any] = {
+                key: ours.pop(key) for key in ("name", "output_differentiability") if key in ours
+            }
             of_keys = {**theirs["dispatch"], "Default": _formulas(theirs["dispatch"].get("Default", {}), ours)}
-            return replace(self, fields={**theirs, **schema, "dispatch": of_keys})
+            return replace(self, fields={**theirs, **about_all, "dispatch": of_keys})
         return replace(self, fields=ours if "dispatch" in ours else _formulas(theirs, ours))
 
     def place(self, key: str) -> Place:

@@ -39,7 +39,7 @@ def notes():
 def stock():
     """While the body runs, use PyTorch's own kernels and derivative formulas instead of those that replace them.
 
-    Meanwhile, no other thread may run operators.
+    Meanwhile, no other thread may run operators. What ``torch.compile`` has compiled stays as it is.
     """
     _replace(_STOCK)
     try:
