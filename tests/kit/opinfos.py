@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import runpy
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -211,9 +209,3 @@ def _has_forward_derivative(op: Callable[..., Any], inputs: list[SampleInput]) -
 def _is_missing(error: Exception) -> bool:
     """Return whether a formula is missing: the backward of an operator without any raises a RuntimeError."""
     return isinstance(error, NotImplementedError) or "is not implemented" in str(error)
-
-
-if __name__ == "__main__":
-    del sys.argv[0]  # before torch.testing reads the arguments
-    added_op_infos()
-    runpy.run_path(sys.argv[0], run_name="__main__")
