@@ -1,7 +1,7 @@
 """OpInfos of the operators added to this torch, from the samples of their folders.
 
-``-p tests.kit.opinfos`` makes it a plugin of pytest that adds them to ``op_db``; ``python -m tests.kit.opinfos FILE``
-does so for one of PyTorch's own test files. The torch that users get has none of this.
+``-p tests.kit.opinfos`` makes it a plugin of pytest that adds them to ``op_db``. tests/wheel/upstream runs
+PyTorch's own test files with them. The torch that users get has none of this.
 
 ``OPINFO`` in ``samples.py`` gives the properties of an OpInfo. If it gives no dtypes, the operator is called to find
 its dtypes and derivatives; such an OpInfo cannot detect missing ones.
