@@ -71,7 +71,7 @@ def test_pytorch_s_own_entries_have_no_mistake(base: Path) -> None:
     nothing = BaseOperators(base)
     # Read now: they depend on what is removed next.
     assert nothing.torch_names and nothing.tensor_names
-    nothing.schemas, nothing.derivatives, nothing.base_names = {}, set(), set()
+    nothing.schemas, nothing.derivatives, nothing.base_names = {}, {}, set()
     findings, packaged = Findings(), base / "torchgen/packaged"
     entries = read_entries(packaged / "ATen/native/native_functions.yaml", findings.add)
     functions = check_functions(entries, nothing, findings)

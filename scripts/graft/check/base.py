@@ -44,7 +44,7 @@ class BaseOperators:
 
     def functions_like(self, base_name: str) -> list[tuple[NativeFunction, Kernels]]:
         """Return the functions of ``base_name``, parsed by torchgen."""
-        wanted = {f"{base_name}{suffix}" for suffix in ("", "_", "_copy", "_copy_")}
+        wanted = self.base_names & {f"{base_name}{suffix}" for suffix in ("", "_", "_copy", "_copy_")}
         texts = [text for name, text in self._functions.items() if name.partition(".")[0] in wanted]
         location = Location("native_functions.yaml", 0)
         return [NativeFunction.from_yaml(fields_of(text), location, self.tags, set()) for text in texts]
