@@ -205,7 +205,9 @@ bool is_along_width(const Tensor& input, const DepthwiseConv2dGeometry& g) {
   constexpr Pair ones{1, 1};
   constexpr int64_t least_products = 1 << 16;
   const int64_t lanes = 64 / elementSize(toOpMathType(input.scalar_type()));
-  return input.is_cpu() && g.channels < lanes && g.multiplier == 1 && g.stride == ones && g.dilation == ones &&
+  // From channels_last and back takes half of the time.
+  const int64_t most = format_of_images(input) == MemoryFormat::ChannelsLast ? lanes / 2 : lanes;
+  return input.is_cpu() && g.channels < most && g.multiplier == 1 && g.stride == ones && g.dilation == ones &&
       g.padding[0] < g.kernel[0] && g.padding[1] < g.kernel[1] &&
       g.batch * g.channels * g.output[0] * g.output[1] * g.kernel[0] * g.kernel[1] >= least_products;
 }
