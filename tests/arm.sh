@@ -20,8 +20,8 @@ make_root() {
     local apt=$place/apt options
     mkdir -p "$apt"/{state/lists/partial,cache/archives/partial} "$root/proc"
     touch "$apt/state/status"
-    options=(-q -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root -o Dir::State="$apt/state"
-        -o Dir::State::status="$apt/state/status" -o Dir::Cache="$apt/cache")
+    options=(-q -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root
+        -o Dir::State="$apt/state" -o Dir::State::status="$apt/state/status" -o Dir::Cache="$apt/cache")
     apt-get "${options[@]}" update
     apt-get "${options[@]}" -y --no-install-recommends --download-only install \
         python3.11 python3.11-venv libpython3.11-dev libstdc++-12-dev libgomp1
@@ -31,18 +31,34 @@ make_root() {
     printf '#!/bin/sh\nexec qemu-aarch64-static -L %s -0 "$0" %s "$@"\n' "$root" "$root/usr/bin/python3.11.elf" \
         >"$root/usr/bin/python3.11"
     chmod +x "$root/usr/bin/python3.11"
+    # A compiler for ARM that runs on this machine finds it only there.
+    ln -s ../aarch64-linux-gnu "$root/usr/include/python3.11/aarch64-linux-gnu"
     # Of a Neoverse V1. Without it, torch does not start.
-    printf 'processor\t: 0\nFeatures\t: fp asimd atomics asimdhp sve bf16\nCPU implementer\t: 0x41\nCPU architecture: 8\n%s\n\n' \
-        $'CPU variant\t: 0x1\nCPU part\t: 0xd40\nCPU revision\t: 1' >"$root/proc/cpuinfo"
+    cat >"$root/proc/cpuinfo" <<'END'
+processor	: 0
+Features	: fp asimd evtstrm aes atomics fphp asimdhp cpuid asimdrdm asimddp sve asimdfhm svei8mm svebf16 i8mm bf16
+CPU implementer	: 0x41
+CPU architecture: 8
+CPU variant	: 0x1
+CPU part	: 0xd40
+CPU revision	: 1
+
+END
 }
 
 # The official torch with what it needs. This machine's pip is faster than an emulated one.
 make_environment() {
-    local platforms
-    platforms=$(printf -- '--platform=manylinux_2_%d_aarch64 ' {17..28})
+    local pip="python3.11 -m pip install -q --only-binary=:all: --python-version=3.11 --platform=manylinux2014_aarch64"
+    pip+=$(printf -- ' --platform=manylinux_2_%d_aarch64' {17..28})
     "$root/usr/bin/python3.11" -m venv --without-pip "$environment"
-    python3.11 -m pip install -q --only-binary=:all: $platforms --platform=manylinux2014_aarch64 --python-version=3.11 \
-        --target="$environment/$packages" "torch==$pin" numpy pytest expecttest
+    $pip --target="$environment/$packages" "torch==$pin" numpy
+    # Without bytecode, torch takes minutes to import.
+    python3.11 -m compileall -q "$environment/$packages" || true
+    # The builder, for develop; the ninja that runs is this machine's.
+    $pip --target="$place/builder" --requirement=scripts/requirements.txt
+    python3.11 -m venv "$place/tools"
+    "$place/tools/bin/pip" install -q ninja
+    cp "$place/tools/bin/ninja" "$environment/bin"
 }
 
 [ -x "$root/usr/bin/python3.11" ] || make_root
@@ -69,7 +85,8 @@ run() {
 assert found == sys.argv.pop(1), found
 runpy.run_path(sys.argv[1], run_name='__main__')"
     for capability in DEFAULT SVE128 SVE256; do
-        vectors=$([ $capability = DEFAULT ] && echo max || echo max,sve-default-vector-length=$((${capability#SVE} / 8)))
+        vectors=max
+        [ $capability = DEFAULT ] || vectors+=,sve-default-vector-length=$((${capability#SVE} / 8))
         QEMU_CPU=$vectors "$1/bin/python" -c "$check" $capability "$2"
         echo "arm: $3: passed with $capability"
     done
@@ -90,3 +107,6 @@ run "$copy" "$2" wheel
 make thin-wheel PYTHON=python3.11 PIN=$pin NATIVE="$1" OUT="$place/out" NAME=arm_ops
 copy_with "$place"/out/arm_ops-*.whl
 run "$copy" "$2" "thin wheel"
+rm -rf "$copy" && cp -al "$environment" "$copy"
+PYTHONPATH=$PWD/scripts:$place/builder "$copy/bin/python" -m graft develop --native "$1" --python "$copy/bin/python"
+run "$copy" "$2" develop
