@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -121,8 +120,9 @@ def test_includes_that_name_no_file_are_the_compiler_s_business(folder: Path) ->
     assert names(folder) == sorted(FILES)
 
 
-def test_thousands_of_files_take_no_time(folder: Path) -> None:
-    write(folder, {f"cpu/H{number}.h": "" for number in range(5000)})
-    start = time.perf_counter()
-    assert len(load_native(folder).headers) == 5000
-    assert time.perf_counter() - start < 5
+def test_files_are_listed_once(folder: Path) -> None:
+    """A folder may have thousands of files, and a build asks for each."""
+    write(folder, {f"cpu/H{number}.h": "" for number in range(50)})
+    native = load_native(folder)
+    assert len(native.headers) == 50
+    assert native.files is native.files and native.cplusplus is native.cplusplus

@@ -311,7 +311,8 @@ def _check_keys(function: Function, kernel: Function, findings: Findings) -> Non
     if native.python_module is not None and native.python_module not in PYTHON_MODULES:
         what = f"operators cannot be bound in a Python module `{native.python_module}`"
         findings.add(entry.place("python_module"), what, nearest(native.python_module, PYTHON_MODULES))
-    if native.category_override == "factory" and schema.arguments.tensor_options is None:
+    is_factory = native.category_override == "factory" and not schema.is_out_fn()
+    if is_factory and schema.arguments.tensor_options is None:
         what = f"{schema.name} is no factory: it does not take dtype, layout, device and pin_memory"
         findings.add(entry.place("category_override"), what, "leave it out, or add these arguments")
     if native.manual_cpp_binding:
