@@ -17,20 +17,16 @@ _PARTS, _WHOLE = Shard(0), Replicate()
 _RULES = {
     aten.depthwise_conv2d: (lambda x, *_: x.ndim == 4, [_PARTS], [_PARTS, _WHOLE, _WHOLE]),
     aten.depthwise_conv2d_backward: (
-        lambda grad, *_: grad.ndim == 4,
+        lambda g, *_: g.ndim == 4,
         [_PARTS, Partial(), Partial()],
-        [_PARTS, _PARTS, _WHOLE],
+        [_PARTS] * 2 + [_WHOLE],
     ),
     aten.improved_triplet_loss_with_distances: (lambda x, *_: x.ndim > 1, [_PARTS] * 2, [_PARTS] * 3),
     aten.improved_triplet_loss_backward: (lambda grad, *_: grad.ndim > 0, [_PARTS] * 3, [_PARTS] * 5),
     aten.roi_pool_with_indices: (lambda *_: True, [_PARTS] * 2, [_WHOLE, _PARTS]),
     aten.roi_pool_backward: (lambda *_: True, [Partial()], [_PARTS] * 3),
     aten._correlate2d: (lambda x, kernel, *_: x.ndim > 2 == kernel.ndim, [_PARTS], [_PARTS, _WHOLE]),
-    aten._correlate2d_kernel_grad: (
-        lambda grad, x, offset, size, *_: grad.ndim > 2 == len(size),
-        [Partial()],
-        [_PARTS] * 2,
-    ),
+    aten._correlate2d_kernel_grad: (lambda g, x, at, size, *_: g.ndim > 2 == len(size), [Partial()], [_PARTS] * 2),
     aten._fft_rfft2_abs: (lambda x: x.ndim > 2, [_PARTS] * 2, [_PARTS]),
     aten._fft_rfft2_abs_backward: (lambda grad, *_: grad.ndim > 2, [_PARTS], [_PARTS] * 2),
     aten.gdh: (_is_divided, [_PARTS], [_PARTS]),
