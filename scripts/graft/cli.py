@@ -176,7 +176,7 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
     Raises:
         UsageError: an option is unknown, or its value cannot be read.
     """
-    parser = _Parser(prog="graft", description="Build native operators into PyTorch.")
+    parser = _Parser(prog="graft")
     parsers = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for verb in verbs:
         one = parsers.add_parser(verb.name, help=verb.help, description=verb.help)

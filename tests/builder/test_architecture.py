@@ -81,7 +81,7 @@ def test_program_calls_hidden_functions_through_jumps(compiler: str, tmp_path: P
     bound = bind_hidden(SymbolFile(caller).undefined(), [index])
     assert [set(functions) for _, functions in bound] == [{"first", "second"}]
     toolchain, include = toolchain_of(compiler), f"-I{Path(units.__file__).with_name('templates')}"
-    table = trampoline_table(bound, toolchain.architecture.jump, is_python_extension=False)
+    table = trampoline_table(bound, {}, toolchain.architecture.jump, is_python_extension=False)
     program = tmp_path / "program"
     flags = [*toolchain.flags, include, str(caller), "-Wl,--no-as-needed", str(library), "-Wl,-rpath,$ORIGIN"]
     compiled(compiler, f'{table}\n#include "trampolines.cpp"', program, *flags)

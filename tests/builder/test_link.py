@@ -193,7 +193,7 @@ def test_library_is_linked_again_only_if_an_input_changed(build: Build, monkeypa
     build.source("Mine", "int f() { return 2; }")
     assert changed(build, product) == {OBJECT, LIBRARY_FILE}
     # The table of bound functions is recompiled if it or the compiler changed.
-    build.source("Mine", "namespace liblibtorch_cpu { int hidden(); } int f() { return libtorch_cpu::hidden(); }")
+    build.source("Mine", "namespace libtorch_cpu { int hidden(); } int f() { return libtorch_cpu::hidden(); }")
     assert changed(build, product) == {OBJECT, TABLE, LIBRARY_FILE}
     make_library(build.base.libraries, BOUND[1], "namespace libtorch_cpu { int more() { return 1; } }")
     assert changed(build, product) >= {LIBRARY_FILE}

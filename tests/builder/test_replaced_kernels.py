@@ -117,7 +117,7 @@ def test_stub_that_is_defined_again_has_what_the_base_registered_for_devices(bui
 
 def test_one_capability_stands_for_all(build: Build) -> None:  # noqa: F811
     """As in `make develop`, where AVX2 alone is compiled: a program may ask for another."""
-    build.toolchain = Toolchain("g++", "a compiler", "c++20", capabilities=("AVX2",))
+    build.toolchain = Toolchain("g++", "a compiler", "c++20", capabilities=("AVX2",), is_for_edits=True)
     program = """member = "_ZN2at6native12DispatchStubIPFivENS0_30one_stub_DECLARE_DISPATCH_typeEE7DEFAULTE"
 print(ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.c_void_p.in_dll(base, member).value)())"""
     assert printed(build, program) == ["10"]

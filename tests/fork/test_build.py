@@ -134,10 +134,10 @@ def test_own_sources_are_compiled_first(layout: Layout, pytorch: PyTorchsBuild, 
 
 
 def test_source_that_the_build_does_not_compile_is_named(layout: Layout, pytorch: PyTorchsBuild, tree: Path) -> None:
-    write(layout.native, {"deep/er/Mine.cpp": "", "deep/Header.h": "", "cuda/Mine.cpp": ""})
+    write(layout.native, {"sparse/er/Mine.cpp": "", "sparse/Header.h": "", "cuda/Mine.cpp": ""})
     with pytest.raises(OperatorError) as caught:
         build(layout, tree)
-    assert caught.value.what == f"{layout.native}/deep/er/Mine.cpp: PyTorch's build does not compile this file"
+    assert caught.value.what == f"{layout.native}/sparse/er/Mine.cpp: PyTorch's build does not compile this file"
     assert not pytorch.targets
 
 

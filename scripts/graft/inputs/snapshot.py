@@ -26,7 +26,7 @@ from .toolchain import Toolchain, find_toolchain
 _LIBRARIES = ("auditwheel", "pyelftools", "pyyaml", "packaging")
 
 # The kinds of the builder's own files. Editors and version control write others beside them.
-_OWN = (".py", ".cpp", ".h", ".hpp", ".in", ".ini", ".yaml")
+_OWN = (".cmake", ".py", ".cpp", ".h", ".hpp", ".in", ".ini", ".yaml")
 
 
 @dataclass(frozen=True)

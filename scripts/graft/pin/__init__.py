@@ -23,7 +23,7 @@ from ..core.architecture import ARCHITECTURES
 from ..core.console import Steps, say
 from ..core.errors import PinError, UnusableBaseError, UsageError
 from ..core.files import file_lock, sha256_of_file, write_if_changed
-from ..core.layout import OWN_PATCHES, PATCHES, TorchVersion, expanded
+from ..core.layout import IS_CHECKOUT, OWN_PATCHES, PATCHES, TorchVersion, expanded
 from ..core.pip import Distribution, MissingError, ask_pip
 from ..inputs.patches import SERIES
 from ..inputs.pin import TOOLKITS, GitSource, Pin, Settings, indexes, load_pin, platform_options
@@ -102,7 +102,8 @@ def make_pin(request: Request, patches: Path = OWN_PATCHES) -> None:
     say(_report(pin, base, yaml.safe_load(texts[toolkits]), written))
     run(Wheel(replace(layout, out=layout.pin_build / "smallest")), replace(request, wheel=None))
     if written:
-        say(f"the smallest operator can be built; next: make test PIN={version}")
+        then = "; then commit patches/" if IS_CHECKOUT else ""
+        say(f"the smallest operator can be built; next: make test PIN={version}{then}")
 
 
 def wheels_in(path: Path) -> tuple[TorchVersion, dict[str, str]]:
