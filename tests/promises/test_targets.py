@@ -19,6 +19,7 @@ from tests.kit import __main__ as kit
 # What runs a target: a file, and a text in it. Targets of this file are run below.
 HERE = "tests/promises/test_targets.py"
 RUN = {
+    "import": ("tests/fork/test_branch.py", "import_branch("),
     "help": (HERE, "test_help_names_every_target"),
     "patch-and-build": ("tests/promises/conftest.py", "make patch-and-build"),
     "develop": ("tests/deliveries/test_develop.py", 'make("develop"'),
