@@ -57,7 +57,11 @@ class Contents:
                 library.unlink()
         # A build that is killed leaves this.
         self._save(now, self._outside, "")
-        yield
+        try:
+            yield
+        except Exception:  # what was delivered before is still what the headers elsewhere gave
+            self._save(now | {name: self._read[name] for name in self._outside}, self._outside, self.outside)
+            raise
         inputs, made = self._inputs(ninja), set(map(str, targets))
         read = {name for target, found in inputs.items() if target in made for name in found}
         now |= {name: self._hash(name) for name in read - now.keys()}
