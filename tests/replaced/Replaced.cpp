@@ -12,8 +12,8 @@ Tensor trace_and_one(const Tensor& self) {
   return self.diagonal().sum().add(1);
 }
 
-TORCH_IMPL_FUNC(renorm_to_zeros)
-(const Tensor& self, const Scalar& p, int64_t dim, const Scalar& maxnorm, const Tensor& out) {
+TORCH_IMPL_FUNC(
+    renorm_to_zeros)(const Tensor& self, const Scalar& p, int64_t dim, const Scalar& maxnorm, const Tensor& out) {
   out.zero_();
 }
 
