@@ -91,8 +91,11 @@ def test_killed_build_leaves_a_torch_that_imports(stock: Environment, folder: Pa
 def test_another_torch_is_noticed(stock: Environment, folder: Path) -> None:
     make("develop", stock, "--native", folder)
     version = stock.packages / "torch/version.py"
-    status = version.stat()
-    os.utime(version, ns=(status.st_atime_ns, status.st_mtime_ns + 1))  # like an update
+    (record,) = stock.packages.glob("torch-*.dist-info/RECORD")
+    status, before = version.stat(), record.read_text()
+    os.utime(version, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    assert stock.print(CUT) == "[0.0, 1.0]"  # a copy of the same torch
+    record.write_text(before.replace("torch/version.py,sha256=", "torch/version.py,sha256=another"))  # an update
     try:
         done = stock.run("import torch; print(hasattr(torch, 'cut'))")
         assert done.stdout.strip() == "False"
@@ -102,6 +105,7 @@ def test_another_torch_is_noticed(stock: Environment, folder: Path) -> None:
         assert not stock.run("import sys").stderr
     finally:
         os.utime(version, ns=(status.st_atime_ns, status.st_mtime_ns))
+        record.write_text(before)
     assert stock.print(CUT) == "[0.0, 1.0]"
 
 

@@ -65,8 +65,8 @@ def _libraries(note):
     lib = os.path.join(os.path.dirname(__file__), "lib")
     paths = [os.path.join(lib, name) for name in ("libtorch.so", "libtorch_operators_cuda.so")]
     if "extension" in note:
-        cuda = f"lib{note['name']}_cuda.so"
-        paths = [os.path.join(note["folder"], name) for name in (note["extension"], cuda)]
+        names = f"lib{note['name']}.so", f"lib{note['name']}_cuda.so"
+        paths = [os.path.join(note["folder"], name) for name in names]
     return [path for path in paths if os.path.isfile(path)]
 
 
