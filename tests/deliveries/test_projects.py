@@ -11,7 +11,7 @@ from zipfile import ZipFile
 
 import pytest
 from graft.core.layout import REPOSITORY
-from users import Environment
+from users import Environment, make
 
 SCHEMA = "soft_step(Tensor self, *, Scalar width=1) -> Tensor"
 
@@ -71,6 +71,7 @@ def developer(environment: Environment, tool: Path, tmp_path_factory: pytest.Tem
     folder = tmp_path_factory.mktemp("developer") / "environment"
     shutil.copytree(environment.folder, folder, symlinks=True)
     developer = Developer(folder)
+    make("undevelop", developer)  # what tests before these added
     developer.pip("install", "--prefer-binary", tool, "build", "uv", "pytest")
     return developer
 

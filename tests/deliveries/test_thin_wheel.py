@@ -98,6 +98,7 @@ def rolled(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -
 def both(environment: Environment, cut: Path, rolled: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """A copy of the environment, with both."""
     copy = environment.copied_to(tmp_path_factory.mktemp("both") / "environment")
+    make("undevelop", copy)  # what tests before these added
     copy.pip("install", "--no-deps", cut, rolled)
     return copy
 
