@@ -90,7 +90,7 @@ def test_no_edit_is_missed(base: Path, tmp_path: Path) -> None:
             process.send_signal(stop)
             # Not waiting for it: a build that goes on at once must not be disturbed by what is left of the first.
             if draw.random() < 0.5:
-                process.communicate()
+                process.wait()
         done = place.build()
         if stop:
             process.communicate()
