@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -38,13 +39,9 @@ def replaced_op_infos() -> list[OpInfo]:
     """
     operators = {name.partition(".")[0].removesuffix("_").removesuffix("_backward") for name in replaced()}
     named = [info for info in op_db if operators & {info.aten_name, info.name.rpartition(".")[2]}]
-    _graft._replace(_graft._FAILING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            callers = [info for info in op_db if info not in named and _calls(info, operators)]
-    finally:
-        _graft._replace(_graft._OWN)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        callers = [info for info in op_db if info not in named and _calls(info, operators)]
     return [*named, *callers]
 
 
@@ -60,11 +57,21 @@ class _Calls(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+@contextmanager
+def _failing() -> Iterator[None]:
+    """Let each replaced kernel of a dispatch stub raise an error."""
+    _graft._replace(_graft._FAILING)
+    try:
+        yield
+    finally:
+        _graft._replace(_graft._OWN)
+
+
 def _calls(info: OpInfo, operators: set[str]) -> bool:
     """Return whether an operator calls others, or a kernel that fails now."""
     for dtype in dtypes_of(info):
         for run in islice(_runs(info, dtype), _TRIED):
-            with _Calls() as calls:
+            with _failing(), _Calls() as calls:
                 error = _error_of(run)
             if _CALLED in error or calls.names & operators:
                 return True
@@ -76,8 +83,14 @@ def dtypes_of(info: OpInfo) -> list[torch.dtype]:
     return sorted(info.supported_dtypes("cpu"), key=str)
 
 
+def samples_of(info: OpInfo, dtype: torch.dtype, requires_grad: bool = False) -> Iterator[SampleInput]:
+    """Return an operator's samples, without ``OpInfo.sample_inputs``: it reads the call stack, which is deep below pytest."""
+    samples: Iterator[SampleInput] = info.sample_inputs_func(info, "cpu", dtype, requires_grad)
+    return samples
+
+
 def _runs(info: OpInfo, dtype: torch.dtype) -> Iterator[Callable[[], Any]]:
-    for sample in info.sample_inputs("cpu", dtype, requires_grad=False):
+    for sample in samples_of(info, dtype):
         yield functools.partial(info, sample.input, *sample.args, **sample.kwargs)
 
 
@@ -101,7 +114,7 @@ def difference(info: OpInfo, dtype: torch.dtype) -> str:
 def _difference(info: OpInfo, dtype: torch.dtype) -> str:
     worst, said = -1.0, ""
     is_differentiable = info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")
-    for number, sample in enumerate(info.sample_inputs("cpu", dtype, requires_grad=is_differentiable)):
+    for number, sample in enumerate(samples_of(info, dtype, is_differentiable)):
         ours = _results(info, sample)
         with _graft.stock():
             theirs = _results(info, sample)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, _graft
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
-from ..replaced import dtypes_of, replaced, replaced_op_infos
+from ..replaced import dtypes_of, replaced, replaced_op_infos, samples_of
 from ..samples import tensors_of
 from .case import Case, Side
 
@@ -23,7 +23,7 @@ def cases() -> Iterator[Case]:
     """Yield cases of each operator: its largest sample of an OpInfo, and one with many more rows, if it takes that."""
     for info in replaced_op_infos() if replaced() else ():
         for dtype in (each for each in _DTYPES if each in dtypes_of(info)):
-            samples = list(info.sample_inputs("cpu", dtype, requires_grad=False))
+            samples = list(samples_of(info, dtype))
             sample = max(samples, key=lambda each: sum(t.numel() for t in tensors_of((each.input, each.args))))
             for each in (sample, sample.transform(_repeated)):
                 with suppress(Exception):  # the operator does not take it
