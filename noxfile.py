@@ -92,6 +92,13 @@ step("peers", "calls and builds compared with other ways to add an operator", "b
 
 
 @nox.session(tags=["nightly"], default=False)
+def faster(session: nox.Session) -> None:
+    """A faster kernel of PyTorch's own operator gives the same bits; both are timed."""
+    make(session, "test", "NATIVE=tests/faster", "OUT=build/faster")
+    make(session, "bench", "NATIVE=tests/faster", "OUT=build/faster", "ARGS=replaced --folder build/faster/results")
+
+
+@nox.session(tags=["nightly"], default=False)
 def arm(session: nox.Session) -> None:
     """Wheels for ARM, from a cross compiler, run below an emulator."""
     if missing := [name for name in ("aarch64-linux-gnu-g++", "qemu-aarch64-static") if not shutil.which(name)]:

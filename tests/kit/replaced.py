@@ -84,7 +84,7 @@ def dtypes_of(info: OpInfo) -> list[torch.dtype]:
 
 
 def samples_of(info: OpInfo, dtype: torch.dtype, requires_grad: bool = False) -> Iterator[SampleInput]:
-    """Return an operator's samples, without ``OpInfo.sample_inputs``: it reads the call stack, which is deep below pytest."""
+    """Return an operator's samples. ``OpInfo.sample_inputs`` reads the call stack, which is deep below pytest."""
     samples: Iterator[SampleInput] = info.sample_inputs_func(info, "cpu", dtype, requires_grad)
     return samples
 

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
-from . import depthwise, models, operators, replaced, roi_pool
-from .case import measure
+import torch
+
+from . import replaced
+from .case import Case, measure
 from .report import write_plot, write_results
+
+
+def all_cases() -> Iterator[Case]:
+    """Yield the cases of `native/`, if the wheel has its operators, and of what a folder replaces."""
+    if hasattr(torch, "depthwise_conv2d"):
+        from . import depthwise, models, operators, roi_pool
+
+        for module in (models, operators, roi_pool, depthwise):
+            yield from module.cases()
+    yield from replaced.cases()
 
 
 def main() -> None:
@@ -21,7 +34,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.1, help="for one side in one repetition (%(default)s)")
     parser.add_argument("--folder", type=Path, default=Path("build/bench-results"), help="the output folder")
     options = parser.parse_args()
-    cases = [*models.cases(), *operators.cases(), *roi_pool.cases(), *depthwise.cases(), *replaced.cases()]
+    cases = list(all_cases())
     known = {case.operator: None for case in cases}
     if unknown := [name for name in options.operators if name not in known]:
         parser.error(f"{' '.join(unknown)}: no such operators; choose among {', '.join(known)}")

@@ -33,7 +33,7 @@ def write_results(results: Sequence[Result], folder: Path) -> None:
 
 
 def _as_json(result: Result) -> dict[str, Any]:
-    described = {name: value for name, value in vars(result.case).items() if name != "make"}
+    described = {name: value for name, value in vars(result.case).items() if not callable(value)}
     ours, peer = (min(m.median for m in result.measurements[side::2]) for side in (0, 1))
     figures = {"threads": result.threads, "ratio": result.ratio, "ratios": result.ratios}
     return {**described, **figures, "seconds": [ours, peer], "peak_bytes": result.peak_bytes}
