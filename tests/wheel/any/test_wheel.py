@@ -167,7 +167,7 @@ def test_headers_only_gain_lines(archive: ZipFile, base_archive: ZipFile) -> Non
             lost = [line for line in base_archive.read(name).decode().splitlines() if line not in lines]
             assert lost == [], name
             compared += 1
-    assert compared > 10
+    assert compared > 10 or not torch._added_operators.OPERATORS  # a folder may only replace
 
 
 def schema_names(archive: ZipFile) -> set[str]:
@@ -183,7 +183,7 @@ def schema_names(archive: ZipFile) -> set[str]:
 
 def test_packaged_yaml_lists_what_is_registered(archive: ZipFile, base_archive: ZipFile) -> None:
     new = schema_names(archive) - schema_names(base_archive)
-    assert new
+    assert new >= {f"aten::{name}" for name in torch._added_operators.OPERATORS if "::" not in name}
     assert new <= set(torch._C._dispatch_get_all_op_names())
 
 
