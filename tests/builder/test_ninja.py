@@ -151,6 +151,20 @@ def test_errors_name_the_user_s_file_and_the_rest_is_compiled(build: Build) -> N
     }
 
 
+def test_own_sources_are_compiled_first_and_each_tells_its_first_error_at_once(
+    build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build.units.reverse()
+    for name in ("A", "B"):
+        build.write(f"src/ATen/native/{name}.cpp", "often\n")
+    with pytest.raises(CompileError):
+        build.run()
+    sources = [call.partition(" -c ")[2].partition(" ")[0] for call in build.calls()]
+    assert sources[-1] == "generated/library.cpp"
+    told = capsys.readouterr().err.splitlines()
+    assert sorted(told) == [f"/mine/{name}.cpp:1:2: error: wrong" for name in ("A", "B")]
+
+
 def test_complete_output_is_in_a_log_where_the_error_is_a_digest(build: Build) -> None:
     build.write("src/ATen/native/A.cpp", "often\n")
     with pytest.raises(CompileError) as caught:

@@ -101,6 +101,15 @@ def digest(errors: Iterable[Diagnostic], native: Path, includes: Sequence[Path])
     return shown
 
 
+def first_error(output: Sequence[str], native: Path) -> str:
+    """Return the first error in the output of one command so far, in one line; empty if there is none."""
+    compiled, _ = relevant(output, native)
+    for error in diagnostics(compiled, native):
+        _blame_formula(error, native)
+        return _head(error)
+    return ""
+
+
 def formula_of(function: str, native: Path) -> Entry | None:
     """Return the entry of derivatives.yaml whose formulas the generated ``function`` contains, or None."""
     name = re.search(
@@ -126,10 +135,8 @@ def _blame_formula(error: Diagnostic, native: Path) -> None:
 def _of_kind(errors: list[Diagnostic], native: Path, includes: Sequence[Path]) -> list[str]:
     """Show the first of several similar ``errors``, and list the lines of the others."""
     first = errors[0]
-    file, line, column = first.user or (first.file, first.line, first.column)
-    place = ":".join([file, *(str(number) for number in (line, column) if number)])
-    message = first.message if len(first.message) <= _WIDTH else f"{first.message[:_WIDTH]} ..."
-    lines = [f"{place}: error: {message}"]
+    file, line, _ = first.user or (first.file, first.line, first.column)
+    lines = [_head(first)]
     source = first.excerpt
     if (file, line) != (first.file, first.line):
         if read := _source_line(Path(file), line) if file.startswith(f"{native}/") else "":
@@ -144,6 +151,13 @@ def _of_kind(errors: list[Diagnostic], native: Path, includes: Sequence[Path]) -
     if others := sorted({(each.user or (each.file, each.line))[1] for each in errors[1:]} - {line, 0}):
         lines.append(f"  the same kind of error in line{'s' * (len(others) > 1)} {_few(others)}")
     return lines
+
+
+def _head(error: Diagnostic) -> str:
+    file, *numbers = error.user or (error.file, error.line, error.column)
+    place = ":".join([file, *(str(number) for number in numbers if number)])
+    message = error.message if len(error.message) <= _WIDTH else f"{error.message[:_WIDTH]} ..."
+    return f"{place}: error: {message}"
 
 
 def _source_line(path: Path, number: int) -> str:
