@@ -146,11 +146,13 @@ class Tree(Delivery):
         return self.environment.site
 
     def deliver(self, job: Job, made: Made) -> Path:
-        from .deliver.develop import add_tree
+        from .deliver.develop import use_tree, write_tree
 
         files = _composed(job, made, {"delivery": "develop", "folders": job.snapshot.hashes()})
         with job.steps.step("add to the installed torch"):
-            return add_tree(self.environment, job.base, files, self._stamp(job.snapshot))
+            tree = write_tree(self.environment, job.base, files, self._stamp(job.snapshot))
+            use_tree(self.environment, tree)
+        return tree
 
     def announce(self, path: Path, seconds: float) -> None:
         say(f"{self.environment.site}/torch now has the operators of {self.layout.title}, from {path}")

@@ -9,7 +9,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 from graft.base.installed import TREES, Environment
 from graft.deliver import develop
-from graft.deliver.develop import add_tree, developed, remove_trees
+from graft.deliver.develop import VARIABLE, developed, remove_trees, use_tree, write_tree
 from helpers import write
 
 # Also cached bytecode of some files, as written by pip.
@@ -80,7 +81,9 @@ def symbolic(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def add(environment: Environment, files: Mapping[str, bytes] = COMPOSED, stamp: str = "stamp", cuda: str = "") -> Path:
     base: Any = SimpleNamespace(cuda=cuda, libraries=environment.site / "torch/lib")
-    return add_tree(environment, base, files, stamp)
+    tree = write_tree(environment, base, files, stamp)
+    use_tree(environment, tree)
+    return tree
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -232,6 +235,59 @@ def test_libraries_of_cuda_are_found_beside_torch(environment: Environment, monk
     tree = add(environment, cuda="13.0")
     assert (tree / "nvidia").readlink() == Path("../../nvidia")
     assert not (tree / "missing").is_symlink()
+
+
+@contextmanager
+def running(environment: Environment, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that prints the path of torch, and runs until the body ends."""
+    program = f"""
+import os, sys
+sys.path[:] = [{str(environment.site)!r}, *sys.path]
+sitedir = {str(environment.packages)!r}
+exec(open(sitedir + "/torch_graft.pth", encoding="utf-8").read())
+import torch
+print(torch.__file__, os.environ[{VARIABLE!r}], flush=True)
+input()
+"""
+    command, env = [sys.executable, "-I", "-S", "-B", "-c", program], {**os.environ, **variables}
+    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+
+
+def tree_of(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """The path of torch in a process, and the variable in its environment."""
+    assert process.stdout
+    path, _, variable = process.stdout.readline().strip().partition(" ")
+    return path, variable
+
+
+def test_tree_in_use_stays(environment: Environment) -> None:
+    tree = add(environment)
+    before = contents(tree)
+    with running(environment) as process:
+        assert tree_of(process) == (str(tree / "torch/__init__.py"), tree.name)
+        for stamp in ("second", "third", "fourth"):
+            last = add(environment, CHANGED, stamp)
+        assert contents(tree) == before
+        assert remove_trees(environment.packages)
+        assert {*tree.parent.iterdir()} == {tree}
+        process.communicate("\n")
+    assert last != tree and not last.exists()
+    assert remove_trees(environment.packages)
+    assert not tree.parent.exists()
+
+
+def test_child_has_the_tree_of_its_parent(environment: Environment) -> None:
+    """Also of a parent that was started before another build."""
+    first = add(environment)
+    with running(environment) as parent:
+        tree_of(parent)
+        second = add(environment, CHANGED, "second")
+        for variable, expected in (first.name, first), ("deleted", second):
+            with running(environment, **{VARIABLE: variable}) as child:
+                assert tree_of(child) == (str(expected / "torch/__init__.py"), expected.name)
+                child.communicate("\n")
+        parent.communicate("\n")
 
 
 def test_everything_is_removed(environment: Environment) -> None:
