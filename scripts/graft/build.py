@@ -147,10 +147,12 @@ class Tree(Delivery):
 
     def deliver(self, job: Job, made: Made) -> Path:
         from .deliver.develop import use_tree, write_tree
+        from .deliver.trial import require_import
 
         files = _composed(job, made, {"delivery": "develop", "folders": job.snapshot.hashes()})
         with job.steps.step("add to the installed torch"):
             tree = write_tree(self.environment, job.base, files, self._stamp(job.snapshot))
+            require_import(self.environment, tree, made.native)
             use_tree(self.environment, tree)
         return tree
 

@@ -1,8 +1,8 @@
 """Add operators to an installed torch without changing it: a separate tree that Python finds first.
 
 The tree consists of links to the files of the installed torch, plus the composed files. Each build writes a new tree,
-and one ``.pth`` file names the current tree. A killed build leaves the previous one in use. Each process locks its tree,
-and no build changes or deletes a tree that is locked. Its children take the same one, by a variable.
+and one ``.pth`` file names the current tree. A killed build leaves the previous one in use. Each process locks its
+tree, and no build changes or deletes a tree that is locked. Its children take the same one, by a variable.
 """
 
 from __future__ import annotations
@@ -41,13 +41,17 @@ _WATCHED = ("torch/version.py", "torch/lib/libtorch_cpu.so", "torch/lib/libtorch
 
 
 def developed(environment: Environment) -> dict[str, Any]:
-    """Return the inputs' stamp of the current tree; empty if there is none."""
+    """Return the note of the current tree, with its inputs' stamp; empty if there is none."""
     tree = _current(environment)
-    try:
-        note: dict[str, Any] = json.loads((tree / _NOTE).read_text(encoding="utf-8")) if tree else {}
-    except (OSError, ValueError):
-        return {}
-    return note
+    return note_of(tree) if tree else {}
+
+
+def note_of(tree: Path) -> dict[str, Any]:
+    """Return what a tree records: the stamp, the base, and the hash of each file; empty if it is not whole."""
+    with suppress(OSError, ValueError):
+        note: dict[str, Any] = json.loads((tree / _NOTE).read_text(encoding="utf-8"))
+        return note
+    return {}
 
 
 def write_tree(environment: Environment, base: Base, files: Mapping[str, bytes], stamp: str) -> Path:
@@ -189,11 +193,9 @@ def _spare(environment: Environment) -> Path | None:
     """Return an old tree of the same base that no process uses; it differs from the new one in a few files only."""
     current = _current(environment)
     for tree in sorted((environment.packages / TREES).glob("*")):
-        with suppress(OSError, ValueError):
-            note = json.loads((tree / _NOTE).read_text(encoding="utf-8"))
-            is_free = tree != current and tree.suffix != _PARTIAL and not _is_used(tree)
-            if is_free and note["base"] == environment.key:
-                return tree
+        is_free = tree != current and tree.suffix != _PARTIAL and not _is_used(tree)
+        if is_free and note_of(tree).get("base") == environment.key:
+            return tree
     return None
 
 
@@ -208,7 +210,7 @@ def _fill(target: Path, environment: Environment, base: Base) -> None:
 
 def _change(tree: Path, environment: Environment, files: Mapping[str, bytes]) -> None:
     """Write the tree's own files, and delete own files of an earlier build."""
-    before = json.loads((tree / _NOTE).read_text(encoding="utf-8"))["files"] if (tree / _NOTE).is_file() else {}
+    before = note_of(tree).get("files", {})
     for name in {*before, *files}:
         path = tree / name
         if name in files and before.get(name) == _hash(files[name]):
