@@ -151,7 +151,7 @@ class Tree(Delivery):
 
         files = _composed(job, made, {"delivery": "develop", "folders": job.snapshot.hashes()})
         with job.steps.step("add to the installed torch"):
-            tree = write_tree(self.environment, job.base, files, self._stamp(job.snapshot))
+            tree = write_tree(self.environment, job.base, self.layout.natives, files, self._stamp(job.snapshot))
             require_import(self.environment, tree, made.native)
             use_tree(self.environment, tree)
         return tree

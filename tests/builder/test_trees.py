@@ -6,10 +6,11 @@ The torch has few files, and Python is started without its ``site``.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -79,9 +80,15 @@ def symbolic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", refuse)
 
 
-def add(environment: Environment, files: Mapping[str, bytes] = COMPOSED, stamp: str = "stamp", cuda: str = "") -> Path:
+def add(
+    environment: Environment,
+    files: Mapping[str, bytes] = COMPOSED,
+    stamp: str = "stamp",
+    cuda: str = "",
+    natives: Sequence[Path] = (Path("/my ops"),),
+) -> Path:
     base: Any = SimpleNamespace(cuda=cuda, libraries=environment.site / "torch/lib")
-    tree = write_tree(environment, base, files, stamp)
+    tree = write_tree(environment, base, natives, files, stamp)
     use_tree(environment, tree)
     return tree
 
@@ -213,6 +220,22 @@ def test_same_input_makes_no_other_tree(environment: Environment) -> None:
     assert add(environment) == tree
     assert tree.stat().st_ino == inode
     assert developed(environment)["stamp"] == "stamp"
+
+
+def test_folder_that_another_takes_the_place_of_is_told(
+    environment: Environment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = Path("/my ops"), Path("/other")
+    add(environment)
+    add(environment, COMPOSED, "again")
+    assert capsys.readouterr().err == ""
+    add(environment, COMPOSED, "other", natives=[second])
+    told = capsys.readouterr().err
+    assert told.startswith(f"the operators of {first} are no longer there; ")
+    (value,) = (word for word in shlex.split(told) if word.startswith("NATIVE="))
+    assert shlex.split(value.removeprefix("NATIVE=")) == [str(first), str(second)]
+    add(environment, COMPOSED, "both", natives=[second, first])
+    assert capsys.readouterr().err == ""
 
 
 def test_what_a_killed_build_left_is_no_tree(environment: Environment) -> None:
@@ -354,7 +377,8 @@ def test_torch_that_changed_is_the_installed_one(environment: Environment, name:
     is_first, origin, (line,) = started(environment, tree)
     assert (is_first, origin) == (False, str(environment.site / "torch/__init__.py"))
     assert line.startswith(f"torch: another torch was installed in {environment.site}, ")
-    assert line.endswith(f" develop PYTHON={sys.executable}")
+    native, more = shlex.split(line)[-2:]
+    assert (native, more) == ("NATIVE='/my ops'", f"PYTHON={sys.executable}")
     assert started(environment, tree, is_imported=False)[2] == []
 
 

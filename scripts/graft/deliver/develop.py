@@ -14,7 +14,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -54,19 +54,24 @@ def note_of(tree: Path) -> dict[str, Any]:
     return {}
 
 
-def write_tree(environment: Environment, base: Base, files: Mapping[str, bytes], stamp: str) -> Path:
+def write_tree(
+    environment: Environment, base: Base, natives: Sequence[Path], files: Mapping[str, bytes], stamp: str
+) -> Path:
     """Write the tree with ``files``. Return its path.
 
     Args:
         environment: the environment whose torch is extended.
         base: that torch.
+        natives: the native folders, for messages.
         files: the composed files, by path below site-packages.
         stamp: the stamp of the inputs, which `developed` returns.
 
     Raises:
         PackError: the tree cannot be written.
     """
-    note = {"stamp": stamp, "base": environment.key, "files": {name: _hash(text) for name, text in files.items()}}
+    folders = [str(native) for native in natives]
+    hashes = {name: _hash(text) for name, text in files.items()}
+    note = {"stamp": stamp, "base": environment.key, "natives": folders, "files": hashes}
     name = hashlib.sha256(json.dumps(note).encode()).hexdigest()[:12]
     trees = environment.packages / TREES
     tree = trees / name
@@ -82,7 +87,7 @@ def write_tree(environment: Environment, base: Base, files: Mapping[str, bytes],
             record = next(iter(environment.site.glob("torch-*.dist-info/RECORD")), None)
             if record:
                 write_atomically(partial / "RECORD", record.read_bytes())
-            write_atomically(partial / f"{_START}.py", _start_text(environment, record))
+            write_atomically(partial / f"{_START}.py", _start_text(environment, folders, record))
             write_atomically(partial / _NOTE, json.dumps(note))
             partial.rename(tree)
     except OSError as error:
@@ -97,10 +102,14 @@ def use_tree(environment: Environment, tree: Path) -> None:
         PackError: the file that names the tree cannot be written.
     """
     old, pth = _current(environment), environment.packages / _PTH
+    before, now = developed(environment).get("natives", []), note_of(tree)["natives"]
     try:
         write_atomically(pth, _pth_text(tree.name))
     except OSError as error:
         raise PackError(f"{pth}: {error.strerror or error}", todo=remedy(error, pth)) from error
+    if left_out := [folder for folder in before if folder not in now]:
+        both = _value([*dict.fromkeys([*before, *now])])
+        say(f"the operators of {' '.join(left_out)} are no longer there; NATIVE={both} adds all of them")
     for other in tree.parent.iterdir():
         if other not in (tree, old) and not _is_used(other):
             shutil.rmtree(other, ignore_errors=True)
@@ -168,21 +177,30 @@ def _pth_text(name: str) -> str:
     return f"import os, sys; name = {name!r}; trees = {trees}; exec({text!r})\n"
 
 
-def _start_text(environment: Environment, record: Path | None) -> str:
+def _start_text(environment: Environment, natives: Sequence[str], record: Path | None) -> str:
     text = (Path(__file__).with_name("shipped") / "start.py").read_text(encoding="utf-8")
     state = {name: value for name, value in environment.state().items() if name in _WATCHED}
-    make = f"make -C {shlex.quote(str(REPOSITORY))} VERB PYTHON=" if IS_CHECKOUT else "graft VERB --python "
+    make = f"make -C {shlex.quote(str(REPOSITORY))}"
+    undevelop, develop = f"{make} undevelop PYTHON=", f"{make} develop NATIVE={_value(natives)} PYTHON="
+    if not IS_CHECKOUT:
+        undevelop, develop = "graft undevelop --python ", f"graft develop --native {_value(natives)} --python "
     is_elsewhere = environment.site != environment.packages
     for name, value in (
         ("SITE", str(environment.site) if is_elsewhere else ""),
         ("STATE", state),
         ("RECORD", record.relative_to(environment.site).as_posix() if record else ""),
-        ("MAKE", make),
+        ("DEVELOP", develop),
+        ("UNDEVELOP", undevelop),
         ("VARIABLE", VARIABLE),
     ):
         head, _, tail = text.partition(f"\n{name} = ")
         text = f"{head}\n{name} = {value!r}\n{tail.partition(chr(10))[2]}"
     return text
+
+
+def _value(natives: Sequence[str]) -> str:
+    """Return native folders as a value of NATIVE that can be pasted into a shell."""
+    return shlex.quote(shlex.join(natives))
 
 
 def _hash(content: bytes) -> str:

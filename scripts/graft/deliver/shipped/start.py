@@ -12,11 +12,12 @@ TREE = os.path.dirname(os.path.abspath(__file__))
 PACKAGES = os.path.dirname(os.path.dirname(TREE))
 
 # Written by `make develop`: the folder of the installed torch if that is another, sizes and times of some of torch's
-# files, pip's record of them, how to call the builder, and the variable that names a process's tree to its children.
+# files, pip's record of them, commands, and the variable that names a process's tree to its children.
 SITE = ""
 STATE = {}
 RECORD = ""
-MAKE = ""
+DEVELOP = ""
+UNDEVELOP = ""
 VARIABLE = ""
 
 SITE = SITE or PACKAGES
@@ -119,10 +120,10 @@ def _start():
     is_whole = os.path.exists(os.path.join(TREE, "torch/lib/libtorch_cpu.so"))
     if is_gone:
         text = "torch: it was uninstalled from " + SITE + "; to also remove what `make develop` added: "
-        text += MAKE.replace("VERB", "undevelop") + _quoted(sys.executable)
+        text += UNDEVELOP + _quoted(sys.executable)
     else:
         text = "torch: another torch was installed in " + SITE + ", without your operators; to add them: "
-        text += MAKE.replace("VERB", "develop") + _quoted(sys.executable)
+        text += DEVELOP + _quoted(sys.executable)
     if is_gone and is_whole:
         _place()
     else:
