@@ -44,13 +44,12 @@ COMPOSED = {
     "torch/include/ATen/native/Own.h": b"",
 }
 
-# Print the path after the text of a `.pth` file ran twice, as in a virtual environment.
+# Print the path after a `.pth` file was read twice, as in a virtual environment.
 RUN_TWICE = """
-import os, sys  # site imports os first, too
+import os, site, sys
 sys.path[:] = ["first", "second"]
-sitedir = os.path.dirname(sys.argv[1])  # a variable of site's
 for _ in range(2):
-    exec(open(sys.argv[1], encoding="utf-8").read())
+    site.addpackage(*os.path.split(sys.argv[1]), set())
 print(sys.path)
 """
 
@@ -264,10 +263,9 @@ def test_libraries_of_cuda_are_found_beside_torch(environment: Environment, monk
 def running(environment: Environment, **variables: str) -> Iterator[subprocess.Popen[str]]:
     """A process that prints the path of torch, and runs until the body ends."""
     program = f"""
-import os, sys
+import os, site, sys
 sys.path[:] = [{str(environment.site)!r}, *sys.path]
-sitedir = {str(environment.packages)!r}
-exec(open(sitedir + "/torch_graft.pth", encoding="utf-8").read())
+site.addpackage({str(environment.packages)!r}, "torch_graft.pth", set())
 import torch
 print(torch.__file__, os.environ[{VARIABLE!r}], flush=True)
 input()

@@ -157,7 +157,7 @@ def _current(environment: Environment) -> Path | None:
     """Return the current tree."""
     with suppress(OSError, ValueError):
         text = (environment.packages / _PTH).read_text(encoding="utf-8")
-        if found := re.search(r"^import os, sys; name = '(\w+)';", text):
+        if found := re.search(r"^import os, sys; current = '(\w+)';", text):
             tree = environment.packages / TREES / found[1]
             return tree if tree.is_dir() else None
     return None
@@ -170,11 +170,11 @@ def _pth_text(name: str) -> str:
     Python's ``site`` that runs the line. If the tree does not exist, the installed torch is used.
     """
     text = f"if {_START!r} not in sys.modules:\n"
-    text += f"    tree = os.path.join(trees, os.environ.get({VARIABLE!r}, name))\n"
-    text += "    if not os.path.isdir(tree): tree = os.path.join(trees, name)\n"
+    text += f"    tree = os.path.join(trees, os.environ.get({VARIABLE!r}, current))\n"
+    text += "    if not os.path.isdir(tree): tree = os.path.join(trees, current)\n"
     text += f"    sys.path.insert(0, tree)\n    try: import {_START}\n    except ImportError: sys.path.remove(tree)\n"
     trees = f"os.path.join(sys._getframe(1).f_locals['sitedir'], {TREES!r})"
-    return f"import os, sys; name = {name!r}; trees = {trees}; exec({text!r})\n"
+    return f"import os, sys; current = {name!r}; trees = {trees}; exec({text!r})\n"
 
 
 def _start_text(environment: Environment, natives: Sequence[str], record: Path | None) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import unittest
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.testing._internal.common_dtype import floating_types_and
 from torch.testing._internal.common_methods_invocations import op_db
-from torch.testing._internal.opinfo.core import ErrorInput, OpInfo, SampleInput
+from torch.testing._internal.opinfo.core import DecorateInfo, ErrorInput, OpInfo, SampleInput
 
 from tests.kit.opinfos import added_op_infos
 
@@ -24,6 +26,11 @@ FAILING = {
     "without_backward": {"test_dtypes", "test_fn_grad", "test_fn_gradgrad", "test_forward_mode_AD"},
     "without_forward_ad": {"test_forward_mode_AD"},
     "with_forward_ad": {"test_forward_mode_AD_is_refused"},
+    "without_double_backward": {"test_fn_gradgrad"},
+    "right_without_double_backward": set(),
+    "with_double_backward": {"test_fn_gradgrad_is_refused"},
+    "with_a_sorted_index": set(),
+    "skipped": set(),
 }
 
 
@@ -73,6 +80,38 @@ def without_forward_ad(x: Tensor) -> Tensor:
 
 
 with_forward_ad = right
+with_double_backward = right
+
+
+class Once(torch.autograd.Function):
+    """Return twice its input. Its backward has no derivative."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor) -> Tensor:
+        return 2 * x
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, grad: Tensor) -> Tensor:
+        return 2 * grad
+
+
+def without_double_backward(x: Tensor) -> Tensor:
+    right(x)
+    return Once.apply(x)
+
+
+right_without_double_backward = without_double_backward
+
+
+def with_a_sorted_index(x: Tensor, index: Tensor | None = None) -> Tensor:
+    if index is not None and index[0] > index[-1]:
+        raise RuntimeError("expected index to be sorted")
+    return right(x)
+
+
+def skipped(x: Tensor) -> Tensor:
+    return 1.02 * right(x)
 
 
 def sample_inputs(_: OpInfo, device: str, dtype: torch.dtype, requires_grad: bool, **_kwargs: Any) -> list[SampleInput]:
@@ -83,6 +122,13 @@ def error_inputs(_: OpInfo, device: str, **_kwargs: Any) -> Iterator[ErrorInput]
     yield ErrorInput(SampleInput(torch.ones((), device=device)), error_regex="to have a dimension")
 
 
+def sample_inputs_with_index(
+    _: OpInfo, device: str, dtype: torch.dtype, requires_grad: bool, **_kwargs: Any
+) -> list[SampleInput]:
+    (sample,) = sample_inputs(_, device, dtype, requires_grad)
+    return [SampleInput(sample.input, args=(torch.arange(3, device=device),))]
+
+
 def info(name: str) -> OpInfo:
     function: Callable[..., Any] = globals()[name]
     return OpInfo(
@@ -91,10 +137,12 @@ def info(name: str) -> OpInfo:
         aten_name="mul",
         ref=lambda x: 2 * np.asarray(x),
         dtypes=floating_types_and(torch.half, torch.bfloat16),
-        sample_inputs_func=sample_inputs,
+        sample_inputs_func=sample_inputs_with_index if name == "with_a_sorted_index" else sample_inputs,
         error_inputs_func=error_inputs,
         supports_out=False,
-        supports_forward_ad=name != "with_forward_ad",
+        supports_forward_ad=name not in ("with_forward_ad", "without_double_backward", "right_without_double_backward"),
+        supports_gradgrad=name not in ("with_double_backward", "right_without_double_backward"),
+        skips=(DecorateInfo(unittest.skip("1.02 times"), "TestCommon", "test_reference"),) if name == "skipped" else (),
         check_batched_grad=False,
         check_batched_gradgrad=False,
         check_batched_forward_grad=False,
