@@ -29,7 +29,6 @@ FAILING = {
     "without_double_backward": {"test_fn_gradgrad"},
     "right_without_double_backward": set(),
     "with_double_backward": {"test_fn_gradgrad_is_refused"},
-    "with_a_sorted_index": set(),
     "skipped": set(),
 }
 
@@ -95,6 +94,10 @@ class Once(torch.autograd.Function):
     def backward(context: Any, grad: Tensor) -> Tensor:
         return 2 * grad
 
+    @staticmethod
+    def jvp(context: Any, tangent: Tensor) -> Tensor:
+        return 2 * tangent
+
 
 def without_double_backward(x: Tensor) -> Tensor:
     right(x)
@@ -102,12 +105,6 @@ def without_double_backward(x: Tensor) -> Tensor:
 
 
 right_without_double_backward = without_double_backward
-
-
-def with_a_sorted_index(x: Tensor, index: Tensor | None = None) -> Tensor:
-    if index is not None and index[0] > index[-1]:
-        raise RuntimeError("expected index to be sorted")
-    return right(x)
 
 
 def skipped(x: Tensor) -> Tensor:
@@ -122,13 +119,6 @@ def error_inputs(_: OpInfo, device: str, **_kwargs: Any) -> Iterator[ErrorInput]
     yield ErrorInput(SampleInput(torch.ones((), device=device)), error_regex="to have a dimension")
 
 
-def sample_inputs_with_index(
-    _: OpInfo, device: str, dtype: torch.dtype, requires_grad: bool, **_kwargs: Any
-) -> list[SampleInput]:
-    (sample,) = sample_inputs(_, device, dtype, requires_grad)
-    return [SampleInput(sample.input, args=(torch.arange(3, device=device),))]
-
-
 def info(name: str) -> OpInfo:
     function: Callable[..., Any] = globals()[name]
     return OpInfo(
@@ -137,10 +127,10 @@ def info(name: str) -> OpInfo:
         aten_name="mul",
         ref=lambda x: 2 * np.asarray(x),
         dtypes=floating_types_and(torch.half, torch.bfloat16),
-        sample_inputs_func=sample_inputs_with_index if name == "with_a_sorted_index" else sample_inputs,
+        sample_inputs_func=sample_inputs,
         error_inputs_func=error_inputs,
         supports_out=False,
-        supports_forward_ad=name not in ("with_forward_ad", "without_double_backward", "right_without_double_backward"),
+        supports_forward_ad=name != "with_forward_ad",
         supports_gradgrad=name not in ("with_double_backward", "right_without_double_backward"),
         skips=(DecorateInfo(unittest.skip("1.02 times"), "TestCommon", "test_reference"),) if name == "skipped" else (),
         check_batched_grad=False,

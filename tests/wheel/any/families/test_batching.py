@@ -11,6 +11,7 @@ import torch
 from opinfos import OPERATORS, QUIET, each_of, in_one, instantiate, tensors_of
 from torch import Tensor
 from torch.testing._internal.common_device_type import OpDTypes
+from torch.testing._internal.common_dtype import custom_types
 from torch.testing._internal.common_utils import TestCase
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils import _pytree as pytree
@@ -48,27 +49,28 @@ def sliced(tensors: list[Tensor], dims: tuple[int | None, ...], changed: list[bo
     return [[*each] for each in zip(*map(repeated, tensors, dims, changed), strict=True)]
 
 
-class TestVmap(TestCase):
-    def cases(self, op: OpInfo, device: str, dtype: torch.dtype) -> Iterator[Any]:
-        """Yield a function, its tensors with a batch dimension, these dimensions, and the results for the slices."""
-        for sample in op.sample_inputs(device, dtype):
-            function, tensors = on_tensors(op, sample)
-            for dims in dimensions(len(tensors), 0, -1):
-                slices = sliced(tensors, dims, [True for _ in tensors])
-                try:
-                    expected = [function(*each) for each in slices]
-                except (RuntimeError, ValueError, IndexError):  # an index, for example, may have to be sorted
-                    slices = sliced(tensors, dims, [t.dtype == dtype for t in tensors])
-                    expected = [function(*each) for each in slices]
-                columns = zip(zip(*slices, strict=True), dims, strict=True)
-                batch = [three[0] if dim is None else torch.stack(three, dim) for three, dim in columns]
-                yield function, batch, dims, expected
+def cases(op: OpInfo, device: str, dtype: torch.dtype) -> Iterator[Any]:
+    """Yield a function, its tensors with a batch dimension, these dimensions, and the results for the slices."""
+    for sample in op.sample_inputs(device, dtype):
+        function, tensors = on_tensors(op, sample)
+        for dims in dimensions(len(tensors), 0, -1):
+            slices = sliced(tensors, dims, [True for _ in tensors])
+            try:
+                expected = [function(*each) for each in slices]
+            except (RuntimeError, ValueError, IndexError):  # an index, for example, may have to be sorted
+                slices = sliced(tensors, dims, [t.dtype == dtype for t in tensors])
+                expected = [function(*each) for each in slices]
+            columns = zip(zip(*slices, strict=True), dims, strict=True)
+            batch = [three[0] if dim is None else torch.stack(three, dim) for three, dim in columns]
+            yield function, batch, dims, expected
 
+
+class TestVmap(TestCase):
     @in_one
     def test_vmap_exhaustive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         torch._C._functorch._set_vmap_fallback_warning_enabled(False)
         self.addCleanup(torch._C._functorch._set_vmap_fallback_warning_enabled, True)
-        for function, tensors, dims, expected in self.cases(op, device, dtype):
+        for function, tensors, dims, expected in cases(op, device, dtype):
             try:
                 result = torch.vmap(function, dims)(*tensors)
             except RuntimeError as error:
@@ -92,3 +94,21 @@ class TestVmap(TestCase):
 
 
 instantiate(globals(), TestVmap)
+
+
+def test_index_that_must_be_sorted_stays_sorted() -> None:
+    def function(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        if not torch.equal(index, index.sort().values) or index[-1] != 2:
+            raise RuntimeError("expected index to be sorted, and to end with 2")
+        return x[index]
+
+    def samples(_: OpInfo, device: str, dtype: torch.dtype, requires_grad: bool, **_kwargs: Any) -> list[SampleInput]:
+        return [SampleInput(torch.randn(3, dtype=dtype, device=device), args=(torch.arange(3),))]
+
+    info = OpInfo("indexed", op=function, dtypes=custom_types(torch.float), sample_inputs_func=samples)
+    found = [*cases(info, "cpu", torch.float)]
+    assert len(found) == len(dimensions(2, 0, -1))
+    for _, (x, index), dims, expected in found:
+        assert len(expected) == 3
+        assert dims[0] is None or x.unique().numel() > 3
+        assert dims[1] is None or torch.equal(index.movedim(dims[1], 0), torch.arange(3).expand(3, 3))
