@@ -20,6 +20,7 @@ from graft.check.base import BaseOperators
 from graft.codegen.__main__ import generate
 from graft.core.errors import OperatorError, UsageError
 from graft.core.layout import REPOSITORY
+from graft.new import new_op
 from graft.new.__main__ import scaffold
 from graft.new.new_op import appended, check_usage, refuse_existing, write_all
 
@@ -365,3 +366,22 @@ def test_all_files_are_written_or_none(tmp_path: Path) -> None:
     assert not native.exists()
     write_all(tmp_path, {"kept": "after", "native/cpu/A.cpp": "new"})
     assert (kept.read_text(), (native / "cpu/A.cpp").read_text()) == ("after", "new")
+
+
+def test_todos_of_other_operators_are_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = {DERIVATIVES: "# TODO: write it\n- name: sc_b() -> ()\n  self: grad\n"}
+    done = SimpleNamespace(returncode=0, stdout=json.dumps(answer))
+    base = SimpleNamespace(tree=tmp_path, include=tmp_path)
+    replaced = {"run_with_torchgen": done, "get_base": base, "pin_of": None}
+    for name, value in replaced.items():
+        monkeypatch.setattr(new_op, name, lambda *_, value=value: value)
+    (tmp_path / DERIVATIVES).write_text("# TODO: theirs\n- name: sc_a() -> ()\n  self: grad\n")
+    layout = SimpleNamespace(native=tmp_path)
+    request: Any = SimpleNamespace(
+        schema="sc_b() -> ()", kind="plain", variants="", project="", layout=layout, wheel=None
+    )
+    new_op.new_op(request)
+    told = [line.strip() for line in capsys.readouterr().err.splitlines() if "TODO: " in line]
+    assert told == [f"{tmp_path}/{DERIVATIVES}:5: TODO: write it"]

@@ -57,7 +57,7 @@ def test_what_is_there_is_told(stock: Environment, folder: Path) -> None:
     assert f"{folder}: unchanged since" in about
     (folder / "build").mkdir(exist_ok=True)
     (folder / "build/object.cpp").write_text("not read")
-    assert f"{folder}: unchanged since" in stock.run("import torch; torch._graft.main()").stdout
+    assert f"{folder}: unchanged since" in stock.run("from torch import _graft; _graft.main()").stdout
     (folder / "cut.cpp").write_text(KERNEL.replace("NAME", "cut") + "// more\n")
     about = stock.run("import runpy; runpy.run_module('torch._graft', run_name='__main__')").stdout
     assert f"{folder}: changed since: cut.cpp" in about
