@@ -138,7 +138,8 @@ def native(tmp_path: Path) -> Path:
     """A native folder, and its copy in the snapshot."""
     texts = {
         "cpu/K.cpp": "#include <ATen/native/cpu/Loops.h>\n  cpu_kernel(iter, [](float) {});\n",
-        "derivatives.yaml": "# Mine.\n- name: soft_clip(Tensor self) -> Tensor\n  self: grad\n",
+        "derivatives.yaml": "# Mine.\n- name: soft_clip(Tensor self, Tensor other) -> Tensor\n"
+        "  self: grad\n  other: grad * self.nosuch()\n",
     }
     write(tmp_path / "native/0", texts)
     return write(tmp_path / "mine", texts)
@@ -174,7 +175,7 @@ def test_error_in_a_header_is_told_at_the_line_of_the_user_that_leads_there(nati
 def test_error_in_generated_code_is_told_at_the_formula_first(native: Path) -> None:
     lines = of(FORMULA, native)
     said = "error: a formula of soft_clip is not valid C++: 'class at::Tensor' has no member named 'nosuch'"
-    assert lines[0] == f"derivatives.yaml:2: {said}"
+    assert lines[0] == f"derivatives.yaml:4: {said}"
     assert "    9 |   auto grad_result = grad * self.nosuch();" in lines
 
 

@@ -128,8 +128,17 @@ def formula_of(function: str, native: Path) -> Entry | None:
 def _blame_formula(error: Diagnostic, native: Path) -> None:
     """For an error in generated code, name the formula that it was generated from."""
     if error.user is None and (entry := formula_of(error.function, native)):
-        error.user = (str(entry.file), entry.line, 0)
+        error.user = (str(entry.file), _line_of_formula(entry, " ".join(error.excerpt[:1])), 0)
         error.message = f"a formula of {entry.operator} is not valid C++: {error.message}"
+
+
+def _line_of_formula(entry: Entry, generated: str) -> int:
+    """Return the line of the formula with most words in common with generated code; if none, that of the entry."""
+    words = set(re.findall(r"[A-Za-z_]\w*", generated))
+    shared = {key: len(words.intersection(re.findall(r"\w+", str(text)))) for key, text in entry.fields.items()}
+    shared |= {"name": 0}
+    key = max(shared, key=lambda each: shared[each])
+    return entry.place(key)[1] if shared[key] else entry.line
 
 
 def _of_kind(errors: list[Diagnostic], native: Path, includes: Sequence[Path]) -> list[str]:
