@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import time
 from abc import ABC, abstractmethod
@@ -18,7 +19,7 @@ from .base.find import fetch_unpinned
 from .base.installed import Environment, base_of, find_environment, look
 from .compile.contents import Contents
 from .core.console import Steps, say
-from .core.errors import GraftError
+from .core.errors import GraftError, UsageError
 from .core.files import build_lock, file_lock, files_below, lay_out_files, write_atomically
 from .core.layout import DEBUG, DEVELOP, HOME, PATCHES, Layout, TorchVersion
 from .deliver.built import Built, Result, announce, how_to_install, load_built, save_built
@@ -268,6 +269,11 @@ def develop(request: Request) -> Result:
 
 def _develop(request: Request) -> Result:
     environment = find_environment(request.python)
+    if not os.access(environment.packages, os.W_OK):
+        raise UsageError(
+            f"{environment.packages}: this folder cannot be written to, and develop writes into it",
+            todo="set PYTHON to the Python of an environment of your own (`python3 -m venv`), or use `make thin-wheel`",
+        )
     layout = replace(installed(request.layout, environment), kind=DEBUG if request.debug else DEVELOP)
     return run(Tree(layout, environment), request)
 

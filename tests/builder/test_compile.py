@@ -172,6 +172,13 @@ def test_error_in_a_header_is_told_at_the_line_of_the_user_that_leads_there(nati
     ]
 
 
+def test_first_note_of_the_compiler_is_shown(native: Path) -> None:
+    said = "{native}/K.cpp:3:5: error: too few arguments to function 'f'\n    3 |   f();\n      |   ~^~\n"
+    said += "base/include/ATen/F.h:7:6: note: declared here\n    7 | int f(int);\n      |     ^\n"
+    said += "base/include/ATen/F.h:9:6: note: another\n"
+    assert of(said, native)[1:] == ["    3 |   f();", "      |   ~^~", "  ATen/F.h:7:6: note: declared here"]
+
+
 def test_error_in_generated_code_is_told_at_the_formula_first(native: Path) -> None:
     lines = of(FORMULA, native)
     said = "error: a formula of soft_clip is not valid C++: 'class at::Tensor' has no member named 'nosuch'"

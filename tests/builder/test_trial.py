@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from graft import build as build_module
 from graft.base.installed import Environment
-from graft.core.errors import PackError
+from graft.core.errors import PackError, UsageError
 from graft.deliver.develop import use_tree, write_tree
 from graft.deliver.trial import require_import
 from graft.inputs.merge import MARK
@@ -83,6 +84,16 @@ def test_error_elsewhere_is_shown_whole(environment: Environment, tmp_path: Path
         build(environment, write(tmp_path / "ops", FOLDER))
     assert caught.value.what.startswith("Traceback ")
     assert caught.value.what.endswith("\nOSError: no such library")
+
+
+def test_environment_that_cannot_be_written_to_is_refused_before_anything_is_built(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_module, "find_environment", lambda _: environment)
+    monkeypatch.setattr("os.access", lambda *_: False)
+    request: Any = SimpleNamespace(python="python", watch=False)
+    with pytest.raises(UsageError, match="cannot be written to"):
+        build_module.develop(request)
 
 
 def test_same_python_is_not_tried_again(environment: Environment, tmp_path: Path) -> None:

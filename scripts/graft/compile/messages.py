@@ -150,16 +150,22 @@ def _of_kind(errors: list[Diagnostic], native: Path, includes: Sequence[Path]) -
     if (file, line) != (first.file, first.line):
         if read := _source_line(Path(file), line) if file.startswith(f"{native}/") else "":
             lines.append(f"  {line:>5} | {read}")
-        header = re.sub(r"^.*/include/(?=(?:ATen|c10|torch)/)", "", first.file)
-        lines.append(f"  which leads to {header}:{first.line}:")
+        lines.append(f"  which leads to {_short(first.file)}:{first.line}:")
         source = source[:1]
     lines += source
     text = " ".join([*first.excerpt[:1], _source_line(Path(file), line)])
     if hint := hint_for(first.message, text, includes):
         lines.append(f"  hint: {hint}")
+    elif first.note:
+        lines.append(f"  {_short(first.note)[:_WIDTH]}")
     if others := sorted({(each.user or (each.file, each.line))[1] for each in errors[1:]} - {line, 0}):
         lines.append(f"  the same kind of error in line{'s' * (len(others) > 1)} {_few(others)}")
     return lines
+
+
+def _short(text: str) -> str:
+    """Return ``text`` with the path of a header of PyTorch at its start as in an ``#include``."""
+    return re.sub(r"^\S*/include/(?=(?:ATen|c10|torch)/)", "", text)
 
 
 def _head(error: Diagnostic) -> str:
