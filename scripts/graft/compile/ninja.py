@@ -14,6 +14,7 @@ import re
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -47,6 +48,9 @@ _PREAMBLE = re.compile(r'(?:[ \t]*(?://[^\n]*)?\n|#[ \t]*(?:include[ \t]*[<"][^\
 
 # The name of the compiler launcher in the ninja file.
 _LAUNCHER = "GRAFT_LAUNCHER"
+
+# Seconds until an error is shown. At the end of the build all are shown, so one that ends it is not shown twice.
+_SHOWN_AFTER = 1
 
 # Holds the hash of the builder: another one links anew.
 _BUILDER = "builder.txt"
@@ -134,13 +138,14 @@ def _plan(product: Product) -> Path:
 
 
 def _run(layout: Layout, snapshot: Snapshot, jobs: int, line: StepLine, output: list[str]) -> int | None:
-    """Run ninja and show its progress, and the first error of each source at once. Return the number of compiled
-    sources, or None if a command failed.
+    """Run ninja and show its progress, and the first error of each source while others are compiled. Return the number
+    of compiled sources, or None if a command failed.
     """
     command = [str(_NINJA), "-C", str(layout.work), "-j", str(jobs), "-k", "0"]
     compiled = 0
     of_one: list[str] = []  # what a command printed, up to its first error
     is_told = False
+    found: list[tuple[float, str]] = []  # errors to show, and when they were found
 
     def read(text: str) -> None:
         nonlocal compiled, is_told
@@ -153,15 +158,20 @@ def _run(layout: Layout, snapshot: Snapshot, jobs: int, line: StepLine, output: 
         elif not is_told:
             of_one.append(text)
             if "rror: " in text and (error := first_error(of_one, snapshot.merged)):
-                line.say(snapshot.translate(error))
+                found.append((time.monotonic(), snapshot.translate(error)))
                 is_told = True
+
+    def show() -> None:
+        if found and time.monotonic() > found[0][0] + _SHOWN_AFTER:
+            line.say(found.pop(0)[1])
 
     env = {
         **UNTRANSLATED,
         _LAUNCHER: launcher(layout.launcher),
         "NINJA_STATUS": "[%f/%t] ",
     }
-    return compiled if follow(command, read, env={**env, "PYTHONPATH": python_path()}) == 0 else None
+    code = follow(command, read, env={**env, "PYTHONPATH": python_path()}, watch=show)
+    return compiled if code == 0 else None
 
 
 def with_preambles(
