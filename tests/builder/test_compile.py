@@ -172,6 +172,17 @@ def test_error_in_a_header_is_told_at_the_line_of_the_user_that_leads_there(nati
     ]
 
 
+def test_unknown_macro_of_dispatch_is_not_hidden_behind_an_unknown_name(native: Path) -> None:
+    """It causes the others."""
+    names = ("x", "AT_DISPATCH_FLOATING_TYPES", "scalar_t")
+    said = [
+        f"{{native}}/K.cpp:{n}:1: error: '{name}' was not declared in this scope\n" for n, name in enumerate(names, 3)
+    ]
+    lines = of("".join(said), native)
+    assert [line for line in lines if "AT_DISPATCH_FLOATING_TYPES" in line]
+    assert "  the same kind of error in line 5" in lines
+
+
 def test_first_note_of_the_compiler_is_shown(native: Path) -> None:
     said = "{native}/K.cpp:3:5: error: too few arguments to function 'f'\n    3 |   f();\n      |   ~^~\n"
     said += "base/include/ATen/F.h:7:6: note: declared here\n    7 | int f(int);\n      |     ^\n"

@@ -55,8 +55,8 @@ class Diagnostic:
 
     @property
     def kind(self) -> str:
-        """The message without names: it is the same for similar errors."""
-        return re.sub(r"'[^']*'|\"[^\"]*\"", "''", re.sub(r"; did you mean .*", "", self.message))
+        """The message without names but those of macros, which cause others: it is the same for similar errors."""
+        return re.sub(r"'(?!AT_)[^']*'|\"(?!AT_)[^\"]*\"", "''", re.sub(r"; did you mean .*", "", self.message))
 
 
 def diagnostics(output: Iterable[str], native: Path) -> list[Diagnostic]:
