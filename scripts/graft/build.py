@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import time
 from abc import ABC, abstractmethod
@@ -18,7 +19,7 @@ from .base.find import fetch_unpinned
 from .base.installed import Environment, base_of, find_environment, look
 from .compile.contents import Contents
 from .core.console import Steps, say
-from .core.errors import GraftError
+from .core.errors import GraftError, UsageError
 from .core.files import build_lock, file_lock, files_below, lay_out_files, write_atomically
 from .core.layout import DEBUG, DEVELOP, HOME, PATCHES, Layout, TorchVersion
 from .deliver.built import Built, Result, announce, how_to_install, load_built, save_built
@@ -146,11 +147,15 @@ class Tree(Delivery):
         return self.environment.site
 
     def deliver(self, job: Job, made: Made) -> Path:
-        from .deliver.develop import add_tree
+        from .deliver.develop import use_tree, write_tree
+        from .deliver.trial import require_import
 
         files = _composed(job, made, {"delivery": "develop", "folders": job.snapshot.hashes()})
         with job.steps.step("add to the installed torch"):
-            return add_tree(self.environment, job.base, files, self._stamp(job.snapshot))
+            tree = write_tree(self.environment, job.base, self.layout.natives, files, self._stamp(job.snapshot))
+            require_import(self.environment, tree, made.native)
+            use_tree(self.environment, tree)
+        return tree
 
     def announce(self, path: Path, seconds: float) -> None:
         say(f"{self.environment.site}/torch now has the operators of {self.layout.title}, from {path}")
@@ -264,6 +269,11 @@ def develop(request: Request) -> Result:
 
 def _develop(request: Request) -> Result:
     environment = find_environment(request.python)
+    if not os.access(environment.packages, os.W_OK):
+        raise UsageError(
+            f"{environment.packages}: this folder cannot be written to, and develop writes into it",
+            todo="set PYTHON to the Python of an environment of your own (`python3 -m venv`), or use `make thin-wheel`",
+        )
     layout = replace(installed(request.layout, environment), kind=DEBUG if request.debug else DEVELOP)
     return run(Tree(layout, environment), request)
 

@@ -138,7 +138,8 @@ def native(tmp_path: Path) -> Path:
     """A native folder, and its copy in the snapshot."""
     texts = {
         "cpu/K.cpp": "#include <ATen/native/cpu/Loops.h>\n  cpu_kernel(iter, [](float) {});\n",
-        "derivatives.yaml": "# Mine.\n- name: soft_clip(Tensor self) -> Tensor\n  self: grad\n",
+        "derivatives.yaml": "# Mine.\n- name: soft_clip(Tensor self, Tensor other) -> Tensor\n"
+        "  self: grad\n  other: grad * self.nosuch()\n",
     }
     write(tmp_path / "native/0", texts)
     return write(tmp_path / "mine", texts)
@@ -171,10 +172,28 @@ def test_error_in_a_header_is_told_at_the_line_of_the_user_that_leads_there(nati
     ]
 
 
+def test_unknown_macro_of_dispatch_is_not_hidden_behind_an_unknown_name(native: Path) -> None:
+    """It causes the others."""
+    names = ("x", "AT_DISPATCH_FLOATING_TYPES", "scalar_t")
+    said = [
+        f"{{native}}/K.cpp:{n}:1: error: '{name}' was not declared in this scope\n" for n, name in enumerate(names, 3)
+    ]
+    lines = of("".join(said), native)
+    assert [line for line in lines if "AT_DISPATCH_FLOATING_TYPES" in line]
+    assert "  the same kind of error in line 5" in lines
+
+
+def test_first_note_of_the_compiler_is_shown(native: Path) -> None:
+    said = "{native}/K.cpp:3:5: error: too few arguments to function 'f'\n    3 |   f();\n      |   ~^~\n"
+    said += "base/include/ATen/F.h:7:6: note: declared here\n    7 | int f(int);\n      |     ^\n"
+    said += "base/include/ATen/F.h:9:6: note: another\n"
+    assert of(said, native)[1:] == ["    3 |   f();", "      |   ~^~", "  ATen/F.h:7:6: note: declared here"]
+
+
 def test_error_in_generated_code_is_told_at_the_formula_first(native: Path) -> None:
     lines = of(FORMULA, native)
     said = "error: a formula of soft_clip is not valid C++: 'class at::Tensor' has no member named 'nosuch'"
-    assert lines[0] == f"derivatives.yaml:2: {said}"
+    assert lines[0] == f"derivatives.yaml:4: {said}"
     assert "    9 |   auto grad_result = grad * self.nosuch();" in lines
 
 

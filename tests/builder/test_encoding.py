@@ -17,8 +17,8 @@ def reads_or_writes_text(call: ast.Call) -> bool:
     """Return whether a call decodes or encodes text."""
     is_method = isinstance(call.func, ast.Attribute)
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "ZipFile":
-        return False  # members are bytes
+    if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) in ("ZipFile", "os"):
+        return False  # members are bytes, and descriptors are of bytes
     if name not in TEXT or (name in ("read_text", "write_text") and not is_method):
         return False
     if name in ("run", "Popen"):

@@ -28,6 +28,7 @@ for word; do
 done
 echo "$*" >> calls
 case "$*" in *-Inarrow*) grep -q wide "$source" && { echo "$source:1:1: error: too narrow" >&2; exit 1; };; esac
+grep -q slow "$source" && sleep 3
 grep -q often "$source" && seq -f "$source:%g:2: error: wrong" 99 >&2 && exit 1
 grep -q wrong "$source" && { echo "$source:1:2: error: wrong" >&2; exit 1; }
 mkdir -p "$(dirname "$object")"
@@ -149,6 +150,28 @@ def test_errors_name_the_user_s_file_and_the_rest_is_compiled(build: Build) -> N
         Path("objects/B.o"),
         Path("objects/library.o"),
     }
+
+
+def test_error_that_ends_the_build_is_not_told_twice(build: Build, capsys: pytest.CaptureFixture[str]) -> None:
+    build.write("src/ATen/native/A.cpp", "often\n")
+    with pytest.raises(CompileError):
+        build.run()
+    assert capsys.readouterr().err == ""
+
+
+def test_own_sources_are_compiled_first_and_each_tells_its_first_error_meanwhile(
+    build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build.units.reverse()
+    build.write("generated/library.cpp", "slow\n")
+    for name in ("A", "B"):
+        build.write(f"src/ATen/native/{name}.cpp", "often\n")
+    with pytest.raises(CompileError):
+        build.run()
+    sources = [call.partition(" -c ")[2].partition(" ")[0] for call in build.calls()]
+    assert sources[-1] == "generated/library.cpp"
+    told = capsys.readouterr().err.splitlines()
+    assert sorted(told) == [f"/mine/{name}.cpp:1:2: error: wrong" for name in ("A", "B")]
 
 
 def test_complete_output_is_in_a_log_where_the_error_is_a_digest(build: Build) -> None:

@@ -232,6 +232,7 @@ def chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_parts_are_chosen(tmp_path: Path, chosen: list[str]) -> None:
     layout = built(tmp_path)
     (layout.native / "tests").mkdir()
+    (layout.native / "tests/test_mine.py").touch()
     for parts in (["wheel"], ["operators", "builder"], testing.PARTS):
         with pytest.raises(Failed):
             testing.run_tests(request_for(layout), [], parts)
@@ -280,7 +281,8 @@ def test_tests_of_one_folder_wait_for_each_other(tmp_path: Path) -> None:
 
 def test_each_folder_s_own_tests_are_run(tmp_path: Path) -> None:
     (tmp_path / "mine/tests").mkdir(parents=True)
-    (tmp_path / "bare").mkdir()
+    (tmp_path / "mine/tests/test_mine.py").touch()
+    (tmp_path / "bare/tests").mkdir(parents=True)
     layout = Layout(TorchVersion("1"), (testing.SHIPPED, tmp_path / "bare", tmp_path / "mine"), tmp_path)
     assert [part.paths for part in testing.own_tests(layout)] == [
         [testing.TESTS / "wheel/shipped"],

@@ -6,10 +6,12 @@ The torch has few files, and Python is started without its ``site``.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +19,7 @@ from typing import Any
 import pytest
 from graft.base.installed import TREES, Environment
 from graft.deliver import develop
-from graft.deliver.develop import add_tree, developed, remove_trees
+from graft.deliver.develop import VARIABLE, developed, remove_trees, use_tree, write_tree
 from helpers import write
 
 # Also cached bytecode of some files, as written by pip.
@@ -42,13 +44,12 @@ COMPOSED = {
     "torch/include/ATen/native/Own.h": b"",
 }
 
-# Print the path after the text of a `.pth` file ran twice, as in a virtual environment.
+# Print the path after a `.pth` file was read twice, as in a virtual environment.
 RUN_TWICE = """
-import os, sys  # site imports os first, too
+import os, site, sys
 sys.path[:] = ["first", "second"]
-sitedir = os.path.dirname(sys.argv[1])  # a variable of site's
 for _ in range(2):
-    exec(open(sys.argv[1], encoding="utf-8").read())
+    site.addpackage(*os.path.split(sys.argv[1]), set())
 print(sys.path)
 """
 
@@ -78,9 +79,17 @@ def symbolic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", refuse)
 
 
-def add(environment: Environment, files: Mapping[str, bytes] = COMPOSED, stamp: str = "stamp", cuda: str = "") -> Path:
+def add(
+    environment: Environment,
+    files: Mapping[str, bytes] = COMPOSED,
+    stamp: str = "stamp",
+    cuda: str = "",
+    natives: Sequence[Path] = (Path("/my ops"),),
+) -> Path:
     base: Any = SimpleNamespace(cuda=cuda, libraries=environment.site / "torch/lib")
-    return add_tree(environment, base, files, stamp)
+    tree = write_tree(environment, base, natives, files, stamp)
+    use_tree(environment, tree)
+    return tree
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -212,6 +221,22 @@ def test_same_input_makes_no_other_tree(environment: Environment) -> None:
     assert developed(environment)["stamp"] == "stamp"
 
 
+def test_folder_that_another_takes_the_place_of_is_told(
+    environment: Environment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = Path("/my ops"), Path("/other")
+    add(environment)
+    add(environment, COMPOSED, "again")
+    assert capsys.readouterr().err == ""
+    add(environment, COMPOSED, "other", natives=[second])
+    told = capsys.readouterr().err
+    assert told.startswith(f"the operators of {first} are no longer there; ")
+    (value,) = (word for word in shlex.split(told) if word.startswith("NATIVE="))
+    assert shlex.split(value.removeprefix("NATIVE=")) == [str(first), str(second)]
+    add(environment, COMPOSED, "both", natives=[second, first])
+    assert capsys.readouterr().err == ""
+
+
 def test_what_a_killed_build_left_is_no_tree(environment: Environment) -> None:
     """Killed while changing a spare tree, and while filling another."""
     for stamp in ("first", "second"):
@@ -232,6 +257,58 @@ def test_libraries_of_cuda_are_found_beside_torch(environment: Environment, monk
     tree = add(environment, cuda="13.0")
     assert (tree / "nvidia").readlink() == Path("../../nvidia")
     assert not (tree / "missing").is_symlink()
+
+
+@contextmanager
+def running(environment: Environment, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that prints the path of torch, and runs until the body ends."""
+    program = f"""
+import os, site, sys
+sys.path[:] = [{str(environment.site)!r}, *sys.path]
+site.addpackage({str(environment.packages)!r}, "torch_graft.pth", set())
+import torch
+print(torch.__file__, os.environ[{VARIABLE!r}], flush=True)
+input()
+"""
+    command, env = [sys.executable, "-I", "-S", "-B", "-c", program], {**os.environ, **variables}
+    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+
+
+def tree_of(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """The path of torch in a process, and the variable in its environment."""
+    assert process.stdout
+    path, _, variable = process.stdout.readline().strip().partition(" ")
+    return path, variable
+
+
+def test_tree_in_use_stays(environment: Environment) -> None:
+    tree = add(environment)
+    before = contents(tree)
+    with running(environment) as process:
+        assert tree_of(process) == (str(tree / "torch/__init__.py"), tree.name)
+        for stamp in ("second", "third", "fourth"):
+            last = add(environment, CHANGED, stamp)
+        assert contents(tree) == before
+        assert remove_trees(environment.packages)
+        assert {*tree.parent.iterdir()} == {tree}
+        process.communicate("\n")
+    assert last != tree and not last.exists()
+    assert remove_trees(environment.packages)
+    assert not tree.parent.exists()
+
+
+def test_child_has_the_tree_of_its_parent(environment: Environment) -> None:
+    """Also of a parent that was started before another build."""
+    first = add(environment)
+    with running(environment) as parent:
+        tree_of(parent)
+        second = add(environment, CHANGED, "second")
+        for variable, expected in (first.name, first), ("deleted", second):
+            with running(environment, **{VARIABLE: variable}) as child:
+                assert tree_of(child) == (str(expected / "torch/__init__.py"), expected.name)
+                child.communicate("\n")
+        parent.communicate("\n")
 
 
 def test_everything_is_removed(environment: Environment) -> None:
@@ -298,7 +375,8 @@ def test_torch_that_changed_is_the_installed_one(environment: Environment, name:
     is_first, origin, (line,) = started(environment, tree)
     assert (is_first, origin) == (False, str(environment.site / "torch/__init__.py"))
     assert line.startswith(f"torch: another torch was installed in {environment.site}, ")
-    assert line.endswith(f" develop PYTHON={sys.executable}")
+    native, more = shlex.split(line)[-2:]
+    assert (native, more) == ("NATIVE='/my ops'", f"PYTHON={sys.executable}")
     assert started(environment, tree, is_imported=False)[2] == []
 
 

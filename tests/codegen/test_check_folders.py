@@ -11,12 +11,12 @@ from graft.check.base import BaseOperators
 Files = dict[str, str | bytes]
 
 ONE: Files = {
-    "native_functions.yaml": "- func: graft_one(Tensor self) -> Tensor\n  dispatch:\n    CPU: graft_one\n",
+    "native_functions.yaml": "- func: graft_one(Tensor self) -> Tensor\n  dispatch:\n    CPU, Meta: graft_one\n",
     "One.cpp": "namespace at::native {\nTensor graft_one(const Tensor& self) { return self; }\n}\n",
     "derivatives.yaml": "- name: graft_two(Tensor self) -> Tensor\n  self: graft_one(grad)\n",
 }
 TWO: Files = {
-    "native_functions.yaml": "- func: graft_two(Tensor self) -> Tensor\n  dispatch:\n    CPU: graft_two\n",
+    "native_functions.yaml": "- func: graft_two(Tensor self) -> Tensor\n  dispatch:\n    CPU, Meta: graft_two\n",
     "Two.cpp": "namespace at::native {\nTensor graft_two(const Tensor& self) { return self; }\n}\n",
     "derivatives.yaml": "- name: graft_one(Tensor self) -> Tensor\n  self: graft_two(grad)\n",
 }

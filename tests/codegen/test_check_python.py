@@ -54,6 +54,12 @@ def test_files_that_are_right_have_no_mistake(base: Path, tmp_path: Path) -> Non
             "",
             "python/quux/deep/probe.py:1: torch has no package quux; a new package needs",
         ),
+        (
+            "python/_meta_registration.py",
+            "",
+            "python/_meta_registration.py:1: warning: torch has no _meta_registration.py, and nothing imports it; did "
+            "you mean `_meta_registrations.py`?",
+        ),
         ("python/nn/probe.txt", "", "python/nn/probe.txt:1: not a .py or .pyi file"),
         ("python/_torch_docs.py", "", "python/_torch_docs.py:1: the build writes torch/_torch_docs.py itself; write"),
         (

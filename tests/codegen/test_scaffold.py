@@ -20,6 +20,7 @@ from graft.check.base import BaseOperators
 from graft.codegen.__main__ import generate
 from graft.core.errors import OperatorError, UsageError
 from graft.core.layout import REPOSITORY
+from graft.new import new_op
 from graft.new.__main__ import scaffold
 from graft.new.new_op import appended, check_usage, refuse_existing, write_all
 
@@ -45,6 +46,9 @@ SCHEMAS = [
     ("pointwise", "out", "sc_k(Tensor x, Tensor y, str mode='x') -> Tensor"),
     ("plain", "out", "linalg_sc_o(Tensor self, int n) -> Tensor"),
     ("pointwise", "inplace,out", "special_sc_p(Tensor self) -> Tensor"),
+    ("kernel", "out", "sc_q(Tensor self, Tensor? weight, *, float eps=1e-06) -> Tensor"),
+    ("kernel", "", "sc_r(Tensor input, SymInt[] size, Scalar s=1) -> Tensor"),
+    ("kernel", "", "sc_s(Tensor[] parts, Tensor x) -> (Tensor, Tensor)"),
     ("composite", "inplace,out", "sc_l(Tensor self, SymInt n) -> Tensor"),
     ("composite", "out", "sc_m(Tensor a, Tensor b) -> (Tensor, Tensor, Tensor)"),
     ("composite", "", "_sc_n(Tensor[] tensors, int dim=0) -> Tensor"),
@@ -136,11 +140,25 @@ def test_only_what_the_families_do_not_test_is_tested(base: Path, tmp_path: Path
     assert (SAMPLES in texts) == is_tested
 
 
+def test_an_operator_with_a_kernel_has_a_meta_function_and_an_own_backward(base: Path, tmp_path: Path) -> None:
+    texts = made(base, tmp_path, "sc_q(Tensor self, Tensor? weight, *, float eps=1e-06) -> Tensor", "kernel")
+    entries = {entry["func"].partition("(")[0]: entry for entry in yaml.safe_load(texts[FUNCTIONS])}
+    assert entries["sc_q"]["dispatch"] == {"CPU": "sc_q_cpu", "Meta": "sc_q_meta"}
+    func = "_sc_q_backward(Tensor grad_output, Tensor self, Tensor? weight, float eps) -> (Tensor, Tensor)"
+    assert entries["_sc_q_backward"]["func"] == func
+    formulas = {entry["name"].partition("(")[0]: entry for entry in yaml.safe_load(texts[DERIVATIVES])}
+    assert formulas["sc_q"]["self, weight"] == "_sc_q_backward(grad, self, weight, eps)"
+    assert formulas["_sc_q_backward"]["grad_output"] == 'not_implemented("_sc_q_backward")'
+
+
 def test_a_pointwise_operator_has_a_stub_and_a_vectorized_source(signatures: tuple[dict[str, str], Path]) -> None:
     texts, _ = signatures
     assert "build_ternary_op(maybe_get_output(), self, a, b);" in texts["ScJMine.cpp"]
     assert "using sc_j_mine_fn = void (*)(TensorIteratorBase&, const Scalar&);" in texts["ScJMine.h"]
-    assert "[=](scalar_t self, scalar_t a, scalar_t b) -> scalar_t" in texts["cpu/ScJMineKernel.cpp"]
+    kernel = texts["cpu/ScJMineKernel.cpp"]
+    assert "[=](scalar_t self, scalar_t a, scalar_t b) -> scalar_t" in kernel
+    vectors = ", ".join(f"vec::Vectorized<scalar_t> {name}" for name in ("self", "a", "b"))
+    assert f"[=]({vectors}) -> vec::Vectorized<scalar_t>" in kernel
 
 
 @pytest.mark.parametrize(
@@ -169,6 +187,7 @@ def test_a_pointwise_operator_has_a_stub_and_a_vectorized_source(signatures: tup
             "computes one Tensor from one to three",
         ),
         ("sc_a(Tensor x) -> Tensor", "plain", "inplace", "in-place variant needs `Tensor self`"),
+        ("sc_a(Tensor self) -> Tensor", "kernel", "inplace", "has no in-place variant"),
         ("sc_a(Tensor self) -> int", "plain", "out", "an out= variant returns Tensors"),
     ],
 )
@@ -347,3 +366,22 @@ def test_all_files_are_written_or_none(tmp_path: Path) -> None:
     assert not native.exists()
     write_all(tmp_path, {"kept": "after", "native/cpu/A.cpp": "new"})
     assert (kept.read_text(), (native / "cpu/A.cpp").read_text()) == ("after", "new")
+
+
+def test_todos_of_other_operators_are_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = {DERIVATIVES: "# TODO: write it\n- name: sc_b() -> ()\n  self: grad\n"}
+    done = SimpleNamespace(returncode=0, stdout=json.dumps(answer))
+    base = SimpleNamespace(tree=tmp_path, include=tmp_path)
+    replaced = {"run_with_torchgen": done, "get_base": base, "pin_of": None}
+    for name, value in replaced.items():
+        monkeypatch.setattr(new_op, name, lambda *_, value=value: value)
+    (tmp_path / DERIVATIVES).write_text("# TODO: theirs\n- name: sc_a() -> ()\n  self: grad\n")
+    layout = SimpleNamespace(native=tmp_path)
+    request: Any = SimpleNamespace(
+        schema="sc_b() -> ()", kind="plain", variants="", project="", layout=layout, wheel=None
+    )
+    new_op.new_op(request)
+    told = [line.strip() for line in capsys.readouterr().err.splitlines() if "TODO: " in line]
+    assert told == [f"{tmp_path}/{DERIVATIVES}:5: TODO: write it"]

@@ -42,13 +42,14 @@ def parsed(base: Path, folder: Path, text: str) -> Operators:
     return Operators(folder, base)
 
 
-@pytest.mark.parametrize("count", range(1, 10))
-def test_sizes_are_the_binary_digits(base: Path, tmp_path: Path, count: int) -> None:
+@pytest.mark.parametrize("count", range(1, 13))
+def test_sizes_are_the_binary_digits_and_the_last_two_are_one(base: Path, tmp_path: Path, count: int) -> None:
     names = [f"u_{number}" for number in range(count)]
     units = parsed(base, tmp_path, "".join(map(entry, reversed(names)))).units()
     sizes = [len(unit.root_names) for unit in units]
     assert sum(sizes) == count
-    assert all(size & (size - 1) == 0 for size in sizes)
+    assert all(size & (size - 1) == 0 for size in sizes if size > 3)
+    assert sum(size <= 3 for size in sizes) == (count % 4 > 0)
     assert all(larger > smaller for larger, smaller in pairwise(sizes))
     assert [f.root_name for unit in units for f in unit.functions] == names[::-1]
 
@@ -107,7 +108,7 @@ def units_of(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Generate:
     return generate
 
 
-# A unit of two: a method with an autograd node, a structured kernel, a composite one.
+# A unit of four: a method with an autograd node, a structured kernel, two composite ones.
 FIRST = [
     entry("u_first", more=EXPLICIT + "  variants: function, method\n  autogen: u_first.out\n"),
     entry("u_plus", more="  structured_delegate: u_plus.out\n"),
@@ -116,49 +117,51 @@ FIRST = [
         "(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
         "  structured: True\n  structured_inherits: TensorIteratorBase\n  dispatch:\n    CPU: {name}\n",
     ).replace("CPU: u_plus.out", "CPU: u_plus_out"),
+    *map(entry, ("u_third", "u_fourth")),
 ]
 LAST = entry("u_last", "(Tensor self) -> (Tensor low, Tensor high)", "  variants: function, method\n")
 FORMULAS = [formula("u_first", "grad * self.digamma()"), formula("u_plus", "grad.nextafter(self)")]
 
 
 @pytest.fixture(scope="module")
-def two_and_one(units_of: Generate) -> Texts:
+def four_and_one(units_of: Generate) -> Texts:
     return units_of([*FIRST, LAST], FORMULAS, "fp32: [u_first, u_last]\n")
 
 
 @pytest.fixture(scope="module")
-def two(units_of: Generate) -> Texts:
+def four(units_of: Generate) -> Texts:
     return units_of(FIRST, FORMULAS, "fp32: [u_first]\n")
 
 
-def test_operator_at_the_end_leaves_the_other_units_as_they_were(two: Texts, two_and_one: Texts) -> None:
-    assert set(two) == {"u_first"}
-    assert set(two_and_one) == {"u_first", "u_last"}
-    assert two["u_first"] == two_and_one["u_first"]
-    assert {"library.cpp", "bindings.cpp", "ATen/RegisterCPU.cpp", "autograd/Functions.cpp"} <= set(two["u_first"])
+def test_operator_at_the_end_leaves_the_other_units_as_they_were(four: Texts, four_and_one: Texts) -> None:
+    assert set(four) == {"u_first"}
+    assert set(four_and_one) == {"u_first", "u_last"}
+    assert four["u_first"] == four_and_one["u_first"]
+    assert {"library.cpp", "bindings.cpp", "ATen/RegisterCPU.cpp", "autograd/Functions.cpp"} <= set(four["u_first"])
 
 
-def test_unit_does_not_depend_on_the_others(units_of: Generate, two_and_one: Texts) -> None:
+def test_unit_does_not_depend_on_the_others(units_of: Generate, four_and_one: Texts) -> None:
     alone = units_of([LAST], [], "fp32: [u_last]\n")
-    assert alone == {"u_last": two_and_one["u_last"]}
+    assert alone == {"u_last": four_and_one["u_last"]}
     # Units of the same names do not contain the other's operators, either.
-    assert not any("u_last" in text for text in two_and_one["u_first"].values())
-    assert not any("u_first" in text or "u_plus" in text for text in two_and_one["u_last"].values())
+    assert not any("u_last" in text for text in four_and_one["u_first"].values())
+    assert not any("u_first" in text or "u_plus" in text for text in four_and_one["u_last"].values())
 
 
-def test_each_operator_is_registered_in_one_unit(two_and_one: Texts) -> None:
+def test_each_operator_is_registered_in_one_unit(four_and_one: Texts) -> None:
     defined = {
-        unit: set(re.findall(r'm\.def\("([\w.]+)\(', "".join(texts.values()))) for unit, texts in two_and_one.items()
+        unit: set(re.findall(r'm\.def\("([\w.]+)\(', "".join(texts.values()))) for unit, texts in four_and_one.items()
     }
-    assert defined == {"u_first": {"u_first", "u_first.out", "u_plus", "u_plus.out"}, "u_last": {"u_last"}}
+    of_first = {"u_first", "u_first.out", "u_plus", "u_plus.out", "u_third", "u_fourth"}
+    assert defined == {"u_first": of_first, "u_last": {"u_last"}}
 
 
 def included(text: str) -> set[str]:
     return set(re.findall(r"#include <ATen/ops/(\w+)\.h>", text))
 
 
-def test_narrow_headers_include_what_the_unit_names(two: Texts, two_and_one: Texts, base: Path) -> None:
-    narrow = {name: text for name, text in two["u_first"].items() if name.startswith("narrow/")}
+def test_narrow_headers_include_what_the_unit_names(four: Texts, four_and_one: Texts, base: Path) -> None:
+    narrow = {name: text for name, text in four["u_first"].items() if name.startswith("narrow/")}
     assert set(narrow) == {
         f"narrow/ATen/{name}.h" for name in ("Functions", "NativeFunctions", "Operators", "RedispatchFunctions")
     }
@@ -169,12 +172,12 @@ def test_narrow_headers_include_what_the_unit_names(two: Texts, two_and_one: Tex
         # The operators of the formulas and of the header's handwritten functions, and not the many others.
         assert {f"digamma{suffix}", f"nextafter{suffix}", f"std{suffix}"} <= ours & whole
         assert len(ours) < len(whole) / 10
-        of_last = included(two_and_one["u_last"][f"narrow/ATen/{name}.h"])
+        of_last = included(four_and_one["u_last"][f"narrow/ATen/{name}.h"])
         assert {f"u_last{suffix}", f"std{suffix}"} <= of_last
         assert of_last.isdisjoint({f"digamma{suffix}", f"nextafter{suffix}", f"u_first{suffix}"})
     redispatch = narrow["narrow/ATen/RedispatchFunctions.h"]
     assert set(re.findall(r"at::_ops::(\w+)::redispatch", redispatch)) == {
-        *("u_first", "u_first_out", "u_plus", "u_plus_out")
+        *("u_first", "u_first_out", "u_plus", "u_plus_out", "u_third", "u_fourth")
     }
 
 
@@ -186,13 +189,13 @@ def test_function_of_the_base_in_a_new_one_s_group_is_not_registered_again(units
     assert re.findall(r'm\.impl\("([\w.]+)"', text) == ["max_unpool2d_"]
 
 
-def test_headers_of_autograd_declare_just_the_unit_s_nodes(two: Texts, two_and_one: Texts) -> None:
+def test_headers_of_autograd_declare_just_the_unit_s_nodes(four: Texts, four_and_one: Texts) -> None:
     def nodes(texts: dict[str, str]) -> set[str]:
         header = texts.get("own/torch/csrc/autograd/generated/Functions.h", "")
         return set(re.findall(r"struct (?:TORCH_API )?(\w+Backward\d+)\b", header))
 
-    assert nodes(two["u_first"]) == {"UFirstBackward0", "UPlusBackward0"}
-    assert nodes(two_and_one["u_last"]) == set()
+    assert nodes(four["u_first"]) == {"UFirstBackward0", "UPlusBackward0"}
+    assert nodes(four_and_one["u_last"]) == set()
 
 
 ON_CUDA = "  dispatch:\n    CPU: {name}_cpu\n    CUDA: {name}_cuda\n"

@@ -55,11 +55,62 @@ def test_what_is_there_is_told(stock: Environment, folder: Path) -> None:
     about = stock.run("import runpy; runpy.run_module('torch._graft', run_name='__main__')").stdout
     assert "make develop" in about
     assert f"{folder}: unchanged since" in about
+    (folder / "build").mkdir(exist_ok=True)
+    (folder / "build/object.cpp").write_text("not read")
+    assert f"{folder}: unchanged since" in stock.run("from torch import _graft; _graft.main()").stdout
     (folder / "cut.cpp").write_text(KERNEL.replace("NAME", "cut") + "// more\n")
     about = stock.run("import runpy; runpy.run_module('torch._graft', run_name='__main__')").stdout
     assert f"{folder}: changed since: cut.cpp" in about
     assert "nothing changed" not in make("develop", stock, "--native", folder)
     assert "nothing changed" in make("develop", stock, "--native", folder)
+
+
+RUNNING = """
+import multiprocessing, sys
+import torch
+
+def work(value):
+    return torch.cut(value).tolist()
+
+if __name__ == "__main__":
+    torch.ones(1)
+    print("started", flush=True)
+    sys.stdin.readline()
+    print(torch.ones(1))
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map(work, [torch.tensor([0.0, 5.0])]))
+"""
+
+
+def test_running_process_keeps_its_torch(stock: Environment, folder: Path, tmp_path: Path) -> None:
+    """Also the modules that it imports late, and the processes that it starts."""
+    make("develop", stock, "--native", folder)
+    (tmp_path / "running.py").write_text(RUNNING)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([stock.python, tmp_path / "running.py"], text=True, **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdout.readline() == "started\n"
+        for number in range(3):
+            (folder / "cut.cpp").write_text(
+                KERNEL.replace("NAME", "cut").replace("clamp_max", "clamp_min") + "\n" * number
+            )
+            make("develop", stock, "--native", folder)
+        said, _ = process.communicate("\n")
+    assert said == "tensor([1.])\n[[0.0, 1.0]]\n"
+    assert stock.print(CUT) == "[1.0, 5.0]"
+
+
+def test_torch_that_cannot_be_imported_is_not_used(stock: Environment, folder: Path) -> None:
+    make("develop", stock, "--native", folder)
+    module = folder / "python/_meta_registrations.py"
+    module.parent.mkdir()
+    module.write_text("@register_mta(aten.cut)\ndef cut(self, limit=1): ...\n")
+    try:
+        said = make("develop", stock, "--native", folder, is_right=False)
+        assert f"error: {module}:1: NameError: name 'register_mta' is not defined" in said
+        assert stock.print(CUT) == "[0.0, 1.0]"
+    finally:
+        module.unlink()
+        module.parent.rmdir()
 
 
 def test_mistake_leaves_what_was_there(stock: Environment, folder: Path) -> None:
@@ -101,7 +152,7 @@ def test_another_torch_is_noticed(stock: Environment, folder: Path) -> None:
         assert done.stdout.strip() == "False"
         (line,) = done.stderr.splitlines()
         assert "make" in line
-        assert f"develop PYTHON={stock.python}" in line
+        assert f"develop NATIVE={folder} PYTHON={stock.python}" in line
         assert not stock.run("import sys").stderr
     finally:
         os.utime(version, ns=(status.st_atime_ns, status.st_mtime_ns))

@@ -190,7 +190,7 @@ def test_compiler_s_messages_about_generated_code_name_the_formula(
     write(tree, {source: code, "build/build.ninja": f"{rule}build mine.o: cxx ../{source}\n"})
     with pytest.raises(CompileError) as caught:
         in_tree(tree, native, layout, monkeypatch).ninja(StepLine("compile"), ["mine.o"])
-    said = f"{native}/derivatives.yaml:1: error: a formula of mine is not valid C++: 'missing' was not declared"
+    said = f"{native}/derivatives.yaml:2: error: a formula of mine is not valid C++: 'missing' was not declared"
     assert caught.value.what.startswith(said)
 
 

@@ -136,12 +136,14 @@ def _derived(op: Callable[..., Any], public: str, name: str, samples: Samples) -
         text = samples.described(error, name)
         raise kind(f"{name} accepts its samples in no dtype; samples.py can define others: {text}") from error
     is_differentiable = torch.double in dtypes and _is_differentiable(op, _on_cpu(name, torch.double, samples, True))
+    is_twice = is_differentiable and _is_twice_differentiable(op, _on_cpu(name, torch.double, samples, True))
     has_forward = is_differentiable and _has_forward_derivative(op, _on_cpu(name, torch.double, samples))
     parameters = inspect.signature(_added_operators.FUNCTIONS[_added_operators.PUBLIC[public]]).parameters
     return {
         "dtypes": dtypes,
         "supports_out": "out" in parameters,
         "supports_autograd": is_differentiable,
+        "supports_gradgrad": is_twice,
         "supports_forward_ad": has_forward,
         "supports_fwgrad_bwgrad": has_forward,
     }
@@ -193,6 +195,21 @@ def _is_differentiable(op: Callable[..., Any], inputs: list[SampleInput]) -> boo
     return bool(wanted)
 
 
+def _is_twice_differentiable(op: Callable[..., Any], inputs: list[SampleInput]) -> bool:
+    """Return whether the derivative formulas have derivatives, like ``_is_differentiable``."""
+    sample = inputs[0]
+    wanted = [each for each in tensors_of(op(sample.input, *sample.args, **sample.kwargs)) if each.requires_grad]
+    given = [each for each in tensors_of((sample.input, sample.args, sample.kwargs)) if each.requires_grad]
+    try:
+        ones = [torch.ones_like(each).requires_grad_() for each in wanted]
+        first = torch.autograd.grad(wanted, given, ones, create_graph=True, allow_unused=True)
+        second = [each for each in first if each is not None and each.requires_grad]
+        torch.autograd.backward(second, [torch.ones_like(each) for each in second])
+    except Exception as error:
+        return not _is_missing(error)
+    return True
+
+
 def _has_forward_derivative(op: Callable[..., Any], inputs: list[SampleInput]) -> bool:
     """Return whether there are formulas for forward-mode derivatives, like ``_is_differentiable``."""
     sample = inputs[0]
@@ -208,4 +225,5 @@ def _has_forward_derivative(op: Callable[..., Any], inputs: list[SampleInput]) -
 
 def _is_missing(error: Exception) -> bool:
     """Return whether a formula is missing: the backward of an operator without any raises a RuntimeError."""
-    return isinstance(error, NotImplementedError) or "is not implemented" in str(error)
+    said = ("is not implemented", "trying to differentiate twice")
+    return isinstance(error, NotImplementedError) or any(text in str(error) for text in said)

@@ -21,19 +21,26 @@ OPERATORS = {
     f"{kind}_{name}": (kind, variants, f"{kind}_{name}(Tensor self, Tensor other, *, float alpha=1.0) -> Tensor")
     for kind in KINDS
     for variants, name in VARIANTS.items()
+    if kind != "kernel" or "inplace" not in variants
 }
 
 # The text that replaces a TODO, and in which files.
 _REFUSES = r"TORCH_CHECK_NOT_IMPLEMENTED\(.*?\);\n"
 FILLED = {
     r".*\.cpp": [
-        (rf"// TODO: compute the result here\.\n *{_REFUSES}", "return self.add(other, alpha);\n"),
+        (
+            rf"(_backward_\w+\([^{{]*\{{\n)  // TODO: (?:compute|return)[^\n]*\n *{_REFUSES}",
+            r"\1  return std::make_tuple(grad_output.clone(), grad_output.mul(alpha));\n",
+        ),
+        (rf"// TODO: (?:compute|return)[^\n]*\n *{_REFUSES}", "return self.add(other, alpha);\n"),
         (rf"// TODO: delete this check.*?\n *{_REFUSES}", ""),
-        (r"\breturn self; ", "return self + static_cast<scalar_t>(alpha) * other; "),
+        (r"-> scalar_t \{ return self; ", "-> scalar_t { return self + static_cast<scalar_t>(alpha) * other; "),
+        (r"\breturn self; ", "return self + vec::Vectorized<scalar_t>(static_cast<scalar_t>(alpha)) * other; "),
     ],
     r"derivatives\.yaml": [
-        (r"  self: not_implemented\(.*?\)", "  self: grad"),
-        (r"  other: not_implemented\(.*?\)", "  other: grad * alpha"),
+        # Not those of the backward, which has none.
+        (r"  self: not_implemented\(\"(?!_).*?\)", "  self: grad"),
+        (r"  other: not_implemented\(\"(?!_).*?\)", "  other: grad * alpha"),
     ],
     r"decompositions\.py": [(r'raise NotImplementedError\(".*?"\)', "return self + alpha * other")],
     r"test_.*\.py": [(r"raise NotImplementedError\(.*?\)", "return self + alpha * other")],

@@ -18,7 +18,7 @@ from .base import BaseOperators
 from .cplusplus import read_sources
 from .derivatives import check_derivatives
 from .files import check_files, check_names, check_python
-from .kernels import check_kernels, wanted_kernels
+from .kernels import check_kernels, check_meta, wanted_kernels
 from .schemas import Function, check_functions, root_of
 
 
@@ -50,6 +50,8 @@ def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
     names |= {name for operator in unknown for name in (root_of(operator), operator.partition(".")[0])}
     check_names(folders, names, findings)
     _check_autocast(folders, added, unknown, findings)
+    if not findings.errors:
+        check_meta(functions, [folder.path / name for folder in folders for name in folder.python], findings)
     return findings
 
 

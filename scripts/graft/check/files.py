@@ -98,11 +98,13 @@ def check_python(folders: Sequence[NativeFolder], tree: Path, findings: Findings
     texts: dict[Path, str] = {}  # of torch and of the previous folders
     files = [(folder.path / name, name.relative_to(PYTHON)) for folder in folders for name in folder.python]
     names = {name for _, name in files}
+    every = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path, _ in files)
     for path, name in files:
         if name.as_posix() in _TAKEN:
             findings.add((path, 1, 0), f"the build writes torch/{name} itself", _TAKEN[name.as_posix()])
         elif parse_python(path, findings) is not None:
             _check_package(path, name, names, torch, findings)
+            _check_module(path, torch / name, every, findings)
             _check_stub(path, name, names, torch, findings)
             _check_text(path, torch / name, texts, findings)
 
@@ -117,6 +119,16 @@ def _check_package(path: Path, name: Path, names: set[Path], torch: Path, findin
         todo = f"did you mean `{close[0]}`?" if close else f"a new package needs {PYTHON / package / '__init__.py'}"
         findings.add((path, 1, 0), f"torch has no package {package}", todo)
         return
+
+
+def _check_module(path: Path, upstream: Path, texts: str, findings: Findings) -> None:
+    """A new module that is called almost like one of torch's, and that no text of the folders names."""
+    if upstream.is_file() or not upstream.parent.is_dir() or re.search(rf"\b{re.escape(path.stem)}\b", texts):
+        return
+    siblings = [each.name for each in upstream.parent.iterdir() if each.suffix == path.suffix]
+    if close := difflib.get_close_matches(path.name, siblings, n=1, cutoff=0.9):
+        what = f"torch has no {path.name}, and nothing imports it"
+        findings.add((path, 1, 0), what, f"did you mean `{close[0]}`?", is_warning=True)
 
 
 def _check_stub(path: Path, name: Path, names: set[Path], torch: Path, findings: Findings) -> None:

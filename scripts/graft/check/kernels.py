@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 
 from torchgen.api import meta, structured
@@ -26,6 +27,9 @@ _KNOWN_TYPES = re.compile(
     "SymInt|Generator|Dimname|Storage|Stream|Layout|Device|ScalarType|MemoryFormat|ArrayRef|IListRef|List|"
     "OptionalArrayRef|[0-9]+"
 )
+
+# Python files that register functions for tensors without memory.
+_WITH_SHAPES = ("_meta_registrations", "decompositions", "fake_impls")
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,40 @@ def check_kernels(
     if are_all:
         _every_file_is_named(kernels, sources, findings)
     _check_stubs(sources, replacing, findings)
+    _check_memory(kernels, sources, findings)
+
+
+def check_meta(functions: list[Function], python: list[Path], findings: Findings) -> None:
+    """Check that compilers get the shapes of results: from a kernel for Meta, or from one of the ``python`` files."""
+    registered = "\n".join(path.read_text(encoding="utf-8") for path in python if path.stem in _WITH_SHAPES)
+    for function in functions:
+        schema, native = function.schema, function.native
+        keys = {str(key) for key, index in function.kernels.items() if index.get(schema.name)}
+        is_alone = "CPU" in keys and not any(key == "Meta" or key.startswith("Composite") for key in keys)
+        if not is_alone or native.structured or native.structured_delegate or function.entry.is_replacing:
+            continue
+        is_functional = schema.kind() == SchemaKind.functional and any(r.type.is_tensor_like() for r in schema.returns)
+        if is_functional and not re.search(rf"\b{schema.name.name}\b", registered):
+            what = f"{schema.name} has a kernel for CPU and none for Meta, which torch.compile and torch.export need"
+            todo = "add `Meta: <kernel>`, or register a meta function in python/_meta_registrations.py"
+            findings.add(function.entry.place("dispatch"), what, todo, is_warning=True)
+
+
+def _check_memory(kernels: list[Kernel], sources: list[Source], findings: Findings) -> None:
+    """A composite kernel also gets tensors without memory, unless another serves those."""
+    with_meta = {kernel.purpose.removesuffix(" for Meta") for kernel in kernels if kernel.purpose.endswith(" for Meta")}
+    found = [(kernel, *kernel.purpose.partition(" for Composite")[:2]) for kernel in kernels]
+    composite = {kernel.name: kernel for kernel, what, is_composite in found if is_composite and what not in with_meta}
+    for source in sources:
+        lines = source.code.splitlines()
+        definitions = sorted(source.definitions, key=lambda each: each.line)
+        for definition, following in zip_longest(definitions, definitions[1:]):
+            body = enumerate(lines[definition.line - 1 : following.line - 1 if following else None], definition.line)
+            kernel, line = composite.get(definition.name), next((n for n, text in body if "data_ptr" in text), 0)
+            if kernel and line and kernel.is_met_by(definition):
+                what = f"{kernel.purpose} reads memory, but also gets the tensors of torch.compile, which have none"
+                todo = f"write `CPU: {kernel.name}` instead, and a kernel for Meta"
+                findings.add((source.path, line, 0), what, todo, is_warning=True)
 
 
 def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[Source], findings: Findings) -> None:

@@ -163,8 +163,9 @@ class Operators:
         """Divide the new functions among translation units, in the order of the YAML.
 
         A unit parses the same headers however few operators it has: many small units are slow to build from nothing,
-        and few large ones are slow to rebuild. The sizes are the binary digits of the number of root names: 25 names
-        make units of 16, 8 and 1. An operator added at the end of the YAML is compiled alone, or with the last few.
+        and few large ones are slow to rebuild. The sizes are the binary digits of the number of root names, but the
+        last two digits make one unit, as the headers take longer than three operators: 27 names make units of 16, 8
+        and 3. An operator added at the end of the YAML is compiled with the last few.
         """
         # A view and its copy, which are generated together, count as one.
         leader = {f.root_name: g.view.root_name for g in self.new.view_groups for f in g.functions()}
@@ -173,11 +174,11 @@ class Operators:
             groups.setdefault(leader.get(f.root_name, f.root_name), set()).add(f.root_name)
         waiting = list(groups.values())
         units: list[Part] = []
-        for digit in range(len(groups).bit_length() - 1, -1, -1):
-            if len(groups) >> digit & 1:
-                roots = set[str]().union(*waiting[: 1 << digit])
-                units.append(Part(self, [f for f in self.new.functions if f.root_name in roots]))
-                del waiting[: 1 << digit]
+        digits = [1 << digit for digit in range(len(groups).bit_length() - 1, 1, -1)]
+        for size in filter(None, [*(len(groups) & digit for digit in digits), len(groups) & 3]):
+            roots = set[str]().union(*waiting[:size])
+            units.append(Part(self, [f for f in self.new.functions if f.root_name in roots]))
+            del waiting[:size]
         return units
 
     @cached_property

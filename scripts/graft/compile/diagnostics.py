@@ -41,6 +41,7 @@ class Diagnostic:
         excerpt: the source line and the marks below it.
         function: the function that contains it; empty outside of functions.
         user: the file and line in the native folder that cause it; None if unknown.
+        note: the compiler's first note, with its place; may be empty.
     """
 
     file: str
@@ -50,11 +51,12 @@ class Diagnostic:
     excerpt: list[str]
     function: str
     user: tuple[str, int, int] | None
+    note: str = ""
 
     @property
     def kind(self) -> str:
-        """The message without names: it is the same for similar errors."""
-        return re.sub(r"'[^']*'|\"[^\"]*\"", "''", re.sub(r"; did you mean .*", "", self.message))
+        """The message without names but those of macros, which cause others: it is the same for similar errors."""
+        return re.sub(r"'(?!AT_)[^']*'|\"(?!AT_)[^\"]*\"", "''", re.sub(r"; did you mean .*", "", self.message))
 
 
 def diagnostics(output: Iterable[str], native: Path) -> list[Diagnostic]:
@@ -86,6 +88,8 @@ def _read(output: Iterable[str], native: Path) -> Iterator[Diagnostic]:
             current.user = _use(match[1], Path(chain[0]), current.message) or current.user
             is_excerpt = False
         elif _REMARK.match(text):
+            if current and not current.note and re.search(r": note: (?!in (?:expansion|definition) of)", text):
+                current.note = text
             required, is_excerpt = None, False
         elif match := _REQUIRED.match(text):
             required = (match[1], int(match[2]), int(match[3] or 0)) if match[1].startswith(own) else required

@@ -101,6 +101,15 @@ def digest(errors: Iterable[Diagnostic], native: Path, includes: Sequence[Path])
     return shown
 
 
+def first_error(output: Sequence[str], native: Path) -> str:
+    """Return the first error in the output of one command so far, in one line; empty if there is none."""
+    compiled, _ = relevant(output, native)
+    for error in diagnostics(compiled, native):
+        _blame_formula(error, native)
+        return _head(error)
+    return ""
+
+
 def formula_of(function: str, native: Path) -> Entry | None:
     """Return the entry of derivatives.yaml whose formulas the generated ``function`` contains, or None."""
     name = re.search(
@@ -119,31 +128,51 @@ def formula_of(function: str, native: Path) -> Entry | None:
 def _blame_formula(error: Diagnostic, native: Path) -> None:
     """For an error in generated code, name the formula that it was generated from."""
     if error.user is None and (entry := formula_of(error.function, native)):
-        error.user = (str(entry.file), entry.line, 0)
+        error.user = (str(entry.file), _line_of_formula(entry, " ".join(error.excerpt[:1])), 0)
         error.message = f"a formula of {entry.operator} is not valid C++: {error.message}"
+
+
+def _line_of_formula(entry: Entry, generated: str) -> int:
+    """Return the line of the formula with most words in common with generated code; if none, that of the entry."""
+    words = set(re.findall(r"[A-Za-z_]\w*", generated))
+    shared = {key: len(words.intersection(re.findall(r"\w+", str(text)))) for key, text in entry.fields.items()}
+    shared |= {"name": 0}
+    key = max(shared, key=lambda each: shared[each])
+    return entry.place(key)[1] if shared[key] else entry.line
 
 
 def _of_kind(errors: list[Diagnostic], native: Path, includes: Sequence[Path]) -> list[str]:
     """Show the first of several similar ``errors``, and list the lines of the others."""
     first = errors[0]
-    file, line, column = first.user or (first.file, first.line, first.column)
-    place = ":".join([file, *(str(number) for number in (line, column) if number)])
-    message = first.message if len(first.message) <= _WIDTH else f"{first.message[:_WIDTH]} ..."
-    lines = [f"{place}: error: {message}"]
+    file, line, _ = first.user or (first.file, first.line, first.column)
+    lines = [_head(first)]
     source = first.excerpt
     if (file, line) != (first.file, first.line):
         if read := _source_line(Path(file), line) if file.startswith(f"{native}/") else "":
             lines.append(f"  {line:>5} | {read}")
-        header = re.sub(r"^.*/include/(?=(?:ATen|c10|torch)/)", "", first.file)
-        lines.append(f"  which leads to {header}:{first.line}:")
+        lines.append(f"  which leads to {_short(first.file)}:{first.line}:")
         source = source[:1]
     lines += source
     text = " ".join([*first.excerpt[:1], _source_line(Path(file), line)])
     if hint := hint_for(first.message, text, includes):
         lines.append(f"  hint: {hint}")
+    elif first.note:
+        lines.append(f"  {_short(first.note)[:_WIDTH]}")
     if others := sorted({(each.user or (each.file, each.line))[1] for each in errors[1:]} - {line, 0}):
         lines.append(f"  the same kind of error in line{'s' * (len(others) > 1)} {_few(others)}")
     return lines
+
+
+def _short(text: str) -> str:
+    """Return ``text`` with the path of a header of PyTorch at its start as in an ``#include``."""
+    return re.sub(r"^\S*/include/(?=(?:ATen|c10|torch)/)", "", text)
+
+
+def _head(error: Diagnostic) -> str:
+    file, *numbers = error.user or (error.file, error.line, error.column)
+    place = ":".join([file, *(str(number) for number in numbers if number)])
+    message = error.message if len(error.message) <= _WIDTH else f"{error.message[:_WIDTH]} ..."
+    return f"{place}: error: {message}"
 
 
 def _source_line(path: Path, number: int) -> str:

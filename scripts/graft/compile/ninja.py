@@ -14,6 +14,7 @@ import re
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,7 +32,7 @@ from ..inputs.snapshot import Snapshot, hash_of_builder
 from ..inputs.toolchain import Toolchain
 from .contents import Contents
 from .cuda import Nvcc
-from .messages import is_status, refuse
+from .messages import first_error, is_status, refuse
 from .units import CXX, LINKED, NARROW_HEADERS, NVCC, Product, Unit
 
 _NINJA = Path(ninja.BIN_DIR) / "ninja"
@@ -47,6 +48,9 @@ _PREAMBLE = re.compile(r'(?:[ \t]*(?://[^\n]*)?\n|#[ \t]*(?:include[ \t]*[<"][^\
 
 # The name of the compiler launcher in the ninja file.
 _LAUNCHER = "GRAFT_LAUNCHER"
+
+# Seconds until an error is shown. At the end of the build all are shown, so one that ends it is not shown twice.
+_SHOWN_AFTER = 1
 
 # Holds the hash of the builder: another one links anew.
 _BUILDER = "builder.txt"
@@ -78,8 +82,8 @@ def make(
     """
     work = layout.work
     every = [*(unit for product in products for unit in product.units), *others]
-    # Each once, the slowest first, so that none runs alone at the end: kernels for CUDA, then generated sources.
-    units = sorted(dict.fromkeys(every), key=lambda unit: (unit.compiler != NVCC, not unit.narrow))
+    # Each once. The user's own first, where mistakes are; of them those for CUDA last, which take minutes.
+    units = sorted(dict.fromkeys(every), key=lambda unit: (bool(unit.narrow), unit.compiler == NVCC))
     rules = io.StringIO()
     write_units(Writer(rules), units, compilers)  # type: ignore[arg-type]  # it says str, and wants a file
     write_links(Writer(rules), products, base)  # type: ignore[arg-type]
@@ -91,7 +95,7 @@ def make(
         write_if_changed(work / _plan(product), product.plan(base, snapshot.toolchain, snapshot.merged))
     output: list[str] = []
     with Contents(work).compared(_NINJA, LINKED, [unit.target for unit in units]):
-        compiled = _run(layout, jobs, line, output)
+        compiled = _run(layout, snapshot, jobs, line, output)
         if compiled is None:
             refuse(output, work, snapshot, [work / folder for folder in INCLUDES])
     line.note = f"{compiled} of {len(units)} sources"
@@ -133,24 +137,41 @@ def _plan(product: Product) -> Path:
     return Path("plans", f"{Path(product.name).name}.json")
 
 
-def _run(layout: Layout, jobs: int, line: StepLine, output: list[str]) -> int | None:
-    """Run ninja and show its progress. Return the number of compiled sources, or None if a command failed."""
+def _run(layout: Layout, snapshot: Snapshot, jobs: int, line: StepLine, output: list[str]) -> int | None:
+    """Run ninja and show its progress, and the first error of each source while others are compiled. Return the number
+    of compiled sources, or None if a command failed.
+    """
     command = [str(_NINJA), "-C", str(layout.work), "-j", str(jobs), "-k", "0"]
     compiled = 0
+    of_one: list[str] = []  # what a command printed, up to its first error
+    is_told = False
+    found: list[tuple[float, str]] = []  # errors to show, and when they were found
 
     def read(text: str) -> None:
-        nonlocal compiled
+        nonlocal compiled, is_told
         output.append(text)
         if is_status(text):
             line.update(text.strip())
             compiled += "] link " not in text
+            of_one.clear()
+            is_told = False
+        elif not is_told:
+            of_one.append(text)
+            if "rror: " in text and (error := first_error(of_one, snapshot.merged)):
+                found.append((time.monotonic(), snapshot.translate(error)))
+                is_told = True
+
+    def show() -> None:
+        if found and time.monotonic() > found[0][0] + _SHOWN_AFTER:
+            line.say(found.pop(0)[1])
 
     env = {
         **UNTRANSLATED,
         _LAUNCHER: launcher(layout.launcher),
         "NINJA_STATUS": "[%f/%t] ",
     }
-    return compiled if follow(command, read, env={**env, "PYTHONPATH": python_path()}) == 0 else None
+    code = follow(command, read, env={**env, "PYTHONPATH": python_path()}, watch=show)
+    return compiled if code == 0 else None
 
 
 def with_preambles(

@@ -50,20 +50,24 @@ class StepLine:
         self.title = title
         self.note = ""
         self._live = sys.stderr.isatty()
+        self._start = "\r\x1b[K" if self._live else ""
         self._logged = time.monotonic()
 
     def update(self, text: str) -> None:
         """Show ``text`` after the title."""
         if self._live:
-            print(f"\r\x1b[K{self.title} {text}", end="", file=sys.stderr, flush=True)
+            print(f"{self._start}{self.title} {text}", end="", file=sys.stderr, flush=True)
         elif time.monotonic() - self._logged >= _LOGGED_EVERY:
             self._logged = time.monotonic()
             say(f"{self.title} {text}")
 
+    def say(self, text: str) -> None:
+        """Print a line of information above this one."""
+        print(f"{self._start}{text}", file=sys.stderr, flush=True)
+
     def end(self, text: str) -> None:
         """Finish the line with ``text``."""
-        start = "\r\x1b[K" if self._live else ""
-        print(f"{start}{self.title} {text}", file=sys.stderr, flush=True)
+        self.say(f"{self.title} {text}")
 
 
 # Set where there is no Makefile: how messages name each variable of make.

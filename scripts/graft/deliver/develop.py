@@ -1,31 +1,35 @@
 """Add operators to an installed torch without changing it: a separate tree that Python finds first.
 
 The tree consists of links to the files of the installed torch, plus the composed files. Each build writes a new tree,
-and one ``.pth`` file names the current tree. So a running process keeps its tree, and a killed build leaves the
-previous one in use.
+and one ``.pth`` file names the current tree. A killed build leaves the previous one in use. Each process locks its
+tree, and no build changes or deletes a tree that is locked. Its children take the same one, by a variable.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import re
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..base.base import Base
 from ..base.installed import PACKAGES, TREES, Environment
+from ..core.console import say
 from ..core.errors import PackError, remedy
 from ..core.files import write_atomically
 from ..core.layout import IS_CHECKOUT, REPOSITORY
 
 _PTH = "torch_graft.pth"
 _START = "_torch_graft_start"
+# Set in a process that imported torch: the name of its tree, for its children.
+VARIABLE = "TORCH_GRAFT_TREE"
 
 # The file in a tree that records its inputs.
 _NOTE = "graft.json"
@@ -37,36 +41,45 @@ _WATCHED = ("torch/version.py", "torch/lib/libtorch_cpu.so", "torch/lib/libtorch
 
 
 def developed(environment: Environment) -> dict[str, Any]:
-    """Return the inputs' stamp of the current tree; empty if there is none."""
+    """Return the note of the current tree, with its inputs' stamp; empty if there is none."""
     tree = _current(environment)
-    try:
-        note: dict[str, Any] = json.loads((tree / _NOTE).read_text(encoding="utf-8")) if tree else {}
-    except (OSError, ValueError):
-        return {}
-    return note
+    return note_of(tree) if tree else {}
 
 
-def add_tree(environment: Environment, base: Base, files: Mapping[str, bytes], stamp: str) -> Path:
-    """Write the tree with ``files`` and make Python find it first. Return its path.
+def note_of(tree: Path) -> dict[str, Any]:
+    """Return what a tree records: the stamp, the base, and the hash of each file; empty if it is not whole."""
+    with suppress(OSError, ValueError):
+        note: dict[str, Any] = json.loads((tree / _NOTE).read_text(encoding="utf-8"))
+        return note
+    return {}
+
+
+def write_tree(
+    environment: Environment, base: Base, natives: Sequence[Path], files: Mapping[str, bytes], stamp: str
+) -> Path:
+    """Write the tree with ``files``. Return its path.
 
     Args:
         environment: the environment whose torch is extended.
         base: that torch.
+        natives: the native folders, for messages.
         files: the composed files, by path below site-packages.
         stamp: the stamp of the inputs, which `developed` returns.
 
     Raises:
         PackError: the tree cannot be written.
     """
-    note = {"stamp": stamp, "base": environment.key, "files": {name: _hash(text) for name, text in files.items()}}
+    folders = [str(native) for native in natives]
+    hashes = {name: _hash(text) for name, text in files.items()}
+    note = {"stamp": stamp, "base": environment.key, "natives": folders, "files": hashes}
     name = hashlib.sha256(json.dumps(note).encode()).hexdigest()[:12]
     trees = environment.packages / TREES
-    tree, old = trees / name, _current(environment)
+    tree = trees / name
     try:
         if not (tree / _NOTE).is_file():
             partial = trees / f"{name}{_PARTIAL}"
             shutil.rmtree(partial, ignore_errors=True)
-            if spare := _spare(environment, old):
+            if spare := _spare(environment):
                 spare.rename(partial)
             else:
                 _fill(partial, environment, base)
@@ -74,20 +87,36 @@ def add_tree(environment: Environment, base: Base, files: Mapping[str, bytes], s
             record = next(iter(environment.site.glob("torch-*.dist-info/RECORD")), None)
             if record:
                 write_atomically(partial / "RECORD", record.read_bytes())
-            write_atomically(partial / f"{_START}.py", _start_text(environment, record))
+            write_atomically(partial / f"{_START}.py", _start_text(environment, folders, record))
             write_atomically(partial / _NOTE, json.dumps(note))
             partial.rename(tree)
-        write_atomically(environment.packages / _PTH, _pth_text(name))
     except OSError as error:
         raise PackError(f"{tree}: {error.strerror or error}", todo=remedy(error, tree)) from error
-    for other in trees.iterdir():
-        if other not in (tree, old):  # running processes may still import from the old one
-            shutil.rmtree(other, ignore_errors=True)
     return tree
 
 
+def use_tree(environment: Environment, tree: Path) -> None:
+    """Make Python find a tree first. Delete all others but the last, which becomes the next one, and those in use.
+
+    Raises:
+        PackError: the file that names the tree cannot be written.
+    """
+    old, pth = _current(environment), environment.packages / _PTH
+    before, now = developed(environment).get("natives", []), note_of(tree)["natives"]
+    try:
+        write_atomically(pth, _pth_text(tree.name))
+    except OSError as error:
+        raise PackError(f"{pth}: {error.strerror or error}", todo=remedy(error, pth)) from error
+    if left_out := [folder for folder in before if folder not in now]:
+        both = _value([*dict.fromkeys([*before, *now])])
+        say(f"the operators of {' '.join(left_out)} are no longer there; NATIVE={both} adds all of them")
+    for other in tree.parent.iterdir():
+        if other not in (tree, old) and not _is_used(other):
+            shutil.rmtree(other, ignore_errors=True)
+
+
 def remove_trees(packages: Path) -> bool:
-    """Make the Python of these site-packages use its installed torch again, and delete the trees.
+    """Make the Python of these site-packages use its installed torch again, and delete the trees that are not in use.
 
     Returns whether there was anything to delete.
 
@@ -98,18 +127,37 @@ def remove_trees(packages: Path) -> bool:
     is_there = pth.exists() or trees.exists()
     try:
         pth.unlink(missing_ok=True)
-        if trees.exists():
-            shutil.rmtree(trees)
+        used = [tree for tree in trees.glob("*") if _is_used(tree)]
+        for tree in {*trees.glob("*")} - {*used}:
+            shutil.rmtree(tree)
+        if used:
+            say(f"{trees}: processes still run with what is there; `make undevelop` deletes it when they have ended")
+        elif trees.exists():
+            trees.rmdir()
     except OSError as error:
         raise PackError(f"{error.filename}: {error.strerror}", todo=remedy(error, trees)) from error
     return is_there
+
+
+def _is_used(tree: Path) -> bool:
+    """Return whether a process runs with this tree: ``start.py`` locks it."""
+    descriptor = os.open(tree, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # this file system has no locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _current(environment: Environment) -> Path | None:
     """Return the current tree."""
     with suppress(OSError, ValueError):
         text = (environment.packages / _PTH).read_text(encoding="utf-8")
-        if found := re.search(rf"'{re.escape(TREES)}', '(\w+)'", text):
+        if found := re.search(r"^import os, sys; current = '(\w+)';", text):
             tree = environment.packages / TREES / found[1]
             return tree if tree.is_dir() else None
     return None
@@ -121,39 +169,51 @@ def _pth_text(name: str) -> str:
     The tree is found beside the file, also in a copy of the environment: ``sitedir`` is a variable of the function in
     Python's ``site`` that runs the line. If the tree does not exist, the installed torch is used.
     """
-    text = f"if {_START!r} not in sys.modules:\n    sys.path.insert(0, tree)\n"
-    text += f"    try: import {_START}\n    except ImportError: sys.path.remove(tree)\n"
-    tree = f"os.path.join(sys._getframe(1).f_locals['sitedir'], {TREES!r}, {name!r})"
-    return f"import os, sys; tree = {tree}; exec({text!r})\n"
+    text = f"if {_START!r} not in sys.modules:\n"
+    text += f"    tree = os.path.join(trees, os.environ.get({VARIABLE!r}, current))\n"
+    text += "    if not os.path.isdir(tree): tree = os.path.join(trees, current)\n"
+    text += f"    sys.path.insert(0, tree)\n    try: import {_START}\n    except ImportError: sys.path.remove(tree)\n"
+    trees = f"os.path.join(sys._getframe(1).f_locals['sitedir'], {TREES!r})"
+    return f"import os, sys; current = {name!r}; trees = {trees}; exec({text!r})\n"
 
 
-def _start_text(environment: Environment, record: Path | None) -> str:
+def _start_text(environment: Environment, natives: Sequence[str], record: Path | None) -> str:
     text = (Path(__file__).with_name("shipped") / "start.py").read_text(encoding="utf-8")
     state = {name: value for name, value in environment.state().items() if name in _WATCHED}
-    make = f"make -C {shlex.quote(str(REPOSITORY))} VERB PYTHON=" if IS_CHECKOUT else "graft VERB --python "
+    make = f"make -C {shlex.quote(str(REPOSITORY))}"
+    undevelop, develop = f"{make} undevelop PYTHON=", f"{make} develop NATIVE={_value(natives)} PYTHON="
+    if not IS_CHECKOUT:
+        undevelop, develop = "graft undevelop --python ", f"graft develop --native {_value(natives)} --python "
     is_elsewhere = environment.site != environment.packages
     for name, value in (
         ("SITE", str(environment.site) if is_elsewhere else ""),
         ("STATE", state),
         ("RECORD", record.relative_to(environment.site).as_posix() if record else ""),
-        ("MAKE", make),
+        ("DEVELOP", develop),
+        ("UNDEVELOP", undevelop),
+        ("VARIABLE", VARIABLE),
     ):
         head, _, tail = text.partition(f"\n{name} = ")
         text = f"{head}\n{name} = {value!r}\n{tail.partition(chr(10))[2]}"
     return text
 
 
+def _value(natives: Sequence[str]) -> str:
+    """Return native folders as a value of NATIVE that can be pasted into a shell."""
+    return shlex.quote(shlex.join(natives))
+
+
 def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _spare(environment: Environment, current: Path | None) -> Path | None:
-    """Return an old tree of the same base, which differs from the new one in a few files only."""
+def _spare(environment: Environment) -> Path | None:
+    """Return an old tree of the same base that no process uses; it differs from the new one in a few files only."""
+    current = _current(environment)
     for tree in sorted((environment.packages / TREES).glob("*")):
-        with suppress(OSError, ValueError):
-            note = json.loads((tree / _NOTE).read_text(encoding="utf-8"))
-            if tree != current and tree.suffix != _PARTIAL and note["base"] == environment.key:
-                return tree
+        is_free = tree != current and tree.suffix != _PARTIAL and not _is_used(tree)
+        if is_free and note_of(tree).get("base") == environment.key:
+            return tree
     return None
 
 
@@ -168,7 +228,7 @@ def _fill(target: Path, environment: Environment, base: Base) -> None:
 
 def _change(tree: Path, environment: Environment, files: Mapping[str, bytes]) -> None:
     """Write the tree's own files, and delete own files of an earlier build."""
-    before = json.loads((tree / _NOTE).read_text(encoding="utf-8"))["files"] if (tree / _NOTE).is_file() else {}
+    before = note_of(tree).get("files", {})
     for name in {*before, *files}:
         path = tree / name
         if name in files and before.get(name) == _hash(files[name]):

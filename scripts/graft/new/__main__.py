@@ -9,7 +9,7 @@ from pathlib import Path
 from string import Template
 
 from ..core.errors import OperatorError
-from ..inputs.native import FUNCTIONS, SAMPLES
+from ..inputs.native import DERIVATIVES, FUNCTIONS, SAMPLES
 from .values import Request, Values, parse_request, values_of
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -22,7 +22,7 @@ def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str
         base: the base wheel's tree.
         native: the native folder, which may not exist.
         schema: the schema of the functional variant.
-        kind: ``pointwise``, ``plain`` or ``composite``.
+        kind: ``plain``, ``kernel``, ``pointwise`` or ``composite``.
         variants: ``inplace`` and ``out``, or some of them.
 
     Raises:
@@ -36,7 +36,7 @@ def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str
     is_described = bool(re.search(rf"^(def )?{request.op}\b", samples, re.M))
     values = values_of(request, is_public, is_described)
     texts, names = {}, {"Op": request.camel, "test_op": f"test_{request.file}", "/op": f"/{request.op}"}
-    for folder in (TEMPLATES / "any", TEMPLATES / ("pointwise" if kind == "pointwise" else "calls")):
+    for folder in (TEMPLATES / "any", TEMPLATES / (kind if kind in ("kernel", "pointwise") else "calls")):
         for path in folder.rglob("*.in"):
             name = path.relative_to(folder).as_posix().removesuffix(".in")
             texts[re.sub("|".join(names), lambda hit: names[hit[0]], name)] = fill(
@@ -44,6 +44,13 @@ def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str
             )
     if (native / f"docs/{request.op}.rst").exists():  # by another overload
         del texts[f"docs/{request.op}.rst"]
+    if request.backward:
+        refuse_known(request.backward, operators_of(native / FUNCTIONS), upstream)
+        values = values_of(request.backward, is_public=False, is_described=True)
+        for file in (FUNCTIONS, DERIVATIVES):
+            texts[file.name] += "\n" + fill((TEMPLATES / f"any/{file}.in").read_text(encoding="utf-8"), values)
+        kernel = (TEMPLATES / "kernel/Op.cpp.in").read_text(encoding="utf-8")
+        texts[f"{request.backward.camel}.cpp"] = fill(kernel, values)
     return {name: text for name, text in sorted(texts.items()) if text}
 
 

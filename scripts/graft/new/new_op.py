@@ -24,7 +24,7 @@ from ..options import Request
 
 TEMPLATES = Path(__file__).parent / "templates"
 
-KINDS = ("plain", "pointwise", "composite")
+KINDS = ("plain", "kernel", "pointwise", "composite")
 VARIANTS = ("inplace", "out")
 APPENDED = ("native_functions.yaml", "derivatives.yaml", "samples.py", "python/_decomp/decompositions.py")
 
@@ -51,11 +51,12 @@ def new_op(request: Request) -> None:
     answer = json.loads(done.stdout.splitlines()[-1])
     if "error" in answer:
         raise OperatorError(**answer["error"])
+    before = set(todos(layout.native, (Path(name) for name in answer if (layout.native / name).is_file())))
     refuse_existing([name for name in answer if name not in APPENDED], layout.native, base.include)
     write_all(layout.native, {name: appended(layout.native / name, text) for name, text in answer.items()})
     for file, text in project.items():
         write_atomically(file, text)
-    left = todos(layout.native, map(Path, answer))
+    left = [todo for todo in todos(layout.native, map(Path, answer)) if todo not in before]
     written = [f"  {'added to' if name in APPENDED else 'new     '}  {layout.native / name}" for name in answer]
     written += [f"  new       {file}" for file in project]
     then = f"then: make test NATIVE={layout.native} OUT=<folder for the wheel>"

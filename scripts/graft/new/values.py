@@ -21,7 +21,15 @@ Values: TypeAlias = dict[str, str | list[str]]
 
 # Modules whose functions all have the module's name as a prefix in native_functions.yaml, and no others do.
 _PREFIXED_MODULES = frozenset({"fft", "linalg", "special"})
-_KEYS = {"plain": "CompositeExplicitAutograd", "composite": "CompositeImplicitAutograd", "pointwise": "CPU"}
+# Lines of dispatch tables, with the name of the kernel.
+_TABLES = {
+    "plain": ["CompositeExplicitAutograd: {}"],
+    "kernel": ["CPU: {}_cpu", "Meta: {}_meta"],
+    "composite": ["CompositeImplicitAutograd: {}"],
+    "pointwise": ["CPU: {}"],
+}
+# Of these, torchgen generates the out= variant.
+_WITH_AUTOGEN = ("plain", "kernel")
 _BUILDERS = {1: "build_borrowing_unary_op", 2: "build_borrowing_binary_op", 3: "build_ternary_op"}
 _DEFAULTS = {"true": "True", "false": "False", "Mean": "1", "contiguous_format": "torch.contiguous_format"}
 # Values of arguments that have no default.
@@ -56,6 +64,19 @@ class Request:
     def tensors(self) -> list[Argument]:
         """The arguments that are tensors, optional tensors or lists of tensors."""
         return [argument for argument in self.func.arguments.flat_all if argument.type.is_tensor_like()]
+
+    @property
+    def backward(self) -> Request | None:
+        """The operator that computes the gradients of all tensors, for an operator that computes one with a kernel."""
+        if self.kind != "kernel" or self.op.startswith("_") or not self.tensors or len(self.func.returns) != 1:
+            return None
+        if any(each.type.is_list_like() for each in (*self.tensors, *self.func.returns)):
+            return None
+        arguments = ", ".join(str(each).partition("=")[0] for each in self.func.arguments.flat_all)
+        returns = ", ".join("Tensor" for _ in self.tensors)
+        result = f"({returns})" if self.tensors[1:] else returns
+        schema = f"_{self.op}_backward(Tensor grad_output, {arguments}) -> {result}"
+        return Request(FunctionSchema.parse(schema), self.kind, inplace=False, out=False)
 
     @property
     def variants(self) -> dict[str, FunctionSchema]:
@@ -100,6 +121,8 @@ def _misfits(request: Request) -> Iterator[tuple[str, str]]:
         yield "it mutates its arguments", "give the functional schema, and request others with VARIANTS=inplace,out"
     if any(argument.annotation for argument in arguments.flat_all):
         yield "it returns a view", "leave out the (a) if it returns new memory, or write the view by hand"
+    if request.kind == "kernel" and request.inplace:
+        yield "a kernel that computes new tensors has no in-place variant", "leave `inplace` out of VARIANTS"
     if request.kind == "pointwise" and (not is_elementwise or arguments.has_generator_arg()):
         yield "a pointwise operator computes one Tensor from one to three, elementwise", "use KIND=plain"
     if request.inplace and not (has_self and is_alike):
@@ -128,7 +151,13 @@ def _entries(request: Request) -> Values:
     module = [request.op.partition("_")[0]] if request.op.partition("_")[0] in _PREFIXED_MODULES else []
     out = [str(request.variants["out_"].name)] if request.out else []
     # torchgen generates the out= variant of a plain operator: of the in-place one, if there is one.
-    autogen = out if request.kind == "plain" else []
+    autogen = out if request.kind in _WITH_AUTOGEN else []
+    singles = [each.name for each in request.tensors if not each.type.is_list_like()]
+    keys, formulas = [_scalar(name) for name in singles], [f'not_implemented("{request.func.name}")' for _ in singles]
+    if request.backward:
+        symint = "_symint" if request.func.has_symint() else ""
+        given = ", ".join(["grad", *(each.name for each in request.func.arguments.flat_all)])
+        keys, formulas = [", ".join(singles)], [f"{request.backward.op}{symint}({given})"]
     is_differentiable = request.kind != "composite" and any(each.type.is_tensor_like() for each in request.func.returns)
     return {
         "name": str(request.func.name),
@@ -142,7 +171,8 @@ def _entries(request: Request) -> Values:
         "inherits": ["TensorIteratorBase"] if is_pointwise else [],
         "tags": ["pointwise"] if is_pointwise else ["nondeterministic_seeded"] if arguments.has_generator_arg() else [],
         "differentiable": [str(request.func.name)] if is_differentiable and request.tensors else [],
-        "keys": [_scalar(each.name) for each in request.tensors if not each.type.is_list_like()],
+        "keys": keys,
+        "formulas": formulas,
         "list_keys": [_scalar(each.name) for each in request.tensors if each.type.is_list_like()],
     }
 
@@ -159,14 +189,15 @@ def _variants(request: Request) -> Values:
     name = request.op if request.kind == "composite" else request.file
     values: Values = {}
     for variant, suffix in {"": "", "inplace_": "_", "out_": "_out"}.items():
-        is_generated = request.kind == "plain" and variant == "out_"
+        is_generated = request.kind in _WITH_AUTOGEN and variant == "out_"
         func = [func for key, func in request.variants.items() if key == variant and not is_generated]
         kernel = f"{name}{suffix}{'_symint' if is_symint else ''}"
-        has_table = {"plain": True, "composite": is_symint, "pointwise": variant == "out_"}[request.kind]
+        has_table = {"composite": is_symint, "pointwise": variant == "out_"}.get(request.kind, True)
+        table = "".join(f"\n    {line.format(kernel)}" for line in _TABLES[request.kind])
         values |= {
             f"{variant}kernel": kernel,
             f"{variant}schema": [_scalar(str(each)) for each in func],
-            f"{variant}dispatch": [f"\n    {_KEYS[request.kind]}: {kernel}" for _ in func if has_table],
+            f"{variant}dispatch": [table for _ in func if has_table],
             f"{variant}result": [_tidy(NativeSignature(f, symint=is_symint).returns_type().cpp_type()) for f in func],
             f"{variant}parameters": [_joined(_bindings(request, each)) for each in func],
         }
@@ -188,6 +219,7 @@ def _cplusplus(request: Request) -> Values:
         "build": _BUILDERS.get(len(inputs), ""),
         "inputs": ", ".join(inputs),
         "elements": ", ".join(f"scalar_t {name}" for name in inputs),
+        "vectors": ", ".join(f"vec::Vectorized<scalar_t> {name}" for name in inputs),
         "first": "".join(inputs[:1]),
         "others": "".join(f", {each.name}" for each in others),
         "other_types": _tidy("".join(f", {each.nctype.type.cpp_type()}" for each in others)),
@@ -224,7 +256,7 @@ def _python(request: Request, is_public: bool, is_described: bool) -> Values:
         "samples": samples,
         "sample": samples[0],
         # The out= variant that torchgen generates has no binding.
-        "has_out": str(request.out and request.kind != "plain"),
+        "has_out": str(request.out and request.kind not in _WITH_AUTOGEN),
         "python_parameters": ", ".join([*positional, *(["*", *named] if named else [])]),
         "overload": overload,
         "tested_by": ["samples.py"] if is_tested else [],

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import unittest
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.testing._internal.common_dtype import floating_types_and
 from torch.testing._internal.common_methods_invocations import op_db
-from torch.testing._internal.opinfo.core import ErrorInput, OpInfo, SampleInput
+from torch.testing._internal.opinfo.core import DecorateInfo, ErrorInput, OpInfo, SampleInput
 
 from tests.kit.opinfos import added_op_infos
 
@@ -24,6 +26,10 @@ FAILING = {
     "without_backward": {"test_dtypes", "test_fn_grad", "test_fn_gradgrad", "test_forward_mode_AD"},
     "without_forward_ad": {"test_forward_mode_AD"},
     "with_forward_ad": {"test_forward_mode_AD_is_refused"},
+    "without_double_backward": {"test_fn_gradgrad"},
+    "right_without_double_backward": set(),
+    "with_double_backward": {"test_fn_gradgrad_is_refused"},
+    "skipped": set(),
 }
 
 
@@ -73,6 +79,36 @@ def without_forward_ad(x: Tensor) -> Tensor:
 
 
 with_forward_ad = right
+with_double_backward = right
+
+
+class Once(torch.autograd.Function):
+    """Return twice its input. Its backward has no derivative."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor) -> Tensor:
+        return 2 * x
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, grad: Tensor) -> Tensor:
+        return 2 * grad
+
+    @staticmethod
+    def jvp(context: Any, tangent: Tensor) -> Tensor:
+        return 2 * tangent
+
+
+def without_double_backward(x: Tensor) -> Tensor:
+    right(x)
+    return Once.apply(x)
+
+
+right_without_double_backward = without_double_backward
+
+
+def skipped(x: Tensor) -> Tensor:
+    return 1.02 * right(x)
 
 
 def sample_inputs(_: OpInfo, device: str, dtype: torch.dtype, requires_grad: bool, **_kwargs: Any) -> list[SampleInput]:
@@ -95,6 +131,8 @@ def info(name: str) -> OpInfo:
         error_inputs_func=error_inputs,
         supports_out=False,
         supports_forward_ad=name != "with_forward_ad",
+        supports_gradgrad=name not in ("with_double_backward", "right_without_double_backward"),
+        skips=(DecorateInfo(unittest.skip("1.02 times"), "TestCommon", "test_reference"),) if name == "skipped" else (),
         check_batched_grad=False,
         check_batched_gradgrad=False,
         check_batched_forward_grad=False,

@@ -72,9 +72,9 @@ def _libraries(note):
 
 def changed(folder, files):
     """Return the files of a native folder that changed since it was built, as sorted relative paths."""
-    found = {}
+    found, read = {}, {name.partition("/")[0] for name in files}
     for parent, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith((".", "__pycache__", "tests"))]
+        folders[:] = [name for name in folders if name != "__pycache__" and (parent != folder or name in read)]
         for name in names:
             path = os.path.relpath(os.path.join(parent, name), folder)
             if not name.startswith("."):

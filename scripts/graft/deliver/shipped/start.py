@@ -12,11 +12,13 @@ TREE = os.path.dirname(os.path.abspath(__file__))
 PACKAGES = os.path.dirname(os.path.dirname(TREE))
 
 # Written by `make develop`: the folder of the installed torch if that is another, sizes and times of some of torch's
-# files, and pip's record of them.
+# files, pip's record of them, commands, and the variable that names a process's tree to its children.
 SITE = ""
 STATE = {}
 RECORD = ""
-MAKE = ""
+DEVELOP = ""
+UNDEVELOP = ""
+VARIABLE = ""
 
 SITE = SITE or PACKAGES
 
@@ -68,17 +70,21 @@ def _quoted(path):
     return shlex.quote(path)
 
 
-class _SayAtImport:
-    """Finds no module, but prints a line when ``torch`` is imported."""
+class _AtImport:
+    """Finds no module, but calls a function when ``torch`` is imported."""
 
-    def __init__(self, text):
-        self.text = text
+    def __init__(self, act):
+        self.act = act
 
     def find_spec(self, name, path=None, target=None):
         if name == "torch":
             sys.meta_path.remove(self)
-            sys.stderr.write(self.text + "\n")
+            self.act()
         return
+
+
+def _say_at_import(text):
+    sys.meta_path.insert(0, _AtImport(lambda: sys.stderr.write(text + "\n")))
 
 
 def _place():
@@ -86,6 +92,19 @@ def _place():
     sys.path.remove(TREE)
     places = [sys.path.index(folder) for folder in (SITE, PACKAGES) if folder in sys.path]
     sys.path.insert(min(places, default=0), TREE)
+    _hold()
+    # A process that does not use torch, such as a server that starts others, leaves the choice to them.
+    sys.meta_path.insert(0, _AtImport(lambda: os.environ.update({VARIABLE: os.path.basename(TREE)})))
+
+
+def _hold():
+    """Lock the tree until this process and those forked from it have ended, so that no build changes it."""
+    try:
+        import fcntl
+
+        fcntl.flock(os.open(TREE, os.O_RDONLY), fcntl.LOCK_SH)
+    except (ImportError, OSError):
+        pass  # this Python, or this file system, has no locks
 
 
 def _start():
@@ -94,22 +113,22 @@ def _start():
         _place()
         if folder := _other_libraries():
             text = "torch: LD_LIBRARY_PATH names " + folder + ", whose libraries are loaded instead of those with your "
-            sys.meta_path.insert(0, _SayAtImport(text + "operators; take that folder out of it"))
+            _say_at_import(text + "operators; take that folder out of it")
         return
     is_gone = not any(found.values())
     # Hard links remain when their originals are deleted; symbolic links break.
     is_whole = os.path.exists(os.path.join(TREE, "torch/lib/libtorch_cpu.so"))
     if is_gone:
         text = "torch: it was uninstalled from " + SITE + "; to also remove what `make develop` added: "
-        text += MAKE.replace("VERB", "undevelop") + _quoted(sys.executable)
+        text += UNDEVELOP + _quoted(sys.executable)
     else:
         text = "torch: another torch was installed in " + SITE + ", without your operators; to add them: "
-        text += MAKE.replace("VERB", "develop") + _quoted(sys.executable)
+        text += DEVELOP + _quoted(sys.executable)
     if is_gone and is_whole:
         _place()
     else:
         sys.path.remove(TREE)
-    sys.meta_path.insert(0, _SayAtImport(text))
+    _say_at_import(text)
 
 
 _start()

@@ -51,6 +51,7 @@ if not OPERATORS:
 # References of PyTorch's own operators have other signatures.
 REFERENCED = [info for info in OPERATORS if any(info is each for each in ADDED) and info.ref]
 DIFFERENTIABLE = [info for info in OPERATORS if info.supports_autograd]
+TWICE_DIFFERENTIABLE = [info for info in DIFFERENTIABLE if info.supports_gradgrad]
 FLOATING = (torch.double, torch.cdouble)
 in_one = each_of(OPERATORS, dtypes=OpDTypes.any_one, allowed_dtypes=(torch.float32, torch.int64))
 differentiable = each_of(DIFFERENTIABLE, dtypes=OpDTypes.supported_backward, allowed_dtypes=FLOATING)

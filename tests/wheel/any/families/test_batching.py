@@ -11,6 +11,7 @@ import torch
 from opinfos import OPERATORS, QUIET, each_of, in_one, instantiate, tensors_of
 from torch import Tensor
 from torch.testing._internal.common_device_type import OpDTypes
+from torch.testing._internal.common_dtype import custom_types
 from torch.testing._internal.common_utils import TestCase
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils import _pytree as pytree
@@ -39,32 +40,37 @@ def dimensions(count: int, *choices: int | None) -> list[tuple[int | None, ...]]
     return [dims for dims in every if any(dim is not None for dim in dims)]
 
 
+def sliced(tensors: list[Tensor], dims: tuple[int | None, ...], changed: list[bool]) -> list[list[Tensor]]:
+    """Return three lists of these tensors, with other values in each for those ``changed`` that ``dims`` name."""
+
+    def repeated(t: Tensor, dim: int | None, is_changed: bool) -> list[Tensor]:
+        return [t, t.flip(0) if t.dim() else t + t, t * 0] if dim is not None and is_changed else [t, t, t]
+
+    return [[*each] for each in zip(*map(repeated, tensors, dims, changed), strict=True)]
+
+
+def cases(op: OpInfo, device: str, dtype: torch.dtype) -> Iterator[Any]:
+    """Yield a function, its tensors with a batch dimension, these dimensions, and the results for the slices."""
+    for sample in op.sample_inputs(device, dtype):
+        function, tensors = on_tensors(op, sample)
+        for dims in dimensions(len(tensors), 0, -1):
+            slices = sliced(tensors, dims, [True for _ in tensors])
+            try:
+                expected = [function(*each) for each in slices]
+            except (RuntimeError, ValueError, IndexError):  # an index, for example, may have to be sorted
+                slices = sliced(tensors, dims, [t.dtype == dtype for t in tensors])
+                expected = [function(*each) for each in slices]
+            columns = zip(zip(*slices, strict=True), dims, strict=True)
+            batch = [three[0] if dim is None else torch.stack(three, dim) for three, dim in columns]
+            yield function, batch, dims, expected
+
+
 class TestVmap(TestCase):
-    SIZE = 3
-
-    def batched(self, tensors: list[Tensor], dims: tuple[int | None, ...]) -> list[Tensor]:
-        """Yield each tensor repeated along its dimension, with other values each time."""
-        return [
-            t if dim is None else torch.stack([t, t.flip(0) if t.dim() else t + t, t * 0], dim)
-            for t, dim in zip(tensors, dims, strict=True)
-        ]
-
-    def cases(self, op: OpInfo, device: str, dtype: torch.dtype) -> Iterator[Any]:
-        for sample in op.sample_inputs(device, dtype):
-            function, tensors = on_tensors(op, sample)
-            for dims in dimensions(len(tensors), 0, -1):
-                yield function, self.batched(tensors, dims), dims
-
     @in_one
     def test_vmap_exhaustive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         torch._C._functorch._set_vmap_fallback_warning_enabled(False)
         self.addCleanup(torch._C._functorch._set_vmap_fallback_warning_enabled, True)
-        for function, tensors, dims in self.cases(op, device, dtype):
-            slices = [
-                [t if dim is None else t.select(dim, i) for t, dim in zip(tensors, dims, strict=True)]
-                for i in range(self.SIZE)
-            ]
-            expected = [function(*each) for each in slices]
+        for function, tensors, dims, expected in cases(op, device, dtype):
             try:
                 result = torch.vmap(function, dims)(*tensors)
             except RuntimeError as error:
@@ -88,3 +94,21 @@ class TestVmap(TestCase):
 
 
 instantiate(globals(), TestVmap)
+
+
+def test_index_that_must_be_sorted_stays_sorted() -> None:
+    def function(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        if not torch.equal(index, index.sort().values) or index[-1] != 2:
+            raise RuntimeError("expected index to be sorted, and to end with 2")
+        return x[index]
+
+    def samples(_: OpInfo, device: str, dtype: torch.dtype, requires_grad: bool, **_kwargs: Any) -> list[SampleInput]:
+        return [SampleInput(torch.randn(3, dtype=dtype, device=device), args=(torch.arange(3),))]
+
+    info = OpInfo("indexed", op=function, dtypes=custom_types(torch.float), sample_inputs_func=samples)
+    found = [*cases(info, "cpu", torch.float)]
+    assert len(found) == len(dimensions(2, 0, -1))
+    for _, (x, index), dims, expected in found:
+        assert len(expected) == 3
+        assert dims[0] is None or x.unique().numel() > 3
+        assert dims[1] is None or torch.equal(index.movedim(dims[1], 0), torch.arange(3).expand(3, 3))

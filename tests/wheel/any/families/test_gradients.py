@@ -10,9 +10,19 @@ from typing import Any
 
 import pytest
 import torch
-from opinfos import DIFFERENTIABLE, FLOATING, QUIET, differentiable, each_of, instantiate, tensors_of
+from opinfos import (
+    DIFFERENTIABLE,
+    FLOATING,
+    QUIET,
+    TWICE_DIFFERENTIABLE,
+    differentiable,
+    each_of,
+    instantiate,
+    tensors_of,
+)
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
+from torch.testing._internal.common_device_type import OpDTypes
 from torch.testing._internal.common_dtype import custom_types
 from torch.testing._internal.common_utils import TestGradients
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
@@ -21,6 +31,7 @@ from torch.utils import _pytree as pytree
 from tests.kit.samples import with_differentiable_results
 
 pytestmark = QUIET
+IN_PLACE = [info for info in DIFFERENTIABLE if info.inplace_variant and info.supports_inplace_autograd]
 
 
 def checkable(op: OpInfo) -> tuple[OpInfo, Callable[..., Any]]:
@@ -58,15 +69,15 @@ class TestBwdGradients(TestGradients):
     def test_fn_grad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         self._grad_test_helper(device, dtype, *checkable(op))
 
-    @differentiable
+    @each_of(TWICE_DIFFERENTIABLE, dtypes=OpDTypes.supported_backward, allowed_dtypes=FLOATING)
     def test_fn_gradgrad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         self._check_helper(device, dtype, *checkable(op), "bwgrad_bwgrad")
 
-    @each_of([info for info in DIFFERENTIABLE if info.inplace_variant], allowed_dtypes=FLOATING)
+    @each_of(IN_PLACE, allowed_dtypes=FLOATING)
     def test_inplace_grad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         self._grad_test_helper(device, dtype, op, self._get_safe_inplace(op.get_inplace()))
 
-    @each_of([info for info in DIFFERENTIABLE if info.inplace_variant], allowed_dtypes=FLOATING)
+    @each_of([info for info in IN_PLACE if info.supports_gradgrad], allowed_dtypes=FLOATING)
     def test_inplace_gradgrad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         self._check_helper(device, dtype, op, self._get_safe_inplace(op.get_inplace()), "bwgrad_bwgrad")
 
@@ -98,10 +109,7 @@ class TestFwdGradients(TestGradients):
             check_batched_forward_grad=op.check_batched_forward_grad,
         )
 
-    @each_of(
-        [info for info in DIFFERENTIABLE if info.inplace_variant and info.supports_forward_ad],
-        allowed_dtypes=FLOATING,
-    )
+    @each_of([info for info in IN_PLACE if info.supports_forward_ad], allowed_dtypes=FLOATING)
     def test_inplace_forward_mode_AD(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         in_place = self._get_safe_inplace(op.get_inplace())
         self._grad_test_helper(device, dtype, op, in_place, check_forward_ad=True)

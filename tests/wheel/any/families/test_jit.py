@@ -24,11 +24,10 @@ class TestJit(JitCommonTestCase):
             for kind, variant in variants.items():
                 if variant is None:
                     continue
-                name = f"torch.{op.name}" if kind == "function" else variant.__name__
-                scripted = create_script_fn(
-                    self, name.removeprefix("torch."), "functional" if kind == "function" else kind
-                )
-                for form in (create_traced_fn(self, variant), scripted):
+                name, called = (op.name, "functional") if kind == "function" else (variant.__name__, kind)
+                forms = [create_traced_fn(self, variant)] if op.supports_tracing else []
+                forms += [create_script_fn(self, name, called)] if op.supports_scripting else []
+                for form in forms:
                     check_against_reference(
                         self,
                         form,
@@ -37,7 +36,7 @@ class TestJit(JitCommonTestCase):
                         (sample.input, *sample.args),
                         sample.kwargs,
                         no_grad=not is_differentiable,
-                        no_gradgrad=not is_differentiable,
+                        no_gradgrad=not (is_differentiable and op.supports_gradgrad),
                     )
 
     @in_one

@@ -1,0 +1,103 @@
+"""The import that is tried before a tree is used. The torch is a few files, and Python runs without its ``site``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from graft import build as build_module
+from graft.base.installed import Environment
+from graft.core.errors import PackError, UsageError
+from graft.deliver.develop import use_tree, write_tree
+from graft.deliver.trial import require_import
+from graft.inputs.merge import MARK
+from graft.inputs.native import load_native
+from helpers import write
+
+UPSTREAM = {
+    "torch/__init__.py": "from . import version, _meta_registrations\n",
+    "torch/version.py": "__version__ = '2.10.0'\n",
+    "torch/_meta_registrations.py": "def register_meta(op):\n    return lambda function: function\n",
+    "torchgen/model.py": "",
+}
+FOLDER = {
+    "native_functions.yaml": "",
+    "python/_meta_registrations.py": "from .own import right\n\n\n@register_meta(1)\ndef meta(): ...\n",
+    "python/own.py": "right = 1\n",
+}
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    packages = write(tmp_path / "site-packages", UPSTREAM)
+    return Environment(sys.executable, packages, packages)
+
+
+def build(environment: Environment, folder: Path, library: str = "") -> Path:
+    """Write the tree of a folder, and use it if it can be imported."""
+    native = load_native(folder)
+    files = {"torch/version.py": f"__version__ = '{library}'\n".encode(), "torch/lib/libtorch.so": library.encode()}
+    for name in native.python:
+        path = f"torch/{name.relative_to('python')}"
+        text = (folder / name).read_text()
+        files[path] = (UPSTREAM[path] + MARK + text if path in UPSTREAM else text).encode()
+    base: Any = SimpleNamespace(cuda="", libraries=environment.site)
+    tree = write_tree(environment, base, [folder], files, "stamp")
+    require_import(environment, tree, native)
+    use_tree(environment, tree)
+    return tree
+
+
+def test_right_folder_is_imported(environment: Environment, tmp_path: Path) -> None:
+    tree = build(environment, write(tmp_path / "ops", FOLDER))
+    assert tree.name in (environment.packages / "torch_graft.pth").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "expected"),
+    [
+        ("_meta_registrations.py", "@register_meta", "@register_mta", "4: NameError: name 'register_mta' is not def"),
+        ("own.py", "right = 1", "from torch import nothing", "1: ImportError: cannot import name 'nothing' from "),
+    ],
+)
+def test_error_names_the_line_of_the_folder(
+    environment: Environment, tmp_path: Path, name: str, old: str, new: str, expected: str
+) -> None:
+    folder = write(tmp_path / "ops", FOLDER)
+    pth = environment.packages / "torch_graft.pth"
+    build(environment, folder)
+    before = pth.read_text()
+    (folder / "python" / name).write_text(FOLDER[f"python/{name}"].replace(old, new))
+    for _ in range(2):
+        with pytest.raises(PackError) as caught:
+            build(environment, folder)
+        assert caught.value.what.startswith(f"{folder}/python/{name}:{expected}")
+        assert pth.read_text() == before
+
+
+def test_error_elsewhere_is_shown_whole(environment: Environment, tmp_path: Path) -> None:
+    (environment.site / "torch/__init__.py").write_text("raise OSError('no such library')\n")
+    with pytest.raises(PackError) as caught:
+        build(environment, write(tmp_path / "ops", FOLDER))
+    assert caught.value.what.startswith("Traceback ")
+    assert caught.value.what.endswith("\nOSError: no such library")
+
+
+def test_environment_that_cannot_be_written_to_is_refused_before_anything_is_built(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_module, "find_environment", lambda _: environment)
+    monkeypatch.setattr("os.access", lambda *_: False)
+    request: Any = SimpleNamespace(python="python", watch=False)
+    with pytest.raises(UsageError, match="cannot be written to"):
+        build_module.develop(request)
+
+
+def test_same_python_is_not_tried_again(environment: Environment, tmp_path: Path) -> None:
+    folder = write(tmp_path / "ops", FOLDER)
+    build(environment, folder)
+    nowhere = Environment("/nowhere/python", environment.packages, environment.site)
+    build(nowhere, folder, "an edited kernel")
