@@ -71,6 +71,8 @@ def developed(environment: Environment) -> Environment:
     assert "replaced in PyTorch: trace (CPU), renorm.out (CPU)," in said
     assert "sinh (derivatives), lerp.Scalar (derivatives), cholesky (derivatives), " in said
     assert "lerp_kernel_scalar_weight (dispatch stub)" in said
+    # Static Runtime.
+    assert "keep PyTorch's own: at::cpu::renorm_out in torch::jit::SROperatorFunctor_aten_renorm::fn" in said
     return environment
 
 
