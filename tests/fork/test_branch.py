@@ -147,6 +147,19 @@ def test_kernel_is_replaced_though_tags_stay(upstream: Path, into: Path, capsys:
     assert "third: a release keeps its tags" in "".join(capsys.readouterr())
 
 
+def test_what_a_release_keeps_is_listed(upstream: Path, into: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    functions = FUNCTIONS.replace("- func: add(Tensor self) -> Tensor\n", "").replace("    CUDA: twice_cuda\n", "")
+    changes = {
+        f"{NATIVE}/native_functions.yaml": functions,
+        "tools/autograd/derivatives.yaml": DERIVATIVES.replace("  result: auto_linear\n", ""),
+    }
+    assert of_branch(upstream, into, changes) == {}
+    said = "".join(capsys.readouterr())
+    assert "native_functions.yaml: add: a release keeps it" in said
+    assert "native_functions.yaml: twice: a release keeps its kernels for CUDA" in said
+    assert "derivatives.yaml: twice: a release keeps its formulas for result" in said
+
+
 def test_docstring_of_a_new_operator(upstream: Path, into: Path) -> None:
     """A graft sets docstrings of new operators itself, and PyTorch allows no second one."""
     doc = 'add_docstr(\n    torch.fourth,\n    r"""\nfourth(input) -> Tensor\n\nWhat it does.\n""",\n)\n'

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
-from ..check.cplusplus import functions_in, read_text
+from ..check.cplusplus import read_text
 from ..core.console import say
 from ..core.errors import SourceError, UsageError
 from ..core.files import lay_out_files
-from ..inputs.entries import REPLACE, fields_of, kernels_of, operator_of, split_entries
+from ..inputs.entries import split_entries
 from ..inputs.merge import MARK
 from ..inputs.native import AUTOCAST, CUDA_SUFFIXES, DERIVATIVES, DOCS, FOLDERS, FUNCTIONS, PYTHON
 from ..inputs.pin import GitSource, load_pin
 from ..options import Request
 from .apply import NATIVE, SUBJECTS, YAML_FILES
 from .behind import text_behind, without_docstrings
+from .changed import changed_entries, changed_formulas, changed_functions
 from .tree import BASE_REF, Stack, Tree, find_tree
 
 _SOURCES = (".cpp", *CUDA_SUFFIXES)
@@ -73,7 +73,7 @@ class Branch:
         if ours[:1] == [top]:
             # A fork: the pin's patches are below our commits, and the last one is made from the others and docstrings.
             self.old, self.new = (self.tree.ask("rev-parse", f"{commit}~1") for commit in (ours[-1], top))
-        before, after = self._entries(FUNCTIONS)
+        before, after = map(split_entries, self._versions(YAML_FILES[FUNCTIONS]))
         added = {name.partition(".")[0] for name in after.keys() - before.keys()}
         affected: set[str] = set()
         for name in self.tree.differing(self.old, self.new):
@@ -87,8 +87,7 @@ class Branch:
                 self.left[name] = next((why for place, why in _LEFT.items() if name.startswith(place)), _IN_BINARIES)
         Stack(self.tree, self.new, self.scratch).lay_out(self.copied, self.scratch)
         self.files |= {place: (self.scratch / name).read_bytes() for name, place in self.copied.items()}
-        self._functions(affected)
-        self._derivatives()
+        self._entries(affected)
         if top != self.new:
             self._lists(top, added)
 
@@ -99,7 +98,7 @@ class Branch:
 
     def _source(self, name: str) -> set[str]:
         """Take a file of kernels. Return the functions in it that change, or call others in it that do."""
-        before, after = self._text(self.old, name), self._text(self.new, name)
+        before, after = self._versions(name)
         place = Path(name).relative_to(NATIVE)
         if not after:
             self.left[name] = "the branch deletes it"
@@ -115,14 +114,12 @@ class Branch:
 
     def _python(self, name: str, added: set[str]) -> None:
         """Take what a Python file gains; of operators that are ``added``, the docstrings."""
-        before, after = self._text(self.old, name), self._text(self.new, name)
+        before, after = self._versions(name)
         place = f"{PYTHON}/{name.removeprefix('torch/').removesuffix('.in')}"
         try:
             text, found = without_docstrings(text_behind(before, after).removeprefix(MARK), added)
         except (ValueError, SyntaxError) as error:
-            what = (
-                f"it changes {error}" if after and isinstance(error, ValueError) else "it changes lines, or is deleted"
-            )
+            what = "it changes lines" if isinstance(error, SyntaxError) else f"it changes {error}"
             self.left[name] = f"{what}; write what is new behind the file's end, or into a patch of the pin"
             return
         self._docs(name, found)
@@ -152,64 +149,22 @@ class Branch:
         if policies:
             self.files[str(AUTOCAST)] = yaml.safe_dump(policies, sort_keys=False).encode()
 
-    def _functions(self, affected: set[str]) -> None:
-        """Write the entries of operators that are new, name other kernels, or have functions in ``affected``."""
-        before, after = self._entries(FUNCTIONS)
-        theirs, ours = ({name: fields_of(text) for name, text in each.items()} for each in (before, after))
-        # The function of a structured operator that checks its arguments is named after its functional variant.
-        affected |= {
-            kernel
-            for name, fields in ours.items()
-            if name.replace(".", "_") in affected and (delegate := fields.get("structured_delegate"))
-            for key, kernel in kernels_of(ours[delegate]).items()
-            if key in ("CPU", "CUDA")
+    def _entries(self, affected: set[str]) -> None:
+        """Write the entries that are new, or replace PyTorch's."""
+        functions, formulas = (self._versions(name) for name in YAML_FILES.values())
+        found = {
+            FUNCTIONS: changed_entries(*functions, affected),
+            DERIVATIVES: changed_formulas(*formulas, split_entries(functions[0]).keys()),
         }
-        written = self._added(FUNCTIONS, after.keys() - before.keys())
-        for name, fields in ours.items():
-            old = theirs.get(name)
-            if old is None:
-                continue
-            if others := sorted(key for key in {*fields, *old} - {"dispatch"} if fields.get(key) != old.get(key)):
-                why = "; give another schema an overload name of its own" if "func" in others else ""
-                self.left[f"{YAML_FILES[FUNCTIONS]}: {name}"] = f"a release keeps its {', '.join(others)}{why}"
-            if "func" in others:
-                continue
-            if kernels := _changed_kernels(kernels_of(fields), kernels_of(old), affected):
-                written.append(_replacing({"func": fields["func"], "dispatch": kernels}))
-            elif not {"dispatch", "structured_delegate"} & fields.keys() and _composite_name(name) in affected:
-                written.append(_replacing({"func": fields["func"]}))
-        self._write(FUNCTIONS, written)
+        for file, (texts, left) in found.items():
+            self.left |= {
+                f"{YAML_FILES[file]}: {operator}": f"a release keeps {what}" for operator, what in left.items()
+            }
+            if texts:
+                self.files[str(file)] = "\n".join(texts).encode()
 
-    def _entries(self, file: Path) -> tuple[dict[str, str], dict[str, str]]:
-        old, new = (split_entries(self._text(commit, YAML_FILES[file])) for commit in (self.old, self.new))
-        return old, new
-
-    def _added(self, file: Path, names: Collection[str]) -> list[str]:
-        """Return the texts of the entries called ``names``; of a fork, with the comments before them."""
-        text = self._text(self.new, YAML_FILES[file])
-        head, *parts = re.split(r"^(?=- )", text.partition(MARK)[2] or text, flags=re.M)
-        found = [part for part in parts if operator_of(part) in names]
-        if MARK in text:  # what replaces is blank there
-            return [re.sub(r"\n{3,}", "\n\n", "".join([head, *found]).rstrip() + "\n")] if found else []
-        return [f"{part.rstrip()}\n" for part in found]
-
-    def _write(self, file: Path, entries: list[str]) -> None:
-        if entries:
-            self.files[str(file)] = "\n".join(entries).encode()
-
-    def _derivatives(self) -> None:
-        """Write the entries with a changed formula, and only those formulas."""
-        before, after = self._entries(DERIVATIVES)
-        operators, _ = self._entries(FUNCTIONS)
-        written: list[str] = []
-        for name, text in after.items():
-            ours, theirs = fields_of(text), fields_of(before.get(name, "- {}"))
-            changed = {key: formula for key, formula in ours.items() if theirs.get(key) != formula}
-            if changed and name in operators:
-                written.append(_replacing({"name": ours["name"], **changed}))
-            if lost := sorted(theirs.keys() - ours.keys()):
-                self.left[f"{YAML_FILES[DERIVATIVES]}: {name}"] = f"a release keeps its {', '.join(lost)}"
-        self._write(DERIVATIVES, written + self._added(DERIVATIVES, after.keys() - before.keys() - operators.keys()))
+    def _versions(self, name: str) -> tuple[str, str]:
+        return self._text(self.old, name), self._text(self.new, name)
 
 
 def import_branch(request: Request) -> None:
@@ -266,43 +221,3 @@ def _of_diff(tree: Tree, diff: Path, scratch: Path) -> tuple[str, str]:
         )
     stack.commit(f"{diff.name}\n")
     return tree.head(), stack.tip
-
-
-def changed_functions(before: str, after: str) -> set[str]:
-    """Return the functions of the C++ text ``after`` that differ from those of ``before``, or use others that do.
-
-    All do if something outside of functions differs: types, macros, constants.
-    """
-    (old, old_rest), (new, new_rest) = functions_in(before), functions_in(after)
-    changed = {name for name, text in new.items() if old.get(name) != text}
-    if _code(old_rest) != _code(new_rest):
-        return set(new)
-    words = {name: set(re.findall(r"\w+", text)) for name, text in new.items()}
-    while more := {name for name in new.keys() - changed if changed & words[name]}:
-        changed |= more
-    return changed
-
-
-def _code(text: str) -> str:
-    """Return C++ without comments and spaces."""
-    return re.sub(r"//[^\n]*|/\*.*?\*/|\s+", "", text, flags=re.S)
-
-
-def _changed_kernels(ours: dict[str, str], theirs: dict[str, str], affected: set[str]) -> dict[str, str]:
-    """Return the kernels, by dispatch key, that are not ``theirs``, or are in ``affected``."""
-    return {
-        key: kernel
-        for key, kernel in ours.items()
-        if kernel != theirs.get(key) or kernel.rpartition("::")[2] in affected
-    }
-
-
-def _composite_name(operator: str) -> str:
-    """Return the name of the kernel of an operator that names none, since it is composed of others."""
-    name, _, overload = operator.partition(".")
-    return f"{name}_out" if overload.split("_")[-1] == "out" else name
-
-
-def _replacing(fields: dict[str, object]) -> str:
-    """Return the text of an entry with ``replace``."""
-    return yaml.safe_dump([{**fields, REPLACE: True}], sort_keys=False, width=10**6)
