@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from asking import asked
 from graft.check.cplusplus import parse
-from graft.core.layout import PATCHES, REPOSITORY
+from graft.core.layout import PACKAGES, PATCHES, REPOSITORY
 from graft.fork.apply import NATIVE, YAML_FILES
 from graft.fork.branch import import_branch
 from graft.fork.fetch import cache_of
@@ -75,7 +75,7 @@ int64_t count_run(std::string_view name, int64_t step) {
 
 COMPARE = """
 import json, sys
-sys.path.insert(0, REPOSITORY)
+sys.path[:0] = PATHS
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from tests.kit.replaced import difference, dtypes_of
@@ -147,7 +147,7 @@ def test_each_file_runs_and_gives_the_same_bits(environment: Environment, folder
     new = environment.copied_to(tmp_path / "environment")
     new.pip("install", "expecttest", "pyyaml", "scipy")
     make("develop", new, "--native", folder)
-    code = COMPARE.replace("REPOSITORY", repr(str(REPOSITORY)))
+    code = COMPARE.replace("PATHS", repr([str(REPOSITORY), str(PACKAGES)]))
     # One capability is compiled.
     done = new.run(code.replace("FILES", repr({**FILES, FORMULA: FORMULA})), ATEN_CPU_CAPABILITY="avx2")
     compared, runs = json.loads(done.stdout.splitlines()[-1])
