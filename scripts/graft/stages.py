@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .base.base import Base
+from .base.callers import kept_calls
 from .check.run import check_native
 from .codegen import DESCRIPTION
 from .codegen.description import Description
@@ -23,10 +24,15 @@ from .compose.files import Made, installed_headers
 from .core.console import StepLine, Steps, say
 from .core.errors import GraftError, PinError, run_all
 from .core.layout import Layout
-from .inputs.native import NativeFolder
+from .inputs.entries import fields_of, read_entries, texts_of_entries
+from .inputs.merge import PACKAGED
+from .inputs.native import FUNCTIONS, NativeFolder
 from .inputs.patches import load_series, patched
 from .inputs.snapshot import Snapshot
 from .inputs.toolchain import Toolchain
+
+# The number of functions shown that keep kernels of PyTorch which are replaced.
+_CALLS_SHOWN = 5
 
 # Chooses the libraries of a delivery.
 Plan = Callable[[Units, Base, Nvcc | None], list[Product]]
@@ -62,6 +68,10 @@ def make(job: Job, plan: Plan) -> Made:
     description.replaced.update((stub, ["dispatch stub"]) for stub in stubs)
     if description.replaced:
         say(f"replaced in PyTorch: {', '.join(description.replaced_lines)}")
+        calls = [f"{called} in {' and '.join(callers)}" for called, callers in _kept_calls(job).items()]
+        if calls:
+            more = f"; and {len(calls) - _CALLS_SHOWN} more" if len(calls) > _CALLS_SHOWN else ""
+            say(f"calls that keep PyTorch's own: {'; '.join(calls[:_CALLS_SHOWN])}{more}")
     inputs = (job.snapshot.stamp, cuda.description, Contents(job.layout.work).outside)
     return Made(
         hash_=hashlib.sha256("".join(inputs).encode()).hexdigest()[:10],
@@ -72,6 +82,14 @@ def make(job: Job, plan: Plan) -> Made:
         libraries=libraries,
         cuda=cuda.request,
     )
+
+
+def _kept_calls(job: Job) -> dict[str, list[str]]:
+    """Return the functions of PyTorch that go on calling kernels that the folder replaces, by name of the kernel."""
+    theirs = texts_of_entries(job.base.tree / PACKAGED[FUNCTIONS] / FUNCTIONS)
+    ours = [entry for entry in read_entries(job.native.path / FUNCTIONS) if entry.is_replacing]
+    replaced = [(entry, fields_of(theirs[entry.operator])) for entry in ours]
+    return kept_calls(job.base.libraries / "libtorch_cpu.so", replaced, job.layout.base / "direct-calls.json")
 
 
 def make_for_cuda(job: Job) -> Nvcc:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from graft.codegen.__main__ import load_operators
 from graft.codegen.headers import (
     WheelOutput,
@@ -25,9 +26,10 @@ from graft.codegen.upstream import TEMPLATES, Output
 from graft.core.errors import OperatorError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.fork.apply import apply, lay_out_torchgen
+from graft.fork.branch import Branch
 from graft.fork.syntax import run_generators
 from graft.fork.tree import Stack, isolated, open_tree
-from graft.inputs.native import NativeFolder, load_native
+from graft.inputs.native import AUTOCAST, NativeFolder, load_native
 from graft.inputs.pin import load_pin
 
 
@@ -71,6 +73,23 @@ def test_list_of_operators_is_that_of_the_wheel(base: Path, tree: Path, layout: 
     assert '"torch.twice_plus": lambda' in expected
     assert (tree / "torch/_added_operators.py").read_text() == expected
     assert "add_docstr(torch.twice_plus, " in (tree / "torch/_torch_docs.py").read_text()
+
+
+def test_import_of_the_fork_gives_the_folder(tree: Path, layout: Layout, tmp_path: Path) -> None:
+    """But for what no tree has: samples, comments on autocast policies."""
+    native = load_native(REPOSITORY / "native")
+    fork = apply(tree, replace(layout, natives=(native.path,)))
+    (tmp_path / "scratch").mkdir()
+    branch = Branch(open_tree(tree, load_pin(layout.patches)), fork.base, fork.tip, tmp_path / "scratch")
+    branch.read()
+    policies = yaml.safe_load(branch.files.pop(str(AUTOCAST)))
+    expected = yaml.safe_load((native.path / AUTOCAST).read_text())
+    assert {key: sorted(names) for key, names in policies.items()} == {
+        key: sorted(names) for key, names in expected.items()
+    }
+    files = {str(file) for file in native.files} - {str(AUTOCAST), str(native.samples)}
+    assert branch.files == {name: (native.path / name).read_bytes() for name in files}
+    assert branch.left == {}
 
 
 LISTED = """

@@ -71,6 +71,8 @@ def developed(environment: Environment) -> Environment:
     assert "replaced in PyTorch: trace (CPU), renorm.out (CPU)," in said
     assert "sinh (derivatives), lerp.Scalar (derivatives), cholesky (derivatives), " in said
     assert "lerp_kernel_scalar_weight (dispatch stub)" in said
+    # Static Runtime.
+    assert "keep PyTorch's own: at::cpu::renorm_out in torch::jit::SROperatorFunctor_aten_renorm::fn" in said
     return environment
 
 
@@ -142,6 +144,27 @@ print(len(said))
 """
     )
     assert delivered.run(code).stdout.split() == ["1"]
+
+
+def test_what_operators_of_pytorch_lack_is_registered(delivered: Environment) -> None:
+    """An autocast policy, a batching rule, a decomposition; without PyTorch's warning that vmap is a loop."""
+    code = (
+        START
+        + """
+warnings.filterwarnings("ignore", message="torch.cholesky is deprecated")
+with torch.autocast("cpu"):
+    print(torch.histc(x.bfloat16()).dtype)
+print(torch.vmap(lambda row: torch.histc(row, 3))(x.float()).tolist())
+from torch.fx.experimental.proxy_tensor import make_fx
+table = torch._decomp.get_decompositions([torch.ops.aten.cholesky])
+print("linalg_cholesky" in make_fx(torch.cholesky, table)(x @ x.T).code)
+"""
+    )
+    assert delivered.run(code).stdout.splitlines() == [
+        "torch.float32",
+        "[[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]",
+        "True",
+    ]
 
 
 def test_what_is_replaced_is_told(delivered: Environment) -> None:

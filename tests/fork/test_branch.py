@@ -46,7 +46,10 @@ namespace at::meta {
 TORCH_META_FUNC(half)(const Tensor& self) { check(self); }
 }
 """
-DERIVATIVES = """- name: twice(Tensor self) -> Tensor
+DERIVATIVES = """- name: generated_functional(Tensor self) -> Tensor
+  self: grad
+
+- name: twice(Tensor self) -> Tensor
   self: grad * 2
   result: auto_linear
 
@@ -59,6 +62,7 @@ BEFORE = {
     f"{NATIVE}/Several.cpp": SOURCE,
     f"{NATIVE}/Several.h": "// a header\n",
     "torch/functional.py": "x = 1\n",
+    "torch/_torch_docs.py": "x = 1\ny = 1\n",
     "torch/other.py": "x = 1\n",
     "c10/core/Scalar.h": "// c10\n",
 }
@@ -129,6 +133,47 @@ def test_changed_macro_affects_each_kernel_of_the_file(upstream: Path, into: Pat
     assert {entry["func"].partition("(")[0] for entry in entries} == {"add", "twice", "third", "half.out"}
 
 
+def test_local_function_is_no_kernel(upstream: Path, into: Path) -> None:
+    text = "namespace at::native {\nnamespace {\nvoid add() {}\n}\nstatic void third_cpu() {}\n}\n"
+    assert of_branch(upstream, into, {f"{NATIVE}/New.cpp": text}) == {"New.cpp": text}
+
+
+def test_kernel_is_replaced_though_tags_stay(upstream: Path, into: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    functions = FUNCTIONS.replace("CPU: third_cpu", "CPU: third_cpu\n  tags: core")
+    source = SOURCE.replace("self / 3", "self / 3.0")
+    files = of_branch(upstream, into, {f"{NATIVE}/native_functions.yaml": functions, f"{NATIVE}/Several.cpp": source})
+    (entry,) = yaml.safe_load(files["native_functions.yaml"])
+    assert entry == {"func": "third(Tensor self) -> Tensor", "dispatch": {"CPU": "third_cpu"}, "replace": True}
+    assert "third: a release keeps its tags" in "".join(capsys.readouterr())
+
+
+def test_what_a_release_keeps_is_listed(upstream: Path, into: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    functions = FUNCTIONS.replace("- func: add(Tensor self) -> Tensor\n", "").replace("    CUDA: twice_cuda\n", "")
+    changes = {
+        f"{NATIVE}/native_functions.yaml": functions,
+        "tools/autograd/derivatives.yaml": DERIVATIVES.replace("  result: auto_linear\n", ""),
+    }
+    assert of_branch(upstream, into, changes) == {}
+    said = "".join(capsys.readouterr())
+    assert "native_functions.yaml: add: a release keeps it" in said
+    assert "native_functions.yaml: twice: a release keeps its kernels for CUDA" in said
+    assert "derivatives.yaml: twice: a release keeps its formulas for result" in said
+
+
+def test_docstring_of_a_new_operator(upstream: Path, into: Path) -> None:
+    """A graft sets docstrings of new operators itself, and PyTorch allows no second one."""
+    doc = 'add_docstr(\n    torch.fourth,\n    r"""\nfourth(input) -> Tensor\n\nWhat it does.\n""",\n)\n'
+    changes = {
+        f"{NATIVE}/native_functions.yaml": f"{FUNCTIONS}\n- func: fourth(Tensor self) -> Tensor\n",
+        "torch/_torch_docs.py": f"x = 1\n{doc}y = 1\n",
+    }
+    files = of_branch(upstream, into, changes)
+    assert files == {
+        "native_functions.yaml": "- func: fourth(Tensor self) -> Tensor\n",
+        "docs/fourth.rst": "What it does.\n",
+    }
+
+
 def test_new_operator_and_formulas(upstream: Path, into: Path) -> None:
     new = "- func: fourth(Tensor self) -> Tensor\n"
     formulas = DERIVATIVES.replace("grad / 3", "grad / 3.0")
@@ -157,10 +202,15 @@ def test_what_has_no_place_is_listed(upstream: Path, into: Path, capsys: pytest.
         "torch/functional.py": "x = 1\ny = 2\n",
         "torch/other.py": "x = 2\n",
         "c10/core/Scalar.h": "// other\n",
+        f"{NATIVE}/vulkan/ops/New.cpp": "// new\n",
+        "test/test_ops.py": "x = 1\n",
     }
     assert of_branch(upstream, into, changes) == {"python/functional.py": "y = 2\n"}
     said = "".join(capsys.readouterr())
-    for name in ("Several.h", "native_functions.yaml: twice", "torch/other.py", "c10/core/Scalar.h", "BUILD=source"):
+    for name in (
+        *("Several.h", "native_functions.yaml: twice: a release keeps its variants", "torch/other.py"),
+        *("c10/core/Scalar.h", "vulkan/ops/New.cpp", "test/test_ops.py", "BUILD=source"),
+    ):
         assert name in said
     assert "torch/functional.py" not in said
 

@@ -42,7 +42,7 @@ def test_export_is_the_same_bytes_and_drops_what_is_no_longer(
     apply(tree, layout)
     mails = export(tree, out)
     assert {path.name for path in out.iterdir()} == {"0009-theirs.patch", *(mail.name for mail in mails)}
-    assert len(mails) == 4
+    assert len(mails) == 5
 
 
 def test_export_without_a_fork_is_refused(tree: Path, tmp_path: Path) -> None:

@@ -95,6 +95,17 @@ class SymbolFile(ElfFile):
         is_meant = ~np.isin(symbols["info"] >> 4, (_LOCAL, _WEAK)) & (symbols["name"] != 0)
         return frozenset(_names(self._static, is_meant & (symbols["section"] == _UNDEFINED)))
 
+    def functions(self) -> _Table:
+        """Return the functions that a library defines, and the strings of their names."""
+        symbols, strings = self._static
+        is_meant = (symbols["info"] & 15 == _FUNCTION) & (symbols["section"] != _UNDEFINED)
+        return symbols[is_meant], strings
+
+    def dynamic_names(self, numbers: npt.NDArray[Any]) -> Iterator[str]:
+        """Yield the names of the symbols with these numbers in the dynamic table of a library."""
+        symbols, strings = self._dynamic
+        return _names((symbols[numbers], strings), np.ones(len(numbers), bool))
+
     def definitions(self) -> Iterator[tuple[str, int, bool]]:
         """Yield the name and address of each function and variable of a library, and whether it is a function."""
         symbols, _ = self._static

@@ -38,6 +38,11 @@ def our_files() -> dict[str, Path]:
     return {f"torch/{file.as_posix()}": _OURS / file for file in files_below(_OURS) if file.suffix == ".py"}
 
 
+def files_of_folder(native: NativeFolder) -> dict[str, Path]:
+    """Return the files of a native folder's ``python/``, by path in the wheel."""
+    return {f"torch/{file.relative_to(PYTHON).as_posix()}": native.path / file for file in native.python}
+
+
 def appended_texts(native: NativeFolder, description: Description) -> dict[str, str]:
     """Return the texts behind torch's own Python files, and new files, by path in the wheel.
 
@@ -50,8 +55,7 @@ def appended_texts(native: NativeFolder, description: Description) -> dict[str, 
     texts = docstring_texts({bound: docstring(bound, native.path / DOCS) for bound in description.bound})
     ours = our_files()
     before = [(name, ours.pop(name)) for name in _BEFORE_THE_FOLDER_S]
-    folder_s = [(f"torch/{file.relative_to(PYTHON).as_posix()}", native.path / file) for file in native.python]
-    for name, path in [*before, *folder_s, *ours.items()]:
+    for name, path in [*before, *files_of_folder(native).items(), *ours.items()]:
         text = path.read_text(encoding="utf-8")
         texts[name] = f"{texts[name]}\n{text}" if name in texts else text
     for name, text in texts.items():
@@ -138,6 +142,13 @@ def _required(text: str) -> set[str]:
     later: set[str] = set()
     _read(compile(text, "text", "exec", dont_inherit=True), required, bound, later)
     return (required | later - bound) - _GIVEN
+
+
+def needed_at_import(code: CodeType) -> set[str]:
+    """Return the names that a module's code needs when it is imported, and does not define."""
+    required: set[str] = set()
+    _read(code, required, set(), set())
+    return required
 
 
 def _read(code: CodeType, required: set[str], bound: set[str], later: set[str]) -> None:

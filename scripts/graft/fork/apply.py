@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from ..base.base import run_with_torchgen
 from ..check.cplusplus import Source, read_sources, read_text, replacing_sources
 from ..codegen import DESCRIPTION
 from ..codegen.description import Description
-from ..compose.appending import appended_texts, behind
+from ..compose.appending import appended_texts, behind, files_of_folder
 from ..core.console import StepLine, Steps, say
 from ..core.errors import OperatorError, SourceError, UsageError
 from ..core.files import build_lock, files_below, write_if_changed
@@ -44,11 +44,16 @@ _YAML_MESSAGE = """native: describe the added operators
 
 The entries of a native folder, behind upstream's own.
 """
-_PYTHON_MESSAGE = """torch: list the added operators
+_PYTHON_MESSAGE = """torch: add the Python files of a native folder
 
-Their names and docstrings, generated from the merged YAML by this tree's own torchgen, and the Python files of a native
-folder: new ones beside torch's, additions behind torch's own text.
+New ones are beside torch's, additions behind torch's own text.
 """
+_LISTS_MESSAGE = """torch: list the added operators
+
+Their names and docstrings, generated from the merged YAML by this tree's own torchgen.
+"""
+# The subjects of the commits above the patches.
+SUBJECTS = [text.partition("\n")[0] for text in (_KERNELS_MESSAGE, _YAML_MESSAGE, _PYTHON_MESSAGE, _LISTS_MESSAGE)]
 
 
 @dataclass(frozen=True)
@@ -140,8 +145,13 @@ def make_commits(tree: Tree, snapshot: Snapshot, native: NativeFolder, scratch: 
     stack.add({target: generated / "wheel" / PACKAGED[file] / file for file, target in YAML_FILES.items()})
     stack.commit(_YAML_MESSAGE)
     generate_python(native, base, generated)
-    stack.add(python_files(native, generated, stack, scratch / "python"))
+    texts = {name: path.read_text(encoding="utf-8") for name, path in files_of_folder(native).items()}
+    of_folder = written_behind(texts, stack, scratch / "folder")
+    lists = written_behind(generated_texts(native, generated), stack, scratch / "lists")
+    stack.add(of_folder)
     stack.commit(_PYTHON_MESSAGE)
+    stack.add({**lists, ADDED: generated / "wheel" / ADDED})
+    stack.commit(_LISTS_MESSAGE)
     return stack
 
 
@@ -187,18 +197,22 @@ def generate_python(native: NativeFolder, base: Path, out: Path) -> None:
         raise OperatorError(done.stdout.strip())
 
 
-def python_files(native: NativeFolder, generated: Path, stack: Stack, folder: Path) -> dict[str, Path]:
-    """Return the files of the tip that ``generate_python`` and the native folder extend, and new ones, written below
-    ``folder``, by name in the tree.
-    """
+def generated_texts(native: NativeFolder, generated: Path) -> dict[str, str]:
+    """Return what ``generate_python`` wrote and the native folder's ``python/``, by name in the tree."""
     appended = generated / "appended"
     texts = {name.as_posix(): (appended / name).read_text(encoding="utf-8") for name in files_below(appended)}
     texts |= appended_texts(native, Description.load(generated / DESCRIPTION))
-    texts = {name.replace("torchgen/packaged/autograd/", "tools/autograd/"): text for name, text in texts.items()}
+    return {name.replace("torchgen/packaged/autograd/", "tools/autograd/"): text for name, text in texts.items()}
+
+
+def written_behind(texts: Mapping[str, str], stack: Stack, folder: Path) -> dict[str, Path]:
+    """Write the files of the tip that ``texts`` extend, and new ones, below ``folder``. Return them by name in the
+    tree.
+    """
     # The build generates some stubs from templates: torch/nn/functional.pyi from functional.pyi.in.
     upstream = stack.holds([*texts, *(f"{name}.in" for name in texts)])
     stack.lay_out(upstream, folder)
-    written = {ADDED: generated / "wheel" / ADDED}
+    written = {}
     for name, text in texts.items():
         place = next((each for each in (name, f"{name}.in") if each in upstream), name)
         target = written[place] = folder / place

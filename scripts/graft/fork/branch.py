@@ -12,18 +12,35 @@ from pathlib import Path
 
 import yaml
 
-from ..check.cplusplus import functions_in
+from ..check.cplusplus import read_text
 from ..core.console import say
 from ..core.errors import SourceError, UsageError
 from ..core.files import lay_out_files
-from ..inputs.entries import REPLACE, fields_of, kernels_of, split_entries
-from ..inputs.native import CUDA_SUFFIXES, DERIVATIVES, FUNCTIONS, PYTHON
+from ..inputs.entries import split_entries
+from ..inputs.merge import MARK
+from ..inputs.native import AUTOCAST, CUDA_SUFFIXES, DERIVATIVES, DOCS, FOLDERS, FUNCTIONS, PYTHON
 from ..inputs.pin import GitSource, load_pin
 from ..options import Request
-from .apply import NATIVE, YAML_FILES
-from .tree import Stack, Tree, find_tree
+from .apply import NATIVE, SUBJECTS, YAML_FILES
+from .behind import text_behind, without_docstrings
+from .changed import changed_entries, changed_formulas, changed_functions
+from .tree import BASE_REF, Stack, Tree, find_tree
 
 _SOURCES = (".cpp", *CUDA_SUFFIXES)
+_PYTHON_SUFFIXES = (".py", ".pyi", ".pyi.in")
+
+# Docstrings that a graft writes itself, or that say no more than those do.
+_GENERATED_DOCS = ("An operator that was added", "See :func:", "In-place version of ")
+
+AUTOCAST_SOURCE = "aten/src/ATen/RegisterAutocast.cpp"
+
+# Where an unusual change is, and what to do with it.
+_LEFT = {
+    "test/": "a wheel has no tests; run it with the torch that is built",
+    "docs/": "a wheel has no pages",
+    "torchgen/": "PyTorch's generator; a patch of the pin can change it",
+}
+_IN_BINARIES = "PyTorch's own binaries, or its build, contain it"
 
 
 @dataclass
@@ -34,6 +51,8 @@ class Branch:
         tree: the checkout, which is only read.
         old: the commit to compare with.
         new: the commit.
+        scratch: an empty folder.
+        copied: receives the files of the branch that the native folder takes as they are, with their paths there.
         files: receives the files of the native folder, by relative path.
         left: receives what has no place in it, with the reason.
     """
@@ -41,23 +60,36 @@ class Branch:
     tree: Tree
     old: str
     new: str
+    scratch: Path
+    copied: dict[str, str] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
 
     def read(self) -> None:
         """Sort what is changed into ``files`` and ``left``."""
+        top = self.new
+        subjects = [f"--grep={subject}" for subject in SUBJECTS]
+        ours = self.tree.ask("log", "--format=%H", "--fixed-strings", *subjects, f"{self.old}..{self.new}").split()
+        if ours[:1] == [top]:
+            # A fork: the pin's patches are below our commits, and the last one is made from the others and docstrings.
+            self.old, self.new = (self.tree.ask("rev-parse", f"{commit}~1") for commit in (ours[-1], top))
+        before, after = map(split_entries, self._versions(YAML_FILES[FUNCTIONS]))
+        added = {name.partition(".")[0] for name in after.keys() - before.keys()}
         affected: set[str] = set()
         for name in self.tree.differing(self.old, self.new):
             if name in YAML_FILES.values():
                 continue
             if name.startswith(f"{NATIVE}/") and Path(name).suffix in (*_SOURCES, ".h"):
                 affected |= self._source(name)
-            elif name.startswith("torch/") and name.endswith((".py", ".pyi")):
-                self._python(name)
+            elif name.startswith("torch/") and name.endswith(_PYTHON_SUFFIXES):
+                self._python(name, added)
             else:
-                self.left[name] = "PyTorch's own binaries, or its build, contain it"
-        self._functions(affected)
-        self._derivatives()
+                self.left[name] = next((why for place, why in _LEFT.items() if name.startswith(place)), _IN_BINARIES)
+        Stack(self.tree, self.new, self.scratch).lay_out(self.copied, self.scratch)
+        self.files |= {place: (self.scratch / name).read_bytes() for name, place in self.copied.items()}
+        self._entries(affected)
+        if top != self.new:
+            self._lists(top, added)
 
     def _text(self, commit: str, name: str) -> str:
         """Return the text of a file in a commit; empty if there is none."""
@@ -66,68 +98,73 @@ class Branch:
 
     def _source(self, name: str) -> set[str]:
         """Take a file of kernels. Return the functions in it that change, or call others in it that do."""
-        before, after = self._text(self.old, name), self._text(self.new, name)
+        before, after = self._versions(name)
+        place = Path(name).relative_to(NATIVE)
         if not after:
             self.left[name] = "the branch deletes it"
+        elif place.parts[0] not in (*FOLDERS, place.name):
+            self.left[name] = "a folder whose sources builds for CPU and CUDA do not compile"
         elif before and name.endswith((".h", ".cuh")):
             self.left[name] = "PyTorch's binaries are compiled with this header; what is new needs a header of its own"
         else:
-            self.files[str(Path(name).relative_to(NATIVE))] = after.encode()
-            return changed_functions(before, after)
+            self.copied[name] = str(place)
+            # Other files cannot call local functions, which may have the name of a kernel.
+            return changed_functions(before, after) & read_text(Path(name), after).defines.keys()
         return set()
 
-    def _python(self, name: str) -> None:
-        before, after = self._text(self.old, name), self._text(self.new, name)
-        if after and after.startswith(before):
-            self.files[f"{PYTHON}/{name.removeprefix('torch/')}"] = after.removeprefix(before).encode()
-        else:
-            self.left[name] = "it changes lines; put what is new behind the file's end, or into a patch of the pin"
+    def _python(self, name: str, added: set[str]) -> None:
+        """Take what a Python file gains; of operators that are ``added``, the docstrings."""
+        before, after = self._versions(name)
+        place = f"{PYTHON}/{name.removeprefix('torch/').removesuffix('.in')}"
+        try:
+            text, found = without_docstrings(text_behind(before, after).removeprefix(MARK), added)
+        except (ValueError, SyntaxError) as error:
+            what = "it changes lines" if isinstance(error, SyntaxError) else f"it changes {error}"
+            self.left[name] = f"{what}; write what is new behind the file's end, or into a patch of the pin"
+            return
+        self._docs(name, found)
+        if text == after:
+            self.copied[name] = place
+        elif text.strip():
+            self.files[place] = text.encode()
 
-    def _functions(self, affected: set[str]) -> None:
-        """Write the entries of operators that are new, name other kernels, or have functions in ``affected``."""
-        before, after = self._entries(FUNCTIONS)
-        theirs, ours = ({name: fields_of(text) for name, text in each.items()} for each in (before, after))
-        # The function of a structured operator that checks its arguments is named after its functional variant.
-        affected |= {
-            kernel
-            for name, fields in ours.items()
-            if name.replace(".", "_") in affected and (delegate := fields.get("structured_delegate"))
-            for key, kernel in kernels_of(ours[delegate]).items()
-            if key in ("CPU", "CUDA")
+    def _docs(self, name: str, found: dict[str, str]) -> None:
+        """Take the docstrings that a file sets, without the signatures, which come from the schemas."""
+        for operator, text in found.items():
+            body = text.strip().partition("\n\n")[2]
+            if not text:
+                self.left[name] = f"the docstring of {operator} is computed; write it into {DOCS}/{operator}.rst"
+            elif body and not body.startswith(_GENERATED_DOCS):
+                self.files[f"{DOCS}/{operator}.rst"] = f"{body}\n".encode()
+
+    def _lists(self, top: str, added: set[str]) -> None:
+        """Take docstrings and autocast policies from what a fork's last commit was made of."""
+        for name in self.tree.differing(self.new, top):
+            if name.startswith("torch/") and name.endswith(".py"):
+                self._docs(name, without_docstrings(text_behind("", self._text(top, name)), added)[1])
+        policies: dict[str, list[str]] = {}
+        listed = re.findall(r"^    KERNEL_CPU\((\w+), (?:(\w+), )?(\w+)\)$", self._text(top, AUTOCAST_SOURCE), re.M)
+        for name, overload, policy in listed:
+            policies.setdefault(policy, []).append(f"{name}.{overload}" if overload else name)
+        if policies:
+            self.files[str(AUTOCAST)] = yaml.safe_dump(policies, sort_keys=False).encode()
+
+    def _entries(self, affected: set[str]) -> None:
+        """Write the entries that are new, or replace PyTorch's."""
+        functions, formulas = (self._versions(name) for name in YAML_FILES.values())
+        found = {
+            FUNCTIONS: changed_entries(*functions, affected),
+            DERIVATIVES: changed_formulas(*formulas, split_entries(functions[0]).keys()),
         }
-        written = [text.rstrip() + "\n" for name, text in after.items() if name not in before]
-        for name, fields in ours.items():
-            old = theirs.get(name)
-            if old is None:
-                continue
-            if others := sorted(key for key in {*fields, *old} - {"dispatch"} if fields.get(key) != old.get(key)):
-                self.left[f"{YAML_FILES[FUNCTIONS]}: {name}"] = f"in a release, {', '.join(others)} of it stay"
-            elif kernels := _changed_kernels(kernels_of(fields), kernels_of(old), affected):
-                written.append(_replacing({"func": fields["func"], "dispatch": kernels}))
-            elif not {"dispatch", "structured_delegate"} & fields.keys() and _composite_name(name) in affected:
-                written.append(_replacing({"func": fields["func"]}))
-        self._write(FUNCTIONS, written)
+        for file, (texts, left) in found.items():
+            self.left |= {
+                f"{YAML_FILES[file]}: {operator}": f"a release keeps {what}" for operator, what in left.items()
+            }
+            if texts:
+                self.files[str(file)] = "\n".join(texts).encode()
 
-    def _entries(self, file: Path) -> tuple[dict[str, str], dict[str, str]]:
-        old, new = (split_entries(self._text(commit, YAML_FILES[file])) for commit in (self.old, self.new))
-        return old, new
-
-    def _write(self, file: Path, entries: list[str]) -> None:
-        if entries:
-            self.files[str(file)] = "\n".join(entries).encode()
-
-    def _derivatives(self) -> None:
-        """Write the entries with a changed formula, and only those formulas."""
-        before, after = self._entries(DERIVATIVES)
-        operators, _ = self._entries(FUNCTIONS)
-        written = []
-        for name, text in after.items():
-            ours, theirs = fields_of(text), fields_of(before.get(name, "- {}"))
-            if name not in operators:
-                written.append(text.rstrip() + "\n")
-            elif changed := {key: formula for key, formula in ours.items() if theirs.get(key) != formula}:
-                written.append(_replacing({"name": ours["name"], **changed}))
-        self._write(DERIVATIVES, written)
+    def _versions(self, name: str) -> tuple[str, str]:
+        return self._text(self.old, name), self._text(self.new, name)
 
 
 def import_branch(request: Request) -> None:
@@ -148,7 +185,7 @@ def import_branch(request: Request) -> None:
         )
     with tempfile.TemporaryDirectory(prefix="graft-") as scratch:
         old, new = _of_diff(tree, request.diff, Path(scratch)) if request.diff else _of_branch(tree, request)
-        branch = Branch(tree, old, new)
+        branch = Branch(tree, old, new, Path(scratch))
         branch.read()
     lay_out_files(target, branch.files)
     say(f"{target}: {', '.join(sorted(branch.files)) or 'nothing'}, from {old[:12]}..{new[:12]}")
@@ -160,9 +197,10 @@ def import_branch(request: Request) -> None:
 def _of_branch(tree: Tree, request: Request) -> tuple[str, str]:
     """Return the commit in which a branch and the pin meet, and that of the branch."""
     pin = load_pin(request.layout.patches, request.pin)
-    pinned = pin.source.commit if isinstance(pin.source, GitSource) else ""
+    # Sources that are no repository become one when the fork is applied.
+    pinned = pin.source.commit if isinstance(pin.source, GitSource) else BASE_REF
     new = tree.git("rev-parse", "--quiet", "--verify", f"{request.branch}^{{commit}}", check=False).stdout.strip()
-    old = tree.git("merge-base", new, pinned, check=False).stdout.strip() if new and pinned else ""
+    old = tree.git("merge-base", new, pinned, check=False).stdout.strip() if new else ""
     if not new or not re.fullmatch(r"[0-9a-f]{40}", old):
         raise SourceError(
             f"{tree.path}: {f'it has no branch {request.branch}' if not new else f'its history lacks {request.pin}'}",
@@ -183,43 +221,3 @@ def _of_diff(tree: Tree, diff: Path, scratch: Path) -> tuple[str, str]:
         )
     stack.commit(f"{diff.name}\n")
     return tree.head(), stack.tip
-
-
-def changed_functions(before: str, after: str) -> set[str]:
-    """Return the functions of the C++ text ``after`` that differ from those of ``before``, or use others that do.
-
-    All do if something outside of functions differs: types, macros, constants.
-    """
-    (old, old_rest), (new, new_rest) = functions_in(before), functions_in(after)
-    changed = {name for name, text in new.items() if old.get(name) != text}
-    if _code(old_rest) != _code(new_rest):
-        return set(new)
-    words = {name: set(re.findall(r"\w+", text)) for name, text in new.items()}
-    while more := {name for name in new.keys() - changed if changed & words[name]}:
-        changed |= more
-    return changed
-
-
-def _code(text: str) -> str:
-    """Return C++ without comments and spaces."""
-    return re.sub(r"//[^\n]*|/\*.*?\*/|\s+", "", text, flags=re.S)
-
-
-def _changed_kernels(ours: dict[str, str], theirs: dict[str, str], affected: set[str]) -> dict[str, str]:
-    """Return the kernels, by dispatch key, that are not ``theirs``, or are in ``affected``."""
-    return {
-        key: kernel
-        for key, kernel in ours.items()
-        if kernel != theirs.get(key) or kernel.rpartition("::")[2] in affected
-    }
-
-
-def _composite_name(operator: str) -> str:
-    """Return the name of the kernel of an operator that names none, since it is composed of others."""
-    name, _, overload = operator.partition(".")
-    return f"{name}_out" if overload.split("_")[-1] == "out" else name
-
-
-def _replacing(fields: dict[str, object]) -> str:
-    """Return the text of an entry with ``replace``."""
-    return yaml.safe_dump([{**fields, REPLACE: True}], sort_keys=False, width=10**6)

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -239,9 +239,9 @@ class Stack:
         """Return the text of a file of the tip."""
         return self.tree.git("show", f"{self.tip}:{name}").stdout
 
-    def lay_out(self, names: Iterable[str], folder: Path) -> None:
+    def lay_out(self, names: Collection[str], folder: Path) -> None:
         """Write folders and files of the tip below ``folder``, at their places in the tree."""
-        listed = self.tree.git("ls-files", "-z", "--", *names, env=self.index).stdout
+        listed = self.tree.git("ls-files", "-z", "--", *names, env=self.index).stdout if names else ""
         options = ["-z", "--stdin", "--force", "--quiet", f"--prefix={folder}/"]
         self.tree.git("checkout-index", *options, env=self.index, stdin=listed)
 

@@ -1,0 +1,109 @@
+"""What differs between two versions of PyTorch's kernels and YAML entries, as entries of a native folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+import yaml
+
+from ..check.cplusplus import functions_in
+from ..inputs.entries import REPLACE, fields_of, kernels_of, operator_of, split_entries
+from ..inputs.merge import MARK
+
+# The texts of entries; and by operator what a native folder cannot change.
+Changed = tuple[list[str], dict[str, str]]
+
+
+def changed_entries(before: str, after: str, affected: Collection[str]) -> Changed:
+    """Return the entries of native_functions.yaml that are new, or whose kernels are others or in ``affected``."""
+    theirs, ours = ({name: fields_of(text) for name, text in split_entries(each).items()} for each in (before, after))
+    # The function of a structured operator that checks its arguments is named after its functional variant.
+    affected = {*affected} | {
+        kernel
+        for name, fields in ours.items()
+        if name.replace(".", "_") in affected and (delegate := fields.get("structured_delegate"))
+        for key, kernel in kernels_of(ours[delegate]).items()
+        if key in ("CPU", "CUDA")
+    }
+    written = added_entries(after, ours.keys() - theirs.keys())
+    left = dict.fromkeys(theirs.keys() - ours.keys(), "it")
+    for name, fields in ours.items():
+        if (old := theirs.get(name)) is None:
+            continue
+        others = sorted(key for key in {*fields, *old} - {"dispatch"} if fields.get(key) != old.get(key))
+        if gone := kernels_of(old).keys() - kernels_of(fields).keys():
+            others.append(f"kernels for {', '.join(sorted(gone))}")
+        if others:
+            why = "; give another schema an overload name of its own" if "func" in others else ""
+            left[name] = f"its {', '.join(others)}{why}"
+        kernels = _changed_kernels(kernels_of(fields), kernels_of(old), affected)
+        is_changed = not {"dispatch", "structured_delegate"} & fields.keys() and _composite_name(name) in affected
+        if "func" not in others and (kernels or is_changed):
+            written.append(_replacing({"func": fields["func"], **({"dispatch": kernels} if kernels else {})}))
+    return written, left
+
+
+def changed_formulas(before: str, after: str, operators: Collection[str]) -> Changed:
+    """Return the entries of derivatives.yaml with a new or changed formula, of ``operators``, which PyTorch has, only
+    those formulas.
+    """
+    theirs, ours = ({name: fields_of(text) for name, text in split_entries(each).items()} for each in (before, after))
+    written, left = [], dict[str, str]()
+    for name, fields in ours.items():
+        old = theirs.get(name, {})
+        changed = {key: formula for key, formula in fields.items() if old.get(key) != formula}
+        if changed and name in operators:
+            written.append(_replacing({"name": fields["name"], **changed}))
+        if gone := sorted(old.keys() - fields.keys()):
+            left[name] = f"its formulas for {', '.join(gone)}"
+    return written + added_entries(after, ours.keys() - theirs.keys() - {*operators}), left
+
+
+def added_entries(text: str, names: Collection[str]) -> list[str]:
+    """Return the texts of the entries called ``names``; of a fork, with the comments before them."""
+    head, *parts = re.split(r"^(?=- )", text.partition(MARK)[2] or text, flags=re.M)
+    found = [part for part in parts if operator_of(part) in names]
+    if MARK in text:  # what replaces is blank there
+        return [re.sub(r"\n{3,}", "\n\n", "".join([head, *found]).rstrip() + "\n")] if found else []
+    return [f"{part.rstrip()}\n" for part in found]
+
+
+def changed_functions(before: str, after: str) -> set[str]:
+    """Return the functions of the C++ text ``after`` that differ from those of ``before``, or use others that do.
+
+    All do if something outside of functions differs: types, macros, constants.
+    """
+    (old, old_rest), (new, new_rest) = functions_in(before), functions_in(after)
+    changed = {name for name, text in new.items() if old.get(name) != text}
+    if _code(old_rest) != _code(new_rest):
+        return set(new)
+    words = {name: set(re.findall(r"\w+", text)) for name, text in new.items()}
+    while more := {name for name in new.keys() - changed if changed & words[name]}:
+        changed |= more
+    return changed
+
+
+def _code(text: str) -> str:
+    """Return C++ without comments and spaces."""
+    return re.sub(r"//[^\n]*|/\*.*?\*/|\s+", "", text, flags=re.S)
+
+
+def _changed_kernels(ours: dict[str, str], theirs: dict[str, str], affected: set[str]) -> dict[str, str]:
+    """Return the kernels, by dispatch key, that are not ``theirs``, or are in ``affected``."""
+    return {
+        key: kernel
+        for key, kernel in ours.items()
+        if kernel != theirs.get(key) or kernel.rpartition("::")[2] in affected
+    }
+
+
+def _composite_name(operator: str) -> str:
+    """Return the name of the kernel of an operator that names none, since it is composed of others."""
+    name, _, overload = operator.partition(".")
+    return f"{name}_out" if overload.split("_")[-1] == "out" else name
+
+
+def _replacing(fields: dict[str, object]) -> str:
+    """Return the text of an entry with ``replace``."""
+    return yaml.safe_dump([{**fields, REPLACE: True}], sort_keys=False, width=10**6)

@@ -1,0 +1,107 @@
+"""What a branch changes in a Python file, as text behind the release's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from graft.fork.behind import text_behind, without_docstrings
+
+BEFORE = '''"""A module."""
+import os
+from typing import overload
+
+__all__ = ["one"]
+
+
+@overload
+def one(x: int) -> int: ...
+def one(x):
+    return x + 1
+
+
+def two(x):
+    return one(x) * 2
+
+
+def wrapped(function):
+    return lambda x: function(x) + 100
+
+
+@wrapped
+def three(x):
+    return x
+
+
+four = wrapped(two)
+
+
+class Five:
+    size = 5
+'''
+
+
+def values(text: str) -> dict[str, Any]:
+    """Return what a user of a module sees."""
+    names: dict[str, Any] = {"__name__": "module"}
+    exec(compile(text, "module", "exec"), names)
+    called = {name: names[name](1) for name in ("one", "two", "three", "four", "six") if name in names}
+    return {**called, "listed": sorted(names["__all__"]), "size": names["Five"].size, "sep": names.get("sep")}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("return x + 1", "return x + 10"),
+        ('["one"]', '[\n    "one",\n    "six",\n]'),
+        ("def two(x):", "def six(x):\n    return x - 6\n\n\ndef two(x):"),
+        ("class Five:", "@wrapped\ndef six(x):\n    return x - 6\n\n\nclass Five:"),
+        ("import os\n", "import os\nfrom os import sep\n"),
+        ("from typing import overload", "from os import sep\nfrom typing import Any, overload"),
+        ("size = 5\n", "size = 5\n\n\nsep = 1\n"),
+        ('"one"]', '"one", "sep"]  # a list\nsep = "|"'),
+    ],
+)
+def test_text_behind_makes_the_same_module(old: str, new: str) -> None:
+    after = BEFORE.replace(old, new)
+    assert values(BEFORE + text_behind(BEFORE, after)) == values(after)
+    assert values(after) != values(BEFORE)
+
+
+def test_comments_and_layout_add_nothing() -> None:
+    assert text_behind(BEFORE, BEFORE.replace("def two(x):", "# two\ndef two( x ):")) == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("size = 5", "size = 6", "line 30 of the branch's"),
+        ("    return x\n", "    return -x\n", "line 23 of the branch's"),
+        ("return one(x) * 2", "return one(x) * 3", "`two`"),
+        ("four = wrapped(two)\n", "", "line 27 of the release's"),
+        ('["one"]', "[]", "line 5 of the branch's"),
+        ("import os\n", "from __future__ import annotations\nimport os\n", "line 2 of the branch's"),
+        ("class Five:", "if True:\n    two = one\n\n\nclass Five:", "line 30 of the branch's"),
+    ],
+)
+def test_what_cannot_be_behind_is_named(old: str, new: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        text_behind(BEFORE, BEFORE.replace(old, new))
+
+
+def test_docstrings_of_new_operators_are_taken_out() -> None:
+    text = """add_docstr(
+    torch.mine,
+    r'''
+mine(input) -> Tensor
+''',
+)
+
+x = 1
+add_docstr(torch.add, "PyTorch's")
+add_docstr_all("mine", "of the method")
+other = _add_docstr(_fft.fft_other, "{}".format(x))
+"""
+    rest, found = without_docstrings(text, {"mine", "fft_other"})
+    assert rest == '\nx = 1\nadd_docstr(torch.add, "PyTorch\'s")\n'
+    assert found == {"mine": "\nmine(input) -> Tensor\n", "fft_other": ""}
