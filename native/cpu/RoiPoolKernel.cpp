@@ -11,18 +11,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 namespace at::native {
 namespace {
-
-#if defined(CPU_CAPABILITY_AVX2) || defined(CPU_CAPABILITY_AVX512)
-constexpr int64_t kVectorBytes = sizeof(vec::Vectorized<float>);
-#else
-// Vectorized is wider than the available registers, so the compiler would split its vectors.
-constexpr int64_t kVectorBytes = 16;
-#endif
 
 // About as many elements as TensorIterator gives to a task.
 constexpr int64_t kGrainSize = 1 << 15;
@@ -134,11 +126,9 @@ class BoxPool {
  public:
   using T = at::opmath_type<scalar_t>;
   using Index = vec::int_same_size_t<T>;
-  static constexpr int64_t lanes = kVectorBytes / sizeof(T);
-  // The compiler's own vectors: a comparison of Vectorized returns a vector. With AVX512 that converts a mask to a
-  // vector and back before the selection, and each pixel waits for the previous one.
-  typedef T Vec __attribute__((vector_size(lanes * sizeof(T))));
-  typedef Index IndexVec __attribute__((vector_size(lanes * sizeof(T))));
+  using Vec = vec::Vectorized<T>;
+  using IndexVec = vec::Vectorized<Index>;
+  static constexpr int64_t lanes = Vec::size();
 
   BoxPool(
       const TensorBase& output,
@@ -198,26 +188,24 @@ class BoxPool {
   }
 
   void pool_bin(const RoiRange& rows, const RoiRange& columns, int64_t bin) {
-    Vec best{};
-    IndexVec place = IndexVec{} - 1;
+    Vec best(T(0));
+    IndexVec place(Index(-1));
     if (rows.begin < rows.end && columns.begin < columns.end) {
-      const T* next = pixel(rows.begin, columns.begin);
-      std::memcpy(&best, next, sizeof(best));
-      place = IndexVec{} + static_cast<Index>(rows.begin * width_ + columns.begin);
+      best = Vec::loadu(pixel(rows.begin, columns.begin));
+      place = IndexVec(static_cast<Index>(rows.begin * width_ + columns.begin));
       for (int64_t y = rows.begin; y < rows.end; ++y) {
-        next = pixel(y, columns.begin);
+        const T* next = pixel(y, columns.begin);
         for (int64_t x = columns.begin; x < columns.end; ++x, next += lanes) {
-          Vec value;
-          std::memcpy(&value, next, sizeof(value));
+          const Vec value = Vec::loadu(next);
           // The first NaN stays, or else the first of the largest.
-          const IndexVec is_better = ~(value <= best) & (best == best);
-          best = is_better ? value : best;
-          place = is_better ? IndexVec{} + static_cast<Index>(y * width_ + x) : place;
+          const Vec stays = (value <= best) | (best != best);
+          best = Vec::blendv(value, best, stays);
+          place = IndexVec::blendv(IndexVec(static_cast<Index>(y * width_ + x)), place, vec::cast<Index>(stays));
         }
       }
     }
-    std::memcpy(values_.data() + bin, &best, sizeof(best));
-    std::memcpy(places_.data() + bin, &place, sizeof(place));
+    best.store(values_.data() + bin);
+    place.store(places_.data() + bin);
   }
 
   const T* pixel(int64_t y, int64_t x) const {

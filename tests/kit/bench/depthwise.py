@@ -46,13 +46,16 @@ LAYERS = [Layer(*sizes) for sizes in _NETWORKS]
 # kernel in peers.
 FEW = [Layer(96, 56, 7), Layer(144, 56, 3), Layer(240, 28, 5), Layer(144, 28, 3, 2)]
 OTHERS = [Layer(144, 28, 3, dilation=2), Layer(96, 28, 3, multiplier=2)]
+# Filters of grey and colored images, and a few channels more.
+FILTERS = [Layer(1, 224, 3), Layer(3, 224, 3), Layer(8, 112, 3), Layer(12, 112, 3)]
 FORMATS = {"NCHW": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
 def cases() -> Iterator[Case]:
     """Every layer in float, with one image and with 32; some in other dtypes."""
-    kinds = [(layer, 1, torch.float) for layer in [*LAYERS, *OTHERS]]
+    kinds = [(layer, 1, torch.float) for layer in [*LAYERS, *OTHERS, *FILTERS]]
     kinds += [(layer, 1, dtype) for layer in FEW for dtype in (torch.bfloat16, torch.half, torch.double)]
+    kinds += [(layer, 1, dtype) for layer in FILTERS[:2] for dtype in (torch.bfloat16, torch.half, torch.double)]
     kinds += [(layer, 32, torch.float) for layer in LAYERS]
     for layer, batch, dtype in kinds:
         for layout in FORMATS:
@@ -65,6 +68,8 @@ def cases() -> Iterator[Case]:
 
 def _group(layer: Layer, batch: int, dtype: torch.dtype, layout: str) -> str:
     told = f"{str(dtype).removeprefix('torch.')} {layout}"
+    if layer in FILTERS:
+        return f"{told}, few channels"
     if batch > 1:
         return f"{told}, batch {batch}"
     if dtype != torch.float:
@@ -76,6 +81,8 @@ def _group(layer: Layer, batch: int, dtype: torch.dtype, layout: str) -> str:
 
 def _aim(layer: Layer, dtype: torch.dtype, layout: str, step: str) -> float:
     """The minimum for every layer."""
+    if layer in FILTERS:
+        return 0.95
     if layer in OTHERS:
         return 4
     if dtype == torch.double:

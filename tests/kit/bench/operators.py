@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from functools import partial
 
@@ -47,6 +48,10 @@ def _correlate2d() -> Iterator[Case]:
     def by_conv2d(x: Tensor, kernel: Tensor) -> Tensor:
         return F.conv2d(x.unsqueeze(1), kernel[None, None]).squeeze(1)
 
+    def several(step: str, batch: int, size: int, kernels: int, dtype: torch.dtype) -> tuple[Side, Side]:
+        x, weight = _randn((batch, 1, size, size), (kernels, 3, 3), dtype=dtype)
+        return compared(step, torch.correlate2d, lambda x, kernel: F.conv2d(x, kernel[:, None]), x, weight)
+
     def by_scipy(x: Tensor, kernel: Tensor) -> object:
         return [scipy.signal.correlate2d(image, kernel.numpy(), "valid") for image in x.numpy()]
 
@@ -59,6 +64,14 @@ def _correlate2d() -> Iterator[Case]:
         for step, peer in (("forward", "F.conv2d"), ("forward", "SciPy"), ("backward", "F.conv2d")):
             name = f"[{batch}, {size}, {size}] by {kernel} x {kernel}"
             yield Case("correlate2d", peer, name, step, 1, partial(make, step, peer, *sizes))
+    for of_images, dtype in itertools.product(
+        ((1, 512, 4), (32, 128, 16)), (torch.float, torch.bfloat16, torch.double)
+    ):
+        batch, size, kernels = of_images
+        for step in ("forward", "backward"):
+            name = f"[{batch}, {size}, {size}] by {kernels} x 3 x 3 {_name(dtype)}"
+            make_it = partial(several, step, *of_images, dtype)
+            yield Case("correlate2d", "F.conv2d", name, step, 0.95, make_it, "several kernels")
 
 
 def _triplet_loss() -> Iterator[Case]:
@@ -80,6 +93,11 @@ def _triplet_loss() -> Iterator[Case]:
                 make_it = partial(make, step, shape, dtype)
                 name = f"{list(shape)} {_name(dtype)}"
                 yield Case("improved_triplet_loss", "plain operations", name, step, 3, make_it)
+    for length, dtype in itertools.product((4, 16, 31), (torch.float, torch.double, torch.bfloat16)):
+        for step in ("forward", "backward"):
+            make_it = partial(make, step, (16384, length), dtype)
+            name = f"[16384, {length}] {_name(dtype)}"
+            yield Case("improved_triplet_loss", "plain operations", name, step, 0.95, make_it, "short rows")
 
 
 def _mul_constant() -> Iterator[Case]:

@@ -73,13 +73,17 @@ CASES = [
     # Planes in strips.
     Case(1, 2, (61, 700), (3, 3), (2, 2), (1, 1)),
     Case(1, 1, (97, 1500), (9, 2), (2, 1), (4, 0)),
+    # Fewer channels than a vector has lanes, and enough pixels to compute them along the width.
+    Case(2, 3, (60, 70), (3, 3), padding=(1, 1)),
+    Case(1, 12, (30, 40), (5, 4), padding=(2, 0)),
+    Case(None, 7, (41, 40), (3, 3), padding=(2, 1)),
     # One output, whose elements are not adjacent.
     Case(2, 32, (35, 3), (3, 2), (1, 2), dilation=(1, 2)),
     Case(2, 32, (6, 40), (3, 2), (1, 40), dilation=(1, 2)),
 ]
 
-# Larger than a core's cache, with prefetch, and larger than all caches, processed row by row; with pixels that have
-# their own cache lines, which AVX512 streams, and pixels that share them.
+# Larger than a core's cache, and larger than all caches, processed row by row; with pixels that have their own cache
+# lines, which AVX512 streams, and pixels that share them.
 LARGE = [
     Case(20, 64, (28, 31), (3, 3), padding=(1, 1)),
     Case(50, 40, (28, 31), (5, 5), (1, 2), (2, 2)),

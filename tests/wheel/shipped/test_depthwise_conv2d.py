@@ -92,6 +92,20 @@ def test_gradients_that_sum_many_pixels(shape: tuple[int, ...], memory_format: t
     torch.testing.assert_close(of_weight.double().flatten(), expected, rtol=4e-5, atol=0)
 
 
+@pytest.mark.unemulated("how much memory kernels for CPUs take")
+def test_memory_of_the_weight_s_gradient() -> None:
+    """It is that of one sum for each tap, channel and chunk of rows."""
+    x, grad, weight = torch.ones(4, 512, 64, 64), torch.ones(4, 512, 64, 64), torch.ones(512, 1, 3, 3)
+    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        backward(grad, x, weight, (1, 1), (1, 1), (1, 1), [False, True, True])
+    # Chunks of 16 rows, and the images that a thread transposes.
+    sums = 4 * 64 // 16 * 512 * (3 * 3 + 1) * 4
+    packed = torch.get_num_threads() * 16 * (16 + 18) * 64 * 4
+    # An operator's own events have only what it has not freed.
+    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    assert sum(max(event.nbytes(), 0) for event in events) < 1.2 * (sums + packed)
+
+
 @pytest.mark.parametrize("memory_format", FORMATS)
 def test_empty_batch(memory_format: torch.memory_format) -> None:
     x = torch.empty(0, 4, 8, 8, requires_grad=True).to(memory_format=memory_format)
@@ -196,9 +210,9 @@ def test_errors_of_the_backward(device: str) -> None:
         backward(grad[..., :5], x, weight, *rest)
     with pytest.raises(RuntimeError, match=name + r".* sizes of the result, \[4, 6, 6\], got \[1, 4, 6, 6\]"):
         backward(grad, x[0], weight, *rest)
-    with pytest.raises(RuntimeError, match=name + r"grad_output to have the dtype of input, Float, got Half"):
+    with pytest.raises(RuntimeError, match=name + r"grad_output to have input's dtype Float, but got Half"):
         backward(grad.half(), x, weight, *rest)
-    with pytest.raises(RuntimeError, match=name + r"weight to have the dtype of input, Float, got Double"):
+    with pytest.raises(RuntimeError, match=name + r"weight to have input's dtype Float, but got Double"):
         backward(grad, x, weight.double(), *rest)
     with pytest.raises(RuntimeError, match=name + r"dilation to be at least 1, got \[1, 0\]"):
         backward(grad, x, weight, (1, 1), (0, 0), (1, 0), [True] * 3)
