@@ -183,10 +183,14 @@ Tensor as_kernels(const Tensor& kernel) {
   return kernel.dim() == 2 ? kernel.unsqueeze(0) : kernel;
 }
 
-// [K, N / K, H, W]: the images of each of K kernels; [1, N, H, W] if these are the same, expanded.
+// [K, N / K, H, W]: what each of K kernels has.
 Tensor by_kernel(const Tensor& x, int64_t kernels) {
-  const Tensor all = x.reshape({kernels, -1, x.size(-2), x.size(-1)});
-  return all.stride(0) == 0 ? all.narrow(0, 0, 1) : all;
+  return x.reshape({kernels, -1, x.size(-2), x.size(-1)});
+}
+
+// Images that are the same for each kernel, expanded, as [1, N, H, W].
+Tensor shared_by_kernels(const Tensor& images) {
+  return images.stride(0) == 0 ? images.narrow(0, 0, 1) : images;
 }
 
 // Larger than any memory, and small enough that a few can be added.
@@ -419,7 +423,7 @@ _correlate2d(const Tensor& input, const Tensor& kernel, IntArrayRef offset, IntA
   }
   const auto dtype = computed_in(input.scalar_type());
   const Tensor kernels = as_kernels(kernel).to(dtype);
-  const Tensor images = by_kernel(input, kernels.size(0)).to(dtype);
+  const Tensor images = shared_by_kernels(by_kernel(input, kernels.size(0))).to(dtype);
   const Lengths lengths(images, kernels, offset, size);
   const std::array<int64_t, 4> sizes{kernels.size(0), images.size(1), size[0], size[1]};
   Tensor output;
@@ -482,7 +486,7 @@ Tensor _correlate2d_kernel_grad(
   }
   const auto dtype = computed_in(input.scalar_type());
   const auto kernels = kernel_size.size() == 3 ? kernel_size[0] : 1;
-  const Tensor images = by_kernel(input, kernels).to(dtype);
+  const Tensor images = shared_by_kernels(by_kernel(input, kernels)).to(dtype);
   const Tensor grads = by_kernel(grad_output, kernels).to(dtype);
   const Lengths lengths(images, grads, offset, size);
   Tensor output, chosen;

@@ -1,6 +1,5 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
-#include <ATen/OpMathType.h>
 #include <ATen/native/Arguments.h>
 #include <ATen/native/DepthwiseConv2d.h>
 
@@ -8,8 +7,6 @@
 #include <ATen/Functions.h>
 #include <ATen/NativeFunctions.h>
 #else
-#include <ATen/ops/_correlate2d.h>
-#include <ATen/ops/_correlate2d_kernel_grad.h>
 #include <ATen/ops/_depthwise_conv2d_double_backward_native.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/depthwise_conv2d.h>
@@ -198,28 +195,6 @@ DepthwiseConv2dGeometry make_geometry(
       pair(dilation)};
 }
 
-// The kernels' vectors are along the channels. Fewer of these than a vector has lanes are correlated along the width
-// instead, if that pays for its several passes.
-bool is_along_width(const Tensor& input, const DepthwiseConv2dGeometry& g) {
-  using Pair = std::array<int64_t, 2>;
-  constexpr Pair ones{1, 1};
-  constexpr int64_t least_products = 1 << 16;
-  const int64_t lanes = 64 / elementSize(toOpMathType(input.scalar_type()));
-  // From channels_last and back takes half of the time.
-  const int64_t most = format_of_images(input) == MemoryFormat::ChannelsLast ? lanes / 2 : lanes;
-  return input.is_cpu() && g.channels < most && g.multiplier == 1 && g.stride == ones && g.dilation == ones &&
-      g.padding[0] < g.kernel[0] && g.padding[1] < g.kernel[1] &&
-      g.batch * g.channels * g.output[0] * g.output[1] * g.kernel[0] * g.kernel[1] >= least_products;
-}
-
-// [C, N, H, W] in the type computed in, and back.
-Tensor by_channel(const Tensor& images) {
-  return batched(images).transpose(0, 1).to(toOpMathType(images.scalar_type()));
-}
-Tensor from_channels(const Tensor& images, const Tensor& like) {
-  return images.transpose(0, 1).to(like.scalar_type()).contiguous(format_of_images(like)).view(like.sizes());
-}
-
 } // namespace
 
 Tensor depthwise_conv2d_meta_symint(
@@ -251,18 +226,12 @@ Tensor depthwise_conv2d(
     return output;
   }
   const auto g = make_geometry(input, weight, output.sizes(), stride, padding, dilation);
-  const bool has_bias = bias && bias->defined();
-  if (is_along_width(input, g)) {
-    const Tensor kernels = weight.select(1, 0).to(toOpMathType(weight.scalar_type()));
-    const Tensor sums = at::_correlate2d(by_channel(input), kernels, g.padding, g.output, /*fft=*/false);
-    return from_channels(has_bias ? sums.add_(bias->view({-1, 1, 1, 1})) : sums, output);
-  }
   depthwise_conv2d_stub(
       input.device().type(),
       batched(output),
       batched(input).contiguous(format_of_images(input)),
       weight.contiguous(),
-      has_bias ? bias->contiguous() : Tensor(),
+      bias && bias->defined() ? bias->contiguous() : Tensor(),
       g);
   return output;
 }
@@ -347,23 +316,6 @@ std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward(
     return results;
   }
   const auto g = make_geometry(input, weight, grad_output.sizes(), stride, padding, dilation);
-  if (is_along_width(input, g)) {
-    const Tensor grads = by_channel(grad_output);
-    if (grad_input.defined()) {
-      const Tensor kernels = weight.select(1, 0).to(grads.scalar_type()).flip({-2, -1});
-      const std::array<int64_t, 2> offset{g.kernel[0] - 1 - g.padding[0], g.kernel[1] - 1 - g.padding[1]};
-      grad_input = from_channels(at::_correlate2d(grads, kernels, offset, g.input, /*fft=*/false), grad_input);
-    }
-    if (grad_weight.defined()) {
-      const std::array<int64_t, 3> sizes{g.channels, g.kernel[0], g.kernel[1]};
-      grad_weight.select(1, 0).copy_(
-          at::_correlate2d_kernel_grad(grads, by_channel(input), g.padding, sizes, /*fft=*/false));
-    }
-    if (grad_bias.defined()) {
-      grad_bias.copy_(grads.sum({1, 2, 3}));
-    }
-    return results;
-  }
   const auto device = input.device().type();
   const auto format = format_of_images(input);
   const Tensor dense_grads = batched(grad_output).contiguous(format);

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <vector>
 
 namespace at::native {
@@ -76,7 +77,7 @@ void correlate(const TensorBase& output, const TensorBase& input, const TensorBa
   });
 }
 
-// Adds to sums[0..taps) the products of one row of the gradient with one row of the input, shifted by each tap.
+// Adds to sums [taps, lanes] the products of one row of the gradient with one row of the input, shifted by each tap.
 template <typename T, int taps>
 void add_row(T* sums, const T* input, const T* grad, int64_t width) {
   using Vec = vec::Vectorized<T>;
@@ -94,7 +95,7 @@ void add_row(T* sums, const T* input, const T* grad, int64_t width) {
     add([&](const T* x) { return Vec::loadu(x, width - j); });
   }
   for (int64_t b = 0; b < taps; ++b) {
-    sums[b] += vec::vec_reduce_all<T>([](const auto& x, const auto& y) { return x + y; }, products[b]);
+    (Vec::loadu(sums + b * lanes) + products[b]).store(sums + b * lanes);
   }
 }
 
@@ -104,6 +105,7 @@ void kernel_grad(const TensorBase& output, const TensorBase& input, const Tensor
   const int64_t height = grad.size(2), width = grad.size(3);
   const int64_t input_height = input.size(2), input_width = input.size(3);
   const int64_t kernel_height = output.size(1), kernel_width = output.size(2);
+  constexpr int64_t lanes = vec::Vectorized<T>::size();
   const int64_t taps = kernel_height * kernel_width;
   const int64_t rows = grad.size(1) * height;
   constexpr std::array functions{&add_row<T, 1>, &add_row<T, 2>, &add_row<T, 3>, &add_row<T, 4>};
@@ -112,18 +114,26 @@ void kernel_grad(const TensorBase& output, const TensorBase& input, const Tensor
   constexpr int64_t most_tasks = 64;
   const int64_t rows_per_task = (rows + most_tasks - 1) / most_tasks;
   const int64_t tasks = (rows + rows_per_task - 1) / rows_per_task;
-  std::vector<T> sums(tasks * taps, T(0));
+  std::vector<T> sums(tasks * taps);
   parallel_for(0, tasks, 1, [&](int64_t begin, int64_t end) {
-    for (const auto row : c10::irange(begin * rows_per_task, std::min(end * rows_per_task, rows))) {
-      const T* g = grad.const_data_ptr<T>() + (k * rows + row) * width;
-      const int64_t number = (k * grad.size(1) + row / height) % (grad.size(1) * input.size(0));
-      const T* image = input.const_data_ptr<T>() + number * input_height * input_width;
-      for (const auto a : c10::irange(kernel_height)) {
-        const T* from = image + (row % height + a) * input_width;
-        T* to = sums.data() + row / rows_per_task * taps + a * kernel_width;
-        for (int64_t b = 0; b < kernel_width; b += most_taps) {
-          functions[std::min(most_taps, kernel_width - b) - 1](to + b, from + b, g, width);
+    std::vector<T> of_lanes(taps * lanes);
+    for (const auto task : c10::irange(begin, end)) {
+      std::fill(of_lanes.begin(), of_lanes.end(), T(0));
+      for (const auto row : c10::irange(task * rows_per_task, std::min((task + 1) * rows_per_task, rows))) {
+        const T* g = grad.const_data_ptr<T>() + (k * rows + row) * width;
+        const int64_t number = (k * grad.size(1) + row / height) % (grad.size(1) * input.size(0));
+        const T* image = input.const_data_ptr<T>() + number * input_height * input_width;
+        for (const auto a : c10::irange(kernel_height)) {
+          const T* from = image + (row % height + a) * input_width;
+          T* to = of_lanes.data() + a * kernel_width * lanes;
+          for (int64_t b = 0; b < kernel_width; b += most_taps) {
+            functions[std::min(most_taps, kernel_width - b) - 1](to + b * lanes, from + b, g, width);
+          }
         }
+      }
+      for (const auto tap : c10::irange(taps)) {
+        const T* first = of_lanes.data() + tap * lanes;
+        sums[task * taps + tap] = std::accumulate(first, first + lanes, T(0));
       }
     }
   });

@@ -30,8 +30,8 @@ class Scratch {
 };
 
 // The channels that are computed together, in whole vectors. The last block begins earlier if need be: its first
-// `shared` channels are those of the block before. If there are fewer channels than a vector has, the lanes from
-// `count` on are zero.
+// `shared` channels are those of the block before. If there are fewer channels than a vector has, nothing reads
+// the lanes from `count` on.
 template <typename acc_t>
 struct Block {
   static constexpr int64_t size = vec::Vectorized<acc_t>::size();
@@ -166,7 +166,14 @@ void load_block(
     for (const auto l : c10::irange(block.count)) {
       places[l] = map.of(l) * image.channel;
     }
-    for (const auto p : c10::irange(pixels)) {
+    int64_t whole = 0;
+    if (map.repeat == 1 && lane == 1 && lanes == size) {
+      // Fewer channels than a vector has: the other lanes are those of the next pixels.
+      for (; whole * image.pixel + size <= pixels * image.pixel; ++whole) {
+        load_converted(to + whole * size, from + whole * image.pixel, size);
+      }
+    }
+    for (const auto p : c10::irange(whole, pixels)) {
       for (const auto l : c10::irange(block.count)) {
         to[p * lanes + l] = static_cast<acc_t>(image.data[places[l] + p * image.pixel]);
       }

@@ -2,6 +2,7 @@
 #include <ATen/core/TensorBase.h>
 #include <ATen/native/DepthwiseConv2d.h>
 #include <ATen/native/cpu/DepthwiseConv2dImage.h>
+#include <ATen/native/cpu/DepthwiseConv2dRows.h>
 #include <ATen/native/cpu/DepthwiseConv2dTile.h>
 
 #include <ATen/Dispatch.h>
@@ -16,27 +17,6 @@ namespace at::native {
 namespace {
 
 using namespace depthwise;
-
-// A convolution whose output channels each read one or more input channels: the operator, or the gradient of its input.
-struct Convolution {
-  const DepthwiseConv2dGeometry& g;
-  bool is_backward;
-  Axis rows{g, 0, is_backward};
-  Axis columns{g, 1, is_backward};
-
-  int64_t sources() const {
-    return is_backward ? g.multiplier : 1;
-  }
-  int64_t in_channels() const {
-    return is_backward ? g.output_channels() : g.channels;
-  }
-  int64_t out_channels() const {
-    return is_backward ? g.channels : g.output_channels();
-  }
-  int64_t taps() const {
-    return rows.taps * columns.taps;
-  }
-};
 
 // Tiles of a row that read no edge, or one that does.
 struct TileGroup {
@@ -349,11 +329,15 @@ void convolve(
     const TensorBase& weight,
     const scalar_t* bias) {
   const bool is_channels_last = !output.is_contiguous() || !input.is_contiguous();
-  const Plan<scalar_t> plan(c, is_channels_last);
-  const PackedWeights<scalar_t> weights(plan, weight.const_data_ptr<scalar_t>(), bias);
-  const auto in_pixels = c.rows.size * c.columns.size, out_pixels = c.rows.outputs * c.columns.outputs;
   const auto* in = input.const_data_ptr<scalar_t>();
   auto* out = output.mutable_data_ptr<scalar_t>();
+  const auto* taps = weight.const_data_ptr<scalar_t>();
+  if (are_along_rows(c, is_channels_last, taps)) {
+    return RowConvolution<scalar_t>(c, is_channels_last, taps, bias).compute(out, in);
+  }
+  const Plan<scalar_t> plan(c, is_channels_last);
+  const PackedWeights<scalar_t> weights(plan, taps, bias);
+  const auto in_pixels = c.rows.size * c.columns.size, out_pixels = c.rows.outputs * c.columns.outputs;
   const auto strips = c.g.batch * plan.strips;
   // Blocks that are written in place share channels, so one thread computes all of them.
   const auto parts = plan.is_direct ? 1 : plan.blocks;

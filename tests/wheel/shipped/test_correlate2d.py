@@ -251,6 +251,18 @@ def test_biases_of_kernels_are_numbers() -> None:
         torch.testing.assert_close(result, expected.to(dtype))
 
 
+@pytest.mark.parametrize("method", ["direct", "fft"])
+def test_gradients_of_kernels_that_share_the_images(method: str) -> None:
+    x, kernels = values((2, 1, 9, 8), torch.float64, 1), values((3, 4, 2), torch.float64, 2)
+    inputs = [y.requires_grad_() for y in (x, kernels)]
+    result = torch.correlate2d(x, kernels, method=method)
+    expected = torch.nn.functional.conv2d(x, kernels[:, None])
+    # The gradient of a sum is one number, expanded.
+    for grad in (values(tuple(result.shape), torch.float64, 3), torch.ones((), dtype=torch.float64).expand_as(result)):
+        found = torch.autograd.grad(result, inputs, grad, retain_graph=True)
+        torch.testing.assert_close(found, torch.autograd.grad(expected, inputs, grad, retain_graph=True))
+
+
 @pytest.mark.unemulated("how much memory kernels for CPUs take")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_several_kernels_share_the_images(dtype: torch.dtype) -> None:
