@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <vector>
 
 namespace at::native {
@@ -49,13 +50,7 @@ at::opmath_type<scalar_t> squared_distance(const scalar_t* x, const scalar_t* y,
     }
     std::array<T, Vec::size()> lanes;
     sums.store(lanes.data());
-    // In pairs: each addition waits for the one before.
-    for (int n = Vec::size() / 2; n > 0; n /= 2) {
-      for (int lane = 0; lane < n; ++lane) {
-        lanes[lane] += lanes[lane + n];
-      }
-    }
-    sum = lanes[0];
+    sum = std::accumulate(lanes.begin(), lanes.end(), sum);
   }
   for (; i < length; ++i) {
     const T difference = static_cast<T>(x[i]) - static_cast<T>(y[i]);

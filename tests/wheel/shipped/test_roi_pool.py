@@ -93,8 +93,9 @@ def test_layouts(dtype: torch.dtype) -> None:
         check(x, other, 1.0, 3, 2)
 
 
-def test_special_values() -> None:
-    x = values((2, 3, 9, 12), torch.float32)
+@pytest.mark.parametrize("channels", [3, 20])
+def test_special_values(channels: int) -> None:
+    x = values((2, channels, 9, 12), torch.float32)
     x[0, 0, 2:5] = float("nan")
     x[0, 1] = -float("inf")
     x[1, :, ::2] = float("inf")
