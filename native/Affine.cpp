@@ -1,5 +1,6 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
+#include <ATen/native/Arguments.h>
 
 #ifndef AT_PER_OPERATOR_HEADERS
 #include <ATen/Functions.h>
@@ -10,21 +11,6 @@
 #endif
 
 namespace at::native {
-namespace {
-
-// Autocast has cast them before.
-void check_dtype(const char* name, const Tensor& tensor, const Tensor& input) {
-  TORCH_CHECK(
-      tensor.scalar_type() == input.scalar_type(),
-      "affine(): expected ",
-      name,
-      " to have the dtype of input, ",
-      input.scalar_type(),
-      ", but got ",
-      tensor.scalar_type());
-}
-
-} // namespace
 
 // It has no kernel and no derivative of its own: linear calls BLAS and oneDNN, and supports autograd, vmap and
 // autocast. This adds checks that name the argument.
@@ -45,9 +31,9 @@ Tensor affine(const Tensor& input, const Tensor& weight, const std::optional<Ten
       sizes,
       " and weight ",
       weight_sizes);
-  check_dtype("weight", weight, input);
+  check_like("affine", "weight", weight, "input", input);
   if (bias && bias->defined()) {
-    check_dtype("bias", *bias, input);
+    check_like("affine", "bias", *bias, "input", input);
     const auto bias_sizes = bias->sym_sizes();
     TORCH_CHECK(
         bias_sizes.size() == 1 && bias_sizes[0] == weight_sizes[0],

@@ -3,6 +3,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/native/Arguments.h>
 #include <ATen/native/Correlate2d.h>
 #include <c10/util/irange.h>
 
@@ -22,7 +23,6 @@
 #include <ATen/ops/fft_ifft2.h>
 #include <ATen/ops/fft_irfft2.h>
 #include <ATen/ops/fft_rfft2.h>
-#include <ATen/ops/isfinite.h>
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/result_type.h>
 #endif
@@ -44,6 +44,7 @@ namespace {
 struct Part {
   std::array<c10::SymInt, 2> offset;
   std::array<c10::SymInt, 2> size;
+  bool is_within_kernel = false; // positions of the input within the kernel
 };
 
 Part part_of(std::string_view mode, const Tensor& input, const Tensor& kernel) {
@@ -71,8 +72,9 @@ Part part_of(std::string_view mode, const Tensor& input, const Tensor& kernel) {
       part.offset[dim] = 0;
       part.size[dim] = length - taps + 1;
     } else {
-      part.offset[dim] = taps - length;
+      part.offset[dim] = 0;
       part.size[dim] = taps - length + 1;
+      part.is_within_kernel = true;
     }
   }
   return part;
@@ -147,10 +149,6 @@ Tensor add_bias(const Tensor& result, const Tensor& bias, const Tensor& kernel) 
       bias.sym_sizes(),
       " for a kernel of ",
       kernel.sym_sizes());
-  TORCH_CHECK(
-      !isFloat8Type(bias.scalar_type()),
-      "correlate2d(): expected bias to be of a dtype with arithmetic, but got ",
-      bias.scalar_type());
   if (is_number) {
     return result.add(bias.reshape({}));
   }
@@ -158,44 +156,20 @@ Tensor add_bias(const Tensor& result, const Tensor& bias, const Tensor& kernel) 
   return result.add(bias.to(dtype).unsqueeze(-1).unsqueeze(-1));
 }
 
-// Of `op`: input [..., H, W], a tensor that it is correlated with, and the sizes of its kernel or kernels.
-void check_part(
-    const char* op,
-    const Tensor& input,
-    const Tensor& other,
-    SymIntArrayRef kernel_size,
-    SymIntArrayRef offset,
-    const std::optional<bool>& fft) {
+// Of the operators behind correlate2d, which it calls with the right ones.
+void check_part(const Tensor& input, const Tensor& other, SymIntArrayRef kernel_size, SymIntArrayRef offset) {
+  const bool has_sizes = input.dim() >= 2 && other.dim() >= 2 &&
+      (kernel_size.size() == 2 || (kernel_size.size() == 3 && input.dim() >= 3 && kernel_size[0] == input.sym_size(0)));
   TORCH_CHECK(
-      input.dim() >= 2 && other.dim() >= 2,
-      op,
-      "(): expected tensors of at least two dimensions, but got ",
+      has_sizes && offset.size() == 2 && offset[0] >= 0 && offset[1] >= 0,
+      "correlate2d(): expected input to be [K, ..., H, W], kernel [kH, kW] or [K, kH, kW] and offset not negative, but "
+      "got ",
       input.sym_sizes(),
-      " and ",
-      other.sym_sizes());
-  TORCH_CHECK(
-      kernel_size.size() == 2 || (kernel_size.size() == 3 && input.dim() >= 3 && kernel_size[0] == input.sym_size(0)),
-      op,
-      "(): expected a kernel to be 2-D, or 3-D with input's first size, but got ",
+      ", ",
       kernel_size,
-      " for an input of ",
-      input.sym_sizes());
-  TORCH_CHECK(
-      input.scalar_type() == other.scalar_type(),
-      op,
-      "(): expected tensors of one dtype, but got ",
-      input.scalar_type(),
       " and ",
-      other.scalar_type());
-  TORCH_CHECK(
-      offset.size() == 2 && offset[0] >= 0 && offset[1] >= 0,
-      op,
-      "(): expected offset to be two numbers that are not negative, but got ",
       offset);
-  TORCH_CHECK(
-      !fft.value_or(false) || isFloatingType(input.scalar_type()) || isComplexType(input.scalar_type()),
-      "correlate2d(): expected floating-point or complex tensors for method='fft', but got ",
-      input.scalar_type());
+  check_like("correlate2d", "kernel", other, "input", input);
 }
 
 c10::SymDimVector result_sizes(const Tensor& input, SymIntArrayRef size) {
@@ -209,13 +183,18 @@ Tensor as_kernels(const Tensor& kernel) {
   return kernel.dim() == 2 ? kernel.unsqueeze(0) : kernel;
 }
 
-// [K, N / K, H, W]: the images of each of K kernels.
+// [K, N / K, H, W]: what each of K kernels has.
 Tensor by_kernel(const Tensor& x, int64_t kernels) {
   return x.reshape({kernels, -1, x.size(-2), x.size(-1)});
 }
 
+// Images that are the same for each kernel, expanded, as [1, N, H, W].
+Tensor shared_by_kernels(const Tensor& images) {
+  return images.stride(0) == 0 ? images.narrow(0, 0, 1) : images;
+}
+
 // Larger than any memory, and small enough that a few can be added.
-constexpr int64_t LONGEST = int64_t(1) << 40;
+constexpr int64_t kLongest = int64_t(1) << 40;
 
 // The smallest number >= n whose prime factors are 2, 3 and 5: transforms of such lengths are fast.
 int64_t fast_length(int64_t n) {
@@ -239,7 +218,7 @@ struct Lengths {
       const int64_t length = input.size(dim - 2);
       const int64_t taps = kernel.size(dim - 2);
       TORCH_CHECK(
-          std::max({length, taps, offset[dim], size[dim]}) <= LONGEST,
+          std::max({length, taps, offset[dim], size[dim]}) <= kLongest,
           "correlate2d(): expected lengths of at most 2^40, but got ",
           input.sizes(),
           " and ",
@@ -269,6 +248,12 @@ struct Lengths {
     return products > call_cost + pixel_cost * pixels * halvings;
   }
 
+  // Whether an image is computed directly to tell which elements an infinity reaches. More products take longer than a
+  // second, so a gradient that overflowed would stop a training.
+  bool is_found_directly() const {
+    return products <= static_cast<double>(int64_t(1) << 32);
+  }
+
   // The input with zeros in front, up to a length; the rest is truncated.
   Tensor pad(const Tensor& input, const std::array<int64_t, 2>& length) const {
     const auto after = [&](int64_t dim) { return length[dim] - before[dim] - input.size(dim - 2); };
@@ -285,21 +270,30 @@ struct Lengths {
   double products = 1;
 };
 
-// The transform is computed in double for any dtype: its error depends on the image's norm, that of direct products
-// only on the few that contribute to an element.
-Tensor to_spectrum(const Tensor& x, IntArrayRef length) {
-  return x.is_complex() ? at::fft_fft2(x.to(kComplexDouble), length) : at::fft_rfft2(x.to(kDouble), length);
+// Correlates images [K or 1, N, H, W] with others [K, 1 or N, h, w]; sums up the results of each K if asked to. The
+// transform is computed in double for any dtype: its error depends on the image's norm, that of direct products only on
+// the few that contribute to an element.
+Tensor
+correlate_by_fft(const Tensor& images, const Tensor& others, const Lengths& lengths, IntArrayRef size, bool is_summed) {
+  const IntArrayRef length = lengths.transform;
+  const auto transform = [&](const Tensor& x) {
+    return x.is_complex() ? at::fft_fft2(x.to(kComplexDouble), length) : at::fft_rfft2(x.to(kDouble), length);
+  };
+  Tensor spectrum = transform(lengths.pad(images, lengths.transform)) * transform(others).conj_physical();
+  spectrum = is_summed ? spectrum.sum(1) : spectrum;
+  const Tensor all = images.is_complex() ? at::fft_ifft2(spectrum, length) : at::fft_irfft2(spectrum, length);
+  return all.narrow(-2, 0, size[0]).narrow(-1, 0, size[1]).to(images.scalar_type()).contiguous();
 }
 
-Tensor from_spectrum(const Tensor& spectrum, IntArrayRef length, IntArrayRef size, ScalarType dtype) {
-  const Tensor all = isComplexType(dtype) ? at::fft_ifft2(spectrum, length) : at::fft_irfft2(spectrum, length);
-  return all.narrow(-2, 0, size[0]).narrow(-1, 0, size[1]).to(dtype);
+// Which of x [..., H, W] hold an infinity or NaN: 0 times it is not 0. A reduction by all() takes ten times as long.
+Tensor has_special(const Tensor& x) {
+  return x.mul(0).sum({-2, -1}).ne(0);
 }
 
-// Which of the results [..., H, W] hold an infinity or NaN. The transform spreads it over all elements, so these are
-// computed directly.
-Tensor is_spread(const Tensor& results) {
-  return at::isfinite(results).all(-1).all(-1).logical_not();
+// Whether to compute those that are chosen directly. Elsewhere than on CPUs none is read: that would wait for the
+// device, and CUDA graphs cannot capture it.
+bool may_have_any(const Tensor& chosen, const Lengths& lengths) {
+  return lengths.is_found_directly() && (!chosen.is_cpu() || chosen.any().item<bool>());
 }
 
 Tensor conjugated(const Tensor& x) {
@@ -310,8 +304,40 @@ bool is_empty(const Tensor& input, const Tensor& kernel, IntArrayRef size) {
   return input.numel() == 0 || kernel.numel() == 0 || size[0] == 0 || size[1] == 0;
 }
 
-ScalarType computed_in(const Tensor& x) {
-  return isReducedFloatingType(x.scalar_type()) ? kFloat : x.scalar_type();
+ScalarType computed_in(ScalarType t) {
+  return t == kHalf || t == kBFloat16 ? kFloat : t;
+}
+
+void check_choice(const char* name, std::string_view value, const std::array<std::string_view, 3>& choices) {
+  TORCH_CHECK(
+      std::find(choices.begin(), choices.end(), value) != choices.end(),
+      "correlate2d(): expected ",
+      name,
+      " to be '",
+      choices[0],
+      "', '",
+      choices[1],
+      "' or '",
+      choices[2],
+      "', but got '",
+      value,
+      "'");
+}
+
+void check_dtype(const char* name, const Tensor& tensor) {
+  TORCH_CHECK(
+      !isFloat8Type(tensor.scalar_type()),
+      "correlate2d(): expected ",
+      name,
+      " to be of a dtype with arithmetic, but got ",
+      tensor.scalar_type());
+}
+
+// The value of a symbolic number, with a guard: constant_pad_nd takes no such number.
+Scalar guarded(const Scalar& x) {
+  return !x.isSymbolic()    ? x
+      : x.isFloatingPoint() ? Scalar(x.toSymFloat().guard_float(__FILE__, __LINE__))
+                            : Scalar(x.toSymInt().guard_int(__FILE__, __LINE__));
 }
 
 } // namespace
@@ -329,23 +355,21 @@ Tensor correlate2d(
       kernel.dim() >= 2 && kernel.sym_size(-2) > 0 && kernel.sym_size(-1) > 0,
       "correlate2d(): expected kernel to be [..., kH, kW] with a row and a column at least, but got ",
       kernel.sym_sizes());
-  TORCH_CHECK(
-      mode == "full" || mode == "same" || mode == "valid",
-      "correlate2d(): expected mode to be 'full', 'same' or 'valid', but got '",
-      mode,
-      "'");
-  TORCH_CHECK(
-      boundary == "fill" || boundary == "wrap" || boundary == "symm",
-      "correlate2d(): expected boundary to be 'fill', 'wrap' or 'symm', but got '",
-      boundary,
-      "'");
-  TORCH_CHECK(
-      method == "auto" || method == "direct" || method == "fft",
-      "correlate2d(): expected method to be 'auto', 'direct' or 'fft', but got '",
-      method,
-      "'");
+  check_choice("mode", mode, {"full", "same", "valid"});
+  check_choice("boundary", boundary, {"fill", "wrap", "symm"});
+  check_choice("method", method, {"auto", "direct", "fft"});
+  const bool has_bias = bias && bias->defined();
+  check_dtype("input", input);
+  check_dtype("kernel", kernel);
+  if (has_bias) {
+    check_dtype("bias", *bias);
+  }
   const auto dtype = at::result_type(input, kernel);
   TORCH_CHECK(dtype != kBool, "correlate2d(): expected input or kernel to be a number type, but both are bool");
+  TORCH_CHECK(
+      method != "fft" || isFloatingType(dtype) || isComplexType(dtype),
+      "correlate2d(): expected floating-point or complex tensors for method='fft', but got ",
+      dtype);
   TORCH_CHECK(
       !fillvalue.isComplex() || isComplexType(dtype),
       "correlate2d(): expected fillvalue to be real for tensors of dtype ",
@@ -354,20 +378,24 @@ Tensor correlate2d(
       fillvalue);
   Part part = part_of(mode, input, kernel);
   const auto fft = method == "auto" ? std::nullopt : std::optional(method == "fft");
-  // In valid mode nothing outside the edges is read; a symbolic number has no value yet.
-  const bool is_zero = boundary == "fill" && !fillvalue.isSymbolic() && fillvalue.equal(0);
-  const bool is_padded = mode != "valid" && !is_zero;
-  const bool has_bias = bias && bias->defined();
   // With a bias, half types are rounded once, after it is added.
-  const auto computed_in = has_bias && (dtype == kHalf || dtype == kBFloat16) ? kFloat : dtype;
-  const Tensor images = input.to(computed_in);
-  const Tensor result = correlate_broadcast(
-      is_padded ? pad_input(images, kernel, part, boundary, fillvalue) : images, kernel.to(computed_in), part, fft);
+  const auto computed = has_bias ? computed_in(dtype) : dtype;
+  Tensor images = input.to(computed);
+  // In valid mode nothing outside the edges is read.
+  if (mode != "valid") {
+    const Scalar fill = guarded(fillvalue);
+    images = boundary == "fill" && fill.equal(0) ? images : pad_input(images, kernel, part, boundary, fill);
+  }
+  const Tensor kernels = kernel.to(computed);
+  // With the two exchanged, the result is reversed, and no zeros beyond the edges of the input are multiplied.
+  const Tensor result = part.is_within_kernel
+      ? correlate_broadcast(kernels.conj_physical(), images.conj_physical(), part, fft).flip({-2, -1})
+      : correlate_broadcast(images, kernels, part, fft);
   if (!has_bias) {
     return result;
   }
   const Tensor sum = add_bias(result, *bias, kernel);
-  return computed_in == dtype
+  return computed == dtype
       ? sum
       : sum.to(at::result_type(at::empty({0}, input.options().dtype(dtype)), at::empty({}, bias->options())));
 }
@@ -378,10 +406,10 @@ Tensor _correlate2d_meta_symint(
     SymIntArrayRef offset,
     SymIntArrayRef size,
     std::optional<bool> fft) {
-  check_part("_correlate2d", input, kernel, kernel.sym_sizes(), offset, fft);
+  check_part(input, kernel, kernel.sym_sizes(), offset);
   TORCH_CHECK(
       size.size() == 2 && size[0] >= 0 && size[1] >= 0,
-      "_correlate2d(): expected size to be two numbers that are not negative, but got ",
+      "correlate2d(): expected size to be two numbers that are not negative, but got ",
       size);
   return at::empty_symint(result_sizes(input, size), input.options());
 }
@@ -393,34 +421,38 @@ _correlate2d(const Tensor& input, const Tensor& kernel, IntArrayRef offset, IntA
   if (is_empty(input, kernel, size)) {
     return result.zero_();
   }
-  const auto dtype = computed_in(input);
+  const auto dtype = computed_in(input.scalar_type());
   const Tensor kernels = as_kernels(kernel).to(dtype);
-  const Tensor images = by_kernel(input, kernels.size(0)).to(dtype);
+  const Tensor images = shared_by_kernels(by_kernel(input, kernels.size(0))).to(dtype);
   const Lengths lengths(images, kernels, offset, size);
-  // A kernel for each image.
-  const Tensor spread_kernels = kernels.unsqueeze(1).expand({-1, images.size(1), -1, -1});
+  const std::array<int64_t, 4> sizes{kernels.size(0), images.size(1), size[0], size[1]};
+  Tensor output;
+  // Computes all images, or only those that are `chosen`.
+  const auto correlate = [&](const Tensor& chosen) {
+    correlate2d_stub(input.device().type(), output, lengths.pad(images, lengths.needed), conjugated(kernels), chosen);
+  };
   if (kernels[0].numel() > images[0][0].numel() && offset[0] < size[0] && offset[1] < size[1]) {
-    // Moving the image over the larger kernel takes fewer products, none with zeros around the image, and gives the
-    // reversed result.
+    // Moving the image over the larger kernel takes fewer products and gives the reversed result.
     const int64_t turned[] = {size[0] - 1 - offset[0], size[1] - 1 - offset[1]};
-    const Tensor turned_result = at::_correlate2d(
-        spread_kernels.flatten(0, 1).conj_physical(), images.flatten(0, 1).conj_physical(), turned, size, fft);
-    return result.copy_(turned_result.flip({-2, -1}).view(result.sizes()));
-  }
-  if (fft.value_or(lengths.is_faster_by_fft(dtype))) {
-    const Tensor spectrum = to_spectrum(lengths.pad(images, lengths.transform), lengths.transform)
-                                .mul_(to_spectrum(kernels, lengths.transform).unsqueeze(1).conj_physical());
-    const Tensor found = from_spectrum(spectrum, lengths.transform, size, dtype);
-    const Tensor is_wrong = is_spread(found);
-    if (is_wrong.any().item<bool>()) {
-      const auto direct =
-          at::_correlate2d(images.index({is_wrong}), spread_kernels.index({is_wrong}), offset, size, /*fft=*/false);
-      found.index_put_({is_wrong}, direct);
+    const auto each = [&](const Tensor& x) {
+      return x.expand({sizes[0], sizes[1], -1, -1}).flatten(0, 1).conj_physical();
+    };
+    output = at::_correlate2d(each(kernels.unsqueeze(1)), each(images), turned, size, fft).flip({-2, -1}).view(sizes);
+    // But with zeros around the kernel instead of the image, which an infinity would turn into other NaN.
+    const Tensor chosen = has_special(output).logical_or(has_special(kernels).unsqueeze(1));
+    if (may_have_any(chosen, lengths)) {
+      correlate(chosen);
     }
-    return result.copy_(found.view(result.sizes()));
+  } else if (fft.value_or(lengths.is_faster_by_fft(dtype))) {
+    output = correlate_by_fft(images, kernels.unsqueeze(1), lengths, size, /*is_summed=*/false);
+    // A transform spreads an infinity over the image.
+    if (const Tensor chosen = has_special(output); may_have_any(chosen, lengths)) {
+      correlate(chosen);
+    }
+  } else {
+    output = dtype == result.scalar_type() ? result.view(sizes) : at::empty(sizes, images.options());
+    correlate(/*chosen=*/{});
   }
-  const Tensor output = at::empty({images.size(0), images.size(1), size[0], size[1]}, images.options());
-  correlate2d_stub(input.device().type(), output, lengths.pad(images, lengths.needed), conjugated(kernels));
   return output.view(result.sizes()).to(input.scalar_type());
 }
 
@@ -430,10 +462,10 @@ Tensor _correlate2d_kernel_grad_meta_symint(
     SymIntArrayRef offset,
     SymIntArrayRef kernel_size,
     std::optional<bool> fft) {
-  check_part("_correlate2d_kernel_grad", input, grad_output, kernel_size, offset, fft);
+  check_part(input, grad_output, kernel_size, offset);
   TORCH_CHECK(
       grad_output.sym_sizes().slice(0, grad_output.dim() - 2) == input.sym_sizes().slice(0, input.dim() - 2),
-      "_correlate2d_kernel_grad(): expected grad_output and input to have the same batch, but got ",
+      "correlate2d(): expected grad_output and input to have the same batch, but got ",
       grad_output.sym_sizes(),
       " and ",
       input.sym_sizes());
@@ -452,26 +484,23 @@ Tensor _correlate2d_kernel_grad(
   if (is_empty(input, grad_output, size)) {
     return result.zero_();
   }
-  const auto dtype = computed_in(input);
+  const auto dtype = computed_in(input.scalar_type());
   const auto kernels = kernel_size.size() == 3 ? kernel_size[0] : 1;
-  const Tensor images = by_kernel(input, kernels).to(dtype);
+  const Tensor images = shared_by_kernels(by_kernel(input, kernels)).to(dtype);
   const Tensor grads = by_kernel(grad_output, kernels).to(dtype);
   const Lengths lengths(images, grads, offset, size);
-  if (fft.value_or(lengths.is_faster_by_fft(dtype))) {
-    const Tensor spectrum = to_spectrum(lengths.pad(images, lengths.transform), lengths.transform)
-                                .mul_(to_spectrum(grads, lengths.transform).conj_physical());
-    const Tensor found = from_spectrum(spectrum.sum(1), lengths.transform, size, dtype);
-    const Tensor is_wrong = is_spread(found);
-    if (is_wrong.any().item<bool>()) {
-      const Tensor some = images.index({is_wrong});
-      const auto direct = at::_correlate2d_kernel_grad(
-          grads.index({is_wrong}), some, offset, {some.size(0), size[0], size[1]}, /*fft=*/false);
-      found.index_put_({is_wrong}, direct);
-    }
-    return result.copy_(found.view(result.sizes()));
+  Tensor output, chosen;
+  const bool is_by_fft = fft.value_or(lengths.is_faster_by_fft(dtype));
+  if (is_by_fft) {
+    output = correlate_by_fft(images, grads, lengths, size, /*is_summed=*/true);
+    chosen = has_special(output);
+  } else {
+    output = at::empty({kernels, size[0], size[1]}, images.options());
   }
-  const Tensor output = at::empty({kernels, size[0], size[1]}, images.options());
-  correlate2d_kernel_grad_stub(input.device().type(), output, lengths.pad(images, lengths.needed), conjugated(grads));
+  if (!is_by_fft || may_have_any(chosen, lengths)) {
+    correlate2d_kernel_grad_stub(
+        input.device().type(), output, lengths.pad(images, lengths.needed), conjugated(grads), chosen);
+  }
   return output.view(result.sizes()).to(input.scalar_type());
 }
 

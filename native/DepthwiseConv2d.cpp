@@ -1,7 +1,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
+#include <ATen/native/Arguments.h>
 #include <ATen/native/DepthwiseConv2d.h>
-#include <ATen/native/FloatingTypes.h>
 
 #ifndef AT_PER_OPERATOR_HEADERS
 #include <ATen/Functions.h>
@@ -16,6 +16,8 @@
 #include <ATen/ops/empty.h>
 #endif
 
+#include <limits>
+
 namespace at::native {
 
 DEFINE_DISPATCH(depthwise_conv2d_stub);
@@ -24,36 +26,33 @@ DEFINE_DISPATCH(depthwise_conv2d_backward_weight_stub);
 
 namespace {
 
-constexpr std::array<const char*, 2> axis_names = {"height", "width"};
+constexpr std::array<const char*, 2> kAxisNames = {"height", "width"};
 
 // The value of a parameter for an axis; a single value applies to both.
 const c10::SymInt& along(SymIntArrayRef values, size_t axis) {
   return values[values.size() == 1 ? 0 : axis];
 }
 
-// No sum of two such sizes, nor of one and a tensor's, overflows.
-constexpr int64_t largest_size = int64_t(1) << 61;
+// Of paddings, dilations and the kernel's sizes, so that products and sums of sizes have 64 bits.
+constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
 
-void check_parameter(const char* op, const char* name, SymIntArrayRef values, int64_t least) {
+void check_parameter(
+    const char* op,
+    const char* name,
+    SymIntArrayRef values,
+    int64_t least,
+    std::optional<int64_t> most = std::nullopt) {
   TORCH_CHECK(
       values.size() == 1 || values.size() == 2, op, "(): expected ", name, " to be one or two integers, got ", values);
   for (const auto& value : values) {
     TORCH_CHECK(value >= least, op, "(): expected ", name, " to be at least ", least, ", got ", values);
+    TORCH_CHECK(!most || value <= *most, op, "(): expected ", name, " to be at most ", *most, ", got ", values);
   }
 }
 
 // How many pixels the dilated kernel covers.
-c10::SymInt kernel_extent(const char* op, const Tensor& weight, SymIntArrayRef dilations, size_t axis) {
-  const auto taps = weight.sym_size(static_cast<int64_t>(axis) + 2);
-  const auto& dilation = along(dilations, axis);
-  TORCH_CHECK(
-      dilation <= largest_size / taps,
-      op,
-      "(): expected dilation to give sizes of 64 bits, got ",
-      dilation,
-      " for the ",
-      axis_names[axis]);
-  return dilation * (taps - 1) + 1;
+c10::SymInt kernel_extent(const Tensor& weight, SymIntArrayRef dilations, size_t axis) {
+  return along(dilations, axis) * (weight.sym_size(static_cast<int64_t>(axis) + 2) - 1) + 1;
 }
 
 c10::SymInt output_size(
@@ -64,48 +63,19 @@ c10::SymInt output_size(
     SymIntArrayRef paddings,
     SymIntArrayRef dilations,
     size_t axis) {
-  const auto& padding = along(paddings, axis);
-  TORCH_CHECK(
-      padding <= largest_size,
-      op,
-      "(): expected padding to give sizes of 64 bits, got ",
-      padding,
-      " for the ",
-      axis_names[axis]);
-  const c10::SymInt padded = input.sym_size(static_cast<int64_t>(axis) - 2) + 2 * padding;
-  const c10::SymInt extent = kernel_extent(op, weight, dilations, axis);
+  const c10::SymInt padded = input.sym_size(static_cast<int64_t>(axis) - 2) + 2 * along(paddings, axis);
+  const c10::SymInt extent = kernel_extent(weight, dilations, axis);
   TORCH_CHECK(
       padded >= extent,
       op,
       "(): expected weight to be no larger than the padded input, got a ",
-      axis_names[axis],
+      kAxisNames[axis],
       " of ",
       extent,
       " (dilation included) for an input of ",
       padded,
       " (padding included)");
   return (padded - extent) / along(strides, axis) + 1;
-}
-
-void check_companion(const char* op, const char* name, const Tensor& tensor, const Tensor& input) {
-  TORCH_CHECK(
-      tensor.scalar_type() == input.scalar_type(),
-      op,
-      "(): expected ",
-      name,
-      " to have the dtype of input, ",
-      input.scalar_type(),
-      ", got ",
-      tensor.scalar_type());
-  TORCH_CHECK(
-      tensor.device() == input.device(),
-      op,
-      "(): expected ",
-      name,
-      " to be on the device of input, ",
-      input.device(),
-      ", got ",
-      tensor.device());
 }
 
 void check_input_and_weight(const char* op, const Tensor& input, const Tensor& weight) {
@@ -115,9 +85,10 @@ void check_input_and_weight(const char* op, const Tensor& input, const Tensor& w
       "(): expected input to be 4-D [N, C, H, W] or 3-D [C, H, W], got ",
       input.sym_sizes());
   TORCH_CHECK(
-      weight.dim() == 4 && weight.sym_size(1) == 1 && weight.sym_size(2) > 0 && weight.sym_size(3) > 0,
+      weight.dim() == 4 && weight.sym_size(1) == 1 && weight.sym_size(2) > 0 && weight.sym_size(2) <= kLargest &&
+          weight.sym_size(3) > 0 && weight.sym_size(3) <= kLargest,
       op,
-      "(): expected weight to be 4-D [C * multiplier, 1, kH, kW] with kH and kW at least 1, got ",
+      "(): expected weight to be 4-D [C * multiplier, 1, kH, kW] with kH and kW from 1 to 2^31 - 1, got ",
       weight.sym_sizes());
   const auto channels = input.sym_size(-3);
   TORCH_CHECK(
@@ -132,7 +103,7 @@ void check_input_and_weight(const char* op, const Tensor& input, const Tensor& w
       op,
       "(): expected input to be double, float, half or bfloat16, got ",
       input.scalar_type());
-  check_companion(op, "weight", weight, input);
+  check_like(op, "weight", weight, "input", input);
 }
 
 // Checks everything but the bias and the gradient. Returns the sizes of the result.
@@ -145,8 +116,8 @@ c10::SymDimVector output_sizes(
     SymIntArrayRef dilation) {
   check_input_and_weight(op, input, weight);
   check_parameter(op, "stride", stride, 1);
-  check_parameter(op, "padding", padding, 0);
-  check_parameter(op, "dilation", dilation, 1);
+  check_parameter(op, "padding", padding, 0, kLargest);
+  check_parameter(op, "dilation", dilation, 1, kLargest);
   c10::SymDimVector sizes(input.sym_sizes().slice(0, input.dim() - 3));
   sizes.push_back(weight.sym_size(0));
   for (const size_t axis : {0, 1}) {
@@ -174,7 +145,7 @@ c10::SymDimVector check_depthwise_conv2d(
         weight.sym_size(0),
         " elements, got ",
         bias->sym_sizes());
-    check_companion(op, "bias", *bias, input);
+    check_like(op, "bias", *bias, "input", input);
   }
   return sizes;
 }
@@ -195,18 +166,13 @@ void check_depthwise_conv2d_backward(
       sizes,
       ", got ",
       grad_output.sym_sizes());
-  check_companion(op, "grad_output", grad_output, input);
+  check_like(op, "grad_output", grad_output, "input", input);
 }
 
 namespace {
 
 Tensor batched(const Tensor& image) {
   return image.dim() == 3 ? image.unsqueeze(0) : image;
-}
-
-// The format of the results; that of one image alone is contiguous.
-MemoryFormat format_of(const Tensor& image) {
-  return image.dim() == 3 ? MemoryFormat::Contiguous : image.suggest_memory_format();
 }
 
 DepthwiseConv2dGeometry make_geometry(
@@ -239,7 +205,7 @@ Tensor depthwise_conv2d_meta_symint(
     SymIntArrayRef padding,
     SymIntArrayRef dilation) {
   const auto sizes = check_depthwise_conv2d(input, weight, bias, stride, padding, dilation);
-  return at::empty_symint(sizes, input.options().memory_format(format_of(input)));
+  return at::empty_symint(sizes, input.options().memory_format(format_of_images(input)));
 }
 
 Tensor depthwise_conv2d(
@@ -256,15 +222,17 @@ Tensor depthwise_conv2d(
       c10::fromIntArrayRefSlow(stride),
       c10::fromIntArrayRefSlow(padding),
       c10::fromIntArrayRefSlow(dilation));
-  if (output.numel() > 0) {
-    depthwise_conv2d_stub(
-        input.device().type(),
-        batched(output),
-        batched(input).contiguous(format_of(input)),
-        weight.contiguous(),
-        bias && bias->defined() ? bias->contiguous() : Tensor(),
-        make_geometry(input, weight, output.sizes(), stride, padding, dilation));
+  if (output.numel() == 0) {
+    return output;
   }
+  const auto g = make_geometry(input, weight, output.sizes(), stride, padding, dilation);
+  depthwise_conv2d_stub(
+      input.device().type(),
+      batched(output),
+      batched(input).contiguous(format_of_images(input)),
+      weight.contiguous(),
+      bias && bias->defined() ? bias->contiguous() : Tensor(),
+      g);
   return output;
 }
 
@@ -282,14 +250,14 @@ Tensor depthwise_conv2d_padding_symint(
     return at::depthwise_conv2d_symint(input, weight, bias, stride, c10::SymInt(0), dilation);
   }
   check_input_and_weight(op, input, weight);
-  check_parameter(op, "dilation", dilation, 1);
+  check_parameter(op, "dilation", dilation, 1, kLargest);
   for (const auto& value : stride) {
     TORCH_CHECK(value == 1, op, "(): expected stride to be 1 with padding='same', got ", stride);
   }
   // An odd number of zeros is one more below or on the right, as with conv2d.
   c10::SymDimVector both_sides, more(4, 0);
   for (const size_t axis : {0, 1}) {
-    const c10::SymInt zeros = kernel_extent(op, weight, dilation, axis) - 1;
+    const c10::SymInt zeros = kernel_extent(weight, dilation, axis) - 1;
     both_sides.push_back(zeros / 2);
     more[3 - 2 * axis] = zeros % 2;
   }
@@ -317,7 +285,7 @@ std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward_meta_symint(
     grad_bias = at::empty_symint(weight.sym_sizes().slice(0, 1), weight.options());
   }
   if (output_mask[0]) {
-    grad_input = at::empty_symint(input.sym_sizes(), input.options().memory_format(format_of(input)));
+    grad_input = at::empty_symint(input.sym_sizes(), input.options().memory_format(format_of_images(input)));
   }
   return {grad_input, grad_weight, grad_bias};
 }
@@ -338,7 +306,7 @@ std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward(
       c10::fromIntArrayRefSlow(padding),
       c10::fromIntArrayRefSlow(dilation),
       output_mask);
-  const auto& [grad_input, grad_weight, grad_bias] = results;
+  auto& [grad_input, grad_weight, grad_bias] = results;
   if (grad_output.numel() == 0) {
     for (const Tensor& grad : {grad_input, grad_weight, grad_bias}) {
       if (grad.defined()) {
@@ -349,7 +317,7 @@ std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward(
   }
   const auto g = make_geometry(input, weight, grad_output.sizes(), stride, padding, dilation);
   const auto device = input.device().type();
-  const auto format = format_of(input);
+  const auto format = format_of_images(input);
   const Tensor dense_grads = batched(grad_output).contiguous(format);
   if (grad_input.defined() && grad_input.numel() > 0) {
     depthwise_conv2d_backward_input_stub(device, batched(grad_input), dense_grads, weight.contiguous(), g);

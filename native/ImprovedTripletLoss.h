@@ -7,9 +7,8 @@
 #include <cstdint>
 
 namespace at {
-class Tensor;
 class TensorBase;
-} // namespace at
+}
 
 namespace at::native {
 
@@ -52,9 +51,6 @@ struct TripletFormula {
   T beta;
 };
 
-// Check the arguments of the operators on rows.
-void check_triplet_inputs(const Tensor& anchor, const Tensor& positive, const Tensor& negative, int64_t reduction);
-
 // Rows of anchor, positive and negative: [N, D], of any strides.
 using TripletInputs = std::array<TensorBase, 3>;
 
@@ -63,12 +59,10 @@ using TripletInputs = std::array<TensorBase, 3>;
 using improved_triplet_loss_fn =
     void (*)(const TensorBase& losses, const TensorBase& distances, const TripletInputs&, const TripletParameters&);
 
-// grads: contiguous, undefined where not wanted. grad_losses: [N], of any stride, in the type of losses; a row's loss
-// counts for grad_losses / divisor. distances: as above.
+// grads: contiguous, undefined where not wanted. grad_losses and distances: as above.
 using improved_triplet_loss_backward_fn = void (*)(
     const TripletInputs& grads,
     const TensorBase& grad_losses,
-    int64_t divisor,
     const TensorBase& distances,
     const TripletInputs&,
     const TripletParameters&);

@@ -1,7 +1,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/OpMathType.h>
-#include <ATen/native/FloatingTypes.h>
+#include <ATen/native/Arguments.h>
 #include <ATen/native/RoiPool.h>
 
 #ifndef AT_PER_OPERATOR_HEADERS
@@ -56,10 +56,6 @@ void check_inputs(
   TORCH_CHECK(
       input.sym_size(2) > 0 && input.sym_size(3) > 0,
       "roi_pool(): expected input to have a row and a column at least, but got ",
-      input.sym_sizes());
-  TORCH_CHECK(
-      input.sym_size(2) * input.sym_size(3) <= std::numeric_limits<int32_t>::max(),
-      "roi_pool(): expected a plane of input to have less than 2^31 elements, but got ",
       input.sym_sizes());
   TORCH_CHECK(
       isArithmeticFloatingType(input.scalar_type()),
@@ -126,9 +122,8 @@ std::tuple<Tensor, Tensor> roi_pool_with_indices_meta(
     int64_t pooled_width) {
   check_inputs(input, boxes, spatial_scale, pooled_height, pooled_width);
   const c10::SymInt sizes[] = {boxes.sym_size(0), input.sym_size(1), pooled_height, pooled_width};
-  const auto format = input.suggest_memory_format();
   return {
-      at::empty_symint(sizes, input.options().memory_format(format)),
+      at::empty_symint(sizes, input.options().memory_format(format_of_images(input))),
       at::empty_symint(sizes, input.options().dtype(kInt))};
 }
 
@@ -139,6 +134,11 @@ std::tuple<Tensor, Tensor> roi_pool_with_indices(
     int64_t pooled_height,
     int64_t pooled_width) {
   auto results = roi_pool_with_indices_meta(input, boxes, spatial_scale, pooled_height, pooled_width);
+  // Not for symbolic sizes, which would be limited by it.
+  TORCH_CHECK(
+      input.size(2) * input.size(3) <= std::numeric_limits<int32_t>::max(),
+      "roi_pool(): expected a plane of input to have less than 2^31 elements, but got ",
+      input.sizes());
   const auto& [output, indices] = results;
   const Tensor planes = output.is_contiguous() ? output : at::empty(output.sizes(), input.options());
   const auto opmath = toOpMathType(input.scalar_type());

@@ -35,8 +35,8 @@ class RoiSpan {
  private:
   // Round half away from zero. Coordinates are clamped to 2^40, so that their sums and products fit into an int64_t.
   C10_HOST_DEVICE static int64_t round_to_pixel(T coordinate) {
-    constexpr auto far = static_cast<T>(int64_t(1) << 40);
-    return static_cast<int64_t>(std::clamp(std::round(coordinate), -far, far));
+    constexpr auto farthest = static_cast<T>(int64_t(1) << 40);
+    return static_cast<int64_t>(std::clamp(std::round(coordinate), -farthest, farthest));
   }
 
   int64_t start_;

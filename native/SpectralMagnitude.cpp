@@ -162,49 +162,42 @@ Tensor _fft_rfft2_transpose_symint(const Tensor& self, c10::SymInt last_dim_size
   return complex_to_real((self * (1 - 0.5 * has_twin.to(dtype))).contiguous(), last_dim_size);
 }
 
-Tensor _fft_rfft2_abs_turn(const Tensor& change, const Tensor& spectrum, const Tensor& magnitude) {
+Tensor _fft_rfft2_abs_turn(const Tensor& change, const Tensor& spectrum) {
   TORCH_CHECK(
-      change.is_complex() && spectrum.is_complex() && !magnitude.is_complex(),
-      "rfft2_abs(): expected change and spectrum to be complex and magnitude to be real, but got ",
+      change.is_complex() && spectrum.is_complex(),
+      "rfft2_abs(): expected change and spectrum to be complex, but got ",
       change.scalar_type(),
-      ", ",
-      spectrum.scalar_type(),
       " and ",
-      magnitude.scalar_type());
+      spectrum.scalar_type());
   // The part of the change perpendicular to the direction. For real values, like the sum of an image, it is zero;
   // computed as a difference it would be a rounding error, which a small magnitude makes large.
   const Tensor direction = spectrum.sgn();
   const Tensor across = direction * c10::complex<double>(0, 1) * at::imag(direction.conj() * change);
+  const Tensor magnitude = spectrum.abs();
   // Without a direction, `across` is 0.
   return across * magnitude.masked_fill(magnitude == 0, 1).reciprocal();
 }
 
-Tensor _fft_rfft2_abs_backward_symint(
-    const Tensor& grad_magnitude,
-    const Tensor& spectrum,
-    const Tensor& magnitude,
-    c10::SymInt last_dim_size) {
+Tensor _fft_rfft2_abs_backward_symint(const Tensor& grad_magnitude, const Tensor& spectrum, c10::SymInt last_dim_size) {
   return at::_fft_rfft2_transpose_symint(grad_magnitude * spectrum.sgn(), std::move(last_dim_size));
 }
 
-Tensor _fft_rfft2_abs_backward_cpu(
-    const Tensor& grad_magnitude,
-    const Tensor& spectrum,
-    const Tensor& magnitude,
-    int64_t last_dim_size) {
+Tensor _fft_rfft2_abs_backward_cpu(const Tensor& grad_magnitude, const Tensor& spectrum, int64_t last_dim_size) {
   check_columns(spectrum, last_dim_size);
   TORCH_CHECK(
-      grad_magnitude.sizes() == spectrum.sizes() && magnitude.sizes() == spectrum.sizes(),
-      "rfft2_abs(): expected grad_magnitude and magnitude to have spectrum's shape ",
+      grad_magnitude.sizes() == spectrum.sizes() &&
+          grad_magnitude.scalar_type() == c10::toRealValueType(spectrum.scalar_type()),
+      "rfft2_abs(): expected grad_magnitude to have the shape and the real dtype of spectrum, ",
       spectrum.sizes(),
+      " of ",
+      spectrum.scalar_type(),
       ", but got ",
       grad_magnitude.sizes(),
-      " and ",
-      magnitude.sizes());
+      " of ",
+      grad_magnitude.scalar_type());
   const Tensor dense = spectrum.contiguous();
   const Tensor grad = at::empty_like(dense);
-  spectrum_grad_stub(
-      kCPU, grad, grad_magnitude.contiguous(), dense.resolve_conj(), magnitude.contiguous(), last_dim_size);
+  spectrum_grad_stub(kCPU, grad, grad_magnitude.contiguous(), dense.resolve_conj(), last_dim_size);
   return complex_to_real_cpu(grad, last_dim_size);
 }
 

@@ -8,14 +8,10 @@ class TensorBase;
 
 namespace at::native {
 
-// result = grad * spectrum / magnitude, and 0 where the magnitude is; halved in the columns that stand for two of the
+// result = grad * spectrum / |spectrum|, and 0 where the spectrum is; halved in the columns that stand for two of the
 // transform of a real signal with last_dim_size columns. All of them contiguous.
-using spectrum_grad_fn = void (*)(
-    const TensorBase& result,
-    const TensorBase& grad,
-    const TensorBase& spectrum,
-    const TensorBase& magnitude,
-    int64_t last_dim_size);
+using spectrum_grad_fn =
+    void (*)(const TensorBase& result, const TensorBase& grad, const TensorBase& spectrum, int64_t last_dim_size);
 
 // One complex transform computes two real rows, a and b, as the parts of a + ib (E. O. Brigham, The Fast Fourier
 // Transform, 1974, section 10-10). The rows 2p and 2p + 1 of an image are pair p. The last row of an odd number is

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 #include <ATen/functorch/DynamicLayer.h>
 #include <ATen/functorch/PlumbingHelper.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -11,13 +12,10 @@ namespace at::native {
 // whose headers take ten seconds to compile. While it exists, the dispatcher ignores the batching of this level.
 class VmapLevel {
  public:
-  explicit VmapLevel(std::initializer_list<Tensor> arguments) : level_(current_level()) {
-    for (const Tensor& x : arguments) {
-      const auto [value, dim] = functorch::unwrapTensorAtLevel(x, level_);
-      if (dim) {
-        size_ = value.sym_size(*dim);
-      }
-    }
+  // The arguments of an operator, of which only tensors matter.
+  template <typename... Args>
+  explicit VmapLevel(const Args&... arguments) : level_(current_level()) {
+    (add(arguments), ...);
   }
 
   // The batch size; none if no argument is batched at this level, but at an outer one.
@@ -46,6 +44,26 @@ class VmapLevel {
   }
 
  private:
+  void add(const Tensor& x) {
+    const auto [value, dim] = functorch::unwrapTensorAtLevel(x, level_);
+    if (dim) {
+      size_ = value.sym_size(*dim);
+    }
+  }
+
+  void add(const std::optional<Tensor>& x) {
+    add(x.value_or(Tensor()));
+  }
+
+  void add(c10::ArrayRef<c10::IValue> values) {
+    for (const c10::IValue& value : values) {
+      add(value.isTensor() ? value.toTensor() : Tensor());
+    }
+  }
+
+  template <typename T>
+  void add(const T& /*no tensor*/) {}
+
   static int64_t current_level() {
     const auto layer = functorch::maybeCurrentDynamicLayer();
     TORCH_INTERNAL_ASSERT(layer.has_value(), "a batching rule was called outside of vmap");
@@ -55,6 +73,18 @@ class VmapLevel {
   c10::impl::ExcludeDispatchKeyGuard guard_{DispatchKey::FuncTorchBatched};
   int64_t level_;
   std::optional<c10::SymInt> size_;
+};
+
+// Calls `rule` with the level of vmap, or `op` if no argument is batched at that level, but at an outer one.
+template <auto rule, auto op>
+struct BatchRule;
+
+template <typename R, typename... Args, R (*rule)(const VmapLevel&, Args...), R (*op)(Args...)>
+struct BatchRule<rule, op> {
+  static R call(Args... arguments) {
+    const VmapLevel level{arguments...};
+    return level.size() ? rule(level, arguments...) : op(arguments...);
+  }
 };
 
 } // namespace at::native

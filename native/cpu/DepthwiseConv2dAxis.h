@@ -74,6 +74,27 @@ struct Axis {
   }
 };
 
+// A convolution whose output channels each read one or more input channels: the operator, or the gradient of its input.
+struct Convolution {
+  const DepthwiseConv2dGeometry& g;
+  bool is_backward;
+  Axis rows{g, 0, is_backward};
+  Axis columns{g, 1, is_backward};
+
+  int64_t sources() const {
+    return is_backward ? g.multiplier : 1;
+  }
+  int64_t in_channels() const {
+    return is_backward ? g.output_channels() : g.channels;
+  }
+  int64_t out_channels() const {
+    return is_backward ? g.channels : g.output_channels();
+  }
+  int64_t taps() const {
+    return rows.taps * columns.taps;
+  }
+};
+
 // Taps whose elements are evenly spaced. Output j of the phase reads base + j * step * spacing for the first of them.
 struct Run {
   int64_t taps;

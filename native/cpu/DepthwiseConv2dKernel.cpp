@@ -2,6 +2,7 @@
 #include <ATen/core/TensorBase.h>
 #include <ATen/native/DepthwiseConv2d.h>
 #include <ATen/native/cpu/DepthwiseConv2dImage.h>
+#include <ATen/native/cpu/DepthwiseConv2dRows.h>
 #include <ATen/native/cpu/DepthwiseConv2dTile.h>
 
 #include <ATen/Dispatch.h>
@@ -17,27 +18,6 @@ namespace {
 
 using namespace depthwise;
 
-// A convolution whose output channels each read one or more input channels: the operator, or the gradient of its input.
-struct Convolution {
-  const DepthwiseConv2dGeometry& g;
-  bool is_backward;
-  Axis rows{g, 0, is_backward};
-  Axis columns{g, 1, is_backward};
-
-  int64_t sources() const {
-    return is_backward ? g.multiplier : 1;
-  }
-  int64_t in_channels() const {
-    return is_backward ? g.output_channels() : g.channels;
-  }
-  int64_t out_channels() const {
-    return is_backward ? g.channels : g.output_channels();
-  }
-  int64_t taps() const {
-    return rows.taps * columns.taps;
-  }
-};
-
 // Tiles of a row that read no edge, or one that does.
 struct TileGroup {
   int64_t out; // the first output's column
@@ -52,7 +32,6 @@ struct Tiles {
   int64_t step; // from one element of a tile to the next, in columns
   bool are_whole = true;
   size_t most_runs = 1;
-  int64_t count = 0;
   std::vector<TileGroup> groups;
 
   explicit Tiles(const Axis& columns) : window(columns), step(std::min(window.spacing, columns.size)) {
@@ -66,7 +45,6 @@ struct Tiles {
 
  private:
   void add(const Phase& phase, int64_t output, bool is_next) {
-    ++count;
     most_runs = std::max(most_runs, phase.runs.size());
     TileGroup group{phase.first + output * window.stride, 1, phase.runs.empty(), {}};
     for (const auto& run : phase.runs) {
@@ -102,7 +80,6 @@ struct Plan {
   bool is_channels_last;
   Tiles tiles;
   bool is_direct;
-  bool is_prefetched; // the next row, if it is read in place
   int64_t most_lanes; // of a block
   int64_t blocks;
   int64_t height; // of a strip
@@ -124,13 +101,12 @@ struct Plan {
     const auto row = c.rows.size * c.columns.size / c.rows.outputs + c.columns.outputs;
     const auto halo =
         std::min((c.rows.taps - 1) * c.rows.dilation / (c.is_backward ? 1 : c.rows.stride), c.rows.outputs);
-    const auto near = l2 / (row * channels * bytes);
-    height = is_direct ? 1 : std::min(std::max({near, 4 * halo, int64_t{1}}), c.rows.outputs);
+    const auto cached = l2 / (row * channels * bytes);
+    height = is_direct ? 1 : std::min(std::max({cached, 4 * halo, int64_t{1}}), c.rows.outputs);
     strips = at::divup(c.rows.outputs, height);
     rows = std::max(l1 / (row * most_lanes * bytes), at::divup(least_pixels, c.columns.outputs));
     rows = std::min(rows, height);
     packed_rows = c.rows.most_elements(rows);
-    is_prefetched = is_direct && c.g.batch * c.rows.outputs * row * channels * bytes > kFarBytes;
   }
 
   Block<acc_t> block(int64_t i) const {
@@ -208,9 +184,6 @@ class Worker {
         out_(
             plan.is_direct ? 0
                            : plan.most_lanes * (plan.rows * c_.columns.outputs + kTile * plan.tiles.window.stride)) {}
-
-  // What the next row reads and writes, if images are read in place.
-  Prefetch prefetch;
 
   // The rows from top to bottom of an image.
   void compute(int64_t b, Image<const scalar_t> in, Image<scalar_t> out, int64_t top, int64_t bottom) {
@@ -293,26 +266,19 @@ class Worker {
   compute_group(const TileGroup& group, int64_t pixel, int64_t lanes, const acc_t* bias, T* out, TileArgs<T> args) {
     constexpr auto size = Block<acc_t>::size;
     const auto next_element = kTile * plan_.tiles.window.step * args.step, next_out = kTile * args.out_step;
-    const auto compute = [&](int64_t tile, int64_t lane) {
-      prefetch.next_part();
-      compute_tiles(group, pixel, lanes, lane, tile * next_element, bias, out + tile * next_out + lane, args);
-    };
     // Pixels are some cache lines apart: all vectors of a tile come before the next tile, in the order of memory.
     if (plan_.is_direct && lanes > 2 * size) {
-      const auto at_once = plan_.is_prefetched ? size : lanes;
-      args.tiles = at_once / size;
+      args.tiles = lanes / size;
       args.next_element = args.next_weight = args.next_start = args.next_out = size;
       for (const auto tile : c10::irange(group.tiles)) {
-        for (int64_t l = 0; l < lanes; l += at_once) {
-          compute(tile, l);
-        }
+        compute_tiles(group, pixel, lanes, 0, tile * next_element, bias, out + tile * next_out, args);
       }
     } else {
       args.tiles = group.tiles;
       args.next_element = next_element;
       args.next_out = next_out;
       for (int64_t l = 0; l < lanes; l += size) {
-        compute(0, l);
+        compute_tiles(group, pixel, lanes, l, 0, bias, out + l, args);
       }
     }
   }
@@ -363,31 +329,23 @@ void convolve(
     const TensorBase& weight,
     const scalar_t* bias) {
   const bool is_channels_last = !output.is_contiguous() || !input.is_contiguous();
-  const Plan<scalar_t> plan(c, is_channels_last);
-  const PackedWeights<scalar_t> weights(plan, weight.const_data_ptr<scalar_t>(), bias);
-  const auto in_pixels = c.rows.size * c.columns.size, out_pixels = c.rows.outputs * c.columns.outputs;
   const auto* in = input.const_data_ptr<scalar_t>();
   auto* out = output.mutable_data_ptr<scalar_t>();
+  const auto* taps = weight.const_data_ptr<scalar_t>();
+  if (are_along_rows(c, is_channels_last, taps)) {
+    return RowConvolution<scalar_t>(c, is_channels_last, taps, bias).compute(out, in);
+  }
+  const Plan<scalar_t> plan(c, is_channels_last);
+  const PackedWeights<scalar_t> weights(plan, taps, bias);
+  const auto in_pixels = c.rows.size * c.columns.size, out_pixels = c.rows.outputs * c.columns.outputs;
   const auto strips = c.g.batch * plan.strips;
   // Blocks that are written in place share channels, so one thread computes all of them.
   const auto parts = plan.is_direct ? 1 : plan.blocks;
   const auto cost = plan.height * c.columns.outputs * c.taps() * c.sources() * c.out_channels() / parts;
-  // The end of what is read for the strips up to this one, of all images.
-  const auto end_of_reads = [&](int64_t strip) {
-    const auto bottom = std::min((strip % plan.strips + 1) * plan.height, c.rows.outputs);
-    const auto rows = strip / plan.strips * c.rows.size + c.rows.elements(0, bottom).second;
-    return in + rows * c.columns.size * c.in_channels();
-  };
   at::parallel_for(0, strips * parts, 1 + (1 << 17) / cost, [&](int64_t begin, int64_t end) {
     Worker<scalar_t> worker(plan, weights);
     for (const auto task : c10::irange(begin, end)) {
       const auto strip = task / parts, image = strip / plan.strips, top = strip % plan.strips * plan.height;
-      if (plan.is_prefetched && task + 1 < end) {
-        const auto row = c.columns.outputs * c.out_channels();
-        const auto* next = out + (strip + 1) * row;
-        const auto parts = plan.tiles.count * (c.out_channels() / Block<at::opmath_type<scalar_t>>::size);
-        worker.prefetch = {end_of_reads(strip), end_of_reads(strip + 1), next, next + row, parts};
-      }
       const auto from = image_of(in, image, c.in_channels(), in_pixels, is_channels_last);
       const auto to = image_of(out, image, c.out_channels(), out_pixels, is_channels_last);
       const auto bottom = std::min(top + plan.height, c.rows.outputs);

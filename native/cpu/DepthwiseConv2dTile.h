@@ -4,6 +4,7 @@
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
 #include <ATen/native/cpu/DepthwiseConv2dAxis.h>
+#include <ATen/native/cpu/Generate.h>
 #include <c10/util/Unroll.h>
 
 #include <array>
@@ -60,17 +61,6 @@ struct TileArgs {
 // The number of elements that the tile of a run reads.
 constexpr int64_t tile_elements(int64_t taps, int64_t step) {
   return step * (kTile - 1) + taps;
-}
-
-// The array of f(0), f(1), ..., f(n - 1). An array of Vectorized that is made this way stays in registers; GCC keeps a
-// default-constructed one in memory, since a loop sets it to zero.
-template <typename F, int... i>
-C10_ALWAYS_INLINE auto generate(const F& f, std::integer_sequence<int, i...> /*constants*/) {
-  return std::array{f(std::integral_constant<int, i>())...};
-}
-template <int n, typename F>
-C10_ALWAYS_INLINE auto generate(const F& f) {
-  return generate(f, std::make_integer_sequence<int, n>());
 }
 
 // Vec::loadu for a vector with several uses. Without the fence GCC makes it a memory operand of each use and so reads

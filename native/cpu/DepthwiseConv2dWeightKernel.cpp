@@ -41,17 +41,15 @@ class Worker {
   using acc_t = at::opmath_type<scalar_t>;
   using Vec = vec::Vectorized<acc_t>;
 
-  Worker(const DepthwiseConv2dGeometry& g, const Chunks& chunks)
+  // Of blocks of at most so many channels.
+  Worker(const DepthwiseConv2dGeometry& g, const Chunks& chunks, int64_t most)
       : g_(g),
         rows_(g, 0, false),
         columns_(g, 1, false),
         window_(columns_),
-        unused_(Block<acc_t>::most_lanes * kLongestRun),
-        grads_(Block<acc_t>::most_lanes * std::min(chunks.size, g.output[0]) * g.output[1]),
-        image_(Block<acc_t>::most_lanes * rows_.most_elements(chunks.size) * g.input[1]) {}
-
-  // What is read next, if images are read in place.
-  Prefetch prefetch;
+        unused_(most * kLongestRun),
+        grads_(most * std::min(chunks.size, g.output[0]) * g.output[1]),
+        image_(most * rows_.most_elements(chunks.size) * g.input[1]) {}
 
   // Adds what rows from top to bottom of grad_output give to `sums`, [tap][lane], and behind them those of the bias.
   void
@@ -159,7 +157,6 @@ class Worker {
         args.base = run.base;
         std::tie(args.first, args.last) = window_.inside(run.base, window_.step * (phase.outputs - 1) + run.taps);
         for (int64_t l = 0; l < lanes; l += Vec::size()) {
-          prefetch.next_part();
           args.grads = grads + phase.first * grad_step + l;
           for (int64_t i = 0; i < count; i += at_once) {
             for (const auto row : c10::irange(at_once)) {
@@ -199,24 +196,20 @@ void backward_weight(
   const auto channels = g.output_channels();
   const auto most = LaneBlock::channels_of(channels, is_nhwc ? LaneBlock::most_lanes : LaneBlock::most_lanes / 4);
   const auto blocks = at::divup(channels, most);
-  const auto taps = g.kernel[0] * g.kernel[1], sums_size = (taps + 1) * LaneBlock::most_lanes;
+  const auto taps = g.kernel[0] * g.kernel[1], sums_size = (taps + 1) * most;
   const auto in_pixels = g.input[0] * g.input[1], out_pixels = g.output[0] * g.output[1];
   Scratch<acc_t> sums(chunks.count * blocks * sums_size);
   const auto* grads = grad_output.const_data_ptr<scalar_t>();
   const auto* images = input.const_data_ptr<scalar_t>();
-  // Images in memory are read row by row, all blocks of channels at a time.
+  // Images larger than a cache are read row by row, all blocks of channels at a time.
+  constexpr int64_t cache = 1 << 24;
   const auto elements = g.batch * (in_pixels * g.channels + out_pixels * channels);
   const bool is_far = is_nhwc && g.multiplier == 1 && channels >= LaneBlock::size &&
-      elements * static_cast<int64_t>(sizeof(scalar_t)) > kFarBytes;
+      elements * static_cast<int64_t>(sizeof(scalar_t)) > cache;
   const auto parts = is_far ? 1 : blocks;
-  const Axis rows(g, 0, false);
-  const auto end_of_reads = [&](int64_t row) {
-    const auto last = row / g.output[0] * g.input[0] + rows.elements(0, row % g.output[0] + 1).second;
-    return images + last * g.input[1] * g.channels;
-  };
   const auto cost = chunks.size * g.output[1] * taps * blocks / parts;
   at::parallel_for(0, chunks.count * parts, 1 + (1 << 13) / cost, [&](int64_t begin, int64_t end) {
-    Worker<scalar_t> worker(g, chunks);
+    Worker<scalar_t> worker(g, chunks, most);
     for (const auto task : c10::irange(begin, end)) {
       const auto chunk = task / parts, last = std::min((chunk + 1) * chunks.size, chunks.rows);
       auto* to = sums.data() + chunk * blocks * sums_size;
@@ -226,11 +219,6 @@ void backward_weight(
       for (auto row = chunk * chunks.size; row < last;) {
         const auto i = row / g.output[0], top = row % g.output[0];
         const auto bottom = is_far ? top + 1 : std::min(g.output[0], top + last - row);
-        if (is_far && row + 1 < chunks.rows) {
-          const auto* next = grads + (row + 1) * g.output[1] * channels;
-          const auto* next_end = next + g.output[1] * channels;
-          worker.prefetch = {next, next_end, end_of_reads(row), end_of_reads(row + 1), channels / LaneBlock::size};
-        }
         const auto from_grads = image_of(grads, i, channels, out_pixels, is_nhwc);
         const auto from_image = image_of(images, i, g.channels, in_pixels, is_nhwc);
         for (auto b = task % parts; b < blocks; b += parts) {

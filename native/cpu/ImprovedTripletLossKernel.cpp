@@ -10,23 +10,69 @@
 #include <ATen/cpu/vec/vec.h>
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 #include <vector>
 
 namespace at::native {
 namespace {
 
-// The functions of vec:: load half types as float, and round results once.
+// A vector of elements in the type computed in.
 template <typename scalar_t>
-using OpmathVec = vec::Vectorized<at::opmath_type<scalar_t>>;
+vec::Vectorized<at::opmath_type<scalar_t>> load_vector(const scalar_t* from) {
+  vec::Vectorized<at::opmath_type<scalar_t>> elements;
+  if constexpr (vec::is_reduced_floating_point_v<scalar_t>) {
+    vec::load_to_float(from, elements);
+  } else {
+    elements = vec::Vectorized<scalar_t>::loadu(from);
+  }
+  return elements;
+}
 
+// Elements that fill no vector are computed one by one, here and in map: the functions of vec:: take several times as
+// long for them. The error of a sum grows with its length, so a long one is made of two halves.
 template <typename scalar_t>
 at::opmath_type<scalar_t> squared_distance(const scalar_t* x, const scalar_t* y, int64_t length) {
-  using Vec = OpmathVec<scalar_t>;
-  if (length == 0) {
-    return 0;
+  using T = at::opmath_type<scalar_t>;
+  using Vec = vec::Vectorized<T>;
+  if (length > 1024) {
+    // Of whole cache lines.
+    const int64_t half = length / 128 * 64;
+    return squared_distance(x, y, half) + squared_distance(x + half, y + half, length - half);
   }
-  return vec::map2_reduce_all<scalar_t>(
-      [](Vec x, Vec y) { return (x - y) * (x - y); }, [](Vec x, Vec y) { return x + y; }, x, y, length);
+  T sum = 0;
+  int64_t i = 0;
+  if (length >= Vec::size()) {
+    Vec sums(sum);
+    for (; i + Vec::size() <= length; i += Vec::size()) {
+      const Vec difference = load_vector(x + i) - load_vector(y + i);
+      sums = vec::fmadd(difference, difference, sums);
+    }
+    std::array<T, Vec::size()> lanes;
+    sums.store(lanes.data());
+    sum = std::accumulate(lanes.begin(), lanes.end(), sum);
+  }
+  for (; i < length; ++i) {
+    const T difference = static_cast<T>(x[i]) - static_cast<T>(y[i]);
+    sum += difference * difference;
+  }
+  return sum;
+}
+
+// to[i] = f(rows[i]...), where f takes vectors and numbers in the type computed in, and half types are rounded once.
+template <typename scalar_t, typename F, typename... Row>
+void map(const F& f, scalar_t* to, int64_t length, const Row*... rows) {
+  const int64_t whole = length - length % vec::Vectorized<scalar_t>::size();
+  // The parameters' type makes the functions of vec:: convert half types.
+  using Vec = vec::Vectorized<at::opmath_type<scalar_t>>;
+  if constexpr (sizeof...(rows) == 2) {
+    vec::map2<scalar_t>([&](Vec x, Vec y) { return f(x, y); }, to, rows..., whole);
+  } else {
+    vec::map3<scalar_t>([&](Vec x, Vec y, Vec z) { return f(x, y, z); }, to, rows..., whole);
+  }
+  for (int64_t i = whole; i < length; ++i) {
+    to[i] = static_cast<scalar_t>(f(static_cast<at::opmath_type<Row>>(rows[i])...));
+  }
 }
 
 int64_t rows_per_task(int64_t length) {
@@ -90,12 +136,10 @@ template <typename scalar_t>
 void backward(
     const TripletInputs& grads,
     const TensorBase& grad_losses,
-    int64_t divisor,
     const TensorBase& distances,
     const TripletInputs& inputs,
     const TripletParameters& parameters) {
   using opmath_t = at::opmath_type<scalar_t>;
-  using Vec = OpmathVec<scalar_t>;
   const TripletFormula<opmath_t> formula(parameters);
   const int64_t length = inputs[0].size(1);
   const auto* grad_loss = grad_losses.const_data_ptr<opmath_t>();
@@ -108,19 +152,20 @@ void backward(
     Rows<scalar_t> anchor(inputs[0]), positive(inputs[1]), negative(inputs[2]);
     for (int64_t row = begin; row < end; ++row) {
       const scalar_t *a = anchor[row], *p = positive[row], *n = negative[row];
-      const opmath_t grad = grad_loss[row * grad_losses.stride(0)] / static_cast<opmath_t>(divisor);
       const auto slopes = formula.slopes(distance[2 * row], distance[2 * row + 1]);
-      const Vec by_ap(2 * grad * slopes.by_ap), by_an(2 * grad * slopes.by_an);
+      const opmath_t by_ap = 2 * grad_loss[row] * slopes.by_ap, by_an = 2 * grad_loss[row] * slopes.by_an;
       const int64_t to = row * length;
       if (grad_anchor) {
-        vec::map3<scalar_t>(
-            [&](Vec a, Vec p, Vec n) { return (a - p) * by_ap + (a - n) * by_an; }, grad_anchor + to, a, p, n, length);
+        const auto f = [&](auto a, auto p, auto n) {
+          return (a - p) * decltype(a)(by_ap) + (a - n) * decltype(a)(by_an);
+        };
+        map(f, grad_anchor + to, length, a, p, n);
       }
       if (grad_positive) {
-        vec::map2<scalar_t>([&](Vec a, Vec p) { return (p - a) * by_ap; }, grad_positive + to, a, p, length);
+        map([&](auto a, auto p) { return (p - a) * decltype(a)(by_ap); }, grad_positive + to, length, a, p);
       }
       if (grad_negative) {
-        vec::map2<scalar_t>([&](Vec a, Vec n) { return (n - a) * by_an; }, grad_negative + to, a, n, length);
+        map([&](auto a, auto n) { return (n - a) * decltype(a)(by_an); }, grad_negative + to, length, a, n);
       }
     }
   });
@@ -139,12 +184,11 @@ void improved_triplet_loss_kernel(
 void improved_triplet_loss_backward_kernel(
     const TripletInputs& grads,
     const TensorBase& grad_losses,
-    int64_t divisor,
     const TensorBase& distances,
     const TripletInputs& inputs,
     const TripletParameters& parameters) {
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, inputs[0].scalar_type(), "improved_triplet_loss_backward_cpu", [&] {
-    backward<scalar_t>(grads, grad_losses, divisor, distances, inputs, parameters);
+    backward<scalar_t>(grads, grad_losses, distances, inputs, parameters);
   });
 }
 

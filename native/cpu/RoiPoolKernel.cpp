@@ -11,18 +11,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 namespace at::native {
 namespace {
-
-#if defined(CPU_CAPABILITY_AVX2) || defined(CPU_CAPABILITY_AVX512)
-constexpr int64_t kVectorBytes = sizeof(vec::Vectorized<float>);
-#else
-// Vectorized is wider than the available registers, so the compiler would split its vectors.
-constexpr int64_t kVectorBytes = 16;
-#endif
 
 // About as many elements as TensorIterator gives to a task.
 constexpr int64_t kGrainSize = 1 << 15;
@@ -127,18 +119,16 @@ void split(T first, T last, int64_t length, std::vector<RoiRange>& bins) {
   }
 }
 
-// Pools as many channels of a box as a vector has lanes. The pixels are transposed into a tile with these channels side
-// by side first, so that each vector is one pixel, whatever the input's strides.
-template <typename scalar_t>
+// Pools as many channels of a box as a vector has lanes, or one. The pixels are transposed into a tile with these
+// channels side by side first, so that each vector is one pixel, whatever the input's strides.
+template <typename scalar_t, bool is_one>
 class BoxPool {
  public:
   using T = at::opmath_type<scalar_t>;
   using Index = vec::int_same_size_t<T>;
-  static constexpr int64_t lanes = kVectorBytes / sizeof(T);
-  // The compiler's own vectors: a comparison of Vectorized returns a vector. With AVX512 that converts a mask to a
-  // vector and back before the selection, and each pixel waits for the previous one.
-  typedef T Vec __attribute__((vector_size(lanes * sizeof(T))));
-  typedef Index IndexVec __attribute__((vector_size(lanes * sizeof(T))));
+  using Vec = vec::Vectorized<T>;
+  using IndexVec = vec::Vectorized<Index>;
+  static constexpr int64_t lanes = is_one ? 1 : Vec::size();
 
   BoxPool(
       const TensorBase& output,
@@ -168,7 +158,11 @@ class BoxPool {
     int64_t bin = 0;
     for (const auto& rows : rows_) {
       for (const auto& columns : columns_) {
-        pool_bin(rows, columns, bin);
+        if constexpr (is_one) {
+          pool_number(rows, columns, bin);
+        } else {
+          pool_vector(rows, columns, bin);
+        }
         bin += lanes;
       }
     }
@@ -197,27 +191,45 @@ class BoxPool {
     }
   }
 
-  void pool_bin(const RoiRange& rows, const RoiRange& columns, int64_t bin) {
-    Vec best{};
-    IndexVec place = IndexVec{} - 1;
+  void pool_number(const RoiRange& rows, const RoiRange& columns, int64_t bin) {
+    T best = 0;
+    int64_t place = -1;
     if (rows.begin < rows.end && columns.begin < columns.end) {
-      const T* next = pixel(rows.begin, columns.begin);
-      std::memcpy(&best, next, sizeof(best));
-      place = IndexVec{} + static_cast<Index>(rows.begin * width_ + columns.begin);
+      best = *pixel(rows.begin, columns.begin);
+      place = rows.begin * width_ + columns.begin;
       for (int64_t y = rows.begin; y < rows.end; ++y) {
-        next = pixel(y, columns.begin);
-        for (int64_t x = columns.begin; x < columns.end; ++x, next += lanes) {
-          Vec value;
-          std::memcpy(&value, next, sizeof(value));
-          // The first NaN stays, or else the first of the largest.
-          const IndexVec is_better = ~(value <= best) & (best == best);
-          best = is_better ? value : best;
-          place = is_better ? IndexVec{} + static_cast<Index>(y * width_ + x) : place;
+        const T* next = pixel(y, columns.begin);
+        for (int64_t x = columns.begin; x < columns.end; ++x, ++next) {
+          if (!(*next <= best) && best == best) {
+            best = *next;
+            place = y * width_ + x;
+          }
         }
       }
     }
-    std::memcpy(values_.data() + bin, &best, sizeof(best));
-    std::memcpy(places_.data() + bin, &place, sizeof(place));
+    values_[bin] = best;
+    places_[bin] = static_cast<Index>(place);
+  }
+
+  void pool_vector(const RoiRange& rows, const RoiRange& columns, int64_t bin) {
+    Vec best(T(0));
+    IndexVec place(Index(-1));
+    if (rows.begin < rows.end && columns.begin < columns.end) {
+      best = Vec::loadu(pixel(rows.begin, columns.begin));
+      place = IndexVec(static_cast<Index>(rows.begin * width_ + columns.begin));
+      for (int64_t y = rows.begin; y < rows.end; ++y) {
+        const T* next = pixel(y, columns.begin);
+        for (int64_t x = columns.begin; x < columns.end; ++x, next += lanes) {
+          const Vec value = Vec::loadu(next);
+          // The first NaN stays, or else the first of the largest.
+          const Vec stays = (value <= best) | (best != best);
+          best = Vec::blendv(value, best, stays);
+          place = IndexVec::blendv(IndexVec(static_cast<Index>(y * width_ + x)), place, vec::cast<Index>(stays));
+        }
+      }
+    }
+    best.store(values_.data() + bin);
+    place.store(places_.data() + bin);
   }
 
   const T* pixel(int64_t y, int64_t x) const {
@@ -253,7 +265,7 @@ class BoxPool {
   std::vector<Index> places_;
 };
 
-template <typename scalar_t>
+template <typename scalar_t, bool is_one>
 void forward(
     const TensorBase& output,
     const TensorBase& indices,
@@ -261,7 +273,7 @@ void forward(
     const TensorBase& boxes,
     double spatial_scale) {
   using T = at::opmath_type<scalar_t>;
-  constexpr int64_t lanes = BoxPool<scalar_t>::lanes;
+  constexpr int64_t lanes = BoxPool<scalar_t, is_one>::lanes;
   const auto scale = static_cast<T>(spatial_scale);
   const auto sorted = sort_boxes(boxes, input, scale, output);
   if (output.numel() == 0) {
@@ -276,7 +288,7 @@ void forward(
   const int64_t grain_size = std::max<int64_t>(1, kGrainSize / work_per_box);
   // All boxes for some channels, then for the next, so that a thread reuses their common tile.
   parallel_for(0, (input.size(1) + lanes - 1) / lanes * count, grain_size, [&](int64_t begin, int64_t end) {
-    BoxPool<scalar_t> box_pool(output, indices, input, boxes, scale);
+    BoxPool<scalar_t, is_one> box_pool(output, indices, input, boxes, scale);
     for (const auto task : c10::irange(begin, end)) {
       box_pool.pool(sorted[task % count], task / count * lanes);
     }
@@ -324,7 +336,10 @@ void roi_pool_kernel(
     const TensorBase& boxes,
     double spatial_scale) {
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, input.scalar_type(), "roi_pool_cpu", [&] {
-    forward<scalar_t>(output, indices, input, boxes, spatial_scale);
+    // A vector for each pixel pays from so many channels on.
+    constexpr int64_t several = 5;
+    const auto function = input.size(1) < several ? &forward<scalar_t, true> : &forward<scalar_t, false>;
+    function(output, indices, input, boxes, spatial_scale);
   });
 }
 

@@ -8,6 +8,7 @@
 #include <c10/util/irange.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace at::native {
 namespace {
@@ -17,22 +18,23 @@ void grad_of_rows(
     c10::complex<T>* result,
     const T* grad,
     const c10::complex<T>* spectrum,
-    const T* magnitude,
     int64_t columns,
     int64_t twins_end,
     int64_t rows) {
   for ([[maybe_unused]] const auto row : c10::irange(rows)) {
     for (const auto j : c10::irange(columns)) {
       const T scale = j >= 1 && j < twins_end ? grad[j] / 2 : grad[j];
-      // Divide before scaling: this quotient is at most 1, while the gradient divided by the magnitude may be infinite.
-      // If the magnitude is 0, so is the spectrum.
-      const T divisor = magnitude[j] == 0 ? 1 : magnitude[j];
-      result[j] = {spectrum[j].real() / divisor * scale, spectrum[j].imag() / divisor * scale};
+      // Divide by the larger part first: neither the squares nor the gradient divided by the magnitude fit for all.
+      const T re = spectrum[j].real(), im = spectrum[j].imag();
+      const T larger = std::max(std::abs(re), std::abs(im));
+      const T divisor = larger == 0 ? 1 : larger;
+      const T x = re / divisor, y = im / divisor;
+      const T length = larger == 0 ? 1 : std::sqrt(x * x + y * y);
+      result[j] = {x / length * scale, y / length * scale};
     }
     result += columns;
     grad += columns;
     spectrum += columns;
-    magnitude += columns;
   }
 }
 
@@ -40,19 +42,16 @@ void spectrum_grad_kernel(
     const TensorBase& result,
     const TensorBase& grad,
     const TensorBase& spectrum,
-    const TensorBase& magnitude,
     int64_t last_dim_size) {
-  const int64_t columns = std::max<int64_t>(magnitude.size(-1), 1);
-  AT_DISPATCH_FLOATING_TYPES(magnitude.scalar_type(), "rfft2_abs_backward_cpu", [&] {
+  const int64_t columns = std::max<int64_t>(grad.size(-1), 1);
+  AT_DISPATCH_FLOATING_TYPES(grad.scalar_type(), "rfft2_abs_backward_cpu", [&] {
     auto* to = result.mutable_data_ptr<c10::complex<scalar_t>>();
     const auto* grads = grad.const_data_ptr<scalar_t>();
     const auto* values = spectrum.const_data_ptr<c10::complex<scalar_t>>();
-    const auto* lengths = magnitude.const_data_ptr<scalar_t>();
     const int64_t rows_per_task = std::max<int64_t>(1, 32768 / columns);
-    parallel_for(0, magnitude.numel() / columns, rows_per_task, [&](int64_t begin, int64_t end) {
+    parallel_for(0, grad.numel() / columns, rows_per_task, [&](int64_t begin, int64_t end) {
       const int64_t first = begin * columns;
-      grad_of_rows<scalar_t>(
-          to + first, grads + first, values + first, lengths + first, columns, (last_dim_size + 1) / 2, end - begin);
+      grad_of_rows<scalar_t>(to + first, grads + first, values + first, columns, (last_dim_size + 1) / 2, end - begin);
     });
   });
 }

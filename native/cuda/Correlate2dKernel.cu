@@ -1,19 +1,25 @@
-#define TORCH_ASSERT_NO_OPERATORS
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/Tensor.h>
 #include <ATen/native/Correlate2d.h>
 
 #include <ATen/Dispatch.h>
 #include <ATen/Dispatch_v2.h>
 #include <ATen/ceil_div.h>
-#include <ATen/core/TensorBase.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/detail/KernelUtils.h>
+
+#ifndef AT_PER_OPERATOR_HEADERS
+#include <ATen/Functions.h>
+#else
+#include <ATen/ops/empty.h>
+#endif
 
 #include <algorithm>
 
 namespace at::native {
 namespace {
 
-constexpr int threads = 256;
+constexpr int kThreads = 256;
 
 // CUDA_KERNEL_LOOP_TYPE counts blockDim.x * gridDim.x in 32 bits.
 int blocks_for(int64_t count) {
@@ -25,6 +31,7 @@ struct Sizes {
       : images(output.size(1)),
         height(output.size(2)),
         width(output.size(3)),
+        inputs(input.size(0) * images),
         input_height(input.size(2)),
         input_width(input.size(3)),
         kernel_height(kernel.size(1)),
@@ -34,6 +41,7 @@ struct Sizes {
   int64_t images;
   int64_t height;
   int64_t width;
+  int64_t inputs; // of all kernels, or of each if all have the same
   int64_t input_height;
   int64_t input_width;
   int64_t kernel_height;
@@ -42,15 +50,19 @@ struct Sizes {
 
 // A thread for each element of the output.
 template <typename T>
-__global__ void correlate2d_forward_kernel(int64_t count, T* output, const T* input, const T* kernel, Sizes s) {
+__global__ void
+correlate2d_forward_kernel(int64_t count, T* output, const T* input, const T* kernel, const bool* chosen, Sizes s) {
   CUDA_KERNEL_LOOP_TYPE(i, count, int64_t) {
     const int64_t x = i % s.width;
     const int64_t y = i / s.width % s.height;
     const int64_t image = i / s.width / s.height;
+    if (chosen && !chosen[image]) {
+      continue;
+    }
     const T* taps = kernel + image / s.images * s.kernel_height * s.kernel_width;
     T sum = 0;
     for (int64_t a = 0; a < s.kernel_height; ++a) {
-      const T* from = input + (image * s.input_height + y + a) * s.input_width + x;
+      const T* from = input + (image % s.inputs * s.input_height + y + a) * s.input_width + x;
       for (int64_t b = 0; b < s.kernel_width; ++b) {
         sum += from[b] * taps[a * s.kernel_width + b];
       }
@@ -59,68 +71,114 @@ __global__ void correlate2d_forward_kernel(int64_t count, T* output, const T* in
   }
 }
 
-// A block for each element of each kernel. Without atomic additions the order of the sum is fixed.
+// Sums over a share of the pixels, [shares, K, kernel height, kernel width], with a block for each. Without atomic
+// additions the order of the sums is fixed.
 template <typename T>
-__global__ void correlate2d_tap_kernel(int64_t count, T* output, const T* input, const T* grad, Sizes s) {
-  alignas(sizeof(T)) __shared__ char shared[sizeof(T) * threads];
+__global__ void correlate2d_tap_kernel(
+    int64_t count,
+    T* partial,
+    const T* input,
+    const T* grad,
+    const bool* chosen,
+    int64_t taps,
+    int64_t step,
+    Sizes s) {
+  alignas(sizeof(T)) __shared__ char shared[sizeof(T) * kThreads];
   T* sums = reinterpret_cast<T*>(shared);
   const int64_t pixels = s.images * s.height * s.width;
-  for (int64_t tap = blockIdx.x; tap < count; tap += gridDim.x) {
+  for (int64_t place = blockIdx.x; place < count; place += gridDim.x) {
+    const int64_t tap = place % taps;
     const int64_t b = tap % s.kernel_width;
     const int64_t a = tap / s.kernel_width % s.kernel_height;
     const int64_t k = tap / s.kernel_width / s.kernel_height;
-    T sum = 0;
-    for (int64_t i = threadIdx.x; i < pixels; i += threads) {
+    const bool is_chosen = !chosen || chosen[k];
+    // The error of a long sum grows with its length, so it is made of pieces.
+    T sum = 0, piece = 0;
+    int piece_length = 0;
+    for (int64_t i = place / taps * kThreads + threadIdx.x; is_chosen && i < pixels; i += step) {
       const int64_t x = i % s.width;
       const int64_t y = i / s.width % s.height;
-      const int64_t image = k * s.images + i / s.width / s.height;
-      sum += input[(image * s.input_height + y + a) * s.input_width + x + b] * grad[k * pixels + i];
+      const int64_t image = (k * s.images + i / s.width / s.height) % s.inputs;
+      piece += input[(image * s.input_height + y + a) * s.input_width + x + b] * grad[k * pixels + i];
+      if (++piece_length == 128) {
+        sum += piece;
+        piece = 0;
+        piece_length = 0;
+      }
     }
-    sums[threadIdx.x] = sum;
+    sums[threadIdx.x] = sum + piece;
     __syncthreads();
-    for (unsigned half = threads / 2; half > 0; half /= 2) {
+    for (unsigned half = kThreads / 2; half > 0; half /= 2) {
       if (threadIdx.x < half) {
         sums[threadIdx.x] += sums[threadIdx.x + half];
       }
       __syncthreads();
     }
     // The next sum is written after this one is read: by the same thread, the first.
-    if (threadIdx.x == 0) {
-      output[tap] = sums[0];
+    if (threadIdx.x == 0 && is_chosen) {
+      partial[place] = sums[0];
     }
   }
 }
 
-void correlate2d_kernel(const TensorBase& output, const TensorBase& input, const TensorBase& kernel) {
+const bool* data_of(const TensorBase& chosen) {
+  return chosen.defined() ? chosen.const_data_ptr<bool>() : nullptr;
+}
+
+void correlate2d_kernel(
+    const TensorBase& output,
+    const TensorBase& input,
+    const TensorBase& kernel,
+    const TensorBase& chosen) {
   AT_DISPATCH_V2(
       input.scalar_type(),
       "correlate2d_cuda",
       AT_WRAP([&] {
         correlate2d_forward_kernel<scalar_t>
-            <<<blocks_for(at::ceil_div<int64_t>(output.numel(), threads)),
-               threads,
+            <<<blocks_for(at::ceil_div<int64_t>(output.numel(), kThreads)),
+               kThreads,
                0,
                at::cuda::getCurrentCUDAStream()>>>(
                 output.numel(),
                 output.mutable_data_ptr<scalar_t>(),
                 input.const_data_ptr<scalar_t>(),
                 kernel.const_data_ptr<scalar_t>(),
+                data_of(chosen),
                 Sizes(output, input, kernel));
         C10_CUDA_KERNEL_LAUNCH_CHECK();
       }),
       AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX));
 }
 
-void correlate2d_kernel_grad_kernel(const TensorBase& output, const TensorBase& input, const TensorBase& grad) {
+void correlate2d_kernel_grad_kernel(
+    const TensorBase& output,
+    const TensorBase& input,
+    const TensorBase& grad,
+    const TensorBase& chosen) {
+  // Enough blocks to keep the GPU busy, and some pixels for each of their threads.
+  const int64_t taps = output.numel();
+  const int64_t pixels = grad.numel() / grad.size(0);
+  const int64_t wanted = at::ceil_div<int64_t>(at::cuda::getCurrentDeviceProperties()->multiProcessorCount * 8, taps);
+  const int64_t shares = std::clamp<int64_t>(pixels / (kThreads * 16), 1, wanted);
+  const Tensor all = Tensor(output).unsqueeze(0);
+  const Tensor partial =
+      shares == 1 ? all : at::empty({shares, output.size(0), output.size(1), output.size(2)}, output.options());
   AT_DISPATCH_FLOATING_AND_COMPLEX_TYPES(input.scalar_type(), "correlate2d_kernel_grad_cuda", [&] {
-    correlate2d_tap_kernel<scalar_t><<<blocks_for(output.numel()), threads, 0, at::cuda::getCurrentCUDAStream()>>>(
-        output.numel(),
-        output.mutable_data_ptr<scalar_t>(),
+    correlate2d_tap_kernel<scalar_t><<<blocks_for(partial.numel()), kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
+        partial.numel(),
+        partial.mutable_data_ptr<scalar_t>(),
         input.const_data_ptr<scalar_t>(),
         grad.const_data_ptr<scalar_t>(),
+        data_of(chosen),
+        taps,
+        shares * kThreads,
         Sizes(grad, input, output));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   });
+  if (shares > 1) {
+    const Tensor sums = partial.sum(0);
+    all[0].copy_(chosen.defined() ? sums.where(Tensor(chosen).view({-1, 1, 1}), all[0]) : sums);
+  }
 }
 
 } // namespace

@@ -21,15 +21,15 @@
 namespace at::native {
 namespace {
 
-constexpr int threads = 256;
+constexpr int kThreads = 256;
 
 // The number of sums of the weight's gradient that a thread keeps in registers: a 3 x 3 weight takes one pass over the
 // images.
-constexpr int taps_at_once = 9;
+constexpr int kTapsAtOnce = 9;
 
 // CUDA_KERNEL_LOOP_TYPE counts blockDim.x * gridDim.x in 32 bits.
 int blocks_for(int64_t count) {
-  return static_cast<int>(std::min<int64_t>(at::ceil_div<int64_t>(count, threads), int64_t(1) << 20));
+  return static_cast<int>(std::min<int64_t>(at::ceil_div<int64_t>(count, kThreads), int64_t(1) << 20));
 }
 
 template <typename index_t>
@@ -194,18 +194,18 @@ __global__ void depthwise_conv2d_grad_weight_kernel(
     Images<const scalar_t, index_t> input,
     Parameters<index_t, 0> p) {
   using T = at::opmath_type<scalar_t>;
-  __shared__ T shared[taps_at_once][threads];
+  __shared__ T shared[kTapsAtOnce][kThreads];
   const index_t channel = static_cast<index_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool has_channel = channel < grad_output.channels;
   const index_t outputs = grad_output.count / grad_output.channels;
-  for (index_t first = blockIdx.y * taps_at_once; first < p.taps(); first += gridDim.y * taps_at_once) {
+  for (index_t first = blockIdx.y * kTapsAtOnce; first < p.taps(); first += gridDim.y * kTapsAtOnce) {
     // The error of a float sum grows with its length, so it is made of pieces.
-    T sums[taps_at_once] = {}, piece[taps_at_once] = {};
+    T sums[kTapsAtOnce] = {}, piece[kTapsAtOnce] = {};
     int piece_length = 0;
-    index_t y_of[taps_at_once];
-    index_t x_of[taps_at_once];
+    index_t y_of[kTapsAtOnce];
+    index_t x_of[kTapsAtOnce];
 #pragma unroll
-    for (int t = 0; t < taps_at_once; ++t) {
+    for (int t = 0; t < kTapsAtOnce; ++t) {
       const index_t tap = std::min(first + t, p.taps() - 1);
       y_of[t] = tap / p.kernel[1] * p.dilation[0];
       x_of[t] = tap % p.kernel[1] * p.dilation[1];
@@ -220,7 +220,7 @@ __global__ void depthwise_conv2d_grad_weight_kernel(
       const T grad = grad_output.plane(image, channel)[grad_output.offset(y, x)];
       const scalar_t* plane = input.plane(image, channel / p.multiplier);
 #pragma unroll
-      for (int t = 0; t < taps_at_once; ++t) {
+      for (int t = 0; t < kTapsAtOnce; ++t) {
         const index_t from_y = p.start(0, y) + y_of[t];
         const index_t from_x = p.start(1, x) + x_of[t];
         if (first + t < p.taps() && input.holds(from_y, from_x)) {
@@ -229,7 +229,7 @@ __global__ void depthwise_conv2d_grad_weight_kernel(
       }
       if (++piece_length == 128 || i + step >= outputs) {
 #pragma unroll
-        for (int t = 0; t < taps_at_once; ++t) {
+        for (int t = 0; t < kTapsAtOnce; ++t) {
           sums[t] += piece[t];
           piece[t] = 0;
         }
@@ -238,14 +238,14 @@ __global__ void depthwise_conv2d_grad_weight_kernel(
     }
     const int own = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
-    for (int t = 0; t < taps_at_once; ++t) {
+    for (int t = 0; t < kTapsAtOnce; ++t) {
       shared[t][own] = sums[t];
     }
     __syncthreads();
     for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
       if (threadIdx.y < half) {
 #pragma unroll
-        for (int t = 0; t < taps_at_once; ++t) {
+        for (int t = 0; t < kTapsAtOnce; ++t) {
           shared[t][own] += shared[t][own + half * blockDim.x];
         }
       }
@@ -253,7 +253,7 @@ __global__ void depthwise_conv2d_grad_weight_kernel(
     }
     // Since the last barrier, each thread has read only what it overwrites for the next taps.
     if (threadIdx.y == 0 && has_channel) {
-      for (int t = 0; t < taps_at_once && first + t < p.taps(); ++t) {
+      for (int t = 0; t < kTapsAtOnce && first + t < p.taps(); ++t) {
         partial[(blockIdx.z * static_cast<int64_t>(grad_output.channels) + channel) * p.taps() + first + t] =
             shared[t][own];
       }
@@ -303,7 +303,7 @@ void depthwise_conv2d_kernel(
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, input.scalar_type(), "depthwise_conv2d_cuda", [&] {
     dispatch(g, input, output, [&](auto index, auto size) {
       using index_t = decltype(index);
-      depthwise_conv2d_forward_kernel<<<blocks_for(output.numel()), threads, 0, at::cuda::getCurrentCUDAStream()>>>(
+      depthwise_conv2d_forward_kernel<<<blocks_for(output.numel()), kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
           Images<scalar_t, index_t>(output, output.mutable_data_ptr<scalar_t>()),
           Images<const scalar_t, index_t>(input, input.const_data_ptr<scalar_t>()),
           weight.const_data_ptr<scalar_t>(),
@@ -325,7 +325,7 @@ void depthwise_conv2d_backward_input_kernel(
           using index_t = decltype(index);
           depthwise_conv2d_grad_input_kernel<<<
               blocks_for(grad_input.numel()),
-              threads,
+              kThreads,
               0,
               at::cuda::getCurrentCUDAStream()>>>(
               Images<scalar_t, index_t>(grad_input, grad_input.mutable_data_ptr<scalar_t>()),
@@ -348,8 +348,8 @@ Tensor weight_gradient(const TensorBase& grad_output, const TensorBase& input, c
   const int64_t taps = g.kernel[0] * g.kernel[1];
   // Warps read adjacent memory: channels or columns.
   const int64_t lanes = grad_output.suggest_memory_format() == MemoryFormat::ChannelsLast ? at::cuda::warp_size() : 1;
-  const int64_t rows = threads / lanes;
-  const int64_t groups = std::min<int64_t>(at::ceil_div<int64_t>(taps, taps_at_once), 65535);
+  const int64_t rows = kThreads / lanes;
+  const int64_t groups = std::min<int64_t>(at::ceil_div<int64_t>(taps, kTapsAtOnce), 65535);
   const int64_t channel_blocks = at::ceil_div(channels, lanes);
   const int64_t shares = count_shares(grad_output.numel() / channels, channel_blocks * groups, rows);
   const Tensor partial =

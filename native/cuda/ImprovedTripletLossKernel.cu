@@ -12,13 +12,12 @@
 namespace at::native {
 namespace {
 
-constexpr int most_threads = cuda_utils::kCUDABlockReduceNumThreads;
+constexpr int kMostThreads = cuda_utils::kCUDABlockReduceNumThreads;
 
 template <typename scalar_t>
 struct Rows {
-  explicit Rows(const TensorBase& x)
-      : data(x.const_data_ptr<scalar_t>()), strides{x.stride(0), x.dim() == 2 ? x.stride(1) : 0} {}
-  __device__ at::opmath_type<scalar_t> at(int64_t row, int64_t i = 0) const {
+  explicit Rows(const TensorBase& x) : data(x.const_data_ptr<scalar_t>()), strides{x.stride(0), x.stride(1)} {}
+  __device__ at::opmath_type<scalar_t> at(int64_t row, int64_t i) const {
     return data[row * strides[0] + i * strides[1]];
   }
   const scalar_t* data;
@@ -52,14 +51,20 @@ struct Distances {
 template <typename scalar_t, typename T = at::opmath_type<scalar_t>>
 __device__ Distances<T> squared_distances(const Triplets<scalar_t>& triplets, int64_t row) {
   T ap = 0, an = 0;
-  for (int64_t i = threadIdx.x; i < triplets.length; i += blockDim.x) {
-    const T x = triplets.anchor.at(row, i);
-    const T u = x - triplets.positive.at(row, i);
-    const T v = x - triplets.negative.at(row, i);
-    ap += u * u;
-    an += v * v;
+  for (int64_t i = threadIdx.x; i < triplets.length;) {
+    // The error of a long sum grows with its length, so it is made of pieces.
+    T piece_ap = 0, piece_an = 0;
+    for (int n = 0; n < 128 && i < triplets.length; ++n, i += blockDim.x) {
+      const T x = triplets.anchor.at(row, i);
+      const T u = x - triplets.positive.at(row, i);
+      const T v = x - triplets.negative.at(row, i);
+      piece_ap += u * u;
+      piece_an += v * v;
+    }
+    ap += piece_ap;
+    an += piece_an;
   }
-  __shared__ T warps[most_threads / C10_WARP_SIZE];
+  __shared__ T warps[kMostThreads / C10_WARP_SIZE];
   __shared__ Distances<T> sums;
   ap = cuda_utils::BlockReduceSum(ap, warps);
   an = cuda_utils::BlockReduceSum(an, warps);
@@ -93,17 +98,15 @@ __global__ void improved_triplet_loss_grad_kernel(
     scalar_t* grad_anchor,
     scalar_t* grad_positive,
     scalar_t* grad_negative,
-    Rows<T> grad_losses,
-    T divisor,
+    const T* grad_losses,
     const Distances<T>* distances,
     Triplets<scalar_t> triplets,
     TripletFormula<T> formula) {
   for (int64_t row = blockIdx.x; row < triplets.count; row += gridDim.x) {
     const auto d = distances[row];
     const auto slopes = formula.slopes(d.to_positive, d.to_negative);
-    const T grad = grad_losses.at(row) / divisor;
-    const T by_ap = 2 * grad * slopes.by_ap;
-    const T by_an = 2 * grad * slopes.by_an;
+    const T by_ap = 2 * grad_losses[row] * slopes.by_ap;
+    const T by_an = 2 * grad_losses[row] * slopes.by_an;
     for (int64_t i = threadIdx.x; i < triplets.length; i += blockDim.x) {
       const T x = triplets.anchor.at(row, i);
       const T through_positive = (x - triplets.positive.at(row, i)) * by_ap;
@@ -125,7 +128,7 @@ __global__ void improved_triplet_loss_grad_kernel(
 // Whole warps, enough for one element per thread.
 int threads_for(int64_t length) {
   int threads = at::cuda::warp_size();
-  while (threads < length && threads < most_threads) {
+  while (threads < length && threads < kMostThreads) {
     threads *= 2;
   }
   return threads;
@@ -160,7 +163,6 @@ void improved_triplet_loss_kernel(
 void improved_triplet_loss_backward_kernel(
     const TripletInputs& grads,
     const TensorBase& grad_losses,
-    int64_t divisor,
     const TensorBase& distances,
     const TripletInputs& inputs,
     const TripletParameters& parameters) {
@@ -178,8 +180,7 @@ void improved_triplet_loss_backward_kernel(
                 data(grads[0]),
                 data(grads[1]),
                 data(grads[2]),
-                Rows<T>(grad_losses),
-                static_cast<T>(divisor),
+                grad_losses.const_data_ptr<T>(),
                 reinterpret_cast<const Distances<T>*>(distances.const_data_ptr<T>()),
                 triplets,
                 TripletFormula<T>(parameters));

@@ -6,6 +6,8 @@
 #include <ATen/native/TensorIterator.h>
 #include <ATen/native/cuda/Loops.cuh>
 
+#include <type_traits>
+
 namespace at::native {
 namespace {
 
@@ -16,7 +18,11 @@ void mul_constant_kernel(TensorIteratorBase& iter, const Scalar& constant) {
       AT_WRAP([&] {
         using opmath_t = at::opmath_type<scalar_t>;
         const auto factor = mul_constant_factor<opmath_t>(constant);
-        gpu_kernel(iter, [factor] GPU_LAMBDA(scalar_t x) -> scalar_t { return static_cast<opmath_t>(x) * factor; });
+        // Integers wrap round, as only unsigned ones may in C++.
+        using product_t = std::conditional_t<std::is_integral_v<scalar_t>, uint64_t, opmath_t>;
+        gpu_kernel(iter, [factor] GPU_LAMBDA(scalar_t x) -> scalar_t {
+          return static_cast<product_t>(x) * static_cast<product_t>(factor);
+        });
       }),
       AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX),
       kBool,

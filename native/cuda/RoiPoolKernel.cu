@@ -16,11 +16,11 @@
 namespace at::native {
 namespace {
 
-constexpr int threads = 256;
+constexpr int kThreads = 256;
 
 // CUDA_KERNEL_LOOP_TYPE counts blockDim.x * gridDim.x in 32 bits.
 int blocks_for(int64_t count) {
-  return static_cast<int>(std::min<int64_t>(at::ceil_div<int64_t>(count, threads), int64_t(1) << 20));
+  return static_cast<int>(std::min<int64_t>(at::ceil_div<int64_t>(count, kThreads), int64_t(1) << 20));
 }
 
 template <typename T>
@@ -78,11 +78,11 @@ __global__ void roi_pool_forward_kernel(
   }
 }
 
-// `threads` threads for each plane. A thread adds the gradients of its own pixels, in the order of boxes and bins, so
-// additions need not be atomic and each sum equals that of the CPU kernel.
+// A block for each plane. Its threads read the gradients of as many bins together, and then each adds those of its own
+// pixels, in the order of boxes and bins: so additions need not be atomic, and each sum equals that of the CPU kernel.
 template <typename T>
 __global__ void roi_pool_backward_plane_kernel(
-    int64_t count,
+    int64_t planes,
     T* grad_input,
     const T* grad_output,
     const T* boxes,
@@ -92,21 +92,27 @@ __global__ void roi_pool_backward_plane_kernel(
     int64_t pixels,
     int64_t box_count,
     int64_t bins) {
-  CUDA_KERNEL_LOOP_TYPE(i, count, int64_t) {
-    const int64_t plane = i / threads;
+  __shared__ int32_t places[kThreads];
+  __shared__ T grads[kThreads];
+  for (int64_t plane = blockIdx.x; plane < planes; plane += gridDim.x) {
     T* sums = grad_input + plane * pixels;
-    for (int64_t k = 0; k < box_count; ++k) {
-      if (image_of(boxes + k * 5, images) != plane / channels) {
-        continue;
+    for (int64_t first = 0; first < box_count * bins; first += kThreads) {
+      const int64_t i = first + threadIdx.x, k = i / bins;
+      places[threadIdx.x] = -1;
+      if (k < box_count && image_of(boxes + k * 5, images) == plane / channels) {
+        const int64_t bin = (k * channels + plane % channels) * bins + i % bins;
+        CUDA_KERNEL_ASSERT(
+            indices[bin] < pixels && "roi_pool_backward(): expected indices to be below the size of a plane");
+        places[threadIdx.x] = indices[bin];
+        grads[threadIdx.x] = grad_output[bin];
       }
-      const int64_t first = (k * channels + plane % channels) * bins;
-      for (int64_t bin = first; bin < first + bins; ++bin) {
-        const int64_t place = indices[bin];
-        CUDA_KERNEL_ASSERT(place < pixels && "roi_pool_backward(): expected indices to be below the size of a plane");
-        if (place >= 0 && place % threads == i % threads) {
-          sums[place] += grad_output[bin];
+      __syncthreads();
+      for (int j = 0; j < kThreads; ++j) {
+        if (places[j] >= 0 && places[j] % kThreads == static_cast<int>(threadIdx.x)) {
+          sums[places[j]] += grads[j];
         }
       }
+      __syncthreads();
     }
   }
 }
@@ -123,7 +129,7 @@ void roi_pool_kernel(
   }
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, input.scalar_type(), "roi_pool_cuda", [&] {
     using T = at::opmath_type<scalar_t>;
-    roi_pool_forward_kernel<scalar_t><<<blocks_for(count), threads, 0, at::cuda::getCurrentCUDAStream()>>>(
+    roi_pool_forward_kernel<scalar_t><<<blocks_for(count), kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
         count,
         output.mutable_data_ptr<scalar_t>(),
         indices.mutable_data_ptr<int32_t>(),
@@ -144,10 +150,11 @@ void roi_pool_backward_kernel(
   if (grad_output.numel() == 0) {
     return;
   }
-  const int64_t count = grad_input.size(0) * grad_input.size(1) * threads;
+  const int64_t planes = grad_input.size(0) * grad_input.size(1);
+  const auto blocks = static_cast<int>(std::min<int64_t>(planes, int64_t(1) << 20));
   AT_DISPATCH_FLOATING_TYPES(grad_input.scalar_type(), "roi_pool_backward_cuda", [&] {
-    roi_pool_backward_plane_kernel<scalar_t><<<blocks_for(count), threads, 0, at::cuda::getCurrentCUDAStream()>>>(
-        count,
+    roi_pool_backward_plane_kernel<scalar_t><<<blocks, kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
+        planes,
         grad_input.mutable_data_ptr<scalar_t>(),
         grad_output.const_data_ptr<scalar_t>(),
         boxes.const_data_ptr<scalar_t>(),

@@ -6,6 +6,8 @@
 #include <ATen/native/TensorIterator.h>
 #include <ATen/native/cuda/Loops.cuh>
 
+#include <type_traits>
+
 namespace at::native {
 namespace {
 
@@ -14,10 +16,11 @@ void twice_plus_kernel(TensorIteratorBase& iter) {
       iter.common_dtype(),
       "twice_plus_cuda",
       AT_WRAP([&] {
-        using opmath_t = at::opmath_type<scalar_t>;
+        // Integers wrap round, as only unsigned ones may in C++.
+        using sum_t = std::conditional_t<std::is_integral_v<scalar_t>, uint64_t, at::opmath_type<scalar_t>>;
         // A tensor of one number may be on the CPU.
         gpu_kernel_with_scalars(iter, [] GPU_LAMBDA(scalar_t x, scalar_t y) -> scalar_t {
-          return static_cast<opmath_t>(x) + static_cast<opmath_t>(x) + static_cast<opmath_t>(y);
+          return static_cast<sum_t>(x) + static_cast<sum_t>(x) + static_cast<sum_t>(y);
         });
       }),
       AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX),

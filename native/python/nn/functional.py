@@ -14,24 +14,14 @@ def _boxes_with_images(boxes: list[Tensor]) -> Tensor:
 
 
 def roi_pool(
-    input: Tensor,
-    boxes: Tensor | list[Tensor],
-    output_size: BroadcastingList2[int],
-    spatial_scale: float = 1.0,
+    input: Tensor, boxes: Tensor | list[Tensor], output_size: BroadcastingList2[int], spatial_scale: float = 1.0
 ) -> Tensor:
     r"""Pool the largest values in regions of interest.
 
     See :class:`~torch.nn.RoIPool` for details.
     """
     if has_torch_function_variadic(input, boxes):
-        return handle_torch_function(
-            roi_pool,
-            (input, boxes),
-            input,
-            boxes,
-            output_size,
-            spatial_scale=spatial_scale,
-        )
+        return handle_torch_function(roi_pool, (input, boxes), input, boxes, output_size, spatial_scale=spatial_scale)
     height, width = _pair(output_size)
     rois = boxes if isinstance(boxes, Tensor) else _boxes_with_images(boxes)
     return torch.roi_pool(input, rois, spatial_scale, height, width)

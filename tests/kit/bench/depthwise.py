@@ -46,14 +46,21 @@ LAYERS = [Layer(*sizes) for sizes in _NETWORKS]
 # kernel in peers.
 FEW = [Layer(96, 56, 7), Layer(144, 56, 3), Layer(240, 28, 5), Layer(144, 28, 3, 2)]
 OTHERS = [Layer(144, 28, 3, dilation=2), Layer(96, 28, 3, multiplier=2)]
+# Filters of grey and colored images, and a few channels more.
+FILTERS = [Layer(1, 224, 3), Layer(3, 224, 3), Layer(8, 112, 3), Layer(12, 112, 3)]
+# One pixel, one tap, and images larger than the caches with few channels for a pixel.
+EXTREMES = [Layer(1024, 1, 3), Layer(64, 56, 1)]
+LARGE = Layer(32, 56, 3)
 FORMATS = {"NCHW": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
 def cases() -> Iterator[Case]:
     """Every layer in float, with one image and with 32; some in other dtypes."""
-    kinds = [(layer, 1, torch.float) for layer in [*LAYERS, *OTHERS]]
+    kinds = [(layer, 1, torch.float) for layer in [*LAYERS, *OTHERS, *FILTERS, *EXTREMES]]
     kinds += [(layer, 1, dtype) for layer in FEW for dtype in (torch.bfloat16, torch.half, torch.double)]
+    kinds += [(layer, 1, dtype) for layer in FILTERS[:2] for dtype in (torch.bfloat16, torch.half, torch.double)]
     kinds += [(layer, 32, torch.float) for layer in LAYERS]
+    kinds += [(LARGE, 64, dtype) for dtype in (torch.float, torch.bfloat16)]
     for layer, batch, dtype in kinds:
         for layout in FORMATS:
             for step in ("forward", "backward"):
@@ -65,6 +72,10 @@ def cases() -> Iterator[Case]:
 
 def _group(layer: Layer, batch: int, dtype: torch.dtype, layout: str) -> str:
     told = f"{str(dtype).removeprefix('torch.')} {layout}"
+    if layer in FILTERS:
+        return f"{told}, few channels"
+    if layer in EXTREMES:
+        return f"{told}, one pixel or tap"
     if batch > 1:
         return f"{told}, batch {batch}"
     if dtype != torch.float:
@@ -76,6 +87,8 @@ def _group(layer: Layer, batch: int, dtype: torch.dtype, layout: str) -> str:
 
 def _aim(layer: Layer, dtype: torch.dtype, layout: str, step: str) -> float:
     """The minimum for every layer."""
+    if layer in [*FILTERS, *EXTREMES, LARGE]:
+        return 0.95
     if layer in OTHERS:
         return 4
     if dtype == torch.double:

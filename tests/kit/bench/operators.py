@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from functools import partial
 
@@ -47,6 +48,10 @@ def _correlate2d() -> Iterator[Case]:
     def by_conv2d(x: Tensor, kernel: Tensor) -> Tensor:
         return F.conv2d(x.unsqueeze(1), kernel[None, None]).squeeze(1)
 
+    def several(step: str, batch: int, size: int, kernels: int, dtype: torch.dtype) -> tuple[Side, Side]:
+        x, weight = _randn((batch, 1, size, size), (kernels, 3, 3), dtype=dtype)
+        return compared(step, torch.correlate2d, lambda x, kernel: F.conv2d(x, kernel[:, None]), x, weight)
+
     def by_scipy(x: Tensor, kernel: Tensor) -> object:
         return [scipy.signal.correlate2d(image, kernel.numpy(), "valid") for image in x.numpy()]
 
@@ -59,6 +64,14 @@ def _correlate2d() -> Iterator[Case]:
         for step, peer in (("forward", "F.conv2d"), ("forward", "SciPy"), ("backward", "F.conv2d")):
             name = f"[{batch}, {size}, {size}] by {kernel} x {kernel}"
             yield Case("correlate2d", peer, name, step, 1, partial(make, step, peer, *sizes))
+    for of_images, dtype in itertools.product(
+        ((1, 512, 4), (32, 128, 16)), (torch.float, torch.bfloat16, torch.double)
+    ):
+        batch, size, kernels = of_images
+        for step in ("forward", "backward"):
+            name = f"[{batch}, {size}, {size}] by {kernels} x 3 x 3 {_name(dtype)}"
+            make_it = partial(several, step, *of_images, dtype)
+            yield Case("correlate2d", "F.conv2d", name, step, 0.95, make_it, "several kernels")
 
 
 def _triplet_loss() -> Iterator[Case]:
@@ -80,13 +93,18 @@ def _triplet_loss() -> Iterator[Case]:
                 make_it = partial(make, step, shape, dtype)
                 name = f"{list(shape)} {_name(dtype)}"
                 yield Case("improved_triplet_loss", "plain operations", name, step, 3, make_it)
+    for length, dtype in itertools.product((4, 16, 31), (torch.float, torch.double, torch.bfloat16)):
+        for step in ("forward", "backward"):
+            make_it = partial(make, step, (16384, length), dtype)
+            name = f"[16384, {length}] {_name(dtype)}"
+            yield Case("improved_triplet_loss", "plain operations", name, step, 0.95, make_it, "short rows")
 
 
 def _mul_constant() -> Iterator[Case]:
     """Sizes from one element to 16 Mi, and dtypes that compute in another."""
 
-    def out(exponent: int, dtype: torch.dtype) -> tuple[Side, Side]:
-        x, z = (torch.ones(2**exponent, dtype=dtype) for _ in "xz")
+    def out(exponent: int, dtype: torch.dtype, step: int = 1) -> tuple[Side, Side]:
+        x, z = (torch.ones(step * 2**exponent, dtype=dtype)[::step] for _ in "xz")
         return lambda: torch.mul_constant(x, 3, out=z), lambda: torch.mul(x, 3, out=z)
 
     sizes = [(exponent, torch.float) for exponent in (0, 4, 8, 12, 16, 20, 24)]
@@ -94,6 +112,11 @@ def _mul_constant() -> Iterator[Case]:
     for exponent, dtype in sizes:
         name = f"2^{exponent} {_name(dtype)}"
         yield Case("mul_constant", "torch.mul", name, "forward", 0.98, partial(out, exponent, dtype))
+    for dtype in (torch.int64, torch.complex64, torch.int8):
+        name = f"2^22 {_name(dtype)}"
+        yield Case("mul_constant", "torch.mul", name, "forward", 0.95, partial(out, 22, dtype))
+    strided = partial(out, 16, torch.half, 2)
+    yield Case("mul_constant", "torch.mul", "2^16 float16, every second", "forward", 0.95, strided)
     backward = partial(compared, "backward", lambda x: torch.mul_constant(x, 3), lambda x: x * 3, *_randn((2**16,)))
     yield Case("mul_constant", "torch.mul", "2^16 float", "backward", 0.98, backward)
 
@@ -113,8 +136,8 @@ def _twice_plus() -> Iterator[Case]:
     """Calls on one element, then out= for sizes up to 64 Mi, where memory bandwidth is the limit."""
     aten, peer = torch.ops.aten, "torch.add(alpha=2)"
 
-    def make(form: str, size: int) -> tuple[Side, Side]:
-        x, y, z = torch.ones(size), torch.ones(size), torch.ones(size)
+    def make(form: str, size: int, dtype: torch.dtype = torch.float, step: int = 1) -> tuple[Side, Side]:
+        x, y, z = (torch.ones(step * size, dtype=dtype)[::step] for _ in "xyz")
         return {
             "torch.": (lambda: torch.twice_plus(x, y), lambda: torch.add(y, x, alpha=2)),
             "method": (lambda: x.twice_plus(y), lambda: y.add(x, alpha=2)),
@@ -130,6 +153,8 @@ def _twice_plus() -> Iterator[Case]:
     for exponent in range(4, 27, 2):
         make_it = partial(make, "out=", 2**exponent)
         yield Case("twice_plus", peer, f"2^{exponent} elements", "forward", 0.98, make_it)
+    strided = partial(make, "out=", 2**16, torch.half, 2)
+    yield Case("twice_plus", peer, "2^16 elements, every second float16", "forward", 0.95, strided)
     for exponent in (10, 20):
         make_it = partial(differentiated, 2**exponent)
         yield Case("twice_plus", peer, f"2^{exponent} elements", "backward", 0.98, make_it)

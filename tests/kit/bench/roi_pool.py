@@ -25,14 +25,27 @@ def cases() -> Iterator[Case]:
         name = f"{list(shape)}, {boxes} boxes, 7 x 7"
         yield Case("roi_pool", "a serial loop", name, "forward", 3, partial(_make, "forward", _serial, shape, boxes))
         yield Case("roi_pool", "x[index]", name, "backward", 1, partial(_make, "backward", _by_scatter, shape, boxes))
+    for channels in (1, 3):
+        shape, name = (1, channels, 512, 512), f"[1, {channels}, 512, 512], 64 boxes, 7 x 7"
+        yield Case("roi_pool", "a serial loop", name, "forward", 0.95, partial(_make, "forward", _serial, shape, 64))
+    shape, name = (2, 256, 50, 68), "[2, 256, 50, 68], 128 boxes, 7 x 7, double channels_last"
+    wide = partial(_make, "backward", _by_scatter, shape, 128, torch.double, torch.channels_last)
+    yield Case("roi_pool", "x[index]", name, "backward", 0.95, wide)
 
 
-def _make(step: str, peer: Function, shape: tuple[int, int, int, int], count: int) -> tuple[Side, Side]:
+def _make(
+    step: str,
+    peer: Function,
+    shape: tuple[int, int, int, int],
+    count: int,
+    dtype: torch.dtype = torch.float,
+    memory_format: torch.memory_format = torch.contiguous_format,
+) -> tuple[Side, Side]:
     images, _, height, width = shape
     generator = torch.Generator().manual_seed(0)
     corners = torch.rand(count, 2, 2, generator=generator).sort(dim=1).values * torch.tensor([width, height]) / _SCALE
     image = torch.randint(images, (count, 1), generator=generator)
-    x = torch.randn(shape, generator=generator, requires_grad=True)
+    x = torch.randn(shape, generator=generator, dtype=dtype).to(memory_format=memory_format).requires_grad_()
     return compared(step, _ours, peer, x, torch.cat([image, corners.flatten(1)], 1))
 
 
@@ -64,4 +77,4 @@ def _by_scatter(x: Tensor, boxes: Tensor) -> Tensor:
     output, places = torch.ops.aten.roi_pool_with_indices(x.detach(), boxes, _SCALE, 7, 7)
     planes = boxes[:, 0].long()[:, None] * x.shape[1] + torch.arange(x.shape[1])
     index = planes[:, :, None, None] * (x.shape[2] * x.shape[3]) + places.clamp(min=0)
-    return x.flatten()[index].reshape(output.shape)
+    return x.contiguous().flatten()[index].reshape(output.shape)

@@ -73,13 +73,20 @@ CASES = [
     # Planes in strips.
     Case(1, 2, (61, 700), (3, 3), (2, 2), (1, 1)),
     Case(1, 1, (97, 1500), (9, 2), (2, 1), (4, 0)),
+    # Fewer channels than a vector has lanes, computed along the rows.
+    Case(2, 3, (60, 70), (3, 3), padding=(1, 1)),
+    Case(1, 12, (30, 40), (5, 4), padding=(2, 0)),
+    Case(None, 7, (41, 40), (3, 3), padding=(2, 1)),
+    Case(2, 3, (30, 25), (4, 3), padding=(5, 7), dilation=(2, 3)),
+    Case(1, 2, (3, 90), (3, 2), padding=(1, 0)),
+    Case(1, 1, (200, 300), (5, 5), padding=(1, 2)),
     # One output, whose elements are not adjacent.
     Case(2, 32, (35, 3), (3, 2), (1, 2), dilation=(1, 2)),
     Case(2, 32, (6, 40), (3, 2), (1, 40), dilation=(1, 2)),
 ]
 
-# Larger than a core's cache, with prefetch, and larger than all caches, processed row by row; with pixels that have
-# their own cache lines, which AVX512 streams, and pixels that share them.
+# Larger than a core's cache, and larger than all caches, processed row by row; with pixels that have their own cache
+# lines, which AVX512 streams, and pixels that share them.
 LARGE = [
     Case(20, 64, (28, 31), (3, 3), padding=(1, 1)),
     Case(50, 40, (28, 31), (5, 5), (1, 2), (2, 2)),

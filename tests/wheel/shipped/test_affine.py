@@ -64,6 +64,23 @@ def test_module() -> None:
     torch.testing.assert_close(torch.jit.script(module)(x), module(x))
 
 
+@pytest.mark.parametrize("shape", [(4,), (2, 4), (2, 3, 4)])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_flops_are_those_of_linear(shape: tuple[int, ...], has_bias: bool) -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    counts = []
+    for function in (torch.affine, torch.nn.functional.linear):
+        x, weight, bias = (torch.ones(size, requires_grad=True) for size in (shape, (5, 4), (5,)))
+        with FlopCounterMode(display=False) as counter:
+            result = function(x, weight, bias if has_bias else None)
+            counts.append(counter.get_total_flops())
+            result.sum().backward()
+            counts.append(counter.get_total_flops())
+    assert counts[:2] == [2 * 5 * math.prod(shape), 3 * 2 * 5 * math.prod(shape)]
+    assert counts[2:] == counts[:2]
+
+
 @pytest.mark.parametrize("features", [3, 5])
 def test_wrong_number_of_features_is_refused_by_name(features: int) -> None:
     with pytest.raises(RuntimeError, match=r"affine\(\): .* to be weight's 4 in_features, but got input \[2, \d\]"):

@@ -98,6 +98,53 @@ def test_special_values_of_a_larger_kernel_stay_where_they_are(special: float) -
     assert expected.isfinite().any()
 
 
+@pytest.mark.parametrize("special", [float("nan"), float("inf")])
+@pytest.mark.parametrize("method", ["auto", "direct", "fft"])
+@pytest.mark.parametrize("mode", MODES)
+def test_special_values_reach_what_they_do_in_scipy(mode: str, method: str, special: float) -> None:
+    """SciPy multiplies the zeros around the image, not around a larger kernel."""
+    image, taps = np.ones((2, 2)), np.arange(1.0, 10).reshape(3, 3)
+    for of_image, of_kernel in itertools.chain(
+        itertools.product(np.ndindex(2, 2), [None]), itertools.product([None], np.ndindex(3, 3))
+    ):
+        x, kernel = image.copy(), taps.copy()
+        if of_image:
+            x[of_image] = special
+        if of_kernel:
+            kernel[of_kernel] = special
+        expected = torch.from_numpy(scipy.signal.correlate2d(x, kernel, mode).copy())
+        images = torch.from_numpy(np.stack([image, x]))
+        result = torch.correlate2d(images, torch.from_numpy(kernel), mode=mode, method=method)
+        torch.testing.assert_close(result[1], expected, equal_nan=True)
+        if of_image:
+            alone = torch.correlate2d(images[0], torch.from_numpy(kernel), mode=mode, method=method)
+            assert_exact(result[0], alone)
+
+
+@pytest.mark.unemulated("how long kernels for CPUs take")
+def test_infinities_do_not_take_hours() -> None:
+    """Beyond 2^32 products an image is not computed again directly, but its infinity still shows."""
+    x, kernel = torch.ones(2, 1 << 20, 2), torch.ones(1 << 20, 2)
+    x[1, 7, 1] = float("inf")
+    result = torch.correlate2d(x, kernel, mode="same")
+    assert not result[1].isfinite().all()
+    rows = (1 << 19) + 1
+    torch.testing.assert_close(result[0, 0], torch.tensor([2.0 * rows, rows]))
+
+
+def test_special_values_of_a_gradient() -> None:
+    """Where a kernel is nearly as large as the image, it is larger than the gradient."""
+    x, kernel = torch.ones(5, 5, requires_grad=True), torch.ones(4, 4)
+    for place in itertools.product(range(2), range(2)):
+        grad = torch.ones(2, 2)
+        grad[place] = float("inf")
+        (found,) = torch.autograd.grad(torch.correlate2d(x, kernel), x, grad)
+        result = torch.nn.functional.conv2d(x[None, None], kernel[None, None])
+        (expected,) = torch.autograd.grad(result, x, grad[None, None])
+        assert expected.isfinite().any() and not expected.isnan().any()
+        torch.testing.assert_close(found, expected)
+
+
 BOUNDARIES = [("wrap", 0), ("symm", 0), ("fill", 2.5), ("fill", -3)]
 # The last kernels reach beyond the image's neighbors, and two images away.
 BOUNDED = [
@@ -202,6 +249,29 @@ def test_biases_of_kernels_are_numbers() -> None:
         result = torch.correlate2d(x, kernels, biases)
         expected = torch.stack([reference(x, k, "valid") + b for k, b in zip(kernels, biases, strict=True)])
         torch.testing.assert_close(result, expected.to(dtype))
+
+
+@pytest.mark.parametrize("method", ["direct", "fft"])
+def test_gradients_of_kernels_that_share_the_images(method: str) -> None:
+    x, kernels = values((2, 1, 9, 8), torch.float64, 1), values((3, 4, 2), torch.float64, 2)
+    inputs = [y.requires_grad_() for y in (x, kernels)]
+    result = torch.correlate2d(x, kernels, method=method)
+    expected = torch.nn.functional.conv2d(x, kernels[:, None])
+    # The gradient of a sum is one number, expanded.
+    for grad in (values(tuple(result.shape), torch.float64, 3), torch.ones((), dtype=torch.float64).expand_as(result)):
+        found = torch.autograd.grad(result, inputs, grad, retain_graph=True)
+        torch.testing.assert_close(found, torch.autograd.grad(expected, inputs, grad, retain_graph=True))
+
+
+@pytest.mark.unemulated("how much memory kernels for CPUs take")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_several_kernels_share_the_images(dtype: torch.dtype) -> None:
+    x, kernels = torch.ones(4, 1, 128, 128, dtype=dtype), torch.ones(32, 3, 3, dtype=dtype)
+    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        result = torch.correlate2d(x, kernels, mode="same")
+    # The result in the type computed in and in its own, and images for one kernel.
+    most = result.numel() * (4 if dtype == torch.float32 else 4 + 2 + 2)
+    assert sum(max(event.self_cpu_memory_usage, 0) for event in profile.events()) < 1.2 * most
 
 
 @given(
@@ -358,6 +428,55 @@ def test_sizes_beyond_64_bits() -> None:
         torch.ops.aten._correlate2d(torch.ones(4, 5), torch.ones(2, 3), [2**62, 0], [3, 3])
 
 
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_dtypes_without_arithmetic_are_refused(dtype: torch.dtype) -> None:
+    x, kernel = torch.ones(4, 5), torch.ones(2, 3)
+    for wrong in ((x.to(dtype), kernel.to(dtype)), (x, kernel.to(dtype)), (x, kernel, torch.ones(1).to(dtype))):
+        with pytest.raises(
+            RuntimeError, match=r"correlate2d\(\): expected .* of a dtype with arithmetic, but got Float8"
+        ):
+            torch.correlate2d(*wrong)
+
+
+@pytest.mark.parametrize("devices", [("cpu", "meta"), ("meta", "cpu")])
+def test_tensors_on_two_devices_are_refused(devices: tuple[str, str]) -> None:
+    """Otherwise the result is memory that nothing was written to."""
+    x, kernel = torch.ones(4, 5, device=devices[0]), torch.ones(2, 3, device=devices[1])
+    with pytest.raises(RuntimeError, match=f"to be on input's device {devices[0]}, but it is on {devices[1]}"):
+        torch.correlate2d(x, kernel)
+    with pytest.raises(RuntimeError, match=f"to be on input's device {devices[0]}, but it is on {devices[1]}"):
+        torch.ops.aten._correlate2d_kernel_grad(kernel, x, [0, 0], [3, 3])
+
+
+def test_flops_are_those_of_conv2d() -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    x, kernel = torch.ones(2, 1, 6, 7, requires_grad=True), torch.ones(2, 3, requires_grad=True)
+    counts = []
+    for function in (torch.correlate2d, lambda x, k: torch.nn.functional.conv2d(x, k[None, None])):
+        with FlopCounterMode(display=False) as counter:
+            result = function(x, kernel)
+            counts.append(counter.get_total_flops())
+            result.sum().backward()
+            # Twice as many for the gradients of both, without a border: 5 x 5 products with zeros are left out.
+            counts.append(counter.get_total_flops())
+    assert counts[0] == counts[2] == 2 * 2 * 5 * 5 * 2 * 3
+    assert counts[1] >= 3 * counts[0]
+
+
+def test_number_of_a_compiled_function_fills() -> None:
+    """With dynamic=True, a number that a function takes is symbolic. Inductor pads with plain numbers only."""
+    x, kernel = values((5, 6), torch.float64, 1), values((2, 3), torch.float64, 2)
+    compiled = torch.compile(
+        lambda x, value: torch.correlate2d(x, kernel, mode="full", fillvalue=value),
+        fullgraph=True,
+        dynamic=True,
+    )
+    for value in (2, 0, 3, -1.5):
+        expected = scipy.signal.correlate2d(x.numpy(), kernel.numpy(), "full", "fill", value)
+        torch.testing.assert_close(compiled(x, value), torch.from_numpy(expected))
+
+
 def test_under_every_transform() -> None:
     x, kernel = values((2, 6, 7), torch.float32, 1).requires_grad_(), values((2, 3), torch.float32, 2)
     torch.library.opcheck(torch.ops.aten._correlate2d.default, (x, kernel, [1, 2], [7, 9]))
@@ -465,6 +584,15 @@ def test_module() -> None:
     plain = torch.nn.Correlate2d(3, method="fft", bias=False)
     assert repr(plain) == "Correlate2d(kernel_size=(3, 3), mode='valid', method='fft', bias=False)"
     assert plain(x.float()).shape == (2, 7, 6)
+
+
+@pytest.mark.parametrize("fillvalue", [2, 1.5, 1j, 1 - 2j])
+def test_module_in_script(fillvalue: complex) -> None:
+    dtype = torch.complex128 if isinstance(fillvalue, complex) else torch.float64
+    module = torch.nn.Correlate2d(3, "full", fillvalue=fillvalue, bias=False, dtype=dtype)
+    x, kernel = values((9, 8), dtype), module.weight.detach().numpy()
+    expected = scipy.signal.correlate2d(x.numpy(), kernel, "full", "fill", fillvalue)
+    torch.testing.assert_close(torch.jit.script(module)(x).detach(), torch.from_numpy(expected))
 
 
 def test_module_of_several_kernels() -> None:

@@ -92,6 +92,61 @@ def test_gradients_that_sum_many_pixels(shape: tuple[int, ...], memory_format: t
     torch.testing.assert_close(of_weight.double().flatten(), expected, rtol=4e-5, atol=0)
 
 
+@pytest.mark.unemulated("how much memory kernels for CPUs take")
+def test_memory_of_the_weight_s_gradient() -> None:
+    """It is that of one sum for each tap, channel and chunk of rows."""
+    x, grad, weight = torch.ones(4, 512, 64, 64), torch.ones(4, 512, 64, 64), torch.ones(512, 1, 3, 3)
+    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        backward(grad, x, weight, (1, 1), (1, 1), (1, 1), [False, True, True])
+    # Chunks of 16 rows, and the images that a thread transposes.
+    sums = 4 * 64 // 16 * 512 * (3 * 3 + 1) * 4
+    packed = torch.get_num_threads() * 16 * (16 + 18) * 64 * 4
+    # An operator's own events have only what it has not freed.
+    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    assert sum(max(event.nbytes(), 0) for event in events) < 1.2 * (sums + packed)
+
+
+@pytest.mark.parametrize("memory_format", FORMATS)
+@pytest.mark.parametrize("channels", [1, 3, 40])
+def test_strides_are_those_of_meta_tensors(channels: int, memory_format: torch.memory_format) -> None:
+    case = Case(2, channels, (60, 40), (3, 3), padding=(1, 1))
+    x, weight, _ = case.inputs(torch.float32, memory_format)
+    result = torch.depthwise_conv2d(x, weight, None, *case.parameters)
+    expected = torch.depthwise_conv2d(x.to("meta"), weight.to("meta"), None, *case.parameters)
+    assert result.stride() == expected.stride()
+    grad, *_ = backward(result, x, weight, *case.parameters, [True, False, False])
+    assert grad.stride() == x.stride()
+
+
+@pytest.mark.parametrize("special", [float("nan"), float("inf")])
+@pytest.mark.parametrize("memory_format", FORMATS)
+@pytest.mark.parametrize("channels", [1, 3, 40])
+def test_special_weights_and_gradients_at_the_edges(
+    channels: int, memory_format: torch.memory_format, special: float
+) -> None:
+    """They do not reach the pixels whose taps are in the padding, which 0 times infinity would turn into NaN."""
+    case = Case(1, channels, (5, 40), (3, 3), padding=(1, 1))
+    x, weight, _ = (torch.ones_like(t) for t in case.inputs(torch.float32, memory_format))
+    finite = F.conv2d(x, weight, padding=1, groups=channels)
+    for a, b in itertools.product(range(3), range(3)):
+        wrong = weight.clone()
+        wrong[-1, 0, a, b] = special
+        expected = finite.clone()
+        rows, columns = (slice(max(1 - k, 0), size - max(k - 1, 0)) for k, size in ((a, 5), (b, 40)))
+        expected[:, -1, rows, columns] = special
+        result = torch.depthwise_conv2d(x, wrong, None, *case.parameters)
+        torch.testing.assert_close(result, expected, equal_nan=True)
+        of_input, *_ = backward(x, x, wrong, *case.parameters, [True, False, False])
+        turned = finite.flip(2, 3)
+        turned[:, -1, rows, columns] = special
+        torch.testing.assert_close(of_input, turned.flip(2, 3), equal_nan=True)
+    grad = x.clone()
+    grad[0, -1, 0, 0] = special
+    _, of_weight, _ = backward(grad, x, weight, *case.parameters, [False, True, False])
+    assert of_weight[-1, 0, 1:, 1:].sub(special).isnan().all()
+    assert of_weight[-1, 0, 0].isfinite().all() and of_weight[-1, 0, :, 0].isfinite().all()
+
+
 @pytest.mark.parametrize("memory_format", FORMATS)
 def test_empty_batch(memory_format: torch.memory_format) -> None:
     x = torch.empty(0, 4, 8, 8, requires_grad=True).to(memory_format=memory_format)
@@ -196,9 +251,9 @@ def test_errors_of_the_backward(device: str) -> None:
         backward(grad[..., :5], x, weight, *rest)
     with pytest.raises(RuntimeError, match=name + r".* sizes of the result, \[4, 6, 6\], got \[1, 4, 6, 6\]"):
         backward(grad, x[0], weight, *rest)
-    with pytest.raises(RuntimeError, match=name + r"grad_output to have the dtype of input, Float, got Half"):
+    with pytest.raises(RuntimeError, match=name + r"grad_output to have input's dtype Float, but got Half"):
         backward(grad.half(), x, weight, *rest)
-    with pytest.raises(RuntimeError, match=name + r"weight to have the dtype of input, Float, got Double"):
+    with pytest.raises(RuntimeError, match=name + r"weight to have input's dtype Float, but got Double"):
         backward(grad, x, weight.double(), *rest)
     with pytest.raises(RuntimeError, match=name + r"dilation to be at least 1, got \[1, 0\]"):
         backward(grad, x, weight, (1, 1), (0, 0), (1, 0), [True] * 3)

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from depthwise import CASES, FORMATS, Case, backward, gradients
 from samples import check_exported, check_vmap
 from torch.autograd import gradgradcheck
+from torch.nn.utils import prune
 
 DERIVATIVES = [
     Case(1, 2, (4, 5), (3, 3), padding=(1, 1)),
@@ -87,7 +88,7 @@ def test_vmap_refuses_what_eager_refuses(wrong: dict[str, tuple[int, ...]], mess
 
 def test_vmap_refuses_another_dtype() -> None:
     x, weight, bias = torch.ones(3, 5, 5), torch.ones(3, 1, 2, 2), torch.ones(4, 3, dtype=torch.float64)
-    with pytest.raises(RuntimeError, match=r"expected bias to have the dtype of input, Float, got Double"):
+    with pytest.raises(RuntimeError, match=r"expected bias to have input's dtype Float, but got Double"):
         torch.vmap(torch.depthwise_conv2d, (None, None, 0))(x, weight, bias)
     grad = torch.ones(4, 3, 4, 3)
     rest = ((1, 1), (0, 0), (1, 1), [True] * 3)
@@ -186,6 +187,39 @@ def test_export_with_dynamic_shapes() -> None:
     assert torch.equal(program.module()(x), module(x))
 
 
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
+@pytest.mark.parametrize("memory_format", FORMATS)
+def test_images_that_a_mask_selects(memory_format: torch.memory_format) -> None:
+    """The compiler does not know how many there are."""
+    x, weight, bias = Case(3, 4, (9, 8), (3, 3)).inputs(torch.float64, memory_format)
+    leaf, mask = weight.clone().requires_grad_(), torch.tensor([True, False, True])
+    compiled = torch.compile(
+        lambda x, mask, weight: torch.depthwise_conv2d(x[mask], weight, bias), fullgraph=True, backend="aot_eager"
+    )
+    result = compiled(x, mask, leaf)
+    expected = F.conv2d(x[mask], weight.requires_grad_(), bias, groups=4)
+    torch.testing.assert_close(result, expected)
+    assert result.is_contiguous(memory_format=memory_format)
+    (found,), (wanted,) = (torch.autograd.grad(y.square().sum(), w) for y, w in ((result, leaf), (expected, weight)))
+    torch.testing.assert_close(found, wanted)
+
+
+def test_flops_are_those_of_conv2d() -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    counts = []
+    for case in (Case(2, 3, (9, 8), (3, 2), (2, 1), (1, 0)), Case(None, 3, (6, 6), (3, 3), multiplier=2)):
+        for function in (F.depthwise_conv2d, lambda *args: F.conv2d(*args, 3)):
+            inputs = [x.requires_grad_() for x in case.inputs(torch.float32, torch.contiguous_format)]
+            with FlopCounterMode(display=False) as counter:
+                result = function(*inputs, *case.parameters)
+                counts.append(counter.get_total_flops())
+                result.sum().backward()
+                # As many for each of two gradients.
+                assert counter.get_total_flops() == 3 * counts[-1] or function is not F.depthwise_conv2d
+        assert counts[-2] == counts[-1] == 2 * result.numel() * case.kernel[0] * case.kernel[1]
+
+
 def test_module() -> None:
     module = torch.nn.DepthwiseConv2d(4, (3, 5), stride=2, padding=(1, 2), dilation=1, channel_multiplier=2)
     peer = torch.nn.Conv2d(4, 8, (3, 5), 2, (1, 2), groups=4)
@@ -268,13 +302,52 @@ def test_from_conv2d_refuses_what_is_not_depthwise() -> None:
             8, 8, 3, groups=2
         ),
         r"expected a Conv2d, got Conv1d": torch.nn.Conv1d(4, 4, 3, groups=4),
-        r"expected conv.weight to be a parameter; remove its parametrization first": (
+        r"expected conv.weight to be a parameter; remove its parametrization or pruning first": (
             torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv2d(4, 4, 3, groups=4))
         ),
     }
     for message, module in refused.items():
         with pytest.raises(ValueError, match=message):
             torch.nn.DepthwiseConv2d.from_conv2d(module)
+
+
+class PadsLikeTensorFlow(torch.nn.Conv2d):
+    """A "same" convolution, as timm has one for weights of TensorFlow."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(F.pad(x, (1, 1, 1, 1)))
+
+
+class Named(torch.nn.Conv2d):
+    """Computes what its base class does."""
+
+
+class Scaled(torch.nn.Conv2d):
+    def _conv_forward(self, *args: torch.Tensor) -> torch.Tensor:
+        return 2 * super()._conv_forward(*args)
+
+
+def test_from_conv2d_refuses_what_computes_otherwise() -> None:
+    replaced = torch.nn.Conv2d(4, 4, 3, groups=4)
+    replaced.forward = lambda x: x  # type: ignore[method-assign]
+    for conv in (PadsLikeTensorFlow(4, 4, 3, groups=4), Scaled(4, 4, 3, groups=4), replaced):
+        with pytest.raises(
+            ValueError, match=rf"expected a Conv2d that computes as Conv2d does, but {type(conv).__name__}"
+        ):
+            torch.nn.DepthwiseConv2d.from_conv2d(conv)
+    x = torch.randn(2, 4, 6, 5)
+    for conv in (Named(4, 4, 3, groups=4), torch.nn.DepthwiseConv2d(4, padding=1)):
+        torch.testing.assert_close(torch.nn.DepthwiseConv2d.from_conv2d(conv)(x), conv(x))
+    assert type(torch.nn.DepthwiseConv2d.from_conv2d(Named(4, 4, 3, groups=4))) is torch.nn.DepthwiseConv2d
+
+
+@pytest.mark.parametrize("name", ["weight", "bias"])
+def test_from_conv2d_refuses_pruned_parameters(name: str) -> None:
+    conv = prune.l1_unstructured(torch.nn.Conv2d(4, 4, 3, groups=4), name, 0.5)
+    with pytest.raises(
+        ValueError, match=rf"expected conv.{name} to be a parameter; remove its parametrization or pruning first"
+    ):
+        torch.nn.DepthwiseConv2d.from_conv2d(conv)
 
 
 def test_module_starts_as_conv2d_does() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from two_ranks import NEEDS_TWO_RANKS, run_on_two_ranks
 
 pytestmark = NEEDS_TWO_RANKS
@@ -64,6 +65,62 @@ again = torch.depthwise_conv2d(parts[0].detach(), parts[1].detach())
 assert_close(again.full_tensor(), torch.depthwise_conv2d(*whole[:2]))
 one = distribute_tensor(whole[0][0].detach(), mesh, [Shard(0)])
 assert_close(torch.depthwise_conv2d(one, parts[1]).full_tensor(), torch.depthwise_conv2d(whole[0][0], whole[1]))
+"""
+    run_on_two_ranks(program, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "sharded"),
+    [
+        ("a, b, c: torch.improved_triplet_loss(a, b, c, reduction='none')", [(6, 5)] * 3, 3),
+        ("x, k: torch.correlate2d(x, k, mode='same')", [(6, 5, 7), (3, 3)], 1),
+        ("x: torch.fft.rfft2_abs(x)", [(6, 4, 5)], 1),
+        ("x: torch.gdh(x)", [(6, 4)], 1),
+        # Boxes are sharded, images are not.
+        ("b, x: torch.roi_pool(x, b.abs() * BOXES, 1.0, 2, 2)", [(6, 5), (2, 3, 8, 9)], 1),
+    ],
+)
+def test_batch_is_sharded_without_communication(
+    tmp_path: Path, function: str, shapes: list[tuple[int, ...]], sharded: int
+) -> None:
+    program = f"""{SHARDING}
+BOXES = torch.tensor([0.0, 1, 1, 2, 2])
+function = lambda {function}
+whole = [torch.randn(shape, dtype=torch.double).requires_grad_() for shape in {shapes}]
+expected = function(*whole)
+expected.backward(expected.detach())
+placements = [[Shard(0)] if i < {sharded} else [Replicate()] for i in range(len(whole))]
+parts = [distribute_tensor(x.detach(), mesh, p).requires_grad_() for x, p in zip(whole, placements)]
+BOXES = distribute_tensor(BOXES, mesh, [Replicate()])
+with CommDebugMode() as sent:
+    result = function(*parts)
+    result.backward(result.detach())
+assert sent.get_total_counts() == 0, sent.get_comm_counts()
+assert result.placements == (Shard(0),)
+assert_close(result.full_tensor(), expected)
+for i, (part, x) in enumerate(zip(parts, whole)):
+    assert (part.grad is None) == (x.grad is None)
+    if x.grad is not None:
+        assert part.grad.placements[0].is_shard(0) if i < {sharded} else part.grad.placements[0].is_partial()
+        assert_close(part.grad.full_tensor(), x.grad)
+"""
+    run_on_two_ranks(program, tmp_path)
+
+
+def test_uneven_parts_and_kernels_of_their_own(tmp_path: Path) -> None:
+    """Three rows of five and two are not the halves of 25 numbers; a gradient for each kernel has sizes of its own."""
+    program = f"""{SHARDING}
+x = torch.randn(5, 5)
+assert torch.equal(torch.gdh(distribute_tensor(x, mesh, [Shard(0)])).full_tensor(), x.flatten())
+whole = torch.randn(4, 1, 6, 5, dtype=torch.double), torch.randn(3, 2, 2, dtype=torch.double)
+parts = [distribute_tensor(x, mesh, [Shard(0)]).requires_grad_() for x in whole]
+whole = [x.requires_grad_() for x in whole]
+ours, theirs = torch.correlate2d(*parts), torch.correlate2d(*whole)
+assert_close(ours.full_tensor(), theirs)
+for function in (ours, theirs):
+    function.square().sum().backward()
+for part, x in zip(parts, whole):
+    assert_close(part.grad.full_tensor(), x.grad)
 """
     run_on_two_ranks(program, tmp_path)
 

@@ -105,6 +105,15 @@ def test_method_takes_no_arguments() -> None:
         torch.rand(2).gdh(1)
 
 
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
+def test_sparse_tensors_are_refused_by_name(layout: torch.layout) -> None:
+    message = r"gdh\(\): expected self to be a strided tensor, but its layout is Sparse"
+    for device in ("cpu", "meta"):
+        with pytest.raises(RuntimeError, match=message):
+            torch.gdh(torch.eye(3).to_sparse(layout=layout).to(device))
+
+
 def test_shape_is_logged_at_info_level_only() -> None:
     program = "import torch; torch.rand(2, 3).gdh()"
 

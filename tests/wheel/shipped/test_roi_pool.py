@@ -93,8 +93,9 @@ def test_layouts(dtype: torch.dtype) -> None:
         check(x, other, 1.0, 3, 2)
 
 
-def test_special_values() -> None:
-    x = values((2, 3, 9, 12), torch.float32)
+@pytest.mark.parametrize("channels", [3, 20])
+def test_special_values(channels: int) -> None:
+    x = values((2, channels, 9, 12), torch.float32)
     x[0, 0, 2:5] = float("nan")
     x[0, 1] = -float("inf")
     x[1, :, ::2] = float("inf")
@@ -255,6 +256,37 @@ def test_under_every_transform() -> None:
     torch.testing.assert_close(scripted(x, BOXES), in_script(x, BOXES))
 
 
+class Pool(torch.nn.Module):
+    def forward(self, x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
+        return torch.roi_pool(x, boxes, 0.5, 2, 3)
+
+
+@pytest.mark.parametrize("axis", [2, 3])
+def test_export_with_a_dynamic_height_or_width(axis: int) -> None:
+    x, sizes = values((2, 3, 9, 12), torch.float32), {axis: torch.export.Dim("size", min=2)}
+    exported = torch.export.export(Pool(), (x, BOXES), dynamic_shapes=(sizes, None))
+    for size in (2, 40):
+        other = values((2, 3, *(size if a == axis else x.shape[a] for a in (2, 3))), torch.float32)
+        assert_exact(exported.module()(other, BOXES), reference(other, BOXES, 0.5, 2, 3)[0])
+
+
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_images_and_boxes_that_a_mask_selects(memory_format: torch.memory_format) -> None:
+    """The compiler knows the sizes of neither."""
+    x = values((3, 17, 9, 12), torch.float32).to(memory_format=memory_format)
+    pool = lambda x, images, boxes: torch.roi_pool(x[images], BOXES[boxes], 1.0, 2, 3)  # noqa: E731
+    compiled = torch.compile(pool, fullgraph=True, backend="aot_eager")
+    images, boxes = torch.tensor([True, False, True]), BOXES[:, 1] > 0
+    expected, _ = reference(x[images], BOXES[boxes], 1.0, 2, 3)
+    assert_exact(compiled(x, images, boxes), expected)
+
+
+def test_planes_of_2_31_elements_are_refused() -> None:
+    with pytest.raises(RuntimeError, match=r"expected a plane of input to have less than 2\^31 elements"):
+        torch.roi_pool(torch.ones(1, 1, 1, 1).expand(1, 1, 2**16, 2**15), BOXES[:1] * 0, 1.0, 1, 1)
+
+
 def in_script(x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
     return torch.roi_pool(x, boxes, 0.5, 2, 3)
 
@@ -274,8 +306,21 @@ def test_vmap(in_dims: tuple[int | None, int | None]) -> None:
 @pytest.mark.unemulated("a kernel for CUDA finds a wrong box by an assertion, which tells no numbers")
 def test_vmap_keeps_images_apart() -> None:
     boxes = torch.tensor([[[2.0, 0, 0, 1, 1]], [[0.0, 0, 0, 1, 1]]])
-    with pytest.raises(RuntimeError, match="the index of one of input's 4 images"):
-        torch.vmap(lambda x, boxes: torch.roi_pool(x, boxes, 1.0, 1, 1))(torch.ones(2, 2, 3, 4, 5), boxes)
+    pool = torch.vmap(lambda x, boxes: torch.roi_pool(x, boxes, 1.0, 1, 1))
+    for image in (2.0, 3.0, -1.0, 0.5, float("nan")):
+        boxes[0, 0, 0] = image
+        with pytest.raises(RuntimeError, match=rf"the index of one of input's 2 images, but it is {image:g}"):
+            pool(torch.ones(2, 2, 3, 4, 5), boxes)
+
+
+@pytest.mark.parametrize("in_dims", [(0, None), (None, 0), (0, 0)])
+def test_vmap_over_an_empty_batch(in_dims: tuple[int | None, int | None]) -> None:
+    x, boxes = values((2, 3, 9, 12), torch.float32), BOXES
+    x, boxes = (y if dim is None else y.expand(0, *y.shape) for y, dim in zip((x, boxes), in_dims, strict=True))
+    pool = lambda x, boxes: torch.roi_pool(x, boxes, 1.0, 2, 4)  # noqa: E731
+    assert torch.vmap(pool, in_dims)(x, boxes).shape == (0, 8, 3, 2, 4)
+    gradient = torch.func.grad(lambda x, boxes: pool(x, boxes).sum())
+    assert torch.vmap(gradient, in_dims)(x, boxes).shape == (0, 2, 3, 9, 12)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

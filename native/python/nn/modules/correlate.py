@@ -49,11 +49,11 @@ class Correlate2d(Module):
         torch.Size([20, 8, 50, 100])
     """
 
-    __constants__ = ["kernel_size", "mode", "boundary", "fillvalue", "method", "num_kernels"]
+    # TorchScript has no complex constants, so it takes the type of fillvalue from its value.
+    __constants__ = ["kernel_size", "mode", "boundary", "method", "num_kernels"]
     kernel_size: tuple[int, int]
     mode: str
     boundary: str
-    fillvalue: complex
     method: str
     num_kernels: int | None
     weight: Tensor

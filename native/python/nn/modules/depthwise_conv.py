@@ -106,7 +106,7 @@ class DepthwiseConv2d(Conv2d):
             conv (Conv2d): a convolution with as many groups as input channels.
 
         Raises:
-            ValueError: ``conv`` is not such a convolution.
+            ValueError: ``conv`` is not such a convolution, or computes something else than its base class.
 
         Example::
 
@@ -122,8 +122,16 @@ class DepthwiseConv2d(Conv2d):
                 f"expected conv to have as many groups as input channels, got groups={conv.groups} "
                 f"for {conv.in_channels} input channels"
             )
-        if not isinstance(conv.weight, Parameter):
-            raise ValueError("expected conv.weight to be a parameter; remove its parametrization first")
+        if getattr(conv.forward, "__func__", None) is not Conv2d.forward or type(conv)._conv_forward not in (
+            Conv2d._conv_forward,
+            DepthwiseConv2d._conv_forward,
+        ):
+            raise ValueError(
+                f"expected a Conv2d that computes as Conv2d does, but {type(conv).__name__} has a forward of its own"
+            )
+        for name in ("weight", "bias"):
+            if not isinstance(getattr(conv, name), (Parameter, type(None))):
+                raise ValueError(f"expected conv.{name} to be a parameter; remove its parametrization or pruning first")
         module = cls(
             conv.in_channels,
             conv.kernel_size,

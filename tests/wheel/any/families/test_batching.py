@@ -88,7 +88,7 @@ class TestVmap(TestCase):
         for wrong in op.error_inputs(device):
             function, tensors = on_tensors(op, wrong.sample_input)
             for dims in dimensions(len(tensors), 0):
-                batch = [t if dim is None else torch.stack([t, t]) for t, dim in zip(tensors, dims, strict=True)]
+                batch = [t if dim is None else t.expand(2, *t.shape) for t, dim in zip(tensors, dims, strict=True)]
                 with self.assertRaises((RuntimeError, TypeError, ValueError, IndexError), msg=f"in_dims={dims}"):
                     torch.vmap(function, dims)(*batch)
 
