@@ -104,6 +104,7 @@ def arm(session: nox.Session) -> None:
     if missing := [name for name in ("aarch64-linux-gnu-g++", "qemu-aarch64-static") if not shutil.which(name)]:
         session.skip(f"not installed: {', '.join(missing)}")
     session.run("tests/arm.sh", external=True)
+    session.run("tests/arm.sh", "--tests", "SVE256", external=True)
 
 
 ROWS = of_releases.rows()

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Operators on Linux on ARM, without such a machine: build them with a cross compiler, and run them below qemu-user, at
-# each CPU capability: as a wheel, as a thin wheel, and with develop on an emulated Python.
+# Operators on Linux on ARM, without such a machine: build them with a cross compiler, and run them below qemu-user.
 #
-# usage: tests/arm.sh [FOLDER PROGRAM]     by default the folder of the README, and a program that calls its operator
+# usage: tests/arm.sh [FOLDER PROGRAM]           as a wheel, as a thin wheel, and with develop on an emulated Python, at
+#                                                each CPU capability; by default the folder of the README, and a program
+#                                                that calls its operator
+#        tests/arm.sh --tests CAPABILITY [ARG]   the tests of the shipped operators, with arguments for pytest
 #
-# It needs Python 3.11, g++-aarch64-linux-gnu and qemu-user-static of Debian 12, and 12 GB in build/arm. It runs for 15
-# minutes on 2 cores.
+# It needs Python 3.11, g++-aarch64-linux-gnu and qemu-user-static of Debian 12, and 12 GB in build/arm. On 2 cores, the
+# first takes 15 minutes, the tests an hour.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 place=$PWD/build/arm root=$PWD/build/arm/root environment=$PWD/build/arm/environment pin=2.13.0
@@ -46,10 +48,12 @@ CPU revision	: 1
 END
 }
 
-# The official torch with what it needs. This machine's pip is faster than an emulated one.
+# This machine's pip is faster than an emulated one.
+pip="python3.11 -m pip install -q --only-binary=:all: --python-version=3.11 --platform=manylinux2014_aarch64"
+pip+=$(printf -- ' --platform=manylinux_2_%d_aarch64' {17..28})
+
+# The official torch with what it needs.
 make_environment() {
-    local pip="python3.11 -m pip install -q --only-binary=:all: --python-version=3.11 --platform=manylinux2014_aarch64"
-    pip+=$(printf -- ' --platform=manylinux_2_%d_aarch64' {17..28})
     "$root/usr/bin/python3.11" -m venv --without-pip "$environment"
     $pip --target="$environment/$packages" "torch==$pin" numpy
     # Without bytecode, torch takes minutes to import.
@@ -63,6 +67,44 @@ make_environment() {
 
 [ -x "$root/usr/bin/python3.11" ] || make_root
 [ -d "$environment/$packages/torch" ] || make_environment
+
+# Runs the Python of an environment with a CPU capability.
+run() {
+    local python=$1/bin/python capability=$2 vectors=max
+    shift 2
+    [ "$capability" = DEFAULT ] || vectors+=,sve-default-vector-length=$((${capability#SVE} / 8))
+    QEMU_CPU=$vectors "$python" "$@"
+}
+
+# Builds a folder. Sets $copy to a copy of the environment with the files of the wheel.
+build() {
+    local wheel
+    rm -rf "$place/out"
+    make "$1" PYTHON=python3.11 PIN=$pin NATIVE="$2" OUT="$place/out" NAME=arm_ops
+    wheel=$(echo "$place"/out/*.whl)
+    make_copy
+    case $wheel in */torch-*) rm -r "$copy/$packages"/torch "$copy/$packages"/torch-* ;; esac
+    python3.11 -m zipfile -e "$wheel" "$copy/$packages"
+}
+
+make_copy() {
+    copy=$place/copy
+    rm -rf "$copy" && cp -al "$environment" "$copy"
+}
+
+if [ "${1-}" = --tests ]; then
+    capability=$2
+    shift 2
+    [ -d "$place/tests" ] || $pip --target="$place/tests" --requirement=tests/requirements.txt
+    build patch-and-build "$PWD/native"
+    export GRAFT_NATIVE=$PWD/native GRAFT_BASE=$PWD/build/$pin/cp311-aarch64/base GRAFT_STOCK=$environment/$packages
+    export PYTHONPATH=$PWD/scripts:$place/tests GRAFT_WHEEL
+    GRAFT_WHEEL=$(echo "$place"/out/*.whl)
+    # What sanitizers leave out needs a compiler, several processes or the stock torch, or calls no operator.
+    run "$copy" "$capability" -m pytest -q -p no:cacheprovider -m "not unsanitized and not slow" \
+        tests/wheel/any tests/wheel/shipped "$@"
+    exit
+fi
 
 if [ $# = 0 ]; then
     rm -rf "$place/my_ops"
@@ -79,34 +121,21 @@ END
     set -- "$place/my_ops" "$place/program.py"
 fi
 
-# Runs the program in an environment, at each capability.
-run() {
-    local vectors capability check="import runpy, sys, torch; found = torch.backends.cpu.get_cpu_capability()
+# Runs the program at each capability.
+run_program() {
+    local capability check="import runpy, sys, torch; found = torch.backends.cpu.get_cpu_capability()
 assert found == sys.argv.pop(1), found
 runpy.run_path(sys.argv[1], run_name='__main__')"
     for capability in DEFAULT SVE128 SVE256; do
-        vectors=max
-        [ $capability = DEFAULT ] || vectors+=,sve-default-vector-length=$((${capability#SVE} / 8))
-        QEMU_CPU=$vectors "$1/bin/python" -c "$check" $capability "$2"
-        echo "arm: $3: passed with $capability"
+        run "$copy" $capability -c "$check" $capability "$1"
+        echo "arm: $2: passed with $capability"
     done
 }
 
-# Sets $copy to a copy of the environment with the files of a wheel.
-copy_with() {
-    copy=$place/copy
-    rm -rf "$copy" && cp -al "$environment" "$copy"
-    case $1 in */torch-*) rm -r "$copy/$packages"/torch "$copy/$packages"/torch-* ;; esac
-    python3.11 -m zipfile -e "$1" "$copy/$packages"
-}
-
-rm -rf "$place/out"
-make patch-and-build PYTHON=python3.11 PIN=$pin NATIVE="$1" OUT="$place/out"
-copy_with "$place"/out/torch-*.whl
-run "$copy" "$2" wheel
-make thin-wheel PYTHON=python3.11 PIN=$pin NATIVE="$1" OUT="$place/out" NAME=arm_ops
-copy_with "$place"/out/arm_ops-*.whl
-run "$copy" "$2" "thin wheel"
-rm -rf "$copy" && cp -al "$environment" "$copy"
+build patch-and-build "$1"
+run_program "$2" wheel
+build thin-wheel "$1"
+run_program "$2" "thin wheel"
+make_copy
 PYTHONPATH=$PWD/scripts:$place/builder "$copy/bin/python" -m graft develop --native "$1" --python "$copy/bin/python"
-run "$copy" "$2" develop
+run_program "$2" develop

@@ -101,14 +101,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def repository(home: Path) -> Path:
-    """A copy of this repository, with the Pythons 3.10 to 3.13."""
+    """A copy of this repository, with the Pythons 3.10 to 3.14."""
     folder = home / "repository"
     for name in ("scripts", "patches", "tests/kit"):
         shutil.copytree(REPOSITORY / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(REPOSITORY / "noxfile.py", folder)
     (folder / "native").mkdir()
     (folder / "native/native_functions.yaml").touch()
-    for minor in range(10, 14):
+    for minor in range(10, 15):
         fake_python(home / f"bin/python3.{minor}", f"3.{minor}.1")
     return folder
 
@@ -224,18 +224,18 @@ def test_all_pythons_that_are_missing_are_named(home: Path) -> None:
 def test_wheels_of_each_pin_on_each_python(repository: Path, tmp_path: Path) -> None:
     done = run(
         repository,
-        *("graft", "wheels", "--pins", "2.14.1 2.15.0", "--pythons", "3.11 3.12", "--out", str(tmp_path / "out")),
+        *("graft", "wheels", "--pins", "2.14.1 2.15.0", "--pythons", "3.11 3.14", "--out", str(tmp_path / "out")),
         *("--launcher", "none", "--cuda-archs", "80"),
     )
     assert done.returncode == 0, done.stderr
     made = calls(repository)
     assert [call[:3] for call in made] == [
-        ["build", pin, python] for python in ("3.11", "3.12") for pin in ("2.14.1", "2.15.0")
+        ["build", pin, python] for python in ("3.11", "3.14") for pin in ("2.14.1", "2.15.0")
     ]
     assert all(call[4] == "1" and str(repository / "native") in call[3] for call in made)
     assert all({"--launcher", "none", "--cuda-archs", "80"} < set(call[3]) for call in made)
     assert len(list((tmp_path / "out").glob("*.whl"))) == 4
-    assert "2.15.0  3.12    torch-2.15.0+graft.1-cp312.whl  10 MB" in done.stdout
+    assert "2.15.0  3.14    torch-2.15.0+graft.1-cp314.whl  10 MB" in done.stdout
     assert done.stderr.count("build begins") == 4
 
 

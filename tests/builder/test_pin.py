@@ -12,11 +12,12 @@ from zipfile import ZipFile
 import pytest
 from graft.base.base import Base, refuse_unusable
 from graft.base.fetch import check_wheel, fetch
+from graft.base.find import releases
 from graft.core.console import StepLine
 from graft.core.errors import FetchError, PinError, UnusableBaseError
 from graft.core.layout import REPOSITORY, TorchVersion
 from graft.inputs import pin as pin_module
-from graft.inputs.pin import DebianSource, GitSource, known_pins, load_pin
+from graft.inputs.pin import DebianSource, GitSource, known_pins, load_pin, pinned_file
 from graft.pin import COMPILER
 from packaging.tags import parse_tag
 from packaging.version import Version
@@ -118,6 +119,23 @@ def test_python_without_a_pinned_wheel_is_refused(tmp_path: Path, monkeypatch: p
         fetch(load_pin(WITH_WHEEL, TorchVersion("2.13.0")), tmp_path, None, StepLine("fetch"))
     assert "it has cp310-cp310-manylinux_2_28_x86_64" in str(caught.value)
     assert "PIN to" not in caught.value.todo
+
+
+def test_python_without_the_gil_is_refused_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pin_module, "sys_tags", lambda: iter(parse_tag("cp314-cp314t-manylinux_2_28_x86_64")))
+    said = r"for this Python \(cp314-cp314t-manylinux_2_28_x86_64, a free-threaded Python, on which nobody has tested"
+    with pytest.raises(FetchError, match=said):
+        releases(PATCHES)
+    with pytest.raises(FetchError, match=said):
+        fetch(load_pin(WITH_WHEEL, TorchVersion("2.13.0")), tmp_path, None, StepLine("fetch"))
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_python_3_14_has_wheels(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_python(monkeypatch, "cp314")
+    assert {"2.13.0", "2.14.1", "2.15.0"} <= set(releases(PATCHES, machine))
+    pin = load_pin(PATCHES / "2.15.0", TorchVersion("2.15.0"), machine=machine)
+    assert pinned_file(pin)[0] == f"cp314-cp314-manylinux_2_28_{machine}"
 
 
 def test_python_of_another_wheel_is_told_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

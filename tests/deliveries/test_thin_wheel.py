@@ -113,6 +113,47 @@ def test_torch_loads_it_and_is_stock_afterwards(stock: Environment, cut: Path) -
     assert stock.content() == before
 
 
+# Prints how many calls of each thread were made meanwhile, and what the new overload returns.
+THREADS = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+import cut_ops
+
+x = torch.arange(8.0)
+expected = [x.clamp(max=1), (x <= 1).float(), x[[7, 0, 1, 2, 3, 4, 5, 6]]]
+start, imported, over = threading.Barrier(9), threading.Event(), threading.Event()
+
+
+def calls(number):
+    during = 0
+    start.wait()
+    while not over.is_set():
+        given = x.clone().requires_grad_()
+        result = torch.cut(given)
+        result.sum().backward()
+        found = [result.detach(), given.grad, torch.roll(x, 1)]
+        assert all(torch.equal(*each) for each in zip(found, expected)), found
+        during += not imported.is_set()
+    return during
+
+
+with ThreadPoolExecutor(8) as pool:
+    running = [pool.submit(calls, number) for number in range(8)]
+    start.wait()
+    try:
+        import rolled_ops
+    finally:
+        imported.set()
+        threading.Event().wait(0.2)  # they go on with the new binding
+        over.set()
+    for each in running:
+        print(each.result())
+print(str(torch.roll(torch.arange(4), half=True).tolist()).replace(" ", ""))
+"""
+
+
 # The expected output for each expression.
 EXPECTED = {
     "torch.ones(2).cut(0).tolist()": "[0.0, 0.0]",
@@ -173,6 +214,13 @@ def test_without_autoload_the_package_loads_itself(both: Environment) -> None:
 
 def test_package_may_be_imported_first(both: Environment) -> None:
     assert both.run("import cut_ops, torch; print(torch.cut(torch.ones(1) * 2).item())").stdout.strip() == "1.0"
+
+
+def test_threads_call_operators_while_a_wheel_is_imported(both: Environment) -> None:
+    """Forward and backward, of another thin wheel and of torch, one of which gets a new overload meanwhile."""
+    done = both.run(THREADS, TORCH_DEVICE_BACKEND_AUTOLOAD="0").stdout.split()
+    assert len(done) == 9 and done.pop() == "[2,3,0,1]"
+    assert all(int(during) > 0 for during in done), done
 
 
 def test_same_operator_twice_names_both(both: Environment, cut_folder: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from packaging.tags import Tag
 from packaging.utils import parse_wheel_filename
 
 from ..core.architecture import ARCHITECTURES
@@ -169,6 +170,11 @@ def of_version_file(text: str, name: str) -> str:
     """Return the value of ``name`` in the text of ``VERSION_FILE``; empty if it is None."""
     found = re.search(rf"^{name}\b[^=\n]*= '(.*)'$", text, re.M)
     return found[1] if found else ""
+
+
+def name_of_python(tag: Tag) -> str:
+    """Return the tag of a Python's wheels, with the reason if none of them is supported."""
+    return f"{tag}, {NO_GIL}" if tag.abi.endswith("t") else str(tag)
 
 
 def refuse_unusable(wheel: Path, names: list[str], machine: str) -> None:

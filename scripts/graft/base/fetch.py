@@ -20,7 +20,7 @@ from ..core.files import build_lock, free_bytes, sha256_of_file, write_atomicall
 from ..core.layout import Layout, TorchVersion
 from ..core.pip import MissingError, index_option, pip_into
 from ..inputs.pin import VERIFIED, Pin, pinned_file, platform_options, tags_for
-from .base import Base, refuse_unusable
+from .base import Base, name_of_python, refuse_unusable
 
 # Space for the base wheel, its unpacked tree, objects and the new wheel, with a margin.
 _NEEDED_BYTES = 3 * 1024**3
@@ -148,11 +148,11 @@ def _no_wheel(pin: Pin) -> FetchError:
         return FetchError(
             f"torch {pin.version} is no wheel that can be downloaded", todo="set WHEEL to the file that was built"
         )
-    supported = list(map(str, tags_for(pin.machine)))
-    others = [version for version, wheels in pin.wheels.items() if not wheels.keys().isdisjoint(supported)]
+    supported = tags_for(pin.machine)
+    others = [version for version, wheels in pin.wheels.items() if not wheels.keys().isdisjoint(map(str, supported))]
     to_another = f"set PIN to a pin with a wheel for this Python ({', '.join(others)}), " if others else ""
     return FetchError(
-        f"the pin of torch {pin.version} has no wheel for this Python ({supported[0]})",
+        f"the pin of torch {pin.version} has no wheel for this Python ({name_of_python(supported[0])})",
         cause=f"it has {', '.join([tag for tag in pin.sha256 if tag.endswith(pin.machine)] or pin.sha256)}",
         todo=f"{to_another}set PYTHON to a Python that this pin has a wheel for, or add a wheel with "
         f"`make pin TORCH={pin.version}`",

@@ -18,7 +18,7 @@ from ..core.pip import MissingError
 from ..core.process import run
 from ..inputs.pin import CPU, Pin, load_pin, pin_of, pinned_file, tags_for
 from ..inputs.toolchain import NONE, find_toolchain
-from .base import architectures_of
+from .base import architectures_of, name_of_python
 from .fetch import fetch, kept_wheel
 
 # A file next to a wheel that was found. The same is chosen again until it is deleted.
@@ -37,7 +37,7 @@ def releases(patches: Path, machine: str = platform.machine()) -> list[TorchVers
     usable = [pin for pin in pins if any(not tags.keys().isdisjoint(supported) for tags in pin.wheels.values())]
     if not usable:
         raise FetchError(
-            f"no pinned PyTorch has a wheel for this Python ({tags_for(machine)[0]})",
+            f"no pinned PyTorch has a wheel for this Python ({name_of_python(tags_for(machine)[0])})",
             cause=f"there are pins of {', '.join(pin.version.release for pin in pins if pin.wheels)}",
             todo="set PYTHON to another Python, or add a pin with `make pin TORCH=version`",
         )

@@ -10,6 +10,8 @@ int64_t gr_capability_kernel() {
   return 512;
 #elif defined(__AVX2__)
   return 2;
+#elif defined(__ARM_FEATURE_SVE_BITS) && __ARM_FEATURE_SVE_BITS // 0 if the length is unknown
+  return __ARM_FEATURE_SVE_BITS;
 #else
   return 0;
 #endif

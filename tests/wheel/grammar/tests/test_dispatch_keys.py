@@ -101,3 +101,8 @@ def test_the_very_code_compiled_for_a_capability_runs(capability: str, told: int
     env = {**os.environ, "ATEN_CPU_CAPABILITY": capability}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=env)
     assert int(done.stdout) == told
+
+
+def test_the_code_compiled_for_this_processor_runs() -> None:
+    told = {"DEFAULT": 0, "NO AVX": 0, "AVX2": 2, "AVX512": 512, "SVE128": 128, "SVE256": 256}
+    assert torch.ones(1).gr_capability() == told[torch.backends.cpu.get_cpu_capability()]
