@@ -141,7 +141,7 @@ class Tree(Delivery):
         from .deliver.develop import developed
 
         note = developed(self.environment)
-        if (note.get("stamp"), note.get("base")) != (self._stamp(snapshot), self.environment.key):
+        if (note.get("stamp"), note.get("base")) != (self._stamp(snapshot), self.environment.content):
             return None
         say(f"nothing changed: {self.environment.site}/torch has the operators of {self.layout.title}")
         return self.environment.site

@@ -133,7 +133,16 @@ def test_only_composed_files_are_its_own(environment: Environment) -> None:
     assert {path.relative_to(tree).as_posix() for path in tree.rglob("*") if path.is_file()} == linked | OWN
     assert not any(path.is_symlink() for path in tree.rglob("*"))
     assert status(environment.site) == before
-    assert (developed(environment)["stamp"], developed(environment)["base"]) == ("stamp", environment.key)
+    assert (developed(environment)["stamp"], developed(environment)["base"]) == ("stamp", environment.content)
+
+def test_edited_file_of_the_installed_torch_is_in_the_next_tree(environment: Environment) -> None:
+    """Editors rename a new file over the old one, which the links still show."""
+    old = add(environment)
+    write(environment.site, {"saved": "a = 22\n"})
+    (environment.site / "saved").rename(environment.site / "torch/nn/functional.py")
+    tree = add(environment)
+    assert tree != old
+    assert (tree / "torch/nn/functional.py").read_text() == "a = 22\n"
 
 
 @pytest.mark.usefixtures("symbolic")

@@ -63,6 +63,13 @@ class Environment:
         text = json.dumps([str(self.site), self.state()])
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
+    @property
+    def content(self) -> str:
+        """An identifier of what a tree links to: it also differs if a Python file was edited."""
+        files = sorted(file for package in PACKAGES for file in (self.site / package).rglob("*.py"))
+        statuses = [(str(file), status.st_size, status.st_mtime_ns) for file in files for status in [file.stat()]]
+        return hashlib.sha256(json.dumps([self.key, statuses]).encode()).hexdigest()[:12]
+
 
 def look(python: str) -> tuple[Path, Path | None]:
     """Ask a Python for its site-packages and the folder that contains torch.

@@ -71,7 +71,7 @@ def write_tree(
     """
     folders = [str(native) for native in natives]
     hashes = {name: _hash(text) for name, text in files.items()}
-    note = {"stamp": stamp, "base": environment.key, "natives": folders, "files": hashes}
+    note = {"stamp": stamp, "base": environment.content, "natives": folders, "files": hashes}
     name = hashlib.sha256(json.dumps(note).encode()).hexdigest()[:12]
     trees = environment.packages / TREES
     tree = trees / name
@@ -212,7 +212,7 @@ def _spare(environment: Environment) -> Path | None:
     current = _current(environment)
     for tree in sorted((environment.packages / TREES).glob("*")):
         is_free = tree != current and tree.suffix != _PARTIAL and not _is_used(tree)
-        if is_free and note_of(tree).get("base") == environment.key:
+        if is_free and note_of(tree).get("base") == environment.content:
             return tree
     return None
 
