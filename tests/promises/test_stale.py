@@ -19,6 +19,9 @@ from helpers import write
 from place import Place, sha256
 from snippets import write_shown_folder
 
+# test_random_edits.py does the same, and more, by night.
+pytestmark = pytest.mark.slow
+
 # The compiler starts a second later, so that a build can be killed before it has written anything.
 SLOWLY = '#!/bin/sh\ntouch "$HOME/began"\nsleep 1\nexec "$@"\n'
 
