@@ -158,8 +158,12 @@ class Tree(Delivery):
         return tree
 
     def announce(self, path: Path, seconds: float) -> None:
+        from .deliver.develop import VARIABLE
+
         say(f"{self.environment.site}/torch now has the operators of {self.layout.title}, from {path}")
         say(f"  {seconds:.1f} s in all; `{self.environment.python} -m torch._graft` lists them")
+        if VARIABLE in os.environ:
+            say(f"  {VARIABLE} is set, by a program that imported torch: what it starts keeps the build of then")
 
 
 class Thin(Delivery):

@@ -22,7 +22,7 @@ from .compile.units import CXX, NVCC, Planner, Product, Units, lay_out_sources
 from .compose.appending import require_names
 from .compose.files import Made, installed_headers
 from .core.console import StepLine, Steps, say
-from .core.errors import GraftError, PinError, run_all
+from .core.errors import CommandError, GraftError, PinError, run_all
 from .core.layout import Layout
 from .inputs.entries import fields_of, read_entries, texts_of_entries
 from .inputs.merge import PACKAGED
@@ -89,7 +89,10 @@ def _kept_calls(job: Job) -> dict[str, list[str]]:
     theirs = texts_of_entries(job.base.tree / PACKAGED[FUNCTIONS] / FUNCTIONS)
     ours = [entry for entry in read_entries(job.native.path / FUNCTIONS) if entry.is_replacing]
     replaced = [(entry, fields_of(theirs[entry.operator])) for entry in ours]
-    return kept_calls(job.base.libraries / "libtorch_cpu.so", replaced, job.layout.base / "direct-calls.json")
+    try:
+        return kept_calls(job.base.libraries / "libtorch_cpu.so", replaced, job.layout.base / "direct-calls.json")
+    except CommandError:
+        return {}  # binutils with other names, or for another processor; a note is not worth a build
 
 
 def make_for_cuda(job: Job) -> Nvcc:

@@ -310,7 +310,12 @@ def test_steps_of_the_night_are_targets_of_the_makefile() -> None:
     assert len(steps) == 8 and set(steps.values()) <= known
     command = [sys.executable, "-m", "nox", "--list-sessions", "--json", "--tags", "nightly"]
     listed = subprocess.run(command, cwd=common.REPOSITORY, capture_output=True, text=True, check=True).stdout
-    assert {session["session"].partition("(")[0] for session in json.loads(listed)} == {*steps, "matrix", "arm", "faster"}
+    assert {session["session"].partition("(")[0] for session in json.loads(listed)} == {
+        *steps,
+        "matrix",
+        "arm",
+        "faster",
+    }
 
 
 def test_a_step_of_the_night_has_its_own_arguments(tmp_path: Path) -> None:

@@ -135,6 +135,7 @@ def test_only_composed_files_are_its_own(environment: Environment) -> None:
     assert status(environment.site) == before
     assert (developed(environment)["stamp"], developed(environment)["base"]) == ("stamp", environment.content)
 
+
 def test_edited_file_of_the_installed_torch_is_in_the_next_tree(environment: Environment) -> None:
     """Editors rename a new file over the old one, which the links still show."""
     old = add(environment)
@@ -313,7 +314,7 @@ def test_child_has_the_tree_of_its_parent(environment: Environment) -> None:
     with running(environment) as parent:
         tree_of(parent)
         second = add(environment, CHANGED, "second")
-        for variable, expected in (first.name, first), ("deleted", second):
+        for variable, expected in (first.name, first), ("deleted", second), ("", second):
             with running(environment, **{VARIABLE: variable}) as child:
                 assert tree_of(child) == (str(expected / "torch/__init__.py"), expected.name)
                 child.communicate("\n")

@@ -79,11 +79,16 @@ def test_error_names_the_line_of_the_folder(
 
 
 def test_error_elsewhere_is_shown_whole(environment: Environment, tmp_path: Path) -> None:
-    (environment.site / "torch/__init__.py").write_text("raise OSError('no such library')\n")
     with pytest.raises(PackError) as caught:
-        build(environment, write(tmp_path / "ops", FOLDER))
+        build(environment, write(tmp_path / "ops", FOLDER), "'; raise OSError('no such library') #")
     assert caught.value.what.startswith("Traceback ")
     assert caught.value.what.endswith("\nOSError: no such library")
+
+
+def test_torch_that_fails_by_itself_is_no_error_of_the_folder(environment: Environment, tmp_path: Path) -> None:
+    """What it needs may be in PYTHONPATH, which the trial does not have."""
+    (environment.site / "torch/__init__.py").write_text("import in_pythonpath\n")
+    build(environment, write(tmp_path / "ops", FOLDER))
 
 
 def test_environment_that_cannot_be_written_to_is_refused_before_anything_is_built(

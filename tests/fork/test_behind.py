@@ -89,6 +89,23 @@ def test_what_cannot_be_behind_is_named(old: str, new: str, said: str) -> None:
         text_behind(BEFORE, BEFORE.replace(old, new))
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (
+            "names = [1]\nfor each in names:\n    print(each)\n",
+            "names = [1, 2]\nfor each in names:\n    print(each)\n",
+            "`names`",
+        ),
+        ("import math as m\nx = m.pi\n", "import cmath as m\nx = m.pi\n", "`m`"),
+        ("x = 1\ny = 2\n", "y = 2\nx = 1\n", "the order of statements"),
+    ],
+)
+def test_what_the_file_takes_at_import_is_named(before: str, after: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        text_behind(before, after)
+
+
 def test_docstrings_of_new_operators_are_taken_out() -> None:
     text = """add_docstr(
     torch.mine,

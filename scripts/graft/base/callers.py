@@ -78,6 +78,7 @@ def _mangled(namespace: str, name: str) -> str:
 def _plain(symbol: str) -> str:
     """Return the name of a function, or of the one that a lambda is in."""
     (name,) = run(["c++filt", "--no-params"], stdin=symbol).stdout.splitlines()
+    name = name.replace("(anonymous namespace)::", "")
     return max(re.findall(r"\w+(?:::\w+)+", name), key=len, default=name)
 
 

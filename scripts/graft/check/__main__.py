@@ -51,7 +51,7 @@ def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
     check_names(folders, names, findings)
     _check_autocast(folders, added, unknown, findings)
     if not findings.errors:
-        check_meta(functions, [folder.path / name for folder in folders for name in folder.python], findings)
+        check_meta(functions, [folder.path / name for folder in folders for name in folder.python], sources, findings)
     return findings
 
 

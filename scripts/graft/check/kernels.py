@@ -28,8 +28,9 @@ _KNOWN_TYPES = re.compile(
     "OptionalArrayRef|[0-9]+"
 )
 
-# Python files that register functions for tensors without memory.
+# Python files, and blocks in C++, that register functions for tensors without memory.
 _WITH_SHAPES = ("_meta_registrations", "decompositions", "fake_impls")
+_META_LIBRARY = re.compile(r"\bTORCH_LIBRARY_IMPL\(\s*aten\s*,\s*Meta\b")
 
 
 @dataclass(frozen=True)
@@ -165,9 +166,13 @@ def check_kernels(
     _check_memory(kernels, sources, findings)
 
 
-def check_meta(functions: list[Function], python: list[Path], findings: Findings) -> None:
-    """Check that compilers get the shapes of results: from a kernel for Meta, or from one of the ``python`` files."""
-    registered = "\n".join(path.read_text(encoding="utf-8") for path in python if path.stem in _WITH_SHAPES)
+def check_meta(functions: list[Function], python: list[Path], sources: list[Source], findings: Findings) -> None:
+    """Check that compilers get the shapes of results: from a kernel for Meta, from one of the ``python`` files, or from
+    a registration in C++.
+    """
+    texts = [path.read_text(encoding="utf-8") for path in python if path.stem in _WITH_SHAPES]
+    texts += [source.code for source in sources if _META_LIBRARY.search(source.code)]
+    registered = "\n".join(texts)
     for function in functions:
         schema, native = function.schema, function.native
         keys = {str(key) for key, index in function.kernels.items() if index.get(schema.name)}

@@ -102,7 +102,10 @@ def use_tree(environment: Environment, tree: Path) -> None:
         PackError: the file that names the tree cannot be written.
     """
     old, pth = _current(environment), environment.packages / _PTH
-    before, now = developed(environment).get("natives", []), note_of(tree)["natives"]
+    before, note = developed(environment).get("natives", []), note_of(tree)
+    if not note:
+        raise PackError(f"{tree}: another command deleted it meanwhile", todo="run this one again")
+    now = note["natives"]
     try:
         write_atomically(pth, _pth_text(tree.name))
     except OSError as error:
@@ -141,7 +144,10 @@ def remove_trees(packages: Path) -> bool:
 
 def _is_used(tree: Path) -> bool:
     """Return whether a process runs with this tree: ``start.py`` locks it."""
-    descriptor = os.open(tree, os.O_RDONLY)
+    try:
+        descriptor = os.open(tree, os.O_RDONLY)
+    except FileNotFoundError:  # another command deleted it
+        return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -170,8 +176,8 @@ def _pth_text(name: str) -> str:
     Python's ``site`` that runs the line. If the tree does not exist, the installed torch is used.
     """
     text = f"if {_START!r} not in sys.modules:\n"
-    text += f"    tree = os.path.join(trees, os.environ.get({VARIABLE!r}, current))\n"
-    text += "    if not os.path.isdir(tree): tree = os.path.join(trees, current)\n"
+    text += f"    tree = os.path.join(trees, os.environ.get({VARIABLE!r}) or current)\n"
+    text += f"    if not os.path.isfile(os.path.join(tree, '{_START}.py')): tree = os.path.join(trees, current)\n"
     text += f"    sys.path.insert(0, tree)\n    try: import {_START}\n    except ImportError: sys.path.remove(tree)\n"
     trees = f"os.path.join(sys._getframe(1).f_locals['sitedir'], {TREES!r})"
     return f"import os, sys; current = {name!r}; trees = {trees}; exec({text!r})\n"

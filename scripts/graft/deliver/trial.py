@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 from ..base.base import VERSION_FILE
@@ -24,15 +25,21 @@ def require_import(environment: Environment, tree: Path, native: NativeFolder) -
     """
     if _python(note_of(tree)) == _python(developed(environment)):
         return  # an import takes longer than a kernel
-    program = f"import sys; sys.path.insert(0, {str(tree)!r}); import torch"
-    done = run([environment.python, "-I", "-c", program], check=False, env={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
+    done = _import(environment, tree)
     if done.returncode == 0:
         return
     lines = done.stdout.strip().splitlines() or [f"it printed nothing, and ended with {done.returncode}"]
     frames = re.findall(rf'File "{re.escape(str(tree))}/(.+?)", line (\d+)', done.stdout)
     places = [place for name, line in frames if (place := _place(tree, name, int(line), native))]
+    if not places and _import(environment, environment.site).returncode != 0:
+        return  # so does the installed torch: what it needs is elsewhere, in PYTHONPATH
     what = f"{places[-1]}: {lines[-1]}" if places else "\n".join(lines[-_SHOWN:])
     raise PackError(what, cause="`import torch` fails with this", todo="correct it; torch is as it was before")
+
+
+def _import(environment: Environment, folder: Path) -> subprocess.CompletedProcess[str]:
+    program = f"import sys; sys.path.insert(0, {str(folder)!r}); import torch"
+    return run([environment.python, "-I", "-B", "-c", program], check=False, env={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
 
 
 def _python(note: dict[str, dict[str, str]]) -> dict[str, str]:

@@ -24,12 +24,16 @@ def text_behind(before: str, after: str) -> str:
         return after.removeprefix(before)
     old, new = (ast.parse(text) for text in (before, after))
     known, kept = ({ast.dump(each) for each in tree.body} for tree in (old, new))
+    orders = [[text for text in map(ast.dump, tree.body) if text in known & kept] for tree in (old, new)]
+    if orders[0] != orders[1]:
+        raise ValueError("the order of statements")
     added = [each for each in new.body if ast.dump(each) not in known]
     gone = {name: each for each in old.body if ast.dump(each) not in kept for name in [_name(each)]}
     texts = [_text(each, gone.pop(_name(each), None), after) for each in added]
     if gone := {name: each for name, each in gone.items() if not isinstance(each, ast.Import | ast.ImportFrom)}:
         raise ValueError(f"line {min(each.lineno for each in gone.values())} of the release's")
-    changed = {each.name for each in added if isinstance(each, Function)}
+    before_names = dict(pair for each in old.body for pair in _bound(each))
+    changed = {name for each in added for name, what in _bound(each) if before_names.get(name) != what}
     rest = ast.Module([each for each in new.body if ast.dump(each) in known], [])
     if taken := needed_at_import(compile(rest, "rest", "exec", dont_inherit=True)) & changed:
         raise ValueError(f"`{min(taken)}`, which other code of the file takes when it is imported")
@@ -43,6 +47,14 @@ def _name(statement: ast.stmt) -> str:
     if isinstance(statement, ast.Assign | ast.AnnAssign):
         return ast.unparse(statement.targets[0] if isinstance(statement, ast.Assign) else statement.target)
     return ast.dump(statement)
+
+
+def _bound(statement: ast.stmt) -> list[tuple[str, str]]:
+    """Return the names that a statement defines, each with what."""
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        module = getattr(statement, "module", None)
+        return [(each.asname or each.name.partition(".")[0], f"{module}.{each.name}") for each in statement.names]
+    return [(_name(statement), ast.dump(statement))]
 
 
 def _text(statement: ast.stmt, old: ast.stmt | None, source: str) -> str:

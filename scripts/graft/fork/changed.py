@@ -49,7 +49,7 @@ def changed_formulas(before: str, after: str, operators: Collection[str]) -> Cha
     those formulas.
     """
     theirs, ours = ({name: fields_of(text) for name, text in split_entries(each).items()} for each in (before, after))
-    written, left = [], dict[str, str]()
+    written, left = [], dict.fromkeys(sorted(theirs.keys() - ours.keys()), "its formulas")
     for name, fields in ours.items():
         old = theirs.get(name, {})
         changed = {key: formula for key, formula in fields.items() if old.get(key) != formula}

@@ -75,7 +75,7 @@ class Request:
         arguments = ", ".join(str(each).partition("=")[0] for each in self.func.arguments.flat_all)
         returns = ", ".join("Tensor" for _ in self.tensors)
         result = f"({returns})" if self.tensors[1:] else returns
-        schema = f"_{self.op}_backward(Tensor grad_output, {arguments}) -> {result}"
+        schema = f"_{self.file}_backward(Tensor grad_output, {arguments}) -> {result}"
         return Request(FunctionSchema.parse(schema), self.kind, inplace=False, out=False)
 
     @property

@@ -74,7 +74,8 @@ def changed(folder, files):
     """Return the files of a native folder that changed since it was built, as sorted relative paths."""
     found, read = {}, {name.partition("/")[0] for name in files}
     for parent, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name != "__pycache__" and (parent != folder or name in read)]
+        folders[:] = [name for name in folders if name[0] != "." and name != "__pycache__"]
+        folders[:] = [name for name in folders if parent != folder or name in read]
         for name in names:
             path = os.path.relpath(os.path.join(parent, name), folder)
             if not name.startswith("."):
