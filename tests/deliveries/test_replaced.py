@@ -76,7 +76,7 @@ def developed(environment: Environment) -> Environment:
     return environment
 
 
-@pytest.fixture(params=["wheel", "developed"])
+@pytest.fixture(params=[pytest.param("wheel", marks=pytest.mark.slow), "developed"])
 def delivered(request: pytest.FixtureRequest) -> Environment:
     environment: Environment = request.getfixturevalue(request.param)
     return environment
@@ -95,6 +95,7 @@ def test_stock_is_pytorch_s_until_it_is_left(delivered: Environment) -> None:
     assert delivered.run(code).stdout.split() == [*theirs, *ours]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("capability", "number"), [("default", 1.0), ("avx2", 2.0), ("avx512", 512.0)])
 def test_each_capability_has_its_own_kernel(wheel: Environment, capability: str, number: float) -> None:
     """The kernel returns the end and this number. `make develop` compiles one capability, which stands for all."""
@@ -180,6 +181,7 @@ def test_undevelop_brings_pytorch_s_own_back(developed: Environment) -> None:
         make("develop", developed, "--native", FOLDER)
 
 
+@pytest.mark.slow
 def test_two_thin_wheels_that_replace_the_same_are_told(
     wheel: Environment, tmp_path: Path, environment: Environment
 ) -> None:
