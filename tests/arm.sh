@@ -83,7 +83,7 @@ build() {
     make "$1" PYTHON=python3.11 PIN=$pin NATIVE="$2" OUT="$place/out" NAME=arm_ops
     wheel=$(echo "$place"/out/*.whl)
     make_copy
-    case $wheel in */torch-*) rm -r "$copy/$packages"/torch "$copy/$packages"/torch-* ;; esac
+    case $wheel in */torch-*) rm -r "$copy/$packages"/{torch,torchgen,functorch} "$copy/$packages"/torch-* ;; esac
     python3.11 -m zipfile -e "$wheel" "$copy/$packages"
 }
 

@@ -77,7 +77,8 @@ def stages(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
     """All operators in one folder: as generated, and completed."""
     folder = tmp_path_factory.mktemp("new")
     place = Place(folder, base)
-    shutil.copytree(REPOSITORY / "tests", place.repository / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(REPOSITORY / "tests", place.repository / "tests", ignore=ignored, dirs_exist_ok=True)
     shutil.copyfile(REPOSITORY / "pyproject.toml", place.repository / "pyproject.toml")
     for kind, variants, schema in OPERATORS.values():
         made = place.run(
