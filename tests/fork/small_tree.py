@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from graft.fork.apply import Fork
-from helpers import git
+from helpers import git, write
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 FILES = {
@@ -93,3 +94,13 @@ def times(tree: Path) -> dict[str, int]:
 
 def log(tree: Path, fork: Fork, form: str) -> list[str]:
     return git(tree, "log", "--reverse", f"--format={form}", f"{fork.base}..HEAD").splitlines()
+
+
+def commit_upstream(tree: Path, patches: Path, files: Mapping[str, str]) -> Path:
+    """Commit files to the small tree, and pin that commit. Return the tree."""
+    write(tree, files)
+    git(tree, "add", "--all")
+    git(tree, "commit", "--quiet", "--message=kernels")
+    pin = patches / "pin.yaml"
+    pin.write_text(pin.read_text().replace(git(tree, "rev-parse", "HEAD~1"), git(tree, "rev-parse", "HEAD")))
+    return tree

@@ -10,6 +10,7 @@ from graft.core.errors import UsageError
 from graft.core.layout import Layout
 from graft.fork.apply import NATIVE, apply
 from helpers import git, write
+from small_tree import commit_upstream
 
 ADD = """namespace at::native {
 Tensor add_cpu(const Tensor& self) {
@@ -35,12 +36,7 @@ TREE = {
 
 @pytest.fixture
 def upstream(tree: Path, patches: Path) -> Path:
-    write(tree, TREE)
-    git(tree, "add", "--all")
-    git(tree, "commit", "--quiet", "--message=kernels")
-    pin = patches / "pin.yaml"
-    pin.write_text(pin.read_text().replace(git(tree, "rev-parse", "HEAD~1"), git(tree, "rev-parse", "HEAD")))
-    return tree
+    return commit_upstream(tree, patches, TREE)
 
 
 def folder(native: Path, files: dict[str, str]) -> None:

@@ -12,7 +12,7 @@ from graft.fork.apply import apply
 from graft.fork.branch import import_branch
 from graft.fork.export import export
 from helpers import git, write
-from small_tree import NATIVE, contents
+from small_tree import NATIVE, commit_upstream, contents
 from test_apply_replacing import ADD, ENTRY, STUB, TREE
 
 REPLACING = {
@@ -25,12 +25,7 @@ REPLACING = {
 
 @pytest.fixture
 def upstream(tree: Path, patches: Path) -> Path:
-    write(tree, TREE)
-    git(tree, "add", "--all")
-    git(tree, "commit", "--quiet", "--message=kernels")
-    pin = patches / "pin.yaml"
-    pin.write_text(pin.read_text().replace(git(tree, "rev-parse", "HEAD~1"), git(tree, "rev-parse", "HEAD")))
-    return tree
+    return commit_upstream(tree, patches, TREE)
 
 
 def imported(tree: Path, layout: Layout, folder: Path) -> dict[str, bytes]:
