@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 # What is in the cache folder: folders of pins above all.
 _CACHES = (
-    *("[0-9]*.[0-9]*.[0-9]*", "bytecode", "cuda-toolkits", "environments", "grammar", "hypothesis", "package-*"),
-    *("patches", "sanitized", "symbols", "thin"),
+    *("[0-9]*.[0-9]*.[0-9]*", "bytecode", "cuda-toolkits", "environments", "grammar", "hypothesis"),
+    *("objects", "package-*", "patches", "sanitized", "symbols", "thin"),
 )
 
 # Seconds between two checks of the files of `make develop WATCH=1`.

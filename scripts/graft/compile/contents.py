@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,6 +20,19 @@ _BASE = "../base/"
 _WRITTEN = ("src", "generated/include", "generated/units", "operators", "fixed", "views", "preambles")
 
 
+class Hashes(dict[str, str]):
+    """The sha256 of each file, by its path from the folder ``work``, read once; empty if it cannot be read."""
+
+    def __init__(self, work: Path) -> None:
+        super().__init__()
+        self._work = work
+
+    def __missing__(self, name: str) -> str:
+        with suppress(OSError):
+            return self.setdefault(name, hashlib.sha256((self._work / name).read_bytes()).hexdigest())
+        return self.setdefault(name, "")
+
+
 class Contents:
     """What the objects in the folder ``work`` were compiled from: the hash of each file, by its path from there."""
 
@@ -30,31 +43,41 @@ class Contents:
         with suppress(OSError, ValueError):
             note = json.loads(self._note.read_text(encoding="utf-8"))
         self._read: dict[str, str] = note.get("read", {})
+        # A hash of the command and the source of each object.
+        self._keys: dict[str, str] = note.get("keys", {})
         # The headers in no folder of the build: the system's, and what a source includes by its path.
         self._outside: list[str] = note.get("outside", [])
         # A hash of those that the last build read; empty if it was not completed.
         self.outside: str = note.get("hash", "")
+        self.hashes = Hashes(work)
 
     def are_as_read(self) -> bool:
         """Return whether the last build was completed, and the headers elsewhere are those that it read."""
-        return self.outside != "" and all(self._hash(name) == self._read[name] for name in self._outside)
+        now = Hashes(self._work)
+        return self.outside != "" and all(now[name] == self._read[name] for name in self._outside)
 
     @contextmanager
-    def compared(self, ninja: Path, linked: Path, targets: Iterable[Path]) -> Iterator[None]:
-        """Delete the objects whose inputs have changed. Note the inputs of ``targets``, which the body compiles.
+    def compared(self, ninja: Path, linked: Path, keys: Mapping[str, str]) -> Iterator[None]:
+        """Delete the objects whose inputs have changed. Note the inputs of those that the body compiles.
 
-        ``ninja`` is the program, and ``linked`` the folder of libraries.
+        Args:
+            ninja: the program.
+            linked: the folder of libraries.
+            keys: what decides about each object, except for the headers that it reads.
         """
-        inputs = self._inputs(ninja)
-        names = {name for found in inputs.values() for name in found} | set(self._written())
-        now = {name: self._hash(name) for name in names}
+        inputs = self.inputs(ninja)
+        names = {name for found in inputs.values() for name in found} | set(written(self._work, _WRITTEN))
+        now = self._hashes_of(names)
         changed = {name for name, hash_ in now.items() if self._read.get(name, hash_) != hash_}
         stale = [target for target, found in inputs.items() if not changed.isdisjoint(found)]
+        stale += [target for target, key in keys.items() if self._keys.get(target) != key]
         for target in stale:
             (self._work / target).unlink(missing_ok=True)
         if stale or not self.outside:  # a library may be older than its objects, whatever their times say
             for library in (self._work / linked).rglob("*.so"):
                 library.unlink()
+        # Objects that this build does not need may be needed by the next.
+        self._keys |= keys
         # A build that is killed leaves this.
         self._save(now, self._outside, "")
         try:
@@ -62,36 +85,36 @@ class Contents:
         except Exception:  # what was delivered before is still what the headers elsewhere gave
             self._save(now | {name: self._read[name] for name in self._outside}, self._outside, self.outside)
             raise
-        inputs, made = self._inputs(ninja), set(map(str, targets))
-        read = {name for target, found in inputs.items() if target in made for name in found}
-        now |= {name: self._hash(name) for name in read - now.keys()}
-        outside = {name for name in read if name.startswith(("/", ".."))}
+        inputs = self.inputs(ninja)
+        read = {name for target, found in inputs.items() if target in keys for name in found}
+        now |= self._hashes_of(read)
+        outside = {name for name in read if name.startswith(("/", "..")) and not name.startswith(_BASE)}
         hash_ = hashlib.sha256("".join(sorted({now[name] for name in outside})).encode()).hexdigest()
-        # Objects that this build did not need may be needed by the next.
         self._save(now, sorted({*outside, *self._outside}), hash_)
 
-    def _save(self, read: dict[str, str], outside: list[str], hash_: str) -> None:
-        read |= {name: self._hash(name) for name in outside if name not in read}
-        write_atomically(self._note, json.dumps({"read": read, "outside": outside, "hash": hash_}))
-
-    def _inputs(self, ninja: Path) -> dict[str, set[str]]:
-        """Return what each object was compiled from, according to the compiler, without the base's headers."""
-        found: dict[str, set[str]] = {}
-        inputs: set[str] = set()
+    def inputs(self, ninja: Path) -> dict[str, list[str]]:
+        """Return what each object was compiled from, according to the compiler."""
+        found: dict[str, list[str]] = {}
+        inputs: list[str] = []
         for line in run([ninja, "-C", self._work, "-t", "deps"]).stdout.splitlines():
             if not line.startswith(" "):
-                inputs = found.setdefault(line.partition(": #deps ")[0], set())
-            elif not line.startswith(_BASE, 4):
-                inputs.add(os.path.normpath(line[4:]))
+                inputs = found.setdefault(line.partition(": #deps ")[0], [])
+            else:
+                inputs.append(os.path.normpath(line[4:]))
         return found
 
-    def _written(self) -> Iterator[str]:
-        for folder in _WRITTEN:
-            for parent, _, names in os.walk(self._work / folder, followlinks=True):
-                yield from (os.path.relpath(Path(parent, name), self._work) for name in names)
+    def _hashes_of(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the hashes of files that may be changed in place."""
+        return {name: self.hashes[name] for name in names if not name.startswith(_BASE)}
 
-    def _hash(self, name: str) -> str:
-        try:
-            return hashlib.sha256((self._work / name).read_bytes()).hexdigest()
-        except OSError:
-            return ""
+    def _save(self, read: Mapping[str, str], outside: list[str], hash_: str) -> None:
+        noted = {**read, **self._hashes_of(name for name in outside if name not in read)}
+        note = {"read": noted, "keys": self._keys, "outside": outside, "hash": hash_}
+        write_atomically(self._note, json.dumps(note))
+
+
+def written(work: Path, folders: Iterable[str]) -> Iterator[str]:
+    """Yield the files below ``folders``, relative to ``work``."""
+    for folder in folders:
+        for parent, _, names in os.walk(work / folder, followlinks=True):
+            yield from (os.path.relpath(Path(parent, name), work) for name in names)

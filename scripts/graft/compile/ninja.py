@@ -33,7 +33,8 @@ from ..inputs.toolchain import Toolchain
 from .contents import Contents
 from .cuda import Nvcc
 from .messages import first_error, is_status, refuse
-from .units import CXX, LINKED, NARROW_HEADERS, NVCC, Product, Unit
+from .store import STORED, Store
+from .units import CXX, LINKED, NVCC, Product, Unit
 
 _NINJA = Path(ninja.BIN_DIR) / "ninja"
 
@@ -89,16 +90,26 @@ def make(
     write_links(Writer(rules), products, base)  # type: ignore[arg-type]
     write_if_changed(work / "build.ninja", rules.getvalue())
     write_if_changed(work / _BUILDER, hash_of_builder())
-    for name, compiler in compilers.items():
-        write_if_changed(work / f"{name}.txt", compiler.description)
     for product in products:
         write_if_changed(work / _plan(product), product.plan(base, snapshot.toolchain, snapshot.merged))
+    contents = Contents(work)
+    store = Store(layout.store, work, contents, INCLUDES)
+    keys = {unit: store.key(unit, compilers[unit.compiler]) for unit in units}
     output: list[str] = []
-    with Contents(work).compared(_NINJA, LINKED, [unit.target for unit in units]):
+    with contents.compared(_NINJA, LINKED, {str(unit.target): key for unit, key in keys.items()}):
+        missing = {unit: key for unit, key in keys.items() if not (work / unit.target).is_file()}
+        stored = store.offer(missing)
         compiled = _run(layout, snapshot, jobs, line, output)
+        if not snapshot.toolchain.has_debug_info:  # it has paths of the folder
+            inputs = contents.inputs(_NINJA)
+            for unit in missing.keys() - stored:
+                store.keep(unit, missing[unit], inputs)
+            store.prune()
         if compiled is None:
             refuse(output, work, snapshot, [work / folder for folder in INCLUDES])
-    line.note = f"{compiled} of {len(units)} sources"
+    line.note = f"{compiled - len(stored)} of {len(units)} sources"
+    if stored:
+        line.note += f", {len(stored)} compiled before"
     return {product.name: work / LINKED / product.name for product in products}
 
 
@@ -111,17 +122,16 @@ def write_units(writer: Writer, units: Sequence[Unit], compilers: Mapping[str, T
         # The shell inserts the launcher, so that changing it recompiles nothing.
         command = f"$${_LAUNCHER} {shlex.quote(compiler.compiler)}"
         flags = " ".join(compiler.flags)
-        write_rule(name, command=f"{command} {flags} {compiling}")
+        stored = f"mv $out{STORED} $out 2>/dev/null"
+        write_rule(name, command=f"{stored} || {command} {flags} {compiling}")
         if name == CXX:
             narrow = f"{command} $narrow {flags} {compiling} 2>$out.narrow || {command} {flags} {compiling}"
-            write_rule("narrow", command=narrow)
+            write_rule("narrow", command=f"{stored} || {narrow}")
     for unit in units:
         variables = {"more": " ".join(unit.flags), "narrow": " ".join(f"-I{folder}" for folder in unit.narrow)}
         rule = "narrow" if unit.narrow else unit.compiler
-        # A source that was compiled without the narrow headers may be compiled with other headers.
-        headers = [str(folder / name) for folder in unit.narrow for name in NARROW_HEADERS]
-        implicit = [f"{unit.compiler}.txt", *headers, *map(str, unit.needed)]
-        writer.build([str(unit.target)], rule, [str(unit.source)], implicit=implicit, variables=variables)
+        needed = list(map(str, unit.needed))
+        writer.build([str(unit.target)], rule, [str(unit.source)], implicit=needed, variables=variables)
 
 
 def write_links(writer: Writer, products: Iterable[Product], base: Base) -> None:

@@ -162,6 +162,11 @@ class Layout:
         return self.pin_build / "base"
 
     @property
+    def store(self) -> Path:
+        """The objects that builds have compiled, for other builds."""
+        return HOME / "objects"
+
+    @property
     def work(self) -> Path:
         """What is built from the native folders.
 

@@ -55,7 +55,7 @@ class Snapshot:
     def stamp(self) -> str:
         """A hash of all inputs, independent of paths. The same hash means the same wheel."""
         built = [name for name in self.files if Path(*Path(name).parts[2:]) != SAMPLES]  # those are only checked
-        return self._hash(built, self.toolchain.description, *self.settings)
+        return self._hash(built, self.toolchain.description, self.toolchain.kind, *self.settings)
 
     @cached_property
     def stamp_of_generated(self) -> str:

@@ -76,6 +76,7 @@ class Toolchain:
     Args:
         compiler: the command.
         description: the versions of compiler, assembler and linker. Another version gives other bytes.
+        kind: the kind of build if it does not ship, and the version of its linker if it has another.
         standard: the C++ standard.
         sanitizers: the sanitizers' flags.
         debugging: additional flags for the folder's own sources, for a debugger.
@@ -87,6 +88,7 @@ class Toolchain:
     compiler: str
     description: str
     standard: str
+    kind: str = ""
     sanitizers: tuple[str, ...] = ()
     debugging: tuple[str, ...] = ()
     machine: str = field(default_factory=platform.machine)
@@ -97,6 +99,11 @@ class Toolchain:
     def architecture(self) -> Architecture:
         """The architecture that it compiles for."""
         return ARCHITECTURES[self.machine]
+
+    @property
+    def has_debug_info(self) -> bool:
+        """Whether objects contain the paths of the sources on this machine."""
+        return bool(self.sanitizers or self.debugging)
 
     @property
     def flags(self) -> list[str]:
@@ -112,13 +119,12 @@ class Toolchain:
     def of_kind(self, kind: str) -> Toolchain:
         """Return the same compiler for another kind of build."""
         if kind == SANITIZED:
-            return replace(self, description=f"{self.description}; {' '.join(SANITIZERS)}", sanitizers=SANITIZERS)
+            return replace(self, kind=kind, sanitizers=SANITIZERS)
         if kind in (DEVELOP, DEBUG):
             flags = DEBUGGING if kind == DEBUG else ()
             only = (self.architecture.capability_for_edits(),)
             linker = _version_of(self.compiler, FAST_LINKER) if shutil.which(self.program(FAST_LINKER)) else ""
-            description = f"{self.description}; {linker}; {kind}"
-            return replace(self, debugging=flags, capabilities=only, is_for_edits=True, description=description)
+            return replace(self, debugging=flags, capabilities=only, is_for_edits=True, kind=f"{kind} {linker}")
         return self
 
     @property

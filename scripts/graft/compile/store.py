@@ -1,0 +1,113 @@
+"""Objects that earlier builds compiled: of other environments, native folders and releases of PyTorch.
+
+The compiler, its flags, the source and the headers that it reads decide about an object. All but the headers are its
+key; it is used again if they have the contents of then. ccache works like this, too, with a process for each source.
+Here the headers are read once for all sources, and a source that must be compiled takes no longer than without.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from ..core.files import files_below, write_atomically
+from ..inputs.toolchain import Toolchain
+from .contents import Contents, written
+from .cuda import Nvcc
+from .units import Unit
+
+# The suffix of a stored object that was put beside its target.
+STORED = ".stored"
+# Above this size, what was not used for longest is deleted; in bytes.
+_LIMIT = 2_000_000_000
+
+
+class Store:
+    """The objects in ``folder``, for builds in the folder ``work``.
+
+    Args:
+        contents: the contents of files in ``work``.
+        includes: the folders of headers for every source, relative to ``work``. The last are those of the base.
+    """
+
+    def __init__(self, folder: Path, work: Path, contents: Contents, includes: Sequence[str]) -> None:
+        self._folder = folder
+        self._work = work
+        self._hashes = contents.hashes
+        self._hiding = list(_hiding(work, includes))
+
+    def key(self, unit: Unit, compiler: Toolchain | Nvcc) -> str:
+        """Return a hash of what decides about the object of ``unit``, except for the headers that it reads."""
+        # Those of a unit are few. Views have their content in their name.
+        own = [flag[2:] for flag in unit.flags if flag.startswith("-Igenerated/units/")]
+        headers = sorted(written(self._work, [*own, *map(str, unit.narrow)]))
+        contents = [[name, self._hashes[name]] for name in (str(unit.source), *map(str, unit.needed), *headers)]
+        command = [compiler.compiler, *compiler.flags, *unit.flags, *map(str, unit.narrow)]
+        return _digest(json.dumps([compiler.description, command, contents, self._hiding]))
+
+    def offer(self, keys: Mapping[Unit, str]) -> set[Unit]:
+        """Put stored objects of units beside their targets. Return the units for which there is one."""
+        for path in (self._work / "objects").rglob(f"*{STORED}"):  # of a build that was killed
+            path.unlink()
+        return {unit for unit, key in keys.items() if self._offer(unit, key)}
+
+    def _offer(self, unit: Unit, key: str) -> bool:
+        for path in self._folder.glob(f"{key}/*"):
+            with suppress(OSError, ValueError, KeyError):  # another build deletes or writes it
+                head, _, data = path.read_bytes().partition(b"\n")
+                entry = json.loads(head)
+                if path.name == self._state(entry["inputs"]) and entry["object"] == _digest(data):
+                    write_atomically(self._work / f"{unit.target}.d", _depfile([str(unit.target), *entry["inputs"]]))
+                    write_atomically(self._work / f"{unit.target}{STORED}", data)
+                    os.utime(path)
+                    return True
+        return False
+
+    def keep(self, unit: Unit, key: str, inputs: Mapping[str, list[str]]) -> None:
+        """Store the object of ``unit``, if it was compiled. ``inputs`` are the files that each object depends on."""
+        read, target = inputs.get(str(unit.target), []), self._work / unit.target
+        # What such a source tests for may exist elsewhere. A precompiled header is large and soon another one.
+        asks = any(b"__has_include" in (self._work / name).read_bytes() for name in read if name.startswith("src/"))
+        if not (asks or unit.needed or target.suffix != ".o") and target.is_file():
+            data = target.read_bytes()
+            head = json.dumps({"object": _digest(data), "inputs": read})
+            write_atomically(self._folder / key / self._state(read), head.encode() + b"\n" + data)
+
+    def prune(self) -> None:
+        """Delete what was not used for longest, if the store is too large."""
+        files = {name: (self._folder / name).stat() for name in files_below(self._folder)}
+        size = sum(stat.st_size for stat in files.values())
+        for name in sorted(files, key=lambda name: files[name].st_mtime):
+            if size <= _LIMIT:
+                break
+            (self._folder / name).unlink(missing_ok=True)
+            size -= files[name].st_size
+
+    def _state(self, inputs: Iterable[str]) -> str:
+        return _digest("".join(f"{name}\0{self._hashes[name]}\n" for name in sorted(inputs)))
+
+
+def _hiding(work: Path, includes: Sequence[str]) -> Iterable[tuple[str, str]]:
+    """Yield the headers that hide those of the same name in a later folder, with their folders. What an object was
+    compiled from does not tell what was not there.
+    """
+    for index, folder in enumerate(includes):
+        names = [] if folder.startswith("..") else sorted(written(work, [folder]))
+        for name in (os.path.relpath(name, folder) for name in names):
+            if any((work / later / name).is_file() for later in includes[index + 1 :]):
+                yield folder, name
+
+
+def _depfile(names: Iterable[str]) -> str:
+    """Return the text from which ninja learns that the first of the files ``names`` depends on the others."""
+    target, *inputs = (re.sub(r"([\\ #])", r"\\\1", name).replace("$", "$$") for name in names)
+    return f"{target}: {' '.join(inputs)}\n"
+
+
+def _digest(data: str | bytes) -> str:
+    return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()
