@@ -337,8 +337,8 @@ def _check_launcher(wanted: str) -> None:
         words = shlex.split(wanted)
     except ValueError as error:
         raise UsageError(f"LAUNCHER={wanted}: {error}", todo="close the quotes") from error
-    if words and wanted != "none" and not shutil.which(words[0]):
+    if words and not shutil.which(words[0]):
         raise ToolchainError(
             f"LAUNCHER={wanted}: program {words[0]} not found",
-            todo="install it, or set LAUNCHER to another program, or to none",
+            todo="install it, or unset LAUNCHER",
         )

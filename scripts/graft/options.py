@@ -75,7 +75,7 @@ class Request:
     )
     out: Path | None = _option("", "the output folder of wheels or patches (default: dist)", _path)
     jobs: int = _option(str(os.cpu_count() or 1), "compilers to run at once", _positive)
-    launcher: str = _option("", "compiler launcher: ccache (the default if installed), sccache, distcc or none")
+    launcher: str = _option("", "compiler launcher, for example ccache, sccache or distcc")
     cuda_archs: str = _option("", 'GPU architectures, such as "80 90a"; by default those of the base; none: no CUDA')
     cuda_home: str = _option("", "a CUDA toolkit, used if it is of the base's version; by default pip downloads one")
     cxx: str = _option("g++", "the C++ compiler, a g++; aarch64-linux-gnu-g++ builds for ARM")

@@ -125,7 +125,6 @@ def test_all_that_is_wrong_is_named_at_once(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_what_is_right_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAUNCHER", "none")
     ran: list[str] = []
     run = SimpleNamespace(
         **{name: lambda *_, name=name: ran.append(name) for name in ("build", "new_op", "export_fetched")}

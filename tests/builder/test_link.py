@@ -102,7 +102,6 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
         make_library(libraries, name)
     layout = Layout(TorchVersion("1.0"), (tmp_path / "mine",), tmp_path / "out")
     monkeypatch.setattr(Layout, "work", tmp_path / "work")
-    monkeypatch.setenv("LAUNCHER", "none")
     shutil.copytree(TEMPLATES, layout.work / "fixed")
     monkeypatch.chdir(layout.work)
     layout.native.mkdir()

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from graft.base.base import Base
-from graft.compile import ninja
+from graft.compile import ninja, store
 from graft.compile.contents import Contents
-from graft.compile.ninja import launcher
 from graft.compile.units import CXX, NARROW_HEADERS, Unit
 from graft.core.console import StepLine
 from graft.core.errors import CompileError
-from graft.core.layout import REPOSITORY, Layout, TorchVersion
+from graft.core.layout import DEBUG, REPOSITORY, Layout, TorchVersion
 from graft.inputs.pin import load_pin
 from graft.inputs.snapshot import Snapshot
 from graft.inputs.toolchain import Toolchain
@@ -53,6 +53,8 @@ class Build:
     layout: Layout
     compiler: Compiler
     units: list[Unit]
+    is_debugged: bool = False
+    compiled_before: str = ""
 
     def run(self) -> set[str]:
         """Run the compilers. Return the compiled sources."""
@@ -62,11 +64,14 @@ class Build:
         base, work = Base(Path("torch.whl"), Path("tree")), self.layout.work
         pin, toolchain = load_pin(REPOSITORY / "patches/2.13.0"), Toolchain("g++", "", "c++20")
         snapshot = Snapshot(work / "snapshot", {}, (), self.layout.natives, pin, toolchain, ())
+        if self.is_debugged:
+            snapshot = replace(snapshot, toolchain=toolchain.of_kind(DEBUG))
         with snapshot.translated():
             others = self.units
             ninja.make(self.layout, snapshot, [], base, {CXX: self.compiler}, others=others, jobs=2, line=line)
         found = {re.search(r"-c (\S+)", call)[1] for call in self.calls()}  # type: ignore[index]
-        assert line.note == f"{len(found)} of {len(self.units)} sources"
+        counted, _, self.compiled_before = line.note.partition(", ")
+        assert counted == f"{len(found)} of {len(self.units)} sources"
         return found
 
     def calls(self) -> list[str]:
@@ -82,6 +87,7 @@ class Build:
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
     monkeypatch.setattr(Layout, "work", tmp_path / "work")
+    monkeypatch.setattr(Layout, "store", tmp_path / "store")
     program = tmp_path / "a compiler"
     program.write_text(COMPILER)
     program.chmod(0o755)
@@ -90,9 +96,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
         Unit(Path("src/ATen/native/B.cpp"), Path("objects/B.o"), ("-O3",)),
         Unit(Path("generated/library.cpp"), Path("objects/library.o"), (), (Path("narrow"),)),
     ]
-    made = Build(
-        Layout(TorchVersion("1.0"), (Path("/mine"),), tmp_path / "out", launcher="none"), Compiler(str(program)), units
-    )
+    made = Build(Layout(TorchVersion("1.0"), (Path("/mine"),), tmp_path / "out"), Compiler(str(program)), units)
     for name in (*(f"narrow/{header}" for header in NARROW_HEADERS), "header.h", *(str(unit.source) for unit in units)):
         made.write(name, f"// {name}\n")
     return made
@@ -115,7 +119,6 @@ def test_another_compiler_compiles_everything(build: Build) -> None:
     build.run()
     build.compiler.description = "version 2"
     assert build.run() == ALL
-    assert (build.layout.work / "cxx.txt").read_text() == "version 2"
     assert build.run() == set()
 
 
@@ -191,14 +194,6 @@ def test_what_narrow_headers_lack_is_not_told(build: Build) -> None:
     assert caught.value.what == "generated/library.cpp:1:2: error: wrong"
 
 
-def test_launcher_is_what_the_user_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ninja.shutil, "which", {"ccache": "/usr/bin/ccache"}.get)
-    for wanted, expected in {"": "/usr/bin/ccache", "  ": "/usr/bin/ccache", "none": "", "sccache": "sccache"}.items():
-        assert launcher(wanted) == expected
-    monkeypatch.setattr(ninja.shutil, "which", lambda _: None)
-    assert launcher("") == ""
-
-
 def test_launcher_is_put_before_the_compiler(build: Build, tmp_path: Path) -> None:
     program = tmp_path / "launch"
     program.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/launched\nshift\nexec "$@"\n')
@@ -207,7 +202,7 @@ def test_launcher_is_put_before_the_compiler(build: Build, tmp_path: Path) -> No
     assert build.run() == ALL
     assert (tmp_path / "launched").read_text().split() == ["--quietly"] * len(ALL)
     # The launcher does not affect objects, so removing it recompiles nothing.
-    build.layout = replace(build.layout, launcher="none")
+    build.layout = replace(build.layout, launcher="")
     assert build.run() == set()
     build.write("header.h", "// another\n")
     assert build.run() == ALL
@@ -255,3 +250,117 @@ def test_header_elsewhere_is_an_input(build: Build, tmp_path: Path) -> None:
     assert after.are_as_read() and after.outside != before.outside
     header.unlink()
     assert not after.are_as_read()
+
+
+@pytest.fixture
+def elsewhere(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+    """The same sources in another folder, after a build in the first."""
+    build.write("../base/tree/torch/include/c10/stock.h", "// stock\n")
+    assert build.run() == ALL
+    assert build.compiled_before == ""
+    names = ("src", "generated", "narrow", "header.h")
+    for name in names:
+        source, target = tmp_path / "work" / name, tmp_path / "other/work" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
+    shutil.copytree(tmp_path / "base", tmp_path / "other/base")
+    monkeypatch.setattr(Layout, "work", tmp_path / "other/work")
+    return build
+
+
+def test_what_another_folder_compiled_is_used(elsewhere: Build, tmp_path: Path) -> None:
+    assert elsewhere.run() == set()
+    assert elsewhere.compiled_before == "3 compiled before"
+    for unit in elsewhere.units:
+        assert (elsewhere.layout.work / unit.target).read_bytes() == (tmp_path / "work" / unit.target).read_bytes()
+    # They are the folder's own from now on.
+    shutil.rmtree(tmp_path / "store")
+    assert elsewhere.run() == set()
+    assert elsewhere.compiled_before == ""
+    elsewhere.write("header.h", "// another\n")
+    assert elsewhere.run() == ALL
+
+
+def test_what_was_compiled_of_other_files_is_not_used(elsewhere: Build) -> None:
+    elsewhere.write("header.h", "// another\n")
+    assert elsewhere.run() == ALL
+
+
+def test_what_was_compiled_of_another_source_or_with_other_flags_is_not_used(elsewhere: Build) -> None:
+    elsewhere.write("src/ATen/native/A.cpp", "// another\n")
+    elsewhere.units[1] = replace(elsewhere.units[1], flags=("-O1",))
+    elsewhere.write(f"narrow/{NARROW_HEADERS[0]}", "// another\n")
+    assert elsewhere.run() == ALL
+
+
+def test_what_another_compiler_compiled_is_not_used(elsewhere: Build) -> None:
+    elsewhere.compiler.description = "version 2"
+    assert elsewhere.run() == ALL
+
+
+def test_header_that_hides_another_is_an_input_though_it_was_not_read(elsewhere: Build) -> None:
+    """Sources would include it, where they included the base's when they were compiled."""
+    elsewhere.write("src/c10/own.h", "// hides nothing\n")
+    assert elsewhere.run() == set()
+    elsewhere.write("src/c10/stock.h", "// hides the base's\n")
+    assert elsewhere.run() == ALL
+
+
+def test_source_that_asks_what_is_there_is_not_stored(build: Build, elsewhere: Build) -> None:
+    elsewhere.write("src/ATen/native/A.cpp", "#if __has_include(<mine.h>)\n")
+    assert elsewhere.run() == {"src/ATen/native/A.cpp"}
+    (elsewhere.layout.work / "objects/A.o").unlink()
+    assert elsewhere.run() == {"src/ATen/native/A.cpp"}
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}\n", b"not JSON\n"])
+def test_damaged_object_is_compiled_again(elsewhere: Build, tmp_path: Path, damage: bytes) -> None:
+    for path in (tmp_path / "store").glob("*/*"):
+        path.write_bytes(damage)
+    assert elsewhere.run() == ALL
+    for path in (tmp_path / "store").glob("*/*"):
+        path.write_bytes(path.read_bytes()[:-1])
+        (elsewhere.layout.work / "objects/A.o").unlink(missing_ok=True)
+    assert elsewhere.run() == {"src/ATen/native/A.cpp"}
+
+
+def test_object_that_a_killed_build_left_is_not_used(build: Build) -> None:
+    build.write(f"objects/A.o{store.STORED}", "of another source\n")
+    assert build.run() == ALL
+    assert (build.layout.work / "objects/A.o").read_text() == "// src/ATen/native/A.cpp\n"
+
+
+def test_objects_with_paths_of_their_folder_are_not_stored(build: Build, tmp_path: Path) -> None:
+    build.is_debugged = True
+    assert build.run() == ALL
+    assert not [*tmp_path.glob("store/*")]
+
+
+def test_inputs_with_special_characters_are_known_after_an_object_was_taken(build: Build, tmp_path: Path) -> None:
+    header = tmp_path / "a $b#.h"
+    header.write_text("// first\n")
+    escaped = str(header).replace(" ", "\\ ").replace("#", "\\#").replace("$", "$$")
+    build.write("src/ATen/native/A.cpp", f"// {escaped}\n")
+    build.run()
+    (build.layout.work / "objects/A.o").unlink()
+    assert build.run() == set()
+    assert build.compiled_before == "1 compiled before"
+    assert build.run() == set()
+    header.write_text("// second\n")
+    assert build.run() == {"src/ATen/native/A.cpp"}
+
+
+def test_store_deletes_what_was_not_used_for_longest(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build.run()
+    first = {*tmp_path.glob("store/*/*")}
+    for path in first:
+        set_back(path)
+    size = sum(path.stat().st_size for path in first)
+    monkeypatch.setattr(store, "_LIMIT", size + 1)
+    build.write("src/ATen/native/A.cpp", "// another\n")
+    build.run()
+    left = {*tmp_path.glob("store/*/*")}
+    assert len(left) == len(first) and len(left - first) == 1
+    assert sum(path.stat().st_size for path in left) <= size + 1

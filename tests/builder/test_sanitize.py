@@ -23,7 +23,7 @@ def test_sanitized_build_has_folders_of_its_own() -> None:
 def test_sanitizers_have_the_last_word_on_optimization() -> None:
     toolchain = Toolchain("g++", "g++ 12", "c++20")
     sanitized = toolchain.of_kind(SANITIZED)
-    assert sanitized.description != toolchain.description  # and so the wheel's version differs
+    assert sanitized.kind != toolchain.kind  # and so the wheel's version differs
     for capability in toolchain.capabilities:
         flags = [*sanitized.flags, *sanitized.capability_flags(capability)]
         assert [flag for flag in flags if flag.startswith("-O")][-1] == "-O1"

@@ -141,7 +141,7 @@ class Watched(Place):
 
     def __init__(self, folder: Path, base: Path, stock: Path) -> None:
         self._compiler = folder / "compiler"
-        super().__init__(folder, base, LAUNCHER="none", LC_ALL="C.UTF-8", CXX=str(self._compiler / "g++"))
+        super().__init__(folder, base, LC_ALL="C.UTF-8", CXX=str(self._compiler / "g++"))
         self._wheel_of_base, self._stock = next(base.glob("*.whl")), stock
         self.natives = [write(self.home / name, files) for name, files in FOLDERS.items()]
         text = COMPILER.format(here=self._compiler, folder=self.natives[0])

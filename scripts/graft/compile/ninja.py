@@ -12,7 +12,6 @@ import io
 import json
 import re
 import shlex
-import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,12 +54,6 @@ _SHOWN_AFTER = 1
 
 # Holds the hash of the builder: another one links anew.
 _BUILDER = "builder.txt"
-
-
-def launcher(wanted: str) -> str:
-    """Return the command put before each compiler: ``LAUNCHER``, or ccache if installed; empty for ``none``."""
-    wanted = wanted.strip()
-    return "" if wanted == "none" else wanted or shutil.which("ccache") or ""
 
 
 def make(
@@ -177,7 +170,7 @@ def _run(layout: Layout, snapshot: Snapshot, jobs: int, line: StepLine, output: 
 
     env = {
         **UNTRANSLATED,
-        _LAUNCHER: launcher(layout.launcher),
+        _LAUNCHER: layout.launcher,
         "NINJA_STATUS": "[%f/%t] ",
     }
     code = follow(command, read, env={**env, "PYTHONPATH": python_path()}, watch=show)

@@ -101,7 +101,7 @@ class Layout:
         interpreter: the ABI of the interpreter to build for, for example ``cp312``; other values than this process's
             are for reading only.
         installed: identifies the installed torch used as the base; empty for a wheel.
-        launcher: what is put before each compiler; empty for ccache if it is installed, ``none`` for nothing.
+        launcher: what is put before each compiler, for example ccache.
         cuda_archs: the GPU architectures to compile for; empty for those of the base, ``none`` for none.
         cuda_home: a CUDA toolkit to use if it is of the base's version; may be empty.
         cxx: the C++ compiler.
