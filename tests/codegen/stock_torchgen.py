@@ -72,7 +72,7 @@ def row(case: dict[str, str], known: BaseOperators) -> tuple[str, str, str, str]
         # In a separate process, since torchgen caches what it has parsed.
         with get_context("fork").Pool(1) as pool:
             message = pool.apply(torchgen_says, (native,))
-            message = message and message.replace(f"{native}/torchgen/packaged/", "")
+            message = message and message.replace(f"{native}/torchgen/packaged/", "").replace(f"{native}/", "")
     answer = "silent" if message is None else "caught" if names_entry(message, case) else "misleading"
     print(f"{answer}: {case['mistake']}", flush=True)
     ours = f"`` {shortened(lines[0])} ``" if lines else f"the compiler: `` {shortened(case['compiler'])} ``"
@@ -84,7 +84,8 @@ def names_entry(message: str, case: dict[str, str]) -> bool:
     file = case.get("expect", case.get("compiler", "")).partition(":")[0]
     names = re.findall(r"(?:func|name): (\w+(?:\.\w+)?)", case.get(file, ""))
     is_named = any(re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", message) for name in names)
-    return is_named or any(int(number) > BASE_LINES for number in re.findall(r"\d+", message))
+    is_placed = re.search(r"(?<!/)native_functions\.yaml:\d+", message) is not None
+    return is_named or is_placed or any(int(number) > BASE_LINES for number in re.findall(r"\d+", message))
 
 
 def shortened(text: str) -> str:
@@ -103,7 +104,7 @@ def torchgen_says(native: Path) -> str | None:
         (packaged / target).write_text(text + (own.read_text() if own.is_file() else ""))
     try:
         own = (packaged / MERGED["native_functions.yaml"]).read_text().removeprefix(BASE_FUNCTIONS)
-        operators = Operators(native, TREE, Merged([(Path("base"), BASE_FUNCTIONS), (native, own)], marks=("",)))
+        operators = Operators(native, TREE, Merged([(Path("base"), BASE_FUNCTIONS), (native / "native_functions.yaml", own)], marks=("",)))
         assert operators.derivatives
         out = Output(native / "generated")
         generate_aten_sources(operators.new, out)

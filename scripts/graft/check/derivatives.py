@@ -165,6 +165,10 @@ def _formulas(entry: Entry) -> Iterator[tuple[str, str, Place]]:
 def _check_formulas(entry: Entry, schema: FunctionSchema, findings: Findings) -> None:
     """Check the text of each formula of ``entry`` for ``schema``."""
     for key, formula, place in _formulas(entry):
+        if formula.startswith("not_implemented(") and "," in key:
+            first, *_ = key.split(",")
+            todo = f"write one for each: `{first}: {formula}`, and so on"
+            findings.add(place, f"the formula for `{key}` gives one gradient", todo)
         if formula in _SPECIAL or formula.startswith("not_implemented("):
             continue
         tree = parse(f"auto _ = {formula};")
