@@ -104,8 +104,9 @@ def make_fork(source: Path, snapshot: Snapshot, native: NativeFolder, line: Step
             tip = make_commits(tree, snapshot, native, Path(scratch)).tip
         written = move_to(tree, tip)
         tree.git("update-ref", BASE_REF, base)
-    patches = count(len(load_series(snapshot.patches)), "patch", "patches")
-    line.note = f"{patches}, {count(written, 'file')} written"
+    series = load_series(snapshot.patches)
+    patches = f"{count(len(series), 'patch', 'patches')}, " if series else ""
+    line.note = f"{patches}{count(written, 'file')} written"
     return Fork(base, tip)
 
 
