@@ -16,6 +16,7 @@ above it, which `make lint` checks::
     pin        the pin of another release
     project    a folder with pyproject.toml and operators, as `backend` builds it for pip (PEP 517, PEP 660)
 
-``stages`` runs them up to the linked libraries, and ``build`` is the pipeline around that, with a class for each
-delivery. ``cli`` reads the command line, whose options are in ``options``, and checks what was given.
+``stages`` runs them up to the linked libraries, ``deliveries`` is the pipeline around that, with a class for each
+delivery, and ``build`` has the verbs. ``cli`` reads the command line, whose options are in ``options``, and checks what
+was given.
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from asking import asked
 from graft import build as builds
-from graft import cli
+from graft import cli, deliveries
 from graft.core.errors import CompileError
 from graft.core.layout import REPOSITORY, TorchVersion
 from graft.project.settings import tomllib
@@ -29,10 +29,10 @@ def test_clean_deletes_builds_and_nothing_else(
 
 
 def test_an_error_of_one_of_several_torches_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(delivery: builds.Delivery, _: object) -> builds.Result:
+    def run(delivery: deliveries.Delivery, _: object) -> deliveries.Result:
         if delivery.layout.pin == "2.14.1":
             raise CompileError("a.cpp:1: error: no member")
-        return builds.Result(Path())
+        return deliveries.Result(Path())
 
     monkeypatch.setattr(builds, "run", run)
     monkeypatch.setattr(builds, "fetch_unpinned", lambda *_: None)

@@ -18,7 +18,6 @@ import yaml
 from asking import asked
 from graft import pin
 from graft.base.base import Base
-from graft.build import Delivery
 from graft.core import layout as layout_module
 from graft.core import pip
 from graft.core.errors import (
@@ -30,6 +29,7 @@ from graft.core.errors import (
     UsageError,
 )
 from graft.core.layout import REPOSITORY
+from graft.deliveries import Delivery
 from graft.inputs.patches import load_series
 from graft.inputs.pin import load_pin
 from graft.pin import make_pin, new_pin, standard_of, with_toolkit, with_wheels

@@ -34,6 +34,7 @@ Build = Callable[[str], bool]
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(Layout, "work", tmp_path)
+    monkeypatch.setattr(Layout, "store", tmp_path / "store")
     (tmp_path / SOURCE.parent).mkdir(parents=True)
     for name in HEADERS:
         (tmp_path / name).write_text(f"#pragma once\nstruct {Path(name).stem} {{}};\n")
@@ -43,7 +44,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def build(work: Path) -> Build:
     """Compile a text. Return whether its preamble was compiled before."""
-    layout = Layout(TorchVersion("1.0"), (Path("/mine"),), Path("/out"), launcher="none")
+    layout = Layout(TorchVersion("1.0"), (Path("/mine"),), Path("/out"))
     toolchain = Toolchain("g++", "a compiler", "c++20")
     pin = load_pin(REPOSITORY / "patches/2.13.0")
     snapshot = Snapshot(work / "snapshot", {}, (), layout.natives, pin, toolchain, ())

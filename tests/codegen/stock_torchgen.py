@@ -104,7 +104,9 @@ def torchgen_says(native: Path) -> str | None:
         (packaged / target).write_text(text + (own.read_text() if own.is_file() else ""))
     try:
         own = (packaged / MERGED["native_functions.yaml"]).read_text().removeprefix(BASE_FUNCTIONS)
-        operators = Operators(native, TREE, Merged([(Path("base"), BASE_FUNCTIONS), (native / "native_functions.yaml", own)], marks=("",)))
+        operators = Operators(
+            native, TREE, Merged([(Path("base"), BASE_FUNCTIONS), (native / "native_functions.yaml", own)], marks=("",))
+        )
         assert operators.derivatives
         out = Output(native / "generated")
         generate_aten_sources(operators.new, out)

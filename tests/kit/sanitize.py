@@ -11,10 +11,11 @@ import os
 import shutil
 from pathlib import Path
 
-from graft.build import Wheel, build, run
+from graft.build import build
 from graft.core.console import say
 from graft.core.errors import ToolchainError
 from graft.deliver.built import load_built
+from graft.deliveries import Wheel, run
 from graft.inputs.pin import pin_of
 from graft.inputs.snapshot import take_snapshot
 from graft.inputs.toolchain import SANITIZER_LIBRARIES, Toolchain, find_toolchain

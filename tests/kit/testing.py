@@ -11,12 +11,13 @@ from pathlib import Path
 
 import yaml
 from graft.base.fetch import get_base
-from graft.build import Wheel, build, develop, run, thin_wheel
+from graft.build import build, develop, thin_wheel
 from graft.core.console import Steps, say
 from graft.core.environments import install
 from graft.core.errors import UsageError
 from graft.core.files import Layer, file_lock
 from graft.core.layout import HOME, REPOSITORY, Layout, expanded
+from graft.deliveries import Wheel, run
 from graft.fork.fetch import tree_of_build
 from graft.inputs.pin import pin_of
 from graft.options import DEVELOP, SOURCE, THIN, WHEEL, Request

@@ -18,13 +18,13 @@ from packaging.version import InvalidVersion, Version
 
 from ..base.base import Base
 from ..base.fetch import get_base, in_name_of
-from ..build import Wheel, run
 from ..core.architecture import ARCHITECTURES
 from ..core.console import Steps, say
 from ..core.errors import PinError, UnusableBaseError, UsageError
 from ..core.files import file_lock, sha256_of_file, write_if_changed
 from ..core.layout import IS_CHECKOUT, OWN_PATCHES, PATCHES, TorchVersion, expanded
 from ..core.pip import Distribution, MissingError, ask_pip
+from ..deliveries import Wheel, run
 from ..inputs.patches import SERIES
 from ..inputs.pin import TOOLKITS, GitSource, Pin, Settings, indexes, load_pin, platform_options
 from ..options import Request
