@@ -71,9 +71,11 @@ class Store:
     def keep(self, unit: Unit, key: str, inputs: Mapping[str, list[str]]) -> None:
         """Store the object of ``unit``, if it was compiled. ``inputs`` are the files that each object depends on."""
         read, target = inputs.get(str(unit.target), []), self._work / unit.target
-        # What such a source tests for may exist elsewhere. A precompiled header is large and soon another one.
-        asks = any(b"__has_include" in (self._work / name).read_bytes() for name in read if name.startswith("src/"))
-        if not (asks or unit.needed or target.suffix != ".o") and target.is_file():
+        # A precompiled header is large and soon another one.
+        if unit.needed or target.suffix != ".o" or not target.is_file():
+            return
+        # What such a source tests for may exist elsewhere.
+        if not any(b"__has_include" in (self._work / name).read_bytes() for name in read if name.startswith("src/")):
             data = target.read_bytes()
             head = json.dumps({"object": _digest(data), "inputs": read})
             write_atomically(self._folder / key / self._state(read), head.encode() + b"\n" + data)
