@@ -32,7 +32,7 @@ grep -q slow "$source" && sleep 3
 grep -q often "$source" && seq -f "$source:%g:2: error: wrong" 99 >&2 && exit 1
 grep -q wrong "$source" && { echo "$source:1:2: error: wrong" >&2; exit 1; }
 mkdir -p "$(dirname "$object")"
-echo "$object: $source header.h $(sed -n 's,^// \(/.*\),\1,p' "$source")" > "$depfile"
+echo "$object: $source header.h $(sed -n 's,^// \(\.*/.*\),\1,p' "$source")" > "$depfile"
 cp "$source" "$object"
 """
 
@@ -255,7 +255,9 @@ def test_header_elsewhere_is_an_input(build: Build, tmp_path: Path) -> None:
 @pytest.fixture
 def elsewhere(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
     """The same sources in another folder, after a build in the first."""
-    build.write("../base/tree/torch/include/c10/stock.h", "// stock\n")
+    stock = "../base/tree/torch/include/c10/stock.h"
+    build.write(stock, "// stock\n")
+    build.write("src/ATen/native/A.cpp", f"// {stock}\n")
     assert build.run() == ALL
     assert build.compiled_before == ""
     names = ("src", "generated", "narrow", "header.h")
@@ -303,7 +305,13 @@ def test_header_that_hides_another_is_an_input_though_it_was_not_read(elsewhere:
     elsewhere.write("src/c10/own.h", "// hides nothing\n")
     assert elsewhere.run() == set()
     elsewhere.write("src/c10/stock.h", "// hides the base's\n")
-    assert elsewhere.run() == ALL
+    assert elsewhere.run() == {"src/ATen/native/A.cpp"}
+    assert elsewhere.run() == set()
+
+
+def test_header_that_hides_another_in_an_unbuilt_folder_is_an_input(elsewhere: Build) -> None:
+    elsewhere.write("generated/include/c10/stock.h", "// hides the base's\n")
+    assert elsewhere.run() == {"src/ATen/native/A.cpp"}
 
 
 def test_source_that_asks_what_is_there_is_not_stored(build: Build, elsewhere: Build) -> None:

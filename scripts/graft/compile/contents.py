@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -45,6 +45,7 @@ class Contents:
         self._read: dict[str, str] = note.get("read", {})
         # A hash of the command and the source of each object.
         self._keys: dict[str, str] = note.get("keys", {})
+        self._hidden: set[str] = set(note.get("hidden", []))
         # The headers in no folder of the build: the system's, and what a source includes by its path.
         self._outside: list[str] = note.get("outside", [])
         # A hash of those that the last build read; empty if it was not completed.
@@ -57,18 +58,20 @@ class Contents:
         return self.outside != "" and all(now[name] == self._read[name] for name in self._outside)
 
     @contextmanager
-    def compared(self, ninja: Path, linked: Path, keys: Mapping[str, str]) -> Iterator[None]:
+    def compared(self, ninja: Path, linked: Path, keys: Mapping[str, str], hidden: Set[str]) -> Iterator[None]:
         """Delete the objects whose inputs have changed. Note the inputs of those that the body compiles.
 
         Args:
             ninja: the program.
             linked: the folder of libraries.
             keys: what decides about each object, except for the headers that it reads.
+            hidden: the headers that sources would not find.
         """
         inputs = self.inputs(ninja)
         names = {name for found in inputs.values() for name in found} | set(written(self._work, _WRITTEN))
         now = self._hashes_of(names)
         changed = {name for name, hash_ in now.items() if self._read.get(name, hash_) != hash_}
+        changed |= hidden - self._hidden
         stale = [target for target, found in inputs.items() if not changed.isdisjoint(found)]
         stale += [target for target, key in keys.items() if self._keys.get(target) != key]
         for target in stale:
@@ -78,6 +81,7 @@ class Contents:
                 library.unlink()
         # Objects that this build does not need may be needed by the next.
         self._keys |= keys
+        self._hidden = set(hidden)
         # A build that is killed leaves this.
         self._save(now, self._outside, "")
         try:
@@ -109,8 +113,20 @@ class Contents:
 
     def _save(self, read: Mapping[str, str], outside: list[str], hash_: str) -> None:
         noted = {**read, **self._hashes_of(name for name in outside if name not in read)}
-        note = {"read": noted, "keys": self._keys, "outside": outside, "hash": hash_}
+        note = {"read": noted, "keys": self._keys, "hidden": sorted(self._hidden), "outside": outside, "hash": hash_}
         write_atomically(self._note, json.dumps(note))
+
+
+def hidden_headers(work: Path, includes: Sequence[str]) -> set[str]:
+    """Return the headers in the folders ``includes`` that one of the same name in an earlier folder hides, relative to
+    ``work``. What an object was compiled from does not tell what was not there.
+    """
+    hidden = set()
+    for index, folder in enumerate(includes):
+        own = () if folder.startswith(_BASE) else written(work, [folder])
+        for name in (os.path.relpath(name, folder) for name in own):
+            hidden |= {f"{later}/{name}" for later in includes[index + 1 :] if (work / later / name).is_file()}
+    return hidden
 
 
 def written(work: Path, folders: Iterable[str]) -> Iterator[str]:

@@ -29,7 +29,7 @@ from ..core.layout import Layout
 from ..core.process import UNTRANSLATED, follow, python_path
 from ..inputs.snapshot import Snapshot, hash_of_builder
 from ..inputs.toolchain import Toolchain
-from .contents import Contents
+from .contents import Contents, hidden_headers
 from .cuda import Nvcc
 from .messages import first_error, is_status, refuse
 from .store import STORED, Store
@@ -85,11 +85,11 @@ def make(
     write_if_changed(work / _BUILDER, hash_of_builder())
     for product in products:
         write_if_changed(work / _plan(product), product.plan(base, snapshot.toolchain, snapshot.merged))
-    contents = Contents(work)
-    store = Store(layout.store, work, contents, INCLUDES)
+    contents, hidden = Contents(work), hidden_headers(work, INCLUDES)
+    store = Store(layout.store, work, contents.hashes, hidden)
     keys = {unit: store.key(unit, compilers[unit.compiler]) for unit in units}
     output: list[str] = []
-    with contents.compared(_NINJA, LINKED, {str(unit.target): key for unit, key in keys.items()}):
+    with contents.compared(_NINJA, LINKED, {str(unit.target): key for unit, key in keys.items()}, hidden):
         missing = {unit: key for unit, key in keys.items() if not (work / unit.target).is_file()}
         stored = store.offer(missing)
         compiled = _run(layout, snapshot, jobs, line, output)

@@ -11,13 +11,13 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 
 from ..core.files import files_below, write_atomically
 from ..inputs.toolchain import Toolchain
-from .contents import Contents, written
+from .contents import Hashes, written
 from .cuda import Nvcc
 from .units import Unit
 
@@ -31,15 +31,15 @@ class Store:
     """The objects in ``folder``, for builds in the folder ``work``.
 
     Args:
-        contents: the contents of files in ``work``.
-        includes: the folders of headers for every source, relative to ``work``. The last are those of the base.
+        hashes: the hashes of files in ``work``.
+        hidden: the headers that sources would not find.
     """
 
-    def __init__(self, folder: Path, work: Path, contents: Contents, includes: Sequence[str]) -> None:
+    def __init__(self, folder: Path, work: Path, hashes: Hashes, hidden: Set[str]) -> None:
         self._folder = folder
         self._work = work
-        self._hashes = contents.hashes
-        self._hiding = list(_hiding(work, includes))
+        self._hashes = hashes
+        self._hidden = hidden
 
     def key(self, unit: Unit, compiler: Toolchain | Nvcc) -> str:
         """Return a hash of what decides about the object of ``unit``, except for the headers that it reads."""
@@ -48,7 +48,7 @@ class Store:
         headers = sorted(written(self._work, [*own, *map(str, unit.narrow)]))
         contents = [[name, self._hashes[name]] for name in (str(unit.source), *map(str, unit.needed), *headers)]
         command = [compiler.compiler, *compiler.flags, *unit.flags, *map(str, unit.narrow)]
-        return _digest(json.dumps([compiler.description, command, contents, self._hiding]))
+        return _digest(json.dumps([compiler.description, command, contents]))
 
     def offer(self, keys: Mapping[Unit, str]) -> set[Unit]:
         """Put stored objects of units beside their targets. Return the units for which there is one."""
@@ -91,18 +91,7 @@ class Store:
             size -= files[name].st_size
 
     def _state(self, inputs: Iterable[str]) -> str:
-        return _digest("".join(f"{name}\0{self._hashes[name]}\n" for name in sorted(inputs)))
-
-
-def _hiding(work: Path, includes: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """Yield the headers that hide those of the same name in a later folder, with their folders. What an object was
-    compiled from does not tell what was not there.
-    """
-    for index, folder in enumerate(includes):
-        names = [] if folder.startswith("..") else sorted(written(work, [folder]))
-        for name in (os.path.relpath(name, folder) for name in names):
-            if any((work / later / name).is_file() for later in includes[index + 1 :]):
-                yield folder, name
+        return _digest("".join(f"{name}\0{self._hashes[name]}\0{name in self._hidden}\n" for name in sorted(inputs)))
 
 
 def _depfile(names: Iterable[str]) -> str:
