@@ -94,10 +94,8 @@ def make(
         stored = store.offer(missing)
         compiled = _run(layout, snapshot, jobs, line, output)
         if not snapshot.toolchain.has_debug_info:  # it has paths of the folder
-            inputs = contents.inputs(_NINJA)
-            for unit in missing.keys() - stored:
-                store.keep(unit, missing[unit], inputs)
-            store.prune()
+            made = {unit: key for unit, key in missing.items() if unit not in stored}
+            store.keep(made, contents.inputs(_NINJA))
         if compiled is None:
             refuse(output, work, snapshot, [work / folder for folder in INCLUDES])
     line.note = f"{compiled - len(stored)} of {len(units)} sources"

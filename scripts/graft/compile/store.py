@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 
@@ -58,19 +58,24 @@ class Store:
 
     def _offer(self, unit: Unit, key: str) -> bool:
         for path in self._folder.glob(f"{key}/*"):
-            with suppress(OSError, ValueError, KeyError):  # another build deletes or writes it
-                head, _, data = path.read_bytes().partition(b"\n")
-                entry = json.loads(head)
-                if path.name == self._state(entry["inputs"]) and entry["object"] == _digest(data):
+            with suppress(OSError, ValueError, KeyError), path.open("rb") as file:  # another build may delete it
+                entry = json.loads(file.readline())
+                if path.name == self._state(entry["inputs"]) and entry["object"] == _digest(data := file.read()):
                     write_atomically(self._work / f"{unit.target}.d", _depfile([str(unit.target), *entry["inputs"]]))
                     write_atomically(self._work / f"{unit.target}{STORED}", data)
                     os.utime(path)
                     return True
         return False
 
-    def keep(self, unit: Unit, key: str, inputs: Mapping[str, list[str]]) -> None:
-        """Store the object of ``unit``, if it was compiled. ``inputs`` are the files that each object depends on."""
-        read, target = inputs.get(str(unit.target), []), self._work / unit.target
+    def keep(self, keys: Mapping[Unit, str], inputs: Mapping[str, list[str]]) -> None:
+        """Store the objects of units, if they were compiled. ``inputs`` are the files that each object depends on."""
+        with suppress(OSError):  # the disk is full, or another build deletes what this one is about to
+            for unit, key in keys.items():
+                self._keep(unit, key, inputs.get(str(unit.target), []))
+            self._prune()
+
+    def _keep(self, unit: Unit, key: str, read: Sequence[str]) -> None:
+        target = self._work / unit.target
         # A precompiled header is large and soon another one.
         if unit.needed or target.suffix != ".o" or not target.is_file():
             return
@@ -80,7 +85,7 @@ class Store:
             head = json.dumps({"object": _digest(data), "inputs": read})
             write_atomically(self._folder / key / self._state(read), head.encode() + b"\n" + data)
 
-    def prune(self) -> None:
+    def _prune(self) -> None:
         """Delete what was not used for longest, if the store is too large."""
         files = {name: (self._folder / name).stat() for name in files_below(self._folder)}
         size = sum(stat.st_size for stat in files.values())
