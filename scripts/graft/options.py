@@ -93,7 +93,7 @@ class Request:
     at_once: int = _option("1", "for test-matrix: rows to run at once", _positive)
     keep: bool = _option("", "for test-matrix: 1 keeps its environments", _switch)
     schema: str = _option("", 'for new operators: "my_op(Tensor self, *, float alpha=1.0) -> Tensor"')
-    kind: str = _option("plain", "for new operators: plain, pointwise or composite")
+    kind: str = _option("plain", "for new operators: plain, kernel, pointwise or composite")
     variants: str = _option("", "for new operators: inplace, out or inplace,out")
     project: str = _option(
         "", "for new operators: the folder of a new Python project, with pyproject.toml, for the operator"

@@ -136,7 +136,9 @@ def _make(job: Job, cuda: Cuda, plan: Plan | None) -> tuple[dict[str, Path], lis
                     if generator.start():
                         checks.result()  # done by now; compiling takes longer
                 with steps.step("compile and link") as line:
-                    libraries, stubs = _compile(job, cuda.nvcc, plan, line)
+                    libraries, stubs = _compile(
+                        job, cuda.nvcc, plan, line, lambda: checks.done() and checks.exception() is not None
+                    )
                     generator.finish()
         except GraftError:
             checks.result()
@@ -161,13 +163,19 @@ def check(job: Job) -> dict[str, bytes]:
     return files
 
 
-def _compile(job: Job, nvcc: Nvcc | None, plan: Plan | None, line: StepLine) -> tuple[dict[str, Path], list[str]]:
+def _compile(
+    job: Job, nvcc: Nvcc | None, plan: Plan | None, line: StepLine, is_refused: Callable[[], bool]
+) -> tuple[dict[str, Path], list[str]]:
     units = _units(job, nvcc)
     products = plan(units, job.base, nvcc) if plan else []
     compilers: dict[str, Toolchain | Nvcc] = {CXX: job.snapshot.toolchain} | ({NVCC: nvcc} if nvcc else {})
     others = units.preambles if plan else units.cuda
     libraries = ninja.make(
-        *(job.layout, job.snapshot, products, job.base, compilers), others=others, jobs=job.jobs, line=line
+        *(job.layout, job.snapshot, products, job.base, compilers),
+        others=others,
+        jobs=job.jobs,
+        line=line,
+        is_refused=is_refused,
     )
     own = [unit for unit in units.library if unit.source.parts[0] == "src"] if plan else []
     return libraries, replaced_stubs(own, job.layout.work, [job.base.libraries / "libtorch_cpu.so"])

@@ -54,6 +54,7 @@ class Build:
     compiler: Compiler
     units: list[Unit]
     is_debugged: bool = False
+    is_refused: bool = False
     compiled_before: str = ""
 
     def run(self) -> set[str]:
@@ -68,7 +69,13 @@ class Build:
             snapshot = replace(snapshot, toolchain=toolchain.of_kind(DEBUG))
         with snapshot.translated():
             others = self.units
-            ninja.make(self.layout, snapshot, [], base, {CXX: self.compiler}, others=others, jobs=2, line=line)
+            ninja.make(
+                *(self.layout, snapshot, [], base, {CXX: self.compiler}),
+                others=others,
+                jobs=2,
+                line=line,
+                is_refused=lambda: self.is_refused,
+            )
         found = {re.search(r"-c (\S+)", call)[1] for call in self.calls()}  # type: ignore[index]
         counted, _, self.compiled_before = line.note.partition(", ")
         assert counted == f"{len(found)} of {len(self.units)} sources"
@@ -185,6 +192,16 @@ def test_complete_output_is_in_a_log_where_the_error_is_a_digest(build: Build) -
     assert len(caught.value.what.splitlines()) < 40
     assert caught.value.todo.splitlines()[1:] == [f"  the complete output, 99 lines: {log}"]
     assert len(log.read_text().splitlines()) == 99
+
+
+def test_build_of_a_refused_folder_ends_at_once(build: Build) -> None:
+    build.write("generated/library.cpp", "slow\n")
+    build.is_refused = True
+    with pytest.raises(CompileError):
+        build.run()
+    assert not (build.layout.work / "objects/library.o").exists()
+    build.is_refused = False
+    assert "generated/library.cpp" in build.run()
 
 
 def test_what_narrow_headers_lack_is_not_told(build: Build) -> None:

@@ -147,8 +147,12 @@ def test_an_operator_with_a_kernel_has_a_meta_function_and_an_own_backward(base:
     func = "_sc_q_backward(Tensor grad_output, Tensor self, Tensor? weight, float eps) -> (Tensor, Tensor)"
     assert entries["_sc_q_backward"]["func"] == func
     formulas = {entry["name"].partition("(")[0]: entry for entry in yaml.safe_load(texts[DERIVATIVES])}
-    assert formulas["sc_q"]["self, weight"] == "_sc_q_backward(grad, self, weight, eps)"
+    call = "_sc_q_backward(grad, self, weight, eps)"
+    assert formulas["sc_q"]["self, weight"] == f"grad.defined() ? {call} : std::tuple<Tensor, Tensor>()"
     assert formulas["_sc_q_backward"]["grad_output"] == 'not_implemented("_sc_q_backward")'
+    assert '"supports_gradgrad": False' in texts[SAMPLES]
+    one = yaml.safe_load(made(base, tmp_path, "sc_t(Tensor self) -> Tensor", "kernel")[DERIVATIVES])
+    assert one[0]["self"] == "_sc_t_backward(grad, self)"
 
 
 def test_a_pointwise_operator_has_a_stub_and_a_vectorized_source(signatures: tuple[dict[str, str], Path]) -> None:

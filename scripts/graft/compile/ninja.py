@@ -14,7 +14,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -66,10 +66,12 @@ def make(
     others: Iterable[Unit] = (),
     jobs: int,
     line: StepLine,
+    is_refused: Callable[[], bool] = lambda: False,
 ) -> dict[str, Path]:
     """Bring libraries up to date, and ``others``, which are in no library. Return the libraries, by path in the wheel.
 
-    Another description of a compiler recompiles everything. At most ``jobs`` commands run at once.
+    Another description of a compiler recompiles everything. At most ``jobs`` commands run at once; they are ended once
+    ``is_refused`` returns True.
 
     Raises:
         CompileError: the messages of compilers and linkers, with paths in the native folder.
@@ -92,7 +94,7 @@ def make(
     with contents.compared(_NINJA, LINKED, {str(unit.target): key for unit, key in keys.items()}, hidden):
         missing = {unit: key for unit, key in keys.items() if not (work / unit.target).is_file()}
         stored = store.offer(missing)
-        compiled = _run(layout, snapshot, jobs, line, output)
+        compiled = _run(layout, snapshot, jobs, line, output, is_refused)
         if not snapshot.toolchain.has_debug_info:  # it has paths of the folder
             made = {unit: key for unit, key in missing.items() if unit not in stored}
             store.keep(made, contents.inputs(_NINJA))
@@ -138,7 +140,14 @@ def _plan(product: Product) -> Path:
     return Path("plans", f"{Path(product.name).name}.json")
 
 
-def _run(layout: Layout, snapshot: Snapshot, jobs: int, line: StepLine, output: list[str]) -> int | None:
+def _run(
+    layout: Layout,
+    snapshot: Snapshot,
+    jobs: int,
+    line: StepLine,
+    output: list[str],
+    is_refused: Callable[[], bool],
+) -> int | None:
     """Run ninja and show its progress, and the first error of each source while others are compiled. Return the number
     of compiled sources, or None if a command failed.
     """
@@ -162,9 +171,10 @@ def _run(layout: Layout, snapshot: Snapshot, jobs: int, line: StepLine, output: 
                 found.append((time.monotonic(), snapshot.translate(error)))
                 is_told = True
 
-    def show() -> None:
+    def show() -> bool:
         if found and time.monotonic() > found[0][0] + _SHOWN_AFTER:
             line.say(found.pop(0)[1])
+        return is_refused()
 
     env = {
         **UNTRANSLATED,

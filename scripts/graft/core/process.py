@@ -98,12 +98,12 @@ def follow(
     read: Callable[[str], None],
     *,
     env: Mapping[str, str],
-    watch: Callable[[], object] = lambda: None,
+    watch: Callable[[], bool | None] = lambda: None,
 ) -> int:
     """Run ``command`` like ``run``, and pass each line of output to ``read`` at once. Return the exit code.
 
-    ``watch`` is called several times a second, to show progress. The command is ended if this process is killed: a
-    compiler must not write an object into the next build.
+    ``watch`` is called several times a second, to show progress; if it returns True, the command is ended. So it is
+    if this process is killed: a compiler must not write an object into the next build.
     """
     with subprocess.Popen(
         [str(word) for word in command],
@@ -119,7 +119,9 @@ def follow(
 
         def keep_watch() -> None:
             while not is_over.wait(0.2):
-                watch()
+                if watch():
+                    process.terminate()
+                    break
 
         watcher = threading.Thread(target=keep_watch, daemon=True)
         watcher.start()

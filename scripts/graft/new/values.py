@@ -158,6 +158,9 @@ def _entries(request: Request) -> Values:
         symint = "_symint" if request.func.has_symint() else ""
         given = ", ".join(["grad", *(each.name for each in request.func.arguments.flat_all)])
         keys, formulas = [", ".join(singles)], [f"{request.backward.op}{symint}({given})"]
+        if singles[1:]:  # torchgen calls a formula for several gradients without asking whether there is one
+            nothing = f"std::tuple<{', '.join('Tensor' for _ in singles)}>()"
+            formulas = [_scalar(f"grad.defined() ? {formulas[0]} : {nothing}")]
     is_differentiable = request.kind != "composite" and any(each.type.is_tensor_like() for each in request.func.returns)
     return {
         "name": str(request.func.name),
@@ -256,6 +259,7 @@ def _python(request: Request, is_public: bool, is_described: bool) -> Values:
         "samples": samples,
         "sample": samples[0],
         # The out= variant that torchgen generates has no binding.
+        "derivatives": ('"supports_gradgrad": False' if request.backward else '"supports_forward_ad": True'),
         "has_out": str(request.out and request.kind not in _WITH_AUTOGEN),
         "python_parameters": ", ".join([*positional, *(["*", *named] if named else [])]),
         "overload": overload,

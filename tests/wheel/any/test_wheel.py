@@ -167,7 +167,7 @@ def test_headers_only_gain_lines(archive: ZipFile, base_archive: ZipFile) -> Non
             lost = [line for line in base_archive.read(name).decode().splitlines() if line not in lines]
             assert lost == [], name
             compared += 1
-    assert compared > 10 or not torch._added_operators.OPERATORS  # a folder may only replace
+    assert compared > 0 or not torch._added_operators.OPERATORS  # a folder may only replace
 
 
 def schema_names(archive: ZipFile) -> set[str]:
