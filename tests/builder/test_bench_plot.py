@@ -60,7 +60,9 @@ def test_panel_for_each_operator_that_has_sizes() -> None:
     places = [panel.get("transform") for panel in panels]
     assert len(set(places)) == 2
     assert picture.get("width") == "800"
-    assert "an <X> & Y" in "".join(picture.itertext())
+    heads = ["".join(each.itertext()) for each in picture.findall(f"{SVG}text")]
+    assert heads[1:] == ["1 thread, torch 2.13.0", "an <X> & Y"]
+    assert max(map(len, heads)) <= 115  # of 13 pixels' height, in 800 pixels
 
 
 def test_points_are_at_their_sizes_and_ratios() -> None:

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 # Models have a table, and what a folder replaces has no sizes.
 _OTHERS = ("models", "replaced")
 
-_COLUMNS, _PANEL, _WIDTH, _TOP = 2, 180, 800, 64
+_COLUMNS, _PANEL, _WIDTH, _TOP = 2, 180, 800, 78
 # The plotting area in a panel: left, top, width and height.
 _AREA = (52, 30, 330, 112)
 _MISSED = 0.95
@@ -38,13 +38,14 @@ def plot(results: Mapping[str, Any]) -> str:
     panels = {case["operator"]: [each for each in cases if each["operator"] == case["operator"]] for case in cases}
     height = _TOP + _PANEL * math.ceil(len(panels) / _COLUMNS)
     legend = "the peer's time / ours, by elements of the input; forward: circles, backward: squares; below 0.95: red"
-    about = f"{threads} thread{'s'[: threads - 1]}, torch {results['torch']}, {results['processor']}"
+    about = f"{threads} thread{'s'[: threads - 1]}, torch {results['torch']}"
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}">',
         f"<style>{_STYLE}</style>",
         f'<rect width="{_WIDTH}" height="{height}" fill="#fff"/>',
-        _text(12, 24, legend),
-        _text(12, 46, escape(about), "note"),
+        _text(12, 22, legend),
+        _text(12, 42, escape(about), "note"),
+        _text(12, 62, escape(results["processor"]), "note"),
     ]
     for number, (operator, of_operator) in enumerate(panels.items()):
         row, column = divmod(number, _COLUMNS)
