@@ -31,9 +31,9 @@ Tensor affine(const Tensor& input, const Tensor& weight, const std::optional<Ten
       sizes,
       " and weight ",
       weight_sizes);
-  check_like("affine", "weight", weight, "input", input);
+  check_like("affine(): expected weight", weight, "input", input);
   if (bias && bias->defined()) {
-    check_like("affine", "bias", *bias, "input", input);
+    check_like("affine(): expected bias", *bias, "input", input);
     const auto bias_sizes = bias->sym_sizes();
     TORCH_CHECK(
         bias_sizes.size() == 1 && bias_sizes[0] == weight_sizes[0],

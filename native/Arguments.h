@@ -8,36 +8,25 @@
 
 namespace at::native {
 
-// The types of AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, ...). c10::isFloatingType also includes float8 types.
-inline bool isArithmeticFloatingType(ScalarType t) {
-  return t == kDouble || t == kFloat || t == kHalf || t == kBFloat16;
+// `expected` begins an error's message: "affine(): expected weight".
+
+// Check that a tensor is of a type of AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, ...). c10::isFloatingType also
+// includes float8 types.
+inline void check_floating(const char* expected, const Tensor& tensor) {
+  const auto t = tensor.scalar_type();
+  TORCH_CHECK(
+      t == kDouble || t == kFloat || t == kHalf || t == kBFloat16,
+      expected,
+      " to be double, float, half or bfloat16, but got ",
+      t);
 }
 
 // Check that a tensor has the dtype and the device of another, `like`.
-inline void
-check_like(const char* op, const char* name, const Tensor& tensor, const char* like_name, const Tensor& like) {
-  TORCH_CHECK(
-      tensor.scalar_type() == like.scalar_type(),
-      op,
-      "(): expected ",
-      name,
-      " to have ",
-      like_name,
-      "'s dtype ",
-      like.scalar_type(),
-      ", but got ",
-      tensor.scalar_type());
-  TORCH_CHECK(
-      tensor.device() == like.device(),
-      op,
-      "(): expected ",
-      name,
-      " to be on ",
-      like_name,
-      "'s device ",
-      like.device(),
-      ", but it is on ",
-      tensor.device());
+inline void check_like(const char* expected, const Tensor& tensor, const char* name, const Tensor& like) {
+  const auto dtype = like.scalar_type(), found = tensor.scalar_type();
+  TORCH_CHECK(found == dtype, expected, " to have ", name, "'s dtype ", dtype, ", but got ", found);
+  const auto device = like.device(), where = tensor.device();
+  TORCH_CHECK(where == device, expected, " to be on ", name, "'s device ", device, ", but it is on ", where);
 }
 
 // Tensor::suggest_memory_format for images [N, C, H, W], but without a guard on N, which a compiler may not know, as

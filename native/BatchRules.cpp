@@ -62,7 +62,8 @@ Tensor gdh_batch_rule(const VmapLevel& level, const Tensor& self) {
   return level.wrap(at::gdh(all).view_symint({*level.size(), c10::multiply_integers(all.sym_sizes().slice(1))}));
 }
 
-// [B, N, C, H, W] as [N, B * C, H, W], or without N: channels are independent, so the batch becomes more of them.
+// [B, N, C, H, W] as [N, B * C, H, W], or without N: channels are independent, so the batch becomes more of them. The
+// same for boxes [B, K, C, ...], and for images of kernels [B, K, N, ...].
 Tensor into_channels(const Tensor& images) {
   const auto channels = images.dim() - 3;
   return images.movedim(0, channels - 1).flatten(channels - 1, channels);
@@ -147,16 +148,6 @@ Tensor merge_boxes(const Tensor& boxes, const c10::SymInt& images) {
   return at::cat({moved.unsqueeze(2), exact.narrow(2, 1, 4)}, 2).flatten(0, 1);
 }
 
-// [K, B * C, ...] as [B, K, C, ...].
-Tensor split_channels(const Tensor& x, const c10::SymInt& batch, const c10::SymInt& channels) {
-  return x.unflatten_symint(1, {batch, channels}).movedim(1, 0);
-}
-
-// [B, K, C, ...] as [K, B * C, ...].
-Tensor merge_channels(const Tensor& x) {
-  return x.movedim(0, 1).flatten(1, 2);
-}
-
 std::tuple<Tensor, Tensor> roi_pool_batch_rule(
     const VmapLevel& level,
     const Tensor& input,
@@ -169,8 +160,10 @@ std::tuple<Tensor, Tensor> roi_pool_batch_rule(
   };
   if (!level.is_batched(boxes)) {
     // The same boxes for each input: the batch becomes more channels.
-    const auto [output, indices] = pool(merge_channels(level.unwrap(input)), boxes);
-    const auto split = [&](const Tensor& x) { return level.wrap(split_channels(x, *level.size(), input.sym_size(1))); };
+    const auto [output, indices] = pool(into_channels(level.unwrap(input)), boxes);
+    const auto split = [&](const Tensor& x) {
+      return level.wrap(out_of_channels(x, *level.size(), input.sym_size(1)));
+    };
     return {split(output), split(indices)};
   }
   const Tensor all_boxes = level.unwrap(boxes);
@@ -194,26 +187,13 @@ Tensor roi_pool_backward_batch_rule(
   c10::SymDimVector sizes(input_size);
   if (!level.is_batched(boxes)) {
     sizes[1] = sizes[1] * *level.size();
-    const Tensor result = at::roi_pool_backward_symint(merge_channels(grad), boxes, merge_channels(places), sizes);
-    return level.wrap(split_channels(result, *level.size(), input_size[1]));
+    const Tensor result = at::roi_pool_backward_symint(into_channels(grad), boxes, into_channels(places), sizes);
+    return level.wrap(out_of_channels(result, *level.size(), input_size[1]));
   }
   sizes[0] = sizes[0] * *level.size();
   const Tensor result = at::roi_pool_backward_symint(
       grad.flatten(0, 1), merge_boxes(level.unwrap(boxes), input_size[0]), places.flatten(0, 1), sizes);
   return level.wrap(result.unflatten_symint(0, {*level.size(), input_size[0]}));
-}
-
-// The kernels of a batch, [B, kH, kW] or, one for each of K images, [B, K, kH, kW], as those for the images of
-// merge_images.
-Tensor merge_kernels(const VmapLevel& level, const Tensor& kernel) {
-  const Tensor kernels = level.unwrap(kernel);
-  return kernels.dim() == 4 ? kernels.flatten(0, 1) : kernels;
-}
-
-// [B, K, ...] as [B * K, ...] where each of K images has a kernel of its own.
-Tensor merge_images(const VmapLevel& level, const Tensor& images, bool have_own_kernels) {
-  const Tensor all = level.unwrap(images);
-  return have_own_kernels ? all.flatten(0, 1) : all;
 }
 
 Tensor correlate2d_batch_rule(
@@ -223,13 +203,13 @@ Tensor correlate2d_batch_rule(
     c10::SymIntArrayRef offset,
     c10::SymIntArrayRef size,
     std::optional<bool> fft) {
-  if (!level.is_batched(kernel) && kernel.dim() == 2) {
-    return level.wrap(at::_correlate2d_symint(level.unwrap(input), kernel, offset, size, fft));
+  if (!level.is_batched(kernel)) {
+    const Tensor result = at::_correlate2d_symint(into_channels(level.unwrap(input)), kernel, offset, size, fft);
+    return level.wrap(out_of_channels(result, *level.size(), input.sym_size(1)));
   }
-  const bool have_own_kernels = kernel.dim() == 3;
-  const Tensor result = at::_correlate2d_symint(
-      merge_images(level, input, have_own_kernels), merge_kernels(level, kernel), offset, size, fft);
-  return level.wrap(have_own_kernels ? result.unflatten_symint(0, {*level.size(), kernel.sym_size(0)}) : result);
+  const Tensor result =
+      at::_correlate2d_symint(level.unwrap(input).flatten(0, 1), level.unwrap(kernel).flatten(0, 1), offset, size, fft);
+  return level.wrap(result.unflatten_symint(0, {*level.size(), input.sym_size(0)}));
 }
 
 Tensor correlate2d_kernel_grad_batch_rule(
@@ -237,18 +217,11 @@ Tensor correlate2d_kernel_grad_batch_rule(
     const Tensor& grad_output,
     const Tensor& input,
     c10::SymIntArrayRef offset,
-    c10::SymIntArrayRef kernel_size,
+    c10::SymIntArrayRef size,
     std::optional<bool> fft) {
-  const bool have_own_kernels = kernel_size.size() == 3;
-  c10::SymDimVector sizes(kernel_size.slice(kernel_size.size() - 2));
-  sizes.insert(sizes.begin(), have_own_kernels ? *level.size() * kernel_size[0] : *level.size());
   const Tensor result = at::_correlate2d_kernel_grad_symint(
-      merge_images(level, grad_output, have_own_kernels),
-      merge_images(level, input, have_own_kernels),
-      offset,
-      sizes,
-      fft);
-  return level.wrap(have_own_kernels ? result.unflatten_symint(0, {*level.size(), kernel_size[0]}) : result);
+      level.unwrap(grad_output).flatten(0, 1), level.unwrap(input).flatten(0, 1), offset, size, fft);
+  return level.wrap(result.unflatten_symint(0, {*level.size(), input.sym_size(0)}));
 }
 
 TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {

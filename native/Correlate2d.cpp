@@ -5,7 +5,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/native/Arguments.h>
 #include <ATen/native/Correlate2d.h>
-#include <c10/util/irange.h>
 
 #ifndef AT_PER_OPERATOR_HEADERS
 #include <ATen/Functions.h>
@@ -122,21 +121,30 @@ pad_input(const Tensor& input, const Tensor& kernel, Part& part, std::string_vie
 
 // Each image with its kernel, after broadcasting the leading dimensions of both.
 Tensor correlate_broadcast(const Tensor& input, const Tensor& kernel, const Part& part, std::optional<bool> fft) {
-  const auto kernel_dims = kernel.dim() - 2;
-  if (kernel_dims == 0) {
-    return at::_correlate2d_symint(input, kernel, part.offset, part.size, fft);
+  const auto image = input.sym_sizes().slice(input.dim() - 2), taps = kernel.sym_sizes().slice(kernel.dim() - 2);
+  const auto of_kernel = kernel.sym_sizes().slice(0, kernel.dim() - 2);
+  const auto leading = infer_size_symdimvector(input.sym_sizes().slice(0, input.dim() - 2), of_kernel);
+  // The last of them are those of the kernels.
+  const auto others = SymIntArrayRef(leading).slice(0, leading.size() - of_kernel.size());
+  const auto batch = SymIntArrayRef(leading).slice(others.size());
+  const auto images = c10::multiply_integers(others), kernels = c10::multiply_integers(batch);
+  const auto joined = [](SymIntArrayRef first, SymIntArrayRef last) {
+    c10::SymDimVector sizes(first);
+    sizes.append(last.begin(), last.end());
+    return sizes;
+  };
+  if (of_kernel.empty()) {
+    return at::_correlate2d_symint(
+               input.reshape_symint(joined({1, images}, image)), kernel.unsqueeze(0), part.offset, part.size, fft)
+        .reshape_symint(joined(leading, part.size));
   }
-  const auto kernel_sizes = kernel.sym_sizes();
-  auto sizes = infer_size_symdimvector(input.sym_sizes().slice(0, input.dim() - 2), kernel_sizes.slice(0, kernel_dims));
-  const c10::SymDimVector batch(sizes.end() - kernel_dims, sizes.end());
-  c10::SymDimVector all_kernels(batch);
-  all_kernels.append(kernel_sizes.end() - 2, kernel_sizes.end());
-  sizes.append({input.sym_size(-2), input.sym_size(-1)});
-  // [K, ..., H, W], where K kernels have images of their own.
-  const Tensor images = input.expand_symint(sizes).flatten(-2 - kernel_dims, -3).movedim(-3, 0);
-  const Tensor kernels = kernel.expand_symint(all_kernels).flatten(0, -3);
-  const Tensor result = at::_correlate2d_symint(images, kernels, part.offset, part.size, fft);
-  return result.movedim(0, -3).unflatten_symint(-3, batch);
+  const Tensor result = at::_correlate2d_symint(
+      input.expand_symint(joined(leading, image)).reshape_symint(joined({images, kernels}, image)).transpose(0, 1),
+      kernel.expand_symint(joined(batch, taps)).reshape_symint(joined({kernels}, taps)),
+      part.offset,
+      part.size,
+      fft);
+  return result.transpose(0, 1).reshape_symint(joined(leading, part.size));
 }
 
 // One value, which promotes like a Python number, or one for each kernel, which promotes the same way.
@@ -156,45 +164,30 @@ Tensor add_bias(const Tensor& result, const Tensor& bias, const Tensor& kernel) 
   return result.add(bias.to(dtype).unsqueeze(-1).unsqueeze(-1));
 }
 
-// Of the operators behind correlate2d, which it calls with the right ones.
-void check_part(const Tensor& input, const Tensor& other, SymIntArrayRef kernel_size, SymIntArrayRef offset) {
-  const bool has_sizes = input.dim() >= 2 && other.dim() >= 2 &&
-      (kernel_size.size() == 2 || (kernel_size.size() == 3 && input.dim() >= 3 && kernel_size[0] == input.sym_size(0)));
+// Of the operators behind correlate2d, which it calls with the right ones: input [K, N, H, W], and a kernel [K, h, w]
+// or a gradient [K, N, h, w].
+void check_part(const Tensor& input, const Tensor& other, int64_t dims, SymIntArrayRef offset, SymIntArrayRef size) {
+  const auto is_pair = [](SymIntArrayRef x) { return x.size() == 2 && x[0] >= 0 && x[1] >= 0; };
   TORCH_CHECK(
-      has_sizes && offset.size() == 2 && offset[0] >= 0 && offset[1] >= 0,
-      "correlate2d(): expected input to be [K, ..., H, W], kernel [kH, kW] or [K, kH, kW] and offset not negative, but "
-      "got ",
+      input.dim() == 4 && other.dim() == dims &&
+          other.sym_sizes().slice(0, dims - 2) == input.sym_sizes().slice(0, dims - 2) && is_pair(offset) &&
+          is_pair(size),
+      "correlate2d(): expected input to be [K, N, H, W], kernel [K, kH, kW] or grad_output [K, N, h, w], and offset "
+      "and size two numbers that are not negative, but got ",
       input.sym_sizes(),
       ", ",
-      kernel_size,
+      other.sym_sizes(),
+      ", ",
+      offset,
       " and ",
-      offset);
-  check_like("correlate2d", "kernel", other, "input", input);
-}
-
-c10::SymDimVector result_sizes(const Tensor& input, SymIntArrayRef size) {
-  c10::SymDimVector sizes(input.sym_sizes().slice(0, input.dim() - 2));
-  sizes.append(size.begin(), size.end());
-  return sizes;
-}
-
-// One kernel as [1, kH, kW], several as [K, kH, kW].
-Tensor as_kernels(const Tensor& kernel) {
-  return kernel.dim() == 2 ? kernel.unsqueeze(0) : kernel;
-}
-
-// [K, N / K, H, W]: what each of K kernels has.
-Tensor by_kernel(const Tensor& x, int64_t kernels) {
-  return x.reshape({kernels, -1, x.size(-2), x.size(-1)});
+      size);
+  check_like("correlate2d(): expected kernel", other, "input", input);
 }
 
 // Images that are the same for each kernel, expanded, as [1, N, H, W].
 Tensor shared_by_kernels(const Tensor& images) {
   return images.stride(0) == 0 ? images.narrow(0, 0, 1) : images;
 }
-
-// Larger than any memory, and small enough that a few can be added.
-constexpr int64_t kLongest = int64_t(1) << 40;
 
 // The smallest number >= n whose prime factors are 2, 3 and 5: transforms of such lengths are fast.
 int64_t fast_length(int64_t n) {
@@ -217,16 +210,9 @@ struct Lengths {
     for (const int64_t dim : {0, 1}) {
       const int64_t length = input.size(dim - 2);
       const int64_t taps = kernel.size(dim - 2);
-      TORCH_CHECK(
-          std::max({length, taps, offset[dim], size[dim]}) <= kLongest,
-          "correlate2d(): expected lengths of at most 2^40, but got ",
-          input.sizes(),
-          " and ",
-          kernel.sizes(),
-          " with offset ",
-          offset,
-          " and size ",
-          size);
+      const int64_t most = std::max({length, taps, offset[dim], size[dim]});
+      // Larger than any memory, and small enough that a few can be added.
+      TORCH_CHECK(most <= int64_t(1) << 40, "correlate2d(): expected lengths of at most 2^40, but got ", most);
       before[dim] = offset[dim];
       needed[dim] = std::max<int64_t>(size[dim] + taps - 1, 0);
       // The wrapped-around part must not overlap the input.
@@ -304,10 +290,6 @@ bool is_empty(const Tensor& input, const Tensor& kernel, IntArrayRef size) {
   return input.numel() == 0 || kernel.numel() == 0 || size[0] == 0 || size[1] == 0;
 }
 
-ScalarType computed_in(ScalarType t) {
-  return t == kHalf || t == kBFloat16 ? kFloat : t;
-}
-
 void check_choice(const char* name, std::string_view value, const std::array<std::string_view, 3>& choices) {
   TORCH_CHECK(
       std::find(choices.begin(), choices.end(), value) != choices.end(),
@@ -379,7 +361,7 @@ Tensor correlate2d(
   Part part = part_of(mode, input, kernel);
   const auto fft = method == "auto" ? std::nullopt : std::optional(method == "fft");
   // With a bias, half types are rounded once, after it is added.
-  const auto computed = has_bias ? computed_in(dtype) : dtype;
+  const auto computed = has_bias ? toOpMathType(dtype) : dtype;
   Tensor images = input.to(computed);
   // In valid mode nothing outside the edges is read.
   if (mode != "valid") {
@@ -406,12 +388,8 @@ Tensor _correlate2d_meta_symint(
     SymIntArrayRef offset,
     SymIntArrayRef size,
     std::optional<bool> fft) {
-  check_part(input, kernel, kernel.sym_sizes(), offset);
-  TORCH_CHECK(
-      size.size() == 2 && size[0] >= 0 && size[1] >= 0,
-      "correlate2d(): expected size to be two numbers that are not negative, but got ",
-      size);
-  return at::empty_symint(result_sizes(input, size), input.options());
+  check_part(input, kernel, 3, offset, size);
+  return at::empty_symint({input.sym_size(0), input.sym_size(1), size[0], size[1]}, input.options());
 }
 
 Tensor
@@ -421,11 +399,9 @@ _correlate2d(const Tensor& input, const Tensor& kernel, IntArrayRef offset, IntA
   if (is_empty(input, kernel, size)) {
     return result.zero_();
   }
-  const auto dtype = computed_in(input.scalar_type());
-  const Tensor kernels = as_kernels(kernel).to(dtype);
-  const Tensor images = shared_by_kernels(by_kernel(input, kernels.size(0))).to(dtype);
+  const auto dtype = toOpMathType(input.scalar_type());
+  const Tensor images = shared_by_kernels(input).to(dtype), kernels = kernel.to(dtype);
   const Lengths lengths(images, kernels, offset, size);
-  const std::array<int64_t, 4> sizes{kernels.size(0), images.size(1), size[0], size[1]};
   Tensor output;
   // Computes all images, or only those that are `chosen`.
   const auto correlate = [&](const Tensor& chosen) {
@@ -435,9 +411,11 @@ _correlate2d(const Tensor& input, const Tensor& kernel, IntArrayRef offset, IntA
     // Moving the image over the larger kernel takes fewer products and gives the reversed result.
     const int64_t turned[] = {size[0] - 1 - offset[0], size[1] - 1 - offset[1]};
     const auto each = [&](const Tensor& x) {
-      return x.expand({sizes[0], sizes[1], -1, -1}).flatten(0, 1).conj_physical();
+      return x.expand({result.size(0), result.size(1), -1, -1}).flatten(0, 1).conj_physical();
     };
-    output = at::_correlate2d(each(kernels.unsqueeze(1)), each(images), turned, size, fft).flip({-2, -1}).view(sizes);
+    output = at::_correlate2d(each(kernels.unsqueeze(1)).unsqueeze(1), each(images), turned, size, fft)
+                 .flip({-2, -1})
+                 .view(result.sizes());
     // But with zeros around the kernel instead of the image, which an infinity would turn into other NaN.
     const Tensor chosen = has_special(output).logical_or(has_special(kernels).unsqueeze(1));
     if (may_have_any(chosen, lengths)) {
@@ -450,44 +428,35 @@ _correlate2d(const Tensor& input, const Tensor& kernel, IntArrayRef offset, IntA
       correlate(chosen);
     }
   } else {
-    output = dtype == result.scalar_type() ? result.view(sizes) : at::empty(sizes, images.options());
+    output = dtype == result.scalar_type() ? result : at::empty(result.sizes(), images.options());
     correlate(/*chosen=*/{});
   }
-  return output.view(result.sizes()).to(input.scalar_type());
+  return output.to(input.scalar_type());
 }
 
 Tensor _correlate2d_kernel_grad_meta_symint(
     const Tensor& grad_output,
     const Tensor& input,
     SymIntArrayRef offset,
-    SymIntArrayRef kernel_size,
+    SymIntArrayRef size,
     std::optional<bool> fft) {
-  check_part(input, grad_output, kernel_size, offset);
-  TORCH_CHECK(
-      grad_output.sym_sizes().slice(0, grad_output.dim() - 2) == input.sym_sizes().slice(0, input.dim() - 2),
-      "correlate2d(): expected grad_output and input to have the same batch, but got ",
-      grad_output.sym_sizes(),
-      " and ",
-      input.sym_sizes());
-  return at::empty_symint(kernel_size, input.options());
+  check_part(input, grad_output, 4, offset, size);
+  return at::empty_symint({input.sym_size(0), size[0], size[1]}, input.options());
 }
 
 Tensor _correlate2d_kernel_grad(
     const Tensor& grad_output,
     const Tensor& input,
     IntArrayRef offset,
-    IntArrayRef kernel_size,
+    IntArrayRef size,
     std::optional<bool> fft) {
   const Tensor result = _correlate2d_kernel_grad_meta_symint(
-      grad_output, input, c10::fromIntArrayRefSlow(offset), c10::fromIntArrayRefSlow(kernel_size), fft);
-  const auto size = kernel_size.slice(kernel_size.size() - 2);
+      grad_output, input, c10::fromIntArrayRefSlow(offset), c10::fromIntArrayRefSlow(size), fft);
   if (is_empty(input, grad_output, size)) {
     return result.zero_();
   }
-  const auto dtype = computed_in(input.scalar_type());
-  const auto kernels = kernel_size.size() == 3 ? kernel_size[0] : 1;
-  const Tensor images = shared_by_kernels(by_kernel(input, kernels)).to(dtype);
-  const Tensor grads = by_kernel(grad_output, kernels).to(dtype);
+  const auto dtype = toOpMathType(input.scalar_type());
+  const Tensor images = shared_by_kernels(input).to(dtype), grads = grad_output.to(dtype);
   const Lengths lengths(images, grads, offset, size);
   Tensor output, chosen;
   const bool is_by_fft = fft.value_or(lengths.is_faster_by_fft(dtype));
@@ -495,13 +464,13 @@ Tensor _correlate2d_kernel_grad(
     output = correlate_by_fft(images, grads, lengths, size, /*is_summed=*/true);
     chosen = has_special(output);
   } else {
-    output = at::empty({kernels, size[0], size[1]}, images.options());
+    output = at::empty(result.sizes(), images.options());
   }
   if (!is_by_fft || may_have_any(chosen, lengths)) {
     correlate2d_kernel_grad_stub(
         input.device().type(), output, lengths.pad(images, lengths.needed), conjugated(grads), chosen);
   }
-  return output.view(result.sizes()).to(input.scalar_type());
+  return output.to(input.scalar_type());
 }
 
 } // namespace at::native

@@ -36,17 +36,16 @@ const c10::SymInt& along(SymIntArrayRef values, size_t axis) {
 // Of paddings, dilations and the kernel's sizes, so that products and sums of sizes have 64 bits.
 constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
 
+// `expected` begins the message.
 void check_parameter(
-    const char* op,
-    const char* name,
+    const char* expected,
     SymIntArrayRef values,
     int64_t least,
-    std::optional<int64_t> most = std::nullopt) {
-  TORCH_CHECK(
-      values.size() == 1 || values.size() == 2, op, "(): expected ", name, " to be one or two integers, got ", values);
+    int64_t most = std::numeric_limits<int64_t>::max()) {
+  TORCH_CHECK(values.size() == 1 || values.size() == 2, expected, " to be one or two integers, got ", values);
   for (const auto& value : values) {
-    TORCH_CHECK(value >= least, op, "(): expected ", name, " to be at least ", least, ", got ", values);
-    TORCH_CHECK(!most || value <= *most, op, "(): expected ", name, " to be at most ", *most, ", got ", values);
+    TORCH_CHECK(value >= least, expected, " to be at least ", least, ", got ", values);
+    TORCH_CHECK(value <= most, expected, " to be at most ", most, ", got ", values);
   }
 }
 
@@ -56,7 +55,6 @@ c10::SymInt kernel_extent(const Tensor& weight, SymIntArrayRef dilations, size_t
 }
 
 c10::SymInt output_size(
-    const char* op,
     const Tensor& input,
     const Tensor& weight,
     SymIntArrayRef strides,
@@ -67,8 +65,7 @@ c10::SymInt output_size(
   const c10::SymInt extent = kernel_extent(weight, dilations, axis);
   TORCH_CHECK(
       padded >= extent,
-      op,
-      "(): expected weight to be no larger than the padded input, got a ",
+      "depthwise_conv2d(): expected weight to be no larger than the padded input, got a ",
       kAxisNames[axis],
       " of ",
       extent,
@@ -78,50 +75,43 @@ c10::SymInt output_size(
   return (padded - extent) / along(strides, axis) + 1;
 }
 
-void check_input_and_weight(const char* op, const Tensor& input, const Tensor& weight) {
+void check_input_and_weight(const Tensor& input, const Tensor& weight) {
   TORCH_CHECK(
       input.dim() == 3 || input.dim() == 4,
-      op,
-      "(): expected input to be 4-D [N, C, H, W] or 3-D [C, H, W], got ",
+      "depthwise_conv2d(): expected input to be 4-D [N, C, H, W] or 3-D [C, H, W], got ",
       input.sym_sizes());
   TORCH_CHECK(
       weight.dim() == 4 && weight.sym_size(1) == 1 && weight.sym_size(2) > 0 && weight.sym_size(2) <= kLargest &&
           weight.sym_size(3) > 0 && weight.sym_size(3) <= kLargest,
-      op,
-      "(): expected weight to be 4-D [C * multiplier, 1, kH, kW] with kH and kW from 1 to 2^31 - 1, got ",
+      "depthwise_conv2d(): expected weight to be 4-D [C * multiplier, 1, kH, kW] with kH and kW from 1 to 2^31 - 1, "
+      "got ",
       weight.sym_sizes());
   const auto channels = input.sym_size(-3);
   TORCH_CHECK(
       channels > 0 ? weight.sym_size(0) % channels == 0 : weight.sym_size(0) == 0,
-      op,
-      "(): expected the first size of weight to be a multiple of input's ",
+      "depthwise_conv2d(): expected the first size of weight to be a multiple of input's ",
       channels,
       " channels, got ",
       weight.sym_sizes());
-  TORCH_CHECK(
-      isArithmeticFloatingType(input.scalar_type()),
-      op,
-      "(): expected input to be double, float, half or bfloat16, got ",
-      input.scalar_type());
-  check_like(op, "weight", weight, "input", input);
+  check_floating("depthwise_conv2d(): expected input", input);
+  check_like("depthwise_conv2d(): expected weight", weight, "input", input);
 }
 
 // Checks everything but the bias and the gradient. Returns the sizes of the result.
 c10::SymDimVector output_sizes(
-    const char* op,
     const Tensor& input,
     const Tensor& weight,
     SymIntArrayRef stride,
     SymIntArrayRef padding,
     SymIntArrayRef dilation) {
-  check_input_and_weight(op, input, weight);
-  check_parameter(op, "stride", stride, 1);
-  check_parameter(op, "padding", padding, 0, kLargest);
-  check_parameter(op, "dilation", dilation, 1, kLargest);
+  check_input_and_weight(input, weight);
+  check_parameter("depthwise_conv2d(): expected stride", stride, 1);
+  check_parameter("depthwise_conv2d(): expected padding", padding, 0, kLargest);
+  check_parameter("depthwise_conv2d(): expected dilation", dilation, 1, kLargest);
   c10::SymDimVector sizes(input.sym_sizes().slice(0, input.dim() - 3));
   sizes.push_back(weight.sym_size(0));
   for (const size_t axis : {0, 1}) {
-    sizes.push_back(output_size(op, input, weight, stride, padding, dilation, axis));
+    sizes.push_back(output_size(input, weight, stride, padding, dilation, axis));
   }
   return sizes;
 }
@@ -135,17 +125,15 @@ c10::SymDimVector check_depthwise_conv2d(
     SymIntArrayRef stride,
     SymIntArrayRef padding,
     SymIntArrayRef dilation) {
-  constexpr auto op = "depthwise_conv2d";
-  auto sizes = output_sizes(op, input, weight, stride, padding, dilation);
+  auto sizes = output_sizes(input, weight, stride, padding, dilation);
   if (bias && bias->defined()) {
     TORCH_CHECK(
         bias->dim() == 1 && bias->sym_size(0) == weight.sym_size(0),
-        op,
-        "(): expected bias to be 1-D with ",
+        "depthwise_conv2d(): expected bias to be 1-D with ",
         weight.sym_size(0),
         " elements, got ",
         bias->sym_sizes());
-    check_like(op, "bias", *bias, "input", input);
+    check_like("depthwise_conv2d(): expected bias", *bias, "input", input);
   }
   return sizes;
 }
@@ -157,16 +145,14 @@ void check_depthwise_conv2d_backward(
     SymIntArrayRef stride,
     SymIntArrayRef padding,
     SymIntArrayRef dilation) {
-  constexpr auto op = "depthwise_conv2d_backward";
-  const auto sizes = output_sizes(op, input, weight, stride, padding, dilation);
+  const auto sizes = output_sizes(input, weight, stride, padding, dilation);
   TORCH_CHECK(
       grad_output.sym_sizes() == SymIntArrayRef(sizes),
-      op,
-      "(): expected grad_output to have the sizes of the result, ",
+      "depthwise_conv2d(): expected grad_output to have the sizes of the result, ",
       sizes,
       ", got ",
       grad_output.sym_sizes());
-  check_like(op, "grad_output", grad_output, "input", input);
+  check_like("depthwise_conv2d(): expected grad_output", grad_output, "input", input);
 }
 
 namespace {
@@ -243,16 +229,18 @@ Tensor depthwise_conv2d_padding_symint(
     SymIntArrayRef stride,
     std::string_view padding,
     SymIntArrayRef dilation) {
-  constexpr auto op = "depthwise_conv2d";
   TORCH_CHECK(
-      padding == "same" || padding == "valid", op, "(): expected padding to be 'same' or 'valid', got '", padding, "'");
+      padding == "same" || padding == "valid",
+      "depthwise_conv2d(): expected padding to be 'same' or 'valid', got '",
+      padding,
+      "'");
   if (padding == "valid") {
     return at::depthwise_conv2d_symint(input, weight, bias, stride, c10::SymInt(0), dilation);
   }
-  check_input_and_weight(op, input, weight);
-  check_parameter(op, "dilation", dilation, 1, kLargest);
+  check_input_and_weight(input, weight);
+  check_parameter("depthwise_conv2d(): expected dilation", dilation, 1, kLargest);
   for (const auto& value : stride) {
-    TORCH_CHECK(value == 1, op, "(): expected stride to be 1 with padding='same', got ", stride);
+    TORCH_CHECK(value == 1, "depthwise_conv2d(): expected stride to be 1 with padding='same', got ", stride);
   }
   // An odd number of zeros is one more below or on the right, as with conv2d.
   c10::SymDimVector both_sides, more(4, 0);

@@ -10,7 +10,6 @@
 #include <ATen/Functions.h>
 #include <ATen/NativeFunctions.h>
 #else
-#include <ATen/ops/_improved_triplet_loss_backward_jvp_native.h>
 #include <ATen/ops/_improved_triplet_loss_jvp_native.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -30,26 +29,16 @@ DEFINE_DISPATCH(improved_triplet_loss_backward_stub);
 
 namespace {
 
-constexpr auto kOp = "improved_triplet_loss";
-
 void check_triplets(const Tensor& anchor, const Tensor& positive, const Tensor& negative) {
-  TORCH_CHECK(anchor.dim() >= 1, kOp, "(): expected anchor to be [..., D], but got []");
-  TORCH_CHECK(
-      isArithmeticFloatingType(anchor.scalar_type()),
-      kOp,
-      "(): expected anchor to be double, float, half or bfloat16, but got ",
-      anchor.scalar_type());
-  for (const auto& [name, other] : {std::pair("positive", positive), std::pair("negative", negative)}) {
-    TORCH_CHECK(
-        other.sym_sizes() == anchor.sym_sizes(),
-        kOp,
-        "(): expected ",
-        name,
-        " to have anchor's shape ",
-        anchor.sym_sizes(),
-        ", but got ",
-        other.sym_sizes());
-    check_like(kOp, name, other, "anchor", anchor);
+  TORCH_CHECK(anchor.dim() >= 1, "improved_triplet_loss(): expected anchor to be [..., D], but got []");
+  check_floating("improved_triplet_loss(): expected anchor", anchor);
+  const auto sizes = anchor.sym_sizes();
+  for (const auto& [expected, other] :
+       {std::pair("improved_triplet_loss(): expected positive", positive),
+        std::pair("improved_triplet_loss(): expected negative", negative)}) {
+    const auto found = other.sym_sizes();
+    TORCH_CHECK(found == sizes, expected, " to have anchor's shape ", sizes, ", but got ", found);
+    check_like(expected, other, "anchor", anchor);
   }
 }
 
@@ -71,8 +60,7 @@ void check_rows(const char* name, const Tensor& rows, SymIntArrayRef sizes, cons
   const auto dtype = toOpMathType(anchor.scalar_type());
   TORCH_CHECK(
       rows.sym_sizes() == sizes && rows.scalar_type() == dtype && rows.device() == anchor.device(),
-      kOp,
-      "(): expected ",
+      "improved_triplet_loss(): expected ",
       name,
       " to be ",
       sizes,
@@ -113,8 +101,7 @@ Tensor improved_triplet_loss(
   check_triplets(anchor, positive, negative);
   TORCH_CHECK_VALUE(
       reduction == "none" || reduction == "mean" || reduction == "sum",
-      kOp,
-      "(): expected reduction to be 'none', 'mean' or 'sum', but got '",
+      "improved_triplet_loss(): expected reduction to be 'none', 'mean' or 'sum', but got '",
       reduction,
       "'");
   const Tensor losses =
@@ -246,31 +233,6 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> improved_triplet_loss_double_backward
       std::make_tuple(by_grad_losses),
       at::improved_triplet_loss_backward(
           grad_losses, v_anchor, v_positive, v_negative, distances, tau1, tau2, beta, {true, true, true}));
-}
-
-// The backward is linear in grad_losses and, with constant distances, in the inputs together.
-std::tuple<Tensor, Tensor, Tensor> _improved_triplet_loss_backward_jvp(
-    const Tensor& grad_losses,
-    const Tensor& anchor,
-    const Tensor& positive,
-    const Tensor& negative,
-    const Tensor& grad_losses_tangent,
-    const Tensor& anchor_tangent,
-    const Tensor& positive_tangent,
-    const Tensor& negative_tangent,
-    const Tensor& distances,
-    double tau1,
-    double tau2,
-    double beta) {
-  const auto backward = [&](const Tensor& grad, const Tensor& a, const Tensor& p, const Tensor& n) {
-    return at::improved_triplet_loss_backward(grad, a, p, n, distances, tau1, tau2, beta, {true, true, true});
-  };
-  const auto by_grad = backward(grad_losses_tangent, anchor, positive, negative);
-  const auto by_inputs = backward(grad_losses, anchor_tangent, positive_tangent, negative_tangent);
-  return {
-      std::get<0>(by_grad) + std::get<0>(by_inputs),
-      std::get<1>(by_grad) + std::get<1>(by_inputs),
-      std::get<2>(by_grad) + std::get<2>(by_inputs)};
 }
 
 } // namespace at::native

@@ -46,34 +46,6 @@ void check_boxes(const Tensor& input, const Tensor& boxes) {
       boxes.device());
 }
 
-void check_inputs(
-    const Tensor& input,
-    const Tensor& boxes,
-    double spatial_scale,
-    int64_t pooled_height,
-    int64_t pooled_width) {
-  TORCH_CHECK(input.dim() == 4, "roi_pool(): expected input to be [N, C, H, W], but got ", input.sym_sizes());
-  TORCH_CHECK(
-      input.sym_size(2) > 0 && input.sym_size(3) > 0,
-      "roi_pool(): expected input to have a row and a column at least, but got ",
-      input.sym_sizes());
-  TORCH_CHECK(
-      isArithmeticFloatingType(input.scalar_type()),
-      "roi_pool(): expected input to be double, float, half or bfloat16, but got ",
-      input.scalar_type());
-  check_boxes(input, boxes);
-  TORCH_CHECK(
-      spatial_scale > 0 && std::isfinite(spatial_scale),
-      "roi_pool(): expected spatial_scale to be positive and finite, but got ",
-      spatial_scale);
-  TORCH_CHECK(
-      pooled_height > 0 && pooled_width > 0,
-      "roi_pool(): expected pooled_height and pooled_width to be positive, but got ",
-      pooled_height,
-      " and ",
-      pooled_width);
-}
-
 void check_backward_inputs(
     const Tensor& grad_output,
     const Tensor& boxes,
@@ -90,10 +62,7 @@ void check_backward_inputs(
       grad_output.sym_sizes(),
       " and ",
       indices.sym_sizes());
-  TORCH_CHECK(
-      isArithmeticFloatingType(grad_output.scalar_type()),
-      "roi_pool_backward(): expected grad_output to be double, float, half or bfloat16, but got ",
-      grad_output.scalar_type());
+  check_floating("roi_pool_backward(): expected grad_output", grad_output);
   check_boxes(grad_output, boxes);
   TORCH_CHECK(
       boxes.sym_size(0) == grad_output.sym_size(0),
@@ -120,7 +89,23 @@ std::tuple<Tensor, Tensor> roi_pool_with_indices_meta(
     double spatial_scale,
     int64_t pooled_height,
     int64_t pooled_width) {
-  check_inputs(input, boxes, spatial_scale, pooled_height, pooled_width);
+  TORCH_CHECK(input.dim() == 4, "roi_pool(): expected input to be [N, C, H, W], but got ", input.sym_sizes());
+  TORCH_CHECK(
+      input.sym_size(2) > 0 && input.sym_size(3) > 0,
+      "roi_pool(): expected input to have a row and a column at least, but got ",
+      input.sym_sizes());
+  check_floating("roi_pool(): expected input", input);
+  check_boxes(input, boxes);
+  TORCH_CHECK(
+      spatial_scale > 0 && std::isfinite(spatial_scale),
+      "roi_pool(): expected spatial_scale to be positive and finite, but got ",
+      spatial_scale);
+  TORCH_CHECK(
+      pooled_height > 0 && pooled_width > 0,
+      "roi_pool(): expected pooled_height and pooled_width to be positive, but got ",
+      pooled_height,
+      " and ",
+      pooled_width);
   const c10::SymInt sizes[] = {boxes.sym_size(0), input.sym_size(1), pooled_height, pooled_width};
   return {
       at::empty_symint(sizes, input.options().memory_format(format_of_images(input))),

@@ -9,6 +9,7 @@ import itertools
 import math
 import unittest
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,6 @@ from torch.testing._internal.common_dtype import (
 from torch.testing._internal.opinfo.core import DecorateInfo
 
 Make = Callable[..., Tensor]
-Errors = Iterator[tuple[Any, ...]]
 
 # The check takes no two lists that are one: TorchScript makes one constant of `stride` and `dilation`. The OpInfos of
 # PyTorch's own convolutions say the same. The second is the test in PyTorch's test_ops_jit.py.
@@ -84,10 +84,6 @@ def gdh_reference(input: Tensor) -> Any:
     return np.ravel(input.numpy(), order="C")
 
 
-def gdh_errors(make: Make) -> Errors:
-    yield (1,), r"gdh\(\): argument 'input' \(position 1\) must be Tensor, not int", TypeError
-
-
 def twice_plus(make: Make) -> Iterator[tuple[Any, ...]]:
     for left, right in (((), ()), ((5,), (5,)), ((2, 1), (1, 3)), ((2, 3), ()), ((), (3,)), ((2, 0), (1,))):
         yield make(*left), make(*right)
@@ -96,14 +92,6 @@ def twice_plus(make: Make) -> Iterator[tuple[Any, ...]]:
 
 def twice_plus_reference(input: Tensor, other: Tensor) -> Any:
     return input.numpy() + input.numpy() + other.numpy()
-
-
-def twice_plus_errors(make: Make) -> Errors:
-    x = make(2)
-    yield (x > 0, x > 0), r"twice_plus\(\): expected self or other to be a number type, but both are bool"
-    yield (x, make(3)), r"The size of tensor a \(2\) must match the size of tensor b \(3\)"
-    yield (x, x, {"out": make(2, dtype=torch.long)}), "result type Float can't be cast to the desired output type Long"
-    yield (x, "x"), r"twice_plus\(\): argument 'other' \(position 2\) must be Tensor, not str", TypeError
 
 
 def mul_constant(make: Make) -> Iterator[tuple[Any, ...]]:
@@ -117,14 +105,6 @@ def mul_constant_reference(input: Tensor, constant: complex) -> Any:
     return torch.mul(input, constant)
 
 
-def mul_constant_errors(make: Make) -> Errors:
-    x, line = make(2), make(3)
-    whole = {"out": make(2, dtype=torch.long)}
-    yield (x, 2, whole), "result type Float can't be cast to the desired output type Long"
-    yield (line[:2], 2, {"out": line[1:]}), "some elements of the input tensor and the written-to tensor refer"
-    yield (x, "x"), r"argument 'constant' \(position 2\) must be Number, not str", TypeError
-
-
 def affine(make: Make) -> Iterator[tuple[Any, ...]]:
     yield make(4, 3), make(5, 3), make(5)
     yield make(4, 3), make(5, 3)
@@ -136,17 +116,6 @@ def affine(make: Make) -> Iterator[tuple[Any, ...]]:
 def affine_reference(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     product = np.matmul(input.numpy(), weight.numpy().T)
     return product if bias is None else product + bias.numpy()
-
-
-def affine_errors(make: Make) -> Errors:
-    x, weight, bias = make(2, 4), make(5, 4), make(5)
-    yield (make(), weight, bias), r"affine\(\): expected input to have at least one dimension"
-    yield (x, make(4), bias), r"affine\(\): expected weight to be 2-D, .* but got \[4\]"
-    yield (x, make(5, 3), bias), r"last dimension of input to be weight's 3 in_features, .* input \[2, 4\]"
-    for wrong in (make(4), make(5, 1), make()):
-        yield (x, weight, wrong), r"affine\(\): expected bias to be 1-D with weight's 5 out_features"
-    yield (x, weight.double(), bias), "expected weight to have input's dtype Float, but got Double"
-    yield (x, weight, bias.short()), "expected bias to have input's dtype Float, but got Short"
 
 
 def depthwise_conv2d(make: Make) -> Iterator[tuple[Any, ...]]:
@@ -172,44 +141,6 @@ def depthwise_conv2d_reference(input: Tensor, weight: Tensor, *more: Any, **para
         sides = (columns // 2, columns - columns // 2, rows // 2, rows - rows // 2)
         input, parameters = torch.nn.functional.pad(input, sides), {**parameters, "padding": 0}
     return conv2d(input, weight, *more, **parameters, groups=input.shape[-3])
-
-
-def depthwise_conv2d_errors(make: Make) -> Errors:
-    right = {"input": make(1, 4, 8, 8), "weight": make(4, 1, 3, 3)}
-
-    def but(message: str, **wrong: Any) -> tuple[Any, ...]:
-        given = {**right, **wrong}
-        return (given.pop("input"), given), r"depthwise_conv2d\(\): .*" + message
-
-    yield but(r"expected input to be 4-D \[N, C, H, W\] or 3-D \[C, H, W\], got \[3, 4\]", input=make(3, 4))
-    yield but(r"expected weight to be 4-D \[C \* multiplier, 1, kH, kW\] .* got \[4, 3, 3\]", weight=make(4, 3, 3))
-    yield but(r"expected weight to be 4-D .* got \[4, 2, 3, 3\]", weight=make(4, 2, 3, 3))
-    for taps in (0, 2**40):
-        of_taps = make(4, 1, 1, 3)[:, :, :taps].expand(4, 1, taps, 3)
-        yield but(rf"weight .* with kH and kW from 1 to 2\^31 - 1, got \[4, 1, {taps}, 3\]", weight=of_taps)
-    yield but(r"weight to be a multiple of input's 4 channels, got \[6, 1, 3, 3\]", weight=make(6, 1, 3, 3))
-    yield but(r"weight to be a multiple of input's 0 channels", input=make(1, 0, 8, 8))
-    for shape in ((3,), (4, 1)):
-        yield but(r"expected bias to be 1-D with 4 elements, got \[", bias=make(*shape))
-    for dtype, name in ((torch.int32, "Int"), (torch.cfloat, "ComplexFloat")):
-        yield but(f"input to be double, float, half or bfloat16, got {name}", input=make(1, 4, 8, 8, dtype=dtype))
-    yield but("weight to have input's dtype Float, but got Double", weight=make(4, 1, 3, 3, dtype=torch.double))
-    yield but("expected bias to have input's dtype Float, but got Half", bias=make(4, dtype=torch.half))
-    for name in ("stride", "padding"):
-        yield but(rf"expected {name} to be one or two integers, got \[1, 1, 1\]", **{name: (1, 1, 1)})
-    yield but(r"expected stride to be at least 1, got \[0, 0\]", stride=0)
-    yield but(r"expected stride to be at least 1, got \[1, -2\]", stride=(1, -2))
-    yield but(r"expected padding to be at least 0, got \[-1, -1\]", padding=-1)
-    for padding in (0, "same"):
-        yield but(r"expected dilation to be at least 1, got \[0, 0\]", padding=padding, dilation=0)
-        yield but(f"expected dilation to be at most {2**31 - 1}, got", padding=padding, dilation=2**31)
-    yield but(f"expected padding to be at most {2**31 - 1}, got", padding=2**31)
-    yield but("expected padding to be 'same' or 'valid', got 'full'", padding="full")
-    yield but(r"expected stride to be 1 with padding='same', got \[1, 2\]", padding="same", stride=(1, 2))
-    yield but("expected input to be 4-D", padding="same", input=make(3, 4))
-    yield but("expected weight to be 4-D", padding="same", weight=make(4, 3, 3))
-    yield but("no larger than the padded input, got a width of 9 .* input of 8", weight=make(4, 1, 3, 9))
-    yield but(r"no larger than the padded input, got a height of 9 \(dilation included\)", dilation=(4, 1))
 
 
 def improved_triplet_loss(make: Make) -> Iterator[tuple[Any, ...]]:
@@ -243,19 +174,6 @@ def improved_triplet_loss_reference(
 ) -> Any:
     losses, _ = improved_triplet_loss_with_distances_reference(input, positive, negative, tau1, tau2, beta)
     return {"none": losses, "mean": losses.mean(), "sum": losses.sum()}[reduction]
-
-
-def improved_triplet_loss_errors(make: Make) -> Errors:
-    x, parameters = make(3, 4), (-1.0, 0.01, 0.002)
-    yield (*[make()] * 3, *parameters), r"expected anchor to be \[..., D\], but got \[\]"
-    yield (x, x[:, :1], x, *parameters), r"expected positive to have anchor's shape \[3, 4\], but got \[3, 1\]"
-    yield (x, x, x.double(), *parameters), r"expected negative to have anchor's dtype Float, but got Double"
-    for dtype, name in ((torch.int32, "Int"), (torch.uint64, "UInt64"), (torch.float8_e4m3fn, "Float8_e4m3fn")):
-        message = f"expected anchor to be double, float, half or bfloat16, but got {name}"
-        yield (*[x.to(dtype)] * 3, *parameters), message
-
-
-improved_triplet_loss_with_distances_errors = improved_triplet_loss_errors
 
 
 def roi_pool(make: Make) -> Iterator[tuple[Any, ...]]:
@@ -307,32 +225,7 @@ def roi_pool_reference(*arguments: Any, **parameters: Any) -> Any:
     return roi_pool_with_indices_reference(*arguments, **parameters)[0]
 
 
-def roi_pool_errors(make: Make) -> Errors:
-    x, boxes = make(2, 3, 4, 5), make(8, 5) * 0
-
-    def expected(message: str, x: Tensor = x, boxes: Tensor = boxes, *parameters: float) -> tuple[Any, ...]:
-        return (x, boxes, *(parameters or (1.0, 2, 2))), r"roi_pool\(\): expected " + message
-
-    yield expected(r"input to be \[N, C, H, W\], but got \[3, 4, 5\]", x[0])
-    yield expected(r"input to have a row and a column at least, but got \[2, 3, 0, 5\]", x[:, :, :0])
-    yield expected(r"input to be double, float, half or bfloat16, but got Int", x.int())
-    yield expected(r"boxes to be 2-D with 5 columns, .* but got \[8, 4\]", x, boxes[:, 1:])
-    yield expected(r"boxes to be 2-D with 5 columns, .* but got \[5\]", x, boxes[0])
-    yield expected(r"boxes to be of a floating-point dtype, but got Int", x, boxes.int())
-    for scale in (0.0, -1.0, math.nan, math.inf):
-        yield expected("spatial_scale to be positive and finite", x, boxes, scale, 2, 2)
-    yield expected("pooled_height and pooled_width to be positive, but got 0 and 2", x, boxes, 1.0, 0, 2)
-    if x.is_cpu:  # a CUDA kernel detects a wrong box by an assertion, which ends the process
-        of_image = "the first column of boxes to be the index of one of input's 2 images"
-        for image in (-1.0, 2.0, 0.5, math.nan, math.inf, 1e30):
-            yield expected(of_image, x, torch.tensor([[image, 0, 0, 1, 1]]))
-        yield expected(of_image, x[:, :0], boxes + 2, 1.0, 2**40, 1)
-        for corner in (math.nan, math.inf):
-            yield expected("boxes to be finite, but there is .* in row 0", x, torch.tensor([[0, 0, corner, 1, 1]]))
-
-
 roi_pool_with_indices = roi_pool
-roi_pool_with_indices_errors = roi_pool_errors
 
 
 def correlate2d(make: Make) -> Iterator[tuple[Any, ...]]:
@@ -377,25 +270,6 @@ def correlate2d_reference(
     return results if bias is None else results + bias.numpy()[..., None, None]
 
 
-def correlate2d_errors(make: Make) -> Errors:
-    x, kernel = make(4, 5), make(2, 3)
-    yield (x[0], kernel), r"correlate2d\(\): expected input to be \[..., H, W\], but got \[5\]"
-    for wrong in (kernel[0], kernel[:0], kernel[:, :0]):
-        yield (x, wrong), r"expected kernel to be \[..., kH, kW\] with a row and a column at least"
-    yield (x, kernel, {"mode": "wrap"}), r"expected mode to be 'full', 'same' or 'valid', but got 'wrap'"
-    yield (x, kernel, {"method": "quick"}), r"expected method to be 'auto', 'direct' or 'fft', but got 'quick'"
-    yield (x.int(), kernel.int(), {"method": "fft"}), "expected floating-point or complex tensors for method='fft'"
-    yield (x[:0, :0], kernel), r"and none empty, for mode='valid', but got \[0, 0\]"
-    for biases, kernels in ((make(2), kernel), (make(2), kernel.expand(3, 2, 3)), (make(1, 1), kernel)):
-        yield (x, kernels, biases), r"expected bias to be one number, of shape \[\] or \[1\], or of the shape of kernel"
-    yield (x, kernel, {"boundary": "same"}), "expected boundary to be 'fill', 'wrap' or 'symm', but got 'same'"
-    yield (x, kernel, {"fillvalue": 1j}), r"expected fillvalue to be real for tensors of dtype Float, but got \(0,1\)"
-    empty = {"mode": "full", "boundary": "symm"}
-    yield (x[:, :0], kernel, empty), "expected input to have a row and a column at least for boundary='symm'"
-    yield (x.expand(2, 4, 5), kernel.expand(3, 2, 3)), "must match the size|broadcast"
-    yield (x > 0, kernel > 0), r"expected input or kernel to be a number type, but both are bool"
-
-
 def fft_rfft2_abs(make: Make) -> Iterator[tuple[Any, ...]]:
     yield (make(4, 5),)
     yield (make(2, 3, 4),)
@@ -409,12 +283,127 @@ def fft_rfft2_abs_reference(
     return np.abs(np.fft.rfft2(input.double().numpy(), sizes, dim, norm))
 
 
-def fft_rfft2_abs_errors(make: Make) -> Errors:
-    x = make(2, 3, 4)
-    yield (make(3),), r"rfft2_abs\(\): expected input to have at least two dimensions, .* \[3\]"
-    yield (make(3, 3, dtype=torch.cfloat),), r"rfft2_abs\(\): expected input to be of a real dtype, but got Complex"
-    yield (make(3, 0),), r"Invalid number of data points \(0\) specified"
-    yield (x, {"dim": (0, 1, 2)}), r"rfft2_abs\(\): expected dim to be two dimensions, but got \[0, 1, 2\]"
-    yield (x, (4, 4, 4)), r"rfft2_abs\(\): expected s to be two sizes, but got \[4, 4, 4\]"
-    yield (x, (0, 4)), r"rfft2_abs\(\): expected s to be -1 or positive, but got \[0, 4\]"
-    yield (x, {"norm": "unit"}), r"rfft2_abs\(\): expected norm to be 'backward', .* but got 'unit'"
+_FLOAT8 = torch.float8_e4m3fn
+_TRIPLET = "anchor positive negative"
+_POOLED = {"spatial_scale": 1.0, "pooled_height": 2, "pooled_width": 2}
+_RIGHT: dict[str, Callable[[Make], dict[str, Any]]] = {
+    "gdh": lambda t: {"input": t(2)},
+    "twice_plus": lambda t: {"input": t(2), "other": t(2)},
+    "mul_constant": lambda t: {"input": t(2), "constant": 2},
+    "affine": lambda t: {"input": t(2, 4), "weight": t(5, 4), "bias": t(5)},
+    "depthwise_conv2d": lambda t: {"input": t(1, 4, 8, 8), "weight": t(4, 1, 3, 3)},
+    "improved_triplet_loss": lambda t: {
+        **dict.fromkeys(_TRIPLET.split(), t(3, 4)),
+        "tau1": -1.0,
+        "tau2": 0.01,
+        "beta": 0.002,
+    },
+    "roi_pool": lambda t: {"input": t(2, 3, 4, 5), "boxes": t(8, 5) * 0, **_POOLED},
+    "correlate2d": lambda t: {"input": t(4, 5), "kernel": t(2, 3)},
+    "fft_rfft2_abs": lambda t: {"input": t(2, 3, 4)},
+}
+_MOST = f"at most {2**31 - 1}, got"
+_KERNEL = r"expected kernel to be \[..., kH, kW\] with a row and a column at least"
+_FLOATS = "expected floating-point or complex tensors for method='fft'"
+_BIAS = r"expected bias to be one number, of shape \[\] or \[1\], or of the shape of kernel"
+
+# Wrong calls: the operator, the arguments that are not as in _RIGHT, values of each wrong call, the message, and the
+# type of the error if it is no RuntimeError. The operator's name is before "expected". `t` is `make`.
+_WRONG: tuple[tuple[Any, ...], ...] = (
+    ("gdh", "input", [1], r"gdh\(\): argument 'input' \(position 1\) must be Tensor, not int", TypeError),
+    ("twice_plus", "input other", lambda t: [(t(2) > 0, t(2) > 0)], "expected .* a number type, but both are bool"),
+    ("twice_plus", "other", lambda t: [t(3)], r"The size of tensor a \(2\) must match the size of tensor b \(3\)"),
+    ("twice_plus", "out", lambda t: [t(2).long()], "result type Float can't be cast to the desired output type Long"),
+    ("twice_plus", "other", ["x"], r"twice_plus\(\): argument 'other' .* must be Tensor, not str", TypeError),
+    ("mul_constant", "out", lambda t: [t(2).long()], "result type Float can't be cast to the desired output type Long"),
+    ("mul_constant", "input out", lambda t: [((x := t(3))[:2], x[1:])], "some elements of the input tensor and the wr"),
+    ("mul_constant", "constant", ["x"], r"argument 'constant' .* must be Number, not str", TypeError),
+    ("affine", "input", lambda t: [t()], "expected input to have at least one dimension"),
+    ("affine", "weight", lambda t: [t(4)], r"expected weight to be 2-D, .* but got \[4\]"),
+    ("affine", "weight", lambda t: [t(5, 3)], r"expected the last .* weight's 3 in_features, .* input \[2, 4\]"),
+    ("affine", "bias", lambda t: [t(4), t(5, 1), t()], "expected bias to be 1-D with weight's 5 out_features"),
+    ("affine", "weight", lambda t: [t(5, 4).double()], "expected weight to have input's dtype Float, but got Double"),
+    ("affine", "bias", lambda t: [t(5).short()], "expected bias to have input's dtype Float, but got Short"),
+    ("depthwise_conv2d", "input", lambda t: [t(3, 4)], r"expected input to be 4-D .* 3-D \[C, H, W\], got \[3, 4\]"),
+    ("depthwise_conv2d", "weight", lambda t: [t(4, 3, 3)], r"expected weight to be 4-D \[C \* .*, got \[4, 3, 3\]"),
+    ("depthwise_conv2d", "weight", lambda t: [t(4, 2, 3, 3)], r"expected weight to be 4-D .* got \[4, 2, 3, 3\]"),
+    ("depthwise_conv2d", "weight", lambda t: [t(4, 1, 0, 3)], r"expected .* from 1 to 2\^31 - 1, got \[4, 1, 0, 3\]"),
+    ("depthwise_conv2d", "weight", lambda t: [t(4, 1, 1, 3).expand(4, 1, 2**40, 3)], rf"expected .* 1, {2**40}, 3\]"),
+    ("depthwise_conv2d", "weight", lambda t: [t(6, 1, 3, 3)], r"expected .* input's 4 channels, got \[6, 1, 3, 3\]"),
+    ("depthwise_conv2d", "input", lambda t: [t(1, 0, 8, 8)], "expected .* weight to be a multiple of input's 0"),
+    ("depthwise_conv2d", "bias", lambda t: [t(3), t(4, 1)], r"expected bias to be 1-D with 4 elements, got \["),
+    ("depthwise_conv2d", "input", lambda t: [t(1, 4, 8, 8).int()], "expected input to be double, .* but got Int"),
+    ("depthwise_conv2d", "input", lambda t: [t(1, 4, 8, 8) + 0j], "expected input to be .* but got ComplexFloat"),
+    ("depthwise_conv2d", "weight", lambda t: [t(4, 1, 3, 3).double()], "expected weight .* Float, but got Double"),
+    ("depthwise_conv2d", "bias", lambda t: [t(4).half()], "expected bias to have input's dtype Float, but got Half"),
+    ("depthwise_conv2d", "stride", [(1, 1, 1)], r"expected stride to be one or two integers, got \[1, 1, 1\]"),
+    ("depthwise_conv2d", "padding", [(1, 1, 1)], r"expected padding to be one or two integers, got \[1, 1, 1\]"),
+    ("depthwise_conv2d", "stride", [0, (1, -2)], r"expected stride to be at least 1, got \[[01], (0|-2)\]"),
+    ("depthwise_conv2d", "padding", [-1], r"expected padding to be at least 0, got \[-1, -1\]"),
+    ("depthwise_conv2d", "padding dilation", [(0, 0), ("same", 0)], r"expected dilation .* least 1, got \[0, 0\]"),
+    ("depthwise_conv2d", "padding dilation", [(0, 2**31), ("same", 2**31)], f"expected dilation to be {_MOST}"),
+    ("depthwise_conv2d", "padding", [2**31], f"expected padding to be {_MOST}"),
+    ("depthwise_conv2d", "padding", ["full"], "expected padding to be 'same' or 'valid', got 'full'"),
+    ("depthwise_conv2d", "stride padding", [((1, 2), "same")], r"expected .* padding='same', got \[1, 2\]"),
+    ("depthwise_conv2d", "input padding", lambda t: [(t(3, 4), "same")], "expected input to be 4-D"),
+    ("depthwise_conv2d", "weight padding", lambda t: [(t(4, 3, 3), "same")], "expected weight to be 4-D"),
+    ("depthwise_conv2d", "weight", lambda t: [t(4, 1, 3, 9)], "expected .* padded input, got a width of 9 .* of 8"),
+    ("depthwise_conv2d", "dilation", [(4, 1)], r"expected .* padded input, got a height of 9 \(dilation included\)"),
+    ("improved_triplet_loss", _TRIPLET, lambda t: [(t(),) * 3], r"expected anchor to be \[..., D\], but got \[\]"),
+    ("improved_triplet_loss", "positive", lambda t: [t(3, 1)], r"expected positive .*\[3, 4\], but got \[3, 1\]"),
+    ("improved_triplet_loss", "negative", lambda t: [t(3, 4).double()], "expected negative .* Float, but got Double"),
+    ("improved_triplet_loss", _TRIPLET, lambda t: [(t(3, 4).int(),) * 3], "expected anchor .* bfloat16, but got Int"),
+    ("improved_triplet_loss", _TRIPLET, lambda t: [(t(3, 4).to(torch.uint64),) * 3], "expected anchor .* got UInt64"),
+    ("improved_triplet_loss", _TRIPLET, lambda t: [(t(3, 4).to(_FLOAT8),) * 3], "expected .* but got Float8_e4m3fn"),
+    ("roi_pool", "input", lambda t: [t(3, 4, 5)], r"expected input to be \[N, C, H, W\], but got \[3, 4, 5\]"),
+    ("roi_pool", "input", lambda t: [t(2, 3, 0, 5)], r"expected input to have a row and .* got \[2, 3, 0, 5\]"),
+    ("roi_pool", "input", lambda t: [t(2, 3, 4, 5).int()], "expected input to be double, .* bfloat16, but got Int"),
+    ("roi_pool", "boxes", lambda t: [t(8, 4), t(5)], r"expected boxes to be 2-D with 5 columns, .* got \[(8, 4|5)\]"),
+    ("roi_pool", "boxes", lambda t: [t(8, 5).int()], "expected boxes to be of a floating-point dtype, but got Int"),
+    ("roi_pool", "spatial_scale", [0.0, -1.0, math.nan, math.inf], "expected spatial_scale to be positive and finite"),
+    ("roi_pool", "pooled_height", [0], "expected pooled_height and pooled_width to be positive, but got 0 and 2"),
+    ("correlate2d", "input", lambda t: [t(5)], r"expected input to be \[..., H, W\], but got \[5\]"),
+    ("correlate2d", "kernel", lambda t: [t(3), t(0, 3), t(2, 0)], _KERNEL),
+    ("correlate2d", "mode", ["wrap"], "expected mode to be 'full', 'same' or 'valid', but got 'wrap'"),
+    ("correlate2d", "method", ["quick"], "expected method to be 'auto', 'direct' or 'fft', but got 'quick'"),
+    ("correlate2d", "input kernel method", lambda t: [(t(4, 5).int(), t(2, 3).int(), "fft")], _FLOATS),
+    ("correlate2d", "input", lambda t: [t(0, 0)], r"expected .* and none empty, for mode='valid', but got \[0, 0\]"),
+    ("correlate2d", "bias", lambda t: [t(2), t(1, 1)], _BIAS),
+    ("correlate2d", "kernel bias", lambda t: [(t(3, 2, 3), t(2))], _BIAS),
+    ("correlate2d", "boundary", ["same"], "expected boundary to be 'fill', 'wrap' or 'symm', but got 'same'"),
+    ("correlate2d", "fillvalue", [1j], r"expected fillvalue to be real for .* dtype Float, but got \(0,1\)"),
+    ("correlate2d", "input mode boundary", lambda t: [(t(4, 0), "full", "symm")], "expected input .* boundary='symm'"),
+    ("correlate2d", "input kernel", lambda t: [(t(2, 4, 5), t(3, 2, 3))], "must match the size|broadcast"),
+    ("correlate2d", "input kernel", lambda t: [(t(4, 5) > 0, t(2, 3) > 0)], "expected .* but both are bool"),
+    ("fft_rfft2_abs", "input", lambda t: [t(3)], r"expected input to have at least two dimensions, .* \[3\]"),
+    ("fft_rfft2_abs", "input", lambda t: [t(3, 3) + 0j], "expected input to be of a real dtype, but got Complex"),
+    ("fft_rfft2_abs", "input", lambda t: [t(3, 0)], r"Invalid number of data points \(0\) specified"),
+    ("fft_rfft2_abs", "dim", [(0, 1, 2)], r"expected dim to be two dimensions, but got \[0, 1, 2\]"),
+    ("fft_rfft2_abs", "s", [(4, 4, 4)], r"expected s to be two sizes, but got \[4, 4, 4\]"),
+    ("fft_rfft2_abs", "s", [(0, 4)], r"expected s to be -1 or positive, but got \[0, 4\]"),
+    ("fft_rfft2_abs", "norm", ["unit"], "expected norm to be 'backward', .* but got 'unit'"),
+)
+# A CUDA kernel detects a wrong box by an assertion, which ends the process.
+_OF_IMAGE = "expected the first column of boxes to be the index of one of input's 2 images"
+_FINITE = "expected boxes to be finite, but there is .* in row 0"
+_INDICES = (-1.0, 2.0, 0.5, math.nan, math.inf, 1e30)
+_ON_CPU: tuple[tuple[Any, ...], ...] = (
+    ("roi_pool", "boxes", lambda t: [torch.tensor([[i, 0, 0, 1, 1]]) for i in _INDICES], _OF_IMAGE),
+    ("roi_pool", "input boxes pooled_height", lambda t: [(t(2, 0, 4, 5), t(8, 5) * 0 + 2, 2**40)], _OF_IMAGE),
+    ("roi_pool", "boxes", lambda t: [torch.tensor([[0, 0, x, 1, 1]]) for x in (math.nan, math.inf)], _FINITE),
+)
+
+
+def _errors(operator: str, make: Make) -> Iterator[tuple[Any, ...]]:
+    """Yield the wrong calls of an operator, with their messages."""
+    for name, arguments, values, message, *kind in (*_WRONG, *(_ON_CPU if make(0).is_cpu else ())):
+        for each in (values(make) if callable(values) else values) if name == operator else ():
+            names, right = arguments.split(), _RIGHT[name](make)
+            given = {**right, **dict(zip(names, each if len(names) > 1 else [each], strict=True))}
+            start = rf"{name.removeprefix('fft_')}\(\): " if message.startswith("expected") else ""
+            yield (*(given.pop(argument) for argument in right), given), start + message, *kind
+
+
+globals().update({f"{name}_errors": partial(_errors, name) for name in _RIGHT})
+improved_triplet_loss_with_distances_errors = partial(_errors, "improved_triplet_loss")
+roi_pool_with_indices_errors = partial(_errors, "roi_pool")

@@ -1,5 +1,6 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
+#include <ATen/core/TensorAccessor.h>
 #include <ATen/native/Correlate2d.h>
 
 #include <ATen/Dispatch.h>
@@ -26,48 +27,36 @@ int blocks_for(int64_t count) {
   return static_cast<int>(std::min<int64_t>(count, int64_t(1) << 20));
 }
 
-struct Sizes {
-  Sizes(const TensorBase& output, const TensorBase& input, const TensorBase& kernel)
-      : images(output.size(1)),
-        height(output.size(2)),
-        width(output.size(3)),
-        inputs(input.size(0) * images),
-        input_height(input.size(2)),
-        input_width(input.size(3)),
-        kernel_height(kernel.size(1)),
-        kernel_width(kernel.size(2)) {}
-
-  // Of each kernel.
-  int64_t images;
-  int64_t height;
-  int64_t width;
-  int64_t inputs; // of all kernels, or of each if all have the same
-  int64_t input_height;
-  int64_t input_width;
-  int64_t kernel_height;
-  int64_t kernel_width;
-};
+// [K, N, H, W]; of an input, K may be 1: all kernels have the same images.
+template <typename T>
+using Images = PackedTensorAccessor64<const T, 4>;
 
 // A thread for each element of the output.
 template <typename T>
-__global__ void
-correlate2d_forward_kernel(int64_t count, T* output, const T* input, const T* kernel, const bool* chosen, Sizes s) {
+__global__ void correlate2d_forward_kernel(
+    int64_t count,
+    PackedTensorAccessor64<T, 4> output,
+    Images<T> input,
+    PackedTensorAccessor64<const T, 3> kernel,
+    const bool* chosen) {
   CUDA_KERNEL_LOOP_TYPE(i, count, int64_t) {
-    const int64_t x = i % s.width;
-    const int64_t y = i / s.width % s.height;
-    const int64_t image = i / s.width / s.height;
+    const int64_t x = i % output.size(3);
+    const int64_t y = i / output.size(3) % output.size(2);
+    const int64_t image = i / output.size(3) / output.size(2);
     if (chosen && !chosen[image]) {
       continue;
     }
-    const T* taps = kernel + image / s.images * s.kernel_height * s.kernel_width;
+    const int64_t k = image / output.size(1), n = image % output.size(1);
+    const auto taps = kernel[k];
+    const auto from = input[k % input.size(0)][n];
     T sum = 0;
-    for (int64_t a = 0; a < s.kernel_height; ++a) {
-      const T* from = input + (image % s.inputs * s.input_height + y + a) * s.input_width + x;
-      for (int64_t b = 0; b < s.kernel_width; ++b) {
-        sum += from[b] * taps[a * s.kernel_width + b];
+    for (int64_t a = 0; a < taps.size(0); ++a) {
+      const auto row = from[y + a];
+      for (int64_t b = 0; b < taps.size(1); ++b) {
+        sum += row[x + b] * taps[a][b];
       }
     }
-    output[i] = sum;
+    output[k][n][y][x] = sum;
   }
 }
 
@@ -77,29 +66,30 @@ template <typename T>
 __global__ void correlate2d_tap_kernel(
     int64_t count,
     T* partial,
-    const T* input,
-    const T* grad,
+    Images<T> input,
+    Images<T> grad,
     const bool* chosen,
-    int64_t taps,
-    int64_t step,
-    Sizes s) {
+    int64_t kernel_height,
+    int64_t kernel_width,
+    int64_t step) {
   alignas(sizeof(T)) __shared__ char shared[sizeof(T) * kThreads];
   T* sums = reinterpret_cast<T*>(shared);
-  const int64_t pixels = s.images * s.height * s.width;
+  const int64_t taps = grad.size(0) * kernel_height * kernel_width;
+  const int64_t pixels = grad.size(1) * grad.size(2) * grad.size(3);
   for (int64_t place = blockIdx.x; place < count; place += gridDim.x) {
     const int64_t tap = place % taps;
-    const int64_t b = tap % s.kernel_width;
-    const int64_t a = tap / s.kernel_width % s.kernel_height;
-    const int64_t k = tap / s.kernel_width / s.kernel_height;
+    const int64_t b = tap % kernel_width;
+    const int64_t a = tap / kernel_width % kernel_height;
+    const int64_t k = tap / kernel_width / kernel_height;
     const bool is_chosen = !chosen || chosen[k];
     // The error of a long sum grows with its length, so it is made of pieces.
     T sum = 0, piece = 0;
     int piece_length = 0;
     for (int64_t i = place / taps * kThreads + threadIdx.x; is_chosen && i < pixels; i += step) {
-      const int64_t x = i % s.width;
-      const int64_t y = i / s.width % s.height;
-      const int64_t image = (k * s.images + i / s.width / s.height) % s.inputs;
-      piece += input[(image * s.input_height + y + a) * s.input_width + x + b] * grad[k * pixels + i];
+      const int64_t x = i % grad.size(3);
+      const int64_t y = i / grad.size(3) % grad.size(2);
+      const int64_t n = i / grad.size(3) / grad.size(2);
+      piece += input[k % input.size(0)][n][y + a][x + b] * grad[k][n][y][x];
       if (++piece_length == 128) {
         sum += piece;
         piece = 0;
@@ -140,11 +130,10 @@ void correlate2d_kernel(
                0,
                at::cuda::getCurrentCUDAStream()>>>(
                 output.numel(),
-                output.mutable_data_ptr<scalar_t>(),
-                input.const_data_ptr<scalar_t>(),
-                kernel.const_data_ptr<scalar_t>(),
-                data_of(chosen),
-                Sizes(output, input, kernel));
+                output.packed_accessor64<scalar_t, 4>(),
+                input.packed_accessor64<const scalar_t, 4>(),
+                kernel.packed_accessor64<const scalar_t, 3>(),
+                data_of(chosen));
         C10_CUDA_KERNEL_LAUNCH_CHECK();
       }),
       AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX));
@@ -167,12 +156,12 @@ void correlate2d_kernel_grad_kernel(
     correlate2d_tap_kernel<scalar_t><<<blocks_for(partial.numel()), kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
         partial.numel(),
         partial.mutable_data_ptr<scalar_t>(),
-        input.const_data_ptr<scalar_t>(),
-        grad.const_data_ptr<scalar_t>(),
+        input.packed_accessor64<const scalar_t, 4>(),
+        grad.packed_accessor64<const scalar_t, 4>(),
         data_of(chosen),
-        taps,
-        shares * kThreads,
-        Sizes(grad, input, output));
+        output.size(1),
+        output.size(2),
+        shares * kThreads);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   });
   if (shares > 1) {

@@ -1,5 +1,6 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
+#include <ATen/core/TensorAccessor.h>
 #include <ATen/native/DepthwiseConv2d.h>
 
 #include <ATen/Dispatch.h>
@@ -42,48 +43,22 @@ struct Pixel {
 
 // The images of a batch, in either memory format.
 template <typename scalar_t, typename index_t>
-struct Images {
-  explicit Images(const TensorBase& t, scalar_t* data)
-      : data(data),
-        channels(t.size(1)),
-        height(t.size(2)),
-        width(t.size(3)),
-        count(t.numel()),
-        strides{
-            static_cast<index_t>(t.stride(0)),
-            static_cast<index_t>(t.stride(1)),
-            static_cast<index_t>(t.stride(2)),
-            static_cast<index_t>(t.stride(3))},
-        channels_last(t.suggest_memory_format() == MemoryFormat::ChannelsLast) {}
+using Images = GenericPackedTensorAccessor<scalar_t, 4, DefaultPtrTraits, index_t>;
 
-  // The pixel at this position in memory: adjacent threads have adjacent pixels.
-  __device__ Pixel<index_t> at(index_t i) const {
-    if (channels_last) {
-      return {i / channels / width / height, i % channels, i / channels / width % height, i / channels % width};
-    }
-    return {i / width / height / channels, i / width / height % channels, i / width % height, i % width};
+// The pixel at this position in memory: adjacent threads have adjacent pixels.
+template <typename scalar_t, typename index_t>
+__device__ Pixel<index_t> pixel_at(const Images<scalar_t, index_t>& images, index_t i) {
+  const index_t channels = images.size(1), height = images.size(2), width = images.size(3);
+  if (images.stride(1) == 1) {
+    return {i / channels / width / height, i % channels, i / channels / width % height, i / channels % width};
   }
+  return {i / width / height / channels, i / width / height % channels, i / width % height, i % width};
+}
 
-  __device__ scalar_t* plane(index_t image, index_t channel) const {
-    return data + image * strides[0] + channel * strides[1];
-  }
-
-  __device__ index_t offset(index_t y, index_t x) const {
-    return y * strides[2] + x * strides[3];
-  }
-
-  __device__ bool holds(index_t y, index_t x) const {
-    return y >= 0 && y < height && x >= 0 && x < width;
-  }
-
-  scalar_t* data;
-  index_t channels;
-  index_t height;
-  index_t width;
-  index_t count;
-  index_t strides[4];
-  bool channels_last;
-};
+template <typename scalar_t, typename index_t>
+__device__ bool holds(const Images<scalar_t, index_t>& images, index_t y, index_t x) {
+  return y >= 0 && y < images.size(2) && x >= 0 && x < images.size(3);
+}
 
 // The parameters of the convolution. For weights of size x size elements the compiler knows the loops' lengths, unless
 // size is 0.
@@ -128,15 +103,16 @@ struct Parameters {
 // A thread for each output.
 template <typename scalar_t, typename index_t, int size>
 __global__ void depthwise_conv2d_forward_kernel(
+    index_t count,
     Images<scalar_t, index_t> output,
     Images<const scalar_t, index_t> input,
     const scalar_t* weight,
     const scalar_t* bias,
     Parameters<index_t, size> p) {
   using T = at::opmath_type<scalar_t>;
-  CUDA_KERNEL_LOOP_TYPE(i, output.count, index_t) {
-    const auto at = output.at(i);
-    const scalar_t* plane = input.plane(at.image, at.channel / p.multiplier);
+  CUDA_KERNEL_LOOP_TYPE(i, count, index_t) {
+    const auto at = pixel_at(output, i);
+    const auto plane = input[at.image][at.channel / p.multiplier];
     const scalar_t* taps = weight + at.channel * p.taps();
     T sum = bias ? static_cast<T>(bias[at.channel]) : T(0);
 #pragma unroll
@@ -145,29 +121,30 @@ __global__ void depthwise_conv2d_forward_kernel(
 #pragma unroll
       for (index_t kx = 0; kx < p.kernel_size(1); ++kx) {
         const index_t x = p.start(1, at.x) + kx * p.dilation[1];
-        if (input.holds(y, x)) {
-          sum += static_cast<T>(taps[ky * p.kernel_size(1) + kx]) * static_cast<T>(plane[input.offset(y, x)]);
+        if (holds(input, y, x)) {
+          sum += static_cast<T>(taps[ky * p.kernel_size(1) + kx]) * static_cast<T>(plane[y][x]);
         }
       }
     }
-    output.plane(at.image, at.channel)[output.offset(at.y, at.x)] = static_cast<scalar_t>(sum);
+    output[at.image][at.channel][at.y][at.x] = static_cast<scalar_t>(sum);
   }
 }
 
 // A thread for each input, which gathers from the outputs that it went into.
 template <typename scalar_t, typename index_t, int size>
 __global__ void depthwise_conv2d_grad_input_kernel(
+    index_t count,
     Images<scalar_t, index_t> grad_input,
     Images<const scalar_t, index_t> grad_output,
     const scalar_t* weight,
     Parameters<index_t, size> p) {
   using T = at::opmath_type<scalar_t>;
-  CUDA_KERNEL_LOOP_TYPE(i, grad_input.count, index_t) {
-    const auto at = grad_input.at(i);
+  CUDA_KERNEL_LOOP_TYPE(i, count, index_t) {
+    const auto at = pixel_at(grad_input, i);
     T sum = 0;
     for (index_t m = 0; m < p.multiplier; ++m) {
       const index_t channel = at.channel * p.multiplier + m;
-      const scalar_t* plane = grad_output.plane(at.image, channel);
+      const auto plane = grad_output[at.image][channel];
       const scalar_t* taps = weight + channel * p.taps();
 #pragma unroll
       for (index_t ky = 0; ky < p.kernel_size(0); ++ky) {
@@ -175,13 +152,13 @@ __global__ void depthwise_conv2d_grad_input_kernel(
 #pragma unroll
         for (index_t kx = 0; kx < p.kernel_size(1); ++kx) {
           const index_t x = p.output_of(1, at.x, kx);
-          if (grad_output.holds(y, x)) {
-            sum += static_cast<T>(taps[ky * p.kernel_size(1) + kx]) * static_cast<T>(plane[grad_output.offset(y, x)]);
+          if (holds(grad_output, y, x)) {
+            sum += static_cast<T>(taps[ky * p.kernel_size(1) + kx]) * static_cast<T>(plane[y][x]);
           }
         }
       }
     }
-    grad_input.plane(at.image, at.channel)[grad_input.offset(at.y, at.x)] = static_cast<scalar_t>(sum);
+    grad_input[at.image][at.channel][at.y][at.x] = static_cast<scalar_t>(sum);
   }
 }
 
@@ -196,8 +173,8 @@ __global__ void depthwise_conv2d_grad_weight_kernel(
   using T = at::opmath_type<scalar_t>;
   __shared__ T shared[kTapsAtOnce][kThreads];
   const index_t channel = static_cast<index_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const bool has_channel = channel < grad_output.channels;
-  const index_t outputs = grad_output.count / grad_output.channels;
+  const bool has_channel = channel < grad_output.size(1);
+  const index_t outputs = grad_output.size(0) * grad_output.size(2) * grad_output.size(3);
   for (index_t first = blockIdx.y * kTapsAtOnce; first < p.taps(); first += gridDim.y * kTapsAtOnce) {
     // The error of a float sum grows with its length, so it is made of pieces.
     T sums[kTapsAtOnce] = {}, piece[kTapsAtOnce] = {};
@@ -214,17 +191,17 @@ __global__ void depthwise_conv2d_grad_weight_kernel(
     const int64_t step = static_cast<int64_t>(gridDim.z) * blockDim.y;
     for (int64_t i = begin; i < outputs && has_channel; i += step) {
       const index_t output = i;
-      const index_t x = output % grad_output.width;
-      const index_t y = output / grad_output.width % grad_output.height;
-      const index_t image = output / grad_output.width / grad_output.height;
-      const T grad = grad_output.plane(image, channel)[grad_output.offset(y, x)];
-      const scalar_t* plane = input.plane(image, channel / p.multiplier);
+      const index_t x = output % grad_output.size(3);
+      const index_t y = output / grad_output.size(3) % grad_output.size(2);
+      const index_t image = output / grad_output.size(3) / grad_output.size(2);
+      const T grad = grad_output[image][channel][y][x];
+      const auto plane = input[image][channel / p.multiplier];
 #pragma unroll
       for (int t = 0; t < kTapsAtOnce; ++t) {
         const index_t from_y = p.start(0, y) + y_of[t];
         const index_t from_x = p.start(1, x) + x_of[t];
-        if (first + t < p.taps() && input.holds(from_y, from_x)) {
-          piece[t] += grad * static_cast<T>(plane[input.offset(from_y, from_x)]);
+        if (first + t < p.taps() && holds(input, from_y, from_x)) {
+          piece[t] += grad * static_cast<T>(plane[from_y][from_x]);
         }
       }
       if (++piece_length == 128 || i + step >= outputs) {
@@ -254,7 +231,7 @@ __global__ void depthwise_conv2d_grad_weight_kernel(
     // Since the last barrier, each thread has read only what it overwrites for the next taps.
     if (threadIdx.y == 0 && has_channel) {
       for (int t = 0; t < kTapsAtOnce && first + t < p.taps(); ++t) {
-        partial[(blockIdx.z * static_cast<int64_t>(grad_output.channels) + channel) * p.taps() + first + t] =
+        partial[(blockIdx.z * static_cast<int64_t>(grad_output.size(1)) + channel) * p.taps() + first + t] =
             shared[t][own];
       }
     }
@@ -304,8 +281,9 @@ void depthwise_conv2d_kernel(
     dispatch(g, input, output, [&](auto index, auto size) {
       using index_t = decltype(index);
       depthwise_conv2d_forward_kernel<<<blocks_for(output.numel()), kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
-          Images<scalar_t, index_t>(output, output.mutable_data_ptr<scalar_t>()),
-          Images<const scalar_t, index_t>(input, input.const_data_ptr<scalar_t>()),
+          static_cast<index_t>(output.numel()),
+          output.generic_packed_accessor<scalar_t, 4, DefaultPtrTraits, index_t>(),
+          input.generic_packed_accessor<const scalar_t, 4, DefaultPtrTraits, index_t>(),
           weight.const_data_ptr<scalar_t>(),
           bias.defined() ? bias.const_data_ptr<scalar_t>() : nullptr,
           Parameters<index_t, decltype(size)::value>(g));
@@ -328,8 +306,9 @@ void depthwise_conv2d_backward_input_kernel(
               kThreads,
               0,
               at::cuda::getCurrentCUDAStream()>>>(
-              Images<scalar_t, index_t>(grad_input, grad_input.mutable_data_ptr<scalar_t>()),
-              Images<const scalar_t, index_t>(grad_output, grad_output.const_data_ptr<scalar_t>()),
+              static_cast<index_t>(grad_input.numel()),
+              grad_input.generic_packed_accessor<scalar_t, 4, DefaultPtrTraits, index_t>(),
+              grad_output.generic_packed_accessor<const scalar_t, 4, DefaultPtrTraits, index_t>(),
               weight.const_data_ptr<scalar_t>(),
               Parameters<index_t, decltype(size)::value>(g));
           C10_CUDA_KERNEL_LAUNCH_CHECK();
@@ -361,8 +340,8 @@ Tensor weight_gradient(const TensorBase& grad_output, const TensorBase& input, c
           const dim3 grid(channel_blocks, groups, shares), block(lanes, rows);
           depthwise_conv2d_grad_weight_kernel<scalar_t><<<grid, block, 0, at::cuda::getCurrentCUDAStream()>>>(
               partial.mutable_data_ptr<at::opmath_type<scalar_t>>(),
-              Images<const scalar_t, index_t>(grad_output, grad_output.const_data_ptr<scalar_t>()),
-              Images<const scalar_t, index_t>(input, input.const_data_ptr<scalar_t>()),
+              grad_output.generic_packed_accessor<const scalar_t, 4, DefaultPtrTraits, index_t>(),
+              input.generic_packed_accessor<const scalar_t, 4, DefaultPtrTraits, index_t>(),
               Parameters<index_t, 0>(g));
           C10_CUDA_KERNEL_LAUNCH_CHECK();
         });

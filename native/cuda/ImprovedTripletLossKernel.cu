@@ -3,6 +3,7 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
+#include <ATen/core/TensorAccessor.h>
 #include <ATen/core/TensorBase.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/native/cuda/block_reduce.cuh>
@@ -14,30 +15,9 @@ namespace {
 
 constexpr int kMostThreads = cuda_utils::kCUDABlockReduceNumThreads;
 
+// Rows of anchor, positive or negative.
 template <typename scalar_t>
-struct Rows {
-  explicit Rows(const TensorBase& x) : data(x.const_data_ptr<scalar_t>()), strides{x.stride(0), x.stride(1)} {}
-  __device__ at::opmath_type<scalar_t> at(int64_t row, int64_t i) const {
-    return data[row * strides[0] + i * strides[1]];
-  }
-  const scalar_t* data;
-  int64_t strides[2];
-};
-
-template <typename scalar_t>
-struct Triplets {
-  explicit Triplets(const TripletInputs& inputs)
-      : anchor(inputs[0]),
-        positive(inputs[1]),
-        negative(inputs[2]),
-        count(inputs[0].size(0)),
-        length(inputs[0].size(1)) {}
-  Rows<scalar_t> anchor;
-  Rows<scalar_t> positive;
-  Rows<scalar_t> negative;
-  int64_t count;
-  int64_t length;
-};
+using Rows = PackedTensorAccessor64<const scalar_t, 2>;
 
 // A row of the distances, [N, 2].
 template <typename T>
@@ -49,15 +29,19 @@ struct Distances {
 // The squared distances of one anchor to its positive and its negative. Every thread of the block calls this and gets
 // them.
 template <typename scalar_t, typename T = at::opmath_type<scalar_t>>
-__device__ Distances<T> squared_distances(const Triplets<scalar_t>& triplets, int64_t row) {
+__device__ Distances<T> squared_distances(
+    const Rows<scalar_t>& anchor,
+    const Rows<scalar_t>& positive,
+    const Rows<scalar_t>& negative,
+    int64_t row) {
   T ap = 0, an = 0;
-  for (int64_t i = threadIdx.x; i < triplets.length;) {
+  for (int64_t i = threadIdx.x; i < anchor.size(1);) {
     // The error of a long sum grows with its length, so it is made of pieces.
     T piece_ap = 0, piece_an = 0;
-    for (int n = 0; n < 128 && i < triplets.length; ++n, i += blockDim.x) {
-      const T x = triplets.anchor.at(row, i);
-      const T u = x - triplets.positive.at(row, i);
-      const T v = x - triplets.negative.at(row, i);
+    for (int n = 0; n < 128 && i < anchor.size(1); ++n, i += blockDim.x) {
+      const T x = anchor[row][i];
+      const T u = x - static_cast<T>(positive[row][i]);
+      const T v = x - static_cast<T>(negative[row][i]);
       piece_ap += u * u;
       piece_an += v * v;
     }
@@ -81,10 +65,12 @@ template <typename scalar_t, typename T = at::opmath_type<scalar_t>>
 __global__ void improved_triplet_loss_forward_kernel(
     T* losses,
     Distances<T>* distances,
-    Triplets<scalar_t> triplets,
+    Rows<scalar_t> anchor,
+    Rows<scalar_t> positive,
+    Rows<scalar_t> negative,
     TripletFormula<T> formula) {
-  for (int64_t row = blockIdx.x; row < triplets.count; row += gridDim.x) {
-    const auto d = squared_distances(triplets, row);
+  for (int64_t row = blockIdx.x; row < anchor.size(0); row += gridDim.x) {
+    const auto d = squared_distances<scalar_t>(anchor, positive, negative, row);
     if (threadIdx.x == 0) {
       losses[row] = formula.loss(d.to_positive, d.to_negative);
       distances[row] = d;
@@ -100,18 +86,20 @@ __global__ void improved_triplet_loss_grad_kernel(
     scalar_t* grad_negative,
     const T* grad_losses,
     const Distances<T>* distances,
-    Triplets<scalar_t> triplets,
+    Rows<scalar_t> anchor,
+    Rows<scalar_t> positive,
+    Rows<scalar_t> negative,
     TripletFormula<T> formula) {
-  for (int64_t row = blockIdx.x; row < triplets.count; row += gridDim.x) {
+  for (int64_t row = blockIdx.x; row < anchor.size(0); row += gridDim.x) {
     const auto d = distances[row];
     const auto slopes = formula.slopes(d.to_positive, d.to_negative);
     const T by_ap = 2 * grad_losses[row] * slopes.by_ap;
     const T by_an = 2 * grad_losses[row] * slopes.by_an;
-    for (int64_t i = threadIdx.x; i < triplets.length; i += blockDim.x) {
-      const T x = triplets.anchor.at(row, i);
-      const T through_positive = (x - triplets.positive.at(row, i)) * by_ap;
-      const T through_negative = (x - triplets.negative.at(row, i)) * by_an;
-      const int64_t to = row * triplets.length + i;
+    for (int64_t i = threadIdx.x; i < anchor.size(1); i += blockDim.x) {
+      const T x = anchor[row][i];
+      const T through_positive = (x - static_cast<T>(positive[row][i])) * by_ap;
+      const T through_negative = (x - static_cast<T>(negative[row][i])) * by_an;
+      const int64_t to = row * anchor.size(1) + i;
       if (grad_anchor) {
         grad_anchor[to] = static_cast<scalar_t>(through_positive + through_negative);
       }
@@ -149,12 +137,13 @@ void improved_triplet_loss_kernel(
   }
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, inputs[0].scalar_type(), "improved_triplet_loss_cuda", [&] {
     using T = at::opmath_type<scalar_t>;
-    const Triplets<scalar_t> triplets(inputs);
     improved_triplet_loss_forward_kernel<scalar_t>
-        <<<blocks_for(rows), threads_for(triplets.length), 0, at::cuda::getCurrentCUDAStream()>>>(
+        <<<blocks_for(rows), threads_for(inputs[0].size(1)), 0, at::cuda::getCurrentCUDAStream()>>>(
             losses.mutable_data_ptr<T>(),
             reinterpret_cast<Distances<T>*>(distances.mutable_data_ptr<T>()),
-            triplets,
+            inputs[0].packed_accessor64<const scalar_t, 2>(),
+            inputs[1].packed_accessor64<const scalar_t, 2>(),
+            inputs[2].packed_accessor64<const scalar_t, 2>(),
             TripletFormula<T>(parameters));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   });
@@ -173,16 +162,17 @@ void improved_triplet_loss_backward_kernel(
   AT_DISPATCH_FLOATING_TYPES_AND2(
       kHalf, kBFloat16, inputs[0].scalar_type(), "improved_triplet_loss_backward_cuda", [&] {
         using T = at::opmath_type<scalar_t>;
-        const Triplets<scalar_t> triplets(inputs);
         const auto data = [](const TensorBase& x) { return x.defined() ? x.mutable_data_ptr<scalar_t>() : nullptr; };
         improved_triplet_loss_grad_kernel<scalar_t>
-            <<<blocks_for(rows), threads_for(triplets.length), 0, at::cuda::getCurrentCUDAStream()>>>(
+            <<<blocks_for(rows), threads_for(inputs[0].size(1)), 0, at::cuda::getCurrentCUDAStream()>>>(
                 data(grads[0]),
                 data(grads[1]),
                 data(grads[2]),
                 grad_losses.const_data_ptr<T>(),
                 reinterpret_cast<const Distances<T>*>(distances.const_data_ptr<T>()),
-                triplets,
+                inputs[0].packed_accessor64<const scalar_t, 2>(),
+                inputs[1].packed_accessor64<const scalar_t, 2>(),
+                inputs[2].packed_accessor64<const scalar_t, 2>(),
                 TripletFormula<T>(parameters));
         C10_CUDA_KERNEL_LAUNCH_CHECK();
       });

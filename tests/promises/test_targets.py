@@ -122,4 +122,14 @@ def test_one_case_of_the_benchmarks(tmp_path: Path) -> None:
     arguments = f"affine --rounds 1 --seconds 0.001 --threads 1 --folder {tmp_path}"
     done = make(REPOSITORY, "bench", f"ARGS={arguments}")
     assert done.returncode == 0, done.stderr
-    assert list(tmp_path.glob("*.json")) and "affine" in done.stdout
+    assert "affine" in done.stdout
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "bench.json",
+        "bench.svg",
+        "bench.txt",
+        "overview.md",
+        "summary.md",
+    }
+    # Both steps at each of three sizes, in one panel and one line.
+    assert (tmp_path / "bench.svg").read_text(encoding="utf-8").count("<title>") == 6
+    assert "| `affine` | `F.linear` | " in (tmp_path / "overview.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ import torch
 
 from . import replaced
 from .case import Case, measure
-from .report import write_plot, write_results
+from .report import write_results
 
 
 def all_cases() -> Iterator[Case]:
@@ -48,8 +48,7 @@ def main() -> None:
             print(f"{case.operator}, {case.name}, {case.step}, {threads} threads: {result.ratio:.2f}", end=" ")
             print(f"({least:.2f} to {most:.2f}), aim {case.aim:g}", flush=True)
             write_results(results, options.folder)
-    write_plot(results, options.folder / "bench.svg")
-    print(f"written to {options.folder}: bench.json, bench.txt, summary.md, bench.svg")
+    print(f"written to {options.folder}: bench.json, bench.txt, bench.svg, overview.md, summary.md")
 
 
 main()

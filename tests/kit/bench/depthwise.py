@@ -67,7 +67,8 @@ def cases() -> Iterator[Case]:
                 name = f"{batch}x{layer} {str(dtype).removeprefix('torch.')} {layout}"
                 make = partial(_make, step, layer, batch, dtype, layout)
                 aim, group = _aim(layer, dtype, layout, step), _group(layer, batch, dtype, layout)
-                yield Case("depthwise_conv2d", "F.conv2d", name, step, aim, make, group)
+                elements = batch * layer.channels * layer.size**2
+                yield Case("depthwise_conv2d", "F.conv2d", name, step, aim, elements, make, group)
 
 
 def _group(layer: Layer, batch: int, dtype: torch.dtype, layout: str) -> str:

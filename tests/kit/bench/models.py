@@ -36,7 +36,7 @@ def cases() -> Iterator[Case]:
             for layout in FORMATS:
                 for dtype in _DTYPES:
                     title, make = f"{name}, {layout} {dtype}", partial(_make, function, step, layout, dtype)
-                    yield Case("models", "torchvision", title, step, aim, make, title)
+                    yield Case("models", "torchvision", title, step, aim, 0, make, title)
 
 
 class _Depthwise(nn.Module):

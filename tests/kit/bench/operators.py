@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from functools import partial
 
@@ -39,7 +40,7 @@ def _affine() -> Iterator[Case]:
     for shape, features in (((1, 4), 4), ((64, 256), 256), ((512, 1024), 1024)):
         for step in ("forward", "backward"):
             name = f"{list(shape)} to {features}"
-            yield Case("affine", "F.linear", name, step, 0.98, partial(make, step, shape, features))
+            yield Case("affine", "F.linear", name, step, 0.98, math.prod(shape), partial(make, step, shape, features))
 
 
 def _correlate2d() -> Iterator[Case]:
@@ -63,7 +64,8 @@ def _correlate2d() -> Iterator[Case]:
         batch, size, kernel = sizes
         for step, peer in (("forward", "F.conv2d"), ("forward", "SciPy"), ("backward", "F.conv2d")):
             name = f"[{batch}, {size}, {size}] by {kernel} x {kernel}"
-            yield Case("correlate2d", peer, name, step, 1, partial(make, step, peer, *sizes))
+            make_it = partial(make, step, peer, *sizes)
+            yield Case("correlate2d", peer, name, step, 1, batch * size**2, make_it)
     for of_images, dtype in itertools.product(
         ((1, 512, 4), (32, 128, 16)), (torch.float, torch.bfloat16, torch.double)
     ):
@@ -71,7 +73,7 @@ def _correlate2d() -> Iterator[Case]:
         for step in ("forward", "backward"):
             name = f"[{batch}, {size}, {size}] by {kernels} x 3 x 3 {_name(dtype)}"
             make_it = partial(several, step, *of_images, dtype)
-            yield Case("correlate2d", "F.conv2d", name, step, 0.95, make_it, "several kernels")
+            yield Case("correlate2d", "F.conv2d", name, step, 0.95, batch * size**2, make_it, "several kernels")
 
 
 def _triplet_loss() -> Iterator[Case]:
@@ -92,12 +94,12 @@ def _triplet_loss() -> Iterator[Case]:
             for step in ("forward", "backward"):
                 make_it = partial(make, step, shape, dtype)
                 name = f"{list(shape)} {_name(dtype)}"
-                yield Case("improved_triplet_loss", "plain operations", name, step, 3, make_it)
+                yield Case("improved_triplet_loss", "plain operations", name, step, 3, math.prod(shape), make_it)
     for length, dtype in itertools.product((4, 16, 31), (torch.float, torch.double, torch.bfloat16)):
         for step in ("forward", "backward"):
             make_it = partial(make, step, (16384, length), dtype)
-            name = f"[16384, {length}] {_name(dtype)}"
-            yield Case("improved_triplet_loss", "plain operations", name, step, 0.95, make_it, "short rows")
+            name, peer = f"[16384, {length}] {_name(dtype)}", "plain operations"
+            yield Case("improved_triplet_loss", peer, name, step, 0.95, 16384 * length, make_it, "short rows")
 
 
 def _mul_constant() -> Iterator[Case]:
@@ -111,14 +113,14 @@ def _mul_constant() -> Iterator[Case]:
     sizes += [(16, dtype) for dtype in (torch.double, torch.half, torch.bfloat16, torch.int32, torch.complex64)]
     for exponent, dtype in sizes:
         name = f"2^{exponent} {_name(dtype)}"
-        yield Case("mul_constant", "torch.mul", name, "forward", 0.98, partial(out, exponent, dtype))
+        yield Case("mul_constant", "torch.mul", name, "forward", 0.98, 2**exponent, partial(out, exponent, dtype))
     for dtype in (torch.int64, torch.complex64, torch.int8):
         name = f"2^22 {_name(dtype)}"
-        yield Case("mul_constant", "torch.mul", name, "forward", 0.95, partial(out, 22, dtype))
+        yield Case("mul_constant", "torch.mul", name, "forward", 0.95, 2**22, partial(out, 22, dtype))
     strided = partial(out, 16, torch.half, 2)
-    yield Case("mul_constant", "torch.mul", "2^16 float16, every second", "forward", 0.95, strided)
+    yield Case("mul_constant", "torch.mul", "2^16 float16, every second", "forward", 0.95, 2**16, strided)
     backward = partial(compared, "backward", lambda x: torch.mul_constant(x, 3), lambda x: x * 3, *_randn((2**16,)))
-    yield Case("mul_constant", "torch.mul", "2^16 float", "backward", 0.98, backward)
+    yield Case("mul_constant", "torch.mul", "2^16 float", "backward", 0.98, 2**16, backward)
 
 
 def _rfft2_abs() -> Iterator[Case]:
@@ -129,7 +131,8 @@ def _rfft2_abs() -> Iterator[Case]:
 
     for shape in ((64, 64), (16, 128, 128), (512, 512), (3, 255, 257)):
         for step, aim in (("forward", 0.98), ("backward", 1.5)):
-            yield Case("rfft2_abs", "rfft2(x).abs()", f"{list(shape)} float", step, aim, partial(make, step, shape))
+            name, elements = f"{list(shape)} float", math.prod(shape)
+            yield Case("rfft2_abs", "rfft2(x).abs()", name, step, aim, elements, partial(make, step, shape))
 
 
 def _twice_plus() -> Iterator[Case]:
@@ -149,12 +152,12 @@ def _twice_plus() -> Iterator[Case]:
         return compared("backward", torch.twice_plus, lambda x, y: torch.add(y, x, alpha=2), *_randn((size,), (size,)))
 
     for form in ("torch.", "method", "out=", "torch.ops"):
-        yield Case("twice_plus", peer, f"1 element, {form}", "forward", 0.98, partial(make, form, 1))
+        yield Case("twice_plus", peer, f"1 element, {form}", "forward", 0.98, 1, partial(make, form, 1))
     for exponent in range(4, 27, 2):
         make_it = partial(make, "out=", 2**exponent)
-        yield Case("twice_plus", peer, f"2^{exponent} elements", "forward", 0.98, make_it)
+        yield Case("twice_plus", peer, f"2^{exponent} elements", "forward", 0.98, 2**exponent, make_it)
     strided = partial(make, "out=", 2**16, torch.half, 2)
-    yield Case("twice_plus", peer, "2^16 elements, every second float16", "forward", 0.95, strided)
+    yield Case("twice_plus", peer, "2^16 elements, every second float16", "forward", 0.95, 2**16, strided)
     for exponent in (10, 20):
         make_it = partial(differentiated, 2**exponent)
-        yield Case("twice_plus", peer, f"2^{exponent} elements", "backward", 0.98, make_it)
+        yield Case("twice_plus", peer, f"2^{exponent} elements", "backward", 0.98, 2**exponent, make_it)

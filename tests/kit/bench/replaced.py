@@ -31,7 +31,7 @@ def cases() -> Iterator[Case]:
                     shapes = ", ".join(str(list(t.shape)) for t in tensors_of((each.input, each.args)))
                     name = f"{info.name} of {shapes} {str(dtype).removeprefix('torch.')}"
                     make = partial(_sides, info, each)
-                    yield Case("replaced", "PyTorch's own", name, "forward", 0.95, make, info.name, _graft.stock)
+                    yield Case("replaced", "PyTorch's own", name, "forward", 0.95, 0, make, info.name, _graft.stock)
 
 
 def _repeated(value: object) -> object:

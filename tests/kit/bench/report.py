@@ -1,4 +1,4 @@
-"""Write the results: JSON for programs, tables, a plot of the ratios."""
+"""Write the results: JSON for programs, tables, a picture of the ratios."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from torch.utils.benchmark import Compare
 
 from ..processor import describe_processor
 from .case import Result
+from .plot import plot
 
 # Of what is measured forward and backward, and of models.
 _STEPS = ("forward", "backward", "inference", "training")
 
 
 def write_results(results: Sequence[Result], folder: Path) -> None:
-    """Write all but the plot: ``bench.json``, ``bench.txt`` with the times, and the README's ``summary.md``."""
+    """Write ``bench.json``, ``bench.txt`` with the times, and for the READMEs ``bench.svg``, ``overview.md`` and
+    ``summary.md``.
+    """
     about = {
         "torch": torch.__version__,
         "processor": describe_processor(),
@@ -28,8 +31,10 @@ def write_results(results: Sequence[Result], folder: Path) -> None:
     (folder / "bench.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     times = Compare([measured for result in results for measured in result.measurements])
     (folder / "bench.txt").write_text(str(times), encoding="utf-8")
+    (folder / "bench.svg").write_text(plot(about), encoding="utf-8")
     conditions = f"torch {torch.__version__} on {describe_processor()}\n\n"
-    (folder / "summary.md").write_text(conditions + summary(results), encoding="utf-8")
+    for name, table in (("overview.md", overview), ("summary.md", summary)):
+        (folder / name).write_text(conditions + table(results), encoding="utf-8")
 
 
 def _as_json(result: Result) -> dict[str, Any]:
@@ -51,6 +56,22 @@ def summary(results: Sequence[Result]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def overview(results: Sequence[Result]) -> str:
+    """Return a Markdown table with a line for each model and each operator: the ranges of their ratios, with the least
+    number of threads.
+    """
+    threads = min(result.threads for result in results)
+    lines = [["", "compared with", "forward", "backward"], ["---"] * 4]
+    rows: dict[str, list[Result]] = {}
+    for result in (each for each in results if each.threads == threads):
+        operator, group = result.case.operator, result.case.group
+        rows.setdefault(group.partition(",")[0] if operator == "models" else f"`{operator}`", []).append(result)
+    for name, row in rows.items():
+        cells = [[r for r in row if r.case.step in steps] for steps in (_STEPS[::2], _STEPS[1::2])]
+        lines.append([name, ", ".join(dict.fromkeys(f"`{r.case.peer}`" for r in row)), *map(_range, cells)])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
 def rows_of(results: Iterable[Result]) -> dict[tuple[str, str, str], list[Result]]:
     """Return the results of each operator, group and peer."""
     rows: dict[tuple[str, str, str], list[Result]] = {}
@@ -65,28 +86,3 @@ def _range(results: Sequence[Result]) -> str:
     least, most = (f"{ratio:.3g}" for ratio in (min(r.ratio for r in results), max(r.ratio for r in results)))
     missed = sum(result.is_missed for result in results)
     return (least if least == most else f"{least} to {most}") + (f" ({missed}/{len(results)})" if missed else "")
-
-
-def write_plot(results: Sequence[Result], path: Path) -> None:
-    """Plot a row for each group. A point is a case, red if it misses its aim."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    rows = rows_of(results)
-    figure, axes = pyplot.subplots(figsize=(10, 0.24 * len(rows) + 1))
-    for place, of_row in enumerate(rows.values()):
-        for result in of_row:
-            color = "tab:red" if result.is_missed else "tab:blue"
-            marker = "s" if result.case.step in ("backward", "training") else "o"
-            axes.plot(result.ratio, place, marker, color=color, markersize=4, alpha=0.6)
-    axes.set_yticks(range(len(rows)), [", ".join(filter(None, row)) for row in rows], fontsize=7)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.axvline(1, color="black", linewidth=0.8)
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter("{x:g}")
-    axes.set_xlabel("speedup; circles: forward or inference, squares: backward or training; red: aim missed")
-    figure.tight_layout()
-    figure.savefig(path)

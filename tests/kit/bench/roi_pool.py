@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import os
 import subprocess
 import tempfile
@@ -23,14 +24,17 @@ def cases() -> Iterator[Case]:
     """A feature map of a detector with many boxes, one with few, and a large map."""
     for shape, boxes in (((1, 256, 50, 68), 512), ((2, 256, 50, 68), 16), ((1, 64, 200, 272), 128)):
         name = f"{list(shape)}, {boxes} boxes, 7 x 7"
-        yield Case("roi_pool", "a serial loop", name, "forward", 3, partial(_make, "forward", _serial, shape, boxes))
-        yield Case("roi_pool", "x[index]", name, "backward", 1, partial(_make, "backward", _by_scatter, shape, boxes))
+        forward = partial(_make, "forward", _serial, shape, boxes)
+        backward = partial(_make, "backward", _by_scatter, shape, boxes)
+        yield Case("roi_pool", "a serial loop", name, "forward", 3, math.prod(shape), forward)
+        yield Case("roi_pool", "x[index]", name, "backward", 1, math.prod(shape), backward)
     for channels in (1, 3):
         shape, name = (1, channels, 512, 512), f"[1, {channels}, 512, 512], 64 boxes, 7 x 7"
-        yield Case("roi_pool", "a serial loop", name, "forward", 0.95, partial(_make, "forward", _serial, shape, 64))
+        few = partial(_make, "forward", _serial, shape, 64)
+        yield Case("roi_pool", "a serial loop", name, "forward", 0.95, math.prod(shape), few)
     shape, name = (2, 256, 50, 68), "[2, 256, 50, 68], 128 boxes, 7 x 7, double channels_last"
     wide = partial(_make, "backward", _by_scatter, shape, 128, torch.double, torch.channels_last)
-    yield Case("roi_pool", "x[index]", name, "backward", 0.95, wide)
+    yield Case("roi_pool", "x[index]", name, "backward", 0.95, math.prod(shape), wide)
 
 
 def _make(

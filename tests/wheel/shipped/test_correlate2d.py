@@ -425,7 +425,7 @@ def test_gradients_of_large_inputs(
 
 def test_sizes_beyond_64_bits() -> None:
     with pytest.raises(RuntimeError, match=r"expected lengths of at most 2\^40"):
-        torch.ops.aten._correlate2d(torch.ones(4, 5), torch.ones(2, 3), [2**62, 0], [3, 3])
+        torch.ops.aten._correlate2d(torch.ones(1, 1, 4, 5), torch.ones(1, 2, 3), [2**62, 0], [3, 3])
 
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
@@ -445,7 +445,7 @@ def test_tensors_on_two_devices_are_refused(devices: tuple[str, str]) -> None:
     with pytest.raises(RuntimeError, match=f"to be on input's device {devices[0]}, but it is on {devices[1]}"):
         torch.correlate2d(x, kernel)
     with pytest.raises(RuntimeError, match=f"to be on input's device {devices[0]}, but it is on {devices[1]}"):
-        torch.ops.aten._correlate2d_kernel_grad(kernel, x, [0, 0], [3, 3])
+        torch.ops.aten._correlate2d_kernel_grad(kernel[None, None], x[None, None], [0, 0], [3, 3])
 
 
 def test_flops_are_those_of_conv2d() -> None:
@@ -479,8 +479,9 @@ def test_number_of_a_compiled_function_fills() -> None:
 
 def test_under_every_transform() -> None:
     x, kernel = values((2, 6, 7), torch.float32, 1).requires_grad_(), values((2, 3), torch.float32, 2)
-    torch.library.opcheck(torch.ops.aten._correlate2d.default, (x, kernel, [1, 2], [7, 9]))
-    arguments = (values((2, 5, 5), torch.float32), x.detach(), [0, 0], [2, 3])
+    images, kernels = values((3, 2, 6, 7), torch.float32, 1).requires_grad_(), values((3, 2, 3), torch.float32, 2)
+    torch.library.opcheck(torch.ops.aten._correlate2d.default, (images, kernels, [1, 2], [7, 9]))
+    arguments = (values((3, 2, 5, 5), torch.float32), images.detach(), [0, 0], [2, 3])
     torch.library.opcheck(torch.ops.aten._correlate2d_kernel_grad.default, arguments)
     for mode in MODES:
         check_compiled(lambda x, mode=mode: torch.correlate2d(x, kernel, mode=mode), x)

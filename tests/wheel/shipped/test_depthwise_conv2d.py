@@ -246,7 +246,7 @@ def test_errors_of_the_backward(device: str) -> None:
     x, weight = torch.zeros(1, 4, 8, 8, device=device), torch.zeros(4, 1, 3, 3, device=device)
     grad = torch.zeros(1, 4, 6, 6, device=device)
     rest = ((1, 1), (0, 0), (1, 1), [True] * 3)
-    name = r"depthwise_conv2d_backward\(\): expected "
+    name = r"depthwise_conv2d\(\): expected "
     with pytest.raises(RuntimeError, match=name + r".* sizes of the result, \[1, 4, 6, 6\], got \[1, 4, 6, 5\]"):
         backward(grad[..., :5], x, weight, *rest)
     with pytest.raises(RuntimeError, match=name + r".* sizes of the result, \[4, 6, 6\], got \[1, 4, 6, 6\]"):

@@ -1,17 +1,15 @@
-import math
-
 import torch
 from torch import Tensor
-from torch.nn import init
-from torch.nn.modules.module import Module
-from torch.nn.parameter import Parameter
+from torch.nn.modules.linear import Linear
 
 
 __all__ = ["Affine"]
 
 
-class Affine(Module):
+class Affine(Linear):
     r"""Applies an affine map to the last dimension of the input: :math:`y = x W^T + b`.
+
+    It is a :class:`~torch.nn.Linear` that computes with :func:`torch.affine`.
 
     Args:
         in_features: size of the last dimension of the input.
@@ -35,42 +33,6 @@ class Affine(Module):
         torch.Size([128, 30])
     """
 
-    __constants__ = ["in_features", "out_features"]
-    in_features: int
-    out_features: int
-    weight: Tensor
-
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        device=None,
-        dtype=None,
-    ) -> None:
-        factory_kwargs = {"device": device, "dtype": dtype}
-        super().__init__()
-        self.in_features = in_features
-        self.out_features = out_features
-        self.weight = Parameter(torch.empty((out_features, in_features), **factory_kwargs))
-        if bias:
-            self.bias = Parameter(torch.empty(out_features, **factory_kwargs))
-        else:
-            self.register_parameter("bias", None)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Initialize the parameters again."""
-        # The bound of kaiming_uniform_ is sqrt(6 / ((1 + a^2) * fan_in)): with a = sqrt(5) it is 1 / sqrt(fan_in).
-        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
-        if self.bias is not None:
-            bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0
-            init.uniform_(self.bias, -bound, bound)
-
     def forward(self, input: Tensor) -> Tensor:
         """Return the affine map of ``input``."""
         return torch.affine(input, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

@@ -110,12 +110,7 @@ class Correlate2d(Module):
     def extra_repr(self) -> str:
         """Return the arguments of the constructor."""
         s = f"kernel_size={self.kernel_size}, mode={self.mode!r}"
-        if self.boundary != "fill":
-            s += f", boundary={self.boundary!r}"
-        if self.fillvalue != 0:
-            s += f", fillvalue={self.fillvalue}"
-        if self.method != "auto":
-            s += f", method={self.method!r}"
-        if self.bias is None:
-            s += ", bias=False"
+        for name, default in {"boundary": "fill", "fillvalue": 0, "method": "auto"}.items():
+            s += "" if getattr(self, name) == default else f", {name}={getattr(self, name)!r}"
+        s += ", bias=False" if self.bias is None else ""
         return s if self.num_kernels is None else s + f", num_kernels={self.num_kernels}"

@@ -153,15 +153,8 @@ class DepthwiseConv2d(Conv2d):
         return F.depthwise_conv2d(input, weight, bias, self.stride, self.padding, self.dilation)
 
     def extra_repr(self) -> str:
-        s = "{channels}, kernel_size={kernel_size}, stride={stride}"
-        if self.padding != (0, 0):
-            s += ", padding={padding!r}"
-        if self.dilation != (1, 1):
-            s += ", dilation={dilation}"
-        if self.channel_multiplier != 1:
-            s += ", channel_multiplier={channel_multiplier}"
-        if self.bias is None:
-            s += ", bias=False"
-        if self.padding_mode != "zeros":
-            s += ", padding_mode={padding_mode}"
-        return s.format(**self.__dict__)
+        s = f"{self.channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        for name, default in {"padding": (0, 0), "dilation": (1, 1), "channel_multiplier": 1}.items():
+            s += "" if getattr(self, name) == default else f", {name}={getattr(self, name)!r}"
+        s += ", bias=False" if self.bias is None else ""
+        return s if self.padding_mode == "zeros" else s + f", padding_mode={self.padding_mode}"

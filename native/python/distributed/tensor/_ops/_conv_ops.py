@@ -13,7 +13,7 @@ def _is_divided(x: OpStrategy) -> bool:
 
 # For each operator: whether its arguments have a batch, and the placements of its results and of its tensors if that is
 # sharded. A partial sum is that of a rank's own images or boxes.
-_PARTS, _WHOLE = Shard(0), Replicate()
+_PARTS, _IMAGES, _WHOLE = Shard(0), Shard(1), Replicate()
 _RULES = {
     aten.depthwise_conv2d: (lambda x, *_: x.ndim == 4, [_PARTS], [_PARTS, _WHOLE, _WHOLE]),
     aten.depthwise_conv2d_backward: (
@@ -25,8 +25,8 @@ _RULES = {
     aten.improved_triplet_loss_backward: (lambda grad, *_: grad.ndim > 0, [_PARTS] * 3, [_PARTS] * 5),
     aten.roi_pool_with_indices: (lambda *_: True, [_PARTS] * 2, [_WHOLE, _PARTS]),
     aten.roi_pool_backward: (lambda *_: True, [Partial()], [_PARTS] * 3),
-    aten._correlate2d: (lambda x, kernel, *_: x.ndim > 2 == kernel.ndim, [_PARTS], [_PARTS, _WHOLE]),
-    aten._correlate2d_kernel_grad: (lambda g, x, at, size, *_: g.ndim > 2 == len(size), [Partial()], [_PARTS] * 2),
+    aten._correlate2d: (lambda *_: True, [_IMAGES], [_IMAGES, _WHOLE]),
+    aten._correlate2d_kernel_grad: (lambda *_: True, [Partial()], [_IMAGES] * 2),
     aten._fft_rfft2_abs: (lambda x: x.ndim > 2, [_PARTS] * 2, [_PARTS]),
     aten._fft_rfft2_abs_backward: (lambda grad, *_: grad.ndim > 2, [_PARTS], [_PARTS] * 2),
     aten.gdh: (_is_divided, [_PARTS], [_PARTS]),
