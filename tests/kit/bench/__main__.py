@@ -10,6 +10,7 @@ import torch
 
 from . import replaced
 from .case import Case, measure
+from .plot import write_plot
 from .report import write_results
 
 
@@ -48,6 +49,7 @@ def main() -> None:
             print(f"{case.operator}, {case.name}, {case.step}, {threads} threads: {result.ratio:.2f}", end=" ")
             print(f"({least:.2f} to {most:.2f}), aim {case.aim:g}", flush=True)
             write_results(results, options.folder)
+    write_plot(options.folder)
     print(f"written to {options.folder}: bench.json, bench.txt, bench.svg, overview.md, summary.md")
 
 

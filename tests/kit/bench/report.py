@@ -1,4 +1,4 @@
-"""Write the results: JSON for programs, tables, a picture of the ratios."""
+"""Write the results: JSON for programs, and tables."""
 
 from __future__ import annotations
 
@@ -12,16 +12,13 @@ from torch.utils.benchmark import Compare
 
 from ..processor import describe_processor
 from .case import Result
-from .plot import plot
 
 # Of what is measured forward and backward, and of models.
 _STEPS = ("forward", "backward", "inference", "training")
 
 
 def write_results(results: Sequence[Result], folder: Path) -> None:
-    """Write ``bench.json``, ``bench.txt`` with the times, and for the READMEs ``bench.svg``, ``overview.md`` and
-    ``summary.md``.
-    """
+    """Write ``bench.json``, ``bench.txt`` with the times, and for the READMEs ``overview.md`` and ``summary.md``."""
     about = {
         "torch": torch.__version__,
         "processor": describe_processor(),
@@ -31,7 +28,6 @@ def write_results(results: Sequence[Result], folder: Path) -> None:
     (folder / "bench.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     times = Compare([measured for result in results for measured in result.measurements])
     (folder / "bench.txt").write_text(str(times), encoding="utf-8")
-    (folder / "bench.svg").write_text(plot(about), encoding="utf-8")
     conditions = f"torch {torch.__version__} on {describe_processor()}\n\n"
     for name, table in (("overview.md", overview), ("summary.md", summary)):
         (folder / name).write_text(conditions + table(results), encoding="utf-8")
