@@ -139,3 +139,11 @@ def test_types_of_a_function_are_as_written(text: str, returns: str, parameters:
 )
 def test_types_are_compared_without_their_spelling(one: str, other: str, are_same: bool) -> None:
     assert (canonical(one) == canonical(other)) is are_same
+
+
+def test_comment_says_that_avx512_is_left_out(known: BaseOperators, tmp_path: Path) -> None:
+    (case,) = (case for case in BROKEN if case["mistake"] == "a vectorized kernel that leaves AVX512 out")
+    for name in case.keys() - {"mistake", "expect"}:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(case[name].replace("REGISTER_", "// No AVX512: it is slower.\nREGISTER_"))
+    assert check([tmp_path], known).lines() == []

@@ -109,6 +109,11 @@ class Source:
         """Every identifier outside of comments."""
         return set(re.findall(r"[A-Za-z_]\w*", self.code))
 
+    def is_explained(self, line: int, word: str) -> bool:
+        """Return whether the line before ``line`` names ``word``, as a comment may."""
+        lines = ["", *self.path.read_text(encoding="utf-8", errors="replace").splitlines()]
+        return word in lines[line - 1]
+
     @property
     def stub_macros(self) -> Iterator[tuple[int, str, str]]:
         """The line, the macro and the stub of each use of the macros of ATen/native/DispatchStub.h."""

@@ -296,8 +296,10 @@ def _check_stubs(sources: list[Source], replacing: Container[Path], findings: Fi
         elif not is_vectorized:
             what, is_warning = f"{macro} works only in files that are compiled for each CPU capability", False
             todo = f"move the kernel into cpu/{source.name.name}, or write `REGISTER_ALL_CPU_DISPATCH`"
-        elif macro == "REGISTER_DISPATCH":
+        elif macro == "REGISTER_DISPATCH" and not source.is_explained(line, "AVX512"):
             what = f"with REGISTER_DISPATCH, {stub} uses the AVX2 kernel on CPUs with AVX512"
-            todo = f"write `ALSO_REGISTER_AVX512_DISPATCH({stub}, ...)`, unless AVX512 is slower here"
+            todo = (
+                f"write `ALSO_REGISTER_AVX512_DISPATCH({stub}, ...)`, or above it in a comment why AVX512 is left out"
+            )
         if what and not (is_warning and source.path in replacing):
             findings.add((source.path, line, 0), what, todo, is_warning=is_warning)
