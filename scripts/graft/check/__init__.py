@@ -80,7 +80,8 @@ def nearest(word: str, known: Iterable[str], otherwise: str = "") -> str:
     them.
     """
     words = sorted(known)
-    close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    close = [each for each in words if each.lower() == word.lower()]
+    close += difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     if close:
         return f"did you mean `{close[0]}`?"
     if otherwise:

@@ -299,7 +299,7 @@ def _check_stubs(sources: list[Source], replacing: Container[Path], findings: Fi
         elif macro == "REGISTER_DISPATCH" and not source.is_explained(line, "AVX512"):
             what = f"with REGISTER_DISPATCH, {stub} uses the AVX2 kernel on CPUs with AVX512"
             todo = (
-                f"write `ALSO_REGISTER_AVX512_DISPATCH({stub}, ...)`, or above it in a comment why AVX512 is left out"
+                f"write `ALSO_REGISTER_AVX512_DISPATCH({stub}, ...)`, or say above it in a comment why not"
             )
         if what and not (is_warning and source.path in replacing):
             findings.add((source.path, line, 0), what, todo, is_warning=is_warning)
