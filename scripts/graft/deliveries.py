@@ -215,6 +215,11 @@ def run(delivery: Delivery, request: Request) -> Result:
 
 
 def job_of(layout: Layout, snapshot: Snapshot, request: Request, environment: Environment | None = None) -> Job:
+    """Return a build of the snapshot, with its base: the wheel, fetched if necessary, or the torch of an environment.
+
+    Raises:
+        GraftError: there is no such base.
+    """
     from .base.fetch import get_base
     from .stages import Job
 

@@ -12,13 +12,18 @@ import pytest
 from graft.base.base import Base
 from graft.compile import ninja, store
 from graft.compile.contents import Contents
-from graft.compile.units import CXX, NARROW_HEADERS, Unit
+from graft.compile.units import CXX, Unit
 from graft.core.console import StepLine
 from graft.core.errors import CompileError
 from graft.core.layout import DEBUG, REPOSITORY, Layout, TorchVersion
 from graft.inputs.pin import load_pin
 from graft.inputs.snapshot import Snapshot
 from graft.inputs.toolchain import Toolchain
+
+# What narrow folders have.
+NARROW_HEADERS = tuple(
+    f"ATen/{name}.h" for name in ("Functions", "NativeFunctions", "Operators", "RedispatchFunctions")
+)
 
 # Records its arguments; rejects a source that contains `wide` with narrow headers, and one that contains `wrong`.
 COMPILER = r"""#!/bin/sh
@@ -179,7 +184,7 @@ def test_own_sources_are_compiled_first_and_each_tells_its_first_error_meanwhile
     with pytest.raises(CompileError):
         build.run()
     sources = [call.partition(" -c ")[2].partition(" ")[0] for call in build.calls()]
-    assert sources[-1] == "generated/library.cpp"
+    assert sources[0] != "generated/library.cpp"  # of two that run at once, either may be noted first
     told = capsys.readouterr().err.splitlines()
     assert sorted(told) == [f"/mine/{name}.cpp:1:2: error: wrong" for name in ("A", "B")]
 
@@ -331,6 +336,38 @@ def test_header_that_hides_another_in_an_unbuilt_folder_is_an_input(elsewhere: B
     assert elsewhere.run() == {"src/ATen/native/A.cpp"}
 
 
+def test_header_beside_a_source_hides_another(elsewhere: Build) -> None:
+    """Sources look for names in quotes in their own folder first."""
+    elsewhere.write("src/ATen/native/c10/stock.h", "// hides the base's\n")
+    assert elsewhere.run() == {"src/ATen/native/A.cpp"}
+    assert elsewhere.run() == set()
+
+
+def test_object_without_known_inputs_is_not_stored(build: Build, tmp_path: Path) -> None:
+    """As a compiler that was killed leaves it, or one that writes no depfile."""
+    program = Path(build.compiler.compiler)
+    program.write_text(COMPILER.replace('echo "$object: ', 'true "$object: '))
+    build.run()
+    assert not [*tmp_path.glob("store/*/*")]
+
+
+def test_what_an_edited_compiler_compiled_is_not_used(elsewhere: Build) -> None:
+    """It may be a script whose version stays."""
+    program = Path(elsewhere.compiler.compiler)
+    program.write_text(f"{program.read_text()}# another\n")
+    assert elsewhere.run() == ALL
+
+
+def test_few_objects_of_one_source_are_kept(build: Build, tmp_path: Path) -> None:
+    for number in range(store._STATES + 2):
+        build.write("header.h", f"// {number}\n")
+        assert build.run() == ALL
+    for folder in (tmp_path / "store").iterdir():
+        assert len([*folder.iterdir()]) == store._STATES
+    build.write("header.h", f"// {store._STATES}\n")
+    assert build.run() == set()
+
+
 def test_source_that_asks_what_is_there_is_not_stored(build: Build, elsewhere: Build) -> None:
     elsewhere.write("src/ATen/native/A.cpp", "#if __has_include(<mine.h>)\n")
     assert elsewhere.run() == {"src/ATen/native/A.cpp"}
@@ -388,4 +425,5 @@ def test_store_deletes_what_was_not_used_for_longest(
     build.run()
     left = {*tmp_path.glob("store/*/*")}
     assert len(left) == len(first) and len(left - first) == 1
+    assert all([*folder.iterdir()] for folder in (tmp_path / "store").iterdir())
     assert sum(path.stat().st_size for path in left) <= size + 1

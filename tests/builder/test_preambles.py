@@ -62,6 +62,17 @@ def build(work: Path) -> Build:
     return build
 
 
+def test_unchanged_source_is_not_compiled_again(build: Build, work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(3):
+        build(PREAMBLE + function(number))
+    (work / HEADERS[2]).write_text(f"#pragma once\nstruct {Path(HEADERS[2]).stem} {{ int more; }};\n")
+    build(PREAMBLE + function(3))
+    target = work / "objects/native/cpu/Mine.o"
+    before = target.stat()
+    build(PREAMBLE + function(3))
+    assert target.stat() == before
+
+
 def function(number: int) -> str:
     return f"Beside beside; Above above; Known known;\nint f() {{ return {number} * MINE; }}\n"
 

@@ -141,9 +141,19 @@ def test_types_are_compared_without_their_spelling(one: str, other: str, are_sam
     assert (canonical(one) == canonical(other)) is are_same
 
 
-def test_comment_says_that_avx512_is_left_out(known: BaseOperators, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "is_told"),
+    [
+        ("// No AVX512: it is slower.\n", False),
+        ("// No AVX512, which is slower\n// on all machines that we have.\n", False),
+        ("// A kernel.\n", True),
+        ("ALSO_REGISTER_AVX512_DISPATCH(fq_stub, &fq_kernel)\n", True),
+    ],
+)
+def test_comment_says_that_avx512_is_left_out(known: BaseOperators, tmp_path: Path, before: str, is_told: bool) -> None:
     (case,) = (case for case in BROKEN if case["mistake"] == "a vectorized kernel that leaves AVX512 out")
     for name in case.keys() - {"mistake", "expect"}:
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(case[name].replace("REGISTER_", "// No AVX512: it is slower.\nREGISTER_"))
-    assert check([tmp_path], known).lines() == []
+        (tmp_path / name).write_text(case[name].replace("REGISTER_", f"{before}REGISTER_"))
+    told = [line for line in check([tmp_path], known).lines() if "fq_stub uses the AVX2 kernel" in line]
+    assert bool(told) == is_told

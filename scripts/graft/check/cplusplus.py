@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 
 import tree_sitter_cpp
@@ -110,9 +111,10 @@ class Source:
         return set(re.findall(r"[A-Za-z_]\w*", self.code))
 
     def is_explained(self, line: int, word: str) -> bool:
-        """Return whether the line before ``line`` names ``word``, as a comment may."""
-        lines = ["", *self.path.read_text(encoding="utf-8", errors="replace").splitlines()]
-        return word in lines[line - 1]
+        """Return whether the comment above ``line`` names ``word``."""
+        lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()[: line - 1]
+        above = takewhile(lambda text: text.lstrip().startswith("//"), reversed(lines))
+        return any(word in text for text in above)
 
     @property
     def stub_macros(self) -> Iterator[tuple[int, str, str]]:

@@ -298,8 +298,6 @@ def _check_stubs(sources: list[Source], replacing: Container[Path], findings: Fi
             todo = f"move the kernel into cpu/{source.name.name}, or write `REGISTER_ALL_CPU_DISPATCH`"
         elif macro == "REGISTER_DISPATCH" and not source.is_explained(line, "AVX512"):
             what = f"with REGISTER_DISPATCH, {stub} uses the AVX2 kernel on CPUs with AVX512"
-            todo = (
-                f"write `ALSO_REGISTER_AVX512_DISPATCH({stub}, ...)`, or say above it in a comment why not"
-            )
+            todo = f"write `ALSO_REGISTER_AVX512_DISPATCH({stub}, ...)`, or say in a comment above why not AVX512"
         if what and not (is_warning and source.path in replacing):
             findings.add((source.path, line, 0), what, todo, is_warning=is_warning)

@@ -45,7 +45,7 @@ class Contents:
         self._read: dict[str, str] = note.get("read", {})
         # A hash of the command and the source of each object.
         self._keys: dict[str, str] = note.get("keys", {})
-        self._hidden: set[str] = set(note.get("hidden", []))
+        self._names: set[str] = set(note.get("names", []))
         # The headers in no folder of the build: the system's, and what a source includes by its path.
         self._outside: list[str] = note.get("outside", [])
         # A hash of those that the last build read; empty if it was not completed.
@@ -58,20 +58,21 @@ class Contents:
         return self.outside != "" and all(now[name] == self._read[name] for name in self._outside)
 
     @contextmanager
-    def compared(self, ninja: Path, linked: Path, keys: Mapping[str, str], hidden: Set[str]) -> Iterator[None]:
+    def compared(self, ninja: Path, linked: Path, keys: Mapping[str, str], headers: Set[str]) -> Iterator[None]:
         """Delete the objects whose inputs have changed. Note the inputs of those that the body compiles.
 
         Args:
             ninja: the program.
             linked: the folder of libraries.
             keys: what decides about each object, except for the headers that it reads.
-            hidden: the headers that sources would not find.
+            headers: the names of the headers that sources find before others.
         """
         inputs = self.inputs(ninja)
         names = {name for found in inputs.values() for name in found} | set(written(self._work, _WRITTEN))
         now = self._hashes_of(names)
         changed = {name for name, hash_ in now.items() if self._read.get(name, hash_) != hash_}
-        changed |= hidden - self._hidden
+        new = headers - self._names
+        changed |= {name for found in inputs.values() for name in found if new and is_named(name, new)}
         stale = [target for target, found in inputs.items() if not changed.isdisjoint(found)]
         stale += [target for target, key in keys.items() if self._keys.get(target) != key]
         for target in stale:
@@ -81,7 +82,7 @@ class Contents:
                 library.unlink()
         # Objects that this build does not need may be needed by the next.
         self._keys |= keys
-        self._hidden = set(hidden)
+        self._names = set(headers)
         # A build that is killed leaves this.
         self._save(now, self._outside, "")
         try:
@@ -97,12 +98,14 @@ class Contents:
         self._save(now, sorted({*outside, *self._outside}), hash_)
 
     def inputs(self, ninja: Path) -> dict[str, list[str]]:
-        """Return what each object was compiled from, according to the compiler."""
+        """Return what each object was compiled from, according to the compiler, if ninja has a valid record of it."""
         found: dict[str, list[str]] = {}
         inputs: list[str] = []
         for line in run([ninja, "-C", self._work, "-t", "deps"]).stdout.splitlines():
-            if not line.startswith(" "):
+            if line.endswith("(VALID)"):
                 inputs = found.setdefault(line.partition(": #deps ")[0], [])
+            elif not line.startswith(" "):  # of no file, or of one that is gone or another
+                inputs = []
             else:
                 inputs.append(os.path.normpath(line[4:]))
         return found
@@ -113,20 +116,33 @@ class Contents:
 
     def _save(self, read: Mapping[str, str], outside: list[str], hash_: str) -> None:
         noted = {**read, **self._hashes_of(name for name in outside if name not in read)}
-        note = {"read": noted, "keys": self._keys, "hidden": sorted(self._hidden), "outside": outside, "hash": hash_}
+        note = {"read": noted, "keys": self._keys, "names": sorted(self._names), "outside": outside, "hash": hash_}
         write_atomically(self._note, json.dumps(note))
 
 
-def hidden_headers(work: Path, includes: Sequence[str]) -> set[str]:
-    """Return the headers in the folders ``includes`` that one of the same name in an earlier folder hides, relative to
-    ``work``. What an object was compiled from does not tell what was not there.
+def header_names(work: Path, includes: Sequence[str]) -> set[str]:
+    """Return the names by which sources include the headers that a build writes into the folders ``includes``.
+
+    Args:
+        work: the work folder.
+        includes: relative to it; the first has the native folder's headers, which sources include by any part of their
+            path: a name in quotes is looked for beside the source first.
     """
-    hidden = set()
-    for index, folder in enumerate(includes):
-        own = () if folder.startswith(_BASE) else written(work, [folder])
-        for name in (os.path.relpath(name, folder) for name in own):
-            hidden |= {f"{later}/{name}" for later in includes[index + 1 :] if (work / later / name).is_file()}
-    return hidden
+    own, *others = (folder for folder in includes if not folder.startswith(_BASE))
+    names = {os.path.relpath(name, folder) for folder in others for name in written(work, [folder])}
+    return names.union(*(_ends(os.path.relpath(name, own)) for name in written(work, [own])))
+
+
+def is_named(path: str, names: Set[str]) -> bool:
+    """Return whether one of ``names`` could mean ``path``. If so, another header may hide this one; what an object was
+    compiled from does not tell which headers were not there.
+    """
+    return not names.isdisjoint(_ends(path))
+
+
+def _ends(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[start:]) for start in range(len(parts))]
 
 
 def written(work: Path, folders: Iterable[str]) -> Iterator[str]:

@@ -29,7 +29,7 @@ from ..core.layout import Layout
 from ..core.process import UNTRANSLATED, follow, python_path
 from ..inputs.snapshot import Snapshot, hash_of_builder
 from ..inputs.toolchain import Toolchain
-from .contents import Contents, hidden_headers
+from .contents import Contents, header_names
 from .cuda import Nvcc
 from .messages import first_error, is_status, refuse
 from .store import STORED, Store
@@ -87,16 +87,16 @@ def make(
     write_if_changed(work / _BUILDER, hash_of_builder())
     for product in products:
         write_if_changed(work / _plan(product), product.plan(base, snapshot.toolchain, snapshot.merged))
-    contents, hidden = Contents(work), hidden_headers(work, INCLUDES)
-    store = Store(layout.store, work, contents.hashes, hidden)
+    contents, headers = Contents(work), header_names(work, INCLUDES)
+    store = Store(layout.store, work, contents.hashes, headers)
     keys = {unit: store.key(unit, compilers[unit.compiler]) for unit in units}
     output: list[str] = []
-    with contents.compared(_NINJA, LINKED, {str(unit.target): key for unit, key in keys.items()}, hidden):
+    with contents.compared(_NINJA, LINKED, {str(unit.target): key for unit, key in keys.items()}, headers):
         missing = {unit: key for unit, key in keys.items() if not (work / unit.target).is_file()}
         stored = store.offer(missing)
         compiled = _run(layout, snapshot, jobs, line, output, is_refused)
-        if not snapshot.toolchain.has_debug_info:  # it has paths of the folder
-            made = {unit: key for unit, key in missing.items() if unit not in stored}
+        made = {unit: key for unit, key in missing.items() if unit not in stored}
+        if made and not snapshot.toolchain.has_debug_info:  # it has paths of the folder
             store.keep(made, contents.inputs(_NINJA))
         if compiled is None:
             refuse(output, work, snapshot, [work / folder for folder in INCLUDES])

@@ -2,7 +2,7 @@
 
 The compiler, its flags, the source and the headers that it reads decide about an object. All but the headers are its
 key; it is used again if they have the contents of then. ccache works like this, too, with a process for each source.
-Here the headers are read once for all sources, and a source that must be compiled takes no longer than without.
+Here the headers are read once for all sources, and nothing is added to what must be compiled.
 """
 
 from __future__ import annotations
@@ -11,18 +11,21 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 
 from ..core.files import files_below, write_atomically
 from ..inputs.toolchain import Toolchain
-from .contents import Hashes, written
+from .contents import Hashes, is_named, written
 from .cuda import Nvcc
 from .units import Unit
 
 # The suffix of a stored object that was put beside its target.
 STORED = ".stored"
+# Of a source, so many objects with other headers are kept.
+_STATES = 8
 # Above this size, what was not used for longest is deleted; in bytes.
 _LIMIT = 2_000_000_000
 
@@ -32,23 +35,25 @@ class Store:
 
     Args:
         hashes: the hashes of files in ``work``.
-        hidden: the headers that sources would not find.
+        headers: the names of the headers that sources find before others.
     """
 
-    def __init__(self, folder: Path, work: Path, hashes: Hashes, hidden: Set[str]) -> None:
+    def __init__(self, folder: Path, work: Path, hashes: Hashes, headers: Set[str]) -> None:
         self._folder = folder
         self._work = work
         self._hashes = hashes
-        self._hidden = hidden
+        self._headers = headers
 
     def key(self, unit: Unit, compiler: Toolchain | Nvcc) -> str:
         """Return a hash of what decides about the object of ``unit``, except for the headers that it reads."""
         # Those of a unit are few. Views have their content in their name.
         own = [flag[2:] for flag in unit.flags if flag.startswith("-Igenerated/units/")]
         headers = sorted(written(self._work, [*own, *map(str, unit.narrow)]))
-        contents = [[name, self._hashes[name]] for name in (str(unit.source), *map(str, unit.needed), *headers)]
+        contents = [[name, self._hashes[name]] for name in (str(unit.source), *headers)]
         command = [compiler.compiler, *compiler.flags, *unit.flags, *map(str, unit.narrow)]
-        return _digest(json.dumps([compiler.description, command, contents]))
+        program = Path(shutil.which(compiler.compiler) or compiler.compiler).stat()  # it may be a script
+        described = [compiler.description, program.st_size, program.st_mtime_ns]
+        return _digest(json.dumps([described, command, contents]))
 
     def offer(self, keys: Mapping[Unit, str]) -> set[Unit]:
         """Put stored objects of units beside their targets. Return the units for which there is one."""
@@ -76,14 +81,16 @@ class Store:
 
     def _keep(self, unit: Unit, key: str, read: Sequence[str]) -> None:
         target = self._work / unit.target
-        # A precompiled header is large and soon another one.
-        if unit.needed or target.suffix != ".o" or not target.is_file():
+        # A precompiled header is large and soon another one. An object without inputs may be half of one.
+        if unit.needed or target.suffix != ".o" or not target.is_file() or not read:
             return
         # What such a source tests for may exist elsewhere.
         if not any(b"__has_include" in (self._work / name).read_bytes() for name in read if name.startswith("src/")):
             data = target.read_bytes()
             head = json.dumps({"object": _digest(data), "inputs": read})
             write_atomically(self._folder / key / self._state(read), head.encode() + b"\n" + data)
+            for path in sorted((self._folder / key).iterdir(), key=lambda path: path.stat().st_mtime)[:-_STATES]:
+                path.unlink()
 
     def _prune(self) -> None:
         """Delete what was not used for longest, if the store is too large."""
@@ -94,9 +101,12 @@ class Store:
                 break
             (self._folder / name).unlink(missing_ok=True)
             size -= files[name].st_size
+            with suppress(OSError):  # there are others
+                (self._folder / name).parent.rmdir()
 
     def _state(self, inputs: Iterable[str]) -> str:
-        return _digest("".join(f"{name}\0{self._hashes[name]}\0{name in self._hidden}\n" for name in sorted(inputs)))
+        states = ((name, self._hashes[name], is_named(name, self._headers)) for name in sorted(inputs))
+        return _digest("".join(f"{name}\0{hash_}\0{is_hidden}\n" for name, hash_, is_hidden in states))
 
 
 def _depfile(names: Iterable[str]) -> str:

@@ -19,11 +19,6 @@ from .views import Views, text_with_headers
 # Messages about macros in generated sources are not shown to users; not tracking macros saves time.
 _GENERATED = ("-ftrack-macro-expansion=0",)
 
-# The content of narrow folders.
-NARROW_HEADERS = tuple(
-    f"ATen/{name}.h" for name in ("Functions", "NativeFunctions", "Operators", "RedispatchFunctions")
-)
-
 # The folders of a unit's generated sources, by the source that includes them.
 _PARTS = {"library": ("ATen", "autograd"), "bindings": ("python",), "cuda": ("cuda",)}
 

@@ -39,6 +39,8 @@ def main() -> None:
     known = {case.operator: None for case in cases}
     if unknown := [name for name in options.operators if name not in known]:
         parser.error(f"{' '.join(unknown)}: no such operators; choose among {', '.join(known)}")
+    if not cases:
+        parser.error("there is nothing to compare: the wheel has none of the shipped operators, and replaces nothing")
     options.folder.mkdir(parents=True, exist_ok=True)
     results = []
     for case in [case for case in cases if case.operator in (options.operators or known)]:

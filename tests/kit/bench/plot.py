@@ -12,7 +12,8 @@ _MISSED = 0.95
 
 
 def write_plot(folder: Path) -> None:
-    """Draw ``bench.json`` as ``bench.svg``, 800 pixels wide. Of several numbers of threads, it shows the least."""
+    """Draw ``bench.json`` as ``bench.svg``, 800 pixels wide, if it has operators: with the least number of threads."""
+    (folder / "bench.svg").unlink(missing_ok=True)
     import matplotlib
 
     matplotlib.use("svg")
@@ -22,10 +23,12 @@ def write_plot(folder: Path) -> None:
     threads = min(case["threads"] for case in results["cases"])
     cases = [each for each in results["cases"] if each["operator"] not in _OTHERS and each["threads"] == threads]
     operators = list(dict.fromkeys(case["operator"] for case in cases))
-    rows = max(1, math.ceil(len(operators) / 2))
+    if not operators:
+        return
+    rows = math.ceil(len(operators) / 2)
     # Text stays text, and the same results give the same file.
     pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "bench", "font.size": 9, "axes.titlesize": 10})
-    figure, axes = pyplot.subplots(rows, 2, figsize=(800 / 72, 2 * rows + 1), squeeze=False, layout="constrained")
+    figure, axes = pyplot.subplots(rows, 2, figsize=(800 / 96, 1.8 * rows + 0.6), squeeze=False, layout="constrained")
     for panel in axes.flat[len(operators) :]:
         panel.axis("off")
     for panel, operator in zip(axes.flat, operators, strict=False):
