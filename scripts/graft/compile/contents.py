@@ -45,6 +45,7 @@ class Contents:
         self._read: dict[str, str] = note.get("read", {})
         # A hash of the command and the source of each object.
         self._keys: dict[str, str] = note.get("keys", {})
+        # The names of the headers that a build wrote; a new one may hide a header that an object was compiled from.
         self._names: set[str] = set(note.get("names", []))
         # The headers in no folder of the build: the system's, and what a source includes by its path.
         self._outside: list[str] = note.get("outside", [])
@@ -141,6 +142,7 @@ def is_named(path: str, names: Set[str]) -> bool:
 
 
 def _ends(path: str) -> list[str]:
+    """Return ``path`` relative to each folder above it: ``a/b.h`` and ``b.h`` for ``a/b.h``."""
     parts = path.split("/")
     return ["/".join(parts[start:]) for start in range(len(parts))]
 

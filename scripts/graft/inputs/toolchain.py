@@ -76,8 +76,8 @@ class Toolchain:
     Args:
         compiler: the command.
         description: the versions of compiler, assembler and linker. Another version gives other bytes.
-        kind: the kind of build if it does not ship, and the version of its linker if it has another.
         standard: the C++ standard.
+        kind: the kind of build if it does not ship, and the version of its linker if it has another.
         sanitizers: the sanitizers' flags.
         debugging: additional flags for the folder's own sources, for a debugger.
         machine: the name of the architecture that it compiles for.
