@@ -164,6 +164,20 @@ Tensor add_bias(const Tensor& result, const Tensor& bias, const Tensor& kernel) 
   return result.add(bias.to(dtype).unsqueeze(-1).unsqueeze(-1));
 }
 
+// Checks that a tensor is of a dtype that toOpMathType knows and kernels compute in: not of float8, float4, bits,
+// quantized or unsigned integers of more than a byte.
+void check_dtype(const char* name, const Tensor& tensor) {
+  const auto dtype = tensor.scalar_type();
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      isComplexType(dtype) || dtype == kDouble || dtype == kFloat || dtype == kHalf || dtype == kBFloat16 ||
+          (isIntegralType(dtype, /*includeBool=*/true) && !isBarebonesUnsignedType(dtype)),
+      "correlate2d(): expected ",
+      name,
+      " to be of a dtype with arithmetic; it is not implemented for '",
+      dtype,
+      "'");
+}
+
 // Of the operators behind correlate2d, which it calls with the right ones: input [K, N, H, W], and a kernel [K, h, w]
 // or a gradient [K, N, h, w].
 void check_part(const Tensor& input, const Tensor& other, int64_t dims, SymIntArrayRef offset, SymIntArrayRef size) {
@@ -181,6 +195,7 @@ void check_part(const Tensor& input, const Tensor& other, int64_t dims, SymIntAr
       offset,
       " and ",
       size);
+  check_dtype("input", input);
   check_like("correlate2d(): expected kernel", other, "input", input);
 }
 
@@ -304,15 +319,6 @@ void check_choice(const char* name, std::string_view value, const std::array<std
       "', but got '",
       value,
       "'");
-}
-
-void check_dtype(const char* name, const Tensor& tensor) {
-  TORCH_CHECK(
-      !isFloat8Type(tensor.scalar_type()),
-      "correlate2d(): expected ",
-      name,
-      " to be of a dtype with arithmetic, but got ",
-      tensor.scalar_type());
 }
 
 // The value of a symbolic number, with a guard: constant_pad_nd takes no such number.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .core.errors import GraftError, RefusedError
+from .core.bugs import expected
 
 T = TypeVar("T")
 Settings = Mapping[str, Any] | None
@@ -48,7 +48,7 @@ def _named(build: Callable[[], Path]) -> str:
     """Return the name of the file that ``build`` makes. Frontends show what is printed, and no traceback on exit."""
     try:
         return build().name
-    except (GraftError, OSError) as error:
-        expected = error if isinstance(error, GraftError) else RefusedError.of(error)
-        print(f"error: {expected}", file=sys.stderr)
-        raise SystemExit(expected.exit_code) from None
+    except Exception as error:
+        shown = expected(error)
+        print(f"error: {shown}", file=sys.stderr)
+        raise SystemExit(shown.exit_code) from None

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from .base.fetch import check_wheel, in_name_of
 from .base.find import default_release, fetch_unpinned, find_pin, oldest_release
+from .core.bugs import expected
 from .core.console import say
 from .core.environments import command_on
 from .core.errors import GraftError, RefusedError, ToolchainError, UsageError, run_all
@@ -51,7 +52,8 @@ from .options import (
 
 
 def _report(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--report", help="write the result and the seconds of each step into this file, as JSON")
+    help_ = "write the result and the seconds of each step into this file, as JSON"
+    parser.add_argument("--report", type=expanded, metavar="FILE", help=help_)
 
 
 def _listing(parser: argparse.ArgumentParser) -> None:
@@ -130,15 +132,15 @@ def main(verbs: Sequence[Verb] = VERBS, arguments: Sequence[str] | None = None) 
             command = list(map(str, [*command_on(other, "graft"), *words]))
             os.execv(command[0], command)
         _run(verb, request, given)
-    except (GraftError, OSError) as error:
+    except Exception as error:
         if is_verbose:
             traceback.print_exc()
-        expected = error if isinstance(error, GraftError) else RefusedError.of(error)
-        say(f"error: {expected}")
-        if isinstance(expected, RefusedError):
+        shown = expected(error)
+        say(f"error: {shown}")
+        if isinstance(shown, RefusedError):
             # On a full disk Python writes truncated bytecode without an error, and later imports would fail.
             shutil.rmtree(BYTECODE, ignore_errors=True)
-        return expected.exit_code
+        return shown.exit_code
     except KeyboardInterrupt:
         print("interrupted; run the same command again to continue", file=sys.stderr)
         return 130

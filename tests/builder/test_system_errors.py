@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import sys
 from pathlib import Path
 
 import pytest
 from graft import cli as command_line
+from graft.core import bugs
 from graft.core.errors import PackError, RefusedError, refuse_full
 from graft.core.layout import REPOSITORY
 from graft.deliver import wheel as deliver
+from graft.inputs import patches
 
 
 def failing(code: int, path: str | None) -> OSError:
@@ -85,3 +89,22 @@ def test_wheel_that_cannot_be_written(code: int, remedy: str, tmp_path: Path, mo
     base = tmp_path / "torch-2.0-cp311-cp311-linux_x86_64.whl"
     with pytest.raises(PackError, match=f"(?s)torch-2.0.*: {os.strerror(code)}.*{remedy}.*{tmp_path / 'out'}"):
         deliver.pack(base, {}, version="2.0+graft", platform="linux_x86_64", out=tmp_path / "out")
+
+
+def test_bug_of_graft_is_called_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Any exception that is none of ours, with its traceback in a file."""
+    monkeypatch.setattr(bugs, "HOME", tmp_path)
+    monkeypatch.setattr(command_line, "complete", lambda *_: patches.load_series(None))  # type: ignore[arg-type]
+    assert command_line.main(arguments=["undevelop"]) == 4
+    said = capsys.readouterr().err
+    assert re.match(
+        r"error: TypeError: unsupported operand .*\n  why:  this is a bug of Graft in its stage inputs ", said
+    )
+    assert "Traceback" not in said and "(inputs/patches.py:" in said
+    (report,) = (tmp_path / "bugs").iterdir()
+    assert f"report it as an issue of Graft, with {report}, which has" in said
+    text = report.read_text(encoding="utf-8")
+    assert "Traceback (most recent call last)" in text and "undevelop" not in text.partition("command: ")[0]
+    assert f"Python {sys.version}" in text and "patches.py" in text

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -22,10 +23,11 @@ from graft.core.errors import UsageError
 from graft.core.layout import Layout, TorchVersion, native_folders
 from graft.deliver.built import Built, save_built
 from graft.options import Request
+from helpers import write
 
 from tests.kit import environments, testing
 from tests.kit.environments import TEST, folder_of, unpacked, wheel_environment
-from tests.kit.parts import Part, run_parts
+from tests.kit.parts import Part, may_select, run_parts
 from tests.kit.parts import TestsFailed as Failed  # otherwise pytest would collect it
 from tests.kit.testing import one_at_a_time
 
@@ -125,6 +127,35 @@ def test_all_tests_pass(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
 def test_parts_that_ran_no_test_are_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run(tmp_path, "-k", "second")
     assert capfd.readouterr().err.endswith("\nno test was selected from the first\nall selected tests passed\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "is_selected"),
+    [
+        ([], True),
+        (["-x"], True),
+        (["-k", "clip"], True),
+        (["-kCLIP"], True),
+        (["-k", "pool"], False),
+        (["-k", "not pool"], True),
+        (["-k", "clip and pool"], False),
+        (["-k", "pool or (clip and not grow)"], True),
+        (["-k", "clip and"], True),
+        (["-k", "clip", "-k", "pool"], False),
+    ],
+)
+def test_nothing_is_built_for_a_part_of_which_no_test_can_be_selected(
+    tmp_path: Path, words: list[str], is_selected: bool
+) -> None:
+    write(tmp_path, {"native_functions.yaml": "- func: soft_clip(Tensor self) -> Tensor", "tests/test_a.py": ""})
+    assert may_select(words, [tmp_path]) is is_selected
+    prepared: list[bool] = []
+    test_file = write(tmp_path / "named", {"test_one.py": "def test_soft_clip(): pass\n"}) / "test_one.py"
+    part = Part("grammar", "one", [test_file], prepare=lambda: prepared.append(True) or {}, named_in=[tmp_path])
+    other = Part("wheel", "another", [test_file])
+    with suppress(Failed):
+        run_parts(Path(sys.executable), [part, other], {}, words)
+    assert prepared == [True] * is_selected
 
 
 def test_choice_of_no_test_is_a_failure(tmp_path: Path) -> None:

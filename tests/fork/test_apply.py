@@ -14,7 +14,7 @@ from graft.core.layout import REPOSITORY, Layout
 from graft.fork.apply import MOVING_REF, apply
 from graft.fork.tree import Tree
 from helpers import git, write
-from small_tree import FILES, NATIVE, TEXT, contents, log, times
+from small_tree import FILES, NATIVE, PATCHES, TEXT, commit_upstream, contents, log, times
 
 # The files that Graft itself adds to every torch.
 INSTALLED = REPOSITORY / "scripts/graft/compose/appended"
@@ -38,6 +38,21 @@ def test_fork_is_commits_on_the_base(tree: Path, layout: Layout) -> None:
         f"Graft graft@localhost {date} Graft graft@localhost {date}"
     }
     assert git(tree, "status", "--porcelain") == ""
+
+
+def test_patch_for_debian_s_sources_is_left_out_elsewhere(
+    tree: Path, layout: Layout, patches: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without it such a patch may not apply: what it changes are Debian's changes."""
+    text = PATCHES["say_two"].replace("Kind: intended difference\n", "Kind: needed to build\nFor: Debian's sources\n")
+    write(patches, {"say_two.patch": text.replace("-line 2\n", "-line of Debian\n")})
+    fork = apply(tree, layout)
+    assert log(tree, fork, "%s")[0] == "text: a second file"
+    assert f"left out, since {tree} is not Debian's source package: say_two.patch\n" in capsys.readouterr().err
+    write(patches, {"say_two.patch": text})
+    git(tree, "checkout", "--quiet", "main")
+    commit_upstream(tree, patches, {"debian/changelog": "pytorch (1.2.0-1)\n"})
+    assert log(tree, apply(tree, layout), "%s")[:2] == ["text: say two", "text: a second file"]
 
 
 def test_files_are_where_pytorch_looks_for_them(tree: Path, layout: Layout) -> None:

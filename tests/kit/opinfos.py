@@ -1,7 +1,8 @@
 """OpInfos of the operators added to this torch, from the samples of their folders.
 
-``-p tests.kit.opinfos`` makes it a plugin of pytest that adds them to ``op_db``. tests/wheel/upstream runs
-PyTorch's own test files with them. The torch that users get has none of this.
+``-p tests.kit.opinfos`` makes it a plugin of pytest that adds them to ``op_db``, and
+``python -m tests.kit.opinfos ~/pytorch/test/test_ops.py -k my_op`` runs one of PyTorch's own test files with them. The
+torch that users get has none of this.
 
 ``OPINFO`` in ``samples.py`` gives the properties of an OpInfo. If it gives no dtypes, the operator is called to find
 its dtypes and derivatives; such an OpInfo cannot detect missing ones.
@@ -9,8 +10,16 @@ its dtypes and derivatives; such an OpInfo cannot detect missing ones.
 
 from __future__ import annotations
 
+import sys
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(f"error: no test file of PyTorch is named\n  next: {sys.executable} -m tests.kit.opinfos FILE -k NAME")
+    del sys.argv[0]  # before torch.testing reads the arguments
+
 import functools
 import inspect
+import runpy
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -227,3 +236,8 @@ def _is_missing(error: Exception) -> bool:
     """Return whether a formula is missing: the backward of an operator without any raises a RuntimeError."""
     said = ("is not implemented", "trying to differentiate twice")
     return isinstance(error, NotImplementedError) or any(text in str(error) for text in said)
+
+
+if __name__ == "__main__":
+    added_op_infos()
+    runpy.run_path(sys.argv[0], run_name="__main__")

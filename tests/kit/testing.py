@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -100,9 +101,7 @@ def run_tests(
 
 
 def _parts(request: Request, delivery: str, chosen: Sequence[str], stack: ExitStack) -> list[Part]:
-    """Return the chosen parts that apply. Those of the builder run for the repository's native folder only; the wheel
-    of the grammar folder is built and unpacked until ``stack`` is closed.
-    """
+    """Return the chosen parts that apply. Those of the builder run for the repository's native folder only."""
     layout = request.layout
     title = "the wheel" if delivery in (WHEEL, SOURCE) else f"the operators as {delivery}"
     parts = [Part("wheel", title, [TESTS / "wheel/any"]), *own_tests(layout)]
@@ -120,12 +119,10 @@ def _parts(request: Request, delivery: str, chosen: Sequence[str], stack: ExitSt
             Part("deliveries", "develop and thin wheels", [TESTS / "deliveries"], spread="loadfile"),
             *parts,
         ]
-        if "grammar" in chosen:
-            grammar = _grammar(layout)
-            built = run(Wheel(grammar), request).path
-            there = {"PYTHONPATH": str(stack.enter_context(unpacked(grammar, "grammar", built)))}
-            there["GRAFT_NATIVE"] = named(grammar)
-            parts.append(Part("grammar", "the grammar of native_functions.yaml", [GRAMMAR / "tests"], there))
+        grammar = partial(_built_grammar, request, stack)
+        names = (GRAMMAR, TESTS / "wheel/surfaces", TESTS / "kit/subject.py")
+        title = "the grammar of native_functions.yaml"
+        parts.append(Part("grammar", title, [GRAMMAR / "tests"], prepare=grammar, named_in=names))
         emulated = emulated_variables(layout)
         parts.append(Part("emulated", "the CUDA kernels, emulated", emulated_tests(layout.native), emulated))
     if found := [part for part in parts if part.kind in chosen]:
@@ -134,6 +131,13 @@ def _parts(request: Request, delivery: str, chosen: Sequence[str], stack: ExitSt
         f"--parts {' '.join(chosen)}: {layout.title} has no such tests",
         todo="choose others: wheel runs for every folder, operators for one with tests/, all for the wheel of native/",
     )
+
+
+def _built_grammar(request: Request, stack: ExitStack) -> dict[str, str]:
+    """Build the wheel of the grammar folder, unpacked until ``stack`` is closed. Return its tests' variables."""
+    grammar = _grammar(request.layout)
+    there = stack.enter_context(unpacked(grammar, "grammar", run(Wheel(grammar), request).path))
+    return {"PYTHONPATH": str(there), "GRAFT_NATIVE": named(grammar)}
 
 
 def _grammar(layout: Layout) -> Layout:

@@ -10,6 +10,8 @@ import pytest
 import torch
 from helpers import of_the_base_wheel
 
+from tests.kit.stock import require_difference
+
 # Warnings that only some releases of PyTorch raise.
 OF_RELEASES = (
     "ignore:Please use `torch.vmap` instead of `torch._vmap_internals.vmap`:FutureWarning",
@@ -72,5 +74,7 @@ def base() -> Path:
 
 @pytest.fixture(scope="session")
 def stock() -> Path:
-    """A folder with the base wheel installed. First on the import path, it is the torch that is imported."""
-    return of_the_base_wheel("GRAFT_STOCK")
+    """A folder with the base wheel installed: the torch of processes with ``tests.kit.stock.environment``."""
+    folder = of_the_base_wheel("GRAFT_STOCK")
+    require_difference(folder, torch._added_operators.OPERATORS)
+    return folder

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import pathlib
 import re
 import subprocess
 import sys
 import types
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 warnings.simplefilter("ignore")
@@ -18,12 +18,9 @@ warnings.simplefilter("ignore")
 import torch  # noqa: E402
 
 
-def offer_of(first_on_path: pathlib.Path | None) -> dict[str, Any]:
-    """Return the content of a torch by surface: the one in the folder ``first_on_path``, or the environment's."""
-    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    if first_on_path:
-        env["PYTHONPATH"] = str(first_on_path)
-    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=True, env=env)
+def offer_of(variables: Mapping[str, str]) -> dict[str, Any]:
+    """Return the content, by surface, of the torch that a process with these environment variables imports."""
+    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=True, env=variables)
     offer: dict[str, Any] = json.loads(done.stdout)
     return offer
 

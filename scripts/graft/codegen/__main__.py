@@ -11,6 +11,8 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
+from ..core.bugs import expected
+from ..core.errors import OperatorError
 from ..core.files import build_lock
 from ..inputs.entries import Entry, read_entries
 from ..inputs.merge import merge_with_base
@@ -65,8 +67,11 @@ def main() -> int:
     except Exception as error:  # torchgen raises AssertionError, ValueError or KeyError
         if options.verbose:
             traceback.print_exc()
-        print(explained(str(error), options.native))
-        return 1
+        message = explained(str(error), options.native)
+        is_of_user = isinstance(error, OSError) or any(f"{native}/" in message for native in options.native)
+        shown = OperatorError(message) if is_of_user else expected(error)
+        print(shown)
+        return shown.exit_code
     return 0
 
 

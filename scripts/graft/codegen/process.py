@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..base.base import Base, torchgen_command
+from ..core.bugs import BugError
 from ..core.errors import OperatorError, refuse_full
 from ..core.files import write_atomically
 from ..core.layout import Layout
@@ -62,10 +63,11 @@ class Generator:
             else:
                 output.append(line)
 
-        if follow(command, read, env=env) != 0:
+        if code := follow(command, read, env=env):
             message = "".join(output).strip()
             refuse_full(message, self.layout.work)
-            raise OperatorError(self.snapshot.translate(message))
+            kind = BugError if code == BugError.exit_code else OperatorError
+            raise kind(self.snapshot.translate(message))
         write_atomically(done, stamp)
 
     def finish(self) -> None:

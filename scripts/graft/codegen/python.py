@@ -89,7 +89,7 @@ def generate_bindings(part: Part, out: Output) -> None:
         **_return_types(part),
         **upstream.view_meta_env(part.added.view_groups),
     }
-    SelectingFileManager("", templates, out=out).write("bindings.cpp", lambda: env)
+    SelectingFileManager(".", templates, out=out).write("bindings.cpp", lambda: env)
 
 
 def _namespace(place: Place, env: Mapping[str, Any]) -> tuple[str, list[str]]:

@@ -16,7 +16,8 @@ _TEMPORARY = Path(os.environ.get("TMPDIR", "/tmp"))
 
 
 class GraftError(Exception):
-    """Base of every expected failure. The exit code is 2 for wrong use, 3 for an error of the operating system, else 1.
+    """Base of every expected failure. The exit code is 2 for wrong use, 3 for an error of the operating system, 4 for
+    a bug of Graft, else 1.
 
     Args:
         what: what failed, with ``file:line`` if there is one.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from ..core.layout import Layout
 from ..inputs.entries import read_entries
 from ..inputs.merge import PACKAGED, merge_with_base, with_replacing
 from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolder
-from ..inputs.patches import ADDED, load_series
+from ..inputs.patches import ADDED, Patch, load_series
 from ..inputs.snapshot import Snapshot, take_snapshot
 from ..options import Request
 from .fetch import fetched
@@ -100,17 +100,27 @@ def make_fork(source: Path, snapshot: Snapshot, native: NativeFolder, line: Step
         base = pinned_base(tree, snapshot.pin)
         go_back(tree)
         tree.refuse_changes()
+        series = series_for(tree, snapshot)
         with tempfile.TemporaryDirectory(prefix="graft-") as scratch:
-            tip = make_commits(tree, snapshot, native, Path(scratch)).tip
+            tip = make_commits(tree, series, snapshot, native, Path(scratch)).tip
         written = move_to(tree, tip)
         tree.git("update-ref", BASE_REF, base)
-    series = load_series(snapshot.patches)
     patches = f"{count(len(series), 'patch', 'patches')}, " if series else ""
     line.note = f"{patches}{count(written, 'file')} written"
     return Fork(base, tip)
 
 
-def make_commits(tree: Tree, snapshot: Snapshot, native: NativeFolder, scratch: Path) -> Stack:
+def series_for(tree: Tree, snapshot: Snapshot) -> list[Patch]:
+    """Return the pin's patches for this kind of sources: those of Debian, or PyTorch's own."""
+    series = load_series(snapshot.patches)
+    if tree.holds(pinned_base(tree, snapshot.pin), "debian/changelog"):
+        return series
+    if left_out := [patch.path.name for patch in series if patch.is_for_debian]:
+        say(f"left out, since {tree.path} is not Debian's source package: {', '.join(left_out)}")
+    return [patch for patch in series if not patch.is_for_debian]
+
+
+def make_commits(tree: Tree, series: Sequence[Patch], snapshot: Snapshot, native: NativeFolder, scratch: Path) -> Stack:
     """Create the fork's commits on the tree's base. Nothing is checked out.
 
     Raises:
@@ -120,7 +130,7 @@ def make_commits(tree: Tree, snapshot: Snapshot, native: NativeFolder, scratch: 
         OperatorError: the native folder's YAML is invalid.
     """
     stack = Stack(tree, pinned_base(tree, snapshot.pin), scratch)
-    for patch in load_series(snapshot.patches):
+    for patch in series:
         stack.apply(patch)
     names = sorted({*native.sources, *native.vectorized, *native.headers, *native.cuda})
     files = {f"{NATIVE}/{name.as_posix()}": native.path / name for name in names}

@@ -18,7 +18,7 @@ from ..core.process import UNTRANSLATED, run
 from ..inputs.native import NativeFolder
 from ..inputs.toolchain import Toolchain
 from ..options import Request
-from .apply import make_commits
+from .apply import make_commits, series_for
 from .fetch import fetch_to_build, read_inputs
 from .tree import count, open_tree
 
@@ -57,7 +57,8 @@ def check_syntax(request: Request) -> None:
         with steps.step("fetch the sources") as line:
             path = fetch_to_build(snapshot.pin, cache, request.source, line)
         with steps.step("apply patches and operators"):
-            stack = make_commits(open_tree(path, snapshot.pin), snapshot, native, scratch)
+            tree = open_tree(path, snapshot.pin)
+            stack = make_commits(tree, series_for(tree, snapshot), snapshot, native, scratch)
         with steps.step("generate headers"):
             shutil.rmtree(folder, ignore_errors=True)
             stack.lay_out(_FOLDERS, folder)

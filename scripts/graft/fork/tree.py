@@ -49,6 +49,10 @@ class Tree:
         done = self.git("rev-parse", "--quiet", "--verify", "HEAD^{commit}", check=False)
         return "" if done.returncode else done.stdout.strip()
 
+    def holds(self, commit: str, name: str) -> bool:
+        """Return whether a commit contains a file."""
+        return self.git("cat-file", "-e", f"{commit}:{name}", check=False).returncode == 0
+
     def base_of(self, commit: str) -> str:
         """Return the upstream commit below our own commits, which have our committer.
 

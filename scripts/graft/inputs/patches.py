@@ -20,10 +20,18 @@ ADDED = "torch/_added_operators.py"
 
 @dataclass(frozen=True)
 class Patch:
-    """A patch file and the files that it changes, as paths in the tree."""
+    """A patch file.
+
+    Args:
+        path: the file.
+        targets: the files that it changes, as paths in the tree.
+        is_for_debian: whether its header says ``For: Debian's sources``. Other sources of the same release, which
+            Debian has not changed, do without it.
+    """
 
     path: Path
     targets: tuple[str, ...]
+    is_for_debian: bool = False
 
 
 def load_series(folder: Path) -> list[Patch]:
@@ -59,7 +67,8 @@ def load_series(folder: Path) -> list[Patch]:
                 faults.append(f"{folder / name}:1: no header; the first line must be `Subject: what it does`")
             if not targets:
                 faults.append(f"{folder / name}: it changes no file")
-            patches.append(Patch(Path(os.path.normpath(folder / name)), targets))
+            is_for_debian = "\nFor: Debian's sources\n" in text.partition("\n\n")[0] + "\n"
+            patches.append(Patch(Path(os.path.normpath(folder / name)), targets, is_for_debian))
         seen.setdefault(name, number)
     faults += [f"{path}: not listed in {series}" for path in sorted(folder.glob("*.patch")) if path.name not in seen]
     if faults:

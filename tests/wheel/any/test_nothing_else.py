@@ -11,20 +11,28 @@ import torch
 from probe import offer_of
 
 from tests.kit.replaced import replaced
+from tests.kit.stock import MODULE, added_in, environment
 
 
 @pytest.fixture(scope="module")
 def theirs(stock: Path) -> dict[str, Any]:
-    answer = offer_of(stock)
+    answer = offer_of(environment(stock))
     assert "graft" not in answer["version"]
     return answer
 
 
 @pytest.fixture(scope="module")
 def ours() -> dict[str, Any]:
-    answer = offer_of(None)
+    answer = offer_of(environment(None))
     assert answer["version"] == torch.__version__
     return answer
+
+
+def test_comparison_with_stock_refuses_the_torch_under_test(stock: Path) -> None:
+    """The fixture ``stock`` compares what the two have; a process that did not choose would have the operators."""
+    operators = torch._added_operators.OPERATORS
+    assert added_in(operators, environment(None)) == {MODULE, *operators}
+    assert added_in(operators, environment(stock)) == set()
 
 
 def test_no_surface_is_left_out(theirs: dict[str, Any], ours: dict[str, Any]) -> None:

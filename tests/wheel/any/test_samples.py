@@ -12,7 +12,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 
 from tests.kit.opinfos import added_op_infos, aten_name, op_info
-from tests.kit.samples import SAMPLES, NoSamples, Samples, WrongSamples
+from tests.kit.samples import SAMPLES, NoSamples, Samples, WrongSamples, tensors_of
 
 PUBLIC = torch._added_operators.PUBLIC
 INFOS: dict[str, OpInfo] = {info.name: info for info in added_op_infos()}
@@ -112,6 +112,21 @@ def test_samples_keep_what_each_folder_calls_its_own(tmp_path: Path) -> None:
     assert [samples.stated(name) for name in ("one", "two", "three")] == [{"scale": 0}, {"scale": 1}, {}]
     assert samples.surfaces == {("title", "one"): "a reason", ("title", "two"): "a reason"}
     assert not [path for path in tmp_path.rglob("*") if path.suffix == ".pyc"]
+
+
+# Eight times an input, for example a batch of that many copies, may take as much memory.
+LARGEST_BATCH = 64 << 20
+
+
+@pytest.mark.parametrize("public", INFOS)
+def test_inputs_are_so_small_that_tests_can_copy_them(public: str) -> None:
+    """PyTorch's own tests repeat the inputs of wrong calls, too: of an expanded one, all elements."""
+    info, dtype = INFOS[public], max(INFOS[public].dtypes, key=lambda each: each.itemsize)
+    given = [*info.sample_inputs("cpu", dtype)]
+    given += [wrong.sample_input for wrong in info.error_inputs("cpu")] if info.error_inputs_func else []
+    for sample in given:
+        for tensor in tensors_of((sample.input, sample.args, sample.kwargs)):
+            assert 8 * tensor.numel() * tensor.itemsize <= LARGEST_BATCH, (public, list(tensor.shape))
 
 
 def test_each_function_is_named_after_an_operator() -> None:

@@ -241,6 +241,13 @@ def test_special_values_reach_the_windows_that_hold_them(
         assert torch.equal(back.isfinite(), plain.isfinite())
 
 
+def test_window_has_at_most_2_31_rows() -> None:
+    """No sample: PyTorch's own tests of error inputs copy them."""
+    x, weight = torch.zeros(1, 4, 8, 8), torch.zeros(4, 1, 1, 3).expand(4, 1, 2**40, 3)
+    with pytest.raises(RuntimeError, match=rf"from 1 to 2\^31 - 1, .* got \[4, 1, {2**40}, 3\]"):
+        torch.depthwise_conv2d(x, weight)
+
+
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_errors_of_the_backward(device: str) -> None:
     x, weight = torch.zeros(1, 4, 8, 8, device=device), torch.zeros(4, 1, 3, 3, device=device)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.kit.stock import environment
 
 pytestmark = [
     pytest.mark.slow,
@@ -54,10 +55,7 @@ CHOSEN = "(TestCommon or TestMeta or TestTags or TestSchemaCheck) and (float32 o
 
 def outcomes(first_on_path: Path | None, empty: Path) -> dict[str, set[str]]:
     """Return the tests by outcome, on the torch in a folder or on the environment's own."""
-    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    env["GRAFT_OPERATORS"] = ",".join(OPERATORS)
-    if first_on_path:
-        env["PYTHONPATH"] = str(first_on_path)
+    env = {**environment(first_on_path), "GRAFT_OPERATORS": ",".join(OPERATORS)}
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "--tb=no", "--show-capture=no", "--noconftest"]
     command += ["-p", "no:cacheprovider", "-k", CHOSEN, str(FAMILIES)]
     # `-m` puts the current folder first on the path, so it must not contain torch; Python 3.10 has no `-P`.

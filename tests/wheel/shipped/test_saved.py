@@ -13,6 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.kit.stock import environment
+
 pytestmark = pytest.mark.unsanitized("half of it runs on the stock wheel")
 
 LOADERS = {
@@ -53,8 +55,8 @@ def saved(tmp_path: Path) -> Path:
 def load(kind: str, folder: Path, torch_folder: Path | None) -> subprocess.CompletedProcess[str]:
     path = next(folder.glob(f"{kind}*"))
     program = f"import torch\npath = {str(path)!r}\nprint({LOADERS[kind]}(torch.ones(3, 4)).sum().item())\n"
-    folders = [str(Path(__file__).parent), *([str(torch_folder)] if torch_folder else [])]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(reversed(folders))}
+    env = environment(torch_folder)
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [env.get("PYTHONPATH"), str(Path(__file__).parent)]))
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=env)
 
 
@@ -66,7 +68,6 @@ def test_another_process_loads_it(kind: str, saved: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", LOADERS)
-@pytest.mark.skipif(os.environ.get("GRAFT_DELIVERY") == "thin-wheel", reason="the official torch loads the thin wheel")
 def test_torch_without_the_operator_names_it(kind: str, saved: Path, stock: Path) -> None:
     done = load(kind, saved, stock)
     assert done.returncode != 0

@@ -30,15 +30,6 @@ FILES = [
     "inductor/test_torchinductor_opinfo.py",
 ]
 
-# Runs a test file with the folder's operators in ``op_db``. torch.testing reads the arguments when it is imported.
-PROGRAM = """
-import runpy, sys
-del sys.argv[0]
-from tests.kit.opinfos import added_op_infos
-added_op_infos()
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
 
 @pytest.mark.parametrize("file", FILES)
 def test_operators_pass(file: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,7 +41,7 @@ def test_operators_pass(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     # Where a test file finds its neighbors, and where the tree's own torch cannot be imported instead.
     folders = [path.parent, REPOSITORY, PACKAGES]
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders)), "PYTORCH_TEST_WITH_SLOW": "0"}
-    command = [sys.executable, "-c", PROGRAM, path, "-v", *names]
+    command = [sys.executable, "-m", "tests.kit.opinfos", path, "-v", *names]
     done = subprocess.run(command, cwd=path.parent, env=variables, capture_output=True, text=True, check=False)
     ran = re.search(r"^Ran (\d+) tests?.*\n+(\w+.*)$", done.stderr, re.M)
     assert ran, done.stderr[-4000:]

@@ -1,0 +1,64 @@
+"""Errors that no user can have caused: mistakes of Graft itself."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from .errors import GraftError, RefusedError
+from .layout import HOME, PACKAGE
+
+
+class BugError(GraftError):
+    """An exception that Graft does not expect."""
+
+    exit_code = 4
+
+
+def expected(error: Exception) -> GraftError:
+    """Return the error that a user sees for any exception."""
+    if isinstance(error, GraftError):
+        return error
+    return RefusedError.of(error) if isinstance(error, OSError) else _bug(error)
+
+
+def _bug(error: Exception) -> BugError:
+    """Describe an unexpected exception. Its traceback goes into a file."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [(Path(each.filename), each.lineno) for each in frames if Path(each.filename).is_relative_to(PACKAGE)]
+    stage = ""
+    if ours:
+        place = ours[-1][0].relative_to(PACKAGE)
+        stage = f" in its stage {place.parts[0].removesuffix('.py')} ({place}:{ours[-1][1]})"
+    return BugError(
+        f"{type(error).__name__}: {error}",
+        cause=f"this is a bug of Graft{stage}, not a mistake of yours",
+        todo=f"report it as an issue of Graft, with {_report(error)}, which has the command, the versions and the "
+        "traceback",
+    )
+
+
+def _report(error: Exception) -> Path:
+    """Write what a bug report needs, and return the file."""
+    said = [
+        f"command: {shlex.join([sys.executable, *sys.argv])}",
+        f"folder: {Path.cwd()}",
+        f"Python {sys.version}",
+        platform.platform(),
+        "".join(traceback.format_exception(type(error), error, error.__traceback__)),
+    ]
+    name = f"bug-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+    for folder in (HOME / "bugs", Path(tempfile.gettempdir())):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("\n".join(said), encoding="utf-8", errors="backslashreplace")
+        except OSError:
+            continue
+        break
+    return folder / name

@@ -1,0 +1,77 @@
+"""Each operator supports a dtype, or raises an error that says so: all dtypes of PyTorch, and also those operators that
+only others call, such as backwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing._internal.opinfo.core import OpInfo
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.kit.fuzz.judge import attempt
+from tests.kit.opinfos import added_op_infos
+from tests.kit.samples import tensors_of
+
+ADDED = frozenset(torch._added_operators.OPERATORS)
+DTYPES = sorted({each for each in vars(torch).values() if isinstance(each, torch.dtype)}, key=str)
+INFOS = [info for info in added_op_infos() if torch.float in info.dtypes]
+
+
+class Recorded(TorchDispatchMode):
+    """Keeps a call of each overload of the folder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: dict[torch._ops.OpOverload, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+
+    def __torch_dispatch__(
+        self,
+        func: torch._ops.OpOverload,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if func.name() in ADDED:
+            self.calls.setdefault(func, pytree.tree_map_only(Tensor, Tensor.detach, (args, dict(kwargs or {}))))
+        return func(*args, **(kwargs or {}))
+
+
+def recorded(info: OpInfo) -> Recorded:
+    """Return the calls that one sample makes, forward and backward."""
+    sample = next(iter(info.sample_inputs("cpu", torch.float, requires_grad=info.supports_autograd)))
+    with Recorded() as calls:
+        results = tensors_of(info(sample.input, *sample.args, **sample.kwargs))
+        wanted = [each for each in results if each.requires_grad]
+        if wanted:
+            torch.autograd.backward(wanted, [torch.ones_like(each) for each in wanted])
+    return calls
+
+
+def converted(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a tensor of a dtype, with the same values if there is a conversion; indices stay."""
+    if tensor.dtype != torch.float:
+        return tensor
+    if str(dtype).startswith("torch.q"):
+        return torch.quantize_per_tensor(tensor, 1.0, 0, dtype)
+    try:
+        return tensor.to(dtype)
+    except (RuntimeError, NotImplementedError):
+        return torch.empty(tensor.shape, dtype=dtype)
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch's, about some of the dtypes
+@pytest.mark.parametrize("info", INFOS, ids=[info.name for info in INFOS])
+def test_dtype_that_is_not_supported_is_named(info: OpInfo) -> None:
+    for overload, given in recorded(info).calls.items():
+        for dtype in DTYPES:
+            try:
+                args, kwargs = pytree.tree_map_only(Tensor, lambda t, to=dtype: converted(t, to), given)
+            except (RuntimeError, NotImplementedError):  # there are no such tensors
+                continue
+            attempt(lambda: tensors_of(overload(*args, **kwargs)), large=False)  # noqa: B023
