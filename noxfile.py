@@ -81,6 +81,17 @@ def step(name: str, shows: str, target: str, *variables: str) -> None:
     nox.session(name=name, tags=["nightly"], default=False)(run)
 
 
+@nox.session(tags=["nightly"], default=False)
+def commands(session: nox.Session) -> None:
+    """Every command that a README shows, typed into a fresh clone; parts of their texts follow `--`."""
+    from tests.kit.commands import main  # and with it the READMEs, which nothing else here needs
+
+    try:
+        main(session.posargs)
+    except GraftError as error:
+        session.error(str(error))
+
+
 step("sanitizers", "the sanitizers find nothing in the operators' tests", "test-sanitize")
 step("fuzz", "random calls return results or raise errors", "fuzz", "ARGS=--minutes 20")
 step("slow", "large tensors, PyTorch's own operators, auditwheel", "test", "ARGS=-- -m slow")

@@ -1,4 +1,4 @@
-"""Each target of the Makefile: the builder accepts its command line, and a test or CI runs it."""
+"""Each target of the Makefile: the builder accepts its command line. READMEs show each, and a test types it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,38 +16,6 @@ from helpers import write
 from place import Place
 
 from tests.kit import __main__ as kit
-
-# What runs a target: a file, and a text in it. Targets of this file are run below.
-HERE = "tests/promises/test_targets.py"
-RUN = {
-    "import": ("tests/fork/test_branch.py", "import_branch("),
-    "help": (HERE, "test_help_names_every_target"),
-    "patch-and-build": ("tests/promises/conftest.py", "make patch-and-build"),
-    "develop": ("tests/deliveries/test_develop.py", 'make("develop"'),
-    "undevelop": ("tests/deliveries/test_develop.py", 'make("undevelop"'),
-    "thin-wheel": ("tests/deliveries/test_for_cuda.py", 'make("thin-wheel"'),
-    "check": ("tests/promises/test_readme.py", 'command("check")'),
-    "check-source": ("noxfile.py", '"check-source"'),
-    "check-cuda": (HERE, "test_sources_for_cuda_compile"),
-    "test": (".ci/run", "make test"),
-    "test-mutants": ("noxfile.py", '"test-mutants"'),
-    "bench-peers": ("noxfile.py", '"bench-peers"'),
-    "test-sanitize": ("noxfile.py", '"test-sanitize"'),
-    "test-nightly": (HERE, "test_nightly_refuses_steps_that_it_has_not"),
-    "wheels": ("tests/builder/test_matrix.py", '"wheels"'),
-    "test-matrix": ("noxfile.py", "def matrix("),
-    "fuzz": ("noxfile.py", 'step("fuzz"'),
-    "surfaces": (".ci/run", "make surfaces"),
-    "new-op": ("tests/promises/test_new_op.py", "make new-op"),
-    "pin": ("tests/builder/test_pinning.py", "make_pin("),
-    "apply": ("tests/fork/test_apply.py", "apply(tree, layout)"),
-    "export": ("tests/fork/test_export.py", "export(tree"),
-    "lint": (".ci/run", "make lint"),
-    "bench": (HERE, "test_one_case_of_the_benchmarks"),
-    "bench-build": ("tests/builder/test_bench_build.py", "test_small_folder_is_really_built"),
-    "dist": ("tests/deliveries/test_projects.py", "def tool("),
-    "clean": (HERE, "test_clean_deletes_what_was_made_and_nothing_else"),
-}
 
 # Names of folders that are not targets: make explains that.
 FOLDERS = {"build", "native", "patches", "scripts", "tests"}
@@ -66,18 +35,12 @@ def targets() -> list[str]:
     return sorted(set(line.split()[1:]) - FOLDERS)
 
 
-def test_every_target_is_run_by_something() -> None:
-    assert sorted(RUN) == targets()
-    for name, text in RUN.values():
-        assert text in (REPOSITORY / name).read_text(encoding="utf-8"), name
-
-
 def test_help_names_every_target() -> None:
     said = make(REPOSITORY).stdout
     assert {target for target in targets() if not re.search(rf"^  make {target} ", said, re.M)} == set()
 
 
-@pytest.mark.parametrize("target", sorted(RUN.keys() - {"help", "clean"}))
+@pytest.mark.parametrize("target", sorted({*targets()} - {"help", "clean"}))
 def test_builder_understands_the_recipe(target: str, tmp_path: Path) -> None:
     """A Python that records its arguments instead of the builder."""
     write(tmp_path, {"python": f'#!/bin/sh\nprintf "%s\\n" "$@" --end-- >>{tmp_path}/told\n'})
@@ -103,6 +66,15 @@ def test_clean_deletes_what_was_made_and_nothing_else(tmp_path: Path) -> None:
     write(tmp_path, {"build/made": "", "dist/torch.whl": "", "native/mine.cpp": "", "patches/series": ""})
     assert make(tmp_path, "clean").returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["Makefile", "native", "patches"]
+
+
+def test_wheels_are_built_and_listed(plain: Place) -> None:
+    """With the build itself: `tests/builder/test_matrix.py` has a stand-in for it."""
+    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    done = plain.run(["make", "wheels", f"PINS={plain.pin}", f"PYTHONS={python}", "NATIVE=~/my_ops", "OUT=~/my_wheel"])
+    assert done.code == 0, done.said
+    (row,) = (line for line in done.said.splitlines() if line.startswith(f"{plain.pin} "))
+    assert plain.wheel.name in row and "failed" not in row
 
 
 def test_nightly_refuses_steps_that_it_has_not(plain: Place) -> None:

@@ -2,8 +2,8 @@
 
 A comment right before a snippet, which readers do not see, says what the snippet itself does not::
 
-    <!-- not run: the reason -->
-    <!-- by night -->                     only `-m slow` runs it
+    <!-- not run: the reason -->          no command; or the reason names a test that contains the same words
+    <!-- by night -->                     only `make test-nightly ARGS=commands` types it
     <!-- file: ~/my_ops/samples.py -->    what it holds; so does a text that begins with that name and ends in a colon
 """
 
@@ -68,6 +68,11 @@ class Snippet:
     reason: str = ""
     file: str = ""
     is_nightly: bool = False
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether these are commands that a user types."""
+        return self.tag == "bash" and not self.reason
 
 
 def snippets_of(path: Path) -> Iterator[Snippet]:

@@ -1,0 +1,245 @@
+"""``nox -s commands``: type every command that the READMEs show, one after another, into a fresh clone.
+
+A user reads from the top: a file that a README shows is written where it is shown, and a command runs exactly as it is
+written. ``GIVEN`` prepares what a README takes for granted, such as a checkout of PyTorch, before its first command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graft.base.find import default_release, oldest_release
+from graft.core.console import Steps, say, table
+from graft.core.errors import GraftError
+from graft.core.files import build_lock
+from graft.core.layout import HOME, PATCHES, REPOSITORY
+from graft.core.process import run
+from graft.fork.fetch import cache_of, fetch_tree
+from graft.inputs.pin import load_pin
+
+from ..shared.snippets import Snippet, documents, snippets_of
+
+# How long a command that runs until it is interrupted may run.
+_WATCHED = 60
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A command that was typed.
+
+    Args:
+        place: the snippet.
+        command: its text.
+        seconds: how long it took.
+        code: its exit code.
+        left: what it created, as paths in the clone and the home folder.
+        is_right: whether it ended as its README says.
+    """
+
+    place: str
+    command: str
+    seconds: float
+    code: int
+    left: Sequence[str]
+    is_right: bool
+
+
+class Reader:
+    """A user with a fresh clone, a home folder of its own and an active environment with the official torch.
+
+    Args:
+        folder: the folder for both.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.clone, self.home, self.log = folder / "graft", folder / "home", folder / "log"
+        shutil.rmtree(folder, ignore_errors=True)
+        self.home.mkdir(parents=True)
+        run(["git", "clone", "--quiet", REPOSITORY, self.clone])
+        # Downloads and sources may be those of last night.
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        left_out = ("MAKE", "MFLAGS", "GRAFT_", "PYTHON", "VIRTUAL_ENV", "ARGS", "PINS", "PYTHONS", "NATIVE", "OUT")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+        self.variables = {
+            **kept,
+            "HOME": str(self.home),
+            "XDG_CACHE_HOME": str(cache),
+            "PATH": f"{self.home / 'env/bin'}{os.pathsep}{kept['PATH']}",
+        }
+
+    def write(self, snippet: Snippet) -> None:
+        """Write a file that a README shows."""
+        path = self.home / snippet.file.removeprefix("~/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(snippet.text, encoding="utf-8")
+
+    def type(self, place: str, command: str) -> Typed:
+        """Run a command, and say how it ended."""
+        say(f"$ {command}")
+        before, start = self._there(), time.monotonic()
+        with self.log.open("ab") as log:
+            log.write(f"\n$ {command}\n".encode())
+            log.flush()
+            process = subprocess.Popen(
+                ["bash", "-c", command],
+                cwd=self.clone,
+                env=self.variables,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            is_endless = "WATCH=1" in command
+            try:
+                code = process.wait(_WATCHED if is_endless else None)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGINT)
+                code = process.wait()
+        seconds, left = time.monotonic() - start, sorted(self._there() - before)
+        is_to_fail = is_endless or "# fails" in command
+        done = Typed(place, command, seconds, code, left, is_right=(code != 0) == is_to_fail)
+        say(f"  {'' if done.is_right else 'FAILED, '}{code} after {seconds:.0f} s")
+        return done
+
+    def _there(self) -> set[str]:
+        """Return the files and folders up to two levels below the clone and the home folder."""
+        places = {"": self.clone, "~/": self.home}
+        found = ((name, folder, path) for name, folder in places.items() for path in _two_levels(folder))
+        return {f"{name}{path.relative_to(folder)}" for name, folder, path in found}
+
+
+def _two_levels(folder: Path) -> Iterator[Path]:
+    for path in (*folder.glob("*"), *folder.glob("*/*")):
+        if ".git" not in path.parts and not path.name.startswith("."):
+            yield path
+
+
+def commands_of(text: str) -> Iterator[str]:
+    """Split a snippet into its commands: bash tells whether one is complete."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        lines.append(line)
+        said = subprocess.run(["bash", "-n", "-c", "\n".join(lines)], capture_output=True, check=False)
+        if said.returncode == 0:
+            yield "\n".join(lines)
+            lines = []
+
+
+def main(words: Sequence[str]) -> None:
+    """Type the commands that contain a text, or all. Print a table.
+
+    Raises:
+        GraftError: a command ended otherwise than its README says.
+    """
+    parser = argparse.ArgumentParser(prog="nox -s commands --", description=__doc__)
+    parser.add_argument("chosen", nargs="*", help="parts of commands or of places (README.md:13); all by default")
+    parser.add_argument("--list", action="store_true", help="list them")
+    options = parser.parse_args(words)
+    snippets = [snippet for path in documents() for snippet in snippets_of(path)]
+    typed = [(each, command) for each in snippets if each.is_typed for command in commands_of(each.text)]
+    chosen = [(each, command) for each, command in typed if _is_chosen(each, command, options.chosen)]
+    if options.list:
+        print("\n".join(f"{snippet.place}: {command}" for snippet, command in chosen))
+        return
+    ended = _type(Reader(HOME / "commands"), snippets, chosen)
+    print(f"\n{table([('command', 'seconds', 'status', 'what it left'), *map(_row, ended)])}")
+    if wrong := [each for each in ended if not each.is_right]:
+        raise GraftError(
+            "\n".join(f"{each.place}: `{each.command}` ended with {each.code}" for each in wrong),
+            todo=f"see {HOME / 'commands/log'}",
+        )
+
+
+def _is_chosen(snippet: Snippet, command: str, words: Sequence[str]) -> bool:
+    return not words or any(word in command or word in snippet.place for word in words)
+
+
+def _type(reader: Reader, snippets: Sequence[Snippet], chosen: Sequence[tuple[Snippet, str]]) -> list[Typed]:
+    typed: list[Typed] = []
+    prepared: set[str] = set()
+    for snippet in snippets:
+        if snippet.file:
+            reader.write(snippet)
+        for command in (command for of, command in chosen if of is snippet):
+            document = snippet.place.partition(":")[0]
+            for name in ("", document):
+                if name not in prepared:
+                    prepared.add(name)
+                    GIVEN.get(name, str)(reader)
+            typed.append(reader.type(snippet.place, command))
+    return typed
+
+
+def _row(each: Typed) -> tuple[str, str, str, str]:
+    first, *more = each.command.splitlines()
+    status = "passed" if each.is_right else f"FAILED ({each.code})"
+    left = ", ".join(each.left[:4]) + (f" and {len(each.left) - 4} more" if len(each.left) > 4 else "")
+    return first.partition(" #")[0].rstrip() + (" ..." if more else ""), f"{each.seconds:.0f}", status, left
+
+
+def _environment(reader: Reader) -> None:
+    """``~/env``, an environment that is active: the official torch, and what READMEs run in it."""
+    run([sys.executable, "-m", "venv", reader.home / "env"])
+    wheels = sorted(HOME.glob("*/*/base/torch-*.whl"), key=lambda path: ("+cpu" in path.name, path.name))
+    torch = wheels[-1] if wheels else f"torch=={default_release(PATCHES)}"
+    packages = (torch, "numpy", "build", "pytest", "expecttest", "hypothesis", "setuptools")
+    run([reader.home / "env/bin/pip", "install", "--quiet", "--disable-pip-version-check", *packages])
+
+
+def _checkout(reader: Reader) -> None:
+    """``~/pytorch``: the sources of the oldest release, with a branch ``my_fix``, and ``pull.diff`` in the clone."""
+    tree = _sources(reader)
+    git: list[str | Path] = ["git", "-C", tree, "-c", "user.name=Someone", "-c", "user.email=someone@example.com"]
+    run(["git", "init", "--quiet", "--initial-branch=main", tree])
+    for words in (
+        ["add", "--all"],
+        ["commit", "--quiet", "--message=PyTorch"],
+        ["checkout", "--quiet", "-b", "my_fix"],
+    ):
+        run([*git, *words])
+    kernel = tree / "aten/src/ATen/native/cpu/LerpKernel.cpp"
+    kernel.write_text(kernel.read_text(encoding="utf-8").replace("return at::native::lerp(", "return native::lerp("))
+    run([*git, "commit", "--quiet", "--all", "--message=lerp"])
+    diff = run([*git, "diff", "main", "my_fix"]).stdout
+    assert diff
+    (reader.clone / "pull.diff").write_text(diff, encoding="utf-8")
+    run([*git, "checkout", "--quiet", "main"])
+
+
+def _sources(reader: Reader) -> Path:
+    """``~/pytorch``: the sources of the oldest release as a folder, as they came; and ``~/more_ops``."""
+    pin = load_pin(PATCHES / oldest_release(PATCHES).release)
+    cache, tree = cache_of(pin), reader.home / "pytorch"
+    with build_lock(cache.folder), Steps().step("fetch the sources") as line:
+        checkout = fetch_tree(pin, cache, "", line)
+    shutil.rmtree(tree, ignore_errors=True)
+    tree.mkdir()
+    # The cache's tree may have the fork checked out; its first commit is what came.
+    first = run(["git", "-C", checkout, "rev-list", "--max-parents=0", "HEAD"]).stdout.split()
+    if first:
+        archive = reader.log.with_name("sources.tar")
+        run(["git", "-C", checkout, "archive", f"--output={archive}", first[0]])
+        run(["tar", "--extract", f"--file={archive}", f"--directory={tree}"])
+        archive.unlink()
+    else:
+        shutil.copytree(checkout, tree, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".git"))
+    if (reader.home / "my_ops").is_dir():
+        shutil.copytree(reader.home / "my_ops", reader.home / "more_ops", dirs_exist_ok=True)
+    return tree
+
+
+# What is prepared before the first command of all, and of a README.
+GIVEN: dict[str, Callable[[Reader], object]] = {
+    "": _environment,
+    "native/README.md": _checkout,
+    "scripts/README.md": _sources,
+}
