@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import datetime
 import shutil
 import sys
 from pathlib import Path
 
 import nox
+import nox.registry
 
 REPOSITORY = Path(__file__).parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "scripts")]
@@ -17,6 +19,7 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "scripts")]
 from graft.core.errors import GraftError  # noqa: E402
 
 from tests.kit import matrix as of_releases  # noqa: E402
+from tests.kit import nights  # noqa: E402
 from tests.kit.testing import PARTS  # noqa: E402
 
 nox.needs_version = ">=2026.1"
@@ -97,7 +100,6 @@ step("fuzz", "random calls return results or raise errors", "fuzz", "ARGS=--minu
 step("slow", "large tensors, PyTorch's own operators, auditwheel", "test", "ARGS=-- -m slow")
 step("emulated", "CUDA kernels on all parameters", "test", "ARGS=--parts emulated", "GRAFT_EMULATED_ALL=1")
 step("mutants", "a test fails for each wrong line of tests/mutants", "test-mutants")
-step("source", "PyTorch's own build compiles the operators", "check-source", "ARGS=--if-possible")
 step("bases", "wheels for CUDA and for another Python", "test", "ARGS=--parts bases")
 step("peers", "calls and builds compared with other ways to add an operator", "bench-peers")
 
@@ -116,6 +118,14 @@ def arm(session: nox.Session) -> None:
         session.skip(f"not installed: {', '.join(missing)}")
     session.run("tests/arm.sh", external=True)
     session.run("tests/arm.sh", "--tests", "SVE256", external=True)
+
+
+@nox.session(tags=["nightly"], default=False)
+def dates(session: nox.Session) -> None:
+    """Each step passed within a week, as the table in tests/README.md says."""
+    steps = {name for name, each in nox.registry.get().items() if "nightly" in each.tags} - {"dates"}
+    if faults := nights.faults_of(nights.README.read_text(encoding="utf-8"), steps, datetime.date.today()):
+        session.error("\n".join(["tests/README.md:", *faults]))
 
 
 ROWS = of_releases.rows()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import re
@@ -27,6 +28,7 @@ from helpers import write
 
 from tests.kit import environments, testing
 from tests.kit.environments import TEST, folder_of, unpacked, wheel_environment
+from tests.kit.nights import faults_of
 from tests.kit.parts import Part, may_select, run_parts
 from tests.kit.parts import TestsFailed as Failed  # otherwise pytest would collect it
 from tests.kit.testing import one_at_a_time
@@ -338,14 +340,12 @@ def test_steps_of_the_night_are_targets_of_the_makefile() -> None:
     known = {name for line in targets for name in line.split()}
     noxfile = (common.REPOSITORY / "noxfile.py").read_text()
     steps = dict(re.findall(r'^step\("(\w+)", "[^"]+", "([\w-]+)"', noxfile, re.M))
-    assert len(steps) == 8 and set(steps.values()) <= known
+    assert len(steps) == 7 and set(steps.values()) <= known
     command = [sys.executable, "-m", "nox", "--list-sessions", "--json", "--tags", "nightly"]
     listed = subprocess.run(command, cwd=common.REPOSITORY, capture_output=True, text=True, check=True).stdout
     assert {session["session"].partition("(")[0] for session in json.loads(listed)} == {
         *steps,
-        "matrix",
-        "arm",
-        "faster",
+        *("matrix", "arm", "faster", "commands", "dates"),
     }
 
 
@@ -363,3 +363,27 @@ def test_a_step_of_the_night_has_its_own_arguments(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "test-sanitize ARGS=<> JOBS=<3>" in done.stdout and "fuzz ARGS=<--minutes 20> JOBS=<3>" in done.stdout
     assert "* sanitizers: failed" in done.stderr and "* fuzz: success" in done.stderr
+
+
+NIGHTS = """
+## Nightly
+
+| step | result | date |
+|---|---|---|
+| fuzz | 9 calls \\| no finding | 2026-11-20 |
+| slow | passed | 2026-11-11 |
+| arm | not run | |
+| other | passed | 2026-11-20 |
+
+## Next
+"""
+
+
+def test_step_of_the_night_that_passed_long_ago_is_named() -> None:
+    assert faults_of(NIGHTS, {"fuzz", "slow", "arm", "mutants"}, datetime.date(2026, 11, 26)) == [
+        "mutants: the table has no row for this step",
+        "other: there is no such step",
+        "slow: it last passed on 2026-11-11, 15 days ago",
+        "arm: `` is no date: it has not passed",
+    ]
+    assert "fuzz" not in " ".join(faults_of(NIGHTS, {"fuzz"}, datetime.date(2026, 11, 27)))

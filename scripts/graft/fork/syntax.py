@@ -23,7 +23,7 @@ from .fetch import fetch_to_build, read_inputs
 from .tree import count, open_tree
 
 # What sources include, and what generates the rest of it.
-_FOLDERS = ("aten/src", "c10", "torch", "torchgen", "tools")
+FOLDERS = ("aten/src", "c10", "torch", "torchgen", "tools")
 # The first has the native folder in it, so that messages about its files can be told from those about the tree's.
 _INCLUDED = ("own", "include", "build/aten/src", "aten/src", ".")
 
@@ -61,7 +61,7 @@ def check_syntax(request: Request) -> None:
             stack = make_commits(tree, series_for(tree, snapshot), snapshot, native, scratch)
         with steps.step("generate headers"):
             shutil.rmtree(folder, ignore_errors=True)
-            stack.lay_out(_FOLDERS, folder)
+            stack.lay_out(FOLDERS, folder)
             run_generators(folder)
             configure_headers(folder, snapshot.toolchain)
         with steps.step("parse") as line:

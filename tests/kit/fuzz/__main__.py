@@ -52,7 +52,7 @@ BATCH = settings(
     report_multiple_bugs=False,
     verbosity=Verbosity.quiet,
 )
-# Calls with findings, to be repeated.
+# Calls with findings. Each later run makes them first, until `make clean`.
 KEPT = Path("build/fuzz")
 
 
@@ -68,6 +68,9 @@ def main() -> int:
     if options.folder:
         return make_calls(options, end)
     tally: Counter[tuple[str, str]] = Counter()
+    for kept in [] if options.again else sorted(KEPT.glob("*.pickle")):
+        print(f"again, since it was a finding: {kept}", flush=True)
+        watch_calls(argparse.Namespace(**{**vars(options), "again": kept}), end, tally)
     while True:
         print(f"seed {options.seed}", flush=True)
         options.seed = 1 + watch_calls(options, end, tally)
