@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .base.base import Base
 from .base.callers import kept_calls
-from .check.run import check_native
-from .codegen import DESCRIPTION
+from .check.process import Generator
+from .codegen import DESCRIPTION, KERNELS, NO_CUDA
 from .codegen.description import Description
-from .codegen.process import Generator
 from .compile import ninja
 from .compile.contents import Contents
 from .compile.cuda import Cuda, Nvcc, plan_cuda
@@ -118,44 +116,50 @@ def _plan_cuda(job: Job, *, is_required: bool = False) -> Cuda:
 
 
 def _make(job: Job, cuda: Cuda, plan: Plan | None) -> tuple[dict[str, Path], list[str], dict[str, bytes]]:
-    """Generate, compile and link while the folder is checked. Return the libraries, the base's dispatch stubs that they
-    have kernels for, and the patched files.
+    """Check the folder, generate, compile and link. Return the libraries, the base's dispatch stubs that they have
+    kernels for, and the patched files.
 
     Without a plan, only what is for CUDA is compiled.
 
     Raises:
-        GraftError: lists every error. Those that the checks find are raised instead of torchgen's and the compiler's,
-            because they are more precise.
+        GraftError: lists every error. Those that the check finds are raised instead of the compiler's, because they are
+            more precise.
     """
     steps = job.steps
-    with ThreadPoolExecutor(1) as pool:
-        checks = pool.submit(check, job)
+    with Generator(job.layout, job.snapshot, job.base, cuda.how) as generator:
+        with steps.step("generate"):
+            _, files = run_all(generator.start, lambda: _check_base(job))
         try:
-            with Generator(job.layout, job.snapshot, job.base, cuda.how) as generator:
-                with steps.step("generate"):
-                    if generator.start():
-                        checks.result()  # done by now; compiling takes longer
-                with steps.step("compile and link") as line:
-                    libraries, stubs = _compile(
-                        job, cuda.nvcc, plan, line, lambda: checks.done() and checks.exception() is not None
-                    )
-                    generator.finish()
+            with steps.step("compile and link") as line:
+                libraries, stubs = _compile(job, cuda.nvcc, plan, line, lambda: generator.is_refused)
         except GraftError:
-            checks.result()
+            generator.finish()
             raise
-        return libraries, stubs, checks.result()
+        generator.finish()
+    return libraries, stubs, files
 
 
-def check(job: Job) -> dict[str, bytes]:
-    """Check the native folder, the patches and the base. Return the patched files.
+def check(job: Job) -> None:
+    """Check the native folder, the patches and the base, and generate: all of a build that needs no compiler.
 
     Raises:
         GraftError: lists every error.
     """
+    how = KERNELS if job.base.cuda and job.native.cuda else NO_CUDA
+    with Generator(job.layout, job.snapshot, job.base, how) as generator:
+
+        def generate() -> None:
+            generator.start()
+            generator.finish()
+
+        run_all(generate, lambda: _check_base(job))
+
+
+def _check_base(job: Job) -> dict[str, bytes]:
+    """Check the patches and the base. Return the patched files."""
     tree, work = job.base.tree, job.layout.work
     files: dict[str, bytes]
-    _, files, *_ = run_all(
-        lambda: check_native(job.snapshot, tree, work / "checked"),
+    files, *_ = run_all(
         lambda: patched(load_series(job.snapshot.patches), tree, work),
         lambda: installed_headers(tree, job.native),
         lambda: require_names(tree, note=job.layout.base / "required-names"),

@@ -109,13 +109,13 @@ def test_what_was_found_right_is_remembered_until_the_builder_changes(
 
 def test_build_and_check_refuse_such_a_pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folder, patches and headers are right; the base has no modules."""
-    monkeypatch.setattr(stages, "check_native", lambda *_: None)
+    monkeypatch.setattr(stages, "Generator", lambda *_: nullcontext(SimpleNamespace(start=str, finish=str)))
     monkeypatch.setattr(stages, "installed_headers", lambda *_: {})
     (tmp_path / "tree").mkdir()
     (tmp_path / "series").touch()
     snapshot: Any = SimpleNamespace(patches=tmp_path)
     layout: Any = SimpleNamespace(work=tmp_path, base=tmp_path)
-    base: Any = SimpleNamespace(tree=tmp_path / "tree")
+    base: Any = SimpleNamespace(tree=tmp_path / "tree", cuda="")
     native: Any = None
     with pytest.raises(PinError, match="get_testing_overrides"):
         stages.check(stages.Job(layout, snapshot, native, base, 1, Steps()))

@@ -18,4 +18,4 @@ def base() -> Path:
 @pytest.fixture(scope="session")
 def everything(base: Path) -> Operators:
     """The base's operators, all treated as new."""
-    return Operators(base, base)
+    return Operators(base)

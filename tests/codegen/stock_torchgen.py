@@ -20,11 +20,14 @@ import torchgen
 import yaml
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
+from graft.codegen.known import ABSENT_BACKENDS
 from graft.codegen.operators import Operators
 from graft.codegen.python import generate_bindings
 from graft.codegen.sources import generate_aten_sources, generate_autograd_sources
 from graft.codegen.upstream import Output
-from graft.inputs.merge import Merged
+from graft.inputs.entries import read_entries
+from torchgen import gen
+from torchgen.packaged.autograd.load_derivatives import load_derivatives
 
 BROKEN = Path(__file__).parent / "broken"
 TREE = Path(torchgen.__file__).parents[1]
@@ -104,10 +107,11 @@ def torchgen_says(native: Path) -> str | None:
         (packaged / target).parent.mkdir(parents=True)
         (packaged / target).write_text(text + (own.read_text() if own.is_file() else ""))
     try:
-        own = (packaged / MERGED["native_functions.yaml"]).read_text().removeprefix(BASE_FUNCTIONS)
-        operators = Operators(
-            native, TREE, Merged([(Path("base"), BASE_FUNCTIONS), (native / "native_functions.yaml", own)], marks=("",))
-        )
+        functions, derivatives = (str(packaged / path) for path in MERGED.values())
+        tags = str(PACKAGED / "ATen/native/tags.yaml")
+        gen.parse_native_yaml(functions, tags, set(ABSENT_BACKENDS))
+        load_derivatives(derivatives, functions, tags)
+        operators = Operators(TREE, *(read_entries(native / name) for name in MERGED))
         assert operators.derivatives
         out = Output(native / "generated")
         generate_aten_sources(operators.new, out)

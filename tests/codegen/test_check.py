@@ -5,18 +5,21 @@ What is left to the compiler (``compiler:`` in broken/) is in test_check_compile
 
 from __future__ import annotations
 
-import subprocess
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
-from graft.check import Findings, run
+from graft.check import CHECKED, Findings, process
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.check.cplusplus import canonical, read_text
 from graft.check.derivatives import check_derivatives
 from graft.check.schemas import check_functions
+from graft.codegen import NO_CUDA
 from graft.core.errors import OperatorError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.inputs.entries import read_entries
@@ -66,12 +69,13 @@ def test_folders_that_build_have_no_mistake(folder: str, known: BaseOperators) -
     assert check([REPOSITORY / folder], known).errors == []
 
 
-def test_pytorch_s_own_entries_have_no_mistake(base: Path) -> None:
+def test_pytorch_s_own_entries_have_no_mistake(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An independent oracle: findings in PyTorch's own YAML are false, or known oddities."""
     nothing = BaseOperators(base)
     # Read now: they depend on what is removed next.
     assert nothing.torch_names and nothing.tensor_names
     nothing.schemas, nothing.derivatives, nothing.base_names = {}, {}, set()
+    monkeypatch.setattr(nothing, "functions_like", lambda _: [])
     findings, packaged = Findings(), base / "torchgen/packaged"
     entries = read_entries(packaged / "ATen/native/native_functions.yaml", findings.add)
     functions = check_functions(entries, nothing, findings)
@@ -91,19 +95,24 @@ def test_what_was_found_right_is_checked_again_when_it_changes(
 ) -> None:
     calls = []
 
-    def torchgen(*arguments: object) -> subprocess.CompletedProcess[str]:
-        calls.append(arguments)
-        return subprocess.CompletedProcess([], code, said)
+    def torchgen(_: object, read: Callable[[str], None], **__: object) -> int:
+        calls.append(read)
+        for line in (said, *([CHECKED] if code == 0 else [])):
+            read(f"{line}\n")
+        return code
 
-    monkeypatch.setattr(run, "run_with_torchgen", torchgen)
+    monkeypatch.setattr(process, "follow", torchgen)
     folder = tmp_path / "my_ops"
     folder.mkdir()
     for text in ("", "", "# another\n"):
         (folder / "native_functions.yaml").write_text(text)
-        snapshot = take_snapshot(Layout(TorchVersion("2.13.0+cpu"), (folder,), tmp_path))
+        layout = Layout(TorchVersion("2.13.0+cpu"), (folder,), tmp_path)
+        monkeypatch.setattr(Layout, "work", tmp_path / "work")
+        snapshot = take_snapshot(layout)
         snapshot.lay_out()
+        tree: Any = SimpleNamespace(tree=base)
         with pytest.raises(OperatorError, match="wrong") if code else nullcontext():
-            run.check_native(snapshot, base, tmp_path / "note")
+            process.Generator(layout, snapshot, tree, NO_CUDA).start()
     assert len(calls) == (3 if code else 2)
     assert capfd.readouterr().err.count(said) == (0 if code else 2)
 

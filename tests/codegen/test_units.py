@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Callable
 from itertools import pairwise
@@ -11,12 +12,16 @@ import pytest
 from graft.codegen import KERNELS, MISSING, NO_CUDA
 from graft.codegen.__main__ import generate_sources, load_operators
 from graft.codegen.headers import WheelOutput
+from graft.codegen.known import ABSENT_BACKENDS, backend_index, known_operators
 from graft.codegen.operators import Operators
 from graft.codegen.sources import read_policies
 from graft.codegen.upstream import Output
-from graft.inputs.merge import PACKAGED, Merged
+from graft.inputs.entries import read_entries
+from graft.inputs.merge import PACKAGED
 from graft.inputs.native import FUNCTIONS
 from helpers import write
+from torchgen import gen
+from torchgen.model import DispatchKey
 
 EXPLICIT = "  dispatch:\n    CompositeExplicitAutograd: {name}\n"
 
@@ -37,9 +42,9 @@ VIEW_COPY = entry(
 
 
 def parsed(base: Path, folder: Path, text: str) -> Operators:
-    """The operators of YAML without PyTorch's own."""
-    write(folder, {f"{PACKAGED[FUNCTIONS]}/{FUNCTIONS}": text})
-    return Operators(folder, base)
+    """PyTorch's operators, and as new ones those of a YAML."""
+    write(folder, {str(FUNCTIONS): text})
+    return Operators(base, read_entries(folder / FUNCTIONS))
 
 
 @pytest.mark.parametrize("count", range(1, 13))
@@ -240,15 +245,26 @@ def test_operator_without_a_formula_in_its_entry_has_no_nodes(units_of: Generate
     assert "python_functions" not in files["bindings.cpp"]
 
 
-def test_what_is_of_another_file_than_the_base_s_is_new(base: Path, tmp_path: Path) -> None:
-    texts = {
-        Path("base.yaml"): entry("u_base").lstrip("\n"),
-        Path("a/f.yaml"): entry("u_a"),
-        Path("b/f.yaml"): entry("u_b"),
-    }
-    for count, new in ((1, []), (2, ["u_a"]), (3, ["u_a", "u_b"])):
-        merged = Merged(list(texts.items())[:count])
-        write(tmp_path / str(count), {f"{PACKAGED[FUNCTIONS]}/{FUNCTIONS}": merged.text})
-        functions = Operators(tmp_path / str(count), base, merged).new.functions
-        assert [(str(f.func.name), f.loc.line) for f in functions] == [(name, 2) for name in new]
-        assert [f.loc.file for f in functions] == [str(name) for name in list(texts)[1:count]]
+def test_operators_of_all_folders_are_new_and_have_their_places(base: Path, tmp_path: Path) -> None:
+    files = [write(tmp_path / name, {"f.yaml": entry(f"u_{name}")}) / "f.yaml" for name in ("a", "b")]
+    for count in range(3):
+        entries = [each for file in files[:count] for each in read_entries(file)]
+        functions = Operators(base, entries).new.functions
+        assert [(str(f.func.name), f.loc.line) for f in functions] == [("u_a", 2), ("u_b", 2)][:count]
+        assert [f.loc.file for f in functions] == list(map(str, files[:count]))
+
+
+def test_what_is_kept_of_pytorch_is_what_torchgen_parses(base: Path, tmp_path: Path) -> None:
+    """Also behind damage of what is kept."""
+    first = known_operators.__wrapped__(base, tmp_path)
+    (kept,) = tmp_path.iterdir()
+    assert known_operators.__wrapped__(base, tmp_path) == first
+    for damage in (b"", kept.read_bytes()[:-9], pickle.dumps([])):
+        kept.write_bytes(damage)
+        assert known_operators.__wrapped__(base, tmp_path) == first
+    parsed = gen.parse_native_yaml_struct([], set())
+    assert backend_index(DispatchKey.CPU, {}) != parsed.backend_indices[DispatchKey.CPU]
+    tags = str(base / "torchgen/packaged/ATen/native/tags.yaml")
+    whole = gen.parse_native_yaml(str(base / PACKAGED[FUNCTIONS] / FUNCTIONS), tags, set(ABSENT_BACKENDS))
+    assert Operators(base, []).backend_indices == whole.backend_indices
+    assert Operators(base, []).functions == whole.native_functions

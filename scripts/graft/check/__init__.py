@@ -16,6 +16,9 @@ from pathlib import Path
 
 from ..inputs.entries import Place
 
+# Printed by the process that checks, behind the warnings, if there are no errors.
+CHECKED = "checked"
+
 
 @dataclass(frozen=True, order=True)
 class Finding:

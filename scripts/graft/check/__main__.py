@@ -1,7 +1,12 @@
-"""``python -m graft.check BASE NATIVE...``: print the errors in native folders; exit with 1 if there are any."""
+"""``python -m graft.check``: print the errors in native folders, and exit with 1 if there are any; otherwise generate.
+
+One process does both, so that a folder without errors is one that torchgen generates code for.
+"""
 
 from __future__ import annotations
 
+import argparse
+import gc
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,11 +14,14 @@ from pathlib import Path
 import yaml
 from torchgen.model import SchemaKind
 
+from ..codegen import KERNELS, MISSING, NO_CUDA
+from ..codegen.__main__ import generate, reported
 from ..codegen.sources import POLICIES
+from ..core.files import build_lock
 from ..inputs.entries import Place, compose, place_of, text_of
 from ..inputs.merge import read_added
 from ..inputs.native import AUTOCAST, DERIVATIVES, FUNCTIONS, NativeFolder, load_native
-from . import Findings, line_of, nearest
+from . import CHECKED, Findings, line_of, nearest
 from .base import BaseOperators
 from .cplusplus import read_sources
 from .derivatives import check_derivatives
@@ -96,8 +104,32 @@ def _listed_for_autocast(folders: Sequence[NativeFolder], findings: Findings) ->
                 findings.add(place_of(path, value), f"{policy}: not a list of operators", form)
 
 
+def main() -> int:
+    """Check, and generate if ``--out`` says where."""
+    parser = argparse.ArgumentParser(prog="python -m graft.check", description=__doc__)
+    parser.add_argument("base", type=Path, help="the unpacked base")
+    parser.add_argument("native", type=Path, nargs="+", help="the native folders")
+    parser.add_argument("--out", type=Path, help="receives what is generated")
+    parser.add_argument("--cuda", choices=(KERNELS, MISSING, NO_CUDA), default=NO_CUDA, help="what of CUDA")
+    parser.add_argument("--unchecked", action="store_true", help="only generate: nothing else has changed")
+    options = parser.parse_args()
+    gc.disable()  # the process ends soon, so nothing needs to be freed
+    if not options.unchecked:
+        findings = check(options.native, BaseOperators(options.base))
+        print("\n".join(findings.lines()))
+        if findings.errors:
+            return 1
+        print(CHECKED, flush=True)
+    if not options.out:
+        return 0
+
+    def run() -> None:
+        # A process left by a killed build must end first.
+        with build_lock(options.out):
+            generate(options.base, options.native, options.out, options.cuda)
+
+    return reported(run, options.native)
+
+
 if __name__ == "__main__":
-    tree, *folders = map(Path, sys.argv[1:])
-    found = check(folders, BaseOperators(tree))
-    print("\n".join(found.lines()))
-    sys.exit(bool(found.errors))
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""What PyTorch has: read from the text of the base's files, since parsing everything would take seconds."""
+"""What PyTorch has: its operators as torchgen parses them, the text of their entries, and names in its Python files."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from torchgen.gen import parse_tags_yaml
-from torchgen.model import BackendMetadata, DispatchKey, Location, NativeFunction, OperatorName
+from torchgen.model import NativeFunction
 
+from ..codegen.known import Kernels, known_operators
 from ..inputs.entries import fields_of, texts_of_entries
 from .cplusplus import Definition, read_text
-
-Kernels = dict[DispatchKey, dict[OperatorName, BackendMetadata]]
 
 _PACKAGED = "torchgen/packaged"
 
@@ -43,11 +42,22 @@ class BaseOperators:
         return fields_of(self.derivatives[operator]) if operator in self.derivatives else {}
 
     def functions_like(self, base_name: str) -> list[tuple[NativeFunction, Kernels]]:
-        """Return the functions of ``base_name``, parsed by torchgen."""
-        wanted = self.base_names & {f"{base_name}{suffix}" for suffix in ("", "_", "_copy", "_copy_")}
-        texts = [text for name, text in self._functions.items() if name.partition(".")[0] in wanted]
-        location = Location("native_functions.yaml", 0)
-        return [NativeFunction.from_yaml(fields_of(text), location, self.tags, set()) for text in texts]
+        """Return the functions of ``base_name`` that the YAML has, in any variant, with the kernels of each."""
+        functions, kernels = self._written
+        wanted = [f"{base_name}{suffix}" for suffix in ("", "_", "_copy", "_copy_")]
+        return [
+            (f, {key: {f.func.name: of_key[f.func.name]} for key, of_key in kernels.items() if f.func.name in of_key})
+            for name in wanted
+            for f in functions.get(name, [])
+        ]
+
+    @cached_property
+    def _written(self) -> tuple[dict[str, list[NativeFunction]], Kernels]:
+        functions, kernels = known_operators(self.tree).written
+        by_name: dict[str, list[NativeFunction]] = {}
+        for f in functions:
+            by_name.setdefault(str(f.func.name.name), []).append(f)
+        return by_name, kernels
 
     @cached_property
     def torch_names(self) -> set[str]:

@@ -1,11 +1,10 @@
-"""Run the checks in a process that can import the base's torchgen."""
+"""Whether native folders must be checked again, and what is checked without torchgen."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
 
-from ..base.base import run_with_torchgen
 from ..core.console import say
 from ..core.errors import OperatorError
 from ..core.files import write_atomically
@@ -14,35 +13,40 @@ from ..inputs.snapshot import Snapshot, hash_of_builder
 from . import Findings
 from .files import check_files, check_python
 
+# The file in the work folder that says which inputs had no errors.
+_NOTE = "checked"
 
-def check_native(snapshot: Snapshot, base_tree: Path, note: Path | None = None) -> None:
-    """Check the native folders of ``snapshot`` against the base, and print warnings.
 
-    Args:
-        snapshot: the inputs of the build.
-        base_tree: the unpacked base.
-        note: a file that records a successful check, so that only texts that need no torchgen are checked again; None
-            to check everything.
+def is_checked(snapshot: Snapshot, work: Path) -> bool:
+    """Return whether the folders had no errors, but for docstrings and Python files, which need no torchgen."""
+    note = work / _NOTE
+    return note.is_file() and note.read_text(encoding="utf-8") == _stamp(snapshot)
+
+
+def note_checked(snapshot: Snapshot, work: Path) -> None:
+    """Note that they had none."""
+    write_atomically(work / _NOTE, _stamp(snapshot))
+
+
+def check_texts(snapshot: Snapshot, base_tree: Path) -> None:
+    """Check the docstrings and Python files of the native folders, and print warnings.
 
     Raises:
         OperatorError: lists every error as ``file:line: what is wrong; what to write instead``.
     """
-    stamp = _stamp(snapshot)
-    if note and note.is_file() and note.read_text(encoding="utf-8") == stamp:
-        findings = Findings()
-        folders = [load_native(native) for native in snapshot.natives]
-        check_files(folders, findings)
-        check_python(folders, base_tree, findings)
-        output, is_wrong = "\n".join(findings.lines()), bool(findings.errors)
-    else:
-        done = run_with_torchgen(base_tree, "graft.check", base_tree, *snapshot.natives)
-        output, is_wrong = done.stdout.strip(), done.returncode != 0
+    findings = Findings()
+    folders = [load_native(native) for native in snapshot.natives]
+    check_files(folders, findings)
+    check_python(folders, base_tree, findings)
+    report(snapshot, "\n".join(findings.lines()), is_wrong=bool(findings.errors))
+
+
+def report(snapshot: Snapshot, findings: str, *, is_wrong: bool) -> None:
+    """Print warnings, or raise OperatorError with all findings if one is an error."""
     if is_wrong:
-        raise OperatorError(snapshot.translate(output))
-    if output:
-        say(snapshot.translate(output))
-    if note:
-        write_atomically(note, stamp)
+        raise OperatorError(snapshot.translate(findings))
+    if findings:
+        say(snapshot.translate(findings))
 
 
 def _stamp(snapshot: Snapshot) -> str:

@@ -38,10 +38,11 @@ from torchgen.model import (
 from torchgen.native_function_generation import add_generated_native_functions, generate_function
 
 from ..codegen.description import PYTHON_MODULES
+from ..codegen.known import Kernels
 from ..codegen.operators import groups_accept, parse_replacing
 from ..inputs.entries import REPLACE, Entry, Place, kernels_of
 from . import Findings, line_of, nearest
-from .base import BaseOperators, Kernels
+from .base import BaseOperators
 
 # torchgen has no list of valid keys except for its code, which removes them from an entry one by one.
 KEYS = frozenset(re.findall(r"""e\.pop\(\s*["'](\w+)["']""", inspect.getsource(NativeFunction.from_yaml))) - {

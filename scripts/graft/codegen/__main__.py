@@ -6,7 +6,7 @@ import argparse
 import gc
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -57,18 +57,27 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="show a traceback on errors")
     options = parser.parse_args()
     gc.disable()  # the process ends soon, so nothing needs to be freed
-    try:
+
+    def run() -> None:
         # A process left by a killed build must end first.
         with build_lock(options.out):
             if options.part == "python":
                 generate_python(options.base, options.native, options.out)
             else:
                 generate(options.base, options.native, options.out, options.cuda)
+
+    return reported(run, options.native, is_verbose=options.verbose)
+
+
+def reported(run: Callable[[], None], natives: Sequence[Path], *, is_verbose: bool = False) -> int:
+    """Run generators. Print an error of theirs, with its place in ``natives``; return the exit code."""
+    try:
+        run()
     except Exception as error:  # torchgen raises AssertionError, ValueError or KeyError
-        if options.verbose:
+        if is_verbose:
             traceback.print_exc()
-        message = explained(str(error), options.native)
-        is_of_user = isinstance(error, OSError) or any(f"{native}/" in message for native in options.native)
+        message = explained(str(error), natives)
+        is_of_user = isinstance(error, OSError) or any(f"{native}/" in message for native in natives)
         shown = OperatorError(message) if is_of_user else expected(error)
         print(shown)
         return shown.exit_code
@@ -169,15 +178,15 @@ def replaced_names(kernels: Sequence[Entry], formulas: Sequence[Entry]) -> dict[
 
 
 def load_operators(base: Path, natives: Sequence[Path], wheel: Path) -> Operators:
-    """Merge the YAML of ``natives`` with PyTorch's in ``wheel``, and parse it.
+    """Write the YAML of ``natives`` behind PyTorch's into ``wheel``, and parse it.
 
     Raises:
         ValueError: operators need changes in PyTorch's own sources; lists each of them with its place.
     """
-    merged = merge_with_base(natives, base, wheel)
+    merge_with_base(natives, base, wheel)
     for file, text in missing_names(natives).items():
         exec(text, vars(import_module(file.removesuffix(".py").replace("/", "."))))
-    operators = Operators(wheel, base, merged[FUNCTIONS])
+    operators = Operators(base, *(entries_in(natives, file, replacing=False) for file in (FUNCTIONS, DERIVATIVES)))
     faults = [
         f"{f.loc.file}:{f.loc.line}: {f.func.name}: manual_cpp_binding needs a handwritten C++ function in PyTorch's "
         "sources, which a native folder cannot contain. Leave it out; the function is then generated"

@@ -16,7 +16,8 @@ from torchgen.packaged.autograd.gen_view_funcs import gen_view_funcs
 from torchgen.utils import Target
 
 from . import FRAGMENTS, upstream
-from .operators import Infos, Operators, Part, Replaced
+from .known import Infos
+from .operators import Operators, Part, Replaced
 from .python import signatures
 from .upstream import FUNCTIONS_KEYS, Output, SelectingFileManager
 

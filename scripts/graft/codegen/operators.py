@@ -16,11 +16,7 @@ from unittest.mock import patch
 
 from torchgen import gen, native_function_generation
 from torchgen.api import cpp
-from torchgen.api.autograd import (
-    DifferentiabilityInfo,
-    NativeFunctionWithDifferentiabilityInfo,
-    match_differentiability_info,
-)
+from torchgen.api.autograd import NativeFunctionWithDifferentiabilityInfo, match_differentiability_info
 from torchgen.gen import get_grouped_by_view_native_functions, get_grouped_native_functions
 from torchgen.model import (
     BackendIndex,
@@ -36,24 +32,15 @@ from torchgen.model import (
 from torchgen.packaged.autograd.gen_inplace_or_view_type import VIEW_FUNCTIONS
 from torchgen.packaged.autograd.gen_python_functions import should_generate_py_binding
 from torchgen.packaged.autograd.gen_variable_type import GRADIENT_IMPLEMENTED_FOR_COMPLEX
-from torchgen.packaged.autograd.load_derivatives import (
-    add_view_copy_derivatives,
-    create_differentiability_info,
-    load_derivatives,
-)
+from torchgen.packaged.autograd.load_derivatives import add_view_copy_derivatives, create_differentiability_info
 from torchgen.selective_build.selector import SelectiveBuilder
+from torchgen.utils import context
 
 from ..inputs.entries import Entry, fields_of, read_entries, texts_of_entries
-from ..inputs.merge import PACKAGED, Merged
 from ..inputs.native import DERIVATIVES, FUNCTIONS
+from .known import ABSENT_BACKENDS, Infos, Kernels, backend_index, known_operators
 
 Grouped: TypeAlias = NativeFunction | NativeFunctionsGroup
-Infos: TypeAlias = dict[FunctionSchema, dict[str, DifferentiabilityInfo]]
-
-# As torchgen's own command line filters the keys of absent devices (torchgen/gen.py, main).
-ABSENT_BACKENDS = frozenset(
-    {DispatchKey.MPS, DispatchKey.SparseMPS, DispatchKey.SparseCsrMPS, DispatchKey.XPU, DispatchKey.MTIA}
-)
 
 
 def qualified_name(f: NativeFunction) -> str:
@@ -70,38 +57,53 @@ class Derivatives(NamedTuple):
 
 
 class Operators:
-    """The merged operator set as torchgen parses it, and which part is new.
+    """PyTorch's operators and those of native folders as torchgen parses them.
 
     Args:
-        merged: a tree with the merged YAML, at its place in a wheel.
-        base: the base's tree, with all else that torchgen reads.
-        lines: the map of the lines of native_functions.yaml. Operators of another file than the first, and what
-            torchgen generates from these, are new. Functions and messages have the places that it gives. Without a map,
-            all operators are new.
+        base: the base's tree.
+        entries: the entries of native_functions.yaml that add operators. They, and what torchgen generates from them,
+            are new. If there is no list, all operators are new.
+        formulas: the entries of derivatives.yaml that add formulas.
     """
 
-    def __init__(self, merged: Path, base: Path, lines: Merged | None = None) -> None:
+    def __init__(self, base: Path, entries: Sequence[Entry] | None = None, formulas: Sequence[Entry] = ()) -> None:
         self.packaged = base / "torchgen/packaged"
         self.templates = self.packaged / "ATen/templates"
         self.autograd_templates = str(self.packaged / "autograd/templates")
-        paths = [str(merged / PACKAGED[file] / file) for file in (FUNCTIONS, DERIVATIVES)]
-        self.native_functions, self._derivatives = paths
         self.tags = str(self.packaged / "ATen/native/tags.yaml")
-
-        def location(file: str, line: int) -> Location:
-            source, number = lines.place(line) if lines and file == self.native_functions else (file, line)
-            return Location(str(source), number)
-
-        with patch.object(gen, "Location", location):
-            parsed = gen.parse_native_yaml(self.native_functions, self.tags, set(ABSENT_BACKENDS))
-        self.functions: list[NativeFunction] = list(parsed.native_functions)
-        self.backend_indices: dict[DispatchKey, BackendIndex] = parsed.backend_indices
+        self._formulas = formulas
+        self._known = known_operators(base)
+        self.functions, kernels = self._known.functions, self._known.kernels
+        if entries:
+            self.functions, kernels = self._with(entries)
+        # Keys without kernels have an index, too.
+        self.backend_indices: dict[DispatchKey, BackendIndex] = gen.parse_native_yaml_struct([], set()).backend_indices
+        self.backend_indices.update({key: backend_index(key, index) for key, index in kernels.items()})
         self.grouped: list[Grouped] = list(get_grouped_native_functions(self.functions))
         self.view_groups = [
             g for g in get_grouped_by_view_native_functions(self.functions) if isinstance(g, NativeFunctionsViewGroup)
         ]
+        theirs = set() if entries is None else {f.func.name for f in self._known.functions}
         self.every = Part(self, self.functions)
-        self.new = Part(self, [f for f in self.functions if lines is None or lines.is_added(f.loc.file)])
+        self.new = Part(self, [f for f in self.functions if f.func.name not in theirs])
+
+    def _with(self, entries: Sequence[Entry]) -> tuple[list[NativeFunction], Kernels]:
+        """Return the functions and the kernels with those of ``entries`` (parse_native_yaml_struct in
+        torchgen/gen.py).
+        """
+        functions, kernels = self._known.written
+        every = defaultdict(dict, kernels)
+        tags = gen.parse_tags_yaml(self.tags)
+        for entry in entries:
+            with context(lambda: f"in {entry.file}:{entry.line}:\n  {entry.schema}"):  # noqa: B023
+                location = Location(str(entry.file), entry.line)
+                fields = deepcopy(entry.fields)  # torchgen adds tags
+                function, of_function = NativeFunction.from_yaml(fields, location, tags, set(ABSENT_BACKENDS))
+            functions.append(function)
+            BackendIndex.grow_index(every, of_function)
+        gen.error_check_native_functions(functions)
+        native_function_generation.add_generated_native_functions(functions, every)
+        return functions, every
 
     def replaced_by(self, kernels: Sequence[Entry], formulas: Sequence[Entry]) -> Replaced:
         """Return the operators of the base whose kernels and derivative formulas these entries replace.
@@ -122,13 +124,13 @@ class Operators:
         differing: list[NativeFunction] = []
         if formulas:
             old = {f.func.func: f.info for f in self.derivatives.functions}
-            whole.derivatives = self._derivatives_with(formulas)
+            whole.derivatives = self._derivatives_with([*self._formulas, *formulas])
             differing = [f.func for f in whole.derivatives.functions if f.info != old[f.func.func]]
         return Replaced(Part(whole, registered), Part(whole, differing))
 
-    def _kernels_in(self, entries: Sequence[Entry]) -> dict[DispatchKey, dict[OperatorName, BackendMetadata]]:
-        found: dict[DispatchKey, dict[OperatorName, BackendMetadata]] = {}
-        texts = texts_of_entries(Path(self.native_functions)) if entries else {}
+    def _kernels_in(self, entries: Sequence[Entry]) -> Kernels:
+        found: Kernels = {}
+        texts = texts_of_entries(self.packaged / "ATen/native" / FUNCTIONS) if entries else {}
         tags = gen.parse_tags_yaml(self.tags)
         for entry in entries:
             _, kernels = parse_replacing(entry, fields_of(texts[entry.operator]), tags)
@@ -137,19 +139,31 @@ class Operators:
         return found
 
     def _derivatives_with(self, entries: Sequence[Entry]) -> Derivatives:
-        texts = texts_of_entries(Path(self._derivatives))
-        loaded, keys = load_derivatives(self._derivatives, self.native_functions, self.tags)
-        infos, keys = dict(loaded), set(keys)
+        """Return PyTorch's formulas with those of ``entries``, matched with the functions (``load_derivatives`` and
+        ``gen_autograd`` in PyTorch's tools/autograd).
+        """
+        infos, keys = dict(self._known.infos), set(self._known.dispatch_keys)
+        if entries:
+            self._add(entries, infos, keys)
+        # This adds the formulas that torchgen derives, of operators on lists of tensors, to `infos`.
+        ordered = sorted(self.functions, key=lambda f: cpp.name(f.func))
+        return Derivatives(infos, keys, list(match_differentiability_info(ordered, infos)))
+
+    def _add(self, entries: Sequence[Entry], infos: Infos, keys: set[str]) -> None:
+        """Add the formulas of ``entries``, and those that are derived from them for copies of views."""
+        texts = texts_of_entries(self.packaged / "autograd" / DERIVATIVES)
         by_signature: dict[FunctionSchema, list[NativeFunction]] = defaultdict(list)
-        for f in self.functions:
-            by_signature[f.func.signature()].append(f)
+        for group in get_grouped_by_view_native_functions(self.functions):
+            for f in [group] if isinstance(group, NativeFunction) else group.functions(include_copy=True):
+                by_signature[f.func.signature()].append(f)
         by_schema = {str(f.func): f for f in self.functions}
         nodes = [info.op for of_keys in infos.values() for info in of_keys.values() if info.op]
         numbers = Counter(re.sub(r"\d+$", "", node) for node in nodes)
         for entry in entries:
             theirs = fields_of(texts[entry.operator]) if entry.operator in texts else {}
             fields = derivatives_fields(entry.in_place_of(theirs).fields)
-            schema, of_keys = create_differentiability_info(fields, by_signature, by_schema, numbers, keys)
+            with context(lambda: f"in {entry.file}:{entry.line}:\n  {entry.schema}"):  # noqa: B023
+                schema, of_keys = create_differentiability_info(fields, by_signature, by_schema, numbers, keys)
             # grad_fn keeps its name.
             before = {key: info.op for key, info in infos.get(schema, {}).items() if info.op}
             infos[schema] = {key: replace(info, op=before.get(key, info.op)) for key, info in of_keys.items()}
@@ -157,7 +171,6 @@ class Operators:
                 if group.view.func == schema and group.view_copy and str(group.view_copy.func.name) not in texts:
                     infos.pop(group.view_copy.func, None)  # it is derived from that of the view
         add_view_copy_derivatives(infos, self.view_groups)
-        return Derivatives(infos, keys, list(match_differentiability_info(self._ordered, infos)))
 
     def units(self) -> list[Part]:
         """Divide the new functions among translation units, in the order of the YAML.
@@ -199,15 +212,8 @@ class Operators:
 
     @cached_property
     def derivatives(self) -> Derivatives:
-        """derivatives.yaml matched with the functions, as in ``gen_autograd``."""
-        loaded, keys = load_derivatives(self._derivatives, self.native_functions, self.tags)
-        infos = dict(loaded)
-        # This adds the formulas that torchgen derives, of operators on lists of tensors, to `infos`.
-        return Derivatives(infos, keys, list(match_differentiability_info(self._ordered, infos)))
-
-    @cached_property
-    def _ordered(self) -> list[NativeFunction]:
-        return sorted(self.functions, key=lambda f: cpp.name(f.func))
+        """The derivative formulas, matched with the functions."""
+        return self._derivatives_with(self._formulas)
 
 
 class Part:

@@ -57,7 +57,7 @@ def generate_aten_sources(part: Part, out: Output) -> None:
 def generate_autograd_sources(part: Part, out: Output) -> None:
     """Generate the autograd nodes and kernels of the operators below ``out``."""
     whole, templates = part.whole, part.whole.autograd_templates
-    target, yaml_files = str(out.folder / "autograd"), (whole.native_functions, whole.tags)
+    target, yaml_files = str(out.folder / "autograd"), ("", whole.tags)  # the first is not read
     with upstream.autograd_writes(out, ".cpp"):
         gen_variable_type(target, *yaml_files, part.with_infos, templates, whole.derivatives.keys)
         gen_inplace_or_view_type(target, *yaml_files, part.with_infos, templates)
@@ -78,7 +78,7 @@ def generate_replaced(replaced: Replaced, how: str, out: Output) -> None:
     _generate_decompositions(kernels, out, "ATen", is_replaced=True)
     if formulas.functions:
         target, templates = str(out.folder / "autograd"), whole.autograd_templates
-        yaml_files, keys = (whole.native_functions, whole.tags), whole.derivatives.keys
+        yaml_files, keys = ("", whole.tags), whole.derivatives.keys
         with upstream.autograd_writes(out, ".cpp"):
             gen_variable_type(target, *yaml_files, formulas.with_infos, templates, keys)
             gen_autograd_functions_lib(target, formulas.infos, templates)

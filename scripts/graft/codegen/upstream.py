@@ -28,7 +28,8 @@ from torchgen.utils import FileManager
 
 from ..core.files import remove_others, write_if_changed
 from .description import ABSENT_DEVICES
-from .operators import ABSENT_BACKENDS, Part
+from .known import ABSENT_BACKENDS
+from .operators import Part
 
 T = TypeVar("T")
 Env = Callable[[], str | dict[str, Any]]

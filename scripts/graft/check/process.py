@@ -1,4 +1,4 @@
-"""The process that runs torchgen."""
+"""The process that checks native folders and runs torchgen on them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..base.base import Base, torchgen_command
+from ..codegen import SOURCES_ARE_THERE
 from ..core.bugs import BugError
 from ..core.errors import OperatorError, refuse_full
 from ..core.files import write_atomically
 from ..core.layout import Layout
 from ..core.process import follow
 from ..inputs.snapshot import Snapshot
-from . import SOURCES_ARE_THERE
+from . import CHECKED
+from .run import check_texts, is_checked, note_checked, report
 
 
 @dataclass
 class Generator:
-    """Runs torchgen on the merged YAML, in a process of its own. Compilation starts as soon as its sources exist,
-    before it has written everything.
+    """Checks the folders and runs torchgen on the merged YAML, in a process of its own, of what is not up to date.
+
+    Compilation starts as soon as the sources exist, before the process has written everything.
 
     As a context manager, it waits for the process if the body fails, so that the next build need not run it again. An
     interrupt from the terminal ends the process, too.
@@ -29,36 +32,54 @@ class Generator:
     layout: Layout
     snapshot: Snapshot
     base: Base
-    cuda: str  # what to generate for CUDA, a constant of this package
+    cuda: str  # what to generate for CUDA, a constant of graft.codegen
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     _sources: threading.Event = field(default_factory=threading.Event)
     _running: Future[None] | None = None
 
-    def start(self) -> bool:
-        """Run torchgen, unless its output is up to date. Return whether it runs, once the sources exist.
+    def start(self) -> None:
+        """Begin; return once the sources exist.
+
+        If they do already, the check goes on, and ``is_refused`` tells when it has found errors.
 
         Raises:
-            OperatorError: torchgen's message, with file and line in the native folder.
+            OperatorError: lists every error that the check finds; or torchgen's message, with file and line.
         """
         done, stamp = self.layout.generated / "complete", f"{self.snapshot.stamp_of_generated} {self.cuda}"
-        if done.is_file() and done.read_text(encoding="utf-8") == stamp:
-            return False
-        done.unlink(missing_ok=True)
-        self._running = self._pool.submit(self._run, done, stamp)
+        is_there = done.is_file() and done.read_text(encoding="utf-8") == stamp
+        if is_checked(self.snapshot, self.layout.work):
+            check_texts(self.snapshot, self.base.tree)
+            if is_there:
+                return
+        if is_there:
+            self._sources.set()
+        else:
+            done.unlink(missing_ok=True)
+        self._running = self._pool.submit(self._run, done, "" if is_there else stamp)
         self._running.add_done_callback(lambda _: self._sources.set())
         self._sources.wait()
         if self._running.done():
             self.finish()
-        return True
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the process has ended with an error."""
+        return self._running is not None and self._running.done() and self._running.exception() is not None
 
     def _run(self, done: Path, stamp: str) -> None:
+        """Run the process; if there is a ``stamp`` for what it generates, it generates."""
         tree, natives = self.base.tree, self.snapshot.natives
-        options: list[str | Path] = ["--native", *natives, "--out", self.layout.generated, "--cuda", self.cuda]
-        command, env = torchgen_command(tree, "graft.codegen", "--base", tree, *options)
+        options: list[str | Path] = ["--out", self.layout.generated, "--cuda", self.cuda] if stamp else []
+        options += ["--unchecked"] if is_checked(self.snapshot, self.layout.work) else []
+        command, env = torchgen_command(tree, "graft.check", tree, *natives, *options)
         output: list[str] = []
 
         def read(line: str) -> None:
-            if line.strip() == SOURCES_ARE_THERE:
+            if line.strip() == CHECKED:
+                report(self.snapshot, "".join(output).strip(), is_wrong=False)
+                output.clear()
+                note_checked(self.snapshot, self.layout.work)
+            elif line.strip() == SOURCES_ARE_THERE:
                 self._sources.set()
             else:
                 output.append(line)
@@ -68,7 +89,8 @@ class Generator:
             refuse_full(message, self.layout.work)
             kind = BugError if code == BugError.exit_code else OperatorError
             raise kind(self.snapshot.translate(message))
-        write_atomically(done, stamp)
+        if stamp:
+            write_atomically(done, stamp)
 
     def finish(self) -> None:
         """Wait until it has finished.

@@ -1,0 +1,101 @@
+"""PyTorch's own operators as the base's torchgen parses them. They are kept, since parsing them takes seconds."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import pickle
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from torchgen import gen
+from torchgen.api.autograd import DifferentiabilityInfo
+from torchgen.model import BackendIndex, BackendMetadata, DispatchKey, FunctionSchema, NativeFunction, OperatorName
+from torchgen.packaged.autograd.load_derivatives import load_derivatives
+
+from ..core.files import files_below, write_atomically
+from ..core.layout import HOME
+from ..inputs.merge import PACKAGED
+from ..inputs.native import DERIVATIVES, FUNCTIONS
+
+Kernels: TypeAlias = dict[DispatchKey, dict[OperatorName, BackendMetadata]]
+Infos: TypeAlias = dict[FunctionSchema, dict[str, DifferentiabilityInfo]]
+
+# As torchgen's own command line filters the keys of absent devices (torchgen/gen.py, main).
+ABSENT_BACKENDS = frozenset(
+    {DispatchKey.MPS, DispatchKey.SparseMPS, DispatchKey.SparseCsrMPS, DispatchKey.XPU, DispatchKey.MTIA}
+)
+
+# torchgen gives it to functions that no YAML has.
+_GENERATED = "generated"
+
+
+@dataclass(frozen=True)
+class Known:
+    """The operators of the base.
+
+    Args:
+        functions: all of them, behind those of the YAML the ones that torchgen generates.
+        kernels: their kernels, by dispatch key.
+        infos: their derivative formulas.
+        dispatch_keys: the dispatch keys that have such formulas.
+    """
+
+    functions: list[NativeFunction]
+    kernels: Kernels
+    infos: Infos
+    dispatch_keys: set[str]
+
+    @property
+    def written(self) -> tuple[list[NativeFunction], Kernels]:
+        """The functions that the YAML has, and a copy of their kernels."""
+        made = {f.func.name for f in self.functions if _GENERATED in f.tags}
+        functions = [f for f in self.functions if f.func.name not in made]
+        pairs = ((key, index.items()) for key, index in self.kernels.items())
+        return functions, {key: {name: kernel for name, kernel in of_key if name not in made} for key, of_key in pairs}
+
+
+@functools.cache
+def known_operators(tree: Path, kept: Path = HOME / "operators") -> Known:
+    """Return the operators of the base in ``tree``; ``kept`` is the folder in which they are kept."""
+    path = kept / f"{_identity(tree)}.pickle"
+    try:
+        known = pickle.loads(path.read_bytes())
+        if isinstance(known, Known):
+            return known
+    except Exception:  # damaged data raises arbitrary errors
+        pass
+    known = _parsed(tree)
+    with suppress(OSError):  # a full disk costs only time
+        write_atomically(path, pickle.dumps(known, protocol=pickle.HIGHEST_PROTOCOL))
+    return known
+
+
+def backend_index(key: DispatchKey, kernels: dict[OperatorName, BackendMetadata]) -> BackendIndex:
+    """Return torchgen's index of the kernels for a dispatch key (parse_native_yaml_struct in torchgen/gen.py)."""
+    is_of_cuda = gen.is_cuda_dispatch_key(key)
+    return BackendIndex(key, use_out_as_primary=True, external=False, device_guard=is_of_cuda, index=kernels)
+
+
+def _identity(tree: Path) -> str:
+    """Return a hash of what decides how operators are parsed: torchgen and its YAML, Python, this module."""
+    digest = hashlib.sha256(f"{sys.version} {sys.implementation.cache_tag}".encode())
+    texts = [name for name in files_below(tree / "torchgen") if name.suffix in (".py", ".yaml")]
+    for path in (Path(__file__), *(tree / "torchgen" / name for name in texts)):
+        data = path.read_bytes()
+        digest.update(f"{path.name}\0{len(data)}\0".encode())
+        digest.update(data)
+    return digest.hexdigest()[:32]
+
+
+def _parsed(tree: Path) -> Known:
+    functions, derivatives = (str(tree / PACKAGED[file] / file) for file in (FUNCTIONS, DERIVATIVES))
+    tags = str(tree / "torchgen/packaged/ATen/native/tags.yaml")
+    # The other function finds what this one has parsed.
+    parsed = gen.parse_native_yaml(functions, tags, set(ABSENT_BACKENDS))
+    infos, keys = load_derivatives(derivatives, functions, tags)
+    kernels = {key: dict(index.index) for key, index in parsed.backend_indices.items()}
+    return Known(list(parsed.native_functions), kernels, dict(infos), set(keys))
