@@ -28,6 +28,7 @@ from .derivatives import check_derivatives
 from .files import check_files, check_names, check_python
 from .kernels import check_kernels, check_meta, wanted_kernels
 from .schemas import Function, check_functions, root_of
+from .types import has_supported_types
 
 
 def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
@@ -43,7 +44,11 @@ def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
     entries, formulas = (
         [entry for native in natives for entry in read[native / name]] for name in (FUNCTIONS, DERIVATIVES)
     )
-    functions = check_functions(entries, base, findings)
+    functions = [
+        function
+        for function in check_functions(entries, base, findings)
+        if function.entry.is_replacing or has_supported_types(function, base.tree, findings)
+    ]
     # References to operators with invalid entries may be correct.
     valid = {id(function.entry) for function in functions}
     unknown = {entry.operator for entry in entries if id(entry) not in valid}

@@ -47,6 +47,7 @@ class Kernel:
         place: the place of the entry.
         is_replacing: whether PyTorch's operator has another kernel, or, if ``is_theirs``, another of this name.
         is_theirs: see there.
+        takes_sizes: whether it takes int64_t for a SymInt of the schema.
     """
 
     namespace: str
@@ -58,6 +59,7 @@ class Kernel:
     place: Place
     is_replacing: bool = False
     is_theirs: bool = False
+    takes_sizes: bool = False
 
     def is_met_by(self, definition: Definition) -> bool:
         return definition.has_types(self.returns, self.parameters)
@@ -117,7 +119,9 @@ def _registered(function: Function, group: NativeFunctionsGroup | None, absent: 
             with native_function_manager(function.native):
                 native = NativeSignature(function.schema, symint=metadata.supports_symint())
                 returns, parameters = native.returns_type().cpp_type(), tuple(b.type for b in native.arguments())
-                yield Kernel(namespace, name, native.defn(name=name), returns, parameters, purpose, place)
+                takes_sizes = function.schema.has_symint() and not metadata.supports_symint()
+                declaration = native.defn(name=name)
+                yield Kernel(namespace, name, declaration, returns, parameters, purpose, place, takes_sizes=takes_sizes)
         elif group:
             with native_function_manager(group.out):
                 bindings = structured.impl_arguments(group)
@@ -164,6 +168,11 @@ def check_kernels(
         _every_file_is_named(kernels, sources, findings)
     _check_stubs(sources, replacing, findings)
     _check_memory(kernels, sources, findings)
+    for kernel in kernels:
+        if kernel.takes_sizes and kernel.purpose.endswith(" for Meta"):
+            what = f"{kernel.purpose} takes int64_t, so `torch.compile(dynamic=True)` compiles anew for each size"
+            todo = f"call it `{kernel.name}_symint`, which takes c10::SymInt"
+            findings.add(kernel.place, what, todo, is_warning=True)
 
 
 def check_meta(functions: list[Function], python: list[Path], sources: list[Source], findings: Findings) -> None:
@@ -219,6 +228,8 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
         findings.add(kernel.place, what, todo, is_warning=is_unsure)
         return
     definition, todo = (reachable or named)[0], f"write `{kernel.declaration}`"
+    if kernel.takes_sizes and any("SymInt" in each for each in definition.parameters):
+        todo += f", or call it `{kernel.name}_symint`, here and in `dispatch:`: such a kernel takes SymInt"
     what = f"`{definition}` is not {kernel.purpose}: the parameters or the return differ"
     is_warning = are_made or not _has_known_types(definition)
     is_structured = not kernel.returns

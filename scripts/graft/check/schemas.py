@@ -144,7 +144,7 @@ def root_of(operator: str) -> str:
         return name
 
 
-def _place_of(name: str, entry: Entry) -> Place:
+def place_of_argument(name: str, entry: Entry) -> Place:
     """Return the place of the last argument called ``name`` in the schema, or of the schema."""
     places = re.finditer(rf"[(,]\s*([^(),]*? {re.escape(name)})(?=[=,)])", str(entry.fields["func"]))
     return entry.value("func", max((place.start(1) for place in places), default=0))
@@ -165,6 +165,10 @@ def _parse(entry: Entry, base: BaseOperators, findings: Findings) -> Function | 
         findings.add(entry.place("dispatch"), f"duplicate dispatch key `{key}`", "leave one out")
     if unknown or repeated or "func" not in entry.fields:
         return None
+    if empty := re.search(r"(\w+)=(?=[,)])", entry.schema):
+        place = entry.value("func", entry.written.find(f"{empty[1]}="))
+        findings.add(place, f"`{empty[1]}=` has no default", "write a value behind `=`, or leave `=` out")
+        return None
     location = Location(str(entry.file), entry.line)
     if entry.is_replacing and not _is_like_the_base_s(entry, base, findings):
         return None
@@ -176,6 +180,10 @@ def _parse(entry: Entry, base: BaseOperators, findings: Findings) -> Function | 
     except Exception as error:  # torchgen raises AssertionError, ValueError or RuntimeError
         what = str(error) or f"torchgen cannot parse this entry ({type(error).__name__})"
         findings.add(_place_in(entry, what), what, _remedy(what, base))
+        return None
+    if native.namespace != "aten":
+        what = f"native operators are in PyTorch's namespace aten, and not in `{native.namespace}`"
+        findings.add(entry.value("func"), what, f"write `{native.func}`")
         return None
     if not _NAME.fullmatch(str(native.func.name)):
         what = f"`{native.func.name}` is not a name of C++ and Python"
@@ -249,7 +257,7 @@ def _check_default(argument: Argument, entry: Entry, findings: Findings) -> bool
         inner = inner.elem
     _, example = _DEFAULTS.get(inner.name, ("", "None")) if isinstance(inner, BaseType) else ("", "None")
     todo = f"write it as in `{f'[{example}]' if isinstance(kind, ListType) else example}`, or leave it out"
-    findings.add(_place_of(argument.name, entry), f"`{default}` is not a default for {kind}", todo)
+    findings.add(place_of_argument(argument.name, entry), f"`{default}` is not a default for {kind}", todo)
     return False
 
 
@@ -299,7 +307,7 @@ def _check_arguments(function: Function, findings: Findings) -> None:
             what = f"the default Mean of `{name}` is 0, no reduction, when called from Python"
             todo = f"write `{name}=1`: the same schema, and the mean"
         if what:
-            findings.add(_place_of(name, function.entry), what, todo, is_warning="Mean" in what)
+            findings.add(place_of_argument(name, function.entry), what, todo, is_warning="Mean" in what)
         seen.add(name)
 
 

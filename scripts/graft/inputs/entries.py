@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from .spelling import respelled
+
 # libyaml's is much faster; not every PyYAML has it.
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -38,6 +40,7 @@ class Entry:
         fields: the values by key.
         places: the place of each key.
         values: the place of each value.
+        written: the schema as the file has it; the one in ``fields`` has torchgen's spelling.
     """
 
     file: Path
@@ -45,6 +48,7 @@ class Entry:
     fields: dict[str, Any]
     places: dict[str, Place]
     values: dict[str, Place]
+    written: str = ""
 
     @property
     def schema(self) -> str:
@@ -199,6 +203,10 @@ def _entry(path: Path, node: yaml.MappingNode, report: Report) -> Entry | None:
         what = f"YAML with invalid values: {getattr(error, 'problem', None) or error}"
         report((path, mark.line + 1, mark.column + 1), what, "write plain keys and values, as PyTorch's own file")
         return None
+    written = ""
+    for key in ("func", "name"):
+        if isinstance(fields.get(key), str):
+            written, fields[key] = fields[key], respelled(fields[key])
     # Merged keys have the place of the mapping that they come from.
     merge = places.get("<<", place_of(path, node))
     return Entry(
@@ -207,6 +215,7 @@ def _entry(path: Path, node: yaml.MappingNode, report: Report) -> Entry | None:
         fields,
         {name: places.get(name, merge) for name in fields},
         {name: values.get(name, merge) for name in fields},
+        written,
     )
 
 

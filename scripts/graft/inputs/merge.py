@@ -117,11 +117,23 @@ def added_list(path: Path) -> str:
     for entry in entries:
         if key not in entry.fields:
             report((path, entry.line, 0), f"an entry needs the key `{key}`", f"start it with `- {key}: ` and a schema")
+        elif entry.written != entry.schema and entry.written not in path.read_text(encoding="utf-8"):
+            report(entry.value(key), "this schema is in several lines, or escaped", f"write `{entry.schema}`")
     is_adding = any(not entry.is_replacing for entry in entries)
-    text = _without_replacing(dedent(path.read_text(encoding="utf-8")), entries) if is_adding else ""
+    text = _spelled(_without_replacing(dedent(path.read_text(encoding="utf-8")), entries), entries) if is_adding else ""
     if faults:
         raise OperatorError("\n".join(faults))
     return text if text.endswith("\n") or not text else f"{text}\n"
+
+
+def _spelled(text: str, entries: Sequence[Entry]) -> str:
+    """Return the text of a list with torchgen's spelling of schemas, in as many lines."""
+    lines = text.split("\n")
+    for entry in entries:
+        if entry.written != entry.schema and not entry.is_replacing:
+            _, line, _ = entry.value("func" if "func" in entry.fields else "name")
+            lines[line - 1] = lines[line - 1].replace(entry.written, entry.schema)
+    return "\n".join(lines)
 
 
 def _without_replacing(text: str, entries: Sequence[Entry]) -> str:

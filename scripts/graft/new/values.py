@@ -15,6 +15,7 @@ from torchgen.model import Argument, BaseTy, BaseType, FunctionSchema, ListType,
 from torchgen.native_function_generation import functional_to_out_signature
 
 from ..core.errors import OperatorError
+from ..inputs.spelling import respelled
 
 _TENSOR = BaseType(BaseTy.Tensor)
 Values: TypeAlias = dict[str, str | list[str]]
@@ -95,7 +96,7 @@ def parse_request(schema: str, kind: str, variants: set[str]) -> Request:
         OperatorError: the schema is invalid, or not supported by new-op.
     """
     try:
-        func = FunctionSchema.parse(schema)
+        func = FunctionSchema.parse(respelled(schema))
         if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", str(func.name)):
             raise ValueError(f"{func.name} is not a valid name: use letters, digits and _, then .overload if needed")
     except Exception as error:  # torchgen raises AssertionError, ValueError or RuntimeError

@@ -1,0 +1,94 @@
+"""Check the types in schemas: torchgen parses more of them than it can generate code for."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+from torchgen.model import Argument, ListType, Return
+
+from ..codegen.known import known_operators
+from ..inputs.entries import Place
+from . import Findings
+from .schemas import Function, place_of_argument
+
+# Types that no operator of PyTorch has, and whose generated code compiles (tests/codegen/test_types.py).
+_ARGUMENTS = frozenset({"float[]", "float[N]", "Scalar[N]", "Tensor[N]", "Tensor?[N]"})
+
+# What to write instead of a type of an argument, or of a result.
+_INSTEAD_OF_ARGUMENT = {
+    "Tensor[]?": "write `Tensor[]`, in which an empty list means none, or a second overload without it",
+    "Tensor?[]?": "write `Tensor?[]`, in which an empty list means none, or a second overload without it",
+    "Scalar[]?": "write `Scalar[]`, in which an empty list means none, or a second overload without it",
+    "str[]": "write one `str`, and split it in the kernel",
+    "int[][]": "write `int[]` with all numbers, and another `int[]` with the lengths",
+    "SymInt[][]": "write `SymInt[]` with all numbers, and another `SymInt[]` with the lengths",
+    "bool[]": "write `bool[3]`, with the number of values, or `int[]`",
+    "bool[]?": "write `bool[3]`, with the number of values, or `int[]?`",
+    "bool[N]?": "write `bool[N]` with a default, or `int[]?`",
+    "Generator": "write `Generator?`",
+    "SymBool": "write `bool`",
+    "SymBool?": "write `bool?`",
+    "DeviceIndex?": "write `int?`",
+    "Storage?": "write `Storage`",
+    "Stream?": "write `Stream`",
+}
+_INSTEAD_OF_RESULT = {
+    "Tensor?": "write `Tensor`, and return `Tensor()`, which is None in Python, where there is none",
+    "Tensor?[]": "write `Tensor[]`, with `Tensor()` where there is none",
+    "str": "return a number, or write a function in python/",
+}
+_ONE_BY_ONE = "write an argument for each value, or numbers that stand for them"
+
+
+def has_supported_types(function: Function, tree: Path, findings: Findings) -> bool:
+    """Check that an operator's arguments and results are of types that operators of PyTorch in ``tree`` have, too."""
+    before = len(findings.errors)
+    arguments, results = _known_forms(tree)
+    for argument in function.schema.arguments.flat_all:
+        form, place = form_of(argument), place_of_argument(argument.name, function.entry)
+        if argument.annotation and argument.annotation.is_write and form.endswith("?"):
+            what = f"`{argument.name}` is written, and optional"
+            findings.add(place, what, "write `Tensor(a!)`, and a second overload without it")
+        elif form not in arguments | _ARGUMENTS:
+            todo = _INSTEAD_OF_ARGUMENT.get(form, _other(form))
+            _refuse(f"an argument of type {argument.type}", place, todo, findings)
+        elif (default := argument.default) not in (None, "None") and _is_list_without_defaults(argument):
+            what = f"the default `{default}` of `{argument.name}`: lists of integers alone can have one"
+            _refuse(what, place, "leave it out, or take an empty list for it in the kernel", findings)
+    for result in function.schema.returns:
+        if (form := form_of(result)) not in results:
+            todo = _INSTEAD_OF_RESULT.get(form, "return tensors, or one number")
+            _refuse(f"a result of type {result.type}", function.entry.value("func"), todo, findings)
+    return len(findings.errors) == before
+
+
+def _refuse(what: str, place: Place, todo: str, findings: Findings) -> None:
+    findings.add(place, f"PyTorch's code generator does not support {what}", todo)
+
+
+def _is_list_without_defaults(argument: Argument) -> bool:
+    """Return whether Python's argument parser has no defaults for this list (FunctionParameter::set_default_str)."""
+    return isinstance(argument.type, ListType) and not re.match(r"(int|SymInt)\[", str(argument.type))
+
+
+def _other(form: str) -> str:
+    if "torch.classes" in form:
+        return "write what the object holds: tensors, numbers and strings"
+    return _ONE_BY_ONE if "[" in form else "write tensors, numbers and strings"
+
+
+def form_of(each: Argument | Return) -> str:
+    """Return a type without the length of a list: ``int[N]`` for ``int[2]``."""
+    return re.sub(r"\[\d+\]", "[N]", str(each.type))
+
+
+@functools.cache
+def _known_forms(tree: Path) -> tuple[set[str], set[str]]:
+    """Return the types of the arguments and results of PyTorch's own operators."""
+    arguments, results = set[str](), set[str]()
+    for f in known_operators(tree).functions:
+        arguments.update(map(form_of, f.func.arguments.flat_all))
+        results.update(map(form_of, f.func.returns))
+    return arguments, results

@@ -1,0 +1,44 @@
+"""Schemas as ``m.def`` of a TORCH_LIBRARY takes them, in the spelling that torchgen demands."""
+
+from __future__ import annotations
+
+import re
+import string
+
+# Text that is not respelled: defaults of type str.
+_QUOTED = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""")
+
+# What is written otherwise, and the one spelling of it.
+_SPELLINGS = (
+    (re.compile(r"\s+"), " "),
+    (re.compile(r"(?<=[(\[]) | (?=[)\],(\[])"), ""),
+    (re.compile(r" ?= ?"), "="),
+    (re.compile(r", ?(?=[)\]])"), ""),
+    (re.compile(r",(?=\S)"), ", "),
+    (re.compile(r" ?-> ?"), " -> "),
+)
+_LISTS = re.compile(r"\[[^\]]*\]")
+# The short form of an alias annotation: `Tensor!` is `Tensor(a!)`, and the next one `Tensor(b!)`.
+_WRITTEN = re.compile(r"(?<=\w)(?<!\(\w)!")
+# One result in parentheses.
+_SINGLE = re.compile(r"-> \(((?:[^(),]|\([a-z]!?\))+)\)$")
+
+
+def respelled(schema: str) -> str:
+    """Return a schema in torchgen's spelling: one space behind a comma, a letter in each alias annotation, one result
+    without parentheses. Text that is no schema stays invalid.
+    """
+    quoted: list[str] = []
+
+    def hide(match: re.Match[str]) -> str:
+        quoted.append(match[0])
+        return f"\0{len(quoted) - 1}\0"
+
+    text = _QUOTED.sub(hide, schema.strip())
+    for pattern, spelling in _SPELLINGS:
+        text = pattern.sub(spelling, text)
+    text = _LISTS.sub(lambda match: match[0].replace(", ", ","), text)
+    letters = (letter for letter in string.ascii_lowercase if f"({letter}" not in text)
+    text = _WRITTEN.sub(lambda match: f"({next(letters, 'z')}!)", text)
+    text = _SINGLE.sub(r"-> \1", text)
+    return re.sub("\0(\\d+)\0", lambda match: quoted[int(match[1])], text)
