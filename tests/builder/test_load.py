@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from hashlib import sha256
 from graft.core.layout import PACKAGE
 from helpers import write
 

@@ -77,3 +77,25 @@ def test_warnings_stop_no_build(plain: Place, texts: dict[str, str]) -> None:
     assert done.code == 0, done.said
     assert f"{plain.home}/my_ops/helper.cc:1: warning: PyTorch's build does not compile .cc files" in done.said
     assert len(list((plain.home / "warned").glob("*.whl"))) == 1
+
+
+def test_files_are_listed_on_request_also_if_one_has_an_error(plain: Place) -> None:
+    files = [plain.home / "my_ops" / name for name in sorted(("derivatives.yaml", FUNCTIONS, KERNEL, "samples.py"))]
+    with plain.edited({FUNCTIONS: "- func: soft_clip(Tensor self) -> Tensro\n"}):
+        done = plain.run(plain.command("check", "--list"))
+    assert done.code == 1
+    listed = [line for line in done.said.splitlines() if line in map(str, files)]
+    assert listed == [str(file) for file in files]
+
+
+def test_verbose_shows_an_error_once(plain: Place) -> None:
+    """Of two files, which are checked separately, behind the traceback."""
+    mistakes = {FUNCTIONS: "- func: soft_clip(Tensor self) -> Tensro\n", "docs/soft_clap.rst": "Clips.\n"}
+    with plain.edited(mistakes):
+        done = plain.run(plain.command("check", "-v"))
+    assert done.code == 1
+    before, traceback, after = done.said.partition("Traceback (most recent call last):\n")
+    assert traceback and "my_ops" not in before
+    for name in mistakes:
+        assert len(re.findall(rf"^(?:error: )?{plain.home}/my_ops/{name}:", after, re.M)) == 1
+    assert "snapshot" not in after.partition("error: ")[2]
