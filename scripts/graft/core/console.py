@@ -106,8 +106,9 @@ FLAGS: dict[str, str] = {}
 
 
 def say(text: str) -> None:
-    """Print one line of information."""
-    print(as_typed(text), file=sys.stderr, flush=True)
+    """Print one line of information, in one piece: another thread may print a line of progress."""
+    sys.stderr.write(f"{as_typed(text)}\n")
+    sys.stderr.flush()
 
 
 def as_typed(text: str) -> str:
