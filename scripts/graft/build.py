@@ -153,21 +153,20 @@ def clean(request: Request) -> None:
 
 
 def check(request: Request, own: argparse.Namespace) -> None:
-    """Find errors in the native folders, the pin and its patches without building anything. With ``own.verbose``, list
-    the files that builds read.
+    """Find errors in the native folders, the pin and its patches without building anything. If ``own`` asks for it,
+    list the files that builds read first.
 
     Raises:
         GraftError: lists every error. If the pin is invalid, the rest is not checked.
     """
     layout = request.layout
+    for folder in layout.natives if own.are_files_listed else ():
+        say("\n".join(str(folder / name) for name in load_native(folder).files))
     snapshot = take_snapshot(layout)
     with build_lock(layout.work), snapshot.translated():
         from .stages import check
 
         check(job_of(layout, snapshot, request))
-    if own.verbose:
-        for folder in layout.natives:
-            say("\n".join(str(folder / name) for name in load_native(folder).files))
     say(f"{layout.title}: no errors found")
 
 

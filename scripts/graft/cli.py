@@ -10,7 +10,6 @@ import os
 import shlex
 import shutil
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +19,7 @@ from typing import Any, NoReturn
 
 from .base.fetch import check_wheel, in_name_of
 from .base.find import default_release, fetch_unpinned, find_pin, oldest_release
-from .core.bugs import expected
+from .core.bugs import expected, traced
 from .core.console import say
 from .core.environments import command_on
 from .core.errors import GraftError, RefusedError, ToolchainError, UsageError, run_all
@@ -57,7 +56,8 @@ def _report(parser: argparse.ArgumentParser) -> None:
 
 
 def _listing(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "with -v, it lists the files that builds read"
+    help_ = "list the files that builds read"
+    parser.add_argument("--list", action="store_true", dest="are_files_listed", help=help_)
 
 
 def _source(parser: argparse.ArgumentParser) -> None:
@@ -134,7 +134,7 @@ def main(verbs: Sequence[Verb] = VERBS, arguments: Sequence[str] | None = None) 
         _run(verb, request, given)
     except Exception as error:
         if is_verbose:
-            traceback.print_exc()
+            print(traced(error), file=sys.stderr)
         shown = expected(error)
         say(f"error: {shown}")
         if isinstance(shown, RefusedError):

@@ -146,8 +146,8 @@ class Tree(Delivery):
 
         say(f"{self.environment.site}/torch now has the operators of {self.layout.title}, from {path}")
         say(f"  {seconds:.1f} s in all; `{self.environment.python} -m torch._graft` lists them")
-        if VARIABLE in os.environ:
-            say(f"  {VARIABLE} is set, by a program that imported torch: what it starts keeps the build of then")
+        if VARIABLE in os.environ:  # a program that imported torch, such as a notebook, started this one
+            say("  this session still uses the old build; restart it")
 
 
 class Thin(Delivery):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from graft.compile.diagnostics import diagnostics
 from graft.compile.messages import digest, formula_of, refuse, relevant
 from graft.core.errors import CompileError
 from graft.core.layout import REPOSITORY
+from graft.core.process import UNTRANSLATED
 from graft.inputs.pin import load_pin
 from graft.inputs.snapshot import Snapshot
 from graft.inputs.toolchain import Toolchain
@@ -160,6 +163,42 @@ def test_first_error_of_each_kind_is_told_with_its_source_line_and_what_helps(na
         "  hint: add `#include <ATen/TensorOperators.h>`, which has the operators on tensors",
         "  the same kind of error in line 5",
         "K.cpp:5:20: error: expected ';' before '}' token",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "shown", "rest"),
+    [
+        ("int f(int x) {\n  int n = x\n  int m = x;\n  for (int i = 0; i < m; ++i) n += i;\n  return n;\n}\n"
+         "int g() {\n  return nothing;\n}\n", "expected ',' or ';' before 'int'", "2 more errors in lines 4, 8"),
+        ("struct S {\n  int a;\n} s\nint g(int x) {\n  return x;\n}\nint h() {\n  return g(1);\n}\n",
+         "expected initializer before 'int'", "1 more error in line 8"),
+    ],
+    ids=["in a function", "between functions"],
+)  # fmt: skip
+def test_what_follows_a_missing_semicolon_is_only_counted(code: str, shown: str, rest: str, native: Path) -> None:
+    """With the real g++, for which later lines then lack what the unfinished statement declares."""
+    (native / "S.cpp").write_text(code)
+    command = ["g++", "-fsyntax-only", str(native / "S.cpp")]
+    env = {**os.environ, **UNTRANSLATED}
+    said = subprocess.run(command, capture_output=True, text=True, check=False, env=env).stderr
+    lines = digest(diagnostics(said.splitlines(), native), native, [])
+    assert [line for line in lines if "error: " in line] == [lines[0]]
+    assert shown in lines[0]
+    assert lines[-1] == f"  {rest} may follow from it"
+
+
+def test_error_before_a_missing_semicolon_is_shown_in_full(native: Path) -> None:
+    said = "".join(
+        f"{{native}}/K.cpp:{n}:1: error: {text}\n    {n} |   a line\n"
+        for n, text in ((2, "no match"), (3, "expected ';' before '}}' token"), (4, "'m' was not declared"))
+    )
+    assert of(said, native) == [
+        "K.cpp:2:1: error: no match",
+        "    2 |   a line",
+        "K.cpp:3:1: error: expected ';' before '}' token",
+        "    3 |   a line",
+        "  1 more error in line 4 may follow from it",
     ]
 
 

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from graft.core.console import Steps
+from graft.core import console
+from graft.core.console import StepLine, Steps
 from graft.core.process import follow
 
 
@@ -25,6 +26,45 @@ def test_what_is_only_counted_is_no_step(capsys: pytest.CaptureFixture[str]) -> 
     assert said == "first: T\nsecond: T\n"
     assert list(steps.seconds) == ["first", "between", "second"]
     assert steps.seconds["between"] >= 0.02
+
+
+class Clock:
+    """Stands in for the one that a log's lines go by."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    perf_counter = monotonic
+
+
+def test_log_gets_a_line_every_20_seconds(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while a command says nothing, such as a compiler on a busy machine."""
+    clock = Clock()
+    monkeypatch.setattr(console, "time", clock)
+    line = StepLine("compile:")
+    line.update("[1/9] a.cpp")
+    said = []
+    for seconds in (19, 20, 39, 41, 60):
+        clock.now = 1000.0 + seconds
+        line.repeat()
+        said.append(capsys.readouterr().err)
+    assert said == ["", "compile: [1/9] a.cpp, 20 s\n", "", "compile: [1/9] a.cpp, 41 s\n", ""]
+
+
+def test_step_whose_body_says_nothing_is_repeated(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the real clock, and lines more often."""
+    monkeypatch.setattr(console, "_LOGGED_EVERY", 0.1)
+    steps, said, deadline = Steps(), "", time.monotonic() + 20
+    with steps.step("generate"):
+        while said.count("\n") < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+            said += capfd.readouterr().err
+    said += capfd.readouterr().err
+    assert re.fullmatch(r"(generate: \.\.\., \d+ s\n){2,}generate: \d+\.\d s\n", said)
 
 
 def test_step_that_fails_says_so_and_has_no_time(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,7 @@ from graft.inputs import toolchain
 from graft.inputs.native import NativeFolder, load_native
 from graft.inputs.pin import load_pin
 from graft.inputs.snapshot import Snapshot
-from graft.inputs.toolchain import Toolchain, wanted_architectures
+from graft.inputs.toolchain import NO_GPU, Toolchain, architectures_in, wanted_architectures
 from helpers import write
 
 HOST = Toolchain("g++", "g++ 12", "c++20")
@@ -193,10 +193,26 @@ def test_kernels_for_cuda_can_be_left_out(tmp_path: Path, capsys: pytest.Capture
     cuda = plan(base_for("13.0", tmp_path / "tree"), tmp_path / "native", "none")
     assert cuda == Cuda(MISSING, None, "none ")
     assert cuda.request == "none "
-    assert "left out because of CUDA_ARCHS=none: 1 CUDA kernels" in capsys.readouterr().err
+    assert capsys.readouterr().err == "      CUDA_ARCHS=none; the CUDA kernels of 2 files are left out\n"
     with pytest.raises(UsageError, match=r"^CUDA_ARCHS=none leaves out all CUDA kernels") as caught:
         plan(base_for("13.0", tmp_path / "other"), tmp_path / "native", "none", is_required=True)
     assert caught.value.todo == "unset CUDA_ARCHS"
+
+
+def test_where_nothing_is_set_the_reason_is_that_there_is_no_gpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = base_for("13.0", tmp_path / "tree")
+    cuda = plan(base, tmp_path / "native", NO_GPU)
+    assert (cuda.how, cuda.nvcc) == (MISSING, None)
+    said = f"no GPU here that torch {base.version} supports; the CUDA kernels of 2 files are left out"
+    assert capsys.readouterr().err == f"      {said}\n"
+    # A build of several wheels, and `make test` after a build, hand it on.
+    assert wanted_architectures(NO_GPU) == (NO_GPU,)
+    assert architectures_in(cuda.request) == NO_GPU
+    with pytest.raises(UsageError, match=r"^no GPU here that this torch supports") as caught:
+        plan(base_for("13.0", tmp_path / "other"), tmp_path / "native", NO_GPU, is_required=True)
+    assert caught.value.todo == 'set CUDA_ARCHS, as in CUDA_ARCHS="80 90"'
 
 
 def test_folder_without_kernels_for_cuda_cannot_be_checked_for_it(tmp_path: Path) -> None:

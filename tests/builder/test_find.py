@@ -129,11 +129,11 @@ def test_wheel_that_differs_from_the_pinned_hash_is_refused(place: Place) -> Non
 @pytest.mark.parametrize(
     ("capabilities", "given", "expected", "said"),
     [
-        ([], "", "none", "no CUDA kernels, since no GPU was found here"),
+        ([], "", "no-gpu", "no CUDA kernels, since no GPU was found here"),
         (["9.0", "9.0"], "", "90", "CUDA kernels for the GPU here, sm_90"),
         (["8.0", "10.0"], "", "100 80", "CUDA kernels for the GPU here, sm_100, sm_80"),
         (["9.0"], "80", "80", "CUDA_ARCHS=80"),
-        (["7.5"], "", "none", "no CUDA kernels, since this torch does not support the GPU here, sm_75"),
+        (["7.5"], "", "no-gpu", "no CUDA kernels, since this torch does not support the GPU here, sm_75"),
         (["7.5", "9.0"], "", "90", "CUDA kernels for the GPU here, sm_90"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -57,6 +58,19 @@ def folder(tmp_path: Path) -> Path:
 REFUSED = "ops: its operators were not added to torch: "
 
 
+def test_library_of_another_build_with_the_same_size_is_refused(folder: Path) -> None:
+    """Its functions are elsewhere. Loading the operators would end Python."""
+    library = folder / "torch/lib/libtorch_cpu.so"
+    library.parent.mkdir()
+    library.write_bytes(b"\x7fELF build 2")
+    for start in b"\x7fELF build 1", b"\x7fELF build 2":
+        libraries = {library.name: [len(start), sha256(start).hexdigest()]}
+        write(folder, {"ops/builds.json": json.dumps([{**BUILD, "libraries": libraries}])})
+        _, said = imported(folder)
+        is_refused = "but this is another build of torch 1.0; `pip install torch==1.0 --force-reinstall`" in said
+        assert is_refused == (b"1" in start), said
+
+
 def test_package_without_its_library_stops_no_import(folder: Path) -> None:
     out, said = imported(folder)
     assert out.startswith(f"torch 1.0\nFalse\n{REFUSED}") and said.startswith(REFUSED)
@@ -81,3 +95,14 @@ def test_package_in_an_archive_stops_no_import(folder: Path) -> None:
     (folder / "ops").rmdir()
     out, said = imported(folder, str(folder / "ops.zip"))
     assert out.startswith(f"torch 1.0\nFalse\n{REFUSED}") and said.startswith(REFUSED)
+
+
+def test_description_of_a_grafted_torch_can_be_run_beside_it(folder: Path) -> None:
+    """Python warns if what it is asked to run was imported before."""
+    described = "def notes():\n    return []\nprint('described')\n"
+    write(folder, {"torch/_graft.py": described, "torch/_added_operators.py": "OPERATORS = []\n"})
+    command = [sys.executable, "-W", "error", "-m", "torch._graft"]
+    env = {"PYTHONPATH": str(folder)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "described"), done.stderr
+    assert "RuntimeWarning" not in done.stderr

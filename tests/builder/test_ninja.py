@@ -25,14 +25,15 @@ NARROW_HEADERS = tuple(
     f"ATen/{name}.h" for name in ("Functions", "NativeFunctions", "Operators", "RedispatchFunctions")
 )
 
-# Records its arguments; rejects a source that contains `wide` with narrow headers, and one that contains `wrong`.
+# Records its arguments; rejects a source that contains `wide` with narrow headers, which a header that it includes
+# lacks something of, and one that contains `wrong`.
 COMPILER = r"""#!/bin/sh
 for word; do
     case "$before" in -c) source=$word;; -o) object=$word;; -MF) depfile=$word;; esac
     before=$word
 done
 echo "$*" >> calls
-case "$*" in *-Inarrow*) grep -q wide "$source" && { echo "$source:1:1: error: too narrow" >&2; exit 1; };; esac
+case "$*" in *-Inarrow*) grep -q wide "$source" && { echo "h/T.h:1:1: error: no such name" >&2; exit 1; };; esac
 grep -q slow "$source" && sleep 3
 grep -q often "$source" && seq -f "$source:%g:2: error: wrong" 99 >&2 && exit 1
 grep -q wrong "$source" && { echo "$source:1:2: error: wrong" >&2; exit 1; }
@@ -153,6 +154,15 @@ def test_source_that_needs_more_than_narrow_headers_gets_the_base_s(build: Build
     # With other narrow headers it may compile at once, so it is tried again.
     build.write(f"narrow/{NARROW_HEADERS[0]}", "// another\n")
     assert build.run() == {"generated/library.cpp"}
+
+
+def test_generated_source_with_an_error_of_its_own_is_compiled_once(build: Build) -> None:
+    """Narrow headers have all that its text names, so others would say the same."""
+    build.write("generated/library.cpp", "wrong\n")
+    with pytest.raises(CompileError) as caught:
+        build.run()
+    assert caught.value.what == "generated/library.cpp:1:2: error: wrong"
+    assert len([call for call in build.calls() if "library" in call]) == 1
 
 
 def test_errors_name_the_user_s_file_and_the_rest_is_compiled(build: Build) -> None:

@@ -108,3 +108,37 @@ def test_bug_of_graft_is_called_so(
     text = report.read_text(encoding="utf-8")
     assert "Traceback (most recent call last)" in text and "undevelop" not in text.partition("command: ")[0]
     assert f"Python {sys.version}" in text and "patches.py" in text
+
+
+@pytest.mark.parametrize(
+    ("raised", "named"), [(PackError("of the pack"), "PackError"), (KeyError("of the pack"), "KeyError")]
+)
+def test_error_is_shown_once_behind_its_traceback(
+    raised: Exception,
+    named: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What led to it is shown, too, but not if that only has another form of the same text."""
+
+    def fail(*_: object) -> None:
+        try:
+            try:
+                int("x")
+            except ValueError as error:
+                raise PackError(str(raised)) from error
+        except PackError:
+            raise raised  # noqa: B904
+
+    monkeypatch.setattr(command_line, "_run", fail)
+    monkeypatch.setattr(bugs, "HOME", tmp_path)
+    command_line.main(arguments=["undevelop", "-v"])
+    error = capsys.readouterr().err
+    assert error.count("of the pack") == 1
+    traceback, _, shown = error.partition("error: ")
+    assert "of the pack" in shown
+    assert "ValueError: invalid literal" in traceback
+    assert f"\n{named}\n" in traceback
+    assert traceback.count("Traceback (most recent call last):") == 3
+    assert "in fail" in traceback

@@ -20,6 +20,7 @@ import pytest
 import yaml
 from asking import asked
 from graft.core import layout as common
+from graft.core.console import say
 from graft.core.errors import UsageError
 from graft.core.layout import Layout, TorchVersion, native_folders
 from graft.deliver.built import Built, save_built
@@ -31,7 +32,7 @@ from tests.kit.environments import TEST, folder_of, unpacked, wheel_environment
 from tests.kit.nights import faults_of
 from tests.kit.parts import Part, may_select, run_parts
 from tests.kit.parts import TestsFailed as Failed  # otherwise pytest would collect it
-from tests.kit.testing import one_at_a_time
+from tests.kit.testing import one_at_a_time, without_warnings_about
 
 
 @pytest.fixture(autouse=True)
@@ -158,6 +159,20 @@ def test_nothing_is_built_for_a_part_of_which_no_test_can_be_selected(
     with suppress(Failed):
         run_parts(Path(sys.executable), [part, other], {}, words)
     assert prepared == [True] * is_selected
+
+
+def test_warnings_about_a_fixture_are_not_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with without_warnings_about(tmp_path):
+        for place in (f"{tmp_path}/a.yaml:1: warning: ", f"{tmp_path}/cpu/B.cpp:1:2: warning: "):
+            say(f"{place}odd; look")
+        say(f"{tmp_path}/a.yaml:1: warning: odd; look\n/elsewhere/a.yaml:1: warning: odd; look")
+        say(f"{tmp_path}/a.yaml:1: no such operator; write another")
+    say(f"{tmp_path}/a.yaml:1: warning: odd; look")
+    assert capsys.readouterr().err.splitlines() == [
+        "/elsewhere/a.yaml:1: warning: odd; look",
+        f"{tmp_path}/a.yaml:1: no such operator; write another",
+        f"{tmp_path}/a.yaml:1: warning: odd; look",
+    ]
 
 
 def test_choice_of_no_test_is_a_failure(tmp_path: Path) -> None:
@@ -299,7 +314,7 @@ def test_environment_that_is_used_is_not_deleted(tmp_path: Path) -> None:
 def test_tests_of_one_folder_wait_for_each_other(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from graft.core.layout import Layout\n"
-        "from tests.kit import environments; from tests.kit.testing import one_at_a_time\n"
+        "from tests.kit import environments; from tests.kit.testing import one_at_a_time, without_warnings_about\n"
         "environments.ENVIRONMENTS = Path(sys.argv[1]) / 'environments'\n"
         "with one_at_a_time(Layout('1', (Path(sys.argv[1]),), Path()), 'test'): print('runs', flush=True)\n"
     )

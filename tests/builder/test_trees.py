@@ -18,8 +18,10 @@ from typing import Any
 
 import pytest
 from graft.base.installed import TREES, Environment
+from graft.core.layout import Layout, TorchVersion
 from graft.deliver import develop
 from graft.deliver.develop import VARIABLE, developed, remove_trees, use_tree, write_tree
+from graft.deliveries import Tree
 from helpers import write
 
 # Also cached bytecode of some files, as written by pip.
@@ -319,6 +321,20 @@ def test_child_has_the_tree_of_its_parent(environment: Environment) -> None:
                 assert tree_of(child) == (str(expected / "torch/__init__.py"), expected.name)
                 child.communicate("\n")
         parent.communicate("\n")
+
+
+def test_session_with_the_old_build_is_told_to_restart(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a notebook that imported torch and runs `make develop`."""
+    layout = Layout(TorchVersion("2.10.0"), (Path("/my ops"),), tmp_path)
+    said = "  this session still uses the old build; restart it\n"
+    monkeypatch.delenv(VARIABLE, raising=False)
+    Tree(layout, environment).announce(tmp_path, 1.0)
+    assert said not in capsys.readouterr().err
+    monkeypatch.setenv(VARIABLE, "tree")
+    Tree(layout, environment).announce(tmp_path, 1.0)
+    assert capsys.readouterr().err.endswith(said)
 
 
 def test_everything_is_removed(environment: Environment) -> None:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import alter_build_id
 from users import Environment, make, write_operator
 
 MODULE = """from torch import Tensor, nn
@@ -249,6 +250,22 @@ def test_another_torch_is_refused_in_one_line(both: Environment) -> None:
         assert all("were built for torch" in line and "install torch==" in line for line in lines)
     finally:
         version.write_text(text)
+
+
+@pytest.mark.parametrize("name", ["libc10.so", "libtorch_python.so"])
+def test_library_of_another_build_is_refused_in_one_line(name: str, both: Environment) -> None:
+    """Of the same size and commit, as a nightly of another index may be."""
+    library = both.packages / "torch/lib" / name
+    content, version = library.read_bytes(), both.print("torch.__version__")
+    alter_build_id(library)
+    try:
+        done = both.run("import torch; print(torch.ones(1).item(), hasattr(torch, 'cut'))")
+    finally:
+        library.write_bytes(content)
+    assert done.stdout.split() == ["1.0", "False"]
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2
+    assert all(f"but this is another build of torch {version}; `pip install torch==" in line for line in lines)
 
 
 def test_metadata_asks_for_exactly_its_torch(cut: Path, base_wheel: Path, environment: Environment) -> None:

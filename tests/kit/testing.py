@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stderr
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any, TextIO
 
 import yaml
 from graft.base.fetch import get_base
@@ -136,8 +138,29 @@ def _parts(request: Request, delivery: str, chosen: Sequence[str], stack: ExitSt
 def _built_grammar(request: Request, stack: ExitStack) -> dict[str, str]:
     """Build the wheel of the grammar folder, unpacked until ``stack`` is closed. Return its tests' variables."""
     grammar = _grammar(request.layout)
-    there = stack.enter_context(unpacked(grammar, "grammar", run(Wheel(grammar), request).path))
+    with without_warnings_about(GRAMMAR):
+        wheel = run(Wheel(grammar), request).path
+    there = stack.enter_context(unpacked(grammar, "grammar", wheel))
     return {"PYTHONPATH": str(there), "GRAFT_NATIVE": named(grammar)}
+
+
+class _Filtered:
+    """A stream without the lines that match a pattern. They are written in one piece."""
+
+    def __init__(self, stream: TextIO, pattern: str) -> None:
+        self._stream, self._pattern = stream, re.compile(rf"^{pattern}\n", re.M)
+
+    def write(self, text: str) -> int:
+        return self._stream.write(self._pattern.sub("", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def without_warnings_about(fixture: Path) -> AbstractContextManager[Any]:
+    """Show no warnings about a folder of the tests while the body runs. A test expects them."""
+    filtered: Any = _Filtered(sys.stderr, rf"{re.escape(str(fixture))}/\S+: warning: .*")  # not all of a stream
+    return redirect_stderr(filtered)
 
 
 def _grammar(layout: Layout) -> Layout:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from helpers import write
 from place import Place
 
-KERNEL, FUNCTIONS = "SoftClip.cpp", "native_functions.yaml"
+KERNEL, FUNCTIONS, FORMULAS = "SoftClip.cpp", "native_functions.yaml", "derivatives.yaml"
 BODY = "  return self.div(limit).tanh().mul(limit);\n"
 
 
@@ -41,6 +42,20 @@ def test_compile_error(plain: Place, texts: dict[str, str]) -> None:
     line = line_of(broken, "multiplied")
     assert f"{KERNEL}:{line}:{BODY.index('mul(') + 1}: error: " in said
     assert "multiplied" in said
+
+
+def test_wrong_formula_is_compiled_once(plain: Place, texts: dict[str, str]) -> None:
+    """It is in a generated source, which takes seconds."""
+    write(plain.home, {"log": f'#!/bin/sh\necho "$*" >>{plain.home}/calls\nexec "$@"\n'})
+    (plain.home / "log").chmod(0o755)
+    formula = (plain.home / "my_ops" / FORMULAS).read_text(encoding="utf-8")
+    with plain.edited({FORMULAS: formula.replace(".pow(2)", ".to_the(2)")}):
+        done = plain.build("--launcher", plain.home / "log")
+    line = line_of(formula, ".pow(2)")
+    assert f"{FORMULAS}:{line}: error: a formula of soft_clip is not valid C++: " in done.said
+    assert "to_the" in done.said
+    calls = (plain.home / "calls").read_text(encoding="utf-8").splitlines()
+    assert len([call for call in calls if call.endswith("library.o")]) == 1
 
 
 def test_function_that_no_file_defines(plain: Place, texts: dict[str, str]) -> None:
@@ -77,3 +92,25 @@ def test_warnings_stop_no_build(plain: Place, texts: dict[str, str]) -> None:
     assert done.code == 0, done.said
     assert f"{plain.home}/my_ops/helper.cc:1: warning: PyTorch's build does not compile .cc files" in done.said
     assert len(list((plain.home / "warned").glob("*.whl"))) == 1
+
+
+def test_files_are_listed_on_request_also_if_one_has_an_error(plain: Place) -> None:
+    files = [plain.home / "my_ops" / name for name in sorted((FORMULAS, FUNCTIONS, KERNEL, "samples.py"))]
+    with plain.edited({FUNCTIONS: "- func: soft_clip(Tensor self) -> Tensro\n"}):
+        done = plain.run(plain.command("check", "--list"))
+    assert done.code == 1
+    listed = [line for line in done.said.splitlines() if line in map(str, files)]
+    assert listed == [str(file) for file in files]
+
+
+def test_verbose_shows_an_error_once(plain: Place) -> None:
+    """Of two files, which are checked separately, behind the traceback."""
+    mistakes = {FUNCTIONS: "- func: soft_clip(Tensor self) -> Tensro\n", "docs/soft_clap.rst": "Clips.\n"}
+    with plain.edited(mistakes):
+        done = plain.run(plain.command("check", "-v"))
+    assert done.code == 1
+    before, traceback, after = done.said.partition("Traceback (most recent call last):\n")
+    assert traceback and "my_ops" not in before
+    for name in mistakes:
+        assert len(re.findall(rf"^(?:error: )?{plain.home}/my_ops/{name}:", after, re.M)) == 1
+    assert "snapshot" not in after.partition("error: ")[2]

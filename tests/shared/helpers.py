@@ -48,6 +48,15 @@ def require_capability(capability: str) -> None:
         pytest.skip(f"this processor has no {capability.upper()}")
 
 
+def alter_build_id(path: Path) -> None:
+    """Change one byte of a library's build-id, in a copy of the file: it may be linked elsewhere."""
+    content = bytearray(path.read_bytes())
+    place = content.index(b"GNU\0", content.index(b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0")) + 4
+    content[place] ^= 0xFF
+    path.unlink()
+    path.write_bytes(content)
+
+
 def architectures(library: Path) -> set[str]:
     """Return the GPU architectures that a library has machine code or PTX for, with NVIDIA's cuobjdump from pip."""
     places = [Path(path) / "nvidia" for path in sys.path]

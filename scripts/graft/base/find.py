@@ -17,7 +17,7 @@ from ..core.layout import PATCHES, Layout, TorchVersion
 from ..core.pip import MissingError
 from ..core.process import run
 from ..inputs.pin import CPU, Pin, load_pin, pin_of, pinned_file, tags_for
-from ..inputs.toolchain import NONE, find_toolchain
+from ..inputs.toolchain import NO_GPU, find_toolchain
 from .base import architectures_of, name_of_python
 from .fetch import fetch, kept_wheel
 
@@ -152,14 +152,14 @@ def _choose_architectures(chosen: Layout, given: str) -> tuple[str, str]:
         return given, f"CUDA_ARCHS={given}"
     gpus, wheel = gpu_architectures(), _kept(chosen)
     if not gpus or not wheel:
-        return NONE, 'no CUDA kernels, since no GPU was found here (CUDA_ARCHS="80 90" builds them)'
+        return NO_GPU, 'no CUDA kernels, since no GPU was found here (CUDA_ARCHS="80 90" builds them)'
     with ZipFile(wheel) as archive:
         supported = architectures_of(archive.read("torch/lib/libtorch_python.so"))
     # nvcc may know no others than those of the wheel, older ones least of all.
     oldest = min((int(name.rstrip("af")) for name in supported), default=sys.maxsize)
     if usable := [name for name in gpus if int(name) >= oldest]:
         return " ".join(usable), f"CUDA kernels for the GPU here, sm_{', sm_'.join(usable)}"
-    return NONE, f"no CUDA kernels, since this torch does not support the GPU here, sm_{', sm_'.join(gpus)}"
+    return NO_GPU, f"no CUDA kernels, since this torch does not support the GPU here, sm_{', sm_'.join(gpus)}"
 
 
 def gpu_architectures() -> list[str]:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from torchgen.model import Argument, ListType, Return
+from torchgen.packaged.autograd.gen_python_functions import should_generate_py_binding
 
 from ..codegen.known import known_operators
 from ..inputs.entries import Place
@@ -14,7 +15,7 @@ from . import Findings
 from .schemas import Function, place_of_argument
 
 # Types that no operator of PyTorch has, and whose generated code compiles (tests/codegen/test_types.py).
-_ARGUMENTS = frozenset({"float[]", "float[N]", "Scalar[N]", "Tensor[N]", "Tensor?[N]"})
+_ARGUMENTS = frozenset({"float[]", "float[N]", "float[N]?", "Scalar[N]", "Tensor[N]", "Tensor?[N]"})
 
 # What to write instead of a type of an argument, or of a result.
 _INSTEAD_OF_ARGUMENT = {
@@ -24,9 +25,10 @@ _INSTEAD_OF_ARGUMENT = {
     "str[]": "write one `str`, and split it in the kernel",
     "int[][]": "write `int[]` with all numbers, and another `int[]` with the lengths",
     "SymInt[][]": "write `SymInt[]` with all numbers, and another `SymInt[]` with the lengths",
-    "bool[]": "write `bool[3]`, with the number of values, or `int[]`",
-    "bool[]?": "write `bool[3]`, with the number of values, or `int[]?`",
-    "bool[N]?": "write `bool[N]` with a default, or `int[]?`",
+    "bool[]": "write `int[]`, or a `bool` for each value",
+    "bool[]?": "write `int[]?`, or a `bool` for each value",
+    "bool[N]": "write a `bool` for each value; of PyTorch's operators only those named `*_backward` have it",
+    "bool[N]?": "write `int[]?`, or a `bool` for each value",
     "Generator": "write `Generator?`",
     "SymBool": "write `bool`",
     "SymBool?": "write `bool?`",
@@ -45,7 +47,7 @@ _ONE_BY_ONE = "write an argument for each value, or numbers that stand for them"
 def has_supported_types(function: Function, tree: Path, findings: Findings) -> bool:
     """Check that an operator's arguments and results are of types that operators of PyTorch in ``tree`` have, too."""
     before = len(findings.errors)
-    arguments, results = _known_forms(tree)
+    arguments, results = _known_forms(tree, should_generate_py_binding(function.native))
     for argument in function.schema.arguments.flat_all:
         form, place = form_of(argument), place_of_argument(argument.name, function.entry)
         if argument.annotation and argument.annotation.is_write and form.endswith("?"):
@@ -85,10 +87,11 @@ def form_of(each: Argument | Return) -> str:
 
 
 @functools.cache
-def _known_forms(tree: Path) -> tuple[set[str], set[str]]:
-    """Return the types of the arguments and results of PyTorch's own operators."""
+def _known_forms(tree: Path, has_binding: bool) -> tuple[set[str], set[str]]:
+    """Return the types of the arguments and results of PyTorch's own operators, or of those with a Python function."""
     arguments, results = set[str](), set[str]()
     for f in known_operators(tree).functions:
-        arguments.update(map(form_of, f.func.arguments.flat_all))
-        results.update(map(form_of, f.func.returns))
+        if should_generate_py_binding(f) or not has_binding:
+            arguments.update(map(form_of, f.func.arguments.flat_all))
+            results.update(map(form_of, f.func.returns))
     return arguments, results

@@ -18,7 +18,7 @@ from ..core.process import run
 from ..inputs.native import NativeFolder, kernels_for_cuda
 from ..inputs.pin import Pin
 from ..inputs.snapshot import Snapshot
-from ..inputs.toolchain import NONE, Toolchain, find_toolkit, request, wanted_architectures
+from ..inputs.toolchain import NO_GPU, NONE, Toolchain, find_toolkit, request, wanted_architectures
 
 # The macros that PyTorch defines for sources of libtorch_cuda.
 DEFINITIONS = ("TORCH_CUDA_BUILD_MAIN_LIB", "USE_CUDA")
@@ -130,14 +130,15 @@ def plan_cuda(
     found = kernels_for_cuda(native)
     if is_required and not found:
         raise UsageError(f"{native.path}: it has no CUDA kernels", todo="add a kernel to its folder cuda/")
-    if is_required and wanted == NONE:
-        raise UsageError(f"CUDA_ARCHS={NONE} leaves out all CUDA kernels", todo="unset CUDA_ARCHS")
+    if is_required:
+        _require_wanted(wanted)
     if not found or not base.cuda:
         if found:
             say(f"      left out, since torch {base.version} has no CUDA: {', '.join(found)}")
         return Cuda()
-    if wanted == NONE:
-        say(f"      left out because of CUDA_ARCHS={NONE}: {', '.join(found)}")
+    if wanted in (NONE, NO_GPU):
+        why = f"no GPU here that torch {base.version} supports" if wanted == NO_GPU else f"CUDA_ARCHS={NONE}"
+        say(f"      {why}; {_kernels_of(native)} are left out")
         return Cuda(MISSING, None, request(wanted, home))
     line = StepLine(f"      toolkit of CUDA {base.cuda}:")
     line.update("...")
@@ -153,6 +154,19 @@ def plan_cuda(
     targets = " ".join(f"sm_{name}" for name in nvcc.architectures)
     line.end(f"{line.note}, for {targets}, {time.perf_counter() - start:.1f} s")
     return Cuda(KERNELS, nvcc, request(wanted, home))
+
+
+def _require_wanted(wanted: str) -> None:
+    if wanted == NONE:
+        raise UsageError(f"CUDA_ARCHS={NONE} leaves out all CUDA kernels", todo="unset CUDA_ARCHS")
+    if wanted == NO_GPU:
+        what = "no GPU here that this torch supports, so all CUDA kernels are left out"
+        raise UsageError(what, todo='set CUDA_ARCHS, as in CUDA_ARCHS="80 90"')
+
+
+def _kernels_of(native: NativeFolder) -> str:
+    count = sum(file.suffix in (".cu", ".cpp") for file in native.cuda)
+    return f"the CUDA kernels of {count} file{'s' * (count > 1)}" if count else "CUDA kernels"
 
 
 def find_nvcc(pin: Pin, base: Base, host: Toolchain, wanted: str, line: StepLine, home: str = "") -> Nvcc:

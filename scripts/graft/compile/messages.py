@@ -26,6 +26,8 @@ _LOG = "compiler.log"
 _UNKNOWN = 30
 # Kinds of errors shown for one file: with source lines, hints and counts they fill a screen.
 _KINDS = 6
+# The messages of g++ and nvcc for a missing semicolon, after which they skip code that later lines need.
+_UNFINISHED = re.compile(r"expected (?:initializer before|(?:.* or |a )?['\"];['\"])")
 # Characters shown of one message; those of templates can take pages.
 _WIDTH = 300
 
@@ -95,9 +97,13 @@ def digest(errors: Iterable[Diagnostic], native: Path, includes: Sequence[Path])
     shown = []
     for file, kinds in files.items():
         alike = list(kinds.values())
-        shown += [line for each in alike[:_KINDS] for line in _of_kind(each, native, includes)]
-        if rest := sum(map(len, alike[_KINDS:])):
-            shown.append(f"{file}: {rest} more errors of other kinds")
+        cause = next((n for n, each in enumerate(alike[:_KINDS], 1) if _UNFINISHED.match(each[0].message)), 0)
+        whole, rest = alike[: cause or _KINDS], [error for each in alike[cause or _KINDS :] for error in each]
+        shown += [line for each in whole for line in _of_kind(each, native, includes)]
+        if rest and cause:
+            shown.append(f"  {len(rest)} more error{'s' * (len(rest) > 1)} {_in_lines(rest)} may follow from it")
+        elif rest:
+            shown.append(f"{file}: {len(rest)} more errors of other kinds")
     return shown
 
 
@@ -158,9 +164,15 @@ def _of_kind(errors: list[Diagnostic], native: Path, includes: Sequence[Path]) -
         lines.append(f"  hint: {hint}")
     elif first.note:
         lines.append(f"  {_short(first.note)[:_WIDTH]}")
-    if others := sorted({(each.user or (each.file, each.line))[1] for each in errors[1:]} - {line, 0}):
-        lines.append(f"  the same kind of error in line{'s' * (len(others) > 1)} {_few(others)}")
+    if others := _in_lines(errors[1:], but=line):
+        lines.append(f"  the same kind of error {others}")
     return lines
+
+
+def _in_lines(errors: Iterable[Diagnostic], but: int = 0) -> str:
+    """Return ``in lines 3, 5``: the lines of the user that cause ``errors``, without one; empty if none is known."""
+    numbers = sorted({(each.user or (each.file, each.line))[1] for each in errors} - {but, 0})
+    return f"in line{'s' * (len(numbers) > 1)} {_few(numbers)}" if numbers else ""
 
 
 def _short(text: str) -> str:

@@ -52,6 +52,10 @@ _LAUNCHER = "GRAFT_LAUNCHER"
 # Seconds until an error is shown. At the end of the build all are shown, so one that ends it is not shown twice.
 _SHOWN_AFTER = 1
 
+# Whether a compiler reports an error in a header. Narrow headers have all that the text of a source names, so errors in
+# the source are its own; but a header that it includes may need more.
+_LACKS = r"grep -q '^[^ :]*\.h:.* error: '"
+
 # Holds the hash of the builder: another one links anew.
 _BUILDER = "builder.txt"
 
@@ -118,8 +122,9 @@ def write_units(writer: Writer, units: Sequence[Unit], compilers: Mapping[str, T
         stored = f"mv $out{STORED} $out 2>/dev/null"
         write_rule(name, command=f"{stored} || {command} {flags} {compiling}")
         if name == CXX:
-            narrow = f"{command} $narrow {flags} {compiling} 2>$out.narrow || {command} {flags} {compiling}"
-            write_rule("narrow", command=f"{stored} || {narrow}")
+            narrow = f"{command} $narrow {flags} {compiling} 2>$out.narrow"
+            wide = f"if {_LACKS} $out.narrow; then {command} {flags} {compiling}; else cat $out.narrow >&2; false; fi"
+            write_rule("narrow", command=f"{stored} || {narrow} || {wide}")
     for unit in units:
         variables = {"more": " ".join(unit.flags), "narrow": " ".join(f"-I{folder}" for folder in unit.narrow)}
         rule = "narrow" if unit.narrow else unit.compiler

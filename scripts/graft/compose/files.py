@@ -27,6 +27,8 @@ ANNOTATED = "torch/testing/_internal/generated/annotated_fn_args.py"
 _RETURN_TYPES = "torch/return_types.pyi"
 _NOTE = "torch/_graft.json"
 
+_OF_SOURCES = (".c", ".cc", ".cpp", ".cu", ".cxx")
+
 
 @dataclass(frozen=True)
 class Made:
@@ -148,6 +150,8 @@ def installed_headers(tree: Path, native: NativeFolder) -> dict[str, bytes]:
     """
     found = {}
     for header in native.headers:
+        if header.suffix in _OF_SOURCES:
+            continue  # another source includes it
         name = f"torch/include/ATen/native/{header.as_posix()}"
         if (tree / name).is_file():
             raise UsageError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from importlib.util import resolve_name
@@ -20,7 +21,7 @@ _CODECACHE = "torch/_inductor/codecache.py"
 
 _SHIPPED = Path(__file__).resolve().parent.parent / "deliver/shipped"
 
-# Libraries whose sizes identify the torch that the wheel was built for.
+# Libraries whose sizes and build-ids identify the torch that the wheel was built for.
 _TOLD_BY = ("libtorch_cpu.so", "libtorch_python.so", "libtorch_cuda.so", "libc10.so")
 
 
@@ -65,7 +66,7 @@ def compose_thin(base: Base, made: Made, name: str, requires: str, platform: str
         "folder": folder_of(requires),
         "requires": requires,
         "commit": base.commit,
-        "libraries": {each: path.stat().st_size if path.is_file() else None for each, path in libraries.items()},
+        "libraries": {each: _identity(path) for each, path in libraries.items()},
         "names": [each for each in made.description.public if "." not in each],
         "platform": platform,
     }
@@ -106,6 +107,14 @@ def _stubs(base: Base, made: Made, texts: Mapping[str, str]) -> dict[str, bytes]
         "torch-stubs/py.typed": b"partial\n",
         **{f"torch-stubs/{path.removeprefix('torch/')}": text for path, text in stubs.items()},
     }
+
+
+def _identity(path: Path) -> list[int | str] | None:
+    """Return what ``load.py`` compares: the size of a library, and a hash of its start, which holds its build-id."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return [path.stat().st_size, hashlib.sha256(file.read(4096)).hexdigest()]
 
 
 def _is_public(path: str) -> bool:

@@ -28,6 +28,23 @@ def expected(error: Exception) -> GraftError:
     return RefusedError.of(error) if isinstance(error, OSError) else _bug(error)
 
 
+def traced(error: BaseException) -> str:
+    """Return the traceback of an error, after those of the errors that led to it.
+
+    Without the message of the error, which is printed after it, and those of other errors of Graft, which have the same
+    text.
+    """
+    chain = [error]
+    while cause := chain[-1].__cause__ or (None if chain[-1].__suppress_context__ else chain[-1].__context__):
+        chain.append(cause)
+    lines: list[str] = []
+    for each in reversed(chain):
+        name, is_shown = type(each).__name__, each is error or isinstance(each, GraftError)
+        lines += ["Traceback (most recent call last):\n", *traceback.format_tb(each.__traceback__)]
+        lines += [f"{name}\n"] if is_shown else traceback.format_exception_only(each)
+    return "".join(lines).rstrip()
+
+
 def _bug(error: Exception) -> BugError:
     """Describe an unexpected exception. Its traceback goes into a file."""
     frames = traceback.extract_tb(error.__traceback__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,8 @@ class Steps:
         with self.counted(name):
             try:
                 line.update("...")
-                yield line
+                with line.repeated():
+                    yield line
             except BaseException:
                 line.end("failed")
                 raise
@@ -38,12 +40,12 @@ class Steps:
 
 
 # Seconds between two lines that a log gets about a long step.
-_LOGGED_EVERY = 60
+_LOGGED_EVERY = 20.0
 
 
 class StepLine:
-    """One line of progress. A terminal rewrites it in place; a log gets the final text, and one line a minute until
-    then.
+    """One line of progress. A terminal rewrites it in place; a log gets the final text, and a line every 20 seconds
+    until then.
     """
 
     def __init__(self, title: str) -> None:
@@ -51,15 +53,44 @@ class StepLine:
         self.note = ""
         self._live = sys.stderr.isatty()
         self._start = "\r\x1b[K" if self._live else ""
-        self._logged = time.monotonic()
+        self._text = ""
+        self._began = self._logged = time.monotonic()
+        self._lock = threading.Lock()
 
     def update(self, text: str) -> None:
         """Show ``text`` after the title."""
+        self._text = text
         if self._live:
             print(f"{self._start}{self.title} {text}", end="", file=sys.stderr, flush=True)
-        elif time.monotonic() - self._logged >= _LOGGED_EVERY:
-            self._logged = time.monotonic()
-            say(f"{self.title} {text}")
+        else:
+            self.repeat()
+
+    def repeat(self) -> None:
+        """Show the text again, and for how long it takes already, if a log has had no line for 20 seconds."""
+        with self._lock:
+            now = time.monotonic()
+            if not self._live and now - self._logged >= _LOGGED_EVERY:
+                self._logged = now
+                say(f"{self.title} {self._text}, {now - self._began:.0f} s")
+
+    @contextmanager
+    def repeated(self) -> Iterator[None]:
+        """Repeat the line in a log while the body runs, which may update it rarely: a busy machine compiles a source
+        for minutes.
+        """
+        is_over = threading.Event()
+
+        def repeat() -> None:
+            while not is_over.wait(min(1, _LOGGED_EVERY)):
+                self.repeat()
+
+        watcher = threading.Thread(target=repeat, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            watcher.join()
 
     def say(self, text: str) -> None:
         """Print a line of information above this one."""
@@ -75,8 +106,9 @@ FLAGS: dict[str, str] = {}
 
 
 def say(text: str) -> None:
-    """Print one line of information."""
-    print(as_typed(text), file=sys.stderr, flush=True)
+    """Print one line of information, in one piece: another thread may print a line of progress."""
+    sys.stderr.write(f"{as_typed(text)}\n")
+    sys.stderr.flush()
 
 
 def as_typed(text: str) -> str:

@@ -25,6 +25,8 @@ from .pin import TOOLKITS, Pin, platform_options
 
 # The value of CUDA_ARCHS that compiles no CUDA source.
 NONE = "none"
+# What a build takes in its place if nothing is set, and this torch has no code for a GPU that is here.
+NO_GPU = "no-gpu"
 
 # The official libraries' flags that affect generated code; `torch.__config__.show()` prints all.
 _CXX_FLAGS = (
@@ -231,7 +233,7 @@ def wanted_architectures(text: str) -> tuple[str, ...]:
     words = text.replace(",", " ").split()
     names = tuple(word.removeprefix("sm_").replace(".", "") for word in words)
     wrong = [word for word, name in zip(words, names, strict=True) if not re.fullmatch(r"\d{2,3}[af]?", name)]
-    if words != [NONE] and wrong:
+    if words not in ([NONE], [NO_GPU]) and wrong:
         raise UsageError(
             f"CUDA_ARCHS={' '.join(words)}: {', '.join(wrong)} is not a GPU architecture",
             todo=f'write them as in CUDA_ARCHS="80 90a", or {NONE} to build no CUDA kernels',
@@ -248,7 +250,7 @@ def request(wanted: str, home: str) -> str:
 
 def architectures_in(requested: str) -> str:
     """Return the value of ``CUDA_ARCHS`` in what ``request`` returned."""
-    return " ".join(word for word in requested.split() if re.fullmatch(rf"{NONE}|\d{{2,3}}[af]?", word))
+    return " ".join(word for word in requested.split() if re.fullmatch(rf"{NONE}|{NO_GPU}|\d{{2,3}}[af]?", word))
 
 
 def find_toolkit(pin: Pin, cuda: str, home: str, line: StepLine, machine: str = platform.machine()) -> Path:

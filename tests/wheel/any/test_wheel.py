@@ -122,6 +122,9 @@ OF_GRAFT = {
 }
 
 
+HEADERS = {".h", ".hpp", ".inl", ".inc", ".cuh"}
+
+
 def test_added_members_are_those_of_operators_and_folders(archive: ZipFile, base_archive: ZipFile) -> None:
     names = {name for name in archive.namelist() if ".dist-info/" not in name and not name.endswith("/")}
     added = names - set(base_archive.namelist())
@@ -138,7 +141,7 @@ def test_added_members_are_those_of_operators_and_folders(archive: ZipFile, base
             path.relative_to(native) for path in native.rglob("*") if path.is_file() and "__pycache__" not in path.parts
         ]
         brought |= {f"torch/{Path(*path.parts[1:])}" for path in files if path.parts[0] == "python"}
-        brought |= {f"torch/include/ATen/native/{path}" for path in files if path.suffix in {".h", ".cuh"}}
+        brought |= {f"torch/include/ATen/native/{path}" for path in files if path.suffix in HEADERS}
     libraries = {name for name in added if name == "torch/lib/libtorch_operators_cuda.so"}
     assert added - generated - libraries - OF_GRAFT == brought & added
     assert brought - added <= set(base_archive.namelist()) and added >= OF_GRAFT

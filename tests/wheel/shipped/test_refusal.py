@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers import alter_build_id
 
 PACKAGE = Path(torch.__file__).parent
 
@@ -34,15 +35,6 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def import_torch(root: Path) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(root)}
     return subprocess.run([sys.executable, "-c", "import torch"], env=env, capture_output=True, text=True, check=False)
-
-
-def alter_build_id(path: Path) -> None:
-    """Change one byte of the build-id, in a copy."""
-    content = bytearray(path.read_bytes())
-    place = content.index(b"GNU\0", content.index(b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0")) + 4
-    content[place] ^= 0xFF
-    path.unlink()
-    path.write_bytes(content)
 
 
 def test_unmixed_torch_loads(mixed: Path) -> None:

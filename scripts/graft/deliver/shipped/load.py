@@ -113,17 +113,27 @@ def _chosen(builds):
     lib = os.path.join(os.path.dirname(torch.__file__), "lib")
     for build in builds:
         is_same = torch.version.git_version == build["commit"]
-        if is_same and all(_size(os.path.join(lib, name)) == size for name, size in build["libraries"].items()):
+        if is_same and all(_library(os.path.join(lib, name)) == told for name, told in build["libraries"].items()):
             return _note(build)
-    versions = [build["requires"] for build in builds]
+    versions, version = [build["requires"] for build in builds], torch.__version__
+    this, todo = version, f"install one of these (`pip install torch=={versions[-1]}`)"
+    if version in versions:
+        this, todo = f"another build of torch {version}", f"`pip install torch=={version} --force-reinstall`"
     raise _Refused(
-        f"they were built for torch {', '.join(versions)} from pip, but this is {torch.__version__}; install one of "
-        f"these (`pip install torch=={versions[-1]}`), or a {_PACKAGE} for this torch"
+        f"they were built for torch {', '.join(versions)} from pip, but this is {this}; {todo}, or install a "
+        f"{_PACKAGE} for this torch"
     )
 
 
-def _size(path):
-    return os.path.getsize(path) if os.path.isfile(path) else None
+def _library(path):
+    """Return the size of a library, and a hash of its start, which holds its build-id; None if there is none."""
+    import hashlib
+
+    try:
+        with open(path, "rb") as file:
+            return [os.fstat(file.fileno()).st_size, hashlib.sha256(file.read(4096)).hexdigest()]
+    except FileNotFoundError:
+        return None
 
 
 def _note(build):
@@ -161,9 +171,9 @@ def _load(note):
 def _require_no_other(note, torch):
     others = {other["name"]: _names(other) for other in getattr(torch, "_thin_wheels", {}).values()}
     if not others and importlib.util.find_spec("torch._added_operators"):
-        from torch import _graft
-
-        others = {f"torch {torch.__version__}": {name for other in _graft.notes() for name in _names(other)}}
+        # Not imported: `python -m torch._graft` would warn that it is loaded already.
+        graft = _module(f"{_PACKAGE}._graft", importlib.util.find_spec("torch._graft").origin)
+        others = {f"torch {torch.__version__}": {name for other in graft.notes() for name in _names(other)}}
     for name, operators in others.items():
         if twice := sorted(operators & _names(note)):
             raise _Refused(f"{twice[0]} is already in {name}; uninstall {name} or {note['name']}")
