@@ -15,7 +15,9 @@ from . import Findings
 from .schemas import Function, place_of_argument
 
 # Types that no operator of PyTorch has, and whose generated code compiles (tests/codegen/test_types.py).
-_ARGUMENTS = frozenset({"float[]", "float[N]", "float[N]?", "Scalar[N]", "Tensor[N]", "Tensor?[N]"})
+_ARGUMENTS = frozenset(
+    {"float[]", "float[N]", "float[N]?", "MemoryFormat", "Scalar[N]", "Storage", "Tensor[N]", "Tensor?[N]"}
+)
 
 # What to write instead of a type of an argument, or of a result.
 _INSTEAD_OF_ARGUMENT = {
@@ -88,10 +90,10 @@ def form_of(each: Argument | Return) -> str:
 
 @functools.cache
 def _known_forms(tree: Path, has_binding: bool) -> tuple[set[str], set[str]]:
-    """Return the types of the arguments and results of PyTorch's own operators, or of those with a Python function."""
-    arguments, results = set[str](), set[str]()
-    for f in known_operators(tree).functions:
-        if should_generate_py_binding(f) or not has_binding:
-            arguments.update(map(form_of, f.func.arguments.flat_all))
-            results.update(map(form_of, f.func.returns))
-    return arguments, results
+    """Return the types of the arguments of PyTorch's own operators, or of those with a Python function; and the types of
+    results.
+    """
+    functions = known_operators(tree).functions
+    bound = [f for f in functions if should_generate_py_binding(f)] if has_binding else functions
+    arguments = {form_of(argument) for f in bound for argument in f.func.arguments.flat_all}
+    return arguments, {form_of(result) for f in functions for result in f.func.returns}
