@@ -161,3 +161,29 @@ def test_c_plus_plus_of_cuda_makes_the_kernels_of_cuda_wanted(known: BaseOperato
     assert line.startswith(
         "one/cuda/One.cpp:2: `Tensor graft_one_cuda(Tensor)` is not the kernel of graft_one for CUDA"
     )
+
+
+PYTHON = "python/_decomp/decompositions.py"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {PYTHON: "graft_probe = 1\n"},
+        {PYTHON: "graft_probe = 1\n", "python/graft_probe.py": ""},
+        {"Rules.cpp": 'TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) {\n  m.impl("trace", f);\n}\n'},
+    ],
+)
+def test_folders_without_entries(files: Files, known: BaseOperators, tmp_path: Path) -> None:
+    assert lines(tmp_path, known, one=files) == []
+
+
+def test_python_alone_is_for_files_of_torch(known: BaseOperators, tmp_path: Path) -> None:
+    """Otherwise, any project may have a folder of that name."""
+    files: Files = {"python/graft_probe.py": "", "python/setup.py": ""}
+    (line,) = lines(tmp_path, known, one=files)
+    assert line == (
+        "one/python/graft_probe.py:1: torch has none of the files in python/, and the folder has nothing else; "
+        "put text at the path of the file of torch that it is for, or write native_functions.yaml"
+    )
+    assert lines(tmp_path, known, one={**ONE, **files}, two=TWO) == []

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from ..core import folders
 from ..core.errors import UsageError
 from .entries import read_entries
 
-FUNCTIONS = Path("native_functions.yaml")
-DERIVATIVES = Path("derivatives.yaml")
-PYTHON = Path("python")
-DOCS = Path("docs")
+FUNCTIONS = Path(folders.FUNCTIONS)
+DERIVATIVES = Path(folders.DERIVATIVES)
+PYTHON = Path(folders.PYTHON)
+DOCS = Path(folders.DOCS)
 SAMPLES = Path("samples.py")
 AUTOCAST = Path("autocast.yaml")
 
@@ -57,6 +58,7 @@ class NativeFolder:
         docs: docstrings below ``docs/``, each named after its operator.
         samples: ``samples.py``, the sample inputs of the tests, if it exists.
         unread: other files beside these. A build reads none, but ``make check`` looks for misspelt names.
+        others: folders below it that are native folders of their own, and no part of this one.
     """
 
     path: Path
@@ -69,6 +71,7 @@ class NativeFolder:
     docs: tuple[Path, ...]
     samples: Path | None
     unread: tuple[Path, ...]
+    others: tuple[Path, ...]
 
     @cached_property
     def cplusplus(self) -> list[Path]:
@@ -86,23 +89,16 @@ def load_native(path: Path) -> NativeFolder:
     """Read the folder ``path``.
 
     Raises:
-        UsageError: the folder does not exist, or has none of the files that begin one; or lists the files that cannot
-            be read.
+        UsageError: the folder does not exist; or lists the files that cannot be read.
     """
     if not path.is_dir():
         what = "this is a file" if path.exists() else "no such folder"
         raise UsageError(f"{path}: {what}", todo=f"set NATIVE to a folder that contains {FUNCTIONS}")
-    # What only replaces parts of PyTorch may be one file.
-    if not any((path / name).exists() for name in (FUNCTIONS, DERIVATIVES, "cpu")):
-        raise UsageError(
-            f"{path}: it contains no {FUNCTIONS}",
-            cause="NATIVE must be a folder with the layout of aten/src/ATen/native",
-            todo=f"write {path / FUNCTIONS}; README.md shows one",
-        )
     read: list[Path] = []
     unread: list[Path] = []
     faults: list[tuple[Path, str]] = []
-    for file in sorted(_below(path, path, [path.resolve()], faults)):
+    others: list[Path] = []
+    for file in sorted(_below(path, path, [path.resolve()], faults, others)):
         if not _is_read(file):
             unread.append(file)
         elif fault := _fault(path, file):
@@ -128,28 +124,61 @@ def load_native(path: Path) -> NativeFolder:
         docs=tuple(file for file in read if file.parts[0] == DOCS.name),
         samples=SAMPLES if SAMPLES in read else None,
         unread=tuple(file for file in unread if file not in included and not _fault(path, file)),
+        others=tuple(others),
     )
 
 
-def _below(top: Path, folder: Path, parents: list[Path], faults: list[tuple[Path, str]]) -> Iterator[Path]:
+def load_natives(paths: Sequence[Path]) -> list[NativeFolder]:
+    """Read the native folders ``paths``, which are built together.
+
+    Raises:
+        UsageError: see ``load_native``; or a folder has none of the files that make a native folder.
+    """
+    natives = [load_native(path) for path in paths]
+    require_native(paths)
+    return natives
+
+
+def require_native(paths: Sequence[Path], where: str = "") -> None:
+    """Check that ``paths``, which are named in ``where`` or in NATIVE, are native folders.
+
+    Raises:
+        UsageError: names the first that is not.
+    """
+    for path in folders.not_native(paths):
+        raise UsageError(
+            f"{where}{path}: it contains no {FUNCTIONS}",
+            cause="a native folder has the layout of aten/src/ATen/native",
+            todo=f"write {path / FUNCTIONS}; README.md shows one",
+        )
+
+
+def _below(
+    top: Path, folder: Path, parents: list[Path], faults: list[tuple[Path, str]], others: list[Path]
+) -> Iterator[Path]:
     """Yield what a build could read below ``folder`` of the native folder ``top``, by its path there. Follow links.
 
-    ``parents`` are the folders above it, without links. Links that cannot be followed are added to ``faults``.
+    ``parents`` are the folders above it, without links. Links that cannot be followed are added to ``faults``, native
+    folders of their own to ``others``.
     """
     for path in folder.iterdir():
         file = path.relative_to(top)
+        is_part = file.parts[0] in FOLDERS
+        may_be_other = not path.is_symlink() and (folder != top or not is_part)
         if _OF_TOOLS.fullmatch(path.name):
             continue
         if not path.is_dir() or _is_read(file):
             yield file
-        elif folder == top and path.name not in FOLDERS:
+        elif may_be_other and folders.is_one_below(path, is_part=is_part):
+            others.append(file)
+        elif not is_part:
             continue
         elif (real := path.resolve()) in parents:
             faults.append((path, "this link leads to a folder that it is in"))
         elif not real.is_relative_to(parents[0]):
             faults.append((path, f"this link leads out of the native folder, to {real}"))
         else:
-            yield from _below(top, path, [*parents, real], faults)
+            yield from _below(top, path, [*parents, real], faults, others)
 
 
 def _is_read(file: Path) -> bool:

@@ -17,7 +17,7 @@ from ..core.errors import GraftError
 from ..core.files import files_below, lay_out_files, sha256_of_file
 from ..core.layout import PACKAGE, Layout
 from .merge import merge_folders, merge_texts
-from .native import SAMPLES, YAML, NativeFolder, load_native
+from .native import SAMPLES, YAML, NativeFolder, load_native, load_natives
 from .patches import pin_files
 from .pin import Pin, pin_of, unpinned_sha256
 from .toolchain import Toolchain, find_toolchain
@@ -152,8 +152,8 @@ def take_snapshot(layout: Layout) -> Snapshot:
     """
     files: dict[str, bytes] = {}
     unread: list[str] = []
-    for number, origin in enumerate(layout.natives):
-        native = load_native(origin)
+    for number, native in enumerate(load_natives(layout.natives)):
+        origin = native.path
         files |= {f"native/{number}/{name.as_posix()}": (origin / name).read_bytes() for name in native.files}
         unread += [f"native/{number}/{name.as_posix()}" for name in native.unread]
     pin = pin_of(layout)
