@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from ..core import folders
 from ..core.errors import UsageError
 from .entries import read_entries
+from .includes import included
 
 FUNCTIONS = Path(folders.FUNCTIONS)
 DERIVATIVES = Path(folders.DERIVATIVES)
@@ -39,8 +39,6 @@ FOLDERS = (
 _OF_TOOLS = re.compile(r"\..*|#.*#|.*~|.*\.(orig|rej|bak|swp)|__pycache__|.*\.(egg|dist)-info", re.S)
 # What ninja, compilers and wheels can all handle.
 _NAME = re.compile(r"[\w.+-]{1,120}")
-
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<](?:ATen/native/)?([^">\n]{1,300})[">]', re.M)
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,8 @@ def load_native(path: Path) -> NativeFolder:
         raise UsageError("\n".join(lines), todo="correct or move what is named")
     code = [file for file in read if file.parts[0] not in (PYTHON.name, DOCS.name)]
     cuda = [file for file in code if file.suffix in CUDA_SUFFIXES or file.parts[0] == "cuda"]
-    included = _included(path, [file for file in code if file.suffix in _CPLUSPLUS])
+    others_read = included(path, (file for file in code if file.suffix in _CPLUSPLUS))
+    headers = {file for file in others_read - {*code} if not _fault(path, file)}
     files = sorted({*code} - {*cuda})
     sources = [file for file in files if file.suffix in _SOURCE_SUFFIXES]
     return NativeFolder(
@@ -118,12 +117,12 @@ def load_native(path: Path) -> NativeFolder:
         yaml=tuple(file for file in YAML if file in read),
         sources=tuple(file for file in sources if not _is_vectorized(file)),
         vectorized=tuple(file for file in sources if _is_vectorized(file)),
-        headers=tuple(sorted({*(file for file in files if file.suffix in _HEADER_SUFFIXES), *included})),
+        headers=tuple(sorted({*(file for file in files if file.suffix in _HEADER_SUFFIXES), *headers})),
         cuda=tuple(cuda),
         python=tuple(file for file in read if file.parts[0] == PYTHON.name),
         docs=tuple(file for file in read if file.parts[0] == DOCS.name),
         samples=SAMPLES if SAMPLES in read else None,
-        unread=tuple(file for file in unread if file not in included and not _fault(path, file)),
+        unread=tuple(file for file in unread if file not in headers and not _fault(path, file)),
         others=tuple(others),
     )
 
@@ -202,24 +201,6 @@ def _fault(folder: Path, file: Path) -> str:
 
 def _printable(path: Path) -> str:
     return str(path).encode("utf-8", "backslashreplace").decode().replace("\n", "\\n")
-
-
-def _included(folder: Path, sources: Iterable[Path]) -> set[Path]:
-    """Return the files in other folders below ``folder`` that ``sources`` include, directly or indirectly."""
-    found: set[Path] = set()
-    left = list(sources)
-    read = set(left)
-    while left:
-        source = left.pop()
-        text = (folder / source).read_text(encoding="utf-8", errors="replace")
-        for name in set(_INCLUDE.findall(text)):
-            for file in (Path(os.path.normpath(source.parent / name)), Path(os.path.normpath(name))):
-                is_inside = file.parts[:1] not in ((), ("..",), ("/",))
-                if is_inside and file not in read and not _fault(folder, file):
-                    read.add(file)
-                    found.add(file)
-                    left.append(file)
-    return found
 
 
 def _is_vectorized(file: Path) -> bool:
