@@ -187,3 +187,21 @@ def test_python_alone_is_for_files_of_torch(known: BaseOperators, tmp_path: Path
         "put text at the path of the file of torch that it is for, or write native_functions.yaml"
     )
     assert lines(tmp_path, known, one={**ONE, **files}, two=TWO) == []
+
+
+@pytest.mark.parametrize(
+    ("named", "namespace", "more"),
+    [
+        ("vision::ops::graft_one", "vision::ops::native", ""),
+        ("graft_one", "vision::ops", "namespace at::native {{\n{}{{ return vision::ops::graft_one(self); }}\n}}\n"),
+    ],
+)
+def test_kernel_in_a_namespace_of_its_own(
+    named: str, namespace: str, more: str, known: BaseOperators, tmp_path: Path
+) -> None:
+    """torchgen appends `::native`; or a function in at::native forwards."""
+    declared = "at::Tensor graft_one(const at::Tensor& self) "
+    text = f"namespace {namespace} {{\n{declared}{{ return self; }}\n}}\n{more.format(declared)}"
+    functions = str(ONE["native_functions.yaml"]).replace("Meta: graft_one", f"Meta: {named}")
+    one: Files = {**ONE, "native_functions.yaml": functions, "One.cpp": text}
+    assert lines(tmp_path, known, one=one, two=TWO) == []

@@ -105,6 +105,11 @@ class Source:
     definitions: list[Definition] = field(default_factory=list)
     declarations: list[Definition] = field(default_factory=list)
 
+    @property
+    def opens_namespaces(self) -> bool:
+        """Whether a macro may open a namespace, so that definitions can seem to be in another."""
+        return re.search(r"^[ \t]*#[ \t]*define\b.*\bnamespace\b", self.code, re.M) is not None
+
     @cached_property
     def words(self) -> set[str]:
         """Every identifier outside of comments."""

@@ -232,9 +232,20 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
         todo, is_warning = "move it out: the registration is in another file", False
     elif definition.namespace != kernel.namespace:
         where = f"namespace `{definition.namespace}`" if definition.namespace else "no namespace"
-        what, is_warning = f"`{definition}`, {kernel.purpose}, is defined in {where}", is_unsure
-        todo = f"define it in `namespace {kernel.namespace}`"
+        what, todo = f"`{definition}`, {kernel.purpose}, is defined in {where}", _of_namespace(kernel, definition)
+        is_warning = are_made or any(source.opens_namespaces for source in sources)
     findings.add((definition.file, definition.line, 0), what, todo, is_warning=is_warning)
+
+
+def _of_namespace(kernel: Kernel, definition: Definition) -> str:
+    """Return how an entry and a definition in another namespace than its own come together."""
+    scope, _, last = definition.namespace.rpartition("::")
+    if last == "native" and scope:
+        written = definition.name if scope == "at" else f"{scope}::{definition.name}"
+        return f"write `{written}` in `dispatch:`, or define it in `namespace {kernel.namespace}`"
+    is_given = kernel.namespace != "at::native"
+    why = ", since torchgen appends `::native` to the namespace in `dispatch:`" if is_given else ""
+    return f"define it in `namespace {kernel.namespace}`{why}, or write a function there that calls it"
 
 
 def _plain_name(definition: Definition) -> str:
