@@ -19,6 +19,7 @@ from ..inputs.entries import Place, kernels_of
 from . import Findings
 from .base import BaseOperators
 from .cplusplus import Definition, Source, canonical, defined_stubs, replacing_sources
+from .python_api import check_python_api
 from .schemas import Function, root_of
 
 # The types of ATen and C++ in signatures. Other types may be aliases of these.
@@ -164,6 +165,7 @@ def check_kernels(
         _every_file_is_named(kernels, sources, findings)
     _check_stubs(sources, replacing, findings)
     _check_memory(kernels, sources, findings)
+    check_python_api(sources, findings)
 
 
 def check_meta(functions: list[Function], python: list[Path], sources: list[Source], findings: Findings) -> None:
