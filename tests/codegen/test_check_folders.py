@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
+from graft.check.run import check_native
+from graft.core.errors import OperatorError
+from graft.core.layout import Layout, TorchVersion
+from graft.inputs.snapshot import take_snapshot
 
 Files = dict[str, str | bytes]
 
@@ -205,3 +210,33 @@ def test_kernel_in_a_namespace_of_its_own(
     functions = str(ONE["native_functions.yaml"]).replace("Meta: graft_one", f"Meta: {named}")
     one: Files = {**ONE, "native_functions.yaml": functions, "One.cpp": text}
     assert lines(tmp_path, known, one=one, two=TWO) == []
+
+
+@pytest.mark.parametrize(("name", "place"), [("csrc/ops/one.cpp", "one.cpp"), ("src/one.cc", "one.cpp")])
+def test_kernel_in_a_folder_that_is_not_read(name: str, place: str, known: BaseOperators, tmp_path: Path) -> None:
+    one: Files = {**ONE, "One.cpp": "// Tensor graft_one\n", name: str(ONE["One.cpp"]), "build/One.cpp": ONE["One.cpp"]}
+    found = lines(tmp_path, known, one=one, two=TWO)
+    assert found == [
+        f"one/{name}:2: `Tensor graft_one(const Tensor&)`, the kernel of graft_one for CPU, is in a folder that is not "
+        f"read; move it to {place}, or include it in a .cpp file that is read"
+    ]
+    if name.endswith(".cpp"):
+        including: Files = {**one, "One.cpp": f'#include "{name}"\n'}
+        assert lines(tmp_path, known, one=including, two=TWO) == []
+
+
+def test_kernel_in_a_folder_that_is_not_read_is_in_the_snapshot(base: Path, tmp_path: Path) -> None:
+    """Which the checks read."""
+    one: Files = {**ONE, "csrc/one.cpp": str(ONE["One.cpp"])}
+    for name, text in {**one, "derivatives.yaml": "", "One.cpp": "", "venv/pyvenv.cfg": "", "venv/x.cpp": ""}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(str(text))
+    snapshot = take_snapshot(Layout(TorchVersion("2.13.0+cpu"), (tmp_path,), tmp_path / "out"))
+    snapshot = replace(snapshot, folder=tmp_path / "snapshot")
+    native = snapshot.lay_out()
+    assert (native.path / "csrc/one.cpp").is_file() and not (native.path / "venv").exists()
+    with pytest.raises(OperatorError, match=rf"^{tmp_path}/csrc/one.cpp:2: .* is in a folder that is not read"):
+        check_native(snapshot, base)
+    # No build depends on it.
+    (tmp_path / "csrc/one.cpp").write_text("")
+    assert take_snapshot(Layout(TorchVersion("2.13.0+cpu"), (tmp_path,), tmp_path / "out")).stamp == snapshot.stamp

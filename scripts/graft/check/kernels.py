@@ -15,10 +15,11 @@ from torchgen.context import native_function_manager
 from torchgen.model import NativeFunction, NativeFunctionsGroup, SchemaKind
 
 from ..codegen.description import ABSENT_DEVICES
+from ..inputs.elsewhere import sources_elsewhere
 from ..inputs.entries import Place, kernels_of
 from . import Findings
 from .base import BaseOperators
-from .cplusplus import Definition, Source, canonical, defined_stubs, replacing_sources
+from .cplusplus import Definition, Source, canonical, defined_stubs, read_text, replacing_sources
 from .python_api import check_python_api
 from .schemas import Function, root_of
 
@@ -215,6 +216,12 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
     # Definitions made by macros cannot be seen here; the linker checks those.
     are_made = any(source.pastes_names for source in sources)
     is_unsure = are_made or any(kernel.name in source.words for source in sources)
+    if not named and (unread := _unread_definition(kernel)):
+        what = f"`{unread}`, {kernel.purpose}, is in a folder that is not read"
+        place = f"cuda/{unread.file.name}" if unread.file.suffix == ".cu" else f"{unread.file.stem}.cpp"
+        todo = f"move it to {place}, or include it in a .cpp file that is read"
+        findings.add((unread.file, unread.line, 0), what, todo)
+        return
     if not named:
         what = f"no file of the folder defines {kernel.namespace}::{kernel.name}, {kernel.purpose}"
         todo = f"define `{kernel.declaration}` in a .cpp file at the top, in cpu/ or in another folder of ATen's"
@@ -237,6 +244,18 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
         what, todo = f"`{definition}`, {kernel.purpose}, is defined in {where}", _of_namespace(kernel, definition)
         is_warning = are_made or any(source.opens_namespaces for source in sources)
     findings.add((definition.file, definition.line, 0), what, todo, is_warning=is_warning)
+
+
+def _unread_definition(kernel: Kernel) -> Definition | None:
+    """Return the definition of a kernel in the sources of its folder that no build reads."""
+    folder = kernel.place[0].parent
+    for path in (folder / name for name in sources_elsewhere(folder)):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if kernel.name in text:
+            for definition in read_text(path, text).definitions:
+                if kernel.name == _plain_name(definition):
+                    return definition
+    return None
 
 
 def _of_namespace(kernel: Kernel, definition: Definition) -> str:
