@@ -246,7 +246,7 @@ def test_lock_of_a_killed_build_is_free(tmp_path: Path) -> None:
 
 def native_folder(folder: Path) -> Path:
     names = ("A.cpp", "A.h", "cpu/AKernel.cpp", "cuda/A.cu", "cuda/Helper.cpp", "quantized/cpu/kernels/Q.cpp")
-    files = dict.fromkeys((*names, ".A.cpp.swp", "tests/program.cpp"), "// a source\n")
+    files = dict.fromkeys((*names, ".A.cpp.swp", "tests/program.cpp"), "REGISTER_DISPATCH(a_stub, &a_kernel)\n")
     return write(folder, {**files, "native_functions.yaml": "- func: a(Tensor self) -> Tensor\n"})
 
 

@@ -165,6 +165,9 @@ def check_kernels(
     if are_all:
         _every_file_is_named(kernels, sources, findings)
     _check_stubs(sources, replacing, findings)
+    for source in sources:
+        if source.is_vectorized:
+            _is_defined_once(source, findings)
     _check_memory(kernels, sources, findings)
     check_python_api(sources, findings)
 
@@ -264,9 +267,10 @@ def _of_namespace(kernel: Kernel, definition: Definition) -> str:
     if last == "native" and scope:
         written = definition.name if scope == "at" else f"{scope}::{definition.name}"
         return f"write `{written}` in `dispatch:`, or define it in `namespace {kernel.namespace}`"
-    is_given = kernel.namespace != "at::native"
+    is_given = kernel.namespace not in ("at::native", "at::meta")
     why = ", since torchgen appends `::native` to the namespace in `dispatch:`" if is_given else ""
-    return f"define it in `namespace {kernel.namespace}`{why}, or write a function there that calls it"
+    other = "" if definition.macro else ", or write a function there that calls it"
+    return f"define it in `namespace {kernel.namespace}`{why}{other}"
 
 
 def _plain_name(definition: Definition) -> str:
@@ -306,6 +310,16 @@ def _every_file_is_named(kernels: list[Kernel], sources: list[Source], findings:
             findings.add((source.path, source.definitions[0].line, 0), what, todo, is_warning=True)
 
 
+def _is_defined_once(source: Source, findings: Findings) -> None:
+    """`make develop` compiles a source for one CPU capability only, where this is no error."""
+    for each in source.definitions:
+        if not (each.is_local or each.is_inline or "CPU_CAPABILITY" in each.namespace):
+            what = f"`{each}` would be defined once for each CPU capability, as all of this file is compiled"
+            todo = "move it to a .cpp file outside of cpu/"
+            todo += "" if each.macro else ", or write `static` before it if only this file calls it"
+            findings.add((each.file, each.line, 0), f"{what}, which registers kernels for dispatch stubs", todo)
+
+
 def _check_stubs(sources: list[Source], replacing: Container[Path], findings: Findings) -> None:
     """Check the kernels that are compiled for each CPU capability: the macros of ATen/native/DispatchStub.h.
 
@@ -315,7 +329,6 @@ def _check_stubs(sources: list[Source], replacing: Container[Path], findings: Fi
     defined = defined_stubs(sources)
     filled = {stub for _, _, macro, stub in macros if "REGISTER" in macro}
     for source, line, macro, stub in macros:
-        is_vectorized = source.name.parent in (Path("cpu"), Path("quantized/cpu/kernels"))
         what, todo, is_warning = "", "", True
         if macro == "DECLARE_DISPATCH" and stub not in defined:
             what = f"the dispatch stub {stub} is declared, but no file defines it"
@@ -325,7 +338,7 @@ def _check_stubs(sources: list[Source], replacing: Container[Path], findings: Fi
             todo = f"write `ALSO_REGISTER_AVX512_DISPATCH({stub}, &kernel)` in a file below cpu/"
         elif not re.fullmatch(r"(ALSO_REGISTER_\w+_|REGISTER_)DISPATCH", macro) or source.name.suffix != ".cpp":
             continue
-        elif not is_vectorized:
+        elif not source.is_vectorized:
             what, is_warning = f"{macro} works only in files that are compiled for each CPU capability", False
             todo = f"move the kernel into cpu/{source.name.name}, or write `REGISTER_ALL_CPU_DISPATCH`"
         elif macro == "REGISTER_DISPATCH" and not source.is_explained(line, "AVX512"):

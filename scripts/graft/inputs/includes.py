@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 # Where the folder is, below a folder that compilers search: the place of ATen's own in PyTorch.
 PLACE = "ATen/native"
 
 # Longer names are not those of files.
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]{1,300})"|<([^>\n]{1,300})>)', re.M)
+_INCLUDE = re.compile(r'(?P<head>^[ \t]*#[ \t]*include[ \t]*)(?:"([^"\n]{1,300})"|<([^>\n]{1,300})>)', re.M)
 
 
 def search_flags(parent: Path | str) -> tuple[str, ...]:
@@ -43,15 +43,34 @@ def included(folder: Path, sources: Iterable[Path]) -> set[Path]:
 
 def included_directly(folder: Path, source: Path, text: str) -> set[Path]:
     """Return the files below ``folder`` that the ``text`` of its file ``source`` includes."""
-    places = (_places(source, *match.groups(default="")) for match in _INCLUDE.finditer(text))
-    found = (next((each for each in of_one if _is_file(folder / each)), None) for of_one in places)
+    found = (_find(folder, source, match) for match in _INCLUDE.finditer(text))
     return {each for each in found if each}
 
 
-def _places(source: Path, quoted: str, bracketed: str) -> Iterator[Path]:
+def with_places(folder: Path, source: Path, text: str, places: Mapping[Path, Path]) -> str:
+    """Return the ``text`` of a source for a tree in which files of ``folder`` have other ``places``, and which is not
+    searched from the folder's root. What a compiler would not find there is included by its path from ``PLACE``.
+    """
+
+    def write(match: re.Match[str]) -> str:
+        found = _find(folder, source, match)
+        place = places.get(found, found) if found else None
+        if place is None or place in _places(places.get(source, source), match, searches_root=False):
+            return match[0]
+        return f"{match['head']}<{PLACE}/{place.as_posix()}>"
+
+    return _INCLUDE.sub(write, text)
+
+
+def _find(folder: Path, source: Path, match: re.Match[str]) -> Path | None:
+    return next((each for each in _places(source, match) if _is_file(folder / each)), None)
+
+
+def _places(source: Path, match: re.Match[str], *, searches_root: bool = True) -> Iterator[Path]:
     """Yield the paths below the folder where a compiler looks for an include in ``source``, in its order."""
+    _, quoted, bracketed = match.groups()
     name = quoted or bracketed
-    places = [source.parent / name, Path(name)] if quoted else []
+    places = [source.parent / name, *([Path(name)] if searches_root else [])] if quoted else []
     if name.startswith(f"{PLACE}/"):
         places.append(Path(name.removeprefix(f"{PLACE}/")))
     for place in map(os.path.normpath, places):

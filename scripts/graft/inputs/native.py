@@ -40,6 +40,11 @@ _OF_TOOLS = re.compile(r"\..*|#.*#|.*~|.*\.(orig|rej|bak|swp)|__pycache__|.*\.(e
 # What ninja, compilers and wheels can all handle.
 _NAME = re.compile(r"[\w.+-]{1,120}")
 
+# The macros of ATen/native/DispatchStub.h, and the namespace of functions that are compiled for each CPU capability.
+_REGISTERS = re.compile(r"\b(?:\w+_)?REGISTER_(?:\w+_)?DISPATCH\b")
+_OF_CAPABILITY = re.compile(r"\bnamespace\s+CPU_CAPABILITY\b")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+
 
 @dataclass(frozen=True)
 class NativeFolder:
@@ -49,7 +54,7 @@ class NativeFolder:
         path: the folder.
         yaml: its YAML files.
         sources: C++ files that are compiled once.
-        vectorized: files below ``cpu/``, compiled once for each CPU capability.
+        vectorized: files in ``cpu/`` with kernels for dispatch stubs, compiled once for each CPU capability.
         headers: headers that are installed with the wheel, below ``ATen/native``; those in other folders, if included.
         cuda: everything below ``cuda/``, and CUDA sources elsewhere.
         python: Python files below ``python/``, which mirrors the ``torch`` package.
@@ -112,11 +117,12 @@ def load_native(path: Path) -> NativeFolder:
     headers = {file for file in others_read - {*code} if not _fault(path, file)}
     files = sorted({*code} - {*cuda})
     sources = [file for file in files if file.suffix in _SOURCE_SUFFIXES]
+    vectorized = tuple(file for file in sources if is_for_capabilities(file) and _is_vectorized(path, file))
     return NativeFolder(
         path=path,
         yaml=tuple(file for file in YAML if file in read),
-        sources=tuple(file for file in sources if not _is_vectorized(file)),
-        vectorized=tuple(file for file in sources if _is_vectorized(file)),
+        sources=tuple(file for file in sources if file not in vectorized),
+        vectorized=vectorized,
         headers=tuple(sorted({*(file for file in files if file.suffix in _HEADER_SUFFIXES), *headers})),
         cuda=tuple(cuda),
         python=tuple(file for file in read if file.parts[0] == PYTHON.name),
@@ -203,9 +209,23 @@ def _printable(path: Path) -> str:
     return str(path).encode("utf-8", "backslashreplace").decode().replace("\n", "\\n")
 
 
-def _is_vectorized(file: Path) -> bool:
-    # PyTorch's cmake/Codegen.cmake: native/cpu/*.cpp and native/quantized/cpu/kernels/*.cpp.
+def is_for_capabilities(file: Path) -> bool:
+    """Return whether PyTorch's own build would compile a source for each CPU capability (its cmake/Codegen.cmake)."""
     return file.parent in (Path("cpu"), Path("quantized/cpu/kernels"))
+
+
+def _is_vectorized(folder: Path, file: Path) -> bool:
+    """Return whether a source in ``cpu/`` has kernels for dispatch stubs, or what such kernels call. Others would be
+    defined once for each capability.
+    """
+    text = _without_comments(folder / file)
+    if _REGISTERS.search(text) or _OF_CAPABILITY.search(text):
+        return True
+    return any(_REGISTERS.search(_without_comments(folder / name)) for name in included(folder, [file]))
+
+
+def _without_comments(path: Path) -> str:
+    return _COMMENT.sub(" ", path.read_text(encoding="utf-8", errors="replace"))
 
 
 def kernels_for_cuda(native: NativeFolder) -> list[str]:
