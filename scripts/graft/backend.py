@@ -34,7 +34,11 @@ def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
     from .deliver.thin import write_sdist
     from .project.settings import read_project
 
-    return _named(lambda: write_sdist(Path.cwd(), read_project(Path.cwd()).config, Path(sdist_directory)))
+    def build() -> Path:
+        project = read_project(Path.cwd())
+        return write_sdist(project.folder, project.config, Path(sdist_directory), without=project.left_out)
+
+    return _named(build)
 
 
 def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:

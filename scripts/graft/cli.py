@@ -27,7 +27,7 @@ from .core.files import write_atomically
 from .core.layout import BYTECODE, IS_CHECKOUT, PATCHES, REPOSITORY, TorchVersion, expanded
 from .core.pythons import find_python, probed
 from .deliver.built import last_build
-from .inputs.native import load_native
+from .inputs.native import load_natives
 from .inputs.pin import pin_of
 from .inputs.toolchain import architectures_in, wanted_architectures
 from .options import (
@@ -284,8 +284,7 @@ def _check(verb: Verb, request: Request) -> None:
 def _check_natives(request: Request, *, is_new: bool) -> None:
     """Check the native folders, or that the first can be created, and ``SCHEMA``, if an operator is added to it."""
     if not is_new:
-        for folder in request.native:
-            load_native(folder)
+        load_natives(request.native)
         return
     from .new.new_op import check_usage
 

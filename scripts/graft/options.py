@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .core.console import FLAGS
+from .core.folders import is_native
 from .core.layout import DIST, IS_CHECKOUT, REPOSITORY, Layout, TorchVersion, expanded, native_folders
 
 # The values of BUILD and DELIVERY.
@@ -46,7 +47,7 @@ def _native() -> str:
     """Return the shipped native folder; that of the project in the current folder, if it has the usual name."""
     if IS_CHECKOUT:
         return str(REPOSITORY / "native")
-    return "native" if Path("native/native_functions.yaml").is_file() else "."
+    return "native" if is_native(Path("native")) else "."
 
 
 def _option(default: str, help_: str, read: Callable[[str], Any] = str, variable: str = "") -> Any:

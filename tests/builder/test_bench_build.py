@@ -135,7 +135,8 @@ def test_edits_of_files_that_a_folder_has_not_are_left_out(small: Path) -> None:
     assert files == [Path("OnlyOne.cpp"), None, None, None, Path(), Path()]
     (small / "cpu").mkdir()
     for name in ("A", "B"):
-        (small / f"cpu/{name}.cpp").write_text("// longer\n" * (1 + (name == "B")), encoding="utf-8")
+        text = "REGISTER_DISPATCH(a_stub, &a_kernel)\n" * (1 + (name == "B"))
+        (small / f"cpu/{name}.cpp").write_text(text, encoding="utf-8")
     assert [edit.file for edit in edits_of(load_native(small))[:2]] == [Path("cpu/A.cpp"), Path("cpu/B.cpp")]
 
 

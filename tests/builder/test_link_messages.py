@@ -20,6 +20,10 @@ FUNCTIONS = """\
     CPU: soft_add_out  # with a comment
 
 - func: soft_sum(Tensor self) -> Tensor
+
+- func: soft_max(Tensor self) -> Tensor
+  dispatch:
+    CPU: vision::ops::soft_max_cpu
 """
 
 
@@ -34,7 +38,9 @@ def native(tmp_path: Path) -> Path:
     [
         ("at::native::soft_clip_cpu(at::Tensor const&, c10::Scalar const&)", 4, "soft_clip"),
         ("at::native::structured_soft_add_out::impl(at::Tensor const&, at::Tensor const&)", 9, "soft_add.out"),
+        ("at::meta::structured_soft_add_out::meta(at::Tensor const&)", 9, "soft_add.out"),
         ("at::native::soft_sum(at::Tensor const&)", 12, "soft_sum"),
+        ("vision::ops::native::soft_max_cpu(at::Tensor const&)", 15, "soft_max"),
     ],
 )
 def test_undefined_symbol_names_the_entry_that_asks_for_it(native: Path, symbol: str, line: int, operator: str) -> None:
@@ -44,9 +50,14 @@ def test_undefined_symbol_names_the_entry_that_asks_for_it(native: Path, symbol:
     )
 
 
-def test_undefined_symbol_that_no_entry_asks_for_names_its_caller(native: Path) -> None:
-    said = of_undefined({"helper(int)": ["Soft.cpp"]}, native)
-    assert said.startswith("Soft.cpp: calls helper(int), which is not defined; define it")
+@pytest.mark.parametrize(
+    "symbol",
+    ["helper(int)", "mine::soft_sum(int)", "mine::soft_clip_cpu(int)", "at::soft_clip_cpu(int)", "soft_max_cpu(int)"],
+)
+def test_undefined_symbol_that_no_entry_asks_for_names_its_caller(native: Path, symbol: str) -> None:
+    """Also where an operator has the name of the function."""
+    said = of_undefined({symbol: ["Soft.cpp"]}, native)
+    assert said.startswith(f"Soft.cpp: calls {symbol}, which is not defined; define it")
 
 
 MINE = """\

@@ -112,7 +112,7 @@ def test_names_that_tools_cannot_handle_are_named(folder: Path, name: bytes) -> 
 
 
 def test_includes_that_name_no_file_are_the_compiler_s_business(folder: Path) -> None:
-    long = "a" * 250
+    long = "a" * 290
     text = "".join(
         f'#include "{name}"\n' for name in (".", "x/..", "..", "/", "/etc/passwd", "../A.h", long, "\0", "cpu")
     )
@@ -126,3 +126,36 @@ def test_files_are_listed_once(folder: Path) -> None:
     native = load_native(folder)
     assert len(native.headers) == 50
     assert native.files is native.files and native.cplusplus is native.cplusplus
+
+
+PLAIN = "namespace at::native {\nTensor my_neg_cpu(const Tensor& s) { return -s; }\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_vectorized"),
+    [
+        (PLAIN, False),
+        ("", False),
+        (f"// REGISTER_DISPATCH(stub, &kernel)\n/* ALSO_REGISTER_AVX512_DISPATCH(stub, &kernel) */\n{PLAIN}", False),
+        (f"#ifdef CPU_CAPABILITY_AVX2\n#endif\n{PLAIN}", False),
+        (f'#include "Rows.h"\n{PLAIN}', False),
+        ("REGISTER_DISPATCH(stub, &kernel)\n", True),
+        ("ALSO_REGISTER_AVX512_DISPATCH(stub, &kernel)\n", True),
+        ("#define MINE(stub) REGISTER_NO_AVX512_DISPATCH(stub)\nMINE(stub)\n", True),
+        ('#include "Registered.inl"\n', True),
+        ("namespace at::native {\ninline namespace CPU_CAPABILITY {\nvoid helper() {}\n}\n}\n", True),
+    ],
+)
+@pytest.mark.parametrize("place", ["cpu", "quantized/cpu/kernels"])
+def test_file_in_cpu_that_is_no_stub_kernel_is_compiled_once(
+    folder: Path, text: str, is_vectorized: bool, place: str
+) -> None:
+    """One for a stub is compiled for each capability, and so is what such files call."""
+    rows = "inline namespace CPU_CAPABILITY {\ninline void rows() {}\n}\n"
+    write(folder, {f"{place}/K.cpp": text, f"{place}/Rows.h": rows})
+    write(folder, {f"{place}/Registered.inl": "REGISTER_DISPATCH(stub, &kernel)\n"})
+    native = load_native(folder)
+    assert (Path(place, "K.cpp") in native.vectorized, Path(place, "K.cpp") in native.sources) == (
+        is_vectorized,
+        not is_vectorized,
+    )

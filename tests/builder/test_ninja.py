@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -12,13 +13,14 @@ import pytest
 from graft.base.base import Base
 from graft.compile import ninja, store
 from graft.compile.contents import Contents
-from graft.compile.units import CXX, Unit
+from graft.compile.units import CXX, NVCC, Unit
 from graft.core.console import StepLine
 from graft.core.errors import CompileError
 from graft.core.layout import DEBUG, REPOSITORY, Layout, TorchVersion
 from graft.inputs.pin import load_pin
 from graft.inputs.snapshot import Snapshot
 from graft.inputs.toolchain import Toolchain
+from ninja.ninja_syntax import Writer
 
 # What narrow folders have.
 NARROW_HEADERS = tuple(
@@ -437,3 +439,14 @@ def test_store_deletes_what_was_not_used_for_longest(
     assert len(left) == len(first) and len(left - first) == 1
     assert all([*folder.iterdir()] for folder in (tmp_path / "store").iterdir())
     assert sum(path.stat().st_size for path in left) <= size + 1
+
+
+def test_root_of_the_folder_is_searched_for_names_in_quotes(build: Build) -> None:
+    """As the scanner does, see test_includes.py. nvcc hands it to the C++ compiler."""
+    build.run()
+    assert all(" -iquotesrc/ATen/native " in call for call in build.calls())
+    rules = io.StringIO()
+    nvcc = {NVCC: Toolchain("nvcc", "", "c++20"), CXX: build.compiler}
+    ninja.write_units(Writer(rules, width=999), [], nvcc)  # type: ignore[arg-type]
+    (line,) = re.findall(r"rule nvcc\n  command = (.*)", rules.getvalue())
+    assert " -Xcompiler=-iquotesrc/ATen/native " in line and " -iquotesrc" not in line

@@ -54,7 +54,7 @@ def test_operators_give_way_to_the_projects_own_package(tmp_path: Path, package:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ("[tool.graft]\nnative = 'other'", "other has no native_functions.yaml"),
+        ("[tool.graft]\nnative = 'other'", "other: it contains no native_functions.yaml"),
         ("[tool.graft]\ntorches = '2.13.0'", "has no key `torches`"),
         ("[tool.graft]\ntorch = 2.13", "torch is not a version"),
         ("[tool.graft]\ntorch = ['2.13.0', 1]", "torch is not a version"),

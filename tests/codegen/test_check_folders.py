@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
+from graft.check.run import check_native
+from graft.core.errors import OperatorError
+from graft.core.layout import Layout, TorchVersion
+from graft.inputs.snapshot import take_snapshot
 
 Files = dict[str, str | bytes]
 
@@ -161,3 +166,77 @@ def test_c_plus_plus_of_cuda_makes_the_kernels_of_cuda_wanted(known: BaseOperato
     assert line.startswith(
         "one/cuda/One.cpp:2: `Tensor graft_one_cuda(Tensor)` is not the kernel of graft_one for CUDA"
     )
+
+
+PYTHON = "python/_decomp/decompositions.py"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {PYTHON: "graft_probe = 1\n"},
+        {PYTHON: "graft_probe = 1\n", "python/graft_probe.py": ""},
+        {"Rules.cpp": 'TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) {\n  m.impl("trace", f);\n}\n'},
+    ],
+)
+def test_folders_without_entries(files: Files, known: BaseOperators, tmp_path: Path) -> None:
+    assert lines(tmp_path, known, one=files) == []
+
+
+def test_python_alone_is_for_files_of_torch(known: BaseOperators, tmp_path: Path) -> None:
+    """Otherwise, any project may have a folder of that name."""
+    files: Files = {"python/graft_probe.py": "", "python/setup.py": ""}
+    (line,) = lines(tmp_path, known, one=files)
+    assert line == (
+        "one/python/graft_probe.py:1: torch has none of the files in python/, and the folder has nothing else; "
+        "put text at the path of the file of torch that it is for, or write native_functions.yaml"
+    )
+    assert lines(tmp_path, known, one={**ONE, **files}, two=TWO) == []
+
+
+@pytest.mark.parametrize(
+    ("named", "namespace", "more"),
+    [
+        ("vision::ops::graft_one", "vision::ops::native", ""),
+        ("graft_one", "vision::ops", "namespace at::native {{\n{}{{ return vision::ops::graft_one(self); }}\n}}\n"),
+    ],
+)
+def test_kernel_in_a_namespace_of_its_own(
+    named: str, namespace: str, more: str, known: BaseOperators, tmp_path: Path
+) -> None:
+    """torchgen appends `::native`; or a function in at::native forwards."""
+    declared = "at::Tensor graft_one(const at::Tensor& self) "
+    text = f"namespace {namespace} {{\n{declared}{{ return self; }}\n}}\n{more.format(declared)}"
+    functions = str(ONE["native_functions.yaml"]).replace("Meta: graft_one", f"Meta: {named}")
+    one: Files = {**ONE, "native_functions.yaml": functions, "One.cpp": text}
+    assert lines(tmp_path, known, one=one, two=TWO) == []
+
+
+@pytest.mark.parametrize(("name", "place"), [("csrc/ops/one.cpp", "one.cpp"), ("src/one.cc", "one.cpp")])
+def test_kernel_in_a_folder_that_is_not_read(name: str, place: str, known: BaseOperators, tmp_path: Path) -> None:
+    one: Files = {**ONE, "One.cpp": "// Tensor graft_one\n", name: str(ONE["One.cpp"]), "build/One.cpp": ONE["One.cpp"]}
+    found = lines(tmp_path, known, one=one, two=TWO)
+    assert found == [
+        f"one/{name}:2: `Tensor graft_one(const Tensor&)`, the kernel of graft_one for CPU, is in a folder that is not "
+        f"read; move it to {place}, or include it in a .cpp file that is read"
+    ]
+    if name.endswith(".cpp"):
+        including: Files = {**one, "One.cpp": f'#include "{name}"\n'}
+        assert lines(tmp_path, known, one=including, two=TWO) == []
+
+
+def test_kernel_in_a_folder_that_is_not_read_is_in_the_snapshot(base: Path, tmp_path: Path) -> None:
+    """Which the checks read."""
+    one: Files = {**ONE, "csrc/one.cpp": str(ONE["One.cpp"])}
+    for name, text in {**one, "derivatives.yaml": "", "One.cpp": "", "venv/pyvenv.cfg": "", "venv/x.cpp": ""}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(str(text))
+    snapshot = take_snapshot(Layout(TorchVersion("2.13.0+cpu"), (tmp_path,), tmp_path / "out"))
+    snapshot = replace(snapshot, folder=tmp_path / "snapshot")
+    native = snapshot.lay_out()
+    assert (native.path / "csrc/one.cpp").is_file() and not (native.path / "venv").exists()
+    with pytest.raises(OperatorError, match=rf"^{tmp_path}/csrc/one.cpp:2: .* is in a folder that is not read"):
+        check_native(snapshot, base)
+    # No build depends on it.
+    (tmp_path / "csrc/one.cpp").write_text("")
+    assert take_snapshot(Layout(TorchVersion("2.13.0+cpu"), (tmp_path,), tmp_path / "out")).stamp == snapshot.stamp

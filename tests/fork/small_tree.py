@@ -67,7 +67,7 @@ NATIVE = {
     "derivatives.yaml": "- name: mine(Tensor self) -> Tensor\n  self: grad\n",
     "Mine.cpp": "// mine\r\n// with a second line, and no end of it",
     "Mine.h": "// the header\n",
-    "cpu/MineKernel.cpp": "// the kernel\n",
+    "cpu/MineKernel.cpp": "REGISTER_DISPATCH(mine_stub, &mine_kernel)\n",
     "cuda/Mine.cu": "// on CUDA\n",
     "python/_torch_docs.py": "added = 3\n",
     "python/text.py": "added = 2\n",

@@ -183,3 +183,11 @@ def test_checkout_that_was_killed_half_way_is_taken_back(tree: Path, layout: Lay
     write(tree, {"torch/untouched.py": FILES["torch/untouched.py"]})
     assert apply(tree, layout) == fork
     assert git(tree, "status", "--porcelain") == ""
+
+
+def test_native_folder_below_the_folder_is_left_out(tree: Path, layout: Layout, native: Path) -> None:
+    write(native, {"faster/cpu/F.cpp": "", "sparse/theirs/native_functions.yaml": "", "sparse/theirs/T.cpp": ""})
+    apply(tree, layout)
+    files = contents(tree)
+    assert "aten/src/ATen/native/Mine.cpp" in files
+    assert not [name for name in files if "faster" in name or "theirs" in name]

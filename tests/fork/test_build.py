@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -15,6 +16,7 @@ from asking import asked
 from graft.core.console import StepLine
 from graft.core.errors import CompileError, FetchError, OperatorError, PackError, SourceError
 from graft.core.layout import Layout
+from graft.fork.apply import NATIVE as NATIVE_FOLDER
 from graft.fork.apply import apply
 from graft.fork.build import build_source, check_source
 from graft.fork.fetch import Cache
@@ -178,6 +180,24 @@ def test_compiler_s_messages_name_the_native_folder_s_files(
         in_tree(tree, native, layout, monkeypatch).ninja(StepLine("compile"), ["mine.o"])
     assert f"{native}/Mine.cpp:2:" in caught.value.what
     assert "was not declared" in caught.value.what
+
+
+def test_kernel_that_is_outside_of_cpu_in_the_tree_is_named_where_the_user_has_it(
+    tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in test_placed.py."""
+    write(native, {"cpu/K.cpp": ""})
+    name = "aten/src/ATen/native/K_cpu.cpp"
+    rule = "rule cxx\n  command = /usr/bin/env g++ -c $in -o $out\n"
+    write(tree, {name: "\nint f() { return missing; }\n", "build/build.ninja": f"{rule}build k.o: cxx ../{name}\n"})
+    commands = [{"file": str(tree / NATIVE_FOLDER / each), "output": f"{each}.o"} for each in ("K_cpu.cpp", "Mine.cpp")]
+    commands.append({"file": str(tree / "build" / NATIVE_FOLDER / "cpu/MineKernel.cpp.AVX2.cpp"), "output": "m.o"})
+    write(tree, {"build/compile_commands.json": json.dumps(commands)})
+    upstream = replace(in_tree(tree, native, layout, monkeypatch), sources=[name])
+    assert upstream.objects() == ["K_cpu.cpp.o"]
+    with pytest.raises(CompileError) as caught:
+        upstream.ninja(StepLine("compile"), ["k.o"])
+    assert f"{native}/cpu/K.cpp:2:" in caught.value.what
 
 
 def test_compiler_s_messages_about_generated_code_name_the_formula(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
@@ -64,6 +64,7 @@ class Definition:
         returns: the return type, as written.
         parameters: the parameter types, as written.
         is_local: whether other files cannot call it: it is static, a template, or in an anonymous namespace.
+        is_inline: whether several files may define it.
     """
 
     file: Path
@@ -74,6 +75,7 @@ class Definition:
     returns: str
     parameters: tuple[str, ...]
     is_local: bool
+    is_inline: bool = False
 
     def __str__(self) -> str:
         parameters = f"({', '.join(self.parameters)})"
@@ -96,6 +98,7 @@ class Source:
         pastes_names: whether a macro pastes names together, so that definitions can be missed.
         definitions: function definitions.
         declarations: function declarations.
+        is_vectorized: whether it is compiled once for each CPU capability.
     """
 
     path: Path
@@ -104,6 +107,12 @@ class Source:
     pastes_names: bool
     definitions: list[Definition] = field(default_factory=list)
     declarations: list[Definition] = field(default_factory=list)
+    is_vectorized: bool = False
+
+    @property
+    def opens_namespaces(self) -> bool:
+        """Whether a macro may open a namespace, so that definitions can seem to be in another."""
+        return re.search(r"^[ \t]*#[ \t]*define\b.*\bnamespace\b", self.code, re.M) is not None
 
     @cached_property
     def words(self) -> set[str]:
@@ -144,10 +153,13 @@ class Source:
 
 def read_sources(folders: Iterable[Path]) -> list[Source]:
     """Return the C++ sources of ``folders``, without tests. A file that several folders share is read once."""
-    names = [(folder, name) for folder in folders for name in load_native(folder).cplusplus if name.suffix in CPLUSPLUS]
+    natives = [load_native(folder) for folder in folders]
+    names = [(each.path, name) for each in natives for name in each.cplusplus if name.suffix in CPLUSPLUS]
+    vectorized = {each.path / name for each in natives for name in each.vectorized}
     texts = {folder / name: (folder / name).read_text(encoding="utf-8", errors="replace") for folder, name in names}
     once = {(name, texts[folder / name]): folder / name for folder, name in reversed(names)}
-    return [read_text(path, text, name) for (name, text), path in sorted(once.items(), key=lambda item: item[1])]
+    paths = sorted(once.items(), key=lambda item: item[1])
+    return [replace(read_text(path, text, name), is_vectorized=path in vectorized) for (name, text), path in paths]
 
 
 def defined_stubs(sources: Iterable[Source]) -> set[str]:
@@ -254,7 +266,8 @@ def _definition(path: Path, node: Node, namespace: str, is_local: bool) -> Defin
     trailing = next((text_of(c) for c in declarator.named_children if c.type == "trailing_return_type"), "")
     returns = trailing.removeprefix("->").strip() or _type_in(before)
     namespace = "::".join(filter(None, (namespace, scope)))
-    return Definition(path, line, namespace, name, "", returns + mark, parameters, is_local or is_static)
+    is_inline = any(text_of(child) in ("inline", "constexpr") for child in before)
+    return Definition(path, line, namespace, name, "", returns + mark, parameters, is_local or is_static, is_inline)
 
 
 def _type_in(before: list[Node]) -> str:

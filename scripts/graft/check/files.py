@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..inputs.native import DOCS, DOCS_SUFFIX, PYTHON, PYTHON_SUFFIXES, SAMPLES, YAML, NativeFolder
+from ..inputs.native import DOCS, DOCS_SUFFIX, FUNCTIONS, PYTHON, PYTHON_SUFFIXES, SAMPLES, YAML, NativeFolder
 from . import Findings, nearest
 
 # Other extensions of C++ sources; PyTorch's CMake files glob *.cpp.
@@ -98,6 +98,8 @@ def check_python(folders: Sequence[NativeFolder], tree: Path, findings: Findings
     texts: dict[Path, str] = {}  # of torch and of the previous folders
     files = [(folder.path / name, name.relative_to(PYTHON)) for folder in folders for name in folder.python]
     names = {name for _, name in files}
+    for folder in folders:
+        _check_place(folder, torch, findings)
     every = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path, _ in files)
     for path, name in files:
         if name.as_posix() in _TAKEN:
@@ -107,6 +109,15 @@ def check_python(folders: Sequence[NativeFolder], tree: Path, findings: Findings
             _check_module(path, torch / name, every, findings)
             _check_stub(path, name, names, torch, findings)
             _check_text(path, torch / name, texts, findings)
+
+
+def _check_place(folder: NativeFolder, torch: Path, findings: Findings) -> None:
+    """Python files alone make a native folder if they are for torch; any project may have a folder ``python``."""
+    is_alone = bool(folder.python) and not folder.yaml and not folder.cplusplus
+    if is_alone and not any((torch / name.relative_to(PYTHON)).is_file() for name in folder.python):
+        what = f"torch has none of the files in {PYTHON}/, and the folder has nothing else"
+        todo = f"put text at the path of the file of torch that it is for, or write {FUNCTIONS}"
+        findings.add((folder.path / folder.python[0], 1, 0), what, todo)
 
 
 def _check_package(path: Path, name: Path, names: set[Path], torch: Path, findings: Findings) -> None:

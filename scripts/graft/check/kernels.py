@@ -15,10 +15,12 @@ from torchgen.context import native_function_manager
 from torchgen.model import NativeFunction, NativeFunctionsGroup, SchemaKind
 
 from ..codegen.description import ABSENT_DEVICES
+from ..inputs.elsewhere import sources_elsewhere
 from ..inputs.entries import Place, kernels_of
 from . import Findings
 from .base import BaseOperators
-from .cplusplus import Definition, Source, canonical, defined_stubs, replacing_sources
+from .cplusplus import Definition, Source, canonical, defined_stubs, read_text, replacing_sources
+from .python_api import check_python_api
 from .schemas import Function, root_of
 
 # The types of ATen and C++ in signatures. Other types may be aliases of these.
@@ -167,12 +169,16 @@ def check_kernels(
     if are_all:
         _every_file_is_named(kernels, sources, findings)
     _check_stubs(sources, replacing, findings)
+    for source in sources:
+        if source.is_vectorized:
+            _is_defined_once(source, findings)
     _check_memory(kernels, sources, findings)
     for kernel in kernels:
         if kernel.takes_sizes and kernel.purpose.endswith(" for Meta"):
             what = f"{kernel.purpose} takes int64_t, so `torch.compile(dynamic=True)` compiles anew for each size"
             todo = f"call it `{kernel.name}_symint`, which takes c10::SymInt"
             findings.add(kernel.place, what, todo, is_warning=True)
+    check_python_api(sources, findings)
 
 
 def check_meta(functions: list[Function], python: list[Path], sources: list[Source], findings: Findings) -> None:
@@ -222,6 +228,12 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
     # Definitions made by macros cannot be seen here; the linker checks those.
     are_made = any(source.pastes_names for source in sources)
     is_unsure = are_made or any(kernel.name in source.words for source in sources)
+    if not named and (unread := _unread_definition(kernel)):
+        what = f"`{unread}`, {kernel.purpose}, is in a folder that is not read"
+        place = f"cuda/{unread.file.name}" if unread.file.suffix == ".cu" else f"{unread.file.stem}.cpp"
+        todo = f"move it to {place}, or include it in a .cpp file that is read"
+        findings.add((unread.file, unread.line, 0), what, todo)
+        return
     if not named:
         what = f"no file of the folder defines {kernel.namespace}::{kernel.name}, {kernel.purpose}"
         todo = f"define `{kernel.declaration}` in a .cpp file at the top, in cpu/ or in another folder of ATen's"
@@ -243,9 +255,33 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
         todo, is_warning = "move it out: the registration is in another file", False
     elif definition.namespace != kernel.namespace:
         where = f"namespace `{definition.namespace}`" if definition.namespace else "no namespace"
-        what, is_warning = f"`{definition}`, {kernel.purpose}, is defined in {where}", is_unsure
-        todo = f"define it in `namespace {kernel.namespace}`"
+        what, todo = f"`{definition}`, {kernel.purpose}, is defined in {where}", _of_namespace(kernel, definition)
+        is_warning = are_made or any(source.opens_namespaces for source in sources)
     findings.add((definition.file, definition.line, 0), what, todo, is_warning=is_warning)
+
+
+def _unread_definition(kernel: Kernel) -> Definition | None:
+    """Return the definition of a kernel in the sources of its folder that no build reads."""
+    folder = kernel.place[0].parent
+    for path in (folder / name for name in sources_elsewhere(folder)):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if kernel.name in text:
+            for definition in read_text(path, text).definitions:
+                if kernel.name == _plain_name(definition):
+                    return definition
+    return None
+
+
+def _of_namespace(kernel: Kernel, definition: Definition) -> str:
+    """Return how an entry and a definition in another namespace than its own come together."""
+    scope, _, last = definition.namespace.rpartition("::")
+    if last == "native" and scope:
+        written = definition.name if scope == "at" else f"{scope}::{definition.name}"
+        return f"write `{written}` in `dispatch:`, or define it in `namespace {kernel.namespace}`"
+    is_given = kernel.namespace not in ("at::native", "at::meta")
+    why = ", since torchgen appends `::native` to the namespace in `dispatch:`" if is_given else ""
+    other = "" if definition.macro else ", or write a function there that calls it"
+    return f"define it in `namespace {kernel.namespace}`{why}{other}"
 
 
 def _plain_name(definition: Definition) -> str:
@@ -285,6 +321,16 @@ def _every_file_is_named(kernels: list[Kernel], sources: list[Source], findings:
             findings.add((source.path, source.definitions[0].line, 0), what, todo, is_warning=True)
 
 
+def _is_defined_once(source: Source, findings: Findings) -> None:
+    """`make develop` compiles a source for one CPU capability only, where this is no error."""
+    for each in source.definitions:
+        if not (each.is_local or each.is_inline or "CPU_CAPABILITY" in each.namespace):
+            what = f"`{each}` would be defined once for each CPU capability, as all of this file is compiled"
+            todo = "move it to a .cpp file outside of cpu/"
+            todo += "" if each.macro else ", or write `static` before it if only this file calls it"
+            findings.add((each.file, each.line, 0), f"{what}, which registers kernels for dispatch stubs", todo)
+
+
 def _check_stubs(sources: list[Source], replacing: Container[Path], findings: Findings) -> None:
     """Check the kernels that are compiled for each CPU capability: the macros of ATen/native/DispatchStub.h.
 
@@ -294,7 +340,6 @@ def _check_stubs(sources: list[Source], replacing: Container[Path], findings: Fi
     defined = defined_stubs(sources)
     filled = {stub for _, _, macro, stub in macros if "REGISTER" in macro}
     for source, line, macro, stub in macros:
-        is_vectorized = source.name.parent in (Path("cpu"), Path("quantized/cpu/kernels"))
         what, todo, is_warning = "", "", True
         if macro == "DECLARE_DISPATCH" and stub not in defined:
             what = f"the dispatch stub {stub} is declared, but no file defines it"
@@ -304,7 +349,7 @@ def _check_stubs(sources: list[Source], replacing: Container[Path], findings: Fi
             todo = f"write `ALSO_REGISTER_AVX512_DISPATCH({stub}, &kernel)` in a file below cpu/"
         elif not re.fullmatch(r"(ALSO_REGISTER_\w+_|REGISTER_)DISPATCH", macro) or source.name.suffix != ".cpp":
             continue
-        elif not is_vectorized:
+        elif not source.is_vectorized:
             what, is_warning = f"{macro} works only in files that are compiled for each CPU capability", False
             todo = f"move the kernel into cpu/{source.name.name}, or write `REGISTER_ALL_CPU_DISPATCH`"
         elif macro == "REGISTER_DISPATCH" and not source.is_explained(line, "AVX512"):

@@ -199,8 +199,11 @@ def _name_of(symbol: str) -> str:
 
 
 def _asks_for(entry: Entry, symbol: str) -> bool:
-    *_, scope, kernel = ["", *symbol.partition("(")[0].split("::")]
-    if kernel in ("impl", "meta"):
-        kernel = scope.removeprefix("structured_")
-    is_named = kernel in {name.rpartition("::")[2] for name in entry.kernels.values()}
-    return is_named or entry.operator.replace(".", "_") == kernel
+    scope, _, kernel = symbol.partition("(")[0].rpartition("::")
+    if kernel in ("impl", "meta"):  # of a class
+        scope, _, kernel = scope.rpartition("::")
+        kernel = kernel.removeprefix("structured_")
+    names = (name.rpartition("::") for name in entry.kernels.values())
+    wanted = {(f"{namespace or 'at'}::native", name) for namespace, _, name in names}
+    own = entry.operator.replace(".", "_")
+    return (scope, kernel) in {*wanted, ("at::native", own), ("at::meta", own)}

@@ -27,6 +27,7 @@ from ..core.console import StepLine
 from ..core.files import write_atomically, write_if_changed
 from ..core.layout import Layout
 from ..core.process import UNTRANSLATED, follow, python_path
+from ..inputs.includes import quoted_flag
 from ..inputs.snapshot import Snapshot, hash_of_builder
 from ..inputs.toolchain import Toolchain
 from .contents import Contents, header_names
@@ -37,7 +38,7 @@ from .units import CXX, LINKED, NVCC, Product, Unit
 
 _NINJA = Path(ninja.BIN_DIR) / "ninja"
 
-# Headers: the folder's own, those of the new operators, those that wheels lack, the base's.
+# Headers: the folder's own at its place in PyTorch, those of the new operators, those that wheels lack, the base's.
 INCLUDES = (
     *("src", "generated/include", "operators", "fixed"),
     *("../base/tree/torch/include", "../base/tree/torch/include/torch/csrc/api/include"),
@@ -113,12 +114,14 @@ def make(
 def write_units(writer: Writer, units: Sequence[Unit], compilers: Mapping[str, Toolchain | Nvcc]) -> None:
     """Write how units are compiled, in this order as far as parallel jobs allow."""
     writer.variable("includes", " ".join(f"-I{folder}" for folder in INCLUDES))
-    compiling = "$more $includes -MD -MF $out.d -c $in -o $out"
+    quoted = quoted_flag(INCLUDES[0])
     write_rule = partial(writer.rule, description="$in", depfile="$out.d", deps="gcc")
     for name, compiler in compilers.items():
         # The shell inserts the launcher, so that changing it recompiles nothing.
         command = f"$${_LAUNCHER} {shlex.quote(compiler.compiler)}"
         flags = " ".join(compiler.flags)
+        search = f"-Xcompiler={quoted}" if name == NVCC else quoted
+        compiling = f"$more $includes {search} -MD -MF $out.d -c $in -o $out"
         stored = f"mv $out{STORED} $out 2>/dev/null"
         write_rule(name, command=f"{stored} || {command} {flags} {compiling}")
         if name == CXX:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.files import write_if_changed
+from ..inputs.includes import included
 
 # Headers that consist of includes of one header for each operator, with the suffix of its name.
 _OF_INCLUDES = {"Functions": "", "NativeFunctions": "_native", "Operators": "_ops"}
@@ -26,7 +27,6 @@ _OF_FUNCTIONS = (
 )
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_INCLUDE = re.compile(r'^\s*#\s*include\s*["<](?:ATen/native/)?([^">]+)[">]', re.M)
 
 
 class Views:
@@ -93,12 +93,10 @@ class Views:
 
 def text_with_headers(source: Path, folder: Path) -> str:
     """Return the text of a source with that of the native folder's headers that it includes, directly or indirectly."""
-    texts: dict[Path, str] = {}
-    left = [source]
-    while left:
-        path = left.pop()
-        if path not in texts and path.is_file():
-            texts[path] = path.read_text(encoding="utf-8", errors="replace")
-            for name in _INCLUDE.findall(texts[path]):
-                left += [folder / name, path.parent / name]
-    return "\n".join(texts.values())
+    paths = [source, *(folder / name for name in sorted(included(folder, [_below(folder, source)])))]
+    return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in paths)
+
+
+def _below(folder: Path, source: Path) -> Path:
+    """Return the path of a source in ``folder``; of a generated one, which is elsewhere, the path itself."""
+    return source.relative_to(folder) if source.is_relative_to(folder) else source

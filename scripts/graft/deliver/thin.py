@@ -147,14 +147,19 @@ def write_wheel(
         raise PackError(f"{out}: {error.strerror or error}", todo=remedy(error, out)) from error
 
 
-def write_sdist(root: Path, config: Mapping[str, Any], out: Path) -> Path:
-    """Write the sdist into ``out``: the files of the project that git does not ignore. Return its path.
+def write_sdist(root: Path, config: Mapping[str, Any], out: Path, *, without: Iterable[Path] = ()) -> Path:
+    """Write the sdist into ``out``: the files of the project that git does not ignore, ``without`` some folders. Return
+    its path.
 
     Raises:
         UsageError: hatchling's message about the project's metadata.
     """
+    changed = copy.deepcopy(dict(config))
+    left_out = [f"/{folder.relative_to(root)}" for folder in without if folder.is_relative_to(root)]
+    target = _target(changed, "sdist") if left_out else {}
+    target["exclude"] = [*target.get("exclude", ()), *left_out]
     with _explained(root):
-        builder = SdistBuilder(str(root), metadata=ProjectMetadata(str(root), PluginManager(), dict(config)))
+        builder = SdistBuilder(str(root), metadata=ProjectMetadata(str(root), PluginManager(), changed))
         return Path(next(builder.build(directory=str(out), versions=["standard"])))
 
 
@@ -178,15 +183,15 @@ def _metadata(
     project = changed["project"]
     project["dependencies"] = [*project.get("dependencies", ()), *requires]
     project.setdefault("entry-points", {}).setdefault("torch.backends", {})[package] = f"{package}:autoload"
-    target = _target(changed)
+    target = _target(changed, "wheel")
     if not _has_code(root, changed, target):
         target["bypass-selection"] = True
     return ProjectMetadata(str(root), PluginManager(), changed)
 
 
-def _target(config: dict[str, Any]) -> dict[str, Any]:
-    """Return hatchling's settings for wheels in ``config``, which are added if there are none."""
-    for key in ("tool", "hatch", "build", "targets", "wheel"):
+def _target(config: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Return hatchling's settings for wheels or sdists in ``config``, which are added if there are none."""
+    for key in ("tool", "hatch", "build", "targets", kind):
         config = config.setdefault(key, {})
     return config
 

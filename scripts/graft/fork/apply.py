@@ -27,6 +27,7 @@ from ..inputs.patches import ADDED, Patch, load_series
 from ..inputs.snapshot import Snapshot, take_snapshot
 from ..options import Request
 from .fetch import fetched
+from .placed import places, write_placed
 from .tree import BASE_REF, FUNCTIONS_YAML, Stack, Tree, count, open_tree, pinned_base, shortened
 
 # Where the fork's files are in the tree.
@@ -38,7 +39,8 @@ MOVING_REF = "refs/graft/moving"
 
 _KERNELS_MESSAGE = """native: add the files of a native folder
 
-They lie where they lay in the folder, which is laid out as aten/src/ATen/native is.
+They lie where they lay in the folder, which is laid out as aten/src/ATen/native is. Of sources in cpu/, those that are
+compiled once lie outside of it.
 """
 _YAML_MESSAGE = """native: describe the added operators
 
@@ -132,8 +134,8 @@ def make_commits(tree: Tree, series: Sequence[Patch], snapshot: Snapshot, native
     stack = Stack(tree, pinned_base(tree, snapshot.pin), scratch)
     for patch in series:
         stack.apply(patch)
-    names = sorted({*native.sources, *native.vectorized, *native.headers, *native.cuda})
-    files = {f"{NATIVE}/{name.as_posix()}": native.path / name for name in names}
+    where = places(native)
+    files = {f"{NATIVE}/{place.as_posix()}": native.path / name for name, place in where.items()}
     entries = {file: [each for each in read_entries(native.path / file) if each.is_replacing] for file in YAML_FILES}
     kernels = {name.rpartition("::")[2] for entry in entries[FUNCTIONS] for name in entry.kernel_names}
     replacing = replacing_sources(read_sources([native.path]), kernels)
@@ -145,7 +147,8 @@ def make_commits(tree: Tree, series: Sequence[Patch], snapshot: Snapshot, native
             todo="choose another name; changes of PyTorch's own files belong in a patch, unless they replace a kernel",
         )
     _refuse_second_definitions(stack, [source for path, source in replacing.items() if path not in in_place])
-    stack.add(files)
+    written = write_placed(native, where, scratch / "native")
+    stack.add({f"{NATIVE}/{place.as_posix()}": path for place, path in written.items()})
     stack.commit(_KERNELS_MESSAGE)
     base, generated = scratch / "base", scratch / "generated"
     lay_out_torchgen(stack, base)

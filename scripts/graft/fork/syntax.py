@@ -15,6 +15,7 @@ from ..core.console import StepLine, Steps, say
 from ..core.errors import CommandError, CompileError, OperatorError, ToolchainError
 from ..core.layout import HOME
 from ..core.process import UNTRANSLATED, run
+from ..inputs.includes import PLACE, search_flags
 from ..inputs.native import NativeFolder
 from ..inputs.toolchain import Toolchain
 from ..options import Request
@@ -24,8 +25,9 @@ from .tree import count, open_tree
 
 # What sources include, and what generates the rest of it.
 FOLDERS = ("aten/src", "c10", "torch", "torchgen", "tools")
-# The first has the native folder in it, so that messages about its files can be told from those about the tree's.
-_INCLUDED = ("own", "include", "build/aten/src", "aten/src", ".")
+# The first has the native folder in it, so that messages about its files can be told from those about the tree's. The
+# others are searched after it.
+_OWN, _INCLUDED = "own", ("include", "build/aten/src", "aten/src", ".")
 
 # A header that the tree includes and does not hold; official wheels do.
 _SLEEF = "sleef.h"
@@ -112,7 +114,7 @@ def parse(folder: Path, native: NativeFolder, toolchain: Toolchain, jobs: int, l
     """Parse all that the tree's build compiles: sources below ``cpu/`` once for each CPU capability. Return the first
     messages about each source that is not valid.
     """
-    own = folder / "own/ATen/native"
+    own = folder / _OWN / PLACE
     own.parent.mkdir(parents=True)
     own.symlink_to(native.path)
     each_capability = [toolchain.capability_flags(capability) for capability in toolchain.capabilities]
@@ -120,7 +122,8 @@ def parse(folder: Path, native: NativeFolder, toolchain: Toolchain, jobs: int, l
     units += [(name, flags) for name in native.vectorized for flags in each_capability]
 
     def messages(unit: tuple[Path, list[str]]) -> str:
-        flags = [*toolchain.flags, *unit[1], *(f"-I{folder / name}" for name in _INCLUDED)]
+        search = [*search_flags(folder / _OWN), *(f"-I{folder / name}" for name in _INCLUDED)]
+        flags = [*toolchain.flags, *unit[1], *search]
         options = [*flags, "-w", "-fsyntax-only", "-fmax-errors=3"]
         done = run([toolchain.compiler, *options, own / unit[0]], env=UNTRANSLATED, check=False)
         line.update(unit[0].name)

@@ -24,6 +24,7 @@ from ..inputs.pin import Pin
 from ..inputs.toolchain import Toolchain
 from .apply import NATIVE
 from .fetch import Cache
+from .placed import places
 from .tree import Tree
 
 # The names of the tree's generators in CMake (cmake/Codegen.cmake, caffe2/CMakeLists.txt), and what they write.
@@ -174,9 +175,9 @@ class Upstream:
         failed = [number for number, text in enumerate(output) if text.startswith("FAILED: ")]
         said = [text for text in output[min(failed, default=0) :] if not _COMMAND.search(text)]
         text = "".join(said[:_SHOWN] if failed else said[-_SHOWN:]).strip()
-        for name in self.sources:
-            if name.startswith(f"{NATIVE}/"):
-                theirs = self.native.path / name.removeprefix(f"{NATIVE}/")
+        for own, place in places(self.native).items():
+            if (name := f"{NATIVE}/{place.as_posix()}") in self.sources:
+                theirs = self.native.path / own
                 # As seen from build/, where compilers run, or in the copy for a CPU capability, which includes it.
                 for path in (f"../{name}", str(self.tree.path / name)):
                     text = text.replace(f"{path}:", f"{theirs}:")
@@ -195,8 +196,8 @@ class Upstream:
         # A vectorized source is copied for each CPU capability: build/aten/[...]/cpu/Kernel.cpp.AVX2.cpp.
         sources = {name: re.sub(r"\.cpp\.\w+\.cpp$", ".cpp", name.removeprefix("build/")) for name in outputs}
         compiled = set(sources.values())
-        ours = (*self.native.sources, *self.native.vectorized)
-        if missing := [name for name in ours if f"{NATIVE}/{name}" not in compiled]:
+        ours, where = (*self.native.sources, *self.native.vectorized), places(self.native)
+        if missing := [name for name in ours if f"{NATIVE}/{where[name].as_posix()}" not in compiled]:
             raise OperatorError(
                 "\n".join(f"{self.native.path / name}: PyTorch's build does not compile this file" for name in missing),
                 cause="aten/src/ATen/CMakeLists.txt and cmake/Codegen.cmake list the folders that are compiled",

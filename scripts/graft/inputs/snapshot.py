@@ -8,7 +8,7 @@ import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -16,8 +16,9 @@ from pathlib import Path
 from ..core.errors import GraftError
 from ..core.files import files_below, lay_out_files, sha256_of_file
 from ..core.layout import PACKAGE, Layout
+from .elsewhere import sources_elsewhere
 from .merge import merge_folders, merge_texts
-from .native import SAMPLES, YAML, NativeFolder, load_native
+from .native import SAMPLES, YAML, NativeFolder, load_native, load_natives
 from .patches import pin_files
 from .pin import Pin, pin_of, unpinned_sha256
 from .toolchain import Toolchain, find_toolchain
@@ -41,6 +42,7 @@ class Snapshot:
         pin: the parsed pin file.
         toolchain: the compiler.
         settings: other values that affect the result.
+        elsewhere: contents of C++ sources that no build reads. They may have what the others lack.
     """
 
     folder: Path
@@ -50,6 +52,7 @@ class Snapshot:
     pin: Pin
     toolchain: Toolchain
     settings: tuple[str, ...]
+    elsewhere: Mapping[str, bytes] = field(default_factory=dict)
 
     @cached_property
     def stamp(self) -> str:
@@ -90,7 +93,7 @@ class Snapshot:
         """Write the inputs below ``folder``. Unchanged files keep their modification times. Return the merged native
         folder.
         """
-        files = {**dict.fromkeys(self.unread, b""), **self.files}
+        files = {**self.elsewhere, **dict.fromkeys(self.unread, b""), **self.files}
         if len(self.origins) > 1:
             files |= {f"native/merged/{name}": text for name, text in merge_folders(self._contents(self.files)).items()}
         lay_out_files(self.folder, files)
@@ -152,10 +155,13 @@ def take_snapshot(layout: Layout) -> Snapshot:
     """
     files: dict[str, bytes] = {}
     unread: list[str] = []
-    for number, origin in enumerate(layout.natives):
-        native = load_native(origin)
+    elsewhere: dict[str, bytes] = {}
+    for number, native in enumerate(load_natives(layout.natives)):
+        origin = native.path
         files |= {f"native/{number}/{name.as_posix()}": (origin / name).read_bytes() for name in native.files}
         unread += [f"native/{number}/{name.as_posix()}" for name in native.unread]
+        others = {f"native/{number}/{name.as_posix()}": origin / name for name in sources_elsewhere(origin)}
+        elsewhere |= {name: path.read_bytes() for name, path in others.items() if name not in files}
     pin = pin_of(layout)
     for path in pin_files(layout.patches):
         files[f"patches/{path.relative_to(layout.patches.parent).as_posix()}"] = path.read_bytes()
@@ -171,6 +177,7 @@ def take_snapshot(layout: Layout) -> Snapshot:
         pin=pin,
         toolchain=toolchain,
         settings=(layout.pin, layout.installed, *unpinned, platform.python_implementation(), *versions),
+        elsewhere=elsewhere,
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import UsageError
-from ..inputs.native import FUNCTIONS
+from ..inputs.native import load_native, require_native
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -55,6 +55,14 @@ class Project:
         """The package of the operators, which gives way to the project's own."""
         return f"_{self.name}" if self.has_own_package else self.name
 
+    @property
+    def left_out(self) -> list[Path]:
+        """Native folders below these that are no part of the project: none of its sources includes a header there."""
+        loaded = [load_native(native) for native in self.natives]
+        others = {native.path / other for native in loaded for other in native.others}
+        read = [native.path / name for native in loaded for name in native.files]
+        return sorted(each for each in others if not any(path.is_relative_to(each) for path in read))
+
 
 def read_project(folder: Path) -> Project:
     """Read ``folder/pyproject.toml``.
@@ -80,12 +88,7 @@ def read_project(folder: Path) -> Project:
     if faults:
         raise UsageError("\n".join(faults), todo=f"write\n{_EXAMPLE}")
     natives = tuple((folder / each).resolve() for each in _listed(settings.get("native", ".")))
-    for native in natives:
-        if not (native / FUNCTIONS).is_file():
-            raise UsageError(
-                f"{file}: {native} has no {FUNCTIONS}",
-                todo=f"write the folder that has one into it:\n{_EXAMPLE}",
-            )
+    require_native(natives, f"{file}: [tool.graft] native: ")
     return Project(folder, config, natives, tuple(_listed(settings.get("torch", ()))))
 
 

@@ -1,0 +1,34 @@
+"""Python's API in C++ sources, which those of extensions use, and operators do not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from . import Findings
+from .cplusplus import Source
+
+_HEADERS = r'(?<=[<"])(?:Python\.h|pybind11/[\w/.]+|torch/python\.h|torch/csrc/utils/pybind\.h)(?=[>"])'
+
+# What extensions write, and what to write instead.
+_USES = {
+    r"\bPYBIND11_MODULE\b|\bPyInit_\w+": "delete it: native_functions.yaml gives each operator its function in torch",
+    r"\bpy::gil_scoped_release\b": "PyTorch releases the lock before it calls operators: delete it",
+    rf"{_HEADERS}|\b(?:py|pybind11)::\w+": (
+        "include <ATen/ATen.h>, or <torch/extension.h>, which has no Python here, and take tensors, numbers and lists "
+        "as the schema says"
+    ),
+}
+
+
+def check_python_api(sources: Iterable[Source], findings: Findings) -> None:
+    """Report the first use in each source that no ``#if`` surrounds."""
+    for source in sources:
+        found = ((use, todo) for pattern, todo in _USES.items() for use in re.finditer(pattern, source.code))
+        for use, todo in sorted(found, key=lambda each: each[0].start()):
+            before = source.code[: use.start()]
+            conditions = re.findall(r"^[ \t]*#[ \t]*(if|endif)", before, re.M)
+            if source.path.suffix in (".cpp", ".cu") and conditions.count("if") == conditions.count("endif"):
+                what = f"{use[0]}: operators are compiled without Python"
+                findings.add((source.path, before.count("\n") + 1, 0), what, todo)
+                break

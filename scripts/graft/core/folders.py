@@ -1,0 +1,49 @@
+"""What makes a folder a native folder. Uses only the standard library."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+FUNCTIONS, DERIVATIVES, PYTHON, DOCS = "native_functions.yaml", "derivatives.yaml", "python", "docs"
+
+# Batching rules and autocast policies need no entry.
+_REGISTERS = re.compile(rb"\bTORCH_LIBRARY_IMPL\(\s*aten\s*,")
+
+
+def is_native(folder: Path) -> bool:
+    """Return whether ``folder`` has what a build can begin with: entries, vectorized kernels, Python files for torch,
+    or a source that registers something for operators of PyTorch.
+    """
+    return (
+        _has_operators(folder)
+        or any(path.suffix in (".py", ".pyi") for path in (folder / PYTHON).rglob("*.py*"))
+        or any(_REGISTERS.search(path.read_bytes()) for path in folder.glob("*.cpp") if path.is_file())
+    )
+
+
+def not_native(folders: Sequence[Path]) -> list[Path]:
+    """Return those of ``folders``, which are built together, that are no native folders. Docstrings alone may be beside
+    a folder that has their operators.
+    """
+    others = [folder for folder in folders if not is_native(folder)]
+    return others if len(others) == len(folders) else [folder for folder in others if not (folder / DOCS).is_dir()]
+
+
+def is_one_below(folder: Path, *, is_part: bool) -> bool:
+    """Return whether ``folder``, which is below a native folder, is a native folder of its own, and no part of that.
+
+    ``is_part`` says that it is in one of the folders that belong to a native folder, such as ``quantized``: folders in
+    these may have kernels in ``cpu``, too. Python files or a source alone may be anything.
+    """
+    is_package = (folder / "__init__.py").exists()
+    return _has_entries(folder) if is_part or is_package else _has_operators(folder)
+
+
+def _has_entries(folder: Path) -> bool:
+    return any((folder / name).exists() for name in (FUNCTIONS, DERIVATIVES))
+
+
+def _has_operators(folder: Path) -> bool:
+    return _has_entries(folder) or any((folder / "cpu").glob("*.cpp"))

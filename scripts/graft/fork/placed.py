@@ -1,0 +1,41 @@
+"""Where the C++ files of a native folder are in PyTorch's tree, and their text there. The tree's build compiles each
+source in ``cpu/`` for all CPU capabilities, and does not search the folder's root for headers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..core.files import write_if_changed
+from ..inputs.includes import with_places
+from ..inputs.native import NativeFolder, is_for_capabilities
+
+# The header of this name needs Python in PyTorch; compile/templates has another.
+_EXTENSION = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)[<"]torch/extension\.h[>"]', re.M)
+
+
+def places(native: NativeFolder) -> dict[Path, Path]:
+    """Return the place of each C++ file, below ATen's own folder."""
+    found = {name: name for name in native.cplusplus}
+    for name in native.sources:
+        if is_for_capabilities(name):
+            place = Path(f"{name.stem}_cpu.cpp")
+            while place in found.values():
+                place = place.with_stem(f"{place.stem}_")
+            found[name] = place
+    return found
+
+
+def write_placed(native: NativeFolder, where: Mapping[Path, Path], folder: Path) -> dict[Path, Path]:
+    """Return each C++ file by its place: the user's, or one that is written into ``folder`` if its text is another."""
+    found = {}
+    for name, place in where.items():
+        path = native.path / name
+        text = path.read_bytes().decode("latin-1")  # what is not an include stays as it is
+        changed = _EXTENSION.sub(r"\1<torch/all.h>", with_places(native.path, name, text, where))
+        found[place] = folder / place if changed != text else path
+        if changed != text:
+            write_if_changed(found[place], changed.encode("latin-1"))
+    return found

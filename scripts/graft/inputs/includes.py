@@ -1,0 +1,85 @@
+"""How headers of a native folder are found: by compilers, and in the text of sources by what needs no compiler."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+# Where the folder is, below a folder that compilers search: the place of ATen's own in PyTorch.
+PLACE = "ATen/native"
+
+# Longer names are not those of files.
+_INCLUDE = re.compile(r'(?P<head>^[ \t]*#[ \t]*include[ \t]*)(?:"([^"\n]{1,300})"|<([^>\n]{1,300})>)', re.M)
+
+
+def search_flags(parent: Path | str) -> tuple[str, ...]:
+    """Return the compiler's flags for a folder at ``PLACE`` below ``parent``. Its root is searched for names in quotes
+    only, so that its ``omp.h`` does not hide ``<omp.h>``.
+    """
+    return (quoted_flag(parent), f"-I{parent}")
+
+
+def quoted_flag(parent: Path | str) -> str:
+    """Return the one of ``search_flags`` for names in quotes."""
+    return f"-iquote{parent}/{PLACE}"
+
+
+def included(folder: Path, sources: Iterable[Path]) -> set[Path]:
+    """Return the files below ``folder`` that ``sources`` in it include, directly or indirectly."""
+    found: set[Path] = set()
+    left = list(sources)
+    read = set(left)
+    while left:
+        source = left.pop()
+        text = (folder / source).read_text(encoding="utf-8", errors="replace")
+        new = included_directly(folder, source, text) - read
+        read |= new
+        found |= new
+        left += new
+    return found
+
+
+def included_directly(folder: Path, source: Path, text: str) -> set[Path]:
+    """Return the files below ``folder`` that the ``text`` of its file ``source`` includes."""
+    found = (_find(folder, source, match) for match in _INCLUDE.finditer(text))
+    return {each for each in found if each}
+
+
+def with_places(folder: Path, source: Path, text: str, places: Mapping[Path, Path]) -> str:
+    """Return the ``text`` of a source for a tree in which files of ``folder`` have other ``places``, and which is not
+    searched from the folder's root. What a compiler would not find there is included by its path from ``PLACE``.
+    """
+
+    def write(match: re.Match[str]) -> str:
+        found = _find(folder, source, match)
+        place = places.get(found, found) if found else None
+        if place is None or place in _places(places.get(source, source), match, searches_root=False):
+            return match[0]
+        return f"{match['head']}<{PLACE}/{place.as_posix()}>"
+
+    return _INCLUDE.sub(write, text)
+
+
+def _find(folder: Path, source: Path, match: re.Match[str]) -> Path | None:
+    return next((each for each in _places(source, match) if _is_file(folder / each)), None)
+
+
+def _places(source: Path, match: re.Match[str], *, searches_root: bool = True) -> Iterator[Path]:
+    """Yield the paths below the folder where a compiler looks for an include in ``source``, in its order."""
+    _, quoted, bracketed = match.groups()
+    name = quoted or bracketed
+    places = [source.parent / name, *([Path(name)] if searches_root else [])] if quoted else []
+    if name.startswith(f"{PLACE}/"):
+        places.append(Path(name.removeprefix(f"{PLACE}/")))
+    for place in map(os.path.normpath, places):
+        if not place.startswith(("/", "..")) and place != ".":
+            yield Path(place)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # the name is too long for the file system
+        return False

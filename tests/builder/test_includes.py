@@ -1,0 +1,90 @@
+"""Which files of a native folder sources include: for the scanner that picks headers, and for compilers the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from graft.compile.views import text_with_headers
+from graft.inputs.includes import included, search_flags
+from graft.inputs.native import load_native
+from helpers import write
+
+# Folders with a source A.cpp or others; a header called no... is not what is meant.
+FOLDERS: dict[str, dict[str, str]] = {
+    "a header in quotes, from the root": {
+        "A.cpp": '#include "lib/deep/impl.h"\n',
+        "lib/deep/impl.h": '#include "lib/api/types.h"\n',
+        "lib/api/types.h": "",
+    },
+    "a header beside hides one of the root": {
+        "cpu/A.cpp": '#include "types.h"\n#include "other.h"\n',
+        "cpu/types.h": "",
+        "no-types.h": "",
+        "types.h": '#include "no-types.h"\n',
+        "other.h": "",
+    },
+    "a header by its place in PyTorch": {
+        "A.cpp": '#include <ATen/native/lib/a.h>\n#  include "ATen/native/lib/b.h"\n',
+        "lib/a.h": "",
+        "lib/b.h": '#include "../c.h"\n#include "c.h"\n',
+        "c.h": "",
+        "lib/c.h": "",
+    },
+    "a name in angle brackets is not the folder's": {
+        "A.cpp": "#include <omp.h>\n#include <stdio.h>\n",
+        "omp.h": '#include "no-omp.h"\n',
+        "no-omp.h": "",
+        "stdio.h": "#error not this one\n",
+    },
+    "a header that hides itself from others": {
+        "A.cpp": '#include "omp.h"\n',
+        "omp.h": '#pragma once\n#include <omp.h>\n#include "lib/b.h"\n',
+        "lib/b.h": '#pragma once\n#include "b.h"\n',
+    },
+}
+
+
+@pytest.fixture(params=FOLDERS.values(), ids=FOLDERS)
+def native(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return write(tmp_path / "src/ATen/native", request.param)
+
+
+def sources(native: Path) -> list[Path]:
+    return [path.relative_to(native) for path in native.rglob("*.cpp")]
+
+
+def read_by_compiler(native: Path) -> set[Path]:
+    """Return the files below the folder that the compiler reads."""
+    flags = search_flags(native.parents[1])
+    text = "".join(
+        subprocess.run(
+            ["g++", *flags, "-M", native / name], capture_output=True, text=True, check=True, cwd=native.parents[2]
+        ).stdout
+        for name in sources(native)
+    )
+    paths = [Path(os.path.normpath(word)) for word in text.replace("\\\n", " ").split()]
+    return {path.relative_to(native) for path in paths if path.is_relative_to(native)} - {*sources(native)}
+
+
+def test_scanner_finds_what_the_compiler_finds(native: Path) -> None:
+    found = read_by_compiler(native)
+    assert not any(path.name.startswith("no-") for path in found)
+    assert included(native, sources(native)) == found
+
+
+def test_views_are_made_of_the_same_text(native: Path) -> None:
+    """Of each source with the headers that it includes; a view declares the operators that these use."""
+    for path in native.rglob("*.h"):
+        path.write_text(f"{path.read_text()}\n// {path.relative_to(native)}\n")
+    text = "".join(text_with_headers(native / name, native) for name in sources(native))
+    marks = {Path(line[3:]) for line in text.splitlines() if line.startswith("// ")}
+    assert marks == read_by_compiler(native)
+
+
+def test_header_of_the_scanner_is_a_header_of_the_folder(tmp_path: Path) -> None:
+    files = FOLDERS["a header in quotes, from the root"]
+    native = load_native(write(tmp_path, {**files, "native_functions.yaml": ""}))
+    assert {str(name) for name in native.headers} == {"lib/deep/impl.h", "lib/api/types.h"}

@@ -1,0 +1,46 @@
+"""``<torch/extension.h>``, which sources of extensions begin with, needs no Python here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from graft.compile import units
+
+# As extensions are written; what is PyTorch's is used by its name in each namespace.
+SOURCE = """\
+#include <torch/extension.h>
+
+namespace at::native {
+torch::Tensor ext_neg(const torch::Tensor& self) {
+  TORCH_CHECK(self.dim() > 0, "ext_neg(): expected a dimension");
+  at::Tensor out = torch::empty_like(self, self.options().dtype(torch::kFloat));
+  AT_DISPATCH_FLOATING_TYPES(self.scalar_type(), "ext_neg", [&] { out.fill_(*self.const_data_ptr<scalar_t>()); });
+  return torch::cat({out, at::neg(self)}, 0);
+}
+}
+TORCH_LIBRARY_FRAGMENT(ext, m) {
+  m.def("neg(Tensor self) -> Tensor", &at::native::ext_neg);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def read(base: Path, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The files that a compiler reads of it, with the folders that are searched in a build, in their order."""
+    source = tmp_path_factory.mktemp("source") / "ExtNeg.cpp"
+    source.write_text(SOURCE)
+    include = base / "torch/include"
+    folders = [Path(units.__file__).with_name("templates"), include, include / "torch/csrc/api/include"]
+    flags = ["-std=c++20", "-fsyntax-only", "-w", "-DAT_PER_OPERATOR_HEADERS", *(f"-I{path}" for path in folders)]
+    command = ["g++", *flags, "-MD", "-MF", source.with_suffix(".d"), source]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
+    assert done.returncode == 0, done.stderr
+    return {Path(word).name for word in source.with_suffix(".d").read_text().split()}
+
+
+def test_source_of_an_extension_compiles_without_python(read: set[str]) -> None:
+    assert "ATen.h" in read and "library.h" in read
+    assert not read & {"Python.h", "pybind11.h", "python.h"}
