@@ -1,5 +1,5 @@
 # Thin verbs: `graft` is the builder in scripts/graft, `kit` its equipment in tests/kit. Both read the variables of make
-# from the environment; scripts/graft/options.py lists them.
+# from the environment, where scripts/environment.py renames them; scripts/graft/options.py lists them.
 
 PYTHON ?= python3
 # Not every shell expands this in an argument.

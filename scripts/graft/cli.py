@@ -35,6 +35,7 @@ from .options import (
     DEVELOP,
     FOUND,
     GRAFT,
+    HELP,
     INSTALLED,
     LAST,
     NONE,
@@ -67,8 +68,6 @@ def _source(parser: argparse.ArgumentParser) -> None:
 
 # The options that are paths.
 _PATHS = ("native", "out", "wheel", "source", "project")
-
-_HELP = "`make` lists the variables, and ARGS=--help the options of a target"
 
 # The options of verbs that build for one base.
 BASE = "pin native wheel jobs launcher cuda_archs cuda_home cxx"
@@ -131,6 +130,7 @@ def main(verbs: Sequence[Verb] = VERBS, arguments: Sequence[str] | None = None) 
         if other := _another_python(verb, request):
             command = list(map(str, [*command_on(other, "graft"), *words]))
             os.execv(command[0], command)
+        _keep_from_others(given)
         _run(verb, request, given)
     except Exception as error:
         if is_verbose:
@@ -169,11 +169,11 @@ class _Parser(argparse.ArgumentParser):
     """Reports errors in the builder's format."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, todo=_HELP)
+        raise UsageError(message, todo=HELP)
 
 
 def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, argparse.Namespace]:
-    """Read the command line, and the variables that make exports.
+    """Read the command line, and the variables.
 
     Raises:
         UsageError: an option is unknown, or its value cannot be read.
@@ -191,21 +191,25 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
     given = parser.parse_args(words)
     chosen = next(verb for verb in verbs if verb.name == given.verb)
     texts, spelled = {}, {}
-    os.environ.pop("ARGS", None)
     for name, option in OPTIONS.items():
         flag = getattr(given, name, None)
         texts[name] = option.given(os.environ) if flag is None else flag
-        spelled[name] = option.variable if flag is None else option.flag
-        # What this process starts gets its options on its command line; but other programs read some of them, too.
+        spelled[name] = (option.word if IS_CHECKOUT else option.variable) if flag is None else option.flag
+    _require_absolute({spelled[name]: texts[name] for name in _PATHS if texts[name] != OPTIONS[name].default})
+    return chosen, request_of(texts, spelled), given
+
+
+def _keep_from_others(given: argparse.Namespace) -> None:
+    """Remove the options from the environment: what this process starts gets its own on its command line. But other
+    programs read some of them, too.
+    """
+    os.environ.pop("ARGS", None)
+    for name, option in OPTIONS.items():
+        flag = getattr(given, name, None)
         if option.variable not in SHARED:
             os.environ.pop(option.variable, None)
         elif flag is not None:
             os.environ[option.variable] = flag
-    _require_absolute({spelled[name]: texts[name] for name in _PATHS if texts[name] != OPTIONS[name].default})
-    try:
-        return chosen, request_of(texts, spelled), given
-    except ValueError as error:
-        raise UsageError(str(error), todo=_HELP) from error
 
 
 def _require_absolute(paths: Mapping[str, str]) -> None:

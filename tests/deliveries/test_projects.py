@@ -35,7 +35,7 @@ class Developer(Environment):
 
     @property
     def variables(self) -> dict[str, str]:
-        return {"GRAFT_HOME": str(self.folder.with_name("cache")), "CUDA_ARCHS": "none"}
+        return {"GRAFT_HOME": str(self.folder.with_name("cache")), "GRAFT_CUDA_ARCHS": "none"}
 
     def command(self, *words: str | Path, cwd: Path, is_right: bool = True, **variables: str) -> str:
         """Run a program of the environment; not pip, which would run in the copied one. Return what it prints."""

@@ -115,8 +115,8 @@ def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[Result, b
     """
     options = _options(arguments)
     request = request_of(
-        {name: option.given(os.environ) for name, option in OPTIONS.items()},
-        {name: each.variable for name, each in OPTIONS.items()},
+        {name: option.given_to_make(os.environ) for name, option in OPTIONS.items()},
+        {name: each.word for name, each in OPTIONS.items()},
     )
     if isinstance(row, GraftError):
         raise row
