@@ -140,3 +140,10 @@ def test_what_is_installed_shows_what_is_downloaded(
     with pytest.raises(ToolchainError, match="torch could not be installed: torch") as caught:
         environments.install(tmp_path, "torch", what="torch")
     assert caught.value.cause == "ERROR: no torch"
+    assert "PIP_INDEX_URL" in caught.value.todo and "UV_DEFAULT_INDEX" in caught.value.todo
+    # uv's index is pip's, too.
+    monkeypatch.delenv("PIP_INDEX_URL", raising=False)
+    monkeypatch.setenv("UV_INDEX_URL", "https://example.org/simple")
+    program.write_text('#!/bin/sh\necho "Downloading from $PIP_INDEX_URL"\n')
+    environments.install(tmp_path, "torch", what="torch")
+    assert said[-1] == "Downloading from https://example.org/simple"

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import sys
+import venv
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -68,7 +69,7 @@ class Place:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     made = Place(tmp_path)
     monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
-    for name in [name for name in os.environ if name.startswith("PIP_")]:
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_INDEX_URL", made.usual.as_uri())
@@ -215,8 +216,45 @@ def test_without_any_the_error_names_what_works_offline(
         find_pin(patches=place.patches)
     assert "torch===9.1.0+cpu" in caught.value.cause and "torch===9.1.0 " in f"{caught.value.cause} "
     assert "WHEEL" in caught.value.todo and "make develop" in caught.value.todo
+    assert "PIP_INDEX_URL" in caught.value.todo and "UV_DEFAULT_INDEX" in caught.value.todo
     said = "no index can be reached" if network == "none" else "not found"
     assert f"looking for torch 9.1.0: {said}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("UV_INDEX_URL", "{usual}"),
+        ("UV_DEFAULT_INDEX", "{usual}"),
+        ("UV_DEFAULT_INDEX", "mine={usual}"),
+        ("UV_FIND_LINKS", "/nowhere,{usual}/torch/index.html"),
+    ],
+)
+def test_indexes_of_uv_are_those_of_pip(
+    variable: str, value: str, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an environment that uv made, nobody sets variables of pip."""
+    place.pin("9.1.0", {"9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
+    monkeypatch.setenv("PIP_NO_INDEX", "1" if variable == "UV_FIND_LINKS" else "0")
+    monkeypatch.delenv("PIP_INDEX_URL")
+    monkeypatch.setenv(variable, value.format(usual=place.usual.as_uri()))
+    assert place.fetch("9.1.0").is_file()
+
+
+def test_indexes_of_pip_come_first(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.pin("9.1.0", {"9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
+    monkeypatch.setenv("UV_INDEX_URL", "http://127.0.0.1:9/simple")
+    assert place.fetch("9.1.0").is_file()
+
+
+def test_environment_without_pip_is_named(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As uv makes them, or where pip was uninstalled."""
+    place.pin("9.1.0", {"9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
+    venv.EnvBuilder(symlinks=True).create(tmp_path / "bare")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bare/bin/python"))
+    with pytest.raises(FetchError, match=r"pip is not installed for .*/bare/bin/python") as caught:
+        place.fetch("9.1.0")
+    assert caught.value.todo == "install it there: `uv pip install pip`, or `python -m ensurepip`"
 
 
 def test_what_a_killed_download_left_is_not_believed(place: Place) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from graft.core.errors import CompileError
 from graft.core.layout import REPOSITORY, TorchVersion
 from graft.project.settings import tomllib
 from helpers import write
+from packaging.requirements import Requirement
 
 
 def test_clean_deletes_builds_and_nothing_else(
@@ -48,6 +50,16 @@ def test_what_the_tests_of_any_folder_need_is_installed() -> None:
     assert {place for place in brought.values() if not place.startswith("graft/repository/")} == set()
     assert all(f"graft/repository/{name}" == place for name, place in brought.items())
     assert all((REPOSITORY / name).exists() for name in brought)
+
+
+def test_what_the_tool_runs_it_depends_on() -> None:
+    """uv's environments have no pip, and pip hides itself in isolated builds."""
+    wanted = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["dependencies"]
+    names = {Requirement(each).name for each in wanted}
+    texts = [path.read_text() for path in (REPOSITORY / "scripts/graft").rglob("*.py") if "fork" not in path.parts]
+    run = {name for text in texts for name in re.findall(r'"-m", "([a-z_]+)"', text)}
+    assert run - {"venv", "graft"} == {"pip"}
+    assert run - {"venv", "graft"} <= names
 
 
 def test_the_command_has_every_verb_of_a_folder(

@@ -14,7 +14,7 @@ from ..core.console import StepLine, say
 from ..core.errors import CommandError, FetchError
 from ..core.files import build_lock
 from ..core.layout import PATCHES, Layout, TorchVersion
-from ..core.pip import MissingError
+from ..core.pip import INDEX, MissingError
 from ..core.process import run
 from ..inputs.pin import CPU, Pin, load_pin, pin_of, pinned_file, tags_for
 from ..inputs.toolchain import NONE, find_toolchain
@@ -126,7 +126,8 @@ def _first(candidates: list[list[Layout]]) -> Layout:
     raise FetchError(
         "pip can download no PyTorch for this Python",
         cause="\n        ".join(f"{error.what}{f' ({error.cause})' if error.cause else ''}" for error in failures),
-        todo="check the network; or set WHEEL to a wheel file of torch; or, if an environment has torch installed, use "
+        todo=f"check the network, and the index in {INDEX}; or set WHEEL to a wheel file of torch; or, if an environment "
+        "has torch installed, use "
         "`make develop` or `make thin-wheel PIN=installed` with its Python as PYTHON",
     )
 
