@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -21,7 +22,7 @@ from typing import Any, NoReturn
 from .base.fetch import check_wheel, in_name_of
 from .base.find import default_release, fetch_unpinned, find_pin, oldest_release
 from .core.bugs import expected
-from .core.console import say
+from .core.console import HELP, as_typed, say
 from .core.environments import command_on
 from .core.errors import GraftError, RefusedError, ToolchainError, UsageError, run_all
 from .core.files import write_atomically
@@ -35,7 +36,6 @@ from .options import (
     DEVELOP,
     FOUND,
     GRAFT,
-    HELP,
     INSTALLED,
     LAST,
     NONE,
@@ -179,16 +179,18 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
         UsageError: an option is unknown, or its value cannot be read.
     """
     parser = _Parser(prog="graft")
+    parser.add_argument("--version", action="version", version=f"graft {_version()}")
     parsers = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for verb in verbs:
-        one = parsers.add_parser(verb.name, help=verb.help, description=verb.help)
+        help_ = as_typed(verb.help)
+        one = parsers.add_parser(verb.name, help=help_, description=help_)
         for option in map(OPTIONS.__getitem__, verb.takes.split()):
             how: dict[str, Any] = {"nargs": "?", "const": "1"} if option.is_switch else {}
-            one.add_argument(option.flag, help=option.help.replace("%", "%%"), metavar="...", **how)
+            one.add_argument(option.flag, help=as_typed(option.help).replace("%", "%%"), metavar="...", **how)
         one.add_argument("-v", "--verbose", action="store_true", help="show tracebacks")
         if verb.own:
             verb.own(one)
-    given = parser.parse_args(words)
+    given = parser.parse_args(words or ["--help"])
     chosen = next(verb for verb in verbs if verb.name == given.verb)
     texts, spelled = {}, {}
     for name, option in OPTIONS.items():
@@ -210,6 +212,12 @@ def _keep_from_others(given: argparse.Namespace) -> None:
             os.environ.pop(option.variable, None)
         elif flag is not None:
             os.environ[option.variable] = flag
+
+
+def _version() -> str:
+    """Return Graft's version."""
+    found = re.search(r'^version = "(.+)"$', (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"), re.M)
+    return found[1] if found else "of a checkout"
 
 
 def _require_absolute(paths: Mapping[str, str]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from .core.console import SPELLED
+from .core.console import HELP, SPELLED
 from .core.errors import UsageError
 from .core.layout import DIST, IS_CHECKOUT, REPOSITORY, Layout, TorchVersion, expanded, native_folders
 
@@ -69,7 +69,7 @@ class Request:
     """
 
     pin: TorchVersion = _option(
-        "", "the PyTorch to build on, see `ls patches`; by default the first that can be had", TorchVersion
+        "", "the PyTorch to build on, such as 2.14.1; by default the first that can be had", TorchVersion
     )
     native: tuple[Path, ...] = _option(
         _native(),
@@ -115,8 +115,6 @@ class Request:
         how = {name: getattr(self, name) for name in ("launcher", "cuda_archs", "cuda_home", "cxx")}
         return Layout(self.pin, self.native, out, **how)
 
-
-HELP = "`make` lists the variables, and ARGS=--help the options of a target"
 
 # Variables that other programs read as well, PyTorch's own build for example.
 SHARED = ("CUDA_HOME", "CXX")

@@ -71,6 +71,8 @@ class StepLine:
         self.say(f"{self.title} {text}")
 
 
+HELP = "`make` lists the variables, and ARGS=--help the options of a target"
+
 # Set where there is no Makefile: how messages spell each variable of make, in a command and elsewhere.
 SPELLED: dict[str, tuple[str, str]] = {}
 
@@ -103,7 +105,8 @@ def as_typed(text: str) -> str:
         .replace("make patch-and-build", "make build")
         .replace("make new-op", "make new")
     )
-    text = re.sub(r"`make(?: lists the variables, and ARGS=--help .*|`)", "`graft --help`", text)
+    text = text.replace(HELP, "`graft --help` lists the verbs, and `graft VERB --help` the options of one")
+    text = text.replace("`make`", "`graft --help`")
     text = re.sub(r"(?<=`)make (?=[a-z])|\bmake (?=[a-z-]+ [A-Z]+=)", "graft ", text)
     names = re.compile(rf"\b({'|'.join(SPELLED)})\b(=?)")
     text = re.sub(

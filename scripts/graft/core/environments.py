@@ -88,7 +88,7 @@ def enter(module: str, arguments: Sequence[str], packages: str | Path = PACKAGES
             os.execv(python, [str(python), "-m", module, *arguments])
     except (GraftError, OSError) as error:
         expected = error if isinstance(error, GraftError) else RefusedError.of(error)
-        print(f"error: {expected}", file=sys.stderr)
+        say(f"error: {expected}")
         return expected.exit_code
     except KeyboardInterrupt:
         return 130
