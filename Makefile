@@ -23,7 +23,7 @@ kit = $(run) tests.kit $@ $(ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-cuda new-op pin apply export \
-    import test test-sanitize test-nightly test-mutants test-matrix wheels fuzz surfaces bench bench-build bench-peers lint dist clean
+    import test test-sanitize test-nightly test-mutants test-matrix wheels fuzz surfaces bench bench-build bench-peers lint dist clean clean-bases
 
 help: ## print this
 	@echo 'Targets:'
@@ -82,6 +82,8 @@ dist: ## build the wheel of Graft itself, which installs the command graft, into
 	$(run) hatchling build -t wheel -d dist
 clean: ## delete build/ and dist/
 	rm -rf build dist
+clean-bases: ## delete the downloaded torches, which all clones share
+	$(graft)
 
 # These are folders, so make would say that there is nothing to do.
 build native: meant = `make patch-and-build` builds the wheel of NATIVE

@@ -44,6 +44,7 @@ from .options import (
     RELEASE,
     SHARED,
     SOURCE,
+    THERE,
     THIN,
     WHEEL,
     Request,
@@ -88,7 +89,10 @@ VERBS = (
         *("thin-wheel", "build the operators as a wheel of their own", "graft.build:thin_wheel"),
         *(f"{BASE} out python name version pins", FOUND, _report),
     ),
-    Verb("check", "find errors in the native folder without building", "graft.build:check", BASE, FOUND, _listing),
+    Verb(
+        *("check", "find errors in the native folder without building", "graft.build:check"),
+        *(f"{BASE} python", THERE, _listing),
+    ),
     Verb("check-cuda", "compile the CUDA sources of the native folder", "graft.build:check_cuda", BASE, RELEASE),
     Verb(
         *("check-source", "compile the operators in PyTorch's source tree", "graft.fork.build:check"),
@@ -96,7 +100,7 @@ VERBS = (
     ),
     Verb(
         *("new", "write the skeleton of a new operator", "graft.new.new_op:new_op"),
-        *("pin native wheel cxx schema kind variants project", FOUND),
+        *("pin native wheel cxx python schema kind variants project", THERE),
     ),
     Verb(
         *("wheels", "build wheels for several pins and Pythons", "graft.wheels:build_wheels"),
@@ -109,7 +113,8 @@ VERBS = (
         *("pin native source branch diff", RELEASE),
     ),
     Verb("export", "write that fork as patches", "graft.fork.export:export_fetched", f"{_TREE} out", RELEASE),
-    Verb("clean", "delete downloads, environments, and what was built", "graft.build:clean", "", NONE),
+    Verb("clean", "delete environments, and what was built", "graft.build:clean", "", NONE),
+    Verb("clean-bases", "delete the downloaded torches, which all builds share", "graft.base.shared:clean_bases"),
 )
 
 
@@ -178,9 +183,11 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
     Raises:
         UsageError: an option is unknown, or its value cannot be read.
     """
-    parser = _Parser(prog="graft")
-    parser.add_argument("--version", action="version", version=f"graft {_version()}")
-    parsers = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    # The list of verbs fits on a screen of 24 lines.
+    parser = _Parser(prog="graft", usage="graft [--help] [--version] VERB ...", add_help=False)
+    parser.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
+    parser.add_argument("--version", action="version", version=f"graft {_version()}", help=argparse.SUPPRESS)
+    parsers = parser.add_subparsers(prog="graft", dest="verb", required=True, metavar="VERB")
     for verb in verbs:
         help_ = as_typed(verb.help)
         one = parsers.add_parser(verb.name, help=help_, description=help_)
@@ -250,7 +257,7 @@ def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:
         request = _with_default_pin(verb, request)
     _check(verb, request)
     is_listing = getattr(own, "list", False)
-    if verb.pin not in (FOUND, LAST) or request.build != GRAFT or request.pin == INSTALLED or is_listing:
+    if verb.pin not in (FOUND, THERE, LAST) or request.build != GRAFT or request.pin == INSTALLED or is_listing:
         return request
     if request.pin:
         # The hash of a wheel that is not pinned for this Python is an input of the build.
@@ -266,6 +273,8 @@ def _with_default_pin(verb: Verb, request: Request) -> Request:
         with suppress(GraftError):  # _check reports it
             return replace(request, pin=in_name_of(request.wheel)[0])
         return request
+    if verb.pin == THERE and _has_torch(request.python):
+        return replace(request, pin=TorchVersion(INSTALLED))
     if verb.pin == FOUND and "pins" in verb.takes.split() and request.pins:
         return replace(request, pin=TorchVersion(request.pins.split()[0]))
     if verb.pin == LAST and (last := last_build(request.native, request.build)):
@@ -276,6 +285,17 @@ def _with_default_pin(verb: Verb, request: Request) -> Request:
         release = oldest_release if verb.pin == OLDEST else default_release
         return replace(request, pin=release(PATCHES))
     return request
+
+
+def _has_torch(python: str) -> bool:
+    """Return whether a Python has a torch that can be built on."""
+    from .base.installed import find_environment
+
+    try:
+        find_environment(python)
+    except GraftError:
+        return False
+    return True
 
 
 def _check(verb: Verb, request: Request) -> None:

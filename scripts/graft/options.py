@@ -69,7 +69,9 @@ class Request:
     """
 
     pin: TorchVersion = _option(
-        "", "the PyTorch to build on, such as 2.14.1; by default the first that can be had", TorchVersion
+        "",
+        "the PyTorch to build on, such as 2.14.1; by default the first that can be had (check, new: of PYTHON)",
+        TorchVersion,
     )
     native: tuple[Path, ...] = _option(
         _native(),
@@ -207,9 +209,9 @@ def request_of(texts: Mapping[str, str], spelled: Mapping[str, str]) -> Request:
     return Request(**values)
 
 
-# Which pin a verb uses if none is given: the first that can be had, that of the last build, the newest release with a
-# wheel, the oldest pinned release, or none.
-FOUND, LAST, RELEASE, OLDEST, NONE = "found", "last", "release", "oldest", ""
+# Which pin a verb uses if none is given: the first that can be had; the torch that PYTHON has, otherwise that one; that
+# of the last build; the newest release with a wheel; the oldest pinned release; or none.
+FOUND, THERE, LAST, RELEASE, OLDEST, NONE = "found", "there", "last", "release", "oldest", ""
 
 
 @dataclass(frozen=True)

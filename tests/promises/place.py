@@ -92,6 +92,7 @@ class Place:
             "HOME": str(self.home),
             "PATH": path,
             "PIP_CACHE_DIR": cache,
+            "XDG_CACHE_HOME": str(self.home / ".cache"),
         }
         return subprocess.Popen(
             [*self.prefix, *command], cwd=self.repository, env={**kept, **own, **self.variables},

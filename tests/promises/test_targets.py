@@ -45,6 +45,7 @@ RUN = {
     "bench": (HERE, "test_one_case_of_the_benchmarks"),
     "bench-build": ("tests/builder/test_bench_build.py", "test_small_folder_is_really_built"),
     "dist": ("tests/deliveries/test_projects.py", "def tool("),
+    "clean-bases": ("tests/builder/test_shared_bases.py", "clean_bases("),
     "clean": (HERE, "test_clean_deletes_what_was_made_and_nothing_else"),
 }
 
