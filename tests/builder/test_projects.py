@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,8 +14,9 @@ import pytest
 from graft import backend, cli
 from graft.compose.several import together
 from graft.core.errors import UsageError
-from graft.core.layout import INTERPRETER, TorchVersion
+from graft.core.layout import INTERPRETER, REPOSITORY, TorchVersion
 from graft.deliver.thin import requirement, write_sdist, write_wheel
+from graft.new.new_op import then
 from graft.options import Request
 from graft.project import build as project_build
 from graft.project.settings import read_project
@@ -143,6 +145,43 @@ def test_a_mistake_in_them_is_told_in_a_line(
     code, shown = wheel_of(settings, capsys)
     assert (code, shown[: len(said)], built) == (1 if "WHEEL" in said else 2, said, [])
     assert len(shown.splitlines()) == 2 and "Traceback" not in shown
+
+
+def test_editable_install_that_cannot_see_torch(
+    built: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv hides it from isolated builds."""
+    monkeypatch.setattr(project_build, "look", lambda _: (Path("/site"), None))
+    with pytest.raises(SystemExit) as caught:
+        backend.build_editable("out")
+    said = capsys.readouterr().err
+    assert caught.value.code == 2 and not built
+    assert "an editable install is for the installed torch, which this build does not see" in said
+    assert "next: use --no-build-isolation, or name versions in [tool.graft] torch and install without -e" in said
+
+
+COMMANDS = [
+    (path, line.partition("#")[0])
+    for path in ("README.md", "scripts/README.md", "native/README.md", "patches/README.md", "tests/README.md")
+    for line in re.findall(
+        r"^.*(?:python -m build|pip wheel|pip install|uv build).*$", (REPOSITORY / path).read_text(), re.M
+    )
+]
+
+
+def test_documents_build_projects_without_isolation_and_by_path() -> None:
+    """The tool is on no index yet, where anyone could take its name; so can that of a folder."""
+    builds = [line for _, line in COMMANDS if "python -m build" in line]
+    assert builds and all("--no-isolation" in line for line in builds)
+    assert not [line for _, line in COMMANDS if re.search(r"(?:wheel|install|build|-e|isolation) my_\w+", line)]
+    assert "on no package index yet" in (REPOSITORY / "scripts/README.md").read_text()
+
+
+@pytest.mark.parametrize(("given", "named"), [("my_ops", "./my_ops"), ("~/my_ops", "~/my_ops"), ("a/b", "a/b")])
+def test_what_follows_new_is_not_for_strangers_packages(given: str, named: str) -> None:
+    said = then(given)
+    assert f"pip install --no-build-isolation -e {named}," in said
+    assert f"python -m build --no-isolation {named};" in said and "--find-links" in said
 
 
 def test_no_project(tmp_path: Path) -> None:

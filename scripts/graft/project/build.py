@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.fetch import in_name_of
-from ..base.installed import Environment, find_environment
+from ..base.installed import Environment, find_environment, look
 from ..build import thin_files
 from ..cli import complete
 from ..compose.several import platform_of
@@ -110,7 +110,14 @@ def build_editable(folder: Path, out: Path, settings: Settings) -> Path:
     Raises:
         GraftError: as ``build_wheel``; or no torch is installed.
     """
-    project, environment = read_project(folder), find_environment(sys.executable)
+    project, (packages, site) = read_project(folder), look(sys.executable)
+    if site is None:
+        raise UsageError(
+            f"{folder}: an editable install is for the installed torch, which this build does not see",
+            cause=f"{packages} has no torch; uv hides it from isolated builds",
+            todo="use --no-build-isolation, or name versions in [tool.graft] torch and install without -e",
+        )
+    environment = find_environment(sys.executable)
     place = _place(project, environment)
     files = build_in_place(project, environment, settings)
     return write_wheel(
