@@ -192,7 +192,8 @@ def test_isolated_build_with_an_empty_cache(
     settings.write_text(settings.read_text().replace("[tool.graft]\n", f'[tool.graft]\ntorch = "{pin}"\n'))
     (tmp_path / "home").mkdir()
     (tmp_path / "home/objects").symlink_to(objects)
-    variables = {f"{variable}_NO_INDEX": "1", f"{variable}_FIND_LINKS": separator.join(map(str, index))}
+    links = separator.join(map(str, index))
+    variables = {"PIP_FIND_LINKS": "", f"{variable}_NO_INDEX": "1", f"{variable}_FIND_LINKS": links}
     bare.command(*command, tmp_path, "./my_ops", cwd=tmp_path, GRAFT_HOME=str(tmp_path / "home"), **variables)
     (wheel,) = tmp_path.glob("my_ops-0.1.0*.whl")
     with ZipFile(wheel) as archive:
