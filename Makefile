@@ -1,5 +1,5 @@
 # Thin verbs: `graft` is the builder in scripts/graft, `kit` its equipment in tests/kit. Both read the variables of make
-# from the environment; scripts/graft/options.py lists them.
+# from the environment, where scripts/environment.py renames them; scripts/graft/options.py lists them.
 
 PYTHON ?= python3
 # Not every shell expands this in an argument.
@@ -23,7 +23,7 @@ kit = $(run) tests.kit $@ $(ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-cuda new-op pin apply export \
-    import test test-sanitize test-nightly test-mutants test-matrix wheels fuzz surfaces bench bench-build bench-peers lint dist clean
+    import test test-sanitize test-nightly test-mutants test-matrix wheels fuzz surfaces bench bench-build bench-peers lint dist clean clean-bases
 
 help: ## print this
 	@echo 'Targets:'
@@ -82,6 +82,8 @@ dist: ## build the wheel of Graft itself, which installs the command graft, into
 	$(run) hatchling build -t wheel -d dist
 clean: ## delete build/ and dist/
 	rm -rf build dist
+clean-bases: ## delete the downloaded torches, which all clones share
+	$(graft)
 
 # These are folders, so make would say that there is nothing to do.
 build native: meant = `make patch-and-build` builds the wheel of NATIVE

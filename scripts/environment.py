@@ -12,10 +12,14 @@ if sys.version_info < (3, 10):  # noqa: UP036
     sys.stderr.write("  next: set PYTHON to Python 3.10 or newer\n")
     sys.exit(2)
 
+import os
+
 from graft.core.environments import enter
-from graft.options import variables
+from graft.options import take_from_make, variables
 
 if sys.argv[1:] == ["variables"]:
     print(variables())
     sys.exit()
+if sys.argv[1] != "nox":  # whose sessions call make again
+    take_from_make(os.environ)
 sys.exit(enter(sys.argv[1], sys.argv[2:]))

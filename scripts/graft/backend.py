@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from .core.bugs import expected
+from .core.console import say, spelling
+from .options import AS_VARIABLES
 
 T = TypeVar("T")
 Settings = Mapping[str, Any] | None
@@ -17,7 +18,7 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata
     """Build the wheel of the project in the current folder. Return its file name."""
     from .project.build import build_wheel
 
-    return _named(lambda: build_wheel(Path.cwd(), Path(wheel_directory)))
+    return _named(lambda: build_wheel(Path.cwd(), Path(wheel_directory), config_settings or {}))
 
 
 def build_editable(
@@ -26,7 +27,7 @@ def build_editable(
     """Build a wheel whose operators are compiled again when their sources were edited. Return its file name."""
     from .project.build import build_editable
 
-    return _named(lambda: build_editable(Path.cwd(), Path(wheel_directory)))
+    return _named(lambda: build_editable(Path.cwd(), Path(wheel_directory), config_settings or {}))
 
 
 def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
@@ -50,9 +51,10 @@ def get_requires_for_build_editable(config_settings: Settings = None) -> list[st
 
 def _named(build: Callable[[], Path]) -> str:
     """Return the name of the file that ``build`` makes. Frontends show what is printed, and no traceback on exit."""
-    try:
-        return build().name
-    except Exception as error:
-        shown = expected(error)
-        print(f"error: {shown}", file=sys.stderr)
-        raise SystemExit(shown.exit_code) from None
+    with spelling(AS_VARIABLES):
+        try:
+            return build().name
+        except Exception as error:
+            shown = expected(error)
+            say(f"error: {shown}")
+            raise SystemExit(shown.exit_code) from None

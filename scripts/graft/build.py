@@ -11,20 +11,17 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from packaging.version import Version
-
-from .base.find import fetch_unpinned
-from .base.installed import Environment, find_environment, look
+from .base.find import expected_pin, fetch_unpinned
+from .base.installed import Environment, find_environment, installed, look, placed
 from .core.console import say
 from .core.errors import GraftError, UsageError
 from .core.files import build_lock, files_below
-from .core.layout import DEBUG, DEVELOP, HOME, PATCHES, Layout, TorchVersion
+from .core.layout import DEBUG, DEVELOP, HOME, Layout, TorchVersion
 from .deliver.built import Result, announce
 from .deliveries import Thin, Tree, Wheel, job_of, run
 from .inputs.native import load_native
-from .inputs.pin import known_pins
 from .inputs.snapshot import take_snapshot
-from .options import INSTALLED, SOURCE, Request
+from .options import SOURCE, Request
 
 # What is in the cache folder: folders of pins above all.
 _CACHES = (
@@ -121,11 +118,9 @@ def thin_files(
 
     deliveries = []
     for version in versions:
-        layout = replace(replace(request, pin=version).layout, kind=kind)
-        environment = find_environment(request.python) if version == INSTALLED else None
-        if environment:
-            layout = installed(layout, environment)
-        else:
+        layout, environment = placed(replace(request, pin=version))
+        layout = replace(layout, kind=kind)
+        if not environment:
             fetch_unpinned(layout, request.wheel)
         deliveries.append(Thin(layout, environment, package))
     folders = []
@@ -159,15 +154,27 @@ def check(request: Request, own: argparse.Namespace) -> None:
     Raises:
         GraftError: lists every error. If the pin is invalid, the rest is not checked.
     """
-    layout = request.layout
+    layout, environment = placed(request)
     for folder in layout.natives if own.are_files_listed else ():
         say("\n".join(str(folder / name) for name in load_native(folder).files))
     snapshot = take_snapshot(layout)
     with build_lock(layout.work), snapshot.translated():
         from .stages import check
 
-        check(job_of(layout, snapshot, request))
-    say(f"{layout.title}: no errors found")
+        check(job_of(layout, snapshot, request, environment))
+    say(verdict(layout, environment))
+
+
+def verdict(layout: Layout, environment: Environment | None) -> str:
+    """Return what `check` says if it found nothing: for which torch, and how to check for that of a wheel."""
+    said = f"{layout.title}: no errors found for torch {layout.pin}"
+    if not environment:
+        return said
+    said += f", which {environment.python} has"
+    wheel = expected_pin(layout.cxx)
+    if wheel in ("", layout.pin):
+        return said
+    return f"{said}; a wheel is built for torch {wheel}, for which `make check PIN={wheel}` checks"
 
 
 def check_cuda(request: Request) -> None:
@@ -184,17 +191,6 @@ def check_cuda(request: Request) -> None:
         nvcc = make_for_cuda(job_of(layout, snapshot, request))
     targets = ", ".join(f"sm_{name}" for name in nvcc.architectures)
     say(f"{layout.title}: its CUDA sources compile for {targets} with PyTorch {snapshot.pin.version.release}")
-
-
-def installed(layout: Layout, environment: Environment) -> Layout:
-    """Return the folders of a build for an installed torch. Warn if its version was never tested."""
-    version = environment.version
-    known = known_pins(PATCHES)
-    release = version.release
-    if release not in (each.release for each in known):
-        say(f"torch {version} is untested; tested are {', '.join(known)}")
-        release = max((each.release for each in known), key=Version)
-    return replace(layout, pin=version, installed=environment.key, pin_folder=PATCHES / release)
 
 
 def _wait_for_save(folders: Iterable[Path], seen: Mapping[Path, int]) -> dict[Path, int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -20,7 +21,7 @@ from typing import Any, NoReturn
 from .base.fetch import check_wheel, in_name_of
 from .base.find import default_release, fetch_unpinned, find_pin, oldest_release
 from .core.bugs import expected, traced
-from .core.console import say
+from .core.console import HELP, as_typed, say
 from .core.environments import command_on
 from .core.errors import GraftError, RefusedError, ToolchainError, UsageError, run_all
 from .core.files import write_atomically
@@ -42,6 +43,7 @@ from .options import (
     RELEASE,
     SHARED,
     SOURCE,
+    THERE,
     THIN,
     WHEEL,
     Request,
@@ -68,8 +70,6 @@ def _source(parser: argparse.ArgumentParser) -> None:
 # The options that are paths.
 _PATHS = ("native", "out", "wheel", "source", "project")
 
-_HELP = "`make` lists the variables, and ARGS=--help the options of a target"
-
 # The options of verbs that build for one base.
 BASE = "pin native wheel jobs launcher cuda_archs cuda_home cxx"
 # Those of verbs that use PyTorch's sources.
@@ -89,7 +89,10 @@ VERBS = (
         *("thin-wheel", "build the operators as a wheel of their own", "graft.build:thin_wheel"),
         *(f"{BASE} out python name version pins", FOUND, _report),
     ),
-    Verb("check", "find errors in the native folder without building", "graft.build:check", BASE, FOUND, _listing),
+    Verb(
+        *("check", "find errors in the native folder without building", "graft.build:check"),
+        *(f"{BASE} python", THERE, _listing),
+    ),
     Verb("check-cuda", "compile the CUDA sources of the native folder", "graft.build:check_cuda", BASE, RELEASE),
     Verb(
         *("check-source", "compile the operators in PyTorch's source tree", "graft.fork.build:check"),
@@ -97,7 +100,7 @@ VERBS = (
     ),
     Verb(
         *("new", "write the skeleton of a new operator", "graft.new.new_op:new_op"),
-        *("pin native wheel cxx schema kind variants project", FOUND),
+        *("pin native wheel cxx python schema kind variants project", THERE),
     ),
     Verb(
         *("wheels", "build wheels for several pins and Pythons", "graft.wheels:build_wheels"),
@@ -110,7 +113,8 @@ VERBS = (
         *("pin native source branch diff", RELEASE),
     ),
     Verb("export", "write that fork as patches", "graft.fork.export:export_fetched", f"{_TREE} out", RELEASE),
-    Verb("clean", "delete downloads, environments, and what was built", "graft.build:clean", "", NONE),
+    Verb("clean", "delete environments, and what was built", "graft.build:clean", "", NONE),
+    Verb("clean-bases", "delete the downloaded torches, which all builds share", "graft.base.shared:clean_bases"),
 )
 
 
@@ -131,6 +135,7 @@ def main(verbs: Sequence[Verb] = VERBS, arguments: Sequence[str] | None = None) 
         if other := _another_python(verb, request):
             command = list(map(str, [*command_on(other, "graft"), *words]))
             os.execv(command[0], command)
+        _keep_from_others(given)
         _run(verb, request, given)
     except Exception as error:
         if is_verbose:
@@ -169,43 +174,57 @@ class _Parser(argparse.ArgumentParser):
     """Reports errors in the builder's format."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, todo=_HELP)
+        raise UsageError(message, todo=HELP)
 
 
 def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, argparse.Namespace]:
-    """Read the command line, and the variables that make exports.
+    """Read the command line, and the variables.
 
     Raises:
         UsageError: an option is unknown, or its value cannot be read.
     """
-    parser = _Parser(prog="graft")
-    parsers = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    # The list of verbs fits on a screen of 24 lines.
+    parser = _Parser(prog="graft", usage="graft [--help] [--version] VERB ...", add_help=False)
+    parser.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
+    parser.add_argument("--version", action="version", version=f"graft {_version()}", help=argparse.SUPPRESS)
+    parsers = parser.add_subparsers(prog="graft", dest="verb", required=True, metavar="VERB")
     for verb in verbs:
-        one = parsers.add_parser(verb.name, help=verb.help, description=verb.help)
+        help_ = as_typed(verb.help)
+        one = parsers.add_parser(verb.name, help=help_, description=help_)
         for option in map(OPTIONS.__getitem__, verb.takes.split()):
             how: dict[str, Any] = {"nargs": "?", "const": "1"} if option.is_switch else {}
-            one.add_argument(option.flag, help=option.help.replace("%", "%%"), metavar="...", **how)
+            one.add_argument(option.flag, help=as_typed(option.help).replace("%", "%%"), metavar="...", **how)
         one.add_argument("-v", "--verbose", action="store_true", help="show tracebacks")
         if verb.own:
             verb.own(one)
-    given = parser.parse_args(words)
+    given = parser.parse_args(words or ["--help"])
     chosen = next(verb for verb in verbs if verb.name == given.verb)
     texts, spelled = {}, {}
-    os.environ.pop("ARGS", None)
     for name, option in OPTIONS.items():
         flag = getattr(given, name, None)
         texts[name] = option.given(os.environ) if flag is None else flag
-        spelled[name] = option.variable if flag is None else option.flag
-        # What this process starts gets its options on its command line; but other programs read some of them, too.
+        spelled[name] = (option.word if IS_CHECKOUT else option.variable) if flag is None else option.flag
+    _require_absolute({spelled[name]: texts[name] for name in _PATHS if texts[name] != OPTIONS[name].default})
+    return chosen, request_of(texts, spelled), given
+
+
+def _keep_from_others(given: argparse.Namespace) -> None:
+    """Remove the options from the environment: what this process starts gets its own on its command line. But other
+    programs read some of them, too.
+    """
+    os.environ.pop("ARGS", None)
+    for name, option in OPTIONS.items():
+        flag = getattr(given, name, None)
         if option.variable not in SHARED:
             os.environ.pop(option.variable, None)
         elif flag is not None:
             os.environ[option.variable] = flag
-    _require_absolute({spelled[name]: texts[name] for name in _PATHS if texts[name] != OPTIONS[name].default})
-    try:
-        return chosen, request_of(texts, spelled), given
-    except ValueError as error:
-        raise UsageError(str(error), todo=_HELP) from error
+
+
+def _version() -> str:
+    """Return Graft's version."""
+    found = re.search(r'^version = "(.+)"$', (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"), re.M)
+    return found[1] if found else "of a checkout"
 
 
 def _require_absolute(paths: Mapping[str, str]) -> None:
@@ -238,7 +257,7 @@ def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:
         request = _with_default_pin(verb, request)
     _check(verb, request)
     is_listing = getattr(own, "list", False)
-    if verb.pin not in (FOUND, LAST) or request.build != GRAFT or request.pin == INSTALLED or is_listing:
+    if verb.pin not in (FOUND, THERE, LAST) or request.build != GRAFT or request.pin == INSTALLED or is_listing:
         return request
     if request.pin:
         # The hash of a wheel that is not pinned for this Python is an input of the build.
@@ -254,6 +273,8 @@ def _with_default_pin(verb: Verb, request: Request) -> Request:
         with suppress(GraftError):  # _check reports it
             return replace(request, pin=in_name_of(request.wheel)[0])
         return request
+    if verb.pin == THERE and _has_torch(request.python):
+        return replace(request, pin=TorchVersion(INSTALLED))
     if verb.pin == FOUND and "pins" in verb.takes.split() and request.pins:
         return replace(request, pin=TorchVersion(request.pins.split()[0]))
     if verb.pin == LAST and (last := last_build(request.native, request.build)):
@@ -264,6 +285,17 @@ def _with_default_pin(verb: Verb, request: Request) -> Request:
         release = oldest_release if verb.pin == OLDEST else default_release
         return replace(request, pin=release(PATCHES))
     return request
+
+
+def _has_torch(python: str) -> bool:
+    """Return whether a Python has a torch that can be built on."""
+    from .base.installed import find_environment
+
+    try:
+        find_environment(python)
+    except GraftError:
+        return False
+    return True
 
 
 def _check(verb: Verb, request: Request) -> None:

@@ -1,5 +1,5 @@
-"""Verbs and options: what a user can ask for, on the command line or in variables of make. Uses only the standard
-library.
+"""Verbs and options: what a user can ask for, on the command line, in variables, or in settings of a build frontend.
+Uses only the standard library.
 """
 
 from __future__ import annotations
@@ -7,12 +7,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from .core.console import FLAGS
+from .core.console import HELP, SPELLED
+from .core.errors import UsageError
 from .core.folders import is_native
 from .core.layout import DIST, IS_CHECKOUT, REPOSITORY, Layout, TorchVersion, expanded, native_folders
 
@@ -50,24 +51,28 @@ def _native() -> str:
     return "native" if is_native(Path("native")) else "."
 
 
-def _option(default: str, help_: str, read: Callable[[str], Any] = str, variable: str = "") -> Any:
+def _option(default: str, help_: str, read: Callable[[str], Any] = str, word: str = "") -> Any:
     """Declare an option.
 
     Args:
         default: its value, as a user would write it.
         help_: what it is for, in one line.
         read: converts what the user wrote; a ``ValueError`` says what is wrong.
-        variable: the name of its variable, if that is not the option's in capitals.
+        word: the name of make's variable, if that is not the option's in capitals.
     """
-    return field(metadata={"default": default, "help": help_, "read": read, "variable": variable})
+    return field(metadata={"default": default, "help": help_, "read": read, "word": word})
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asks for. Each field is a flag (``--cuda-archs``) and a variable of make (``CUDA_ARCHS``)."""
+    """What the user asks for. Each field is a flag (``--cuda-archs``), a variable (``GRAFT_CUDA_ARCHS``) and a variable
+    of make (``CUDA_ARCHS``).
+    """
 
     pin: TorchVersion = _option(
-        "", "the PyTorch to build on, see `ls patches`; by default the first that can be had", TorchVersion
+        "",
+        "the PyTorch to build on, such as 2.14.1; by default the first that can be had (check, new: of PYTHON)",
+        TorchVersion,
     )
     native: tuple[Path, ...] = _option(
         _native(),
@@ -126,7 +131,12 @@ class Option:
     default: str
     help: str
     read: Callable[[str], Any]
-    variable: str
+    word: str
+
+    @property
+    def variable(self) -> str:
+        """Its variable outside make, where other programs use short names: WSL sets NAME."""
+        return self.word if self.word in SHARED or self.word.startswith("GRAFT_") else f"GRAFT_{self.word}"
 
     @property
     def flag(self) -> str:
@@ -139,24 +149,41 @@ class Option:
         return self.read is _switch
 
     def given(self, variables: Mapping[str, str]) -> str:
-        """Return its value in ``variables``, or the default. make passes variables that are empty."""
+        """Return its value in ``variables``, or the default."""
         return variables.get(self.variable, "") or self.default
+
+    def given_to_make(self, variables: Mapping[str, str]) -> str:
+        """Return its value in variables of make, which also passes those that are empty."""
+        return variables.get(self.word, "") or self.default
 
 
 OPTIONS = {
-    each.name: Option(each.name, **{**each.metadata, "variable": each.metadata["variable"] or each.name.upper()})
+    each.name: Option(each.name, **{**each.metadata, "word": each.metadata["word"] or each.name.upper()})
     for each in fields(Request)
 }
 
 
 if not IS_CHECKOUT:
-    FLAGS.update({each.variable: each.flag for each in OPTIONS.values()})
+    SPELLED.update({each.word: (each.flag, each.flag) for each in OPTIONS.values()})
+
+
+# How messages spell them for a build frontend, which has no command line of ours.
+AS_VARIABLES = {each.word: (each.flag, each.variable) for each in OPTIONS.values()}
+
+
+def take_from_make(variables: MutableMapping[str, str]) -> None:
+    """Rename make's variables to those that the builder reads. Others of these names do not count."""
+    for option in OPTIONS.values():
+        if option.variable != option.word:
+            variables.pop(option.variable, None)
+            if given := variables.pop(option.word, ""):
+                variables[option.variable] = given
 
 
 def variables() -> str:
     """Return a table of the options as variables of make, with their values now."""
     lines = ["Variables, with their values now:"]
-    lines += [f"  {each.variable + '=' + each.given(os.environ):<22} {each.help}" for each in OPTIONS.values()]
+    lines += [f"  {each.word + '=' + each.given_to_make(os.environ):<22} {each.help}" for each in OPTIONS.values()]
     return "\n".join(
         [*lines, f"  {'ARGS=' + os.environ.get('ARGS', ''):<22} additional arguments, such as ARGS=--help"]
     )
@@ -170,7 +197,7 @@ def request_of(texts: Mapping[str, str], spelled: Mapping[str, str]) -> Request:
         spelled: how the user wrote each option's name, for messages.
 
     Raises:
-        ValueError: lists every value that cannot be read.
+        UsageError: lists every value that cannot be read.
     """
     values, faults = {}, []
     for name, option in OPTIONS.items():
@@ -179,13 +206,13 @@ def request_of(texts: Mapping[str, str], spelled: Mapping[str, str]) -> Request:
         except ValueError as error:
             faults.append(f"{spelled[name]}: {error}")
     if faults:
-        raise ValueError("\n".join(faults))
+        raise UsageError("\n".join(faults), todo=HELP)
     return Request(**values)
 
 
-# Which pin a verb uses if none is given: the first that can be had, that of the last build, the newest release with a
-# wheel, the oldest pinned release, or none.
-FOUND, LAST, RELEASE, OLDEST, NONE = "found", "last", "release", "oldest", ""
+# Which pin a verb uses if none is given: the first that can be had; the torch that PYTHON has, otherwise that one; that
+# of the last build; the newest release with a wheel; the oldest pinned release; or none.
+FOUND, THERE, LAST, RELEASE, OLDEST, NONE = "found", "there", "last", "release", "oldest", ""
 
 
 @dataclass(frozen=True)

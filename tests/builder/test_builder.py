@@ -112,7 +112,7 @@ def test_what_is_given_is_looked_at_first(
 def test_variables_are_looked_at_first(
     variable: str, value: str, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(variable, value)
+    monkeypatch.setenv(f"GRAFT_{variable}", value)
     monkeypatch.setattr(cli, "import_module", lambda _: pytest.fail("it went on"))
     assert cli.main(VERBS, ["build"]) != 0
     assert message in capsys.readouterr().err
@@ -140,17 +140,17 @@ def test_what_is_right_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert ran == ["build", "new_op", "export_fetched"]
 
 
-def test_variables_of_make_are_options_and_go_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_are_options_and_go_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     requests: list[Request] = []
     monkeypatch.setattr(cli, "import_module", lambda _: SimpleNamespace(develop=requests.append))
     other = tmp_path / "other"
     other.mkdir()
     for folder in (tmp_path, other):
         (folder / "native_functions.yaml").touch()
-    monkeypatch.setenv("NATIVE", f"'{tmp_path}' {other}")
-    monkeypatch.setenv("JOBS", "3")
-    monkeypatch.setenv("WATCH", "0")
-    monkeypatch.setenv("OUT", "")
+    monkeypatch.setenv("GRAFT_NATIVE", f"'{tmp_path}' {other}")
+    monkeypatch.setenv("GRAFT_JOBS", "3")
+    monkeypatch.setenv("GRAFT_WATCH", "0")
+    monkeypatch.setenv("GRAFT_OUT", "")
     monkeypatch.setenv("CXX", "a")
     monkeypatch.setenv("CUDA_HOME", "/cuda")
     assert cli.main(VERBS, ["develop", "--jobs", "5", "--cxx", "b"]) == 0
@@ -161,13 +161,34 @@ def test_variables_of_make_are_options_and_go_no_further(tmp_path: Path, monkeyp
     assert (request.native, request.jobs, request.watch, request.out) == ((tmp_path, other), 5, False, None)
     assert cli.main(VERBS, ["develop", "--watch", "--native", str(tmp_path)]) == 0
     assert requests[-1].watch
-    assert not {"NATIVE", "JOBS", "WATCH", "OUT"} & os.environ.keys()
+    assert not {"GRAFT_NATIVE", "GRAFT_JOBS", "GRAFT_WATCH", "GRAFT_OUT"} & os.environ.keys()
+
+
+def test_short_names_are_make_s_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WSL sets NAME, and other programs read JOBS, too."""
+    for name in ("JOBS", "NAME", "PIN", "VERSION"):
+        monkeypatch.setenv(name, "x y")
+    _, request, _ = cli.read(VERBS, ["thin-wheel"])
+    assert (request.jobs, request.name, request.pin, request.version) == (os.cpu_count(), "", "", "0.1")
+    assert os.environ["NAME"] == "x y"
+
+
+def test_variables_reach_the_builder_on_another_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "_another_python", lambda *_: Path("/other/python"))
+
+    def started(command: str, words: list[str]) -> None:
+        raise KeyboardInterrupt(os.environ.get("GRAFT_JOBS"))
+
+    monkeypatch.setattr(cli.os, "execv", started)
+    monkeypatch.setenv("GRAFT_JOBS", "3")
+    assert cli.main(VERBS, ["develop"]) == 130
+    assert os.environ["GRAFT_JOBS"] == "3"
 
 
 def test_wrong_variable_is_named_as_it_was_written(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("JOBS", "many")
+    monkeypatch.setenv("GRAFT_JOBS", "many")
     assert cli.main(VERBS, ["check"]) == 2
     assert "error: JOBS: many is not a positive number\n" in capsys.readouterr().err
 
@@ -178,12 +199,12 @@ def test_relative_path_is_refused_if_make_changed_the_folder(
     """The builder's own folder `native` could be meant, or the user's."""
     monkeypatch.setenv("MAKELEVEL", "1")
     monkeypatch.setenv("MAKEFLAGS", "w -- NATIVE=native")
-    monkeypatch.setenv("NATIVE", "native")
+    monkeypatch.setenv("GRAFT_NATIVE", "native")
     assert cli.main(VERBS, ["check"]) == 2
     assert "error: NATIVE=native: `make -C` is run in another folder than yours\n" in capsys.readouterr().err
     for flags, native in (("", "native"), ("w -- NATIVE=/ops", str(tmp_path)), ("w", "")):
         monkeypatch.setenv("MAKEFLAGS", flags)
-        monkeypatch.setenv("NATIVE", native)
+        monkeypatch.setenv("GRAFT_NATIVE", native)
         cli.main(VERBS, ["check", "--jobs", "many"])
         assert "make -C" not in capsys.readouterr().err
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import venv
 from pathlib import Path
 from types import SimpleNamespace
 from zipfile import ZipFile
@@ -16,6 +17,7 @@ from graft.deliver import built
 from graft.deliver.built import Built, last_build, save_built
 from graft.options import GRAFT, SOURCE, Request
 from packaging.version import Version
+from test_installed import fake_torch
 
 from tests.kit import __main__ as kit
 from tests.kit import environments as testing
@@ -76,6 +78,30 @@ record.time = 1_000_000_000  # type: ignore[attr-defined]
 def test_default_of_each_verb(words: list[str], expected: str, used: list[str], tmp_path: Path) -> None:
     assert cli.main(VERBS, [*words, "--native", str(tmp_path)]) == 0
     assert used == [expected]
+
+
+@pytest.mark.parametrize("verb", [["check"], ["new", "--schema", "f() -> ()"]], ids=["check", "new"])
+def test_torch_that_is_there_is_not_fetched(
+    verb: list[str], used: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`check` and `new` take that of PYTHON, or of the active environment; PIN comes first."""
+    venv.EnvBuilder(symlinks=True).create(tmp_path / "environment")
+    python = tmp_path / "environment/bin/python"
+    (packages,) = tmp_path.glob("environment/lib/python*/site-packages")
+
+    def pin_of(*more: str) -> str:
+        assert cli.main(VERBS, [*verb, "--native", str(tmp_path), "--python", str(python), *more]) == 0
+        return used[-1]
+
+    assert pin_of() == "9.1.0"
+    fake_torch(packages, "2.14.1")
+    assert pin_of() == "installed"
+    assert pin_of("--pin", "2.13.0") == "2.13.0"
+    (packages / "torch/_added_operators.py").touch()  # a grafted wheel is no base
+    assert pin_of() == "9.1.0"
+    monkeypatch.setenv("GRAFT_PYTHON", str(python))
+    assert cli.main(VERBS, ["build", "--native", str(tmp_path)]) == 0
+    assert used[-1] == "9.1.0"
 
 
 def test_wheel_names_its_pin(used: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,3 +166,10 @@ def test_what_is_installed_shows_what_is_downloaded(
     with pytest.raises(ToolchainError, match="torch could not be installed: torch") as caught:
         environments.install(tmp_path, "torch", what="torch")
     assert caught.value.cause == "ERROR: no torch"
+    assert "PIP_INDEX_URL" in caught.value.todo and "UV_DEFAULT_INDEX" in caught.value.todo
+    # uv's index is pip's, too.
+    monkeypatch.delenv("PIP_INDEX_URL", raising=False)
+    monkeypatch.setenv("UV_INDEX_URL", "https://example.org/simple")
+    program.write_text('#!/bin/sh\necho "Downloading from $PIP_INDEX_URL"\n')
+    environments.install(tmp_path, "torch", what="torch")
+    assert said[-1] == "Downloading from https://example.org/simple"

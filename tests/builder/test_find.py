@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import sys
+import venv
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 from graft.base import find
-from graft.base.fetch import fetch
+from graft.base.base import Base
+from graft.base.fetch import fetch, get_base
 from graft.base.find import default_release, fetch_unpinned, find_pin, releases
 from graft.core import layout as layout_module
-from graft.core.console import StepLine
+from graft.core.console import StepLine, Steps
 from graft.core.errors import FetchError
 from graft.core.layout import Layout, TorchVersion
 from graft.core.pip import MissingError
-from graft.inputs.pin import load_pin, unpinned_sha256
+from graft.inputs.pin import load_pin, pin_of, unpinned_sha256
 
 CP = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 TAG, OTHER_TAG = f"{CP}-{CP}-linux_x86_64", "cp39-cp39-linux_x86_64"
@@ -68,7 +71,7 @@ class Place:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     made = Place(tmp_path)
     monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
-    for name in [name for name in os.environ if name.startswith("PIP_")]:
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_INDEX_URL", made.usual.as_uri())
@@ -88,9 +91,9 @@ def gpus(place: Place, *capabilities: str) -> None:
 
 
 def found(place: Place, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
-    """Return the pin, and the last line that was printed about it."""
+    """Return the pin, and the last line that was printed about it; an empty one if there is none."""
     pin, _ = find_pin(patches=place.patches)
-    return pin, capsys.readouterr().err.splitlines()[-1]
+    return pin, (capsys.readouterr().err.splitlines() or [""])[-1]
 
 
 def test_pinned_wheel_for_cpus_comes_first(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +117,7 @@ def test_wheel_that_differs_from_the_hash_of_the_index_is_refused(place: Place) 
     with pytest.raises(FetchError) as caught:
         find_pin(patches=place.patches)
     assert "DO NOT MATCH THE HASHES" in caught.value.cause
-    assert not list(place.folder.glob("build/**/*.whl"))
+    assert not list(place.folder.glob("build/**/*.whl")) and not list(place.folder.glob(".cache/**/*.whl"))
 
 
 def test_wheel_that_differs_from_the_pinned_hash_is_refused(place: Place) -> None:
@@ -156,11 +159,17 @@ def test_the_same_is_found_again_without_pip(
     place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.pin("9.1.0", {"9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
-    first = found(place, capsys)
+    pin, said = found(place, capsys)
+    assert said.startswith("torch 9.1.0: the wheel for CUDA, since pip found none for CPUs")
     place.wheel("9.1.0+cpu", place.own)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    assert found(place, capsys) == first
-    shutil.rmtree(place.folder / "build")
+    assert find_pin(patches=place.patches) == (pin, "none")
+    # Why was said already; with a GPU there is more to say.
+    assert capsys.readouterr().err == ""
+    gpus(place, "9.0")
+    assert found(place, capsys)[1].endswith("; CUDA kernels for the GPU here, sm_90")
+    for name in ("build", ".cache/graft"):
+        shutil.rmtree(place.folder / name)
     monkeypatch.delenv("PIP_NO_INDEX")
     assert found(place, capsys)[0] == "9.1.0+cpu"
 
@@ -185,7 +194,8 @@ def test_below_a_cap_of_pip_the_newest_pin_is_taken(
         place.fetch("8.9.0+cpu")
     assert caught.value.is_capped and not missing.value.is_capped
     (place.folder / "constraints.txt").write_text("torch<8\n")
-    shutil.rmtree(place.folder / "build")
+    for name in ("build", ".cache/graft"):
+        shutil.rmtree(place.folder / name)
     with pytest.raises(MissingError, match=r"it allows <8"):
         find_pin(patches=place.patches)
 
@@ -215,8 +225,45 @@ def test_without_any_the_error_names_what_works_offline(
         find_pin(patches=place.patches)
     assert "torch===9.1.0+cpu" in caught.value.cause and "torch===9.1.0 " in f"{caught.value.cause} "
     assert "WHEEL" in caught.value.todo and "make develop" in caught.value.todo
+    assert "PIP_INDEX_URL" in caught.value.todo and "UV_DEFAULT_INDEX" in caught.value.todo
     said = "no index can be reached" if network == "none" else "not found"
     assert f"looking for torch 9.1.0: {said}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("UV_INDEX_URL", "{usual}"),
+        ("UV_DEFAULT_INDEX", "{usual}"),
+        ("UV_DEFAULT_INDEX", "mine={usual}"),
+        ("UV_FIND_LINKS", "/nowhere,{usual}/torch/index.html"),
+    ],
+)
+def test_indexes_of_uv_are_those_of_pip(
+    variable: str, value: str, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an environment that uv made, nobody sets variables of pip."""
+    place.pin("9.1.0", {"9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
+    monkeypatch.setenv("PIP_NO_INDEX", "1" if variable == "UV_FIND_LINKS" else "0")
+    monkeypatch.delenv("PIP_INDEX_URL")
+    monkeypatch.setenv(variable, value.format(usual=place.usual.as_uri()))
+    assert place.fetch("9.1.0").is_file()
+
+
+def test_indexes_of_pip_come_first(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.pin("9.1.0", {"9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
+    monkeypatch.setenv("UV_INDEX_URL", "http://127.0.0.1:9/simple")
+    assert place.fetch("9.1.0").is_file()
+
+
+def test_environment_without_pip_is_named(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As uv makes them, or where pip was uninstalled."""
+    place.pin("9.1.0", {"9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
+    venv.EnvBuilder(symlinks=True).create(tmp_path / "bare")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bare/bin/python"))
+    with pytest.raises(FetchError, match=r"pip is not installed for .*/bare/bin/python") as caught:
+        place.fetch("9.1.0")
+    assert caught.value.todo == "install it there: `uv pip install pip`, or `python -m ensurepip`"
 
 
 def test_what_a_killed_download_left_is_not_believed(place: Place) -> None:
@@ -259,3 +306,14 @@ def test_hash_of_a_wheel_that_is_not_pinned_is_an_input(place: Place) -> None:
     place.fetch("9.2.0+cpu")
     layout = Layout(TorchVersion("9.2.0+cpu"), (), Path(), pin_folder=place.patches / "9.2.0")
     assert unpinned_sha256(load_pin(layout.patches, layout.pin), layout.base) == ""
+
+
+def test_wheel_that_is_there_is_not_said_to_be_fetched(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.pin("9.1.0", {"9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
+    layout = Layout(TorchVersion("9.1.0"), (), Path(), pin_folder=place.patches / "9.1.0")
+    monkeypatch.setattr(Base, "require_usable", lambda _: None)
+    for said in ("fetch the base wheel: ", "fetch the base wheel: already downloaded, "):
+        get_base(pin_of(layout), layout, None, Steps())
+        assert re.search(rf"^{said}\d+\.\d s$", capsys.readouterr().err, re.M)

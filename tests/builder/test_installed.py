@@ -9,7 +9,7 @@ import venv
 from pathlib import Path
 
 import pytest
-from graft import build as develop
+from graft.base import installed as develop
 from graft.base.installed import TREES, Environment, find_environment, look
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from pathlib import Path
 
@@ -9,10 +11,15 @@ import pytest
 from asking import asked
 from graft import build as builds
 from graft import cli, deliveries
-from graft.core.errors import CompileError
+from graft.core import console, environments
+from graft.core.errors import CompileError, ToolchainError
 from graft.core.layout import REPOSITORY, TorchVersion
+from graft.options import AS_VARIABLES, OPTIONS, SHARED
 from graft.project.settings import tomllib
 from helpers import write
+from packaging.requirements import Requirement
+
+from tests.kit import __main__ as kit
 
 
 def test_clean_deletes_builds_and_nothing_else(
@@ -48,6 +55,103 @@ def test_what_the_tests_of_any_folder_need_is_installed() -> None:
     assert {place for place in brought.values() if not place.startswith("graft/repository/")} == set()
     assert all(f"graft/repository/{name}" == place for name, place in brought.items())
     assert all((REPOSITORY / name).exists() for name in brought)
+
+
+def test_what_the_tool_runs_it_depends_on() -> None:
+    """uv's environments have no pip, and pip hides itself in isolated builds."""
+    wanted = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["dependencies"]
+    names = {Requirement(each).name for each in wanted}
+    texts = [path.read_text() for path in (REPOSITORY / "scripts/graft").rglob("*.py") if "fork" not in path.parts]
+    run = {name for text in texts for name in re.findall(r'"-m", "([a-z_]+)"', text)}
+    assert run - {"venv", "graft"} == {"pip"}
+    assert run - {"venv", "graft"} <= names
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages are spelled as where the tool is installed."""
+    for each in OPTIONS.values():
+        monkeypatch.setitem(console.SPELLED, each.word, (each.flag, each.flag))
+
+
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str]:
+    """Run the command ``graft``. Return its exit code, and what it prints."""
+    monkeypatch.setattr(sys, "argv", ["graft", *words])
+    try:
+        code = cli.command()
+    except SystemExit as end:
+        code = int(str(end.code))
+    return code, "".join(capsys.readouterr())
+
+
+@pytest.mark.usefixtures("typed")
+def test_bare_command_and_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    code, said = run(capsys, monkeypatch)
+    assert code == 0 and said.startswith("usage: graft ") and "\n    build " in said
+    version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
+    assert run(capsys, monkeypatch, "--version") == (0, f"graft {version}\n")
+
+
+@pytest.mark.usefixtures("typed")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-x"], "error: the following arguments are required: VERB\n  next: `graft --help` lists the verbs"),
+        (["biuld"], "error: argument VERB: invalid choice: 'biuld'"),
+        (["check", "--jbos", "2"], "error: unrecognized arguments: --jbos 2\n  next: `graft --help` lists the verbs"),
+        (["check", "--wheel", "/no.whl"], "error: --wheel /no.whl: no such file\n  next: set --wheel to a wheel file"),
+    ],
+)
+def test_mistakes_are_told_in_the_words_of_the_command(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, shown = run(capsys, monkeypatch, *words)
+    assert code and shown.startswith(said)
+    assert re.findall(r"\bmake\b|ARGS|\b(?:NATIVE|WHEEL|JOBS)\b", shown) == []
+
+
+def test_help_of_each_verb_names_its_options(
+    typed: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "|".join(each.word for each in OPTIONS.values() if each.word not in SHARED)
+    for verb in [*cli.VERBS, next(verb for verb in kit.VERBS if verb.name == "test")]:
+        _, said = run(capsys, monkeypatch, verb.name, "--help")
+        assert re.findall(rf"\bmake [a-z]|ARGS|\b(?:{words})\b", said) == [], verb.name
+    _, said = run(capsys, monkeypatch, "--help")
+    assert re.findall(rf"\bmake [a-z]|ARGS|\b(?:{words})\b", said) == []
+
+
+@pytest.mark.usefixtures("typed")
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (
+            "set JOBS, or use `make pin TORCH=2.1` or make check PIN=2.1",
+            "set --jobs, or use `graft pin --torch 2.1` or graft check --pin 2.1",
+        ),
+        ("WHEEL=a: no such file; `make` lists them", "--wheel a: no such file; `graft --help` lists them"),
+        ("`make patch-and-build` after `make new-op`", "`graft build` after `graft new`"),
+    ],
+)
+def test_one_function_spells_messages(written: str, expected: str) -> None:
+    assert console.as_typed(written) == expected
+    with console.spelling(AS_VARIABLES):
+        as_variables = expected.replace("set --jobs", "set GRAFT_JOBS").replace("--wheel a", "GRAFT_WHEEL=a")
+        assert console.as_typed(written) == as_variables
+
+
+def test_error_before_the_builder_s_environment_is_spelled_too(
+    typed: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise ToolchainError("not found: g++", todo="set CXX to a g++; set PYTHON to another Python")
+
+    monkeypatch.setattr(environments, "require_all", refuse)
+    for name in list(os.environ):  # which it changes
+        monkeypatch.setenv(name, os.environ[name])
+    assert environments.enter("graft", ["build"]) == 1
+    said = capsys.readouterr().err
+    assert said == "error: not found: g++\n  next: set --cxx to a g++; set --python to another Python\n"
 
 
 def test_the_command_has_every_verb_of_a_folder(

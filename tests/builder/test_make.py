@@ -146,12 +146,27 @@ def test_package_that_cannot_be_had(repository: Path) -> None:
 
 
 def test_native_folders_may_be_quoted(repository: Path) -> None:
-    say = f"import os\n{SAY}print('given', os.environ['NATIVE'], sep='|')\n"
+    say = f"import os\n{SAY}print('given', os.environ['GRAFT_NATIVE'], sep='|')\n"
     (repository / "scripts/graft/__main__.py").write_text(say)
     process = make(repository, sys.executable, "NATIVE='with space' other's \"third one\"")
     out, errors = process.communicate()
     assert process.returncode == 0, errors
     assert "given|'with space' other's \"third one\"\n" in out
+
+
+def test_only_make_s_own_names_are_read(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The builder reads GRAFT_JOBS, as pip's build frontends need; other programs may read JOBS."""
+    say = f"import os\n{SAY}print('given', *(os.environ.get(name) for name in ('GRAFT_JOBS', 'JOBS', 'GRAFT_PIN')))\n"
+    (repository / "scripts/graft/__main__.py").write_text(say)
+    monkeypatch.setenv("GRAFT_PIN", "2.14.1")
+    out, errors = make(repository, sys.executable, "JOBS=3").communicate()
+    assert "given 3 None None\n" in out, errors
+
+
+def test_help_shows_the_values_that_are_given(repository: Path) -> None:
+    command = ["make", "JOBS=3", f"PYTHON={sys.executable}"]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
+    assert "\n  JOBS=3 " in done.stdout and "GRAFT_JOBS" not in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from graft import backend, cli
 from graft.compose.several import together
 from graft.core.errors import UsageError
-from graft.core.layout import INTERPRETER
+from graft.core.layout import INTERPRETER, REPOSITORY, TorchVersion
 from graft.deliver.thin import requirement, write_sdist, write_wheel
+from graft.new.new_op import then
+from graft.options import Request
+from graft.project import build as project_build
 from graft.project.settings import read_project
 from packaging.specifiers import SpecifierSet
 
@@ -65,6 +72,116 @@ def test_mistakes_are_named_with_what_to_write(tmp_path: Path, settings: str, sa
     with pytest.raises(UsageError, match=said) as caught:
         read_project(write_project(tmp_path, settings))
     assert str(tmp_path / "pyproject.toml") in str(caught.value) and caught.value.todo
+
+
+@pytest.fixture
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Request, list[str]]]:
+    """What the builds of a project in the current folder are asked for. pip finds torch 2.13.0."""
+    asked: list[tuple[Request, list[str]]] = []
+    monkeypatch.chdir(write_project(tmp_path / "project"))
+    for name in [name for name in os.environ if name.startswith("GRAFT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(cli, "find_pin", lambda archs, **_: (TorchVersion("2.13.0"), archs))
+    monkeypatch.setattr(project_build, "_installed_version", lambda: None)
+
+    def thin_files(request: Request, _: str, versions: list[str], **__: object) -> object:
+        asked.append((request, versions))
+        raise UsageError("it went on")
+
+    monkeypatch.setattr(project_build, "thin_files", thin_files)
+    return asked
+
+
+Asked = list[tuple[Request, list[str]]]
+
+
+def wheel_of(settings: Mapping[str, object] | None, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Return the exit code of the backend, and what it prints."""
+    with pytest.raises(SystemExit) as caught:
+        backend.build_wheel("out", settings)
+    return int(str(caught.value.code)), capsys.readouterr().err
+
+
+def test_settings_of_frontends_are_options(
+    built: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAFT_JOBS", "3")
+    monkeypatch.setenv("GRAFT_CUDA_ARCHS", "80")
+    wheel_of({"jobs": "2", "cuda-archs": ["90", "100"], "pin": "2.14.1"}, capsys)
+    ((request, versions),) = built
+    assert (request.jobs, request.cuda_archs, versions) == (2, "90 100", ["2.14.1"])
+    wheel_of(None, capsys)
+    assert (built[1][0].jobs, built[1][0].cuda_archs, built[1][1]) == (3, "80", ["2.13.0"])
+
+
+def test_make_s_variables_are_not_read_by_frontends(
+    built: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("JOBS", "PIN", "NAME"):
+        monkeypatch.setenv(name, "x")
+    wheel_of({}, capsys)
+    assert (built[0][0].jobs, built[0][1]) == (os.cpu_count(), ["2.13.0"])
+
+
+@pytest.mark.parametrize(
+    ("variables", "settings", "said"),
+    [
+        ({"GRAFT_JOBS": "x"}, {}, "error: GRAFT_JOBS: x is not a positive number\n  next: "),
+        ({}, {"jobs": "x"}, "error: --config-settings jobs: x is not a positive number\n  next: "),
+        ({}, {"jbos": "2"}, "error: --config-settings jbos: no such option\n  next: use one of: pin, wheel, jobs, "),
+        ({"GRAFT_WHEEL": "/no.whl"}, {}, "error: GRAFT_WHEEL=/no.whl: no such file\n  next: set GRAFT_WHEEL to a"),
+    ],
+)
+def test_a_mistake_in_them_is_told_in_a_line(
+    variables: dict[str, str],
+    settings: dict[str, str],
+    said: str,
+    built: Asked,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    code, shown = wheel_of(settings, capsys)
+    assert (code, shown[: len(said)], built) == (1 if "WHEEL" in said else 2, said, [])
+    assert len(shown.splitlines()) == 2 and "Traceback" not in shown
+
+
+def test_editable_install_that_cannot_see_torch(
+    built: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv hides it from isolated builds."""
+    monkeypatch.setattr(project_build, "look", lambda _: (Path("/site"), None))
+    with pytest.raises(SystemExit) as caught:
+        backend.build_editable("out")
+    said = capsys.readouterr().err
+    assert caught.value.code == 2 and not built
+    assert "an editable install is for the installed torch, which this build does not see" in said
+    assert "next: use --no-build-isolation, or name versions in [tool.graft] torch and install without -e" in said
+
+
+COMMANDS = [
+    (path, line.partition("#")[0])
+    for path in ("README.md", "scripts/README.md", "native/README.md", "patches/README.md", "tests/README.md")
+    for line in re.findall(
+        r"^.*(?:python -m build|pip wheel|pip install|uv build).*$", (REPOSITORY / path).read_text(), re.M
+    )
+]
+
+
+def test_documents_build_projects_without_isolation_and_by_path() -> None:
+    """The tool is on no index yet, where anyone could take its name; so can that of a folder."""
+    builds = [line for _, line in COMMANDS if "python -m build" in line]
+    assert builds and all("--no-isolation" in line for line in builds)
+    assert not [line for _, line in COMMANDS if re.search(r"(?:wheel|install|build|-e|isolation) my_\w+", line)]
+    assert "on no package index yet" in (REPOSITORY / "scripts/README.md").read_text()
+
+
+@pytest.mark.parametrize(("given", "named"), [("my_ops", "./my_ops"), ("~/my_ops", "~/my_ops"), ("a/b", "a/b")])
+def test_what_follows_new_is_not_for_strangers_packages(given: str, named: str) -> None:
+    said = then(given)
+    assert f"pip install --no-build-isolation -e {named}," in said
+    assert f"python -m build --no-isolation {named};" in said and "--find-links" in said
 
 
 def test_no_project(tmp_path: Path) -> None:

@@ -384,7 +384,7 @@ def test_todos_of_other_operators_are_not_listed(
     (tmp_path / DERIVATIVES).write_text("# TODO: theirs\n- name: sc_a() -> ()\n  self: grad\n")
     layout = SimpleNamespace(native=tmp_path)
     request: Any = SimpleNamespace(
-        schema="sc_b() -> ()", kind="plain", variants="", project="", layout=layout, wheel=None
+        schema="sc_b() -> ()", kind="plain", variants="", project="", layout=layout, wheel=None, pin=""
     )
     new_op.new_op(request)
     told = [line.strip() for line in capsys.readouterr().err.splitlines() if "TODO: " in line]

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -35,7 +36,7 @@ class Developer(Environment):
 
     @property
     def variables(self) -> dict[str, str]:
-        return {"GRAFT_HOME": str(self.folder.with_name("cache")), "CUDA_ARCHS": "none"}
+        return {"GRAFT_HOME": str(self.folder.with_name("cache")), "GRAFT_CUDA_ARCHS": "none"}
 
     def command(self, *words: str | Path, cwd: Path, is_right: bool = True, **variables: str) -> str:
         """Run a program of the environment; not pip, which would run in the copied one. Return what it prints."""
@@ -150,6 +151,71 @@ def test_sdist_builds_again(developer: Developer, project: Path, tmp_path: Path)
         "python", "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path, sdist, cwd=tmp_path
     )
     assert list(tmp_path.glob("my_ops-0.1.0-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def index(tool: Path, base_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Folders with all that an isolated build takes from package indexes."""
+    folder = tmp_path_factory.mktemp("index")
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "--prefer-binary", "-w", folder, tool, "editables"], check=True)
+    return [folder, base_wheel.resolve().parent]
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Developer:
+    """An environment with frontends alone."""
+    folder = tmp_path_factory.mktemp("bare") / "environment"
+    venv.EnvBuilder(symlinks=True, with_pip=True).create(folder)
+    developer = Developer(folder)
+    developer.pip("install", "--prefer-binary", "build", "uv")
+    return developer
+
+
+@pytest.mark.parametrize(
+    ("command", "variable", "separator"),
+    [
+        (("python", "-m", "pip", "wheel", "--no-deps", "-w"), "PIP", " "),
+        (("python", "-m", "build", "--wheel", "--outdir"), "PIP", " "),
+        (("uv", "build", "--wheel", "--out-dir"), "UV", ","),
+    ],
+    ids=["pip", "build", "uv"],
+)
+def test_isolated_build_with_an_empty_cache(
+    bare: Developer, project: Path, index: list[Path], base_wheel: Path, objects: Path, tmp_path: Path,
+    command: tuple[str, ...], variable: str, separator: str,
+) -> None:  # fmt: skip
+    """It downloads the torch that the project names, with the pip that the tool requires."""
+    pin = base_wheel.name.split("-")[1]
+    shutil.copytree(project, tmp_path / "my_ops", ignore=shutil.ignore_patterns("build", "__pycache__"))
+    settings = tmp_path / "my_ops/pyproject.toml"
+    settings.write_text(settings.read_text().replace("[tool.graft]\n", f'[tool.graft]\ntorch = "{pin}"\n'))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/objects").symlink_to(objects)
+    links = separator.join(map(str, index))
+    variables = {"PIP_FIND_LINKS": "", f"{variable}_NO_INDEX": "1", f"{variable}_FIND_LINKS": links}
+    bare.command(*command, tmp_path, "./my_ops", cwd=tmp_path, GRAFT_HOME=str(tmp_path / "home"), **variables)
+    (wheel,) = tmp_path.glob("my_ops-0.1.0*.whl")
+    with ZipFile(wheel) as archive:
+        assert f"Requires-Dist: torch=={pin}\n" in archive.read("my_ops-0.1.0.dist-info/METADATA").decode()
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The objects of these builds: only the first compiles."""
+    return tmp_path_factory.mktemp("objects")
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_right"), [({"GRAFT_JOBS": "x"}, False), ({"JOBS": "x", "NAME": "a machine"}, True)]
+)
+def test_variables_of_frontends(
+    developer: Developer, project: Path, tmp_path: Path, variables: dict[str, str], is_right: bool
+) -> None:
+    command = ("python", "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path, ".")
+    said = developer.command(*command, cwd=project, is_right=is_right, **variables)
+    assert ("error: GRAFT_JOBS: x is not a positive number" not in said) == is_right
+    assert "Traceback" not in said
 
 
 def test_nothing_is_written_into_the_tool(developer: Developer, project: Path, tool: Path) -> None:

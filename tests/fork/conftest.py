@@ -10,7 +10,7 @@ from graft.core.layout import Layout, TorchVersion
 from graft.fork import apply as apply_module
 from graft.inputs.merge import PACKAGED
 from graft.inputs.native import NativeFolder
-from helpers import git, write
+from helpers import git, use_own_bases, write
 from small_tree import FILES, NATIVE, PATCHES
 
 _TORCH = next(place for place in PLACES if place.name == "torch")
@@ -37,6 +37,12 @@ def generator(monkeypatch: pytest.MonkeyPatch) -> None:
         write(out, texts)
 
     monkeypatch.setattr(apply_module, "generate_python", generate_python)
+
+
+@pytest.fixture(autouse=True)
+def own_bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of the fork leave the user's base wheels alone."""
+    use_own_bases(tmp_path / ".cache", monkeypatch)
 
 
 @pytest.fixture

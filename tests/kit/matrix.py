@@ -115,8 +115,8 @@ def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[Result, b
     """
     options = _options(arguments)
     request = request_of(
-        {name: option.given(os.environ) for name, option in OPTIONS.items()},
-        {name: each.variable for name, each in OPTIONS.items()},
+        {name: option.given_to_make(os.environ) for name, option in OPTIONS.items()},
+        {name: each.word for name, each in OPTIONS.items()},
     )
     if isinstance(row, GraftError):
         raise row
@@ -192,7 +192,7 @@ def contents(wheel: Path, base: Path) -> dict[str, Any]:
         cuda = of_version_file(archive.read(VERSION_FILE).decode(), "cuda")
         names: Sequence[str] = ()
         if OPERATORS_FOR_CUDA in archive.namelist():
-            names = wanted_architectures(os.environ.get("CUDA_ARCHS", "")) or architectures_of(
+            names = wanted_architectures(os.environ.get("GRAFT_CUDA_ARCHS", "")) or architectures_of(
                 archive.read("torch/lib/libtorch_python.so")
             )
     return {

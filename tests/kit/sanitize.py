@@ -53,7 +53,7 @@ def test_sanitized(request: Request, given: argparse.Namespace) -> None:
     with one_at_a_time(sanitized, SANITIZED), beside_stock(sanitized, SANITIZED, wheel) as (python, variables):
         shutil.rmtree(findings, ignore_errors=True)
         findings.mkdir(parents=True)
-        outcome = run_pytest(python, part, {**variables, "GRAFT_WHEEL": str(wheel), **preloaded}, chosen)
+        outcome = run_pytest(python, part, {**variables, "GRAFT_TESTED_WHEEL": str(wheel), **preloaded}, chosen)
         found = [path.read_text(encoding="utf-8", errors="replace") for path in sorted(findings.iterdir())]
     if found:
         raise TestsFailed(

@@ -183,11 +183,11 @@ def delivered(request: Request, delivery: str) -> Iterator[tuple[Path, dict[str,
         wheel = wheel_of(layout, SOURCE).wheel
         with wheel_environment(layout, purpose, Path(wheel)) as python:
             tree = tree_of_build(request)  # which has PyTorch's own tests
-            yield python, {"GRAFT_WHEEL": wheel, "GRAFT_NATIVE": named(layout), "GRAFT_TREE": str(tree)}
+            yield python, {"GRAFT_TESTED_WHEEL": wheel, "GRAFT_NATIVE": named(layout), "GRAFT_TREE": str(tree)}
     elif delivery == WHEEL:
         wheel = wheel_of(layout).wheel
         with beside_stock(layout, purpose, Path(wheel)) as (python, variables):
-            yield python, {**variables, "GRAFT_WHEEL": wheel}
+            yield python, {**variables, "GRAFT_TESTED_WHEEL": wheel}
     else:
         base = get_base(pin_of(layout), layout, request.wheel, Steps()).wheel
         added: list[Layer] = []
@@ -214,7 +214,7 @@ def beside_stock(
         unpacked(layout, "stock", base_wheel_of(layout)) as stock,
     ):
         variables = {"GRAFT_BASE": str(layout.base), "GRAFT_STOCK": str(stock), "GRAFT_NATIVE": named(layout)}
-        yield python, {**variables, "CUDA_ARCHS": layout.cuda_archs}
+        yield python, {**variables, "GRAFT_CUDA_ARCHS": layout.cuda_archs}
 
 
 @contextmanager

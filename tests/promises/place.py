@@ -25,7 +25,7 @@ STEPS = ("fetch the base wheel", "unpack it", "generate", "compile and link", "c
 # Variables that a user's shell does not set.
 _LEFT_OUT = ("MAKE", "MFLAGS", "PYTEST", "PYTHON", "GRAFT_", "LC_", "LANG", "TZ")
 # The variables passed to the make that runs these tests may be in the environment.
-_OF_THE_MAKEFILE = {"ARGS", *(option.variable for option in OPTIONS.values())} - set(SHARED)
+_OF_THE_MAKEFILE = {"ARGS", *(option.word for option in OPTIONS.values())} - set(SHARED)
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,7 @@ class Place:
             "HOME": str(self.home),
             "PATH": path,
             "PIP_CACHE_DIR": cache,
+            "XDG_CACHE_HOME": str(self.home / ".cache"),
         }
         return subprocess.Popen(
             [*self.prefix, *command], cwd=self.repository, env={**kept, **own, **self.variables},

@@ -22,6 +22,14 @@ def write(folder: Path, files: Mapping[str, str]) -> Path:
     return folder
 
 
+def use_own_bases(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Let Graft share base wheels in ``folder``, not with the user. pip keeps its cache."""
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    patch.setenv("PIP_CACHE_DIR", os.environ.get("PIP_CACHE_DIR") or f"{caches}/pip")
+    patch.setenv("XDG_CACHE_HOME", str(folder))
+    patch.delenv("GRAFT_HOME", raising=False)
+
+
 def git(tree: Path, *words: str) -> str:
     """Return git's output in ``tree``, with permission to fetch from a folder."""
     who = ["-c", "user.name=Someone", "-c", "user.email=someone@example.com", "-c", "protocol.file.allow=always"]

@@ -61,9 +61,9 @@ def pytest_sessionstart() -> None:
 @pytest.fixture(scope="session")
 def wheel() -> Path:
     """The installed wheel."""
-    if "GRAFT_WHEEL" not in os.environ:
+    if "GRAFT_TESTED_WHEEL" not in os.environ:
         pytest.skip("looks at the file of a wheel of torch, and there is none")
-    return Path(os.environ["GRAFT_WHEEL"])
+    return Path(os.environ["GRAFT_TESTED_WHEEL"])
 
 
 @pytest.fixture(scope="session")

@@ -17,10 +17,11 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from ..core.console import StepLine, Steps, say
 from ..core.errors import FetchError
 from ..core.files import build_lock, free_bytes, sha256_of_file, write_atomically
-from ..core.layout import Layout, TorchVersion
+from ..core.layout import Layout, TorchVersion, bases
 from ..core.pip import MissingError, index_option, pip_into
 from ..inputs.pin import VERIFIED, Pin, pinned_file, platform_options, tags_for
 from .base import Base, name_of_python, refuse_unusable
+from .shared import link, share_tree, share_wheel, wheel_with
 
 # Space for the base wheel, its unpacked tree, objects and the new wheel, with a margin.
 _NEEDED_BYTES = 3 * 1024**3
@@ -43,12 +44,12 @@ def get_base(pin: Pin, layout: Layout, given: Path | None, steps: Steps, index: 
         with steps.step("fetch the base wheel") as line:
             wheel = fetch(pin, layout.base, given, line, index)
         with steps.step("unpack it") as line:
-            return _unpacked(wheel, layout.base / "tree", line)
+            return _unpacked(wheel, layout.base, line)
 
 
 def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str = "") -> Path:
-    """Return the pin's wheel for this Python in ``folder``. Unless it is there, it is ``given``, or pip downloads it,
-    also from ``index``. The caller holds the folder's lock.
+    """Return the pin's wheel for this Python in ``folder``, a link to a shared one. Unless that is there, it is
+    ``given``, or pip downloads it, also from ``index``. The caller holds the folder's lock.
 
     It must have the pinned sha256. If the pin has none for this Python, that of PyTorch's own index counts, which pip
     compares; the wheel and its sha256 are then printed.
@@ -57,29 +58,47 @@ def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str
         FetchError: there is no wheel for this Python, the disk is full, or the file is not the pinned one.
     """
     tag, sha256 = pinned_file(pin)
-    if kept := kept_wheel(pin, folder, check_wheel(given, pin) if given else sha256):
+    wanted = check_wheel(given, pin) if given else sha256
+    kept = kept_wheel(pin, folder, wanted)
+    if not kept and (shared := wheel_with(wanted)):
+        kept = _kept(shared, pin, folder, wanted, tag)
+    if kept:
+        line.note = "already downloaded"
         return kept
     if given is None and not sha256 and not pin.index:
         raise _no_wheel(pin)
-    there = next(each for each in (folder, *folder.parents) if each.is_dir())
-    if free_bytes(there) < _NEEDED_BYTES:
-        todo = "free some space, for example with `make clean`"
-        raise FetchError(f"{folder}: less than {_NEEDED_BYTES >> 30} GiB are free", todo=todo)
+    _require_space(folder, bases())
     partial = folder / "download"
     shutil.rmtree(partial, ignore_errors=True)  # left by a build that was killed
     partial.mkdir(parents=True)
     try:
         wheel = Path(shutil.copy(given, partial)) if given else _downloaded(pin, partial, line, index)
         found = check_wheel(wheel, pin)
-        for old in (folder / VERIFIED, *folder.glob("torch-*.whl")):
-            old.unlink(missing_ok=True)
-        # A file name may contain several tags; the pinned one decides about the name of the new wheel.
-        kept = wheel.replace(folder / (f"torch-{pin.version}-{tag}.whl" if tag else wheel.name))
-        (folder / VERIFIED).write_text(found, encoding="utf-8")
+        kept = _kept(share_wheel(wheel, found), pin, folder, found, tag)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     if not sha256 and pin.index:
         say(f"      {kept.name} is not pinned: sha256 {found}; `make pin TORCH={pin.version}` writes it down")
+    return kept
+
+
+def _require_space(*folders: Path) -> None:
+    for folder in folders:
+        there = next(each for each in (folder, *folder.parents) if each.is_dir())
+        if free_bytes(there) < _NEEDED_BYTES:
+            todo = "free some space, for example with `make clean`"
+            raise FetchError(f"{folder}: less than {_NEEDED_BYTES >> 30} GiB are free", todo=todo)
+
+
+def _kept(shared: Path, pin: Pin, folder: Path, sha256: str, tag: str) -> Path:
+    """Link a shared wheel into ``folder``, and note its hash. Return the link."""
+    for old in (folder / VERIFIED, *folder.glob("torch-*.whl")):
+        old.unlink(missing_ok=True)
+    # A file name may contain several tags; the pinned one decides about the name of the new wheel.
+    kept = folder / (f"torch-{pin.version}-{tag}.whl" if tag else shared.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    link(kept, shared)
+    (folder / VERIFIED).write_text(sha256, encoding="utf-8")
     return kept
 
 
@@ -88,7 +107,8 @@ def kept_wheel(pin: Pin, folder: Path, sha256: str) -> Path | None:
     note = folder / VERIFIED
     if not note.is_file() or (sha256 and note.read_text(encoding="utf-8") != sha256):
         return None
-    return next(folder.glob(f"torch-{pin.version}-*.whl"), None)
+    # A link leads nowhere once the shared wheels are deleted.
+    return next((path for path in folder.glob(f"torch-{pin.version}-*.whl") if path.is_file()), None)
 
 
 def check_wheel(path: Path, pin: Pin) -> str:
@@ -180,26 +200,23 @@ def _downloaded(pin: Pin, folder: Path, line: StepLine, index: str) -> Path:
     return wheel
 
 
-def _unpacked(wheel: Path, tree: Path, line: StepLine) -> Base:
-    """Extract what a build needs from ``wheel`` into ``tree``, unless it was done before.
-
-    Files are extracted into a temporary folder, which is renamed when it is complete.
-    """
-    done = tree / ".complete"
+def _unpacked(wheel: Path, folder: Path, line: StepLine) -> Base:
+    """Link what a build needs of ``wheel`` into ``folder``. It is extracted unless that was done before."""
+    tree, done = folder / "tree", folder / "tree/.complete"
     mark = f"{wheel.name} {wheel.stat().st_size} {wheel.stat().st_mtime_ns}\n"
+    line.note = "there already"
     if done.is_file() and done.read_text(encoding="utf-8") == mark:
-        line.note = "there already"
         return Base(wheel, tree)
-    partial = tree.with_name(tree.name + ".partial")
-    for folder in (partial, tree):
-        shutil.rmtree(folder, ignore_errors=True)
-    with ZipFile(wheel) as archive:
-        members = [member for member in archive.infolist() if _is_needed(member)]
-    _extract(wheel, members, partial)
-    Base(wheel, partial).require_usable()
-    write_atomically(partial / done.name, mark)
-    partial.rename(tree)
-    line.note = f"{len(members)} files"
+
+    def unpack(partial: Path) -> None:
+        with ZipFile(wheel) as archive:
+            members = [member for member in archive.infolist() if _is_needed(member)]
+        _extract(wheel, members, partial)
+        Base(wheel, partial).require_usable()
+        write_atomically(partial / done.name, mark)
+        line.note = f"{len(members)} files"
+
+    link(tree, share_tree((folder / VERIFIED).read_text(encoding="utf-8"), unpack))
     return Base(wheel, tree)
 
 

@@ -14,14 +14,14 @@ from ..core.console import StepLine, say
 from ..core.errors import CommandError, FetchError
 from ..core.files import build_lock
 from ..core.layout import PATCHES, Layout, TorchVersion
-from ..core.pip import MissingError
+from ..core.pip import INDEX, MissingError
 from ..core.process import run
 from ..inputs.pin import CPU, Pin, load_pin, pin_of, pinned_file, tags_for
 from ..inputs.toolchain import NO_GPU, find_toolchain
 from .base import architectures_of, name_of_python
 from .fetch import fetch, kept_wheel
 
-# A file next to a wheel that was found. The same is chosen again until it is deleted.
+# A file next to a wheel that was found, with what was printed about it. The same is chosen again until it is deleted.
 FOUND = "found"
 
 
@@ -61,7 +61,7 @@ def oldest_release(patches: Path) -> TorchVersion:
 
 
 def find_pin(cuda_archs: str = "", patches: Path = PATCHES, cxx: str = "g++") -> tuple[TorchVersion, str]:
-    """Return the version of a wheel that can be had for this Python, and ``cuda_archs``; print why it was chosen.
+    """Return the version of a wheel that can be had for this Python, and ``cuda_archs``; print once why it was chosen.
 
     It is downloaded: first a wheel for CPUs, from pip's indexes or PyTorch's own, otherwise the one of the Python
     Package Index, for CUDA. Unless ``cuda_archs`` is given, CUDA kernels are then built for the GPU that is here, or
@@ -71,20 +71,45 @@ def find_pin(cuda_archs: str = "", patches: Path = PATCHES, cxx: str = "g++") ->
         FetchError: pip can download none of them, or the disk is full.
         ToolchainError: the compiler cannot be used.
     """
-    versions = [(TorchVersion(f"{release}+{CPU}"), release) for release in releases(patches, machine_of(cxx))]
-    candidates = [
-        [Layout(version, (), Path(), pin_folder=patches / version.release, cxx=cxx) for version in pair]
-        for pair in versions
-    ]
-    found = (each for pair in candidates for each in pair if (each.base / FOUND).is_file() and _kept(each))
-    chosen = next(found, None) or _first(candidates)
+    candidates = _candidates(patches, cxx)
+    chosen = _found(candidates) or _first(candidates)
     why = "the wheel for CPUs"
     if chosen.pin.local != CPU:
         why = "the wheel for CUDA, since pip found none for CPUs (`make test` downloads NVIDIA's packages, too)"
         cuda_archs, because = _choose_architectures(chosen, cuda_archs.strip())
         why += f"; {because}"
-    say(f"torch {chosen.pin}: {why}")
+    _say_once(f"torch {chosen.pin}: {why}", chosen.base / FOUND)
     return chosen.pin, cuda_archs
+
+
+def expected_pin(cxx: str = "g++", patches: Path = PATCHES) -> TorchVersion:
+    """Return the version that ``find_pin`` returns if pip has all wheels, without asking it; empty if there is none."""
+    try:
+        candidates = _candidates(patches, cxx)
+    except FetchError:
+        return TorchVersion("")
+    return (_found(candidates) or candidates[0][0]).pin
+
+
+def _candidates(patches: Path, cxx: str) -> list[list[Layout]]:
+    """Return the wheels to look for, the best first: those of each release, for CPUs and for CUDA."""
+    versions = [(TorchVersion(f"{release}+{CPU}"), release) for release in releases(patches, machine_of(cxx))]
+    return [
+        [Layout(version, (), Path(), pin_folder=patches / version.release, cxx=cxx) for version in pair]
+        for pair in versions
+    ]
+
+
+def _found(candidates: list[list[Layout]]) -> Layout | None:
+    """Return the one that was found before."""
+    return next((each for pair in candidates for each in pair if (each.base / FOUND).is_file() and _kept(each)), None)
+
+
+def _say_once(text: str, note: Path) -> None:
+    """Print ``text``, unless it is what was printed last for this base."""
+    if note.read_text(encoding="utf-8") != text:
+        say(text)
+        note.write_text(text, encoding="utf-8")
 
 
 def fetch_unpinned(layout: Layout, given: Path | None) -> None:
@@ -126,8 +151,8 @@ def _first(candidates: list[list[Layout]]) -> Layout:
     raise FetchError(
         "pip can download no PyTorch for this Python",
         cause="\n        ".join(f"{error.what}{f' ({error.cause})' if error.cause else ''}" for error in failures),
-        todo="check the network; or set WHEEL to a wheel file of torch; or, if an environment has torch installed, use "
-        "`make develop` or `make thin-wheel PIN=installed` with its Python as PYTHON",
+        todo=f"check the network, and the index in {INDEX}; or set WHEEL to a wheel file of torch; or, if an "
+        "environment has torch, use `make develop` or `make thin-wheel PIN=installed` with its Python as PYTHON",
     )
 
 
@@ -138,7 +163,7 @@ def _fetch(layout: Layout, given: Path | None = None) -> None:
     try:
         with build_lock(layout.base):
             wheel = fetch(pin_of(layout), layout.base, given, line)
-        end = f"{wheel.stat().st_size >> 20} MB"
+        end = line.note or f"{wheel.stat().st_size >> 20} MB"
     except MissingError as error:
         end = error.brief
         raise

@@ -5,14 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import sysconfig
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import distributions
 from pathlib import Path
 
+from packaging.version import Version
+
+from ..core.console import say
 from ..core.errors import CommandError, UsageError
-from ..core.layout import TorchVersion
+from ..core.layout import PATCHES, Layout, TorchVersion
 from ..core.process import run
 from ..inputs.patches import ADDED
+from ..inputs.pin import known_pins
+from ..options import INSTALLED, Request
 from .base import NO_GIL, Base, refuse_other_devices, unusable
 
 # A folder in the environment's site-packages. No module can have this name.
@@ -111,6 +116,27 @@ def find_environment(python: str) -> Environment:
             todo=f"install the official wheel: pip install --force-reinstall --no-deps 'torch=={official}'",
         )
     return environment
+
+
+def installed(layout: Layout, environment: Environment) -> Layout:
+    """Return the folders of a build for an installed torch. Warn if its version was never tested."""
+    version = environment.version
+    known = known_pins(PATCHES)
+    release = version.release
+    if release not in (each.release for each in known):
+        say(f"torch {version} is untested; tested are {', '.join(known)}")
+        release = max((each.release for each in known), key=Version)
+    return replace(layout, pin=version, installed=environment.key, pin_folder=PATCHES / release)
+
+
+def placed(request: Request) -> tuple[Layout, Environment | None]:
+    """Return the folders of a build, and the environment whose torch is its base if the pin is ``INSTALLED``.
+
+    Raises:
+        UsageError: see ``find_environment``.
+    """
+    environment = find_environment(request.python) if request.pin == INSTALLED else None
+    return (installed(request.layout, environment) if environment else request.layout), environment
 
 
 def base_of(environment: Environment, folder: Path) -> Base:

@@ -90,8 +90,8 @@ def form_of(each: Argument | Return) -> str:
 
 @functools.cache
 def _known_forms(tree: Path, has_binding: bool) -> tuple[set[str], set[str]]:
-    """Return the types of the arguments of PyTorch's own operators, or of those with a Python function; and the types of
-    results.
+    """Return the types of the arguments, and of the results, of PyTorch's own operators. If ``has_binding``, only
+    arguments of operators with a Python function count.
     """
     functions = known_operators(tree).functions
     bound = [f for f in functions if should_generate_py_binding(f)] if has_binding else functions

@@ -6,9 +6,10 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 
 @dataclass
@@ -101,8 +102,22 @@ class StepLine:
         self.say(f"{self.title} {text}")
 
 
-# Set where there is no Makefile: how messages name each variable of make.
-FLAGS: dict[str, str] = {}
+HELP = "`make` lists the variables, and ARGS=--help the options of a target"
+
+# Set where there is no Makefile: how messages spell each variable of make, in a command and elsewhere.
+SPELLED: dict[str, tuple[str, str]] = {}
+
+
+@contextmanager
+def spelling(names: Mapping[str, tuple[str, str]]) -> Iterator[None]:
+    """Spell make's variables in this way while the body runs."""
+    before = dict(SPELLED)
+    SPELLED.update(names)
+    try:
+        yield
+    finally:
+        SPELLED.clear()
+        SPELLED.update(before)
 
 
 def say(text: str) -> None:
@@ -113,18 +128,29 @@ def say(text: str) -> None:
 
 def as_typed(text: str) -> str:
     """Return a message in the form in which commands are typed: ``make pin TORCH=2.16.0``, or ``graft pin --torch
-    2.16.0`` where Graft is installed.
+    2.16.0`` where Graft is installed. Messages are written for make; this function alone spells them for others.
     """
-    if not FLAGS:
+    if not SPELLED:
         return text
     text = (
         re.sub(r" \(`make \.\.\. ARGS=-v`\)", "", text)
         .replace("make patch-and-build", "make build")
         .replace("make new-op", "make new")
     )
-    text = re.sub(r"`make(?: lists the variables, and ARGS=--help .*|`)", "`graft --help`", text)
+    text = text.replace(HELP, "`graft --help` lists the verbs, and `graft VERB --help` the options of one")
+    text = text.replace("`make`", "`graft --help`")
     text = re.sub(r"(?<=`)make (?=[a-z])|\bmake (?=[a-z-]+ [A-Z]+=)", "graft ", text)
-    return re.sub(rf"\b({'|'.join(FLAGS)})\b(=?)", lambda match: FLAGS[match[1]] + (" " if match[2] else ""), text)
+    names = re.compile(rf"\b({'|'.join(SPELLED)})\b(=?)")
+    text = re.sub(
+        r"(?<=graft )[a-z-]+( [A-Z_]+=\S+)+", lambda command: names.sub(partial(_spelled, 0), command[0]), text
+    )
+    return names.sub(partial(_spelled, 1), text)
+
+
+def _spelled(place: int, name: re.Match[str]) -> str:
+    """Return a variable as it is spelled in a command, or elsewhere: before a value if ``=`` follows it."""
+    spelled = SPELLED[name[1]][place]
+    return spelled + (" " if name[2] and spelled.startswith("--") else name[2])
 
 
 def table(lines: Sequence[Sequence[str]]) -> str:

@@ -19,6 +19,7 @@ from .console import StepLine, say
 from .errors import GraftError, RefusedError, ToolchainError
 from .files import Layer, held, write_if_changed
 from .layout import BYTECODE, DISTRIBUTION, HOME, IS_CHECKOUT, PACKAGE, PACKAGES, REPOSITORY
+from .pip import INDEX, indexes_of_uv
 from .process import environment, follow, run
 
 ENVIRONMENTS = HOME / "environments"
@@ -87,7 +88,7 @@ def enter(module: str, arguments: Sequence[str], packages: str | Path = PACKAGES
             os.execv(python, [str(python), "-m", module, *arguments])
     except (GraftError, OSError) as error:
         expected = error if isinstance(error, GraftError) else RefusedError.of(error)
-        print(f"error: {expected}", file=sys.stderr)
+        say(f"error: {expected}")
         return expected.exit_code
     except KeyboardInterrupt:
         return 130
@@ -163,13 +164,13 @@ def install(environment: Path, *arguments: str | Path, what: str) -> None:
 
     pip: list[str | Path] = [environment / "bin/python", "-m", "pip", "install", "--progress-bar=off"]
     command = [*pip, "--disable-pip-version-check", "--no-compile", "--prefer-binary", *arguments]
-    if follow(command, read, env={}) != 0:
+    if follow(command, read, env=indexes_of_uv()) != 0:
         line.end("failed")
         errors = [text for text in output if not text.startswith(_PROGRESS)]
         raise ToolchainError(
             f"{what} could not be installed: {' '.join(map(str, arguments))}",
             cause="".join(errors).strip()[-4000:],
-            todo="check the network, or name an index that holds them in PIP_INDEX_URL",
+            todo=f"check the network, or name an index that holds them in {INDEX}",
         )
     line.end(f"{time.perf_counter() - start:.1f} s")
     if sys.pycache_prefix:  # a module replaced within a second could look unchanged

@@ -20,18 +20,24 @@ IS_CHECKOUT = (PACKAGES.parent / "scripts/environment.py").is_file()
 REPOSITORY = PACKAGES.parent if IS_CHECKOUT else PACKAGE / "repository"
 
 
-def _home() -> Path:
-    if given := os.environ.get("GRAFT_HOME"):
-        return Path(given).expanduser().absolute()
-    if IS_CHECKOUT:
-        return REPOSITORY / "build"
-    from platformdirs import user_cache_path  # a checkout does without any package at first
-
-    return user_cache_path("graft")
+def user_cache() -> Path:
+    """Return the folder of what all clones share, below XDG_CACHE_HOME or ~/.cache."""
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (given if given.is_absolute() else Path.home() / ".cache") / "graft"
 
 
-# The folder of downloads, unpacked wheels, objects and environments.
-HOME = _home()
+def _given_home() -> Path | None:
+    given = os.environ.get("GRAFT_HOME")
+    return Path(given).expanduser().absolute() if given else None
+
+
+def bases() -> Path:
+    """Return the folder of base wheels, and of what is unpacked of them. All clones share it."""
+    return (_given_home() or user_cache()) / "bases"
+
+
+# The folder of what was built, of objects and environments.
+HOME = _given_home() or (REPOSITORY / "build" if IS_CHECKOUT else user_cache())
 # Installed pins are not written to: `graft pin` copies them.
 OWN_PATCHES = REPOSITORY / "patches" if IS_CHECKOUT else HOME / "patches"
 PATCHES = OWN_PATCHES if OWN_PATCHES.is_dir() else REPOSITORY / "patches"
@@ -158,7 +164,7 @@ class Layout:
 
     @property
     def base(self) -> Path:
-        """The base wheel, downloaded and unpacked, and what is derived from it."""
+        """Links to the base wheel and to what is unpacked of it, and what is derived from that."""
         return self.pin_build / "base"
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -23,7 +24,15 @@ _CONSTRAINED = re.compile(r"The user requested \(constraint\) \S*?([<>=!~][^\s;]
 _UNREACHABLE = "Retrying (Retry("
 _MISMATCH = "DO NOT MATCH THE HASHES"
 
-_AGAIN = "check the network; then run the same command again"
+# pip's variables, and those that uv reads in their place.
+_OF_UV = {"PIP_INDEX_URL": ("UV_DEFAULT_INDEX", "UV_INDEX_URL"), "PIP_FIND_LINKS": ("UV_FIND_LINKS",)}
+
+# How messages name the index.
+INDEX = "PIP_INDEX_URL or UV_DEFAULT_INDEX"
+_AGAIN = f"check the network; if another index has it, name that in {INDEX}; then run the same command again"
+
+# What Python says if pip is not installed. uv's environments have none.
+_NO_PIP = "No module named pip"
 
 _QUIETLY = ("--no-input", "--no-color", "--progress-bar=off", "--disable-pip-version-check", "--only-binary=:all:")
 
@@ -68,10 +77,21 @@ def ask_pip(requirement: str, index: str, *options: str) -> list[Distribution]:
         report = Path(folder) / "report.json"
         command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", *_QUIETLY]
         command += [f"--target={folder}/nothing", f"--report={report}", *options]
-        done = run([*command, *index_option(index), requirement], check=False)
+        done = run([*command, *index_option(index), requirement], env=indexes_of_uv(), check=False)
         if done.returncode != 0:
             raise _refusal(requirement, done.stdout, "look up")
         return [_distribution(entry) for entry in json.loads(report.read_text(encoding="utf-8"))["install"]]
+
+
+def indexes_of_uv() -> dict[str, str]:
+    """Return pip's variables with the indexes that uv's have, unless pip's own are set."""
+    found = {}
+    for name, theirs in _OF_UV.items():
+        given = next(filter(None, map(os.environ.get, theirs)), "")
+        if given and not os.environ.get(name):
+            # uv separates places by commas, and an index may have a name: `mine=https://...`.
+            found[name] = " ".join(re.sub(r"^[\w-]+=", "", word.strip()) for word in given.split(","))
+    return found
 
 
 def index_option(index: str) -> list[str]:
@@ -108,7 +128,8 @@ def pip_into(folder: Path, verb: str, packages: Mapping[str, str], line: StepLin
     into = {"download": "--dest", "install": "--target"}[verb]
     command = [sys.executable, "-m", "pip", verb, "--no-deps", *_QUIETLY, *options, f"{into}={folder}"]
     command += ["--require-hashes"] if all(packages.values()) else []
-    if follow([*command, f"--requirement={wanted}"], output.append, env={"TMPDIR": str(folder)}, watch=watch) != 0:
+    env = {"TMPDIR": str(folder), **indexes_of_uv()}
+    if follow([*command, f"--requirement={wanted}"], output.append, env=env, watch=watch) != 0:
         refuse_full("".join(output), folder)
         first, *others = packages
         several = f" and {len(others)} other packages" if others else ""
@@ -128,6 +149,9 @@ def _distribution(entry: dict[str, Any]) -> Distribution:
 
 def _refusal(requirement: str, output: str, act: str) -> FetchError:
     """Return the error that pip's output reports."""
+    if output.rstrip().endswith(_NO_PIP):
+        what = f"pip is not installed for {sys.executable}, which needs it to {act} {requirement}"
+        return FetchError(what, todo="install it there: `uv pip install pip`, or `python -m ensurepip`")
     what = f"pip could not {act} {requirement}"
     cap, version = ",".join(dict.fromkeys(_CONSTRAINED.findall(output))), requirement.partition("===")[2]
     # pip names a constraint also where there is simply no such version.

@@ -17,7 +17,7 @@ from pathlib import Path
 from ..core.console import StepLine, Steps
 from ..core.errors import CommandError, FetchError
 from ..core.files import build_lock, free_bytes
-from ..core.layout import Layout
+from ..core.layout import Layout, user_cache
 from ..core.process import run
 from ..inputs.pin import GitSource, Pin, load_pin
 from ..inputs.snapshot import Snapshot, take_snapshot
@@ -69,8 +69,7 @@ class Cache:
 
 def cache_of(pin: Pin) -> Cache:
     """Return the folders of ``pin``, below XDG_CACHE_HOME or ~/.cache."""
-    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return Cache((given if given.is_absolute() else Path.home() / ".cache") / "graft" / pin.path.parent.name)
+    return Cache(user_cache() / pin.path.parent.name)
 
 
 @contextmanager

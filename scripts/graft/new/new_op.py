@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,11 +13,12 @@ from tempfile import TemporaryDirectory
 
 import yaml
 
-from ..base.base import run_with_torchgen
+from ..base.base import Base, run_with_torchgen
 from ..base.fetch import get_base
+from ..base.installed import base_of, placed
 from ..core.console import Steps, say
 from ..core.errors import CommandError, OperatorError, UsageError
-from ..core.files import files_below, lay_out_files, write_atomically
+from ..core.files import build_lock, files_below, lay_out_files, write_atomically
 from ..core.layout import expanded
 from ..deliver.thin import package_name
 from ..inputs.pin import pin_of
@@ -44,7 +46,7 @@ def new_op(request: Request) -> None:
     schema, kind, project = request.schema, request.kind, _project_files(request.project)
     layout = replace(request, native=(expanded(request.project) / "native",)).layout if project else request.layout
     wanted = ",".join(check_usage(schema, kind, request.variants))
-    base = get_base(pin_of(layout), layout, request.wheel, Steps())
+    base = _base_of(request)
     done = run_with_torchgen(base.tree, "graft.new", base.tree, layout.native, schema, kind, wanted)
     if done.returncode != 0:
         raise CommandError("the skeleton could not be generated", cause=done.stdout.strip()[-4000:])
@@ -59,12 +61,28 @@ def new_op(request: Request) -> None:
     left = [todo for todo in todos(layout.native, map(Path, answer)) if todo not in before]
     written = [f"  {'added to' if name in APPENDED else 'new     '}  {layout.native / name}" for name in answer]
     written += [f"  new       {file}" for file in project]
-    then = f"then: make test NATIVE={layout.native} OUT=<folder for the wheel>"
+    after = f"then: make test NATIVE={layout.native} OUT=<folder for the wheel>"
     if project:
-        then = (
-            f"then: pip install --no-build-isolation -e {request.project}, which builds for the installed torch; pytest"
-        )
-    say("\n".join([*written, "left to do, each marked TODO:", *(f"  {todo}" for todo in left), then]))
+        after = then(request.project)
+    say("\n".join([*written, "left to do, each marked TODO:", *(f"  {todo}" for todo in left), after]))
+
+
+def then(project: str) -> str:
+    """Return what to do with a project. pip takes a path without a slash for the name of a package."""
+    folder = project if os.sep in project.rstrip(os.sep) else f"./{project}"
+    return (
+        f"then: pip install --no-build-isolation -e {folder}, which builds for the installed torch; pytest {folder}\n"
+        f"its wheel: python -m build --no-isolation {folder}; torch-graft is on no index, so an isolated build needs "
+        "--find-links with the wheel of `make dist`"
+    )
+
+
+def _base_of(request: Request) -> Base:
+    layout, environment = placed(request)
+    if not environment:
+        return get_base(pin_of(layout), layout, request.wheel, Steps())
+    with build_lock(layout.base):
+        return base_of(environment, layout.base)
 
 
 def _project_files(folder: str) -> dict[Path, str]:

@@ -1,6 +1,6 @@
 """Build a project: a wheel for the versions of torch that it names, or an editable install for the torch that is there.
 
-``python -m graft.project.build FOLDER``: build the operators of an editable install again.
+``python -m graft.project.build FOLDER SETTINGS``: build the operators of an editable install again.
 """
 
 from __future__ import annotations
@@ -9,39 +9,45 @@ import json
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
-from ..base.installed import Environment, find_environment
+from ..base.fetch import in_name_of
+from ..base.installed import Environment, find_environment, look
 from ..build import thin_files
 from ..cli import complete
 from ..compose.several import platform_of
-from ..core.console import say
-from ..core.errors import GraftError
+from ..core.console import say, spelling
+from ..core.errors import GraftError, UsageError
 from ..core.files import lay_out_files, write_atomically
 from ..core.layout import ABI, DEVELOP, DISTRIBUTION, HOME, TorchVersion
 from ..deliver.shipped.edited import STATE, state_of
 from ..deliver.thin import requirement, write_wheel
 from ..inputs.native import FOLDERS, load_native
-from ..options import FOUND, INSTALLED, OPTIONS, Request, Verb, request_of
+from ..options import AS_VARIABLES, FOUND, INSTALLED, OPTIONS, Request, Verb, request_of
 from .settings import Project, read_project
 
 _SHIPPED = Path(__file__).resolve().parent.parent / "deliver/shipped"
 
-# A project says what it builds for, and variables like JOBS how.
-_VERB = Verb("wheel", "build a project", "", "pin native jobs launcher cuda_archs cuda_home cxx", FOUND)
+# A project says what it builds for; variables like GRAFT_JOBS, or settings of the frontend, say how.
+_VERB = Verb("wheel", "build a project", "", "pin wheel native jobs launcher cuda_archs cuda_home cxx", FOUND)
+
+# What a frontend passes, by option: `pip wheel --config-settings jobs=2`.
+Settings = Mapping[str, Any]
 
 
-def build_wheel(folder: Path, out: Path) -> Path:
+def build_wheel(folder: Path, out: Path, settings: Settings) -> Path:
     """Build the wheel of the project in ``folder`` into ``out``. Return its path.
 
     Raises:
-        GraftError: pyproject.toml or the operators have errors.
+        GraftError: the settings, pyproject.toml or the operators have errors.
     """
     project = read_project(folder)
-    files, versions = thin_files(*_request(project))
+    files, versions = thin_files(*_request(project, settings))
     return write_wheel(
         folder,
         project.config,
@@ -53,16 +59,36 @@ def build_wheel(folder: Path, out: Path) -> Path:
     )
 
 
-def _request(project: Project) -> tuple[Request, str, list[TorchVersion]]:
+def _given(settings: Settings) -> Request:
+    """Read the settings of a frontend, and the variables. A setting that is repeated is a list.
+
+    Raises:
+        UsageError: there is no such option, or its value cannot be read.
+    """
+    known = [name for name in _VERB.takes.split() if name != "native"]
+    chosen = {name.replace("-", "_"): value for name, value in settings.items()}
+    if unknown := [name for name, known_as in zip(settings, chosen, strict=True) if known_as not in known]:
+        options = ", ".join(name.replace("_", "-") for name in known)
+        raise UsageError(f"--config-settings {unknown[0]}: no such option", todo=f"use one of: {options}")
+    texts = {name: option.given(os.environ) for name, option in OPTIONS.items()}
+    texts |= {name: value if isinstance(value, str) else " ".join(map(str, value)) for name, value in chosen.items()}
+    spelled = {name: option.variable for name, option in OPTIONS.items()}
+    return request_of(texts, spelled | {name: f"--config-settings {name.replace('_', '-')}" for name in chosen})
+
+
+def _request(project: Project, settings: Settings) -> tuple[Request, str, list[TorchVersion]]:
     """Return what is asked for, the name of the package, and the versions of torch: of those that are named the
     installed one is built on as it is.
+
+    Raises:
+        GraftError: see ``_given`` and ``complete``.
     """
-    variables = {name: option.given(os.environ) for name, option in OPTIONS.items()}
-    request = replace(
-        request_of(variables, {name: option.variable for name, option in OPTIONS.items()}), native=project.natives
-    )
-    there = _installed_version()
-    versions = [TorchVersion(INSTALLED if each == there else each) for each in project.torches]
+    request = replace(_given(settings), native=project.natives)
+    named = (request.pin,) if request.pin else project.torches
+    if request.wheel:
+        named = (in_name_of(request.wheel)[0],)
+    there = _installed_version() if not request.wheel else None
+    versions = [TorchVersion(INSTALLED if each == there else each) for each in named]
     if not versions and there:
         versions = [TorchVersion(INSTALLED)]
     if there and INSTALLED not in versions:
@@ -78,15 +104,22 @@ def _installed_version() -> TorchVersion | None:
     return None
 
 
-def build_editable(folder: Path, out: Path) -> Path:
+def build_editable(folder: Path, out: Path, settings: Settings) -> Path:
     """Build a wheel that refers to a folder with the operators, for the installed torch. Return its path.
 
     Raises:
         GraftError: as ``build_wheel``; or no torch is installed.
     """
-    project, environment = read_project(folder), find_environment(sys.executable)
+    project, (packages, site) = read_project(folder), look(sys.executable)
+    if site is None:
+        raise UsageError(
+            f"{folder}: an editable install is for the installed torch, which this build does not see",
+            cause=f"{packages} has no torch; uv hides it from isolated builds",
+            todo="use --no-build-isolation, or name versions in [tool.graft] torch and install without -e",
+        )
+    environment = find_environment(sys.executable)
     place = _place(project, environment)
-    files = build_in_place(project, environment)
+    files = build_in_place(project, environment, settings)
     return write_wheel(
         folder,
         project.config,
@@ -106,20 +139,20 @@ def _place(project: Project, environment: Environment) -> Path:
     return project.folder / f"build/graft-{ABI}-{key}"
 
 
-def build_in_place(project: Project, environment: Environment) -> dict[str, bytes]:
+def build_in_place(project: Project, environment: Environment, settings: Settings) -> dict[str, bytes]:
     """Build the operators for the torch of ``environment``, and lay them out. Return their files."""
     folders = list(map(str, project.natives))
     read = [native / name for native in project.natives for name in load_native(native).headers]
     watched = [str(environment.site / "torch/version.py"), *map(str, read)]
     state = {
-        "command": [sys.executable, "-m", "graft.project.build", str(project.folder)],
+        "command": [sys.executable, "-m", "graft.project.build", str(project.folder), json.dumps(settings)],
         "home": str(HOME),
         "folders": folders,
         "read": FOLDERS,
         "others": watched,
         "files": state_of(folders, list(FOLDERS), watched),
     }
-    request, package, _ = _request(project)
+    request, package, _ = _request(project, settings)
     files, _ = thin_files(request, package, [TorchVersion(INSTALLED)], kind=DEVELOP)
     files[f"{project.package}/edited.py"] = (_SHIPPED / "edited.py").read_bytes()
     place = _place(project, environment)
@@ -129,15 +162,16 @@ def build_in_place(project: Project, environment: Environment) -> dict[str, byte
     return files
 
 
-def main(folder: str) -> int:
-    """Build the operators of an editable install again. Return the exit code."""
-    try:
-        build_in_place(read_project(Path(folder)), find_environment(sys.executable))
-    except GraftError as error:
-        say(f"error: {error}")
-        return error.exit_code
+def main(folder: str, settings: str) -> int:
+    """Build the operators of an editable install again, with the settings of its first build. Return the exit code."""
+    with spelling(AS_VARIABLES):
+        try:
+            build_in_place(read_project(Path(folder)), find_environment(sys.executable), json.loads(settings))
+        except GraftError as error:
+            say(f"error: {error}")
+            return error.exit_code
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

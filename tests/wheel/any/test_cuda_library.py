@@ -57,7 +57,7 @@ def test_there_is_code_for_every_architecture() -> None:
     if not KERNELS.is_file():
         pytest.skip("no CUDA kernels were built")
     wanted = [
-        f"sm_{name}" for name in wanted_architectures(os.environ.get("CUDA_ARCHS", ""))
+        f"sm_{name}" for name in wanted_architectures(os.environ.get("GRAFT_CUDA_ARCHS", ""))
     ] or torch.cuda.get_arch_list()
     assert architectures(KERNELS) == set(wanted)
 

@@ -1,0 +1,73 @@
+"""Base wheels, and what is unpacked of them. All clones of Graft share these, in a folder for each wheel's sha256. Once
+complete, none is changed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from ..core.console import say
+from ..core.files import file_lock, files_below
+from ..core.layout import bases
+
+# Of files. Folders can be written to, so that `rm -r` works.
+_READ_ONLY = 0o444
+
+
+def wheel_with(sha256: str) -> Path | None:
+    """Return the wheel with this hash, which was verified when it was put there, if there is one."""
+    return next((bases() / sha256).glob("*.whl"), None) if sha256 else None
+
+
+def share_wheel(wheel: Path, sha256: str) -> Path:
+    """Move a verified wheel to the shared ones, unless it is there. Return its path."""
+    folder = bases() / sha256
+    with _lock(folder):
+        if not (there := wheel_with(sha256)):
+            there, partial = folder / wheel.name, folder / "wheel.partial"
+            partial.unlink(missing_ok=True)  # left by a build that was killed
+            shutil.move(wheel, partial)  # from another file system, perhaps
+            partial.chmod(_READ_ONLY)
+            partial.rename(there)
+    return there
+
+
+def share_tree(sha256: str, unpack: Callable[[Path], None]) -> Path:
+    """Return the unpacked wheel with this hash. Unless it is there, ``unpack`` writes it into a temporary folder."""
+    folder = bases() / sha256
+    tree, partial = folder / "tree", folder / "tree.partial"
+    with _lock(folder):
+        if not tree.is_dir():
+            shutil.rmtree(partial, ignore_errors=True)  # as above
+            unpack(partial)
+            for name in files_below(partial):
+                (partial / name).chmod(_READ_ONLY)
+            partial.rename(tree)
+    return tree
+
+
+def link(path: Path, target: Path) -> None:
+    """Make ``path`` a link to ``target``, in place of what is there."""
+    if path.is_symlink() and path.readlink() == target:
+        return
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+    path.symlink_to(target)
+
+
+def clean_bases(_: object = None) -> None:
+    """Delete what all clones share. Builds that use it download it again."""
+    folder = bases()
+    size = sum((folder / name).stat().st_size for name in files_below(folder))
+    if folder.is_dir():
+        shutil.rmtree(folder)
+    say(f"deleted {size / 1e9:.1f} GB in {folder}" if size else f"nothing to do: there is nothing in {folder}")
+
+
+def _lock(folder: Path) -> AbstractContextManager[None]:
+    return file_lock(folder / "lock", f"another process writes into {folder}")

@@ -1,0 +1,14 @@
+"""Tests of the builder leave the user's base wheels alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers import use_own_bases
+
+
+@pytest.fixture(autouse=True)
+def own_bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test has base wheels of its own."""
+    use_own_bases(tmp_path / ".cache", monkeypatch)

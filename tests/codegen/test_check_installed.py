@@ -1,0 +1,77 @@
+"""`check` and `new` for the torch of an environment: nothing is downloaded or unpacked, and the last line names it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+from graft import build
+from graft.base.installed import Environment
+from graft.core.layout import PACKAGES, Layout, TorchVersion
+from snippets import write_shown_folder
+
+SCHEMA = "soft_step(Tensor self, *, Scalar width=1) -> Tensor"
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment whose torch is the base's."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.EnvBuilder(symlinks=True).create(folder)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    for name in ("torch", "torchgen"):
+        (packages / name).symlink_to(Path(os.environ["GRAFT_BASE"], "tree", name))
+    return folder / "bin/python"
+
+
+def graft(home: Path, *words: str | Path) -> str:
+    """Run the builder with an empty cache, without any index. Return its messages."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("GRAFT_", "PIP_"))}
+    env |= {"GRAFT_HOME": str(home), "PIP_NO_INDEX": "1", "PYTHONPATH": str(PACKAGES)}
+    command = [sys.executable, "-m", "graft", *map(str, words)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_torch_of_the_environment_is_the_base(python: Path, tmp_path: Path) -> None:
+    home, folder = tmp_path / "home", tmp_path / "my_ops"
+    write_shown_folder(folder)
+    version = Path(os.environ["GRAFT_BASE"]).parents[1].name
+    said = graft(home, "check", "--python", python, "--native", folder)
+    assert "looking for torch" not in said and "fetch" not in said
+    assert said.splitlines()[-1].startswith(f"{folder}: no errors found for torch {version}, which {python} has")
+    assert "fetch" not in graft(home, "new", "--python", python, "--native", folder, "--schema", SCHEMA)
+    assert not list(home.rglob("*.whl")) and not (home / "bases").exists()
+
+
+def layout_of(version: str, folder: Path) -> Layout:
+    return Layout(TorchVersion(version), (folder,), folder)
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("2.13.0+cpu", "/ops: no errors found for torch 2.13.0+cpu, which python3 has"),
+        (
+            "2.14.1",
+            "/ops: no errors found for torch 2.14.1, which python3 has; a wheel is built for torch 2.13.0+cpu, for "
+            "which `make check PIN=2.13.0+cpu` checks",
+        ),
+    ],
+)
+def test_last_line_names_the_torch_and_how_to_check_for_a_wheel(
+    version: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = Environment("python3", Path("/site"), Path("/site"))
+    monkeypatch.setattr(build, "expected_pin", lambda _: TorchVersion("2.13.0+cpu"))
+    assert build.verdict(layout_of(version, Path("/ops")), environment) == said
+
+
+def test_last_line_for_a_pin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "expected_pin", lambda _: pytest.fail("it is asked for"))
+    assert build.verdict(layout_of("2.14.1", Path("/ops")), None) == "/ops: no errors found for torch 2.14.1"
