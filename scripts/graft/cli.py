@@ -186,7 +186,7 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
     # The list of verbs fits on a screen of 24 lines.
     parser = _Parser(prog="graft", usage="graft [--help] [--version] VERB ...", add_help=False)
     parser.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
-    parser.add_argument("--version", action="version", version=f"graft {_version()}", help=argparse.SUPPRESS)
+    parser.add_argument("--version", action=_ShowVersion, nargs=0, help=argparse.SUPPRESS)
     parsers = parser.add_subparsers(prog="graft", dest="verb", required=True, metavar="VERB")
     for verb in verbs:
         help_ = as_typed(verb.help)
@@ -221,10 +221,14 @@ def _keep_from_others(given: argparse.Namespace) -> None:
             os.environ[option.variable] = flag
 
 
-def _version() -> str:
-    """Return Graft's version."""
-    found = re.search(r'^version = "(.+)"$', (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"), re.M)
-    return found[1] if found else "of a checkout"
+class _ShowVersion(argparse.Action):
+    """Prints Graft's version, which is read only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+        found = re.search(r'^version = "(.+)"$', text, re.M)
+        print(f"graft {found[1] if found else 'of a checkout'}")
+        parser.exit()
 
 
 def _require_absolute(paths: Mapping[str, str]) -> None:

@@ -22,6 +22,7 @@ from graft.core.errors import FetchError
 from graft.core.layout import Layout, TorchVersion
 from graft.core.pip import MissingError
 from graft.inputs.pin import load_pin, pin_of, unpinned_sha256
+from graft.inputs.toolchain import NO_GPU
 
 CP = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 TAG, OTHER_TAG = f"{CP}-{CP}-linux_x86_64", "cp39-cp39-linux_x86_64"
@@ -163,7 +164,7 @@ def test_the_same_is_found_again_without_pip(
     assert said.startswith("torch 9.1.0: the wheel for CUDA, since pip found none for CPUs")
     place.wheel("9.1.0+cpu", place.own)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    assert find_pin(patches=place.patches) == (pin, "none")
+    assert find_pin(patches=place.patches) == (pin, NO_GPU)
     # Why was said already; with a GPU there is more to say.
     assert capsys.readouterr().err == ""
     gpus(place, "9.0")

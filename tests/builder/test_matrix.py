@@ -432,7 +432,7 @@ def test_contents_of_a_wheel_beside_its_base(tmp_path: Path, monkeypatch: pytest
 
     same = {"torch/same": b"s" * 5000, "torch/other": b"o" * 5000}
     base = wheel("base.whl", "1", "'13.0'", same)
-    monkeypatch.setenv("GRAFT_CUDA_ARCHS", "80 90a")
+    monkeypatch.setenv("CUDA_ARCHS", "80 90a")
     changed, added = os.urandom(5000), b"kernels"
     files = {**same, "torch/other": changed, "torch/lib/libtorch_operators_cuda.so": added}
     new = wheel("new.whl", "1+graft", "'13.0'", files)

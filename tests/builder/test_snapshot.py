@@ -34,7 +34,7 @@ FIRST = {
     "docs/one.rst": "What one does.\n",
     "samples.py": "def one(make): ...\n",
     "One.cpp": "// one\n",
-    "cpu/OneKernel.cpp": "// the kernel of one\n",
+    "cpu/OneKernel.cpp": "REGISTER_DISPATCH(one_stub, &one_kernel)\n",
     "notes.txt": "read by nobody\n",
     "tests/test_one.py": "pass\n",
 }

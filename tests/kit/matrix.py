@@ -192,7 +192,7 @@ def contents(wheel: Path, base: Path) -> dict[str, Any]:
         cuda = of_version_file(archive.read(VERSION_FILE).decode(), "cuda")
         names: Sequence[str] = ()
         if OPERATORS_FOR_CUDA in archive.namelist():
-            names = wanted_architectures(os.environ.get("GRAFT_CUDA_ARCHS", "")) or architectures_of(
+            names = wanted_architectures(os.environ.get("CUDA_ARCHS", "")) or architectures_of(
                 archive.read("torch/lib/libtorch_python.so")
             )
     return {

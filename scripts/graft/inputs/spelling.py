@@ -8,6 +8,9 @@ import string
 # Text that is not respelled: defaults of type str.
 _QUOTED = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""")
 
+# Other text is not respelled: torchgen says what is wrong.
+_SCHEMA = re.compile(r"\s*[\w.:]+\s*\(.*\)\s*->.*", re.S)
+
 # What is written otherwise, and the one spelling of it.
 _SPELLINGS = (
     (re.compile(r"\s+"), " "),
@@ -26,8 +29,10 @@ _SINGLE = re.compile(r"-> \(((?:[^(),]|\([a-z]!?\))+)\)$")
 
 def respelled(schema: str) -> str:
     """Return a schema in torchgen's spelling: one space behind a comma, a letter in each alias annotation, one result
-    without parentheses. Text that is no schema stays invalid.
+    without parentheses. Text that is no schema stays as it is.
     """
+    if not _SCHEMA.fullmatch(schema):
+        return schema
     quoted: list[str] = []
 
     def hide(match: re.Match[str]) -> str:
