@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
-from graft.check.run import check_native
+from graft.check.process import Generator
+from graft.codegen import NO_CUDA
 from graft.core.errors import OperatorError
 from graft.core.layout import Layout, TorchVersion
 from graft.inputs.snapshot import take_snapshot
@@ -225,18 +228,23 @@ def test_kernel_in_a_folder_that_is_not_read(name: str, place: str, known: BaseO
         assert lines(tmp_path, known, one=including, two=TWO) == []
 
 
-def test_kernel_in_a_folder_that_is_not_read_is_in_the_snapshot(base: Path, tmp_path: Path) -> None:
+def test_kernel_in_a_folder_that_is_not_read_is_in_the_snapshot(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Which the checks read."""
     one: Files = {**ONE, "csrc/one.cpp": str(ONE["One.cpp"])}
     for name, text in {**one, "derivatives.yaml": "", "One.cpp": "", "venv/pyvenv.cfg": "", "venv/x.cpp": ""}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(str(text))
-    snapshot = take_snapshot(Layout(TorchVersion("2.13.0+cpu"), (tmp_path,), tmp_path / "out"))
+    monkeypatch.setattr(Layout, "work", tmp_path / "work")
+    layout = Layout(TorchVersion("2.13.0+cpu"), (tmp_path,), tmp_path / "out")
+    tree: Any = SimpleNamespace(tree=base)
+    snapshot = take_snapshot(layout)
     snapshot = replace(snapshot, folder=tmp_path / "snapshot")
     native = snapshot.lay_out()
     assert (native.path / "csrc/one.cpp").is_file() and not (native.path / "venv").exists()
     with pytest.raises(OperatorError, match=rf"^{tmp_path}/csrc/one.cpp:2: .* is in a folder that is not read"):
-        check_native(snapshot, base)
+        Generator(layout, snapshot, tree, NO_CUDA).start()
     # No build depends on it.
     (tmp_path / "csrc/one.cpp").write_text("")
     assert take_snapshot(Layout(TorchVersion("2.13.0+cpu"), (tmp_path,), tmp_path / "out")).stamp == snapshot.stamp

@@ -22,7 +22,11 @@ def test_one_builds_and_the_other_waits_for_it(plain: Place) -> None:
     write(plain.home, {"launcher": LAUNCHER.format(plain.home)})
     (plain.home / "launcher").chmod(0o755)
     with plain.edited({"SoftClip.cpp": f"{kernel}// edited\n"}):
-        command = ["env", f"LAUNCHER={plain.home}/launcher", *plain.command("build", "--out", plain.home / "at_once")]
+        command = [
+            "env",
+            f"GRAFT_LAUNCHER={plain.home}/launcher",
+            *plain.command("build", "--out", plain.home / "at_once"),
+        ]
         first = plain.start(command)
         while not (plain.home / "begun").exists():
             assert first.poll() is None, first.communicate()

@@ -19,6 +19,8 @@ _ARGUMENTS = frozenset(
     {"float[]", "float[N]", "float[N]?", "MemoryFormat", "Scalar[N]", "Storage", "Tensor[N]", "Tensor?[N]"}
 )
 
+_RESULTS = frozenset({"Scalar"})
+
 # What to write instead of a type of an argument, or of a result.
 _INSTEAD_OF_ARGUMENT = {
     "Tensor[]?": "write `Tensor[]`, in which an empty list means none, or a second overload without it",
@@ -42,6 +44,7 @@ _INSTEAD_OF_RESULT = {
     "Tensor?": "write `Tensor`, and return `Tensor()`, which is None in Python, where there is none",
     "Tensor?[]": "write `Tensor[]`, with `Tensor()` where there is none",
     "str": "return a number, or write a function in python/",
+    "SymInt": "write `int`, or leave the Python function out: a name that begins with `_` and ends in `_forward`",
 }
 _ONE_BY_ONE = "write an argument for each value, or numbers that stand for them"
 
@@ -62,7 +65,7 @@ def has_supported_types(function: Function, tree: Path, findings: Findings) -> b
             what = f"the default `{default}` of `{argument.name}`: lists of integers alone can have one"
             _refuse(what, place, "leave it out, or take an empty list for it in the kernel", findings)
     for result in function.schema.returns:
-        if (form := form_of(result)) not in results:
+        if (form := form_of(result)) not in results | _RESULTS:
             todo = _INSTEAD_OF_RESULT.get(form, "return tensors, or one number")
             _refuse(f"a result of type {result.type}", function.entry.value("func"), todo, findings)
     return len(findings.errors) == before
@@ -90,10 +93,9 @@ def form_of(each: Argument | Return) -> str:
 
 @functools.cache
 def _known_forms(tree: Path, has_binding: bool) -> tuple[set[str], set[str]]:
-    """Return the types of the arguments, and of the results, of PyTorch's own operators. If ``has_binding``, only
-    arguments of operators with a Python function count.
+    """Return the types of the arguments and of the results of PyTorch's own operators; of those with a Python function
+    if ``has_binding``.
     """
-    functions = known_operators(tree).functions
-    bound = [f for f in functions if should_generate_py_binding(f)] if has_binding else functions
-    arguments = {form_of(argument) for f in bound for argument in f.func.arguments.flat_all}
+    functions = [f for f in known_operators(tree).functions if should_generate_py_binding(f) or not has_binding]
+    arguments = {form_of(argument) for f in functions for argument in f.func.arguments.flat_all}
     return arguments, {form_of(result) for f in functions for result in f.func.returns}
