@@ -6,7 +6,8 @@ import functools
 import re
 from pathlib import Path
 
-from torchgen.model import Argument, ListType, Return
+from torchgen.api.python import dispatch_lambda_return_str
+from torchgen.model import Argument, ListType, NativeFunction, Return
 from torchgen.packaged.autograd.gen_python_functions import should_generate_py_binding
 
 from ..codegen.known import known_operators
@@ -18,8 +19,6 @@ from .schemas import Function, place_of_argument
 _ARGUMENTS = frozenset(
     {"float[]", "float[N]", "float[N]?", "MemoryFormat", "Scalar[N]", "Storage", "Tensor[N]", "Tensor?[N]"}
 )
-
-_RESULTS = frozenset({"Scalar"})
 
 # What to write instead of a type of an argument, or of a result.
 _INSTEAD_OF_ARGUMENT = {
@@ -44,7 +43,6 @@ _INSTEAD_OF_RESULT = {
     "Tensor?": "write `Tensor`, and return `Tensor()`, which is None in Python, where there is none",
     "Tensor?[]": "write `Tensor[]`, with `Tensor()` where there is none",
     "str": "return a number, or write a function in python/",
-    "SymInt": "write `int`, or leave the Python function out: a name that begins with `_` and ends in `_forward`",
 }
 _ONE_BY_ONE = "write an argument for each value, or numbers that stand for them"
 
@@ -52,7 +50,8 @@ _ONE_BY_ONE = "write an argument for each value, or numbers that stand for them"
 def has_supported_types(function: Function, tree: Path, findings: Findings) -> bool:
     """Check that an operator's arguments and results are of types that operators of PyTorch in ``tree`` have, too."""
     before = len(findings.errors)
-    arguments, results = _known_forms(tree, should_generate_py_binding(function.native))
+    has_binding = should_generate_py_binding(function.native)
+    arguments, results = _known_forms(tree, has_binding)
     for argument in function.schema.arguments.flat_all:
         form, place = form_of(argument), place_of_argument(argument.name, function.entry)
         if argument.annotation and argument.annotation.is_write and form.endswith("?"):
@@ -64,11 +63,24 @@ def has_supported_types(function: Function, tree: Path, findings: Findings) -> b
         elif (default := argument.default) not in (None, "None") and _is_list_without_defaults(argument):
             what = f"the default `{default}` of `{argument.name}`: lists of integers alone can have one"
             _refuse(what, place, "leave it out, or take an empty list for it in the kernel", findings)
+    place = function.entry.value("func")
     for result in function.schema.returns:
-        if (form := form_of(result)) not in results | _RESULTS:
+        if (form := form_of(result)) not in results:
             todo = _INSTEAD_OF_RESULT.get(form, "return tensors, or one number")
-            _refuse(f"a result of type {result.type}", function.entry.value("func"), todo, findings)
+            _refuse(f"a result of type {result.type}", place, todo, findings)
+    if len(findings.errors) == before and has_binding and not _can_be_returned(function.native):
+        types = ", ".join(str(result.type) for result in function.schema.returns)
+        _refuse(f"a Python function with the results ({types})", place, "return tensors, or one number", findings)
     return len(findings.errors) == before
+
+
+def _can_be_returned(f: NativeFunction) -> bool:
+    """Return whether torchgen has code that returns these results to Python."""
+    try:
+        dispatch_lambda_return_str(f)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _refuse(what: str, place: Place, todo: str, findings: Findings) -> None:
@@ -93,9 +105,10 @@ def form_of(each: Argument | Return) -> str:
 
 @functools.cache
 def _known_forms(tree: Path, has_binding: bool) -> tuple[set[str], set[str]]:
-    """Return the types of the arguments and of the results of PyTorch's own operators; of those with a Python function
-    if ``has_binding``.
+    """Return the types of the arguments and of the results of PyTorch's own operators; if ``has_binding``, only arguments
+    of those with a Python function count.
     """
-    functions = [f for f in known_operators(tree).functions if should_generate_py_binding(f) or not has_binding]
-    arguments = {form_of(argument) for f in functions for argument in f.func.arguments.flat_all}
+    functions = known_operators(tree).functions
+    bound = [f for f in functions if should_generate_py_binding(f)] if has_binding else functions
+    arguments = {form_of(argument) for f in bound for argument in f.func.arguments.flat_all}
     return arguments, {form_of(result) for f in functions for result in f.func.returns}
