@@ -90,7 +90,9 @@ def test_pytorch_s_own_entries_have_no_mistake(base: Path, monkeypatch: pytest.M
         read_entries(packaged / "autograd/derivatives.yaml", findings.add), functions, set(), nothing, findings
     )
     assert len(functions) > 2000
-    found = [finding.what for finding in findings.errors if "manual_cpp_binding" not in finding.what]
+    # PyTorch has formulas of operators that also write statistics or noise, which have no gradient.
+    odd = ("manual_cpp_binding", "which a derivative formula cannot describe")
+    found = [finding.what for finding in findings.errors if not any(each in finding.what for each in odd)]
     # Three arguments are named `from` (torchgen makes exceptions for them), and one_hot has an entry in addition to a
     # composite kernel.
     assert sorted(what.split()[0] for what in found) == ["`from`", "`from`", "`from`", "one_hot"]

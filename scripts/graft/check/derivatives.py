@@ -19,11 +19,13 @@ from torchgen.packaged.autograd.gen_variable_type import gen_variable_type_func
 from torchgen.packaged.autograd.load_derivatives import create_differentiability_info
 
 from ..codegen.operators import derivatives_fields
+from ..codegen.writing import is_writing
 from ..inputs.entries import REPLACE, Entry, Place
 from . import Findings, line_of, nearest
 from .base import BaseOperators
 from .cplusplus import parse
 from .schemas import Function, root_of
+from .writing import refuses_formula
 
 # The keys of an entry that are not names of arguments or returns (explained at the top of PyTorch's derivatives.yaml).
 _OTHER_KEYS = frozenset({"name", "dispatch", "output_differentiability", "result"})
@@ -97,6 +99,8 @@ def _schema_of(
     if _is_composite(name, own, base):
         what = f"{name} is CompositeImplicitAutograd: autograd differentiates the operators that it calls"
         findings.add(place, what, "leave this entry out, or add `dispatch:` to the operator's entry")
+        return None
+    if name in own and refuses_formula(schema, entry, findings):
         return None
     given = str(entry.fields["name"])
     if given != str(schema):
@@ -227,7 +231,7 @@ def _warn_of_missing(functions: list[Function], seen: Container[str], findings: 
         schema, native = function.schema, function.native
         takes = _differentiable(schema.arguments.flat_non_out)
         gives = any(r.type.is_tensor_like() for r in schema.returns)
-        is_free = native.has_composite_implicit_autograd_kernel or "view_copy" in native.tags
+        is_free = native.has_composite_implicit_autograd_kernel or "view_copy" in native.tags or is_writing(native)
         if str(schema.name) not in seen and takes and gives and not is_free and schema.kind() == SchemaKind.functional:
             todo = f'add one; `{takes[0]}: not_implemented("{schema.name}")` declares that it has no gradient'
             what = f"{schema.name} has no entry in derivatives.yaml"

@@ -43,6 +43,7 @@ from ..codegen.operators import groups_accept, parse_replacing
 from ..inputs.entries import REPLACE, Entry, Place, kernels_of
 from . import Findings, line_of, nearest
 from .base import BaseOperators
+from .writing import REMEDIES_OF_WRITING, is_accepted
 
 # torchgen has no list of valid keys except for its code, which removes them from an entry one by one.
 KEYS = frozenset(re.findall(r"""e\.pop\(\s*["'](\w+)["']""", inspect.getsource(NativeFunction.from_yaml))) - {
@@ -59,6 +60,7 @@ _WORDS: tuple[tuple[str, Iterable[str]], ...] = (
 
 # Remedies for torchgen's errors, by a part of the message.
 _REMEDIES = (
+    *REMEDIES_OF_WRITING,
     (r"Invalid function schema|not a str: \[", "a schema is `name(arguments) -> returns`"),
     (
         r"illegal argument|unrecognized type",
@@ -395,7 +397,9 @@ def _check_lonely(function: Function, schemas: list[FunctionSchema], findings: F
             what = f"{function.schema.name} has no functional variant"
             findings.add(place, what, f"add an entry for `{twin}`", is_warning=True)
     elif modifies_arguments(native) and not native.is_view_op:
-        if str(native.func.name) in MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION:
+        if str(native.func.name) in MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION or is_accepted(
+            function.entry, native, findings
+        ):
             return
         if function.schema.kind() == SchemaKind.functional:
             what = f"{native.func.name} mutates `self`, but has not the name of an in-place operator"

@@ -105,8 +105,8 @@ def form_of(each: Argument | Return) -> str:
 
 @functools.cache
 def _known_forms(tree: Path, has_binding: bool) -> tuple[set[str], set[str]]:
-    """Return the types of the arguments and of the results of PyTorch's own operators; if ``has_binding``, only arguments
-    of those with a Python function count.
+    """Return the types of arguments and of results that PyTorch's own operators have; with ``has_binding``, those of
+    arguments that operators with a Python function have.
     """
     functions = known_operators(tree).functions
     bound = [f for f in functions if should_generate_py_binding(f)] if has_binding else functions

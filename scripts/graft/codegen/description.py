@@ -107,6 +107,7 @@ class Description:
         return_types: definitions of named tuples for ``return_types.pyi``, by name.
         replaced: what folders replace of PyTorch's own operators, by name: dispatch keys of kernels, or `derivatives`.
         annotated: lines for ``annotated_fn_args.py``, from which PyTorch's test_overrides.py takes arguments.
+        writing: those that write positional arguments and have no kernel for functionalization.
     """
 
     operators: list[str]
@@ -120,6 +121,7 @@ class Description:
     return_types: dict[str, list[str]]
     annotated: list[str]
     replaced: dict[str, list[str]] = field(default_factory=dict)
+    writing: list[str] = field(default_factory=list)
 
     @property
     def replaced_lines(self) -> list[str]:
@@ -152,7 +154,8 @@ class Description:
         return (
             f"{_MODULE}FUNCTIONS = {{\n{functions}}}\n\nPUBLIC = {{\n{public}}}\n\n"
             f"OPERATORS = [\n{names(self.operators)}]\n\nOVERLOADS = {overloads}\n\n"
-            f"FACTORIES = [\n{names(self.factories)}]\n\nPOINTWISE = [\n{names(self.pointwise)}]\n"
+            f"FACTORIES = [\n{names(self.factories)}]\n\nPOINTWISE = [\n{names(self.pointwise)}]\n\n"
+            f"WRITING = [\n{names(self.writing)}]\n"
         )
 
 
@@ -165,6 +168,7 @@ OPERATORS: the name of each new operator, overload included.
 OVERLOADS: those of them that are overloads of a name that PyTorch has operators of.
 FACTORIES: the functions that make a tensor on a given device.
 POINTWISE: the pointwise operators whose meta kernel is in C++, where TensorIterator takes no symbolic shapes.
+WRITING: the operators that write positional arguments and have no kernel for functionalization.
 """
 
 import operator

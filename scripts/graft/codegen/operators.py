@@ -39,6 +39,7 @@ from torchgen.utils import context
 from ..inputs.entries import Entry, fields_of, read_entries, texts_of_entries
 from ..inputs.native import DERIVATIVES, FUNCTIONS
 from .known import ABSENT_BACKENDS, Infos, Kernels, backend_index, known_operators
+from .writing import texts_of_writing
 
 Grouped: TypeAlias = NativeFunction | NativeFunctionsGroup
 
@@ -334,11 +335,15 @@ def missing_names(natives: Sequence[Path]) -> dict[str, str]:
             [f'"{name}"' for name in sorted(names - GRADIENT_IMPLEMENTED_FOR_COMPLEX)],
         ),
     }
-    return {
+    texts = {
         file: text.format(names="".join(f"    {name},\n" for name in listed))
         for file, (text, listed) in lists.items()
         if listed
     }
+    explicit = [each for each in functions if not is_composite_implicit(each)]
+    pairs = [(schema, "autogen" in each.fields) for each in explicit if (schema := parsed(each.schema))]
+    of_writing = texts_of_writing(pairs)
+    return {file: texts.get(file, "") + of_writing.get(file, "") for file in {**of_writing, **texts}}
 
 
 def entries_in(natives: Sequence[Path], file: Path, *, replacing: bool) -> list[Entry]:

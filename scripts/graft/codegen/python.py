@@ -28,6 +28,7 @@ from . import upstream
 from .description import PLACES, Bound, Description, Place
 from .operators import Operators, Part, qualified_name
 from .upstream import Output, SelectingFileManager, template_env
+from .writing import is_auto_functionalized
 
 # The Python signatures of all overloads of a function, by its name.
 Signatures: TypeAlias = dict[str, list[PythonSignatureGroup]]
@@ -163,6 +164,7 @@ def describe(new: Part) -> Description:
         hints={place.name: hints(at) for place, at in groups.items() if at},
         return_types={each[0]: [each[1].rstrip()] for each in named if each},
         annotated=[line for place in PLACES if place.annotated for line in _annotated(new, place)],
+        writing=[qualified_name(f) for f in new.functions if is_auto_functionalized(f)],
     )
 
 

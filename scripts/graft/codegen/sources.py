@@ -24,6 +24,7 @@ from ..inputs.native import AUTOCAST
 from . import KERNELS, MISSING, upstream
 from .operators import Part, Replaced
 from .upstream import CUDA_KEYS, KEYS_BUT_CUDA, Output, SelectingFileManager
+from .writing import is_writing, lacks_meta
 
 FUNCTIONALIZATION = frozenset({"RegisterFunctionalization.cpp", "ViewMetaClasses.cpp"})
 
@@ -218,11 +219,12 @@ _TENSOR = BaseType(BaseTy.Tensor)
 
 
 def generate_batching_rules(part: Part, out: Output, folder: str = "ATen") -> None:
-    """Generate the rules in a folder below ``out``."""
+    """Generate the rules in a folder below ``out``, and kernels for Meta of operators that only write arguments."""
     _generate_decompositions(part, out, folder)
     boxed = {
         "Pointwise": [f for f in part.functions if is_batched_pointwise(f)],
         "Explicit": [f for f in part.functions if is_batched_by_its_kernel(f, part)],
+        "Writing": [f for f in part.functions if is_writing(f) and f.namespace == "aten"],
     }
     manager = SelectingFileManager(folder, "", out=out)
     for kind, functions in boxed.items():
@@ -230,6 +232,14 @@ def generate_batching_rules(part: Part, out: Output, folder: str = "ATen") -> No
             rule = f"torch::CppFunction::makeFromBoxedFunction<&{kind.lower()}_batching_rule>()"
             text = registrations(_BATCHED, [(f, f'm.impl("{f.func.name}", {rule});') for f in functions])
             manager.write(f"BatchRulesOfAdded{kind}.cpp", {"registrations": text}.copy)
+    if without_meta := [f for f in part.functions if lacks_meta(f, _keys_of(f, part)) and f.namespace == "aten"]:
+        kernel = "torch::CppFunction::makeFromBoxedFunction<&writes_nothing>()"
+        text = registrations(["Meta"], [(f, f'm.impl("{f.func.name}", {kernel});') for f in without_meta])
+        manager.write("RegisterMetaOfWriting.cpp", {"registrations": text}.copy)
+
+
+def _keys_of(f: NativeFunction, part: Part) -> set[DispatchKey]:
+    return {key for key, index in part.whole.backend_indices.items() if index.has_kernel(f)}
 
 
 def is_batched_pointwise(f: NativeFunction) -> bool:
@@ -250,7 +260,7 @@ def is_batched_by_its_kernel(f: NativeFunction, part: Part) -> bool:
 
     An additional meta kernel does not matter, since it computes nothing.
     """
-    keys = {key for key, index in part.whole.backend_indices.items() if index.has_kernel(f)} - {DispatchKey.Meta}
+    keys = _keys_of(f, part) - {DispatchKey.Meta}
     arguments = f.func.arguments.flat_all
     takes = any(a.type.is_tensor_like() for a in arguments)
     writes = any(a.annotation is not None and a.annotation.is_write for a in arguments)

@@ -1,0 +1,46 @@
+"""Check operators that write positional arguments: ``foo(Tensor x, Tensor(a!) out) -> ()``."""
+
+from __future__ import annotations
+
+from torchgen.model import BaseTy, BaseType, FunctionSchema, NativeFunction
+
+from ..codegen.writing import is_writing, written
+from ..inputs.entries import Entry
+from . import Findings
+
+# Remedies for torchgen's errors about such schemas, by a part of the message.
+REMEDIES_OF_WRITING = (
+    (
+        r"Must return as many arguments as there are out arguments",
+        "move the written argument before the `*`, or return it: `*, Tensor(a!) out) -> Tensor(a!)`",
+    ),
+    (
+        r"mutable pre_self_positional",
+        "write `self` before the written arguments, or give it another name, such as `input`",
+    ),
+    (
+        r"mutable positional args, we expect them to not be returned|All mutable returns must be aliased",
+        "return nothing, `-> ()`, or write the argument after the `*`, as `*, Tensor(a!) out) -> Tensor(a!)`",
+    ),
+)
+
+
+def is_accepted(entry: Entry, native: NativeFunction, findings: Findings) -> bool:
+    """Return whether an operator without functional and out variants works, since it returns nothing that it writes."""
+    schema = native.func
+    if not is_writing(native) or schema.returns_are_aliased():
+        return False
+    if any(r.type != BaseType(BaseTy.Tensor) for r in schema.returns):
+        what = f"torch.compile cannot use {schema.name}: it writes arguments, and returns what is no Tensor"
+        findings.add(entry.value("func"), what, "return `()`, or each result as `Tensor`", is_warning=True)
+    return True
+
+
+def refuses_formula(schema: FunctionSchema, entry: Entry, findings: Findings) -> bool:
+    """Return whether an operator cannot have the formula of ``entry``, which is reported: it writes arguments."""
+    if not (arguments := written(schema)):
+        return False
+    what = f"{schema.name} writes `{arguments[0].name}`, which a derivative formula cannot describe"
+    todo = "leave this entry out; write a functional operator with the formula, and this one beside it"
+    findings.add(entry.value("name"), what, todo)
+    return True

@@ -1,0 +1,21 @@
+# Operators of aten are refused: upstream's own have kernels for functionalization. Operators added to this torch that
+# write positional arguments have none, and are handled as those of other namespaces.
+import functools
+
+from torch import _added_operators
+
+
+def _accept_added_operators(upstreams):
+    """Make ``can_auto_functionalize`` accept the added operators that write positional arguments."""
+
+    @functools.wraps(upstreams)
+    def can_auto_functionalize(op):
+        if not isinstance(op, OpOverload) or op.name() not in _added_operators.WRITING:
+            return upstreams(op)
+        # What upstream asks of the results of operators of other namespaces.
+        return all(each.alias_info is None and type(each.type) is torch.TensorType for each in op._schema.returns)
+
+    return can_auto_functionalize
+
+
+can_auto_functionalize = _accept_added_operators(can_auto_functionalize)

@@ -1,0 +1,128 @@
+"""Operators that write positional arguments: what ``make check`` accepts, refuses and asks for; what is generated."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from graft.check.__main__ import check
+from graft.check.base import BaseOperators
+from graft.codegen.operators import missing_names
+from graft.inputs.entries import fields_of
+from torchgen.api.autograd import NativeFunctionWithDifferentiabilityInfo
+from torchgen.gen_functionalization_type import MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION
+from torchgen.model import Location, NativeFunction
+from torchgen.packaged.autograd import gen_inplace_or_view_type, gen_trace_type, gen_variable_type
+
+KERNELS = "  dispatch:\n    CPU: {0}\n"
+
+# Schemas, each with the signature of its kernel `f`.
+ACCEPTED = {
+    "f(Tensor x, Tensor(a!) out) -> ()": "void f(const Tensor& x, Tensor& out)",
+    "f(Tensor(a!) out, Tensor x) -> ()": "void f(Tensor& out, const Tensor& x)",
+    "f(Tensor(a!) self, Tensor x) -> ()": "void f(Tensor& self, const Tensor& x)",
+    "f(Tensor self, Tensor(a!) out) -> ()": "void f(const Tensor& self, Tensor& out)",
+    "f(Tensor x, Tensor(a!) low, Tensor(b!) high) -> ()": "void f(const Tensor& x, Tensor& low, Tensor& high)",
+    "f(Tensor x, Tensor(a!)[] outs) -> ()": "void f(const Tensor& x, TensorList outs)",
+    "f_(Tensor(a!)[] self) -> ()": "void f_(TensorList self)",
+    "f.some(Tensor x, Tensor(a!) out, SymInt n) -> ()": "void f(const Tensor& x, Tensor& out, int64_t n)",
+    "f(Tensor x, Tensor(a!) out) -> Tensor": "Tensor f(const Tensor& x, Tensor& out)",
+    "f(Tensor(a!) self, Tensor x) -> Tensor": "Tensor f(Tensor& self, const Tensor& x)",
+    "f(Tensor x, Tensor(a!) out) -> (Tensor, Tensor)": "std::tuple<Tensor, Tensor> f(const Tensor& x, Tensor& out)",
+}
+
+# Schemas that cannot work, the remedy that is printed, and what it means here.
+REFUSED = {
+    "f(Tensor x, *, Tensor(a!) out) -> ()": (
+        "move the written argument before the `*`, or return it",
+        "f(Tensor x, Tensor(a!) out) -> ()",
+    ),
+    "f(Tensor(a!) out, Tensor self) -> ()": (
+        "write `self` before the written arguments, or give it another name",
+        "f(Tensor(a!) out, Tensor input) -> ()",
+    ),
+    "f(Tensor x, Tensor(a!) out) -> Tensor(a!)": ("return nothing, `-> ()`", "f(Tensor x, Tensor(a!) out) -> ()"),
+}
+
+
+@pytest.fixture(scope="module")
+def known(base: Path) -> BaseOperators:
+    return BaseOperators(base)
+
+
+def found(known: BaseOperators, folder: Path, schema: str, kernel: str = "", derivatives: str = "") -> list[str]:
+    """Return what check finds in a folder with one operator."""
+    name = schema.partition("(")[0].partition(".")[0]
+    (folder / "native_functions.yaml").write_text(f"- func: {schema}\n{KERNELS.format(name)}")
+    (folder / "derivatives.yaml").write_text(derivatives)
+    text = f"namespace at::native {{\n{kernel} {{}}\n}}\n" if kernel else ""
+    (folder / "F.cpp").write_text(text)
+    return [line.removeprefix(f"{folder}/") for line in check([folder], known).lines()]
+
+
+@pytest.mark.parametrize("schema", ACCEPTED)
+def test_writing_positional_arguments_is_accepted(schema: str, known: BaseOperators, tmp_path: Path) -> None:
+    lines = found(known, tmp_path, schema, ACCEPTED[schema])
+    # Without results, compilers need no kernel for Meta.
+    assert lines == [] or (not schema.endswith("-> ()") and all("none for Meta" in line for line in lines))
+
+
+@pytest.mark.parametrize("schema", REFUSED)
+def test_what_cannot_work_is_refused_with_a_form_that_is_accepted(
+    schema: str, known: BaseOperators, tmp_path: Path
+) -> None:
+    todo, instead = REFUSED[schema]
+    lines = found(known, tmp_path, schema)
+    assert any(line.startswith("native_functions.yaml:1:9: ") and f"; {todo}" in line for line in lines), lines
+    kernel = "void f(Tensor& out, const Tensor& input)" if "input" in instead else ACCEPTED[instead]
+    assert found(known, tmp_path, instead, kernel) == []
+
+
+def test_a_derivative_formula_is_refused_at_its_place(known: BaseOperators, tmp_path: Path) -> None:
+    schema = "f(Tensor x, Tensor(a!) out) -> ()"
+    (line,) = found(known, tmp_path, schema, ACCEPTED[schema], f"- name: {schema}\n  x: grad * 2\n")
+    assert line.startswith("derivatives.yaml:1:9: f writes `out`")
+    assert "; leave this entry out; write a functional operator with the formula" in line
+
+
+def test_results_that_graphs_cannot_have_are_a_warning(known: BaseOperators, tmp_path: Path) -> None:
+    (line,) = found(known, tmp_path, "f(Tensor x, Tensor(a!) out) -> int", "int64_t f(const Tensor& x, Tensor& out)")
+    assert line.startswith("native_functions.yaml:1:9: warning: torch.compile cannot use f")
+
+
+def generators_know(folder: Path, entry: str) -> NativeFunction:
+    """Give torchgen the texts behind its files for a folder with one operator, which is returned."""
+    (folder / "native_functions.yaml").write_text(entry)
+    for file, text in missing_names([folder]).items():
+        exec(text, vars(import_module(file.removesuffix(".py").replace("/", "."))))
+    native, _ = NativeFunction.from_yaml(fields_of(entry), Location("a.yaml", 1), set(), set())
+    return native
+
+
+def test_kernels_are_made_of_the_written_arguments(tmp_path: Path) -> None:
+    entry = f"- func: f(Tensor x, Tensor(a!) low, Tensor(b!)[] others) -> Tensor\n{KERNELS.format('f')}"
+    native = generators_know(tmp_path, entry)
+    of_native = NativeFunctionWithDifferentiabilityInfo(func=native, info=None, fw_derivatives=None)
+    (versions,) = gen_inplace_or_view_type.gen_inplace_or_view_type_env(of_native)["inplace_or_view_method_definitions"]
+    assert "increment_version(low);" in versions
+    assert "for (const auto& _each : others) { increment_version(_each); }" in versions
+    assert "increment_version(x)" not in versions
+    (autograd,) = gen_variable_type.gen_variable_type_func(of_native)["type_derived_method_definitions_Default"]
+    assert all(f"check_inplace({name}, _any_requires_grad);" in autograd for name in ("low", "others"))
+    assert "flatten_tensor_args( low, others )" in autograd
+    assert gen_trace_type.should_trace(native)
+
+
+def test_only_operators_without_variants_are_exceptions_of_functionalization(tmp_path: Path) -> None:
+    alone = "- func: lonely(Tensor x, Tensor(a!) out) -> Tensor\n" + KERNELS.format("lonely")
+    generators_know(tmp_path, alone)
+    generators_know(tmp_path, alone.replace("lonely", "paired") + "  autogen: paired_functional, paired.out\n")
+    generators_know(tmp_path, alone.replace("lonely", "composed").partition("  dispatch")[0])
+    assert "lonely" in MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION
+    assert not {"paired", "composed"} & set(MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION)
+
+
+def test_folders_without_such_operators_change_nothing(tmp_path: Path) -> None:
+    (tmp_path / "native_functions.yaml").write_text("- func: f(Tensor x) -> Tensor\n")
+    assert missing_names([tmp_path]) == {}
