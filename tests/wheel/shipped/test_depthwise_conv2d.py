@@ -244,7 +244,7 @@ def test_special_values_reach_the_windows_that_hold_them(
 def test_window_has_at_most_2_31_rows() -> None:
     """No sample: PyTorch's own tests of error inputs copy them."""
     x, weight = torch.zeros(1, 4, 8, 8), torch.zeros(4, 1, 1, 3).expand(4, 1, 2**40, 3)
-    with pytest.raises(RuntimeError, match=rf"from 1 to 2\^31 - 1, .* got \[4, 1, {2**40}, 3\]"):
+    with pytest.raises(RuntimeError, match=rf"from 1 to 2\^31 - 1, got \[4, 1, {2**40}, 3\]"):
         torch.depthwise_conv2d(x, weight)
 
 
