@@ -32,7 +32,7 @@ ENTRIES: dict[str, tuple[str, str, str | None]] = {
     "graft_seeded": (UNARY, EXPLICIT + "  tags: nondeterministic_seeded\n", None),
     "graft_values": (UNARY, EXPLICIT + "  tags: data_dependent_output\n", None),
     "graft_shape": (UNARY, EXPLICIT + "  tags: dynamic_output_shape\n", None),
-    "graft_writes": ("(Tensor self, Tensor(a!) total) -> Tensor", EXPLICIT, None),
+    "graft_writes": ("(Tensor self, Tensor(a!) total) -> Tensor", EXPLICIT, "Writing"),
     "graft_no_tensor": ("(int size) -> Tensor", EXPLICIT, None),
 }
 

@@ -9,17 +9,16 @@ import tempfile
 from pathlib import Path
 
 import pytest
-import yaml
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.codegen.operators import groups_accept
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY
+from graft.inputs.entries import read_entries
 from graft.inputs.merge import merge_with_base
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from torchgen.gen import parse_native_yaml_struct
-from torchgen.yaml_utils import YamlLoader
 
 FOLDERS = [REPOSITORY / "native", REPOSITORY / "tests/wheel/grammar"]
 YAML = ("native_functions.yaml", "derivatives.yaml")
@@ -75,6 +74,7 @@ def test_mutated_yaml_gives_clean_findings_or_is_valid(data: st.DataObject, know
         for file, text in texts.items():
             (native / file).write_bytes(text.encode())
         findings = check([native], known)
+        read = read_entries(native / "native_functions.yaml")
         for finding in findings.found:
             note(str(finding))
             assert finding.file.parent == native
@@ -84,9 +84,8 @@ def test_mutated_yaml_gives_clean_findings_or_is_valid(data: st.DataObject, know
         assert sorted(path.name for path in native.iterdir()) == sorted(texts)
     # The kernels are elsewhere, so they are missing; torchgen does not check that.
     if name == "native_functions.yaml" and all("no file of the folder defines" in f.what for f in findings.errors):
-        entries = yaml.load(texts[name], YamlLoader) or []
-        entries = [{**entry, "__line__": number} for number, entry in enumerate(entries)]
-        with groups_accept(str(entry.get("func", "")) for entry in entries):
+        entries = [{**entry.fields, "__line__": entry.line} for entry in read]
+        with groups_accept(entry.schema for entry in read):
             parse_native_yaml_struct(entries, known.tags)
 
 

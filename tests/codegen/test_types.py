@@ -84,6 +84,7 @@ def test_what_check_accepts_compiles(refused: set[str], base: Path, tmp_path: Pa
     assert errors_of(write_folder(tmp_path / "native", accepted), base, tmp_path / "out") == ""
 
 
+@pytest.mark.slow
 def test_what_check_refuses_does_not(refused: set[str], base: Path, tmp_path: Path) -> None:
     """torchgen refuses it, or the compiler what it generates."""
     generated = []

@@ -69,7 +69,8 @@ def texts_of_writing(operators: Sequence[tuple[FunctionSchema, bool]]) -> dict[s
         texts[file] += f"{name}.extend([\n{_lines(alone)}])\n" if alone else ""
     for file in _TEXTS if writing else ():
         texts[file] += (_APPENDED / file).read_text(encoding="utf-8")
-    texts[_TEXTS[0]] += f"_WRITING.update([\n{_lines(str(s.name) for s in writing)}])\n" if writing else ""
+    traced = [str(s.name) for s in writing if not _has_list_in_place(s)]
+    texts[_TEXTS[0]] += f"_WRITING.update([\n{_lines(traced)}])\n" if traced else ""
     return {file: text for file, text in texts.items() if text}
 
 
@@ -78,6 +79,12 @@ def _has_variant(schema: FunctionSchema, others: Iterable[FunctionSchema]) -> bo
     kinds = (SchemaKind.functional, SchemaKind.out)
     wanted = schema.signature()
     return any(s.kind() in kinds and s != schema and s.signature() == wanted for s in others)
+
+
+def _has_list_in_place(schema: FunctionSchema) -> bool:
+    """Return whether an in-place operator writes a list: torchgen's kernel for tracing takes one tensor."""
+    self_arg = schema.arguments.self_arg
+    return schema.kind() == SchemaKind.inplace and bool(self_arg and self_arg.argument.type.is_list_like())
 
 
 def _lines(names: Iterable[str]) -> str:

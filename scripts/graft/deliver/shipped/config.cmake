@@ -13,7 +13,7 @@ foreach(_number RANGE ${_last})
   string(JSON _of GET "${_build}" commit)
   string(JSON _folder GET "${_build}" folder)
   string(JSON _version GET "${_build}" requires)
-  string(JSON _wanted GET "${_build}" libraries libtorch_cpu.so)
+  string(JSON _wanted GET "${_build}" libraries libtorch_cpu.so 0)  # its size; then the start of its content
   file(SIZE "${TORCH_INSTALL_PREFIX}/lib/libtorch_cpu.so" _size)
   string(FIND "${_commit}" "${_of}" _at)
   list(APPEND _versions ${_version})
