@@ -26,7 +26,7 @@ from .options import SOURCE, Request
 # What is in the cache folder: folders of pins above all.
 _CACHES = (
     *("[0-9]*.[0-9]*.[0-9]*", "bytecode", "cuda-toolkits", "environments", "grammar", "hypothesis"),
-    *("objects", "package-*", "patches", "sanitized", "symbols", "thin"),
+    *("bugs", "objects", "operators", "package-*", "patches", "sanitized", "symbols", "thin"),
 )
 
 # Seconds between two checks of the files of `make develop WATCH=1`.
