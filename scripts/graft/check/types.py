@@ -20,6 +20,9 @@ _ARGUMENTS = frozenset(
     {"float[]", "float[N]", "float[N]?", "MemoryFormat", "Scalar[N]", "Storage", "Tensor[N]", "Tensor?[N]"}
 )
 
+# PyTorch does not trace its own operators with these; for others the call of the tracer is ambiguous.
+_UNTRACED = frozenset({"DeviceIndex"})
+
 # What to write instead of a type of an argument, or of a result.
 _INSTEAD_OF_ARGUMENT = {
     "Tensor[]?": "write `Tensor[]`, in which an empty list means none, or a second overload without it",
@@ -35,6 +38,7 @@ _INSTEAD_OF_ARGUMENT = {
     "Generator": "write `Generator?`",
     "SymBool": "write `bool`",
     "SymBool?": "write `bool?`",
+    "DeviceIndex": "write `int`",
     "DeviceIndex?": "write `int?`",
     "Storage?": "write `Storage`",
     "Stream?": "write `Stream`",
@@ -57,7 +61,7 @@ def has_supported_types(function: Function, tree: Path, findings: Findings) -> b
         if argument.annotation and argument.annotation.is_write and form.endswith("?"):
             what = f"`{argument.name}` is written, and optional"
             findings.add(place, what, "write `Tensor(a!)`, and a second overload without it")
-        elif form not in arguments | _ARGUMENTS:
+        elif form not in (arguments | _ARGUMENTS) - _UNTRACED:
             todo = _INSTEAD_OF_ARGUMENT.get(form, _other(form))
             _refuse(f"an argument of type {argument.type}", place, todo, findings)
         elif (default := argument.default) not in (None, "None") and _is_list_without_defaults(argument):
