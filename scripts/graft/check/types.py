@@ -9,6 +9,7 @@ from pathlib import Path
 from torchgen.api.python import dispatch_lambda_return_str
 from torchgen.model import Argument, ListType, NativeFunction, Return
 from torchgen.packaged.autograd.gen_python_functions import should_generate_py_binding
+from torchgen.packaged.autograd.gen_trace_type import should_trace
 
 from ..codegen.known import known_operators
 from ..inputs.entries import Place
@@ -61,7 +62,7 @@ def has_supported_types(function: Function, tree: Path, findings: Findings) -> b
         if argument.annotation and argument.annotation.is_write and form.endswith("?"):
             what = f"`{argument.name}` is written, and optional"
             findings.add(place, what, "write `Tensor(a!)`, and a second overload without it")
-        elif form not in (arguments | _ARGUMENTS) - _UNTRACED:
+        elif form not in arguments | _ARGUMENTS or (form in _UNTRACED and should_trace(function.native)):
             todo = _INSTEAD_OF_ARGUMENT.get(form, _other(form))
             _refuse(f"an argument of type {argument.type}", place, todo, findings)
         elif (default := argument.default) not in (None, "None") and _is_list_without_defaults(argument):
