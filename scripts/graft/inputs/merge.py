@@ -40,10 +40,6 @@ class Merged:
         start, source = next(each for each in reversed(self._starts) if each[0] < max(line, 1))
         return source, line - start
 
-    def is_added(self, file: str | Path) -> bool:
-        """Return whether ``file`` is one of the parts, but not the first, which is PyTorch's."""
-        return str(file) in {str(source) for _, source in self._starts[1:]}
-
 
 def merge_with_base(natives: Sequence[Path], tree: Path, target: Path) -> dict[Path, Merged]:
     """Write both YAML files, with PyTorch's entries and those of ``natives``, at their paths in a wheel.
