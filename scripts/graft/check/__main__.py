@@ -9,6 +9,7 @@ import argparse
 import gc
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -17,7 +18,6 @@ from torchgen.model import SchemaKind
 from ..codegen import KERNELS, MISSING, NO_CUDA
 from ..codegen.__main__ import generate, reported
 from ..codegen.sources import POLICIES
-from ..core.files import build_lock
 from ..inputs.entries import Place, compose, place_of, text_of
 from ..inputs.merge import read_added
 from ..inputs.native import AUTOCAST, DERIVATIVES, FUNCTIONS, NativeFolder, load_native
@@ -117,6 +117,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="receives what is generated")
     parser.add_argument("--cuda", choices=(KERNELS, MISSING, NO_CUDA), default=NO_CUDA, help="what of CUDA")
     parser.add_argument("--unchecked", action="store_true", help="only generate: nothing else has changed")
+    parser.add_argument("--verbose", action="store_true", help="show a traceback on errors of torchgen")
     options = parser.parse_args()
     gc.disable()  # the process ends soon, so nothing needs to be freed
     if not options.unchecked:
@@ -128,12 +129,7 @@ def main() -> int:
     if not options.out:
         return 0
 
-    def run() -> None:
-        # A process left by a killed build must end first.
-        with build_lock(options.out):
-            generate(options.base, options.native, options.out, options.cuda)
-
-    return reported(run, options.native)
+    return reported(partial(generate, options.base, options.native, options.out, options.cuda), options)
 
 
 if __name__ == "__main__":

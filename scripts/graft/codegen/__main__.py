@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -58,23 +59,19 @@ def main() -> int:
     options = parser.parse_args()
     gc.disable()  # the process ends soon, so nothing needs to be freed
 
-    def run() -> None:
+    run = partial(generate, cuda=options.cuda) if options.part == "all" else generate_python
+    return reported(partial(run, options.base, options.native, options.out), options)
+
+
+def reported(run: Callable[[], None], options: argparse.Namespace) -> int:
+    """Run generators. Print an error of theirs, with its place in the native folders; return the exit code."""
+    natives: Sequence[Path] = options.native
+    try:
         # A process left by a killed build must end first.
         with build_lock(options.out):
-            if options.part == "python":
-                generate_python(options.base, options.native, options.out)
-            else:
-                generate(options.base, options.native, options.out, options.cuda)
-
-    return reported(run, options.native, is_verbose=options.verbose)
-
-
-def reported(run: Callable[[], None], natives: Sequence[Path], *, is_verbose: bool = False) -> int:
-    """Run generators. Print an error of theirs, with its place in ``natives``; return the exit code."""
-    try:
-        run()
+            run()
     except Exception as error:  # torchgen raises AssertionError, ValueError or KeyError
-        if is_verbose:
+        if options.verbose:
             traceback.print_exc()
         message = explained(str(error), natives)
         is_of_user = isinstance(error, OSError) or any(f"{native}/" in message for native in natives)
