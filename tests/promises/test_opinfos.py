@@ -44,6 +44,7 @@ def test_command_runs_the_tests_of_the_operator(plain: Place, tmp_path: Path) ->
     subprocess.run([*pip, plain.wheel], check=True)
     variables = {
         **os.environ,
+        "CI": "true",
         "HOME": str(plain.home),
         "PATH": f"{plain.home / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "GRAFT_NATIVE": str(plain.home / "my_ops"),
