@@ -75,6 +75,21 @@ KERNELS = [
         id="a variant",
     ),
     pytest.param(
+        of_trace(
+            "  dispatch:",
+            "    CPU: my_trace",
+            "  replace: True",
+            schema="narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)",
+        ),
+        "native_functions.yaml:2:3: narrow is composed of others, and its result is a view or written in place; ",
+        id="a composite with alias annotations",
+    ),
+    pytest.param(
+        of_trace("  replace: True", "  dispatch:", "    CPU: my_trace", schema="flipud(Tensor self) -> Tensor"),
+        "native_functions.yaml:1: warning: flipud has no entry in derivatives.yaml; ",
+        id="a composite without a formula",
+    ),
+    pytest.param(
         of_trace("  replace: True", "  dispatch:", "    CPU: my_trace2"),
         "native_functions.yaml:3:3: no file of the folder defines at::native::my_trace2, the kernel of trace for CPU; ",
         id="no definition",
@@ -94,6 +109,13 @@ def test_mistake_in_an_entry_for_kernels(entry: str, expected: str, known: BaseO
     found = check([folder], known)
     (line,) = map(str, found.errors or found.found)
     assert line.removeprefix(f"{folder}/").startswith(expected)
+
+
+def test_composite_with_a_kernel_has_a_formula(known: BaseOperators, tmp_path: Path) -> None:
+    entry = of_trace("  replace: True", "  dispatch:", "    CPU: my_trace", schema="flipud(Tensor self) -> Tensor")
+    formula = "- name: flipud(Tensor self) -> Tensor\n  replace: True\n  self: grad.flipud()\n"
+    files = {"native_functions.yaml": entry, "derivatives.yaml": formula, "Trace.cpp": TRACE}
+    assert not check([write(tmp_path, files)], known).found
 
 
 FORMULAS = [
@@ -155,8 +177,10 @@ def test_file_of_pytorch_may_define_its_other_kernels_again(known: BaseOperators
     assert error.what == "PyTorch already has at::native::trace_backward_symint with this signature"
 
 
-def test_valid_folder_has_no_findings(known: BaseOperators) -> None:
-    assert check([FOLDER], known).lines() == []
+def test_valid_folder_has_one_warning(known: BaseOperators) -> None:
+    """Of the composite that gets a kernel and no formula."""
+    (line,) = check([FOLDER], known).lines()
+    assert "warning: vander has no entry in derivatives.yaml; " in line
 
 
 @pytest.fixture(scope="module")
@@ -180,14 +204,14 @@ def test_only_what_is_replaced_is_registered(made: Path) -> None:
     foreach = {f"_foreach_{name}" for name in ("sinh", "sinh_", "lerp.Scalar", "lerp_.Scalar")}
     foreach |= {"_foreach_lerp.ScalarList", "_foreach_lerp_.ScalarList"}
     assert registered(made) == {
-        "CPU": {"trace", "renorm", "renorm_", "renorm.out"},
-        "Meta": {"renorm", "renorm_", "renorm.out"},
+        "CPU": {"trace", "renorm", "renorm_", "renorm.out", "flipud", "vander"},
+        "Meta": {"renorm", "renorm_", "renorm.out", "_spsolve", "cholesky_inverse"},
         "CompositeExplicitAutogradNonFunctional": {"renorm", "renorm_"},
         "CompositeExplicitAutograd": {"rot90"},
         "CompositeImplicitAutograd": {"fliplr"},
         "FuncTorchBatchedDecomposition": {"fliplr"},
         "Autograd": {"sinh", "sinh_", "sinh.out", "lerp.Scalar", "lerp_.Scalar", "lerp.Scalar_out", *foreach}
-        | {"cholesky", "cholesky.out"},
+        | {"cholesky", "cholesky.out", "flipud", "vander"},
     }
 
 
@@ -217,6 +241,10 @@ def test_description_says_what_is_replaced(made: Path) -> None:
         "renorm.out": ["CPU"],
         "fliplr": ["CompositeImplicitAutograd"],
         "rot90": ["CompositeExplicitAutograd"],
+        "_spsolve": ["Meta"],
+        "cholesky_inverse": ["Meta"],
+        "flipud": ["CPU", "derivatives"],
+        "vander": ["CPU"],
         "sinh": ["derivatives"],
         "lerp.Scalar": ["derivatives"],
         "cholesky": ["derivatives"],
@@ -231,5 +259,6 @@ def test_in_the_yaml_of_a_source_tree_the_entry_takes_the_place_of_pytorch_s(bas
     changed = {old["func"].partition("(")[0]: new for old, new in zip(before, after, strict=True) if old != new}
     assert changed["trace"]["dispatch"]["CPU"] == "trace_and_one"
     assert changed["trace"]["dispatch"]["CUDA"] == "trace_cuda"
-    assert changed.keys() == {"trace", "renorm.out"}  # the names of others stay
+    # The kernels of others keep PyTorch's names.
+    assert changed.keys() == {"trace", "renorm.out", "_spsolve", "cholesky_inverse", "flipud", "vander"}
     assert "replace" not in changed["trace"]

@@ -53,7 +53,7 @@ def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
     valid = {id(function.entry) for function in functions}
     unknown = {entry.operator for entry in entries if id(entry) not in valid}
     added = [function for function in functions if not function.entry.is_replacing]
-    check_derivatives(formulas, added, unknown, base, findings)
+    check_derivatives(formulas, functions, unknown, base, findings)
     sources = read_sources(natives)
     has_cuda = (base.tree / "torch/lib/libtorch_cuda.so").is_file()
     with_cuda = natives if has_cuda else [source.folder for source in sources if source.is_cuda]

@@ -41,6 +41,11 @@ class BaseOperators:
         """Return the values of PyTorch's entry in derivatives.yaml for an operator; empty if it has none."""
         return fields_of(self.derivatives[operator]) if operator in self.derivatives else {}
 
+    def function(self, operator: str) -> NativeFunction:
+        """Return an operator of PyTorch."""
+        functions, _ = self._written
+        return next(f for f in functions[operator.partition(".")[0]] if str(f.func.name) == operator)
+
     def functions_like(self, base_name: str) -> list[tuple[NativeFunction, Kernels]]:
         """Return the functions of ``base_name`` that the YAML has, in any variant, with the kernels of each."""
         functions, kernels = self._written

@@ -39,8 +39,9 @@ def check_derivatives(
     entries: list[Entry], functions: list[Function], unknown: set[str], base: BaseOperators, findings: Findings
 ) -> None:
     """Check each entry against its function, but not those of ``unknown``, whose own entries are invalid."""
-    own = {str(f.schema.name): f for f in functions}
-    generated = {str(made) for f in functions for made in f.native.autogen}
+    own = {str(f.schema.name): f for f in functions if not f.entry.is_replacing}
+    explicit = {str(f.schema.name): f for f in functions if f.is_explicit_now}
+    generated = {str(made) for f in own.values() for made in f.native.autogen}
     seen: dict[str, Entry] = {}
     sound: list[Entry] = []
     for entry in entries:
@@ -57,17 +58,18 @@ def check_derivatives(
             findings.add(entry.value("name"), f"PyTorch already has {has} {name}", todo)
         elif name not in generated | unknown:  # generated functions are checked by torchgen
             before = len(findings.errors)
-            if schema := _schema_of(name, entry, own, base, findings):
+            if schema := _schema_of(name, entry, own, explicit, base, findings):
                 whole = _whole(entry, base, findings)
                 _check_keys(whole, schema, findings)
                 _check_formulas(entry, schema, findings)
                 sound += [whole] if len(findings.errors) == before else []
             seen[name] = entry
-    natives = [f.native for f in functions]
+    natives = {name: f.native for name, f in own.items()}
     for root in {root_of(entry.operator) for entry in sound if entry.operator not in own}:
-        natives += [native for native, _ in base.functions_like(root)]
-    _let_torchgen_judge(sound, natives, findings)
-    _warn_of_missing(functions, seen, findings)
+        natives |= {str(native.func.name): native for native, _ in base.functions_like(root)}
+    natives |= {name: f.native for name, f in explicit.items()}
+    _let_torchgen_judge(sound, [*natives.values()], findings)
+    _warn_of_missing([*own.values(), *explicit.values()], seen, findings)
 
 
 def _whole(entry: Entry, base: BaseOperators, findings: Findings) -> Entry:
@@ -82,7 +84,12 @@ def _whole(entry: Entry, base: BaseOperators, findings: Findings) -> Entry:
 
 
 def _schema_of(
-    name: str, entry: Entry, own: dict[str, Function], base: BaseOperators, findings: Findings
+    name: str,
+    entry: Entry,
+    own: dict[str, Function],
+    explicit: dict[str, Function],
+    base: BaseOperators,
+    findings: Findings,
 ) -> FunctionSchema | None:
     place = entry.value("name")
     if name not in own and name not in base.schemas:
@@ -96,7 +103,7 @@ def _schema_of(
     if name not in own and str(schema.name.name) in MANUAL_AUTOGRAD:
         findings.add(place, f"PyTorch differentiates {name} in C++, without a formula", "leave this entry out")
         return None
-    if _is_composite(name, own, base):
+    if _is_composite(name, own | explicit, base):
         what = f"{name} is CompositeImplicitAutograd: autograd differentiates the operators that it calls"
         findings.add(place, what, "leave this entry out, or add `dispatch:` to the operator's entry")
         return None

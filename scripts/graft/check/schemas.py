@@ -39,7 +39,7 @@ from torchgen.native_function_generation import add_generated_native_functions, 
 
 from ..codegen.description import PYTHON_MODULES
 from ..codegen.known import Kernels
-from ..codegen.operators import groups_accept, parse_replacing
+from ..codegen.operators import groups_accept, is_explicit_now, parse_replacing
 from ..inputs.entries import REPLACE, Entry, Place, kernels_of
 from . import Findings, line_of, nearest
 from .base import BaseOperators
@@ -103,6 +103,7 @@ class Function:
     entry: Entry
     native: NativeFunction
     kernels: Kernels
+    is_explicit_now: bool = False  # it gets kernels, and is composed of others in PyTorch
 
     @property
     def schema(self) -> FunctionSchema:
@@ -192,7 +193,12 @@ def _parse(entry: Entry, base: BaseOperators, findings: Findings) -> Function | 
         findings.add(entry.value("func"), what, "write letters, digits and `_`, or `name.overload`")
         return None
     are_written = [_check_default(argument, entry, findings) for argument in native.func.arguments.flat_all]
-    return Function(entry, native, kernels) if all(are_written) else None
+    explicit = entry.is_replacing and is_explicit_now(native, base.function(entry.operator))
+    if explicit and any(argument.annotation for argument in native.func.arguments.flat_all):
+        what = f"{entry.operator} is composed of others, and its result is a view or written in place"
+        findings.add(entry.place("dispatch"), what, "replace the operators that it is composed of")
+        return None
+    return Function(entry, native, kernels, explicit) if all(are_written) else None
 
 
 def _is_like_the_base_s(entry: Entry, base: BaseOperators, findings: Findings) -> bool:

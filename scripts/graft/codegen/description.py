@@ -150,12 +150,14 @@ class Description:
 
         functions = lines(f'"{name}": {stand_in}' for name, stand_in in self.functions.items())
         public = lines(f'"{name}": "{bound}"' for name, bound in self.public.items())
+        replaced = lines(f'"aten::{name}": {json.dumps(what)}' for name, what in self.replaced.items())
         overloads = f"{{\n{names(self.overloads)}}}" if self.overloads else "set()"
         return (
             f"{_MODULE}FUNCTIONS = {{\n{functions}}}\n\nPUBLIC = {{\n{public}}}\n\n"
             f"OPERATORS = [\n{names(self.operators)}]\n\nOVERLOADS = {overloads}\n\n"
             f"FACTORIES = [\n{names(self.factories)}]\n\nPOINTWISE = [\n{names(self.pointwise)}]\n\n"
-            f"WRITING = [\n{names(self.writing)}]\n"
+            f"WRITING = [\n{names(self.writing)}]\n\n"
+            f"REPLACED = {{\n{replaced}}}\n"
         )
 
 
@@ -169,6 +171,7 @@ OVERLOADS: those of them that are overloads of a name that PyTorch has operators
 FACTORIES: the functions that make a tensor on a given device.
 POINTWISE: the pointwise operators whose meta kernel is in C++, where TensorIterator takes no symbolic shapes.
 WRITING: the operators that write positional arguments and have no kernel for functionalization.
+REPLACED: what was replaced of PyTorch's own operators: dispatch keys of kernels, or `derivatives`.
 """
 
 import operator

@@ -85,10 +85,16 @@ def generate_operator_headers(operators: Operators, wheel: Output, internal: Out
 
 
 def generate_replaced_headers(kernels: Part, base: Path, internal: Output) -> None:
-    """Generate ``ATen/ops/<name>_native.h``: the base's header, and the kernels that it does not declare.
+    """Generate ``ATen/ops/<name>_native.h``: the base's header, and the kernels that it does not declare; and
+    ``<name>_<key>_dispatch.h`` for keys that PyTorch has no kernel for.
 
     A wheel keeps the base's, since nothing else calls these kernels.
     """
+
+    def is_missing(name: str) -> bool:
+        return name.endswith("_dispatch.h") and not (base / "torch/include/ATen/ops" / name).is_file()
+
+    upstream.gen_headers(kernels, internal, of_operators=is_missing, include="include")
     declared: dict[str, dict[str, None]] = {}
     for group in kernels.grouped:
         name = f"ATen/ops/{group.root_name}_native.h"

@@ -115,29 +115,36 @@ class Operators:
             ValueError: PyTorch has one formula for an argument that an entry names and others.
         """
         whole = copy(self)
+        parsed_entries = self._parsed(kernels)
+        named: Kernels = {}
+        for _, of_entry in parsed_entries:
+            for key, of_key in of_entry.items():
+                named.setdefault(key, {}).update(of_key)
         whole.backend_indices = copy(self.backend_indices)
-        named = self._kernels_in(kernels)
         for key in {*whole.backend_indices, *named}:
             whole.backend_indices[key] = replace(whole.backend_indices[key], index=named.get(key, {}))
         names = {name for of_key in named.values() for name in of_key}
+        # With a kernel of its own, what was composed of others needs a formula, or an error in backward.
+        known = {f.func.name: f for f in self.functions}
+        explicit = {f.func.name: f for f, _ in parsed_entries if is_explicit_now(f, known[f.func.name])}
+        if explicit:
+            whole.functions = [explicit.get(f.func.name, f) for f in self.functions]
+            whole.grouped = list(get_grouped_native_functions(whole.functions))
         # In-place and functional variants of a structured operator run the kernel of its out variant.
-        registered = [f for f in self.functions if {f.func.name, f.structured_delegate} & names]
+        registered = [f for f in whole.functions if {f.func.name, f.structured_delegate} & names]
         differing: list[NativeFunction] = []
-        if formulas:
+        if formulas or explicit:
             old = {f.func.func: f.info for f in self.derivatives.functions}
-            whole.derivatives = self._derivatives_with([*self._formulas, *formulas])
-            differing = [f.func for f in whole.derivatives.functions if f.info != old[f.func.func]]
+            whole.derivatives = whole._derivatives_with([*self._formulas, *formulas])
+            found = whole.derivatives.functions
+            differing = [f.func for f in found if f.info != old[f.func.func] or f.func.func.name in explicit]
         return Replaced(Part(whole, registered), Part(whole, differing))
 
-    def _kernels_in(self, entries: Sequence[Entry]) -> Kernels:
-        found: Kernels = {}
+    def _parsed(self, entries: Sequence[Entry]) -> list[tuple[NativeFunction, Kernels]]:
+        """Parse entries that take the place of PyTorch's own."""
         texts = texts_of_entries(self.packaged / "ATen/native" / FUNCTIONS) if entries else {}
         tags = gen.parse_tags_yaml(self.tags)
-        for entry in entries:
-            _, kernels = parse_replacing(entry, fields_of(texts[entry.operator]), tags)
-            for key, of_key in kernels.items():
-                found.setdefault(key, {}).update(of_key)
-        return found
+        return [parse_replacing(entry, fields_of(texts[entry.operator]), tags) for entry in entries]
 
     def _derivatives_with(self, entries: Sequence[Entry]) -> Derivatives:
         """Return PyTorch's formulas with those of ``entries``, matched with the functions (``load_derivatives`` and
@@ -286,9 +293,17 @@ def parse_replacing(
     the kernels that the entry names.
     """
     fields = deepcopy(entry.in_place_of(theirs).fields)  # torchgen adds tags
+    composite = str(DispatchKey.CompositeImplicitAutograd)
+    if entry.kernels and composite not in entry.kernels:
+        fields["dispatch"].pop(composite, None)  # autograd no longer sees what it is composed of
     native, kernels = NativeFunction.from_yaml(fields, Location(str(entry.file), entry.line), tags, set())
-    named = entry.kernels.keys() or {str(DispatchKey.CompositeImplicitAutograd)}
+    named = entry.kernels.keys() or {composite}
     return native, {key: of_key for key, of_key in kernels.items() if str(key) in named}
+
+
+def is_explicit_now(ours: NativeFunction, theirs: NativeFunction) -> bool:
+    """Return whether an operator that is composed of others in PyTorch gets kernels."""
+    return theirs.has_composite_implicit_autograd_kernel and not ours.has_composite_implicit_autograd_kernel
 
 
 def derivatives_fields(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -194,15 +194,22 @@ def _arguments(part: Part) -> dict[str, Any]:
     }
 
 
-def gen_headers(part: Part, out: Output, *, of_operators: Wanted | None = None, others: Wanted | None = None) -> None:
-    """Run torchgen's ``gen_headers`` (torchgen/gen.py), for headers below ``torch/include/ATen``.
+def gen_headers(
+    part: Part,
+    out: Output,
+    *,
+    of_operators: Wanted | None = None,
+    others: Wanted | None = None,
+    include: str = "torch/include",
+) -> None:
+    """Run torchgen's ``gen_headers`` (torchgen/gen.py), for headers below ``include`` and there in ``ATen``.
 
     ``of_operators`` selects the files in ``ops``; without it none are computed, which takes longest. ``others`` selects
     the other files.
     """
 
     def manager(folder: str, wanted: Wanted | None) -> FileManager:
-        target = Path("torch/include/ATen", folder)
+        target = Path(include, "ATen", folder)
         return SelectingFileManager(target, part.whole.templates, out=out, wanted=wanted or (lambda _: False))
 
     general = manager("", others)

@@ -84,3 +84,16 @@ for _name in _added_operators.POINTWISE:
     if _op not in meta_table and (_in_cpp := _meta_in_cpp(_op)):
         _register_added_pointwise(_op, _in_cpp)
 _activate_added()
+
+# Fake tensors prefer the meta functions above to kernels for Meta, and decompositions if there is no meta function.
+_replaced_meta = [
+    torch._library.utils.lookup_op(name) for name, what in _added_operators.REPLACED.items() if "Meta" in what
+]
+for _op in _replaced_meta:
+    _op.py_kernels.pop(torch._C.DispatchKey.Meta, None)
+    _op._dispatch_cache.clear()
+    meta_table[_op] = _op
+if _replaced_meta:
+    from torch import _graft
+
+    _graft.register_again()
