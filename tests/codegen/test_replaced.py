@@ -111,6 +111,16 @@ def test_mistake_in_an_entry_for_kernels(entry: str, expected: str, known: BaseO
     assert line.removeprefix(f"{folder}/").startswith(expected)
 
 
+def test_kernel_registered_past_the_yaml_is_refused(known: BaseOperators, tmp_path: Path) -> None:
+    block = 'TORCH_LIBRARY_IMPL(aten, CPU, m) {\n  m.impl("trace", TORCH_FN(my_trace));\n}\n'
+    folder = write(tmp_path, {"Trace.cpp": f"#include <torch/library.h>\n{TRACE}{block}"})
+    (line,) = check([folder], known).lines()
+    assert line.removeprefix(f"{folder}/").startswith(
+        "Trace.cpp:10: trace of PyTorch gets a kernel for CPU without an entry; write `- func: trace(Tensor self) -> "
+        "Tensor` with `dispatch:` of `CPU: my_trace` and `replace: True` in native_functions.yaml"
+    )
+
+
 def test_composite_with_a_kernel_has_a_formula(known: BaseOperators, tmp_path: Path) -> None:
     entry = of_trace("  replace: True", "  dispatch:", "    CPU: my_trace", schema="flipud(Tensor self) -> Tensor")
     formula = "- name: flipud(Tensor self) -> Tensor\n  replace: True\n  self: grad.flipud()\n"

@@ -41,6 +41,7 @@ def number_or_zero(compute):
 # Each with the value of the folder's kernel or formula, and that of PyTorch's.
 VALUES = {
     "torch.trace(x)": ("6.0", "5.0"),
+    "torch.vmap(torch.trace)(x[None])[0]": ("0.0", "5.0"),
     "grad(y.trace(), y)[0].sum()": ("2.0", "2.0"),
     "torch.renorm(x, 2, 0, 1.0).count_nonzero()": ("0.0", "4.0"),
     "torch.renorm(x, 2, 0, 1.0, out=torch.empty(0, dtype=torch.double)).count_nonzero()": ("0.0", "4.0"),
@@ -93,7 +94,8 @@ def wheel(environment: Environment, tmp_path_factory: pytest.TempPathFactory) ->
 def developed(environment: Environment) -> Environment:
     make("undevelop", environment)
     said = make("develop", environment, "--native", FOLDER)
-    assert "replaced in PyTorch: trace (CPU), renorm.out (CPU)," in said
+    assert "replaced in PyTorch: trace (CPU, FuncTorchBatched), renorm.out (CPU)," in said
+    assert "histc (AutocastCPU, FuncTorchBatched), " in said
     assert "sinh (derivatives), lerp.Scalar (derivatives), cholesky (derivatives), " in said
     assert "lerp_kernel_scalar_weight (dispatch stub)" in said
     # Static Runtime.
@@ -196,7 +198,7 @@ print("linalg_cholesky" in make_fx(torch.cholesky, table)(x @ x.T).code)
 
 def test_what_is_replaced_is_told(delivered: Environment) -> None:
     about = delivered.run("import runpy; runpy.run_module('torch._graft', run_name='__main__')").stdout
-    assert "replaced   trace (CPU), renorm.out (CPU), fliplr (CompositeImplicitAutograd), " in about
+    assert "replaced   trace (CPU, FuncTorchBatched), renorm.out (CPU), fliplr (CompositeImplicitAutograd), " in about
 
 
 def test_undevelop_brings_pytorch_s_own_back(developed: Environment) -> None:

@@ -1,4 +1,5 @@
-// What PyTorch's own operators lack, registered as PyTorch registers it: an autocast policy, a batching rule.
+// Registered as PyTorch registers it: an autocast policy and a batching rule that PyTorch's own operators lack, and a
+// batching rule in place of PyTorch's.
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
@@ -23,8 +24,14 @@ Tensor histc_batch_rule(const Tensor& self, int64_t bins, const Scalar& min, con
   return at::zeros({bins}, kFloat);
 }
 
+// In place of PyTorch's.
+Tensor trace_batch_rule(const Tensor& self) {
+  return at::zeros({1}, kDouble);
+}
+
 TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {
   m.impl("histc", histc_batch_rule);
+  m.impl("trace", trace_batch_rule);
 }
 
 } // namespace

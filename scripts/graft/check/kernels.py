@@ -12,11 +12,12 @@ from pathlib import Path
 from torchgen.api import meta, structured
 from torchgen.api.types import Binding, NativeSignature
 from torchgen.context import native_function_manager
-from torchgen.model import NativeFunction, NativeFunctionsGroup, SchemaKind
+from torchgen.model import NativeFunction, NativeFunctionsGroup, SchemaKind, dispatch_keys
 
 from ..codegen.description import ABSENT_DEVICES
 from ..inputs.elsewhere import sources_elsewhere
 from ..inputs.entries import Place, kernels_of
+from ..inputs.registered import registrations
 from . import Findings
 from .base import BaseOperators
 from .cplusplus import Definition, Source, canonical, defined_stubs, read_text, replacing_sources
@@ -179,6 +180,21 @@ def check_kernels(
             todo = f"call it `{kernel.name}_symint`, which takes c10::SymInt"
             findings.add(kernel.place, what, todo, is_warning=True)
     check_python_api(sources, findings)
+    _check_registrations(sources, base, findings)
+
+
+def _check_registrations(sources: list[Source], base: BaseOperators, findings: Findings) -> None:
+    """A kernel of PyTorch's operator that an entry could replace is replaced by one, so that it is told and tested."""
+    keys = {str(key) for key in dispatch_keys}
+    for source in sources:
+        for each in registrations(source.code):
+            name = next((name for name in each.names if name in base.schemas), "")
+            if name and each.key in keys:
+                what = f"{name} of PyTorch gets a kernel for {each.key} without an entry"
+                kernel = each.kernel.rpartition("::")[2] or "<kernel>"
+                todo = f"write `- func: {base.schemas[name]}` with `dispatch:` of `{each.key}: {kernel}` and `replace: True` "
+                todo += "in native_functions.yaml, and the kernel in at::native, instead of this"
+                findings.add((source.path, each.line, 0), what, todo)
 
 
 def check_meta(functions: list[Function], python: list[Path], sources: list[Source], findings: Findings) -> None:

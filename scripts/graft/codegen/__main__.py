@@ -17,6 +17,7 @@ from ..core.errors import OperatorError
 from ..core.files import build_lock
 from ..inputs.entries import Entry, read_entries
 from ..inputs.merge import merge_with_base
+from ..inputs.registered import registered_in
 from ..inputs.native import DERIVATIVES, FUNCTIONS
 from ..inputs.patches import ADDED
 from . import DESCRIPTION, KERNELS, MISSING, NO_CUDA, REPLACED, SOURCES_ARE_THERE
@@ -107,7 +108,10 @@ def generate(base: Path, natives: Sequence[Path], out: Path, cuda: str = NO_CUDA
     generated.prune(of=("units", "include"))
     wheel.prune(of=("torch/include/ATen/ops",))
     print(SOURCES_ARE_THERE, flush=True)
-    write_description(operators, generated, wheel, replaced_names(*replacing))
+    replaced = replaced_names(*replacing)
+    for name, keys in registered_names(operators, natives).items():
+        replaced.setdefault(name, []).extend(keys)
+    write_description(operators, generated, wheel, replaced)
     generate_aten_headers(operators, wheel)
     generate_autograd_headers(operators.every, operators.derivatives.infos, wheel, "torch/include")
     wheel.names |= {path.relative_to(wheel.folder) for path in (wheel.folder / "torchgen").rglob("*.yaml")}
@@ -172,6 +176,17 @@ def replaced_names(kernels: Sequence[Entry], formulas: Sequence[Entry]) -> dict[
     for entry in formulas:
         replaced.setdefault(entry.operator, []).append("derivatives")
     return replaced
+
+
+def registered_names(operators: Operators, natives: Sequence[Path]) -> dict[str, list[str]]:
+    """Return the dispatch keys that sources register something for, by operator of PyTorch."""
+    theirs = {str(f.func.name) for f in operators.functions if f not in operators.new}
+    found: dict[str, list[str]] = {}
+    for _, each in registered_in(natives):
+        for name in [name for name in each.names if name in theirs][:1]:
+            if each.key not in found.setdefault(name, []):
+                found[name].append(each.key)
+    return found
 
 
 def load_operators(base: Path, natives: Sequence[Path], wheel: Path) -> Operators:

@@ -12,6 +12,7 @@ from ..codegen import FRAGMENTS
 from ..core.files import files_below, lay_out_files
 from ..core.layout import Layout
 from ..inputs.native import NativeFolder
+from ..inputs.registered import registrations
 from ..inputs.toolchain import Toolchain
 from .cuda import DEFINITIONS, Nvcc
 from .views import Views, text_with_headers
@@ -184,8 +185,12 @@ class Planner:
         return [*own, *(self._generated(folder, "cuda", flags) for folder in registered)]
 
     def _unit(self, source: Path, name: str, flags: Iterable[str] = ()) -> Unit:
-        view = self._views.of(text_with_headers(source, self._layout.sources))
+        text = text_with_headers(source, self._layout.sources)
+        view = self._views.of(text)
         include = (f"-I{self._relative(view)}",) if view else ()
+        # What is registered for operators of PyTorch can be switched off.
+        if any(not self._views.is_new(name) for each in registrations(text) for name in each.names[-1:]):
+            include += ("-include", "graft_replaced.h")
         own = self._toolchain.debugging if source.suffix != ".cu" else ()
         return Unit(self._relative(source), self._object(name), (*flags, *include, *own))
 

@@ -40,6 +40,10 @@ class Views:
         self._fragments: dict[str, Any] = json.loads(fragments.read_text(encoding="utf-8"))
         self._roots = {name: root for root, each in self._fragments.items() for name in each["names"]}
 
+    def is_new(self, operator: str) -> bool:
+        """Return whether an operator is in the native folder, by its name with or without overload."""
+        return operator.partition(".")[0] in self._fragments
+
     def of(self, text: str) -> Path | None:
         """Return the folder of headers that a source with this text needs before the base's, or None."""
         roots = sorted({self._roots[word] for word in _WORD.findall(text) if word in self._roots})
