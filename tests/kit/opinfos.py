@@ -38,7 +38,7 @@ from torch.testing._internal.opinfo.core import ErrorInput, OpInfo, SampleInput
 from torch.utils import _pytree as pytree
 
 from .made_up import DTYPES, NoSamples
-from .samples import SAMPLES, Samples, WrongSamples, functional_overload, make_of, tensors_of
+from .samples import SAMPLES, Samples, WrongSamples, functional_overload, is_differentiable, make_of, tensors_of
 
 
 def pytest_configure() -> None:
@@ -147,14 +147,14 @@ def _derived(op: Callable[..., Any], public: str, name: str, samples: Samples) -
         if name in samples.functions:
             raise WrongSamples(f"{name} accepts its samples in no dtype: {text}") from error
         raise NoSamples(f"{name} accepts made-up arguments in no dtype; write samples: {text}") from error
-    is_differentiable = torch.double in dtypes and _is_differentiable(op, _on_cpu(name, torch.double, samples, True))
-    is_twice = is_differentiable and _is_twice_differentiable(op, _on_cpu(name, torch.double, samples, True))
-    has_forward = is_differentiable and _has_forward_derivative(op, _on_cpu(name, torch.double, samples))
+    has_backward = torch.double in dtypes and _has_backward(op, _on_cpu(name, torch.double, samples, True))
+    is_twice = has_backward and _is_twice_differentiable(op, _on_cpu(name, torch.double, samples, True))
+    has_forward = has_backward and _has_forward_derivative(op, _on_cpu(name, torch.double, samples))
     parameters = inspect.signature(_added_operators.FUNCTIONS[_added_operators.PUBLIC[public]]).parameters
     return {
         "dtypes": dtypes,
         "supports_out": "out" in parameters,
-        "supports_autograd": is_differentiable,
+        "supports_autograd": has_backward,
         "supports_gradgrad": is_twice,
         "supports_forward_ad": has_forward,
         "supports_fwgrad_bwgrad": has_forward,
@@ -196,7 +196,7 @@ def _error_of(op: Callable[..., Any], name: str, dtype: torch.dtype, samples: Sa
     return None
 
 
-def _is_differentiable(op: Callable[..., Any], inputs: list[SampleInput]) -> bool:
+def _has_backward(op: Callable[..., Any], inputs: list[SampleInput]) -> bool:
     """Return whether there are derivative formulas. Tests find other errors in them."""
     sample = inputs[0]
     wanted = [each for each in tensors_of(op(sample.input, *sample.args, **sample.kwargs)) if each.requires_grad]
@@ -208,7 +208,7 @@ def _is_differentiable(op: Callable[..., Any], inputs: list[SampleInput]) -> boo
 
 
 def _is_twice_differentiable(op: Callable[..., Any], inputs: list[SampleInput]) -> bool:
-    """Return whether the derivative formulas have derivatives, like ``_is_differentiable``."""
+    """Return whether the derivative formulas have derivatives, like ``_has_backward``."""
     sample = inputs[0]
     wanted = [each for each in tensors_of(op(sample.input, *sample.args, **sample.kwargs)) if each.requires_grad]
     given = [each for each in tensors_of((sample.input, sample.args, sample.kwargs)) if each.requires_grad]
@@ -223,7 +223,7 @@ def _is_twice_differentiable(op: Callable[..., Any], inputs: list[SampleInput]) 
 
 
 def _has_forward_derivative(op: Callable[..., Any], inputs: list[SampleInput]) -> bool:
-    """Return whether there are formulas for forward-mode derivatives, like ``_is_differentiable``."""
+    """Return whether there are formulas for forward-mode derivatives, like ``_has_backward``."""
     sample = inputs[0]
     with fwAD.dual_level():
         given = (sample.input, sample.args, sample.kwargs)
@@ -237,8 +237,7 @@ def _has_forward_derivative(op: Callable[..., Any], inputs: list[SampleInput]) -
 
 def _with_tangent(tensor: torch.Tensor) -> torch.Tensor:
     """Return a dual tensor; an index, for example, has no tangent."""
-    is_differentiable = tensor.is_floating_point() or tensor.is_complex()
-    return fwAD.make_dual(tensor, torch.ones_like(tensor)) if is_differentiable else tensor
+    return fwAD.make_dual(tensor, torch.ones_like(tensor)) if is_differentiable(tensor) else tensor
 
 
 def _is_missing(error: Exception) -> bool:

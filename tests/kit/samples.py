@@ -172,6 +172,11 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
+def is_differentiable(tensor: torch.Tensor) -> bool:
+    """Return whether the dtype has derivatives: that of an index has none."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
 def reference_results(function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[torch.Tensor]:
     """Return the reference's result for the arguments of an operator, as tensors in double precision."""
 
