@@ -32,14 +32,13 @@ import torch
 import torch.autograd.forward_ad as fwAD
 from torch import _added_operators
 from torch.testing._internal import common_methods_invocations
-from torch.testing._internal.common_dtype import _dispatch_dtypes, all_types_and_complex_and
+from torch.testing._internal.common_dtype import _dispatch_dtypes
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import ErrorInput, OpInfo, SampleInput
 from torch.utils import _pytree as pytree
 
-from .samples import SAMPLES, NoSamples, Samples, WrongSamples, functional_overload, make_of, tensors_of
-
-_DTYPES = all_types_and_complex_and(torch.bool, torch.half, torch.bfloat16)
+from .made_up import DTYPES, NoSamples
+from .samples import SAMPLES, Samples, WrongSamples, functional_overload, is_differentiable, make_of, tensors_of
 
 
 def pytest_configure() -> None:
@@ -139,22 +138,23 @@ def _require_describable(name: str, samples: Samples) -> None:
 
 def _derived(op: Callable[..., Any], public: str, name: str, samples: Samples) -> dict[str, Any]:
     """Find dtypes, variants and derivatives by calling the operator; raises like ``op_info``."""
-    raised = {dtype: _error_of(op, name, dtype, samples) for dtype in _DTYPES}
+    raised = {dtype: _error_of(op, name, dtype, samples) for dtype in DTYPES}
     dtypes = _dispatch_dtypes(dtype for dtype, error in raised.items() if error is None)
     if not dtypes:
         error = raised[torch.float]
         assert error is not None
-        kind = WrongSamples if name in samples.functions else NoSamples
         text = samples.described(error, name)
-        raise kind(f"{name} accepts its samples in no dtype; samples.py can define others: {text}") from error
-    is_differentiable = torch.double in dtypes and _is_differentiable(op, _on_cpu(name, torch.double, samples, True))
-    is_twice = is_differentiable and _is_twice_differentiable(op, _on_cpu(name, torch.double, samples, True))
-    has_forward = is_differentiable and _has_forward_derivative(op, _on_cpu(name, torch.double, samples))
+        if name in samples.functions:
+            raise WrongSamples(f"{name} accepts its samples in no dtype: {text}") from error
+        raise NoSamples(f"{name} accepts made-up arguments in no dtype; write samples: {text}") from error
+    has_backward = torch.double in dtypes and _has_backward(op, _on_cpu(name, torch.double, samples, True))
+    is_twice = has_backward and _is_twice_differentiable(op, _on_cpu(name, torch.double, samples, True))
+    has_forward = has_backward and _has_forward_derivative(op, _on_cpu(name, torch.double, samples))
     parameters = inspect.signature(_added_operators.FUNCTIONS[_added_operators.PUBLIC[public]]).parameters
     return {
         "dtypes": dtypes,
         "supports_out": "out" in parameters,
-        "supports_autograd": is_differentiable,
+        "supports_autograd": has_backward,
         "supports_gradgrad": is_twice,
         "supports_forward_ad": has_forward,
         "supports_fwgrad_bwgrad": has_forward,
@@ -196,7 +196,7 @@ def _error_of(op: Callable[..., Any], name: str, dtype: torch.dtype, samples: Sa
     return None
 
 
-def _is_differentiable(op: Callable[..., Any], inputs: list[SampleInput]) -> bool:
+def _has_backward(op: Callable[..., Any], inputs: list[SampleInput]) -> bool:
     """Return whether there are derivative formulas. Tests find other errors in them."""
     sample = inputs[0]
     wanted = [each for each in tensors_of(op(sample.input, *sample.args, **sample.kwargs)) if each.requires_grad]
@@ -208,7 +208,7 @@ def _is_differentiable(op: Callable[..., Any], inputs: list[SampleInput]) -> boo
 
 
 def _is_twice_differentiable(op: Callable[..., Any], inputs: list[SampleInput]) -> bool:
-    """Return whether the derivative formulas have derivatives, like ``_is_differentiable``."""
+    """Return whether the derivative formulas have derivatives, like ``_has_backward``."""
     sample = inputs[0]
     wanted = [each for each in tensors_of(op(sample.input, *sample.args, **sample.kwargs)) if each.requires_grad]
     given = [each for each in tensors_of((sample.input, sample.args, sample.kwargs)) if each.requires_grad]
@@ -223,16 +223,21 @@ def _is_twice_differentiable(op: Callable[..., Any], inputs: list[SampleInput]) 
 
 
 def _has_forward_derivative(op: Callable[..., Any], inputs: list[SampleInput]) -> bool:
-    """Return whether there are formulas for forward-mode derivatives, like ``_is_differentiable``."""
+    """Return whether there are formulas for forward-mode derivatives, like ``_has_backward``."""
     sample = inputs[0]
     with fwAD.dual_level():
         given = (sample.input, sample.args, sample.kwargs)
-        dual = pytree.tree_map_only(torch.Tensor, lambda t: fwAD.make_dual(t, torch.ones_like(t)), given)
+        dual = pytree.tree_map_only(torch.Tensor, _with_tangent, given)
         try:
             op(dual[0], *dual[1], **dual[2])
         except Exception as error:
             return not _is_missing(error)
     return True
+
+
+def _with_tangent(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a dual tensor; an index, for example, has no tangent."""
+    return fwAD.make_dual(tensor, torch.ones_like(tensor)) if is_differentiable(tensor) else tensor
 
 
 def _is_missing(error: Exception) -> bool:

@@ -1,14 +1,15 @@
 """What native folders replace of PyTorch's own operators: which of ``op_db`` use it, and how their results differ.
 
-``DIFFERS`` in ``samples.py`` states, by the name of the OpInfo, why the results of an operator differ on purpose.
+``DIFFERS`` in ``samples.py`` states, by the name of the OpInfo, why the results of an operator differ on purpose. The
+operators that call it may differ, too.
 """
 
 from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from typing import Any
 
@@ -41,8 +42,16 @@ def replaced_op_infos() -> list[OpInfo]:
     named = [info for info in op_db if operators & {info.aten_name, info.name.rpartition(".")[2]}]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        callers = [info for info in op_db if info not in named and _calls(info, operators)]
+        callers = [info for info in op_db if info not in named and _calls(info, operators, _failing)]
     return [*named, *callers]
+
+
+def may_differ(info: OpInfo, differs: Collection[str]) -> bool:
+    """Return whether ``DIFFERS`` names an OpInfo, or one of the operators that it calls."""
+    operators = {each.aten_name for each in op_db if each.name in differs}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return info.name in differs or _calls(info, operators, nullcontext)
 
 
 class _Calls(TorchDispatchMode):
@@ -67,11 +76,11 @@ def _failing() -> Iterator[None]:
         _graft._replace(_graft._OWN)
 
 
-def _calls(info: OpInfo, operators: set[str]) -> bool:
-    """Return whether an operator calls others, or a kernel that fails now."""
+def _calls(info: OpInfo, operators: set[str], during: Callable[[], AbstractContextManager[None]]) -> bool:
+    """Return whether an operator calls others, or a kernel that fails ``during`` its calls."""
     for dtype in dtypes_of(info):
         for run in islice(_runs(info, dtype), _TRIED):
-            with _failing(), _Calls() as calls:
+            with during(), _Calls() as calls:
                 error = _error_of(run)
             if _CALLED in error or calls.names & operators:
                 return True

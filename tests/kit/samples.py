@@ -36,15 +36,10 @@ from torch.testing import make_tensor
 from torch.testing._internal.opinfo.core import ErrorInput, SampleInput
 from torch.utils import _pytree as pytree
 
-Make = Callable[..., torch.Tensor]
+from .made_up import Make, made_up_arguments, require_acceptance
 
 # Errors that an operator may raise for a wrong argument.
 _REFUSED = (RuntimeError, TypeError, ValueError, IndexError)
-_SHAPES: tuple[tuple[int, ...], ...] = ((3, 4), (), (2, 0))
-
-
-class NoSamples(Exception):
-    """The schema gives no sample inputs, or an OpInfo cannot describe the operator."""
 
 
 class WrongSamples(Exception):
@@ -98,9 +93,10 @@ class Samples:
             make: creates a tensor of a shape.
 
         Raises:
-            NoSamples: no ``samples.py`` has any, and the schema gives none.
+            NoSamples: no ``samples.py`` has any, and the schema gives none, or the operator does not take these.
             WrongSamples: a ``samples.py`` cannot be imported.
         """
+        self.require(name)
         overload = functional_overload(name)
         for each in self._source(name)(make):
             # A view of a tensor must be a leaf, too.
@@ -119,10 +115,10 @@ class Samples:
             yield ErrorInput(_sample(arguments), error_type=kind[0] if kind else RuntimeError, error_regex=message)
 
     def require(self, name: str) -> None:
-        """Check that there are samples, without creating a tensor; raises like ``inputs``."""
-        source = self._source(name)
+        """Check that there are samples, or that made-up ones can be called; raises like ``inputs``."""
+        self._source(name)
         if name not in self.functions:
-            list(source(lambda *shape: None))  # whether each argument has a value does not depend on the tensors
+            require_acceptance(functional_overload(name))
 
     def described(self, error: BaseException, name: str) -> str:
         """Return an error in one line, with its place: where in ``samples.py`` it was raised, or else the samples of
@@ -140,7 +136,7 @@ class Samples:
     def _source(self, name: str) -> Callable[..., Iterator[Any]]:
         if self._error is not None:
             raise WrongSamples(self.described(self._error, name)) from self._error
-        return self.functions.get(name) or partial(_from_schema, functional_overload(name))
+        return self.functions.get(name) or partial(made_up_arguments, functional_overload(name))
 
 
 def _load(file: Path, name: str) -> ModuleType:
@@ -174,6 +170,11 @@ def make_of(*shape: Any, dtype: torch.dtype, requires_grad: bool = False, **opti
 def tensors_of(value: Any) -> list[torch.Tensor]:
     """Return every tensor in ``value``."""
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def is_differentiable(tensor: torch.Tensor) -> bool:
+    """Return whether the dtype has derivatives: that of an index has none."""
+    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def reference_results(function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[torch.Tensor]:
@@ -214,32 +215,6 @@ def _fits_into_its_input(overload: torch._ops.OpOverload, sample: SampleInput) -
     if not isinstance(result, torch.Tensor):
         return True  # then there is no in-place variant
     return bool(result.shape == sample.input.shape and torch.can_cast(result.dtype, sample.input.dtype))
-
-
-def _from_schema(overload: torch._ops.OpOverload, make: Make) -> Iterator[tuple[Any, ...]]:
-    """Yield arguments for those that have no default, which are of the schema's types."""
-    schema = overload._schema
-    needed = [argument for argument in schema.arguments if not argument.has_default_value()]
-    for shape in _SHAPES if torch.Tag.pointwise in overload.tags else _SHAPES[:1]:
-        values = [(argument, _value(schema, argument, partial(make, *shape))) for argument in needed]
-        positional = [value for argument, value in values if not argument.kwarg_only]
-        if not positional:
-            raise NoSamples(f"{schema.name} takes no tensor")
-        yield *positional, {argument.name: value for argument, value in values if argument.kwarg_only}
-
-
-def _value(schema: torch._C.FunctionSchema, argument: Any, tensor: Callable[[], torch.Tensor]) -> Any:
-    kind = str(argument.type)
-    if kind == "Tensor":
-        return tensor()
-    if kind == "List[Tensor]":
-        return [tensor(), tensor()]
-    if kind.startswith("Optional["):
-        return None
-    values = {"int": 1, "float": 0.5, "number": 2, "bool": True, "List[int]": [1]}
-    if kind not in values:
-        raise NoSamples(f"{schema.name}: no value can be derived for {kind} {argument.name}")
-    return values[kind]
 
 
 # The samples of the folders under test.

@@ -15,7 +15,6 @@ import os
 import pickle
 import random
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -30,6 +29,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 
+from ..made_up import limit_memory
 from .calls import calls
 from .judge import Outcome, is_large, judge
 from .rounding import Finding
@@ -186,13 +186,6 @@ def make(folder: Path, number: int, name: str, call: Call, variant: int) -> Outc
     with (folder / "outcomes").open("a", encoding="utf-8") as file:
         file.write(f"{name} {outcome.kind}\n")
     return outcome
-
-
-def limit_memory(more: int) -> None:
-    """Make allocations fail that need more than ``more`` in addition to the memory in use."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
-    limit = pages * os.sysconf("SC_PAGE_SIZE") + more
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 if __name__ == "__main__":

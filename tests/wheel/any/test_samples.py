@@ -11,8 +11,9 @@ from helpers import write
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 
+from tests.kit.made_up import NoSamples
 from tests.kit.opinfos import added_op_infos, aten_name, op_info
-from tests.kit.samples import SAMPLES, NoSamples, Samples, WrongSamples, tensors_of
+from tests.kit.samples import SAMPLES, Samples, WrongSamples, tensors_of
 
 PUBLIC = torch._added_operators.PUBLIC
 INFOS: dict[str, OpInfo] = {info.name: info for info in added_op_infos()}

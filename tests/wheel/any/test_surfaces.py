@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 from graft.core.layout import REPOSITORY
+from torch import Tensor
+from torch.testing._internal.common_dtype import custom_types
+from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 from tests.kit import surfaces
 from tests.kit.subject import Subject, infos, why_left_out
@@ -98,10 +101,10 @@ def test_accepted_difference_must_be_one(monkeypatch: pytest.MonkeyPatch) -> Non
             judge(test, sinc, {}, "usual", "")
 
 
-def surface_of(name: str) -> Callable[..., None]:
-    """Return a test of tests/wheel/surfaces/test_names.py."""
-    scope: dict[str, Callable[..., None]] = {"__name__": "test_names"}
-    exec((REPOSITORY / "tests/wheel/surfaces/test_names.py").read_text(), scope)
+def surface_of(name: str, file: str = "test_names") -> Callable[..., None]:
+    """Return a test of a file in tests/wheel/surfaces."""
+    scope: dict[str, Callable[..., None]] = {"__name__": file}
+    exec((REPOSITORY / f"tests/wheel/surfaces/{file}.py").read_text(), scope)
     return scope[name]
 
 
@@ -117,6 +120,30 @@ def test_operator_that_is_not_there_is_found(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_form_that_the_schema_lacks_is_no_fault() -> None:
     assert mark_of("test_in_place", "matmul") == NOT_THERE
+
+
+def of_index(index: Tensor, x: Tensor) -> Tensor:
+    """Refuses negative indices."""
+    return x.gather(0, index)
+
+
+def samples_of_index(_: OpInfo, device: str, dtype: torch.dtype, requires_grad: bool, **options: object) -> object:
+    x = torch.rand(3, dtype=dtype, device=device, requires_grad=requires_grad)
+    return iter([SampleInput(torch.tensor(2), args=(x,))])
+
+
+@pytest.mark.parametrize(
+    ("test", "arguments"),
+    [
+        ("test_vmapped", {}),
+        ("test_transformed", {"transform": torch.func.grad}),
+        ("test_transformed", {"transform": torch.func.jacfwd}),
+    ],
+)
+def test_index_is_no_number_to_differentiate_or_change(test: str, arguments: dict[str, object]) -> None:
+    info = OpInfo("of_index", op=of_index, dtypes=custom_types(torch.double), sample_inputs_func=samples_of_index)
+    mark, error = measured(surface_of(test, "test_derivatives"), Subject("of_index", info), arguments)
+    assert mark == YES, error
 
 
 def test_docstring_of_a_method_says_what_is_returned() -> None:

@@ -16,6 +16,7 @@ from torch.testing import assert_close
 from torch.testing._internal.composite_compliance import check_backward_formula, check_forward_ad_formula
 from torch.utils.checkpoint import checkpoint
 
+from tests.kit.samples import is_differentiable
 from tests.kit.subject import Subject
 from tests.kit.surfaces import BATCHED, FORMULA, surface, surfaces
 
@@ -133,10 +134,17 @@ def no_loop() -> Iterator[None]:
         torch._C._functorch._set_vmap_fallback_enabled(True)
 
 
+def changed(tensor: Tensor) -> Tensor:
+    """Return other values. An index may have to be sorted, and stays."""
+    if not is_differentiable(tensor):
+        return tensor
+    return tensor.flip(0) if tensor.dim() else -tensor
+
+
 @surface("torch.vmap without a loop", BATCHED)
 def test_vmapped(subject: Subject) -> None:
     call, tensors = subject.on_tensors()
-    batches = [torch.stack([tensor, tensor.flip(0) if tensor.dim() else -tensor]) for tensor in tensors]
+    batches = [torch.stack([tensor, changed(tensor)]) for tensor in tensors]
     expected = torch.stack([call(*(batch[i] for batch in batches)) for i in range(2)])
     with no_loop():
         assert_close(torch.vmap(call)(*batches), expected)
@@ -170,8 +178,10 @@ TRANSFORMS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
 )
 def test_transformed(subject: Subject, transform: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
     subject.differentiable()
-    call, (first, *rest) = subject.on_tensors()
-    function = transform(lambda x: call(x, *rest).sin().sum())
+    call, tensors = subject.on_tensors()
+    place = [is_differentiable(each) for each in tensors].index(True)
+    first = tensors[place]
+    function = transform(lambda x: call(*tensors[:place], x, *tensors[place + 1 :]).sin().sum())
     with no_loop():
         alone = function(first)
         many = torch.vmap(function)(torch.stack([first, first]))
