@@ -197,7 +197,8 @@ print("linalg_cholesky" in make_fx(torch.cholesky, table)(x @ x.T).code)
 
 
 def test_what_is_replaced_is_told(delivered: Environment) -> None:
-    about = delivered.run("import runpy; runpy.run_module('torch._graft', run_name='__main__')").stdout
+    code = "import runpy, warnings\nwarnings.simplefilter('error', RuntimeWarning)\n"
+    about = delivered.run(f"{code}runpy.run_module('torch._graft', run_name='__main__')").stdout
     assert "replaced   trace (CPU, FuncTorchBatched), renorm.out (CPU), fliplr (CompositeImplicitAutograd), " in about
 
 

@@ -94,6 +94,9 @@ for _op in _replaced_meta:
     _op._dispatch_cache.clear()
     meta_table[_op] = _op
 if _replaced_meta:
+    import sys
+
     from torch import _graft
 
     _graft.register_again()
+    del sys.modules["torch._graft"]  # `python -m torch._graft` would warn that it is there
