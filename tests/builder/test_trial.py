@@ -78,6 +78,18 @@ def test_error_names_the_line_of_the_folder(
         assert pth.read_text() == before
 
 
+def test_module_that_torch_imports_later_is_imported(environment: Environment, tmp_path: Path) -> None:
+    write(environment.site, {"torch/later.py": "known = 1\n", "torch/package/__init__.py": ""})
+    texts = {"python/later.py": "unknown\n", "python/package/__init__.py": "right = 1\n"}
+    folder = write(tmp_path / "ops", FOLDER | texts)
+    with pytest.raises(PackError) as caught:
+        build(environment, folder)
+    assert caught.value.what == f"{folder}/python/later.py:1: NameError: name 'unknown' is not defined"
+    assert caught.value.cause == "`import torch.later` fails with this"
+    write(folder, {"python/later.py": "known = 2\n"})
+    build(environment, folder)
+
+
 def test_error_elsewhere_is_shown_whole(environment: Environment, tmp_path: Path) -> None:
     with pytest.raises(PackError) as caught:
         build(environment, write(tmp_path / "ops", FOLDER), "'; raise OSError('no such library') #")

@@ -19,6 +19,43 @@ def lines(folder: Path, files: dict[str, str], base: Path) -> list[str]:
     return [line.removeprefix(f"{folder}/") for line in check([folder], BaseOperators(base)).lines()]
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        (
+            "_inductor/decomposition.py",
+            "decompositions[undefined_name] = 1\n",
+            "1:16: `undefined_name` is not defined here or in torch's decomposition.py; ",
+        ),
+        ("_inductor/decomposition.py", "x = [atten.put]\n", "1:6: `atten` is not defined here or in torch's decomposition.py; "
+         "did you mean `aten`?"),
+        ("mine.py", "def f():\n    return other\n", "2:12: warning: `other` is not defined here; the function that uses"),
+        (
+            "_inductor/decomposition.py",
+            "\n@register_decomposition([aten.put])\ndef put(self): ...\n",
+            "2: PyTorch has a decomposition of aten.put.default, and registers no second; to replace it, write "
+            "`decompositions.pop(aten.put.default)` before",
+        ),
+        (
+            "_decomp/decompositions.py",
+            "@register_decomposition(aten.lerp.Scalar)\ndef lerp(self): ...\n",
+            "1: PyTorch has a decomposition of aten.lerp.Scalar, and registers no second; to replace it, write yours into "
+            "python/_decomp/__init__.py, behind `decomposition_table.pop(torch.ops.aten.lerp.Scalar)`",
+        ),
+    ],
+)
+def test_what_fails_when_torch_imports_a_module_later(
+    name: str, text: str, expected: str, base: Path, tmp_path: Path
+) -> None:
+    (line,) = lines(tmp_path, {f"python/{name}": text}, base)
+    assert line.startswith(f"python/{name}:{expected}")
+
+
+def test_decomposition_in_place_of_pytorch_s(base: Path, tmp_path: Path) -> None:
+    text = "decompositions.pop(aten.put.default)\n\n\n@register_decomposition(aten.put)\ndef put(self): ...\n"
+    assert lines(tmp_path, {"python/_inductor/decomposition.py": text}, base) == []
+
+
 def test_files_that_are_right_have_no_mistake(base: Path, tmp_path: Path) -> None:
     files = {
         "python/nn/modules/probe.py": "from __future__ import annotations\n\nclass Probe: ...\n",

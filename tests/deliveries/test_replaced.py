@@ -176,7 +176,7 @@ print(len(said))
 
 
 def test_what_operators_of_pytorch_lack_is_registered(delivered: Environment) -> None:
-    """An autocast policy, a batching rule, a decomposition; without PyTorch's warning that vmap is a loop."""
+    """An autocast policy, a batching rule, decompositions, one in place of PyTorch's; without PyTorch's warning that vmap is a loop."""
     code = (
         START
         + """
@@ -187,11 +187,13 @@ print(torch.vmap(lambda row: torch.histc(row, 3))(x.float()).tolist())
 from torch.fx.experimental.proxy_tensor import make_fx
 table = torch._decomp.get_decompositions([torch.ops.aten.cholesky])
 print("linalg_cholesky" in make_fx(torch.cholesky, table)(x @ x.T).code)
+print("einsum" in make_fx(torch.trace, torch._decomp.get_decompositions([torch.ops.aten.trace]))(x).code)
 """
     )
     assert delivered.run(code).stdout.splitlines() == [
         "torch.float32",
         "[[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]",
+        "True",
         "True",
     ]
 

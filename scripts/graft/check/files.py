@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..inputs.native import DOCS, DOCS_SUFFIX, FUNCTIONS, PYTHON, PYTHON_SUFFIXES, SAMPLES, YAML, NativeFolder
+from ..inputs.python_names import names_defined, names_needed, names_needed_at_import
 from . import Findings, nearest
 
 # Other extensions of C++ sources; PyTorch's CMake files glob *.cpp.
@@ -150,12 +151,14 @@ def _check_stub(path: Path, name: Path, names: set[Path], torch: Path, findings:
 
 
 def _check_text(path: Path, upstream: Path, texts: dict[Path, str], findings: Findings) -> None:
-    """Check that the text is valid Python after that of upstream and of previous folders."""
+    """Check that the text is valid Python after that of upstream and of previous folders, which has what it needs."""
     text = path.read_text(encoding="utf-8")
     if upstream not in texts and upstream.is_file():
         texts[upstream] = upstream.read_text(encoding="utf-8")
     before = texts.get(upstream)
     texts[upstream] = text if before is None else f"{before}\n{text}"
+    if path.suffix == ".py":
+        _check_python_names(path, text, before or "", findings)
     if before is None:
         return
     try:
@@ -167,6 +170,20 @@ def _check_text(path: Path, upstream: Path, texts: dict[Path, str], findings: Fi
         line = max(lineno - before.count("\n") - 1, 1)
         findings.add((path, line, column), what, "write text that can be appended to that file")
         texts[upstream] = before
+
+
+def _check_python_names(path: Path, text: str, before: str, findings: Findings) -> None:
+    """Check that each global name is defined: torch may import the module long after a build."""
+    if re.search(r"import \*|\bglobals\(\)|\bvars\(\)", f"{before}\n{text}"):
+        return  # it may define any name
+    missing = names_needed(text) - names_defined(before)
+    uses = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name) and node.id in missing]
+    urgent = missing & names_needed_at_import(text)
+    for use in {node.id: node for node in reversed(uses)}.values():
+        what = f"`{use.id}` is not defined here" + (f" or in torch's {path.name}" if before else "")
+        when = "" if use.id in urgent else "; the function that uses it fails when it is called"
+        todo = nearest(use.id, names_defined(f"{before}\n{text}"), "import or define it")
+        findings.add((path, use.lineno, use.col_offset + 1), what + when, todo, is_warning=not when == "")
 
 
 def parse_python(path: Path, findings: Findings) -> ast.Module | None:

@@ -6,13 +6,8 @@ reports it, rather than a user's ``import torch``.
 
 from __future__ import annotations
 
-import builtins
-import dis
-import inspect
-import symtable
 from collections.abc import Mapping
 from pathlib import Path
-from types import CodeType
 
 from ..codegen.description import Description
 from ..core.errors import PackError, PinError
@@ -20,17 +15,13 @@ from ..core.files import files_below, write_atomically
 from ..inputs.merge import MARK
 from ..inputs.native import DOCS, PYTHON, NativeFolder
 from ..inputs.patches import ADDED
+from ..inputs.python_names import names_defined, names_needed
 from ..inputs.snapshot import hash_of_builder
 from .docs import docstring, docstring_texts
 
 _OURS = Path(__file__).resolve().parent / "appended"
 # Those of them that the native folder's text for the same file needs.
 _BEFORE_THE_FOLDER_S = ("torch/_decomp/decompositions.py",)
-
-_GIVEN = {*dir(builtins), "__name__", "__file__", "__annotations__"}
-
-# Comprehensions, which Python 3.12 and later have no code objects of, other than generator expressions.
-_RUN_NOW = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 
 
 def our_files() -> dict[str, Path]:
@@ -110,7 +101,7 @@ def require_names(tree: Path, texts: Mapping[str, Path] | None = None, note: Pat
         upstream = (tree / name).read_text(encoding="utf-8") if (tree / name).is_file() else ""
         text = path.read_text(encoding="utf-8")
         if not (tree / ADDED).is_file():
-            missing = _required(text) - _defined(symtable.symtable(upstream, name, "exec"))
+            missing = names_needed(text) - names_defined(upstream)
             faults += [f"{name}: it has no `{each}`, which {path} needs" for each in sorted(missing)]
         elif text not in upstream:
             raise PinError(
@@ -125,42 +116,3 @@ def require_names(tree: Path, texts: Mapping[str, Path] | None = None, note: Pat
         )
     if note:
         write_atomically(note, stamp)
-
-
-def _defined(scope: symtable.SymbolTable) -> set[str]:
-    """Return the names that a module binds at its top level."""
-    return {each.get_name() for each in scope.get_symbols() if each.is_assigned() or each.is_imported()}
-
-
-def _required(text: str) -> set[str]:
-    """Return the names that a text needs from the module that it is appended to.
-
-    Code that runs at import needs each name that the text has not bound before; functions run when all are bound.
-    """
-    required: set[str] = set()
-    bound: set[str] = set()
-    later: set[str] = set()
-    _read(compile(text, "text", "exec", dont_inherit=True), required, bound, later)
-    return (required | later - bound) - _GIVEN
-
-
-def needed_at_import(code: CodeType) -> set[str]:
-    """Return the names that a module's code needs when it is imported, and does not define."""
-    required: set[str] = set()
-    _read(code, required, set(), set())
-    return required
-
-
-def _read(code: CodeType, required: set[str], bound: set[str], later: set[str]) -> None:
-    """Add to the sets what code that runs now needs and binds, and what the functions in it need later."""
-    for instruction in dis.get_instructions(code):
-        name, value = instruction.opname, instruction.argval
-        if name in ("STORE_NAME", "STORE_GLOBAL"):
-            bound.add(value)
-        elif name.startswith("LOAD_") and name.endswith(("_NAME", "_GLOBAL")) and value not in bound:
-            required.add(value)
-        elif isinstance(value, CodeType):
-            if value.co_name in _RUN_NOW or not value.co_flags & inspect.CO_OPTIMIZED:
-                _read(value, required, set(bound), later)
-            else:
-                _read(value, later, set(), later)

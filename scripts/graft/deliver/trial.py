@@ -16,29 +16,56 @@ from .develop import developed, note_of
 # The last lines of an error that no line of the folder causes.
 _SHOWN = 20
 
+# Printed with the name of a module before its error.
+_FAILED = "cannot import:"
+
+_PROGRAM = """
+import importlib, sys
+sys.path.insert(0, {folder!r})
+for name in {modules!r}:
+    try:
+        importlib.import_module(name)
+    except BaseException:
+        print({failed!r} + name, flush=True)
+        raise
+"""
+
 
 def require_import(environment: Environment, tree: Path, native: NativeFolder) -> None:
-    """Check that ``import torch`` works with ``tree``, unless its Python files are those of the current tree.
+    """Check that torch and the modules that the folder adds to can be imported from ``tree``, unless its Python files
+    are those of the current tree. Of the modules, those that differ: torch may import them long after.
 
     Raises:
-        PackError: it does not; with the line of the native folder that fails.
+        PackError: one cannot be; with the line of the native folder that fails.
     """
-    if _python(note_of(tree)) == _python(developed(environment)):
+    new, old = _python(note_of(tree)), _python(developed(environment))
+    if new == old:
         return  # an import takes longer than a kernel
-    done = _import(environment, tree)
+    files = [f"torch/{name.relative_to(PYTHON).as_posix()}" for name in native.python if name.suffix == ".py"]
+    modules = ["torch", *(_module(name) for name in files if new.get(name) != old.get(name))]
+    done = _import(environment, tree, modules)
     if done.returncode == 0:
         return
-    lines = done.stdout.strip().splitlines() or [f"it printed nothing, and ended with {done.returncode}"]
+    every = done.stdout.strip().splitlines()
+    failed = next((line.partition(":")[2] for line in every if line.startswith(_FAILED)), "torch")
+    lines = [line for line in every if not line.startswith(_FAILED)]
+    lines = lines or [f"it printed nothing, and ended with {done.returncode}"]
     frames = re.findall(rf'File "{re.escape(str(tree))}/(.+?)", line (\d+)', done.stdout)
     places = [place for name, line in frames if (place := _place(tree, name, int(line), native))]
-    if not places and _import(environment, environment.site).returncode != 0:
-        return  # so does the installed torch: what it needs is elsewhere, in PYTHONPATH
+    there = [_module(name) for name in ["torch/__init__.py", *files] if (environment.site / name).is_file()]
+    if not places and failed in there and _import(environment, environment.site, [failed]).returncode != 0:
+        return  # so does the installed torch: what it needs is elsewhere, in PYTHONPATH, or not installed
     what = f"{places[-1]}: {lines[-1]}" if places else "\n".join(lines[-_SHOWN:])
-    raise PackError(what, cause="`import torch` fails with this", todo="correct it; torch is as it was before")
+    raise PackError(what, cause=f"`import {failed}` fails with this", todo="correct it; torch is as it was before")
 
 
-def _import(environment: Environment, folder: Path) -> subprocess.CompletedProcess[str]:
-    program = f"import sys; sys.path.insert(0, {str(folder)!r}); import torch"
+def _module(file: str) -> str:
+    """Return the name of the module in a file."""
+    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def _import(environment: Environment, folder: Path, modules: list[str]) -> subprocess.CompletedProcess[str]:
+    program = _PROGRAM.format(folder=str(folder), modules=modules, failed=_FAILED)
     return run([environment.python, "-I", "-B", "-c", program], check=False, env={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from ..compose.appending import needed_at_import
+from ..inputs.python_names import names_needed_at_import
 
 _SET_DOCSTRINGS = ("add_docstr", "add_docstr_all", "_add_docstr")
 
@@ -35,7 +35,7 @@ def text_behind(before: str, after: str) -> str:
     before_names = dict(pair for each in old.body for pair in _bound(each))
     changed = {name for each in added for name, what in _bound(each) if before_names.get(name) != what}
     rest = ast.Module([each for each in new.body if ast.dump(each) in known], [])
-    if taken := needed_at_import(compile(rest, "rest", "exec", dont_inherit=True)) & changed:
+    if taken := names_needed_at_import(rest) & changed:
         raise ValueError(f"`{min(taken)}`, which other code of the file takes when it is imported")
     return "\n\n".join(["", *texts, ""]).rstrip("\n") + "\n" if texts else ""
 

@@ -1,0 +1,63 @@
+"""Check that folders register no decomposition that PyTorch has: the first compilation would fail, not `import torch`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from ..inputs.entries import texts_of_entries
+from ..inputs.merge import PACKAGED
+from ..inputs.native import FUNCTIONS, PYTHON, NativeFolder
+from . import Findings
+
+# By the file of torch that a text is appended to: the files that fill the same table, and how an entry is removed.
+_TABLES = {
+    "_decomp/decompositions.py": (
+        ("_decomp/decompositions.py", "_refs/**/*.py"),
+        "to replace it, write yours into python/_decomp/__init__.py, behind `decomposition_table.pop(torch.ops.%s)`",
+    ),
+    "_inductor/decomposition.py": (("_inductor/decomposition.py",), "to replace it, write `decompositions.pop(%s)` before"),
+}
+
+# Decorators of functions. Those with `type=` are for other tables.
+_REGISTERED = re.compile(r"^@register_decomposition\(((?:[^@()]|\([^()]*\))*)\)[ \t]*(?:#[^\n]*)?\n", re.M)
+_OPERATOR = re.compile(r"\baten\.(\w+)(?:\.(\w+))?")
+
+
+def check_decompositions(folders: Sequence[NativeFolder], tree: Path, findings: Findings) -> None:
+    """Check the Python files of ``folders``; ``tree`` is the base's."""
+    for name, (files, todo) in _TABLES.items():
+        paths = [folder.path / PYTHON / name for folder in folders if PYTHON / name in folder.python]
+        ours = [(path, *each) for path in paths for each in _registered(path)]
+        theirs = _overloads((path for file in files for path in (tree / "torch").glob(file)), tree) if ours else {}
+        for path, line, operator, overload in ours:
+            there = theirs.get(operator, set())
+            is_removed = re.search(rf"\bpop\([^)\n]*aten\.{operator}\b", path.read_text(encoding="utf-8"))
+            if not is_removed and (overload in there if overload else there):
+                first = f"aten.{operator}.{overload or min(there)}"
+                what = f"PyTorch has a decomposition of {first}, and registers no second"
+                findings.add((path, line, 0), what, todo % first)
+
+
+def _overloads(paths: Iterable[Path], tree: Path) -> dict[str, set[str]]:
+    """Return the overloads of PyTorch's operators that its own files register decompositions for, by operator."""
+    found: dict[str, set[str]] = {}
+    known: dict[str, set[str]] = {}
+    for operator in texts_of_entries(tree / PACKAGED[FUNCTIONS] / FUNCTIONS):
+        root, _, overload = operator.partition(".")
+        known.setdefault(root, set()).add(overload or "default")
+    for path in paths:
+        for _, operator, overload in _registered(path):
+            found.setdefault(operator, set()).update([overload] if overload else known.get(operator, ()))
+    return found
+
+
+def _registered(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield the line, the operator and the overload, if one is named, of each decomposition in a file."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for found in _REGISTERED.finditer(text):
+        if "type=" not in found[1]:
+            line = text.count("\n", 0, found.start()) + 1
+            for operator in _OPERATOR.finditer(found[1]):
+                yield line, operator[1], operator[2] or ""

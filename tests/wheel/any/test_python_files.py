@@ -1,0 +1,18 @@
+"""The modules that the folder's Python files are part of. torch may import some only when it compiles."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+
+import pytest
+from graft.core.layout import native_folders
+
+FOLDERS = [folder / "python" for folder in native_folders(os.environ["GRAFT_NATIVE"])]
+FILES = sorted(path.relative_to(folder).with_suffix("") for folder in FOLDERS for path in folder.rglob("*.py"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_module_is_imported(file: Path) -> None:
+    importlib.import_module(".".join(["torch", *file.parts]).removesuffix(".__init__"))
