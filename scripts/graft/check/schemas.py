@@ -61,22 +61,31 @@ _WORDS: tuple[tuple[str, Iterable[str]], ...] = (
 # Remedies for torchgen's errors, by a part of the message.
 _REMEDIES = (
     *REMEDIES_OF_WRITING,
-    (r"Invalid function schema|not a str: \[", "a schema is `name(arguments) -> returns`"),
+    (r"Invalid function schema|not a str: \[", "a schema is `<name>(<arguments>) -> <returns>`"),
     (
         r"illegal argument|unrecognized type",
         "an argument is a type and a name, `int n`; write a space behind each comma",
     ),
-    (r"dispatch is not a dict", "write `Key: kernel` below it, one on each line"),
-    (r"alias keys?\b|more than one of Composite", "keep one of the Composite keys"),
+    (r"dispatch is not a dict", "write `CPU: <kernel>` below it, one key on each line"),
+    (
+        r"alias keys?\b|more than one of Composite",
+        "keep one of the Composite keys; without `dispatch:`, it is CompositeImplicitAutograd",
+    ),
+    (r"dispatch entry|dispatch table", "leave `dispatch:` out; the kernel has the name of the operator"),
+    (r"must not have \w+ in dispatch", "leave that key out; the kernel is that of the out variant"),
     (r"manual_kernel_registration", "leave `dispatch` or `manual_kernel_registration` out"),
+    (r"is not marked as structured", "write `structured: True` there, or correct the name"),
     (r"structured_delegate pointing to", "add that entry, with `structured: True`, or correct the name"),
+    (r"Duplicate schema kind", "give it another name, or other arguments"),
     (r"autogen", "write that line, or write the variants out"),
     (r"new operator that aliases its inputs", "add that entry, with the tag `view_copy`"),
-    (r"could not find any other variants", "add the functional variant: the same schema without `out`"),
     (r"mutable|Inplace op", "mark each mutated argument with `(a!)`, and return it like in-place and out variants"),
     (r"structured", "put `structured: True` on the out variant, and `structured_delegate: <name>.out` on the others"),
     (r"\bout\b", "write the out arguments after the `*`, each as `Tensor(a!) out`, and return them in that order"),
 )
+
+# The key of an operator that is composed of others.
+_COMPOSED = "CompositeImplicitAutograd"
 
 # The name of an operator with its overload. The latter follows a name in C++.
 _NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)?", re.ASCII)
@@ -118,11 +127,12 @@ def check_functions(entries: list[Entry], base: BaseOperators, findings: Finding
         function, name = _parse(entry, base, findings), entry.operator
         if name in seen:
             other = line_of(seen[name].file, seen[name].line, entry.file)
-            findings.add(entry.value("func"), f"{name} is also defined in {other}", "give it an overload name")
+            todo = "delete one of the two" if seen[name].schema == entry.schema else "give it an overload name"
+            findings.add(entry.value("func"), f"{name} is also defined in {other}", todo)
         elif "func" in entry.fields and REPLACE not in entry.fields and name in base.schemas:
-            what = f"PyTorch already has {base.schemas[name]}"
-            todo = "choose another name, or another overload name; `replace: True` replaces PyTorch's kernels"
-            findings.add(entry.value("func"), what, todo)
+            owner = base.fields(name).get("structured_delegate", name)
+            todo = f"choose another name; `replace: True` in an entry of {owner} replaces PyTorch's kernels"
+            findings.add(entry.value("func"), f"PyTorch already has {base.schemas[name]}", todo)
         if "func" in entry.fields:
             seen.setdefault(name, entry)
         if function:
@@ -158,7 +168,7 @@ def _parse(entry: Entry, base: BaseOperators, findings: Findings) -> Function | 
         todo = "write `replace: True`, or leave it out" if key == REPLACE else nearest(key, {*KEYS, REPLACE})
         findings.add(entry.place(key), f"torchgen does not know the key `{key}`", todo)
     if "func" not in entry.fields:
-        todo = "write `- func: name(Tensor self) -> Tensor`"
+        todo = "write `- func: <name>(<arguments>) -> <returns>`"
         findings.add((entry.file, entry.line, 0), "an entry needs the key `func`", todo)
     dispatch = entry.fields.get("dispatch")
     parts = [part.strip() for key in dispatch for part in str(key).split(",")] if isinstance(dispatch, dict) else []
@@ -213,11 +223,15 @@ def _is_like_the_base_s(entry: Entry, base: BaseOperators, findings: Findings) -
             what += f"says {theirs[key]}" if key in theirs else "has no such key"
             findings.add(entry.place(key), what, "leave it out; `replace` is for kernels, by dispatch key")
     place = entry.place("dispatch" if entry.kernels else "func")
-    if (delegate := theirs.get("structured_delegate")) and not entry.kernels:
+    delegate, composed = theirs.get("structured_delegate"), kernels_of(theirs).get(_COMPOSED)
+    if delegate and entry.kernels.keys() <= base.kernels(delegate).keys():
         what = f"the kernel of {name} is that of {delegate}"
         findings.add(place, what, f"replace {delegate}; {name} follows it")
-    elif kernels_of(theirs) and not entry.kernels:
-        listed = ", ".join(f"{key}: {kernel}" for key, kernel in kernels_of(theirs).items())
+    elif composed and any("Composite" in key and kernel != composed for key, kernel in entry.kernels.items()):
+        what = f"PyTorch's {name} is composed of other operators"
+        findings.add(place, what, f"leave `dispatch:` out; the kernel is called {composed}")
+    elif not entry.kernels and base.kernels(name).keys() - {_COMPOSED}:
+        listed = ", ".join(f"{key}: {kernel}" for key, kernel in base.kernels(name).items())
         what = f"it names no kernel, and PyTorch's {name} has several"
         findings.add(place, what, f"write `dispatch:` with those that the folder replaces, of {listed}")
     return len(findings.errors) == before
@@ -257,8 +271,9 @@ def _check_default(argument: Argument, entry: Entry, findings: Findings) -> bool
     inner = kind
     while isinstance(inner, (OptionalType, ListType)):
         inner = inner.elem
-    _, example = _DEFAULTS.get(inner.name, ("", "None")) if isinstance(inner, BaseType) else ("", "None")
-    todo = f"write it as in `{f'[{example}]' if isinstance(kind, ListType) else example}`, or leave it out"
+    _, example = _DEFAULTS.get(inner.name, ("", "")) if isinstance(inner, BaseType) else ("", "")
+    fitting = [f"write it as in `{each}`, or " for each in (example, f"[{example}]", "None") if _fits(each, kind)]
+    todo = f"{''.join(fitting[:1])}leave it out"
     findings.add(place_of_argument(argument.name, entry), f"`{default}` is not a default for {kind}", todo)
     return False
 
@@ -374,15 +389,20 @@ def _check_group(root: str, group: list[Function], base: BaseOperators, findings
             for f in group
             if (m := re.search(rf"(?<![\w.]){re.escape(str(f.schema.name))}(?!\w|\.\w)", what))
         }
-        entry = named[min(named)].entry if named else group[0].entry
-        is_delegate = "structured_delegate pointing to" in what
-        findings.add(
-            entry.place("structured_delegate") if is_delegate else entry.value("func"), what, _remedy(what, base)
-        )
+        of = named[min(named)] if named else group[0]
+        is_delegate, is_alone = "structured_delegate pointing to" in what, "could not find any other variants" in what
+        todo = f"add an entry for `{_functional(of.schema)}`" if is_alone else _remedy(what, base)
+        findings.add(of.entry.place("structured_delegate") if is_delegate else of.entry.value("func"), what, todo)
         return
     for f in group:
         if any(f.native is one for one in grouped):
             _check_lonely(f, schemas, findings)
+
+
+def _functional(schema: FunctionSchema) -> FunctionSchema:
+    """Return the schema of the functional variant of an in-place operator or an out variant."""
+    signature = schema.signature()
+    return signature.with_name(signature.name.with_overload(re.sub("_?out$", "", schema.name.overload_name)))
 
 
 def _check_lonely(function: Function, schemas: list[FunctionSchema], findings: Findings) -> None:
@@ -395,7 +415,7 @@ def _check_lonely(function: Function, schemas: list[FunctionSchema], findings: F
         is_there = any(s.kind() == SchemaKind.functional and s.signature() == twin for s in schemas)
         if function.schema.kind() == SchemaKind.inplace and not is_there:
             what = f"{function.schema.name} has no functional variant"
-            findings.add(place, what, f"add an entry for `{twin}`", is_warning=True)
+            findings.add(place, what, f"add an entry for `{_functional(native.func)}`", is_warning=True)
     elif modifies_arguments(native) and not native.is_view_op:
         if str(native.func.name) in MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION or is_accepted(
             function.entry, native, findings
@@ -405,6 +425,10 @@ def _check_lonely(function: Function, schemas: list[FunctionSchema], findings: F
             what = f"{native.func.name} mutates `self`, but has not the name of an in-place operator"
             findings.add(place, what, f"name it {native.func.name.name}_")
             return
-        twins = [generate_function(native, kind)[0].func.name for kind in (SchemaKind.functional, SchemaKind.out)]
-        what = f"{native.func.name} mutates an argument, but has no functional and out variants"
-        findings.add(place, what, f"add `autogen: {twins[0]}, {twins[1]}`, or write them out")
+        has = {schema.kind() for schema in schemas if schema.signature() == twin}
+        missing = [kind for kind in (SchemaKind.functional, SchemaKind.out) if kind not in has]
+        variants = "functional and out variants" if len(missing) > 1 else f"{missing[0].name} variant"
+        what = f"{native.func.name} mutates an argument, but has no {variants}"
+        names = ", ".join(str(generate_function(native, kind)[0].func.name) for kind in missing)
+        verb = "write" if native.autogen else "add"
+        findings.add(place, what, f"{verb} `autogen: {names}` in this entry, or write an entry for each")

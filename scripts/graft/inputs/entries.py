@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from ..core.folders import DERIVATIVES
 from .spelling import respelled
 
 # libyaml's is much faster; not every PyYAML has it.
@@ -182,7 +183,8 @@ def _entries(path: Path, tree: yaml.SequenceNode, report: Report) -> Iterator[En
                 yield entry
         else:
             what = "this entry is not a mapping"
-            report(place_of(path, node), what, "write `- func: name(...) -> ...` and keys below it")
+            key = "name" if path.name == DERIVATIVES else "func"
+            report(place_of(path, node), what, f"write `- {key}: <schema>` and keys below it")
 
 
 def _entry(path: Path, node: yaml.MappingNode, report: Report) -> Entry | None:
