@@ -10,11 +10,11 @@ import yaml
 FOLDER = Path(__file__).parent / "broken"
 
 WRITING = """\
-A case has a key for each file of a native folder, and says what is wrong with it (`mistake`). `expect` is the beginning of
-check's finding, which is its only one; `compiler` is that of the compiler's error, where check finds nothing. `fixed` has
-the texts that a reader who follows the finding's remedy replaces, and what they write: the folder then has no mistake, and
-`test_remedies.py` checks it. Leave `fixed` out where the remedy quotes all that is to be written, as in
-"did you mean `Tensor`?" or "add `autogen: f.out`": the test then does what it says."""
+A case has a key for each file of a native folder, and says what is wrong with it (`mistake`). `expect` is the beginning
+of check's finding, which is its only one; `compiler` is that of the compiler's error, where check finds nothing.
+`fixed` has the texts that a reader who follows the finding's remedy replaces, and what they write: the folder then has
+no mistake, which `test_remedies.py` checks. Leave `fixed` out where the remedy quotes all that is to be written, as
+"did you mean `Tensor`?" and "add `autogen: f.out`" do: the test then writes it."""
 
 BROKEN: list[dict[str, Any]] = [
     case for file in sorted(FOLDER.glob("*.yaml")) for case in yaml.safe_load(file.read_text())
