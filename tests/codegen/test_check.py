@@ -18,7 +18,7 @@ from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.check.cplusplus import canonical, read_text
 from graft.check.derivatives import check_derivatives
-from graft.check.schemas import check_functions
+from graft.check.functions import check_functions
 from graft.codegen import NO_CUDA
 from graft.core.errors import OperatorError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion

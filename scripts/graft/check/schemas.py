@@ -1,27 +1,17 @@
-"""Check entries of native_functions.yaml, alone and as the variants of one operator.
+"""Parse entries of native_functions.yaml.
 
-torchgen decides: it parses each entry, groups the variants, generates those named in ``autogen:``, and reports which do
-not fit together. What it accepts although a build would fail, or the operator be odd, is checked here.
+torchgen decides. Its errors get a place and a remedy here, and what it accepts although a build would fail is found.
 """
 
 from __future__ import annotations
 
 import inspect
-import keyword
 import re
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from torchgen.gen import (
-    error_check_native_functions,
-    get_grouped_by_view_native_functions,
-    get_grouped_native_functions,
-)
-from torchgen.gen_functionalization_type import MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION, modifies_arguments
 from torchgen.model import (
     Argument,
-    BackendIndex,
     BaseOperatorName,
     BaseTy,
     BaseType,
@@ -30,20 +20,17 @@ from torchgen.model import (
     Location,
     NativeFunction,
     OptionalType,
-    SchemaKind,
     Type,
     Variant,
     dispatch_keys,
 )
-from torchgen.native_function_generation import add_generated_native_functions, generate_function
 
-from ..codegen.description import PYTHON_MODULES
 from ..codegen.known import Kernels
-from ..codegen.operators import groups_accept, parse_replacing
+from ..codegen.operators import parse_replacing
 from ..inputs.entries import REPLACE, Entry, Place, kernels_of
-from . import Findings, line_of, nearest
+from . import Findings, nearest
 from .base import BaseOperators
-from .writing import REMEDIES_OF_WRITING, is_accepted
+from .writing import REMEDIES_OF_WRITING
 
 # torchgen has no list of valid keys except for its code, which removes them from an entry one by one.
 KEYS = frozenset(re.findall(r"""e\.pop\(\s*["'](\w+)["']""", inspect.getsource(NativeFunction.from_yaml))) - {
@@ -119,34 +106,6 @@ class Function:
         return self.native.func
 
 
-def check_functions(entries: list[Entry], base: BaseOperators, findings: Findings) -> list[Function]:
-    """Check each entry and how they fit together. Return the valid ones."""
-    functions = []
-    seen: dict[str, Entry] = {}
-    for entry in entries:
-        function, name = _parse(entry, base, findings), entry.operator
-        if name in seen:
-            other = line_of(seen[name].file, seen[name].line, entry.file)
-            todo = "delete one of the two" if seen[name].schema == entry.schema else "give it an overload name"
-            findings.add(entry.value("func"), f"{name} is also defined in {other}", todo)
-        elif "func" in entry.fields and REPLACE not in entry.fields and name in base.schemas:
-            owner = base.fields(name).get("structured_delegate", name)
-            todo = f"choose another name; `replace: True` in an entry of {owner} replaces PyTorch's kernels"
-            findings.add(entry.value("func"), f"PyTorch already has {base.schemas[name]}", todo)
-        if "func" in entry.fields:
-            seen.setdefault(name, entry)
-        if function:
-            functions.append(function)
-    added = [function for function in functions if not function.entry.is_replacing]
-    by_name = {str(function.schema.name): function for function in reversed(added)}
-    for function in added:
-        _check_names(function, base, findings)
-        _check_arguments(function, findings)
-        _check_keys(function, by_name.get(str(function.native.structured_delegate), function), findings)
-    _check_groups([entry for entry in entries if not entry.is_replacing], added, base, findings)
-    return functions
-
-
 def root_of(operator: str) -> str:
     """Return the name shared by all variants of an operator, including the copy variant of a view."""
     name = operator.partition(".")[0]
@@ -162,7 +121,7 @@ def place_of_argument(name: str, entry: Entry) -> Place:
     return entry.value("func", max((place.start(1) for place in places), default=0))
 
 
-def _parse(entry: Entry, base: BaseOperators, findings: Findings) -> Function | None:
+def parse_entry(entry: Entry, base: BaseOperators, findings: Findings) -> Function | None:
     unknown = [key for key in entry.fields if key not in KEYS and (key, entry.fields[key]) != (REPLACE, True)]
     for key in unknown:
         todo = "write `replace: True`, or leave it out" if key == REPLACE else nearest(key, {*KEYS, REPLACE})
@@ -191,7 +150,7 @@ def _parse(entry: Entry, base: BaseOperators, findings: Findings) -> Function | 
             native, kernels = NativeFunction.from_yaml(dict(entry.fields), location, base.tags, set())
     except Exception as error:  # torchgen raises AssertionError, ValueError or RuntimeError
         what = str(error) or f"torchgen cannot parse this entry ({type(error).__name__})"
-        findings.add(_place_in(entry, what), what, _remedy(what, base))
+        findings.add(_place_in(entry, what), what, remedy_for(what, base))
         return None
     if native.namespace != "aten":
         what = f"native operators are in PyTorch's namespace aten, and not in `{native.namespace}`"
@@ -254,7 +213,7 @@ def _place_in(entry: Entry, what: str) -> Place:
     return entry.place(keys[0])
 
 
-def _remedy(what: str, base: BaseOperators) -> str:
+def remedy_for(what: str, base: BaseOperators) -> str:
     """Return a remedy for torchgen's error ``what``."""
     for pattern, known in (*_WORDS, (r"illegal tag (\w+)", base.tags)):
         if known and (match := re.search(pattern, what)) and match[1].isidentifier():
@@ -286,149 +245,3 @@ def _fits(default: str, kind: Type) -> bool:
             return kind.size is not None and _fits(default, kind.elem)
         return all(_fits(part.strip(), kind.elem) for part in default[1:-1].split(",") if default != "[]")
     return isinstance(kind, BaseType) and re.fullmatch(_DEFAULTS.get(kind.name, ("(?!)",))[0], default) is not None
-
-
-def _check_names(function: Function, base: BaseOperators, findings: Findings) -> None:
-    """Check that the operator's name is free in Python."""
-    name = function.schema.name.name
-    if name.dunder_method or str(name) in base.base_names:
-        return
-    what, native = "", function.native
-    in_torch = Variant.function in native.variants and native.python_module is None
-    if keyword.iskeyword(str(name)):
-        what = f"`{name}` is a Python keyword, so it cannot be used in a call"
-    elif in_torch and str(name) in base.torch_names:
-        what = f"torch.{name} already exists, and would be hidden"
-    elif Variant.method in native.variants and str(name) in base.tensor_names:
-        what = f"Tensor.{name} already exists, and would be hidden"
-    if what:
-        findings.add(function.entry.value("func"), what, "give it another name")
-
-
-def _check_arguments(function: Function, findings: Findings) -> None:
-    """Check the names of the arguments, and what Python makes of their defaults."""
-    seen: set[str] = set()
-    # Most of torchgen's SKIP_PYTHON_BINDINGS, which is slow to import.
-    is_bound = not re.search(r"_(backward|forward|jvp)$", str(function.schema.name.name))
-    for argument in function.schema.arguments.flat_all:
-        name, what, todo = argument.name, "", "give the argument another name"
-        if name in seen:
-            what = f"two arguments are named `{name}`"
-        elif keyword.iskeyword(name):
-            what = f"`{name}` is a Python keyword, so it cannot be used in a call"
-        elif name == "ks":
-            what = "the autograd code that torchgen generates already uses `ks`"
-        elif argument.default == "Mean" and is_bound and function.schema.kind() == SchemaKind.functional:
-            # Python's argument parser reads at::Reduction::Mean with atol (set_default_str in
-            # torch/csrc/utils/python_arg_parser.cpp), so torch.hinge_embedding_loss(x, y) does not reduce, either.
-            what = f"the default Mean of `{name}` is 0, no reduction, when called from Python"
-            todo = f"write `{name}=1`: the same schema, and the mean"
-        if what:
-            findings.add(place_of_argument(name, function.entry), what, todo, is_warning="Mean" in what)
-        seen.add(name)
-
-
-def _check_keys(function: Function, kernel: Function, findings: Findings) -> None:
-    """Check what other keys ask for. ``kernel`` is the entry with the kernel of ``function``."""
-    entry, native, schema = function.entry, function.native, function.schema
-    if Variant.method in native.variants and schema.arguments.self_arg is None:
-        what = f"{schema.name} is a method, but no argument is named `self`"
-        findings.add(entry.place("variants"), what, "name the tensor `self`, or leave `method` out")
-    if native.python_module is not None and native.python_module not in PYTHON_MODULES:
-        what = f"operators cannot be bound in a Python module `{native.python_module}`"
-        findings.add(entry.place("python_module"), what, nearest(native.python_module, PYTHON_MODULES))
-    is_factory = native.category_override == "factory" and not schema.is_out_fn()
-    if is_factory and schema.arguments.tensor_options is None:
-        what = f"{schema.name} is no factory: it does not take dtype, layout, device and pin_memory"
-        findings.add(entry.place("category_override"), what, "leave it out, or add these arguments")
-    if native.manual_cpp_binding:
-        what = "manual_cpp_binding needs a handwritten C++ function in PyTorch's sources"
-        findings.add(entry.place("manual_cpp_binding"), what, "leave it out; the function is then generated")
-    if schema.name.overload_name.split("_")[-1] == "out" and not schema.arguments.out:
-        what = f"{schema.name} has the name of an out variant, but mutates no argument after the `*`"
-        findings.add(entry.value("func"), what, "write `*, Tensor(a!) out) -> Tensor(a!)`", is_warning=True)
-    # TensorIterator is elementwise, and torch.compile relies on the tag.
-    reduces = any("dim" in a.name for a in kernel.schema.arguments.flat_all)
-    iterates = kernel.native.structured_inherits == "TensorIteratorBase"
-    if iterates and not reduces and "pointwise" not in native.tags:
-        what = f"{schema.name} is a TensorIterator operator without the tag `pointwise`"
-        findings.add((entry.file, entry.line, 0), what, "add `tags: pointwise` if it is elementwise", is_warning=True)
-
-
-def _check_groups(entries: list[Entry], functions: list[Function], base: BaseOperators, findings: Findings) -> None:
-    """Run torchgen's grouping for each name without other errors."""
-    broken = {(error.file, error.line) for error in findings.errors}
-    # By identity, since YAML allows two entries on one line.
-    sound = {id(f.entry) for f in functions if not broken & {(p[0], p[1]) for p in f.entry.places.values()}}
-    waiting = {root_of(entry.operator) for entry in entries if id(entry) not in sound}
-    by_root: dict[str, list[Function]] = defaultdict(list)
-    for function in functions:
-        by_root[root_of(function.entry.operator)].append(function)
-    with groups_accept(f.entry.schema for f in functions):
-        for root, group in by_root.items():
-            if root not in waiting:
-                _check_group(root, group, base, findings)
-
-
-def _check_group(root: str, group: list[Function], base: BaseOperators, findings: Findings) -> None:
-    functions = [*((f.native, f.kernels) for f in group), *base.functions_like(root)]
-    natives = [native for native, _ in functions]
-    schemas = [native.func for native in natives]
-    kernels: Kernels = defaultdict(dict)
-    try:
-        for _, of_native in functions:
-            BackendIndex.grow_index(kernels, of_native)
-        error_check_native_functions(natives)
-        add_generated_native_functions(natives, kernels)
-        grouped = get_grouped_native_functions(natives)
-        get_grouped_by_view_native_functions(natives)
-    except Exception as error:  # torchgen raises arbitrary errors
-        what = str(error).strip() or f"torchgen cannot group the variants of this operator ({type(error).__name__})"
-        named = {
-            m.start(): f
-            for f in group
-            if (m := re.search(rf"(?<![\w.]){re.escape(str(f.schema.name))}(?!\w|\.\w)", what))
-        }
-        of = named[min(named)] if named else group[0]
-        is_delegate, is_alone = "structured_delegate pointing to" in what, "could not find any other variants" in what
-        todo = f"add an entry for `{_functional(of.schema)}`" if is_alone else _remedy(what, base)
-        findings.add(of.entry.place("structured_delegate") if is_delegate else of.entry.value("func"), what, todo)
-        return
-    for f in group:
-        if any(f.native is one for one in grouped):
-            _check_lonely(f, schemas, findings)
-
-
-def _functional(schema: FunctionSchema) -> FunctionSchema:
-    """Return the schema of the functional variant of an in-place operator or an out variant."""
-    signature = schema.signature()
-    return signature.with_name(signature.name.with_overload(re.sub("_?out$", "", schema.name.overload_name)))
-
-
-def _check_lonely(function: Function, schemas: list[FunctionSchema], findings: Findings) -> None:
-    """Functionalization replaces a mutating operator by its functional variant, so it needs one, and an out variant.
-
-    Required by torchgen/gen_functionalization_type.py, which gives no place.
-    """
-    native, place, twin = function.native, function.entry.value("func"), function.schema.signature()
-    if native.has_composite_implicit_autograd_kernel:
-        is_there = any(s.kind() == SchemaKind.functional and s.signature() == twin for s in schemas)
-        if function.schema.kind() == SchemaKind.inplace and not is_there:
-            what = f"{function.schema.name} has no functional variant"
-            findings.add(place, what, f"add an entry for `{_functional(native.func)}`", is_warning=True)
-    elif modifies_arguments(native) and not native.is_view_op:
-        if str(native.func.name) in MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION or is_accepted(
-            function.entry, native, findings
-        ):
-            return
-        if function.schema.kind() == SchemaKind.functional:
-            what = f"{native.func.name} mutates `self`, but has not the name of an in-place operator"
-            findings.add(place, what, f"name it {native.func.name.name}_")
-            return
-        has = {schema.kind() for schema in schemas if schema.signature() == twin}
-        missing = [kind for kind in (SchemaKind.functional, SchemaKind.out) if kind not in has]
-        variants = "functional and out variants" if len(missing) > 1 else f"{missing[0].name} variant"
-        what = f"{native.func.name} mutates an argument, but has no {variants}"
-        names = ", ".join(str(generate_function(native, kind)[0].func.name) for kind in missing)
-        verb = "write" if native.autogen else "add"
-        findings.add(place, what, f"{verb} `autogen: {names}` in this entry, or write an entry for each")
