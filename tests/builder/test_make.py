@@ -225,7 +225,7 @@ def test_quotes_in_variables_are_no_commands(repository: Path) -> None:
         ("", False),
         ("-j2", False),
         ("-fMakefile.Cpp", False),
-        ("--debug", False),
+        ("--no-builtin-rules", False),
         ("-C .", True),
         ("-C.", True),
         ("-kC .", True),
