@@ -26,6 +26,7 @@ from .core.environments import command_on
 from .core.errors import GraftError, RefusedError, ToolchainError, UsageError, run_all
 from .core.files import write_atomically
 from .core.layout import BYTECODE, IS_CHECKOUT, PATCHES, REPOSITORY, TorchVersion, expanded
+from .core.make import changes_folder, command_of_make
 from .core.pythons import find_python, probed
 from .deliver.built import last_build
 from .inputs.native import load_natives
@@ -237,8 +238,7 @@ def _require_absolute(paths: Mapping[str, str]) -> None:
     Raises:
         UsageError: lists these paths.
     """
-    # make notes -C as -w, in the first word.
-    if os.environ.get("MAKELEVEL") != "1" or "w" not in os.environ.get("MAKEFLAGS", "").partition(" ")[0]:
+    if os.environ.get("MAKELEVEL") != "1" or not changes_folder(command_of_make()):
         return
     relative = [f"{name}={path}" for name, path in paths.items() if path[0] not in "/~'\""]
     if relative:

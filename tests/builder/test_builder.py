@@ -198,12 +198,12 @@ def test_relative_path_is_refused_if_make_changed_the_folder(
 ) -> None:
     """The builder's own folder `native` could be meant, or the user's."""
     monkeypatch.setenv("MAKELEVEL", "1")
-    monkeypatch.setenv("MAKEFLAGS", "w -- NATIVE=native")
     monkeypatch.setenv("GRAFT_NATIVE", "native")
+    monkeypatch.setattr(cli, "command_of_make", lambda: ["make", "-C", "/elsewhere", "check"])
     assert cli.main(VERBS, ["check"]) == 2
     assert "error: NATIVE=native: `make -C` is run in another folder than yours\n" in capsys.readouterr().err
-    for flags, native in (("", "native"), ("w -- NATIVE=/ops", str(tmp_path)), ("w", "")):
-        monkeypatch.setenv("MAKEFLAGS", flags)
+    for command, native in (("make", "native"), ("make -C /elsewhere", str(tmp_path)), ("make -C /elsewhere", "")):
+        monkeypatch.setattr(cli, "command_of_make", command.split)
         monkeypatch.setenv("GRAFT_NATIVE", native)
         cli.main(VERBS, ["check", "--jobs", "many"])
         assert "make -C" not in capsys.readouterr().err

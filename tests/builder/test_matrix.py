@@ -106,6 +106,9 @@ def repository(home: Path) -> Path:
     for name in ("scripts", "patches", "tests/kit"):
         shutil.copytree(REPOSITORY / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(REPOSITORY / "noxfile.py", folder)
+    # The fakes need no space, and this machine may have less than a row does.
+    kit = folder / "tests/kit/matrix.py"
+    kit.write_text(re.sub("(?m)^_NEEDED_BYTES = .*", "_NEEDED_BYTES = 0", kit.read_text(encoding="utf-8")))
     (folder / "native").mkdir()
     (folder / "native/native_functions.yaml").touch()
     for minor in range(10, 15):

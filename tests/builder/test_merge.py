@@ -24,7 +24,7 @@ def written(folder: Path, text: str) -> Path:
     ("text", "message"),
     [
         ("- func: f\n  bad: [\n", r":3:1: not YAML"),
-        ("- func: f\n - func: g\n", r":2:2: not YAML"),
+        ("- func: f\n - func: g\n", r":2:2: line 2 is indented by 1, its siblings by 0; "),
         ("func: f\n", r":1: not a list of entries; start each entry with `- `"),
         ("[{func: f}]\n", r":1: the list is in brackets, or a document of its own; start each entry with `- `"),
         ("- func: f\n- hello\n", r":2:3: this entry is not a mapping; write `- func: "),

@@ -12,25 +12,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
+from corpus import BROKEN, files_of, lay_out
 from graft.check import CHECKED, Findings, process
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.check.cplusplus import canonical, read_text
 from graft.check.derivatives import check_derivatives
-from graft.check.schemas import check_functions
+from graft.check.functions import check_functions
 from graft.codegen import NO_CUDA
 from graft.core.errors import OperatorError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.inputs.entries import read_entries
 from graft.inputs.snapshot import take_snapshot
-
-# Native folders with one mistake each: a key for each file, and the beginning of the expected message.
-BROKEN: list[dict[str, str]] = [
-    case
-    for file in sorted((Path(__file__).parent / "broken").glob("*.yaml"))
-    for case in yaml.safe_load(file.read_text())
-]
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +32,8 @@ def known(base: Path) -> BaseOperators:
 
 
 @pytest.mark.parametrize("case", BROKEN, ids=lambda case: case["mistake"])
-def test_mistake_is_found_at_its_place(case: dict[str, str], known: BaseOperators, tmp_path: Path) -> None:
-    for name in case.keys() - {"mistake", "expect", "compiler"}:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(case[name])
+def test_mistake_is_found_at_its_place(case: dict[str, Any], known: BaseOperators, tmp_path: Path) -> None:
+    lay_out(files_of(case), tmp_path)
     if "compiler" in case:
         assert check([tmp_path], known).errors == []
         return
@@ -170,8 +161,7 @@ def test_types_are_compared_without_their_spelling(one: str, other: str, are_sam
 )
 def test_comment_says_that_avx512_is_left_out(known: BaseOperators, tmp_path: Path, before: str, is_told: bool) -> None:
     (case,) = (case for case in BROKEN if case["mistake"] == "a vectorized kernel that leaves AVX512 out")
-    for name in case.keys() - {"mistake", "expect"}:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(case[name].replace("REGISTER_", f"{before}REGISTER_"))
+    files = files_of(case)
+    lay_out({name: files[name].replace("REGISTER_", f"{before}REGISTER_") for name in files}, tmp_path)
     told = [line for line in check([tmp_path], known).lines() if "fq_stub uses the AVX2 kernel" in line]
     assert bool(told) == is_told

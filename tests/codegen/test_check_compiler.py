@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from corpus import BROKEN
 from graft.compile.diagnostics import diagnostics
 from graft.compile.messages import digest
-from test_check import BROKEN
 
 LEFT = [case for case in BROKEN if "compiler" in case]
 TEXTS = ("native_functions.yaml", "derivatives.yaml")

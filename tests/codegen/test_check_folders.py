@@ -74,7 +74,7 @@ def test_one_folder_alone_lacks_what_the_other_has(known: BaseOperators, tmp_pat
         (
             {},
             {"native_functions.yaml": str(TWO["native_functions.yaml"]) + str(ONE["native_functions.yaml"])},
-            "two/native_functions.yaml:4:9: graft_one is also defined in one/native_functions.yaml:1; give it",
+            "two/native_functions.yaml:4:9: graft_one is also defined in one/native_functions.yaml:1; delete one",
         ),
         (
             {},

@@ -27,8 +27,9 @@ from .cplusplus import read_sources
 from .decompositions import check_decompositions
 from .derivatives import check_derivatives
 from .files import check_files, check_names, check_python
+from .functions import check_functions
 from .kernels import check_kernels, check_meta, wanted_kernels
-from .schemas import Function, check_functions, root_of
+from .schemas import Function, root_of
 from .types import has_supported_types
 
 

@@ -56,6 +56,12 @@ class BaseOperators:
             for f in functions.get(name, [])
         ]
 
+    def kernels(self, operator: str) -> dict[str, str]:
+        """Return the kernels of an operator by dispatch key, with those that torchgen generates (``ufunc_...``)."""
+        like = self.functions_like(operator.partition(".")[0])
+        pairs = [pair for f, kernels in like if str(f.func.name) == operator for pair in kernels.items()]
+        return {str(key): kernel.kernel for key, of_key in pairs for kernel in of_key.values()}
+
     @cached_property
     def _written(self) -> tuple[dict[str, list[NativeFunction]], Kernels]:
         functions, kernels = known_operators(self.tree).written

@@ -144,7 +144,7 @@ def _check_keys(entry: Entry, schema: FunctionSchema, findings: Findings) -> Non
         given |= parts
         for part in sorted(parts - others):
             if part not in arguments:
-                todo = nearest(part, [*arguments, *others])
+                todo = nearest(part, {*differentiable, *others} - entry.fields.keys())
                 findings.add(entry.place(key), f"{schema.name} has no argument `{part}`", todo)
             elif part not in differentiable and formula != "non_differentiable":
                 what = f"`{part}` is {arguments[part]}, which has no gradient"
@@ -157,7 +157,8 @@ def _check_keys(entry: Entry, schema: FunctionSchema, findings: Findings) -> Non
         what = f"{len(outputs)} values for {len(schema.returns)} returns of {schema.name}"
         findings.add(place, what, "write one value for each return")
     missing = [name for name in differentiable if name not in given]
-    if missing and "dispatch" not in entry.fields and (outputs is None or any(outputs)):
+    is_sure = given <= {*arguments, *others}  # or it is misspelt
+    if missing and is_sure and "dispatch" not in entry.fields and (outputs is None or any(outputs)):
         todo = f'add `{missing[0]}: <formula>`, `non_differentiable` or `not_implemented("{schema.name}")`'
         what = f"there is no gradient for {', '.join(missing)}"
         findings.add((entry.file, entry.line, 0), what, todo, is_warning=True)

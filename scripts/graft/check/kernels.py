@@ -172,7 +172,7 @@ def check_kernels(
     _check_stubs(sources, replacing, findings)
     for source in sources:
         if source.is_vectorized:
-            _is_defined_once(source, findings)
+            _is_defined_once(source, {kernel.name for kernel in kernels}, findings)
     _check_memory(kernels, sources, findings)
     for kernel in kernels:
         if kernel.takes_sizes and kernel.purpose.endswith(" for Meta"):
@@ -337,13 +337,13 @@ def _every_file_is_named(kernels: list[Kernel], sources: list[Source], findings:
             findings.add((source.path, source.definitions[0].line, 0), what, todo, is_warning=True)
 
 
-def _is_defined_once(source: Source, findings: Findings) -> None:
+def _is_defined_once(source: Source, wanted: set[str], findings: Findings) -> None:
     """`make develop` compiles a source for one CPU capability only, where this is no error."""
     for each in source.definitions:
         if not (each.is_local or each.is_inline or "CPU_CAPABILITY" in each.namespace):
             what = f"`{each}` would be defined once for each CPU capability, as all of this file is compiled"
             todo = "move it to a .cpp file outside of cpu/"
-            todo += "" if each.macro else ", or write `static` before it if only this file calls it"
+            todo += "" if _plain_name(each) in wanted else ", or write `static` before it if only this file calls it"
             findings.add((each.file, each.line, 0), f"{what}, which registers kernels for dispatch stubs", todo)
 
 

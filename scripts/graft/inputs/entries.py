@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from ..core.folders import DERIVATIVES
+from .indentation import misplaced
 from .spelling import respelled
 
 # libyaml's is much faster; not every PyYAML has it.
@@ -145,6 +147,10 @@ def compose(path: Path, report: Report) -> yaml.Node | None:
         return None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if (found := misplaced(text)) and mark and found.line == mark.line:
+            what = f"line {found.line + 1} is indented by {found.indent}, its siblings by {found.beside}"
+            report((path, found.line + 1, found.indent + 1), what, f"indent it by {found.beside}")
+            return None
         place = (path, mark.line + 1, mark.column + 1) if mark else (path, 1, 0)
         has_tab = re.match(r" *\t", [*text.splitlines(), ""][place[1] - 1])
         todo = "indent with spaces" if has_tab else "quote the text, or fix the indentation"
@@ -182,7 +188,8 @@ def _entries(path: Path, tree: yaml.SequenceNode, report: Report) -> Iterator[En
                 yield entry
         else:
             what = "this entry is not a mapping"
-            report(place_of(path, node), what, "write `- func: name(...) -> ...` and keys below it")
+            key = "name" if path.name == DERIVATIVES else "func"
+            report(place_of(path, node), what, f"write `- {key}: <schema>` and keys below it")
 
 
 def _entry(path: Path, node: yaml.MappingNode, report: Report) -> Entry | None:

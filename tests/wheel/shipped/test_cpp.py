@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import cmake
@@ -53,7 +54,9 @@ def test_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # cpp_extension warns about unknown compilers
-def test_extension(tmp_path: Path) -> None:
+def test_extension(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # It looks for ninja there, which the environment has.
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     module = cpp_extension.load_inline("graft_test_extension", EXTENSION, build_directory=str(tmp_path))
     x = torch.rand(2, 3, requires_grad=True)
     result = module.both(x)

@@ -1,0 +1,110 @@
+"""Check entries of native_functions.yaml: each alone, its names and its keys, and all together."""
+
+from __future__ import annotations
+
+import keyword
+import re
+
+from torchgen.model import SchemaKind, Variant
+
+from ..codegen.description import PYTHON_MODULES
+from ..inputs.entries import REPLACE, Entry
+from . import Findings, line_of, nearest
+from .base import BaseOperators
+from .groups import check_groups
+from .schemas import Function, parse_entry, place_of_argument
+
+
+def check_functions(entries: list[Entry], base: BaseOperators, findings: Findings) -> list[Function]:
+    """Check each entry and how they fit together. Return the valid ones."""
+    functions = []
+    seen: dict[str, Entry] = {}
+    for entry in entries:
+        function, name = parse_entry(entry, base, findings), entry.operator
+        if name in seen:
+            other = line_of(seen[name].file, seen[name].line, entry.file)
+            todo = "delete one of the two" if seen[name].schema == entry.schema else "give it an overload name"
+            findings.add(entry.value("func"), f"{name} is also defined in {other}", todo)
+        elif "func" in entry.fields and REPLACE not in entry.fields and name in base.schemas:
+            owner = base.fields(name).get("structured_delegate", name)
+            todo = f"choose another name; `replace: True` in an entry of {owner} replaces PyTorch's kernels"
+            findings.add(entry.value("func"), f"PyTorch already has {base.schemas[name]}", todo)
+        if "func" in entry.fields:
+            seen.setdefault(name, entry)
+        if function:
+            functions.append(function)
+    added = [function for function in functions if not function.entry.is_replacing]
+    by_name = {str(function.schema.name): function for function in reversed(added)}
+    for function in added:
+        _check_names(function, base, findings)
+        _check_arguments(function, findings)
+        _check_keys(function, by_name.get(str(function.native.structured_delegate), function), findings)
+    check_groups([entry for entry in entries if not entry.is_replacing], added, base, findings)
+    return functions
+
+
+def _check_names(function: Function, base: BaseOperators, findings: Findings) -> None:
+    """Check that the operator's name is free in Python."""
+    name = function.schema.name.name
+    if name.dunder_method or str(name) in base.base_names:
+        return
+    what, native = "", function.native
+    in_torch = Variant.function in native.variants and native.python_module is None
+    if keyword.iskeyword(str(name)):
+        what = f"`{name}` is a Python keyword, so it cannot be used in a call"
+    elif in_torch and str(name) in base.torch_names:
+        what = f"torch.{name} already exists, and would be hidden"
+    elif Variant.method in native.variants and str(name) in base.tensor_names:
+        what = f"Tensor.{name} already exists, and would be hidden"
+    if what:
+        findings.add(function.entry.value("func"), what, "give it another name")
+
+
+def _check_arguments(function: Function, findings: Findings) -> None:
+    """Check the names of the arguments, and what Python makes of their defaults."""
+    seen: set[str] = set()
+    # Most of torchgen's SKIP_PYTHON_BINDINGS, which is slow to import.
+    is_bound = not re.search(r"_(backward|forward|jvp)$", str(function.schema.name.name))
+    for argument in function.schema.arguments.flat_all:
+        name, what, todo = argument.name, "", "give the argument another name"
+        if name in seen:
+            what = f"two arguments are named `{name}`"
+        elif keyword.iskeyword(name):
+            what = f"`{name}` is a Python keyword, so it cannot be used in a call"
+        elif name == "ks":
+            what = "the autograd code that torchgen generates already uses `ks`"
+        elif argument.default == "Mean" and is_bound and function.schema.kind() == SchemaKind.functional:
+            # Python's argument parser reads at::Reduction::Mean with atol (set_default_str in
+            # torch/csrc/utils/python_arg_parser.cpp), so torch.hinge_embedding_loss(x, y) does not reduce, either.
+            what = f"the default Mean of `{name}` is 0, no reduction, when called from Python"
+            todo = f"write `{name}=1`: the same schema, and the mean"
+        if what:
+            findings.add(place_of_argument(name, function.entry), what, todo, is_warning="Mean" in what)
+        seen.add(name)
+
+
+def _check_keys(function: Function, kernel: Function, findings: Findings) -> None:
+    """Check what other keys ask for. ``kernel`` is the entry with the kernel of ``function``."""
+    entry, native, schema = function.entry, function.native, function.schema
+    if Variant.method in native.variants and schema.arguments.self_arg is None:
+        what = f"{schema.name} is a method, but no argument is named `self`"
+        findings.add(entry.place("variants"), what, "name the tensor `self`, or leave `method` out")
+    if native.python_module is not None and native.python_module not in PYTHON_MODULES:
+        what = f"operators cannot be bound in a Python module `{native.python_module}`"
+        findings.add(entry.place("python_module"), what, nearest(native.python_module, PYTHON_MODULES))
+    is_factory = native.category_override == "factory" and not schema.is_out_fn()
+    if is_factory and schema.arguments.tensor_options is None:
+        what = f"{schema.name} is no factory: it does not take dtype, layout, device and pin_memory"
+        findings.add(entry.place("category_override"), what, "leave it out, or add these arguments")
+    if native.manual_cpp_binding:
+        what = "manual_cpp_binding needs a handwritten C++ function in PyTorch's sources"
+        findings.add(entry.place("manual_cpp_binding"), what, "leave it out; the function is then generated")
+    if schema.name.overload_name.split("_")[-1] == "out" and not schema.arguments.out:
+        what = f"{schema.name} has the name of an out variant, but mutates no argument after the `*`"
+        findings.add(entry.value("func"), what, "write `*, Tensor(a!) out) -> Tensor(a!)`", is_warning=True)
+    # TensorIterator is elementwise, and torch.compile relies on the tag.
+    reduces = any("dim" in a.name for a in kernel.schema.arguments.flat_all)
+    iterates = kernel.native.structured_inherits == "TensorIteratorBase"
+    if iterates and not reduces and "pointwise" not in native.tags:
+        what = f"{schema.name} is a TensorIterator operator without the tag `pointwise`"
+        findings.add((entry.file, entry.line, 0), what, "add `tags: pointwise` if it is elementwise", is_warning=True)

@@ -1,0 +1,42 @@
+"""Find the line of a YAML list whose indentation differs from that of the lines beside it: YAML's own parsers name a
+colon of it, or a line below it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# An entry or a key, and what is behind it.
+_LINE = re.compile(r"(?P<indent> *)(?P<dash>- +)?[\w.]+:(?P<rest>\s.*|$)")
+
+
+@dataclass(frozen=True)
+class Misplaced:
+    """A line, counted from 0, its indentation, and that of the entries or keys beside it: the nearest, or two."""
+
+    line: int
+    indent: int
+    beside: str
+
+
+def misplaced(text: str) -> Misplaced | None:
+    """Return the first entry or key that no other is beside, although it does not begin a list or a mapping."""
+    entries: set[int] = set()
+    keys: set[int] = set()
+    is_open = True
+    for number, line in enumerate(text.splitlines()):
+        if not (match := _LINE.match(line)):
+            continue
+        indent = len(match["indent"])
+        beside = entries if match["dash"] else keys
+        if beside and indent not in beside and not is_open:
+            nearest = min(abs(each - indent) for each in beside)
+            return Misplaced(number, indent, " or ".join(str(n) for n in sorted(beside) if abs(n - indent) == nearest))
+        beside.add(indent)
+        entries = {each for each in entries if each <= indent}
+        keys = {each for each in keys if each <= indent}
+        if match["dash"]:
+            keys.add(match.end("dash"))
+        is_open = not match["rest"].partition(" #")[0].strip()
+    return None
