@@ -68,10 +68,11 @@ def row(case: dict[str, str], known: BaseOperators) -> tuple[str, str, str, str]
     """One mistake: its name, torchgen's answer and message, and ours."""
     with tempfile.TemporaryDirectory() as place:
         native = Path(place)
-        for name in case.keys() - {"mistake", "expect", "compiler"}:
+        for name in case.keys() - {"mistake", "expect", "compiler", "generated"}:
             (native / name).parent.mkdir(exist_ok=True)
             (native / name).write_text(case[name])
         lines = [line.removeprefix(f"{native}/") for line in check([native], known).lines()]
+        lines += [case["generated"]] if "generated" in case else []
         # In a separate process, since torchgen caches what it has parsed.
         with get_context("fork").Pool(1) as pool:
             message = pool.apply(torchgen_says, (native,))
@@ -84,7 +85,7 @@ def row(case: dict[str, str], known: BaseOperators) -> tuple[str, str, str, str]
 
 def names_entry(message: str, case: dict[str, str]) -> bool:
     """Return whether ``message`` names the operator of the invalid entry."""
-    file = case.get("expect", case.get("compiler", "")).partition(":")[0]
+    file = case.get("expect", case.get("generated", case.get("compiler", ""))).partition(":")[0]
     names = re.findall(r"(?:func|name): (\w+(?:\.\w+)?)", case.get(file, ""))
     is_named = any(re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", message) for name in names)
     place = ":".join(case.get("expect", "").split(":")[:2])

@@ -1,6 +1,7 @@
 """``make check``: each mistake is found at its place, and valid folders have no findings.
 
-What is left to the compiler (``compiler:`` in broken/) is in test_check_compiler.py.
+What is left to the compiler (``compiler:`` in broken/) is in test_check_compiler.py, and what is found in generated
+code (``generated:``) in test_names.py.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ def known(base: Path) -> BaseOperators:
 
 @pytest.mark.parametrize("case", BROKEN, ids=lambda case: case["mistake"])
 def test_mistake_is_found_at_its_place(case: dict[str, str], known: BaseOperators, tmp_path: Path) -> None:
-    for name in case.keys() - {"mistake", "expect", "compiler"}:
+    for name in case.keys() - {"mistake", "expect", "compiler", "generated"}:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(case[name])
-    if "compiler" in case:
+    if "expect" not in case:
         assert check([tmp_path], known).errors == []
         return
     (line,) = (line.removeprefix(f"{tmp_path}/") for line in check([tmp_path], known).lines())

@@ -27,6 +27,13 @@ _LANGUAGE = Language(tree_sitter_cpp.language())
 _PARSER = Parser(_LANGUAGE)
 _COMMENTS_AND_MACROS = Query(_LANGUAGE, "(comment) @comment (preproc_function_def value: (_) @macro)")
 
+# The grammar's words, but for those that are also names.
+_KEYWORDS = {
+    _LANGUAGE.node_kind_for_id(kind)
+    for kind in range(_LANGUAGE.node_kind_count)
+    if _LANGUAGE.node_kind_is_visible(kind) and not _LANGUAGE.node_kind_is_named(kind)
+} - {"final", "override", "restrict", "defined", "noreturn", "offsetof"}
+
 # ATen's alternative names of types. The linker does not distinguish them.
 _ALIASES = {
     "IntArrayRef": "ArrayRef<int64_t>",
@@ -215,6 +222,12 @@ def functions_in(text: str) -> tuple[dict[str, str], str]:
             found[name] = found.get(name, "") + text_of(node)
             rest, end = rest + data[end : node.start_byte], node.end_byte
     return found, (rest + data[end:]).decode(errors="replace")
+
+
+def is_keyword(name: str) -> bool:
+    """Return whether C++ has another meaning for a word, so that nothing can have this name."""
+    value = [text_of(node) for node in identifiers(parse(f"auto _ = {name};"))]
+    return value != ["_", name] or name in _KEYWORDS
 
 
 def query(patterns: str) -> Query:

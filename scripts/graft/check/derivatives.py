@@ -17,7 +17,7 @@ from torchgen.packaged.autograd.load_derivatives import create_differentiability
 
 from ..codegen.operators import derivatives_fields
 from ..codegen.writing import is_writing
-from ..inputs.entries import REPLACE, Entry, Place
+from ..inputs.entries import REPLACE, Entry
 from . import Findings, line_of, nearest
 from .base import BaseOperators
 from .cplusplus import Source
@@ -27,6 +27,7 @@ from .writing import refuses_formula
 
 # The keys of an entry that are not names of arguments or returns (explained at the top of PyTorch's derivatives.yaml).
 _OTHER_KEYS = frozenset({"name", "dispatch", "output_differentiability", "result"})
+
 
 def check_derivatives(
     entries: list[Entry],

@@ -198,7 +198,9 @@ def _check_names(
     key = ", ".join(formula.key)
     for name in dict.fromkeys(_unknown(formula.tree, mine, around)):
         what = f"the formula of `{key}` uses `{name}`, which is not defined"
-        todo = nearest(name, {*written, *SPECIAL} - {name}, otherwise="use an argument, an output, or a function of ATen")
+        todo = nearest(
+            name, {*written, *SPECIAL} - {name}, otherwise="use an argument, an output, or a function of ATen"
+        )
         if not re.search(rf"\b{name}\b", formula.written):
             what = f"torchgen turns the formula of `{key}` into `{formula.text}`, where `{name}` is not defined"
             todo = "leave the qualifier before the replaced text out, or give the argument another name"
@@ -229,7 +231,9 @@ def _unknown(tree: Node, variables: set[str] | frozenset[str], around: Surroundi
             yield name
         is_called = node.parent is not None and node.parent.child_by_field_name("function") == node
         # Headers have such words as names of parameters.
-        is_variable = node.type == "identifier" and not is_member and not is_called and re.match(r"[a-z_](?![A-Z])", name)
+        is_variable = (
+            node.type == "identifier" and not is_member and not is_called and re.match(r"[a-z_](?![A-Z])", name)
+        )
         is_template = node.parent is not None and node.parent.type == "template_function"
         if (is_variable and not is_template) or not (around.base.has_word(name) or _is_of_libc(name)):
             yield name
@@ -309,7 +313,9 @@ def _check_optional(derivative: Derivative, schema: FunctionSchema, place: Place
         elif str(argument.type) == "Tensor?" and not is_guarded and saved.expr != name:
             what = f"torchgen saves `{saved.expr}` in the forward pass, where `{name}` is an optional tensor"
             direct = saved.expr.replace(name, f"({name})", 1)
-            todo = f"`{name}->sym_sizes()`" if saved.expr == f"{name}.sym_sizes()" else f"`{direct}`, which saves `{name}`"
+            todo = (
+                f"`{name}->sym_sizes()`" if saved.expr == f"{name}.sym_sizes()" else f"`{direct}`, which saves `{name}`"
+            )
             findings.add(place, what, f"write {todo}")
     for name, member in re.findall(r"(?<![\w.>:])(\w+)\.(\w+)", derivative.original_formula):
         if name in arguments and _is_optional_value(arguments[name]) and member not in _OF_OPTIONAL:
@@ -338,5 +344,5 @@ def _warn_of_undefined(formula: _Formula, place: Place, around: Surroundings, fi
         names = ", ".join(formula.key)
         what = f"the formula of `{names}` is computed with an undefined `grad`, too, and neither it nor the kernel asks"
         empty = f"std::tuple<{', '.join(['Tensor'] * len(formula.key))}>()"
-        todo = f"write `\"grad.defined() ? {formula.written} : {empty}\"`"
+        todo = f'write `"grad.defined() ? {formula.written} : {empty}"`'
         findings.add(place, what, todo, is_warning=True)

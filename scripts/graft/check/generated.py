@@ -149,19 +149,19 @@ def _enclosing(node: Node | None, kinds: Sequence[str]) -> Node | None:
 def _scope_of(declarator: Node) -> Node | None:
     """Return the scope of a declared name: a function's for its parameters and the variables of its body."""
     if _is_parameter(declarator):
-        return _function_of(declarator.parent.parent)
+        return _function_of(_enclosing(declarator, ("parameter_list",)))
     scope = _enclosing(declarator, _SCOPES)
-    is_body = scope is not None and scope.type == "compound_statement" and scope.parent is not None
-    return scope.parent if is_body and scope.parent.type in _FUNCTIONS else scope
+    around = scope.parent if scope is not None and scope.type == "compound_statement" else None
+    return around if around is not None and around.type in _FUNCTIONS else scope
 
 
 def _is_parameter(declarator: Node) -> bool:
     return declarator.parent is not None and "parameter" in declarator.parent.type
 
 
-def _function_of(listed: Node) -> Node | None:
+def _function_of(listed: Node | None) -> Node | None:
     """Return the function that a list of parameters defines; None if it is only declared."""
-    node = listed.parent
+    node = listed and listed.parent
     while node is not None and node.type.endswith("declarator"):
         node = node.parent
     return node if node is not None and node.type in _FUNCTIONS else None
@@ -203,10 +203,11 @@ def _head(node: Node) -> str:
 
 
 def _struct_of(node: Node) -> str:
-    """Return the class whose method a node is in."""
+    """Return the class whose method a node is in. The parameters of constructors have the names of members."""
     struct = _enclosing(node, ("struct_specifier",))
-    scope = _head(node).rpartition("::")[0].rpartition("::")[2]
-    return text_of(struct.child_by_field_name("name")) if struct else scope
+    scope, _, method = _head(node).rpartition("::")
+    name = text_of(struct.child_by_field_name("name")) if struct else scope.rpartition("::")[2]
+    return "" if name == method else name
 
 
 def _context(node: Node) -> str:

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from torchgen.api import cpp
 from torchgen.gen import (
     error_check_native_functions,
     get_grouped_by_view_native_functions,
@@ -36,6 +37,7 @@ from torchgen.model import (
     dispatch_keys,
 )
 from torchgen.native_function_generation import add_generated_native_functions, generate_function
+from torchgen.packaged.autograd.gen_python_functions import SKIP_PYTHON_BINDINGS, should_generate_py_binding
 
 from ..codegen.description import PYTHON_MODULES
 from ..codegen.known import Kernels
@@ -43,6 +45,7 @@ from ..codegen.operators import groups_accept, parse_replacing
 from ..inputs.entries import REPLACE, Entry, Place, kernels_of
 from . import Findings, line_of, nearest
 from .base import BaseOperators
+from .cplusplus import is_keyword
 from .writing import REMEDIES_OF_WRITING, is_accepted
 
 # torchgen has no list of valid keys except for its code, which removes them from an entry one by one.
@@ -288,21 +291,29 @@ def _check_names(function: Function, base: BaseOperators, findings: Findings) ->
         what = f"Tensor.{name} already exists, and would be hidden"
     if what:
         findings.add(function.entry.value("func"), what, "give it another name")
+    pattern = next((p.pattern.strip("^$") for p in SKIP_PYTHON_BINDINGS if p.match(cpp.name(native.func))), "_backward")
+    is_usual = "_backward" in pattern or str(name).startswith("_") or function.schema.kind() == SchemaKind.out
+    if not is_usual:
+        what = f"Python has no function or method {name}, since torchgen makes none for names like `{pattern}`"
+        todo = f"give it another name, or call torch.ops.aten.{name}"
+        findings.add(function.entry.value("func"), what, todo, is_warning=True)
 
 
 def _check_arguments(function: Function, findings: Findings) -> None:
     """Check the names of the arguments, and what Python makes of their defaults."""
     seen: set[str] = set()
-    # Most of torchgen's SKIP_PYTHON_BINDINGS, which is slow to import.
-    is_bound = not re.search(r"_(backward|forward|jvp)$", str(function.schema.name.name))
+    is_bound = should_generate_py_binding(function.native)
+    is_function = is_bound and Variant.function in function.native.variants
     for argument in function.schema.arguments.flat_all:
         name, what, todo = argument.name, "", "give the argument another name"
         if name in seen:
             what = f"two arguments are named `{name}`"
         elif keyword.iskeyword(name):
             what = f"`{name}` is a Python keyword, so it cannot be used in a call"
-        elif name == "ks":
-            what = "the autograd code that torchgen generates already uses `ks`"
+        elif is_keyword(name):
+            what = f"`{name}` is a word of C++, so no variable can have this name"
+        elif name == "input" and is_function and function.schema.arguments.self_arg is not None:
+            what = "in Python, the argument `self` of a function is called `input`, too"
         elif argument.default == "Mean" and is_bound and function.schema.kind() == SchemaKind.functional:
             # Python's argument parser reads at::Reduction::Mean with atol (set_default_str in
             # torch/csrc/utils/python_arg_parser.cpp), so torch.hinge_embedding_loss(x, y) does not reduce, either.
