@@ -14,7 +14,11 @@ from functools import cached_property
 
 from torchgen.api.autograd import Derivative, DifferentiabilityInfo
 from torchgen.model import Argument, BaseTy, BaseType, FunctionSchema, OptionalType
-from torchgen.packaged.autograd.gen_autograd_functions import FUNCTION_DEFINITION, WILL_RELEASE_VARIABLES
+from torchgen.packaged.autograd.gen_autograd_functions import (
+    DERIVATIVE_SINGLE_FOREACH,
+    FUNCTION_DEFINITION,
+    WILL_RELEASE_VARIABLES,
+)
 from tree_sitter import Node
 
 from ..inputs.entries import Entry, Place
@@ -35,6 +39,9 @@ _ASKS = re.compile(r"defined|has_value")
 _OF_TORCHGEN = frozenset(
     re.findall(r"\w+", FUNCTION_DEFINITION.pattern.partition("inline")[0] + WILL_RELEASE_VARIABLES.pattern)
 ) | {"grad", "grad_input_mask"}
+
+# Those of the loop over the tensors of a list.
+_OF_LOOP = frozenset(re.findall(r"\w+", DERIVATIVE_SINGLE_FOREACH.pattern))
 
 # Members of std::optional.
 _OF_OPTIONAL = frozenset({"value", "has_value", "value_or", "and_then", "transform", "or_else"})
@@ -142,11 +149,18 @@ def check_formulas(
         named = {*(a.name for a in schema.arguments.flat_all), *output_names(schema), "result"}
         duals = {f"{name}_{kind}" for name in {*named, "original_self"} for kind in ("t", "p")}
         gradients = {"grad", "grads", *info.available_named_gradients}
+        of_torchgen = _OF_LOOP if schema.name.name.base.startswith("_foreach_") else frozenset()
         for derivative in info.derivatives:
             saved = {str(each.nctype.name) for each in (*derivative.saved_inputs, *derivative.saved_outputs)}
             text, place = written[derivative.var_names]
             formula = _Formula(text, derivative.formula, derivative.var_names)
-            _check_names(formula, place, (gradients | saved | _OF_TORCHGEN, named | gradients, duals), around, findings)
+            _check_names(
+                formula,
+                place,
+                (gradients | saved | _OF_TORCHGEN | of_torchgen, named | gradients, duals),
+                around,
+                findings,
+            )
             _check_number(formula, place, around, findings)
             _check_optional(derivative, schema, place, findings)
             _warn_of_undefined(formula, place, around, findings)
@@ -155,7 +169,7 @@ def check_formulas(
             formula = _Formula(text, forward.formula, forward.var_names)
             if formula.text not in SPECIAL:
                 known = named | duals
-                _check_names(formula, place, (known, known, gradients - named), around, findings)
+                _check_names(formula, place, (known | of_torchgen, known, gradients - named), around, findings)
 
 
 @dataclass
@@ -337,10 +351,11 @@ def _warn_of_undefined(formula: _Formula, place: Place, around: Surroundings, fi
     its kernel asks.
     """
     own = around.own.get(_called(formula.value).removesuffix("_symint"), [])
-    if len(formula.key) < 2 or not own or _ASKS.search(formula.written):
+    if len(formula.key) < 2 or not re.search(r"\bgrad\b", formula.written) or _ASKS.search(formula.written):
         return
     kernels = {kernel.kernel for f in own for index in f.kernels.values() for kernel in index.values()}
-    if not any(_ASKS.search(source.code) for source in around.sources if not source.words.isdisjoint(kernels)):
+    defining = [source for source in around.sources if any(d.name in kernels for d in source.definitions)]
+    if defining and not any(_ASKS.search(source.code) for source in defining):
         names = ", ".join(formula.key)
         what = f"the formula of `{names}` is computed with an undefined `grad`, too, and neither it nor the kernel asks"
         empty = f"std::tuple<{', '.join(['Tensor'] * len(formula.key))}>()"
