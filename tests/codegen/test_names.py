@@ -33,8 +33,8 @@ OPERATORS = {
         "grad * copy_range",
         {"unpack", "self_", "copy_range"},
     ),
-    "nm_d(Tensor self, int unpack, int self_)": ("", set()),
-    "nm_e(Tensor self, int at, int c10, int size, int node, int m, int jit)": ("", {"node"}),
+    "nm_d(Tensor self, int unpack, int self_)": ("", {"self_"}),
+    "nm_e(Tensor self, int size, int node, int m)": ("", {"node"}),
     "nm_f(Tensor self, int no_gil, int parser, int options, int _r, int kwargs)": ("", {"no_gil"}),
     "nm_g(Tensor self, int Scalar, int tracer_state, int _any_requires_grad)": (
         "grad",
@@ -42,6 +42,8 @@ OPERATORS = {
     ),
     "nm_h(Tensor self, int batch_rule, int cur_level, Tensor grad_output)": ("", {"batch_rule", "cur_level"}),
     "nm_i(Tensor self, Tensor gen, Tensor grad, Tensor weight)": ("at::mul(grad, gen) * weight", {"gen", "grad"}),
+    "nm_j(Tensor self, int unpack, int r, int at, int c10, int std, int size, int m, int jit, int x)": ("", set()),
+    "nm_k(Tensor self, int at, int c10, int std, int size, int m, int result_, int x)": ("grad * x * size", set()),
 }
 REFUSED = {(schema.partition("(")[0], name) for schema, (_, names) in OPERATORS.items() for name in names}
 
