@@ -72,6 +72,7 @@ def row(case: dict[str, Any], known: BaseOperators) -> tuple[str, str, str, str]
         native = Path(place)
         lay_out(files_of(case), native)
         lines = [line.removeprefix(f"{native}/") for line in check([native], known).lines()]
+        lines += [case["generated"]] if "generated" in case else []
         # In a separate process, since torchgen caches what it has parsed.
         with get_context("fork").Pool(1) as pool:
             message = pool.apply(torchgen_says, (native,))
@@ -84,7 +85,7 @@ def row(case: dict[str, Any], known: BaseOperators) -> tuple[str, str, str, str]
 
 def names_entry(message: str, case: dict[str, Any]) -> bool:
     """Return whether ``message`` names the operator of the invalid entry."""
-    file = case.get("expect", case.get("compiler", "")).partition(":")[0]
+    file = case.get("expect", case.get("generated", case.get("compiler", ""))).partition(":")[0]
     names = re.findall(r"(?:func|name): (\w+(?:\.\w+)?)", case.get(file, ""))
     is_named = any(re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", message) for name in names)
     place = ":".join(case.get("expect", "").split(":")[:2])

@@ -79,7 +79,9 @@ def written(finding: Finding, files: dict[str, str], folder: Path) -> dict[str, 
     assert remedy, f"`fixed` is missing for: {finding.todo}"
     verb, text = remedy.groups()
     if verb == "mean":
-        return files | {name: head + rest.replace(re.findall(r"\w+", finding.what)[-1], text, 1)}
+        words = [*re.findall(r"`(\w+)`", finding.what)[-1:], re.findall(r"\w+", finding.what)[-1]]
+        wrong = next(word for word in words if word in rest)
+        return files | {name: head + rest.replace(wrong, text, 1)}
     if verb == "write" and name.endswith((".cpp", ".cu")):
         return files | {name: head + re.sub(r"[^;{]*?(?=\s*\{)", lambda _: text, rest, count=1)}
     if verb == "write" and " -> " in text:

@@ -247,7 +247,7 @@ def test_nodes_keep_their_names_in_a_namespace_of_their_own(made: Path) -> None:
 
 def test_description_says_what_is_replaced(made: Path) -> None:
     assert Description.load(made / "operators.json").replaced == {
-        "trace": ["CPU"],
+        "trace": ["CPU", "FuncTorchBatched"],
         "renorm.out": ["CPU"],
         "fliplr": ["CompositeImplicitAutograd"],
         "rot90": ["CompositeExplicitAutograd"],
@@ -258,6 +258,7 @@ def test_description_says_what_is_replaced(made: Path) -> None:
         "sinh": ["derivatives"],
         "lerp.Scalar": ["derivatives"],
         "cholesky": ["derivatives"],
+        "histc": ["AutocastCPU", "FuncTorchBatched"],
     }
 
 

@@ -1,7 +1,8 @@
 """Find all errors in native folders in one run, before a compiler runs, each with its place.
 
-torchgen decides what is valid wherever it can, and the compiler whether formulas are. This package adds the place in
-the user's file and a remedy, and checks what both accept. Read ``functions``, ``derivatives`` and ``kernels``.
+torchgen decides what is valid wherever it can, and the compiler about the types in formulas. This package adds the
+place in the user's file and a remedy, and checks what both accept. Read ``functions``, ``derivatives``, ``formulas``,
+``kernels``, and ``generated``, which reads what torchgen made.
 ``run`` is called by the builder: torchgen is in the base's tree, so checks run in a separate process.
 
 The results are here: errors and warnings, and the list that collects them.

@@ -28,6 +28,7 @@ from .decompositions import check_decompositions
 from .derivatives import check_derivatives
 from .files import check_files, check_names, check_python
 from .functions import check_functions
+from .generated import check_generated
 from .kernels import check_kernels, check_meta, wanted_kernels
 from .schemas import Function, root_of
 from .types import has_supported_types
@@ -56,8 +57,8 @@ def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
     valid = {id(function.entry) for function in functions}
     unknown = {entry.operator for entry in entries if id(entry) not in valid}
     added = [function for function in functions if not function.entry.is_replacing]
-    check_derivatives(formulas, functions, unknown, base, findings)
     sources = read_sources(natives)
+    check_derivatives(formulas, functions, unknown, sources, base, findings)
     has_cuda = (base.tree / "torch/lib/libtorch_cuda.so").is_file()
     with_cuda = natives if has_cuda else [source.folder for source in sources if source.is_cuda]
     kernels = wanted_kernels(functions, base, with_cuda=with_cuda)
@@ -132,7 +133,8 @@ def main() -> int:
     if not options.out:
         return 0
 
-    return reported(partial(generate, options.base, options.native, options.out, options.cuda), options)
+    judge = partial(check_generated, options.native)
+    return reported(partial(generate, options.base, options.native, options.out, options.cuda, judge), options)
 
 
 if __name__ == "__main__":

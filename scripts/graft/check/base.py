@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from torchgen.gen import parse_tags_yaml
-from torchgen.model import NativeFunction
+from torchgen.model import FunctionSchema, NativeFunction
 
 from ..codegen.known import Kernels, known_operators
 from ..inputs.entries import fields_of, texts_of_entries
 from .cplusplus import Definition, read_text
 
 _PACKAGED = "torchgen/packaged"
+
+# The header with PyTorch's functions for formulas, and those with the operators.
+_FOR_FORMULAS = "torch/csrc/autograd/FunctionsManual.h"
+_OF_OPERATORS = ("ATen/ops/", "ATen/RedispatchFunctions.h", "torch/csrc/autograd/generated/")
 
 
 class BaseOperators:
@@ -31,6 +36,8 @@ class BaseOperators:
         self.schemas: dict[str, str] = {name: head.partition(": ")[2].strip() for name, head in heads.items()}
         self.base_names = {name.partition(".")[0] for name in self.schemas}
         self.tags: set[str] = parse_tags_yaml(str(tree / _PACKAGED / "ATen/native/tags.yaml"))
+        self._words: set[str] = set()
+        self._pasted: set[str] = set()
         self.derivatives = texts_of_entries(tree / _PACKAGED / "autograd/derivatives.yaml")
 
     def fields(self, operator: str) -> dict[str, Any]:
@@ -90,6 +97,51 @@ class BaseOperators:
         if body:
             names |= set(re.findall(r"^    (?:def )?(\w+)(?:\(|:)", body[1], re.M))
         return names - self.base_names
+
+    def schemas_named(self, base_name: str) -> list[FunctionSchema]:
+        """Return the schemas of ``base_name``, without its in-place variants but with those that torchgen generates."""
+        return self._schemas.get(base_name, [])
+
+    @cached_property
+    def _schemas(self) -> dict[str, list[FunctionSchema]]:
+        found: dict[str, list[FunctionSchema]] = {}
+        for f in known_operators(self.tree).functions:
+            found.setdefault(str(f.func.name.name), []).append(f.func)
+        return found
+
+    @cached_property
+    def formula_functions(self) -> dict[str, list[Definition]]:
+        """The functions that PyTorch provides for formulas in addition to its operators, by name."""
+        path = self.tree / "torch/include" / _FOR_FORMULAS
+        found: dict[str, list[Definition]] = {}
+        for declared in read_text(path, path.read_text(encoding="utf-8")).declarations:
+            found.setdefault(declared.name, []).append(declared)
+        return found
+
+    def has_word(self, word: str) -> bool:
+        """Return whether a header that formulas are compiled with has this word, or pastes it together in a macro."""
+        while word not in self._words and (left := next(self._headers, None)) is not None:
+            self._words.update(re.findall(r"[A-Za-z_]\w*", left))
+            self._pasted.update(re.findall(r"\b(\w+)##", left))
+        starts = [start for start in self._pasted if word.startswith(start)]
+        return word in self._words or any(word.removeprefix(start) in self._words for start in starts)
+
+    @cached_property
+    def _headers(self) -> Iterator[str]:
+        """The texts of the headers, those that formulas use first. Operators are known without theirs."""
+        include = self.tree / "torch/include"
+        templates = self.tree / _PACKAGED / "autograd/templates"
+        waiting = [include / _FOR_FORMULAS, *(include / f"ATen/core/{name}.h" for name in ("TensorBody", "TensorBase"))]
+        waiting += [templates / name for name in ("Functions.cpp", "VariableType.cpp")]
+        seen = set(waiting)
+        for path in waiting:
+            yield (text := path.read_text(encoding="utf-8", errors="replace"))
+            for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([\w./-]+)[>"]', text, re.M):
+                places = (path.parent / name, include / name, include / "torch/csrc/api/include" / name)
+                found = next((each for each in places if each.is_file()), None)
+                if found and found not in seen and not name.startswith(_OF_OPERATORS):
+                    seen.add(found)
+                    waiting.append(found)
 
     def kernels_named(self, name: str) -> list[Definition]:
         """Return the declarations of at::native's functions called ``name`` in PyTorch's headers."""

@@ -27,6 +27,13 @@ _LANGUAGE = Language(tree_sitter_cpp.language())
 _PARSER = Parser(_LANGUAGE)
 _COMMENTS_AND_MACROS = Query(_LANGUAGE, "(comment) @comment (preproc_function_def value: (_) @macro)")
 
+# The grammar's words, but for those that are also names.
+_KEYWORDS = {
+    _LANGUAGE.node_kind_for_id(kind)
+    for kind in range(_LANGUAGE.node_kind_count)
+    if _LANGUAGE.node_kind_is_visible(kind) and not _LANGUAGE.node_kind_is_named(kind)
+} - {"final", "override", "restrict", "defined", "noreturn", "offsetof"}
+
 # ATen's alternative names of types. The linker does not distinguish them.
 _ALIASES = {
     "IntArrayRef": "ArrayRef<int64_t>",
@@ -65,6 +72,7 @@ class Definition:
         parameters: the parameter types, as written.
         is_local: whether other files cannot call it: it is static, a template, or in an anonymous namespace.
         is_inline: whether several files may define it.
+        defaults: the positions of the parameters that have a default.
     """
 
     file: Path
@@ -76,6 +84,7 @@ class Definition:
     parameters: tuple[str, ...]
     is_local: bool
     is_inline: bool = False
+    defaults: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         parameters = f"({', '.join(self.parameters)})"
@@ -118,6 +127,12 @@ class Source:
     def words(self) -> set[str]:
         """Every identifier outside of comments."""
         return set(re.findall(r"[A-Za-z_]\w*", self.code))
+
+    def is_conditional(self, line: int) -> bool:
+        """Return whether an ``#if`` surrounds a line."""
+        before = "".join(self.code.splitlines(keepends=True)[: line - 1])
+        conditions = re.findall(r"^[ \t]*#[ \t]*(if|endif)", before, re.M)
+        return conditions.count("if") > conditions.count("endif")
 
     def is_explained(self, line: int, word: str) -> bool:
         """Return whether the comment above ``line`` names ``word``."""
@@ -209,9 +224,28 @@ def functions_in(text: str) -> tuple[dict[str, str], str]:
     return found, (rest + data[end:]).decode(errors="replace")
 
 
+def is_keyword(name: str) -> bool:
+    """Return whether C++ has another meaning for a word, so that nothing can have this name."""
+    value = [text_of(node) for node in identifiers(parse(f"auto _ = {name};"))]
+    return value != ["_", name] or name in _KEYWORDS
+
+
+def query(patterns: str) -> Query:
+    """Return a query for nodes of syntax trees."""
+    return Query(_LANGUAGE, patterns)
+
+
 def parse(text: str) -> Node:
     """Return the syntax tree of ``text``."""
     return _PARSER.parse(_DECORATION.sub(lambda word: " " * len(word[0]), text).encode()).root_node
+
+
+def identifiers(node: Node) -> Iterator[Node]:
+    """Yield the names within ``node``, in order."""
+    if node.type.endswith("identifier") and not node.named_children:
+        yield node
+    for child in node.named_children:
+        yield from identifiers(child)
 
 
 def text_of(node: Node | None) -> str:
@@ -267,7 +301,9 @@ def _definition(path: Path, node: Node, namespace: str, is_local: bool) -> Defin
     returns = trailing.removeprefix("->").strip() or _type_in(before)
     namespace = "::".join(filter(None, (namespace, scope)))
     is_inline = any(text_of(child) in ("inline", "constexpr") for child in before)
-    return Definition(path, line, namespace, name, "", returns + mark, parameters, is_local or is_static, is_inline)
+    defaults = tuple(i for i, each in enumerate(_listed(listed)) if each.child_by_field_name("default_value"))
+    is_local = is_local or is_static
+    return Definition(path, line, namespace, name, "", returns + mark, parameters, is_local, is_inline, defaults)
 
 
 def _type_in(before: list[Node]) -> str:
@@ -279,10 +315,15 @@ def _type_in(before: list[Node]) -> str:
     return qualifier + text_of(types[-1]) if types else ""
 
 
+def _listed(listed: Node) -> list[Node]:
+    """Return the parameters in a list."""
+    return [child for child in listed.named_children if child.type != "comment"]
+
+
 def _parameters(listed: Node) -> tuple[str, ...]:
     """Return the types in a parameter list."""
     found: list[str] = []
-    for child in listed.named_children:
+    for child in _listed(listed):
         if child.type in ("parameter_declaration", "optional_parameter_declaration"):
             default, text = child.child_by_field_name("default_value"), child.text or b""
             if default is not None:
@@ -293,6 +334,6 @@ def _parameters(listed: Node) -> tuple[str, ...]:
             if name is not None:
                 text = text[: name.start_byte - child.start_byte] + text[name.end_byte - child.start_byte :]
             found.append(" ".join(text.decode(errors="replace").split()))
-        elif child.type != "comment":
+        else:
             found.append(text_of(child))
     return () if found == ["void"] else tuple(found)

@@ -1,7 +1,4 @@
-"""Check entries of derivatives.yaml: what torchgen and the compiler would report without a place, or not at all.
-
-That a formula compiles is left to the compiler. Its errors are attributed to the entry (``compile.messages``).
-"""
+"""Check entries of derivatives.yaml: what torchgen would report without a place, or not at all."""
 
 from __future__ import annotations
 
@@ -20,23 +17,25 @@ from torchgen.packaged.autograd.load_derivatives import create_differentiability
 
 from ..codegen.operators import derivatives_fields
 from ..codegen.writing import is_writing
-from ..inputs.entries import REPLACE, Entry, Place
+from ..inputs.entries import REPLACE, Entry
 from . import Findings, line_of, nearest
 from .base import BaseOperators
-from .cplusplus import parse
+from .cplusplus import Source
+from .formulas import Surroundings, check_formulas, check_text, output_names
 from .schemas import Function, root_of
 from .writing import refuses_formula
 
 # The keys of an entry that are not names of arguments or returns (explained at the top of PyTorch's derivatives.yaml).
 _OTHER_KEYS = frozenset({"name", "dispatch", "output_differentiability", "result"})
 
-# Uses the incoming gradient, or says that there is none.
-_USES_GRADIENT = r"\bgrads?\b|\bgrad_\w+|not_implemented|non_differentiable|zeros|undefined|Tensor\(\)"
-_SPECIAL = ("auto_linear", "auto_element_wise", "non_differentiable", "not_implemented")
-
 
 def check_derivatives(
-    entries: list[Entry], functions: list[Function], unknown: set[str], base: BaseOperators, findings: Findings
+    entries: list[Entry],
+    functions: list[Function],
+    unknown: set[str],
+    sources: list[Source],
+    base: BaseOperators,
+    findings: Findings,
 ) -> None:
     """Check each entry against its function, but not those of ``unknown``, whose own entries are invalid."""
     own = {str(f.schema.name): f for f in functions if not f.entry.is_replacing}
@@ -61,14 +60,16 @@ def check_derivatives(
             if schema := _schema_of(name, entry, own, explicit, base, findings):
                 whole = _whole(entry, base, findings)
                 _check_keys(whole, schema, findings)
-                _check_formulas(entry, schema, findings)
+                check_text(entry, schema, findings)
                 sound += [whole] if len(findings.errors) == before else []
             seen[name] = entry
     natives = {name: f.native for name, f in own.items()}
     for root in {root_of(entry.operator) for entry in sound if entry.operator not in own}:
         natives |= {str(native.func.name): native for native, _ in base.functions_like(root)}
     natives |= {name: f.native for name, f in explicit.items()}
-    _let_torchgen_judge(sound, [*natives.values()], findings)
+    # Formulas may call operators whose entries are invalid.
+    around = Surroundings(base, [*own.values()], sources, unknown)
+    _let_torchgen_judge(sound, [*natives.values()], around, findings)
     _warn_of_missing([*own.values(), *explicit.values()], seen, findings)
 
 
@@ -128,16 +129,10 @@ def _differentiable(arguments: tuple[Argument, ...] | list[Argument]) -> list[st
     return [a.name for a in arguments if a.type.is_tensor_like()]
 
 
-def _outputs(schema: FunctionSchema) -> list[str]:
-    """Return the names of the returns in formulas, if there are several or they are named."""
-    numbered = [f"result{i}" for i in range(len(schema.returns))] if len(schema.returns) > 1 else []
-    return [*(r.name for r in schema.returns if r.name), *numbered]
-
-
 def _check_keys(entry: Entry, schema: FunctionSchema, findings: Findings) -> None:
     arguments = {a.name: a.type for a in schema.arguments.flat_non_out}
     differentiable = _differentiable(schema.arguments.flat_non_out)
-    others = {*_OTHER_KEYS, *_outputs(schema)}
+    others = {*_OTHER_KEYS, *output_names(schema)}
     given: set[str] = set()
     for key, formula in entry.fields.items():
         parts = {part.strip() for part in key.split(",")}
@@ -164,38 +159,12 @@ def _check_keys(entry: Entry, schema: FunctionSchema, findings: Findings) -> Non
         findings.add((entry.file, entry.line, 0), what, todo, is_warning=True)
 
 
-def _formulas(entry: Entry) -> Iterator[tuple[str, str, Place]]:
-    """Yield each formula of ``entry``: its variables, its text and its place."""
-    dispatch = entry.fields.get("dispatch")
-    of_keys = [each for each in dispatch.values() if isinstance(each, dict)] if isinstance(dispatch, dict) else []
-    for fields in (entry.fields, *of_keys):
-        for key, value in fields.items():
-            if isinstance(value, str) and key not in ("name", "output_differentiability"):
-                yield str(key), value.strip(), entry.value(key) if fields is entry.fields else entry.place("dispatch")
-
-
-def _check_formulas(entry: Entry, schema: FunctionSchema, findings: Findings) -> None:
-    """Check the text of each formula of ``entry`` for ``schema``."""
-    for key, formula, place in _formulas(entry):
-        if formula.startswith("not_implemented(") and "," in key:
-            first, *_ = key.split(",")
-            todo = f"write one for each: `{first}: {formula}`, and so on"
-            findings.add(place, f"the formula for `{key}` gives one gradient", todo)
-        if formula in _SPECIAL or formula.startswith("not_implemented("):
-            continue
-        tree = parse(f"auto _ = {formula};")
-        is_forward = {part.strip() for part in key.split(",")} <= {"result", *_outputs(schema)}
-        if tree.has_error or len(tree.named_children) != 1:
-            todo = "close brackets and quotes, and end it without a semicolon"
-            findings.add(place, "the formula is not a C++ expression", todo)
-        elif not is_forward and not re.search(_USES_GRADIENT, formula):
-            what = f"the gradient of `{key}` does not use `grad`"
-            todo = 'multiply by `grad`, or write `non_differentiable` or `not_implemented("...")`'
-            findings.add(place, what, todo, is_warning=True)
-
-
-def _let_torchgen_judge(entries: list[Entry], natives: list[NativeFunction], findings: Findings) -> None:
-    """Report torchgen's errors about ``entries``, each together with the variants of its operator."""
+def _let_torchgen_judge(
+    entries: list[Entry], natives: list[NativeFunction], around: Surroundings, findings: Findings
+) -> None:
+    """Report torchgen's errors about ``entries``, each together with the variants of its operator, and what the
+    compiler would not accept of the formulas that it makes.
+    """
     by_root: dict[str, list[NativeFunction]] = defaultdict(list)
     for native in natives:
         by_root[root_of(str(native.func.name))].append(native)
@@ -205,7 +174,9 @@ def _let_torchgen_judge(entries: list[Entry], natives: list[NativeFunction], fin
         with _told(entry, findings):
             schema, of_keys = _info(entry, by_root[root_of(entry.operator)])
             infos[root_of(entry.operator)][schema] = of_keys
-            judged.append((entry, schema))
+            before = len(findings.errors)
+            check_formulas(entry, of_keys, around, findings)
+            judged += [(entry, schema)] if len(findings.errors) == before else []
     for entry, schema in judged:
         root = root_of(entry.operator)
         with _told(entry, findings):

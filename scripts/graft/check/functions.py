@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import keyword
-import re
 
+from torchgen.api import cpp
 from torchgen.model import SchemaKind, Variant
+from torchgen.packaged.autograd.gen_python_functions import SKIP_PYTHON_BINDINGS, should_generate_py_binding
 
 from ..codegen.description import PYTHON_MODULES
 from ..inputs.entries import REPLACE, Entry
 from . import Findings, line_of, nearest
 from .base import BaseOperators
+from .cplusplus import is_keyword
 from .groups import check_groups
 from .schemas import Function, parse_entry, place_of_argument
 
@@ -58,21 +60,29 @@ def _check_names(function: Function, base: BaseOperators, findings: Findings) ->
         what = f"Tensor.{name} already exists, and would be hidden"
     if what:
         findings.add(function.entry.value("func"), what, "give it another name")
+    pattern = next((p.pattern.strip("^$") for p in SKIP_PYTHON_BINDINGS if p.match(cpp.name(native.func))), "_backward")
+    is_usual = "_backward" in pattern or str(name).startswith("_") or function.schema.kind() == SchemaKind.out
+    if not is_usual:
+        what = f"Python has no function or method {name}, since torchgen makes none for names like `{pattern}`"
+        todo = f"give it another name, or call torch.ops.aten.{name}"
+        findings.add(function.entry.value("func"), what, todo, is_warning=True)
 
 
 def _check_arguments(function: Function, findings: Findings) -> None:
     """Check the names of the arguments, and what Python makes of their defaults."""
     seen: set[str] = set()
-    # Most of torchgen's SKIP_PYTHON_BINDINGS, which is slow to import.
-    is_bound = not re.search(r"_(backward|forward|jvp)$", str(function.schema.name.name))
+    is_bound = should_generate_py_binding(function.native)
+    is_function = is_bound and Variant.function in function.native.variants
     for argument in function.schema.arguments.flat_all:
         name, what, todo = argument.name, "", "give the argument another name"
         if name in seen:
             what = f"two arguments are named `{name}`"
         elif keyword.iskeyword(name):
             what = f"`{name}` is a Python keyword, so it cannot be used in a call"
-        elif name == "ks":
-            what = "the autograd code that torchgen generates already uses `ks`"
+        elif is_keyword(name):
+            what = f"`{name}` is a word of C++, so no variable can have this name"
+        elif name == "input" and is_function and function.schema.arguments.self_arg is not None:
+            what = "in Python, the argument `self` of a function is called `input`, too"
         elif argument.default == "Mean" and is_bound and function.schema.kind() == SchemaKind.functional:
             # Python's argument parser reads at::Reduction::Mean with atol (set_default_str in
             # torch/csrc/utils/python_arg_parser.cpp), so torch.hinge_embedding_loss(x, y) does not reduce, either.

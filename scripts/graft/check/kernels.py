@@ -18,7 +18,7 @@ from ..codegen.description import ABSENT_DEVICES
 from ..inputs.elsewhere import sources_elsewhere
 from ..inputs.entries import Place, kernels_of
 from ..inputs.registered import registrations
-from . import Findings
+from . import Findings, line_of
 from .base import BaseOperators
 from .cplusplus import Definition, Source, canonical, defined_stubs, read_text, replacing_sources
 from .python_api import check_python_api
@@ -51,6 +51,8 @@ class Kernel:
         is_replacing: whether PyTorch's operator has another kernel, or, if ``is_theirs``, another of this name.
         is_theirs: see there.
         takes_sizes: whether it takes int64_t for a SymInt of the schema.
+        header: ATen's header that declares it, in ``ATen/ops``.
+        defaults: the positions of the parameters that have a default there.
     """
 
     namespace: str
@@ -63,6 +65,8 @@ class Kernel:
     is_replacing: bool = False
     is_theirs: bool = False
     takes_sizes: bool = False
+    header: str = ""
+    defaults: tuple[int, ...] = ()
 
     def is_met_by(self, definition: Definition) -> bool:
         return definition.has_types(self.returns, self.parameters)
@@ -121,10 +125,14 @@ def _registered(function: Function, group: NativeFunctionsGroup | None, absent: 
         if not metadata.structured:
             with native_function_manager(function.native):
                 native = NativeSignature(function.schema, symint=metadata.supports_symint())
-                returns, parameters = native.returns_type().cpp_type(), tuple(b.type for b in native.arguments())
+                bindings = native.arguments()
+                returns, parameters = native.returns_type().cpp_type(), tuple(b.type for b in bindings)
+                defaults = tuple(i for i, b in enumerate(bindings) if b.default is not None)
                 takes_sizes = function.schema.has_symint() and not metadata.supports_symint()
                 declaration = native.defn(name=name)
-                yield Kernel(namespace, name, declaration, returns, parameters, purpose, place, takes_sizes=takes_sizes)
+                kernel = Kernel(namespace, name, declaration, returns, parameters, purpose, place)
+                header = f"{function.native.root_name}_native.h"
+                yield replace(kernel, takes_sizes=takes_sizes, header=header, defaults=defaults)
         elif group:
             with native_function_manager(group.out):
                 bindings = structured.impl_arguments(group)
@@ -173,6 +181,8 @@ def check_kernels(
     for source in sources:
         if source.is_vectorized:
             _is_defined_once(source, {kernel.name for kernel in kernels}, findings)
+    for kernel in {kernel.name: kernel for kernel in kernels}.values():
+        _check_definitions(kernel, by_name.get(kernel.name, []), sources, findings)
     _check_memory(kernels, sources, findings)
     for kernel in kernels:
         if kernel.takes_sizes and kernel.purpose.endswith(" for Meta"):
@@ -345,6 +355,27 @@ def _is_defined_once(source: Source, wanted: set[str], findings: Findings) -> No
             todo = "move it to a .cpp file outside of cpu/"
             todo += "" if _plain_name(each) in wanted else ", or write `static` before it if only this file calls it"
             findings.add((each.file, each.line, 0), f"{what}, which registers kernels for dispatch stubs", todo)
+
+
+def _check_definitions(kernel: Kernel, named: list[Definition], sources: list[Source], findings: Findings) -> None:
+    """Check that one file defines a kernel, without the defaults that ATen's header has."""
+    by_path = {source.path: source for source in sources}
+    seen: dict[Path, Definition] = {}
+    for each in named:
+        source = by_path[each.file]
+        is_unsure = each.is_local or each.is_inline or source.is_conditional(each.line)
+        if each.namespace != kernel.namespace or not kernel.is_met_by(each) or is_unsure:
+            continue
+        is_declared = f"<ATen/ops/{kernel.header}>" in source.code or "<ATen/NativeFunctions.h>" in source.code
+        if is_declared and set(each.defaults) & set(kernel.defaults):
+            what = f"`{each}` repeats a default of its declaration in ATen/ops/{kernel.header}"
+            findings.add((each.file, each.line, 0), what, f"write `{kernel.declaration}`")
+        if each.file.suffix not in (".cpp", ".cu"):
+            continue
+        if other := next((first for path, first in seen.items() if path != each.file), None):
+            what = f"`{each}`, {kernel.purpose}, is also defined in {line_of(other.file, other.line, each.file)}"
+            findings.add((each.file, each.line, 0), what, "delete one of the two")
+        seen.setdefault(each.file, each)
 
 
 def _check_stubs(sources: list[Source], replacing: Container[Path], findings: Findings) -> None:

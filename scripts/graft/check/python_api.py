@@ -26,9 +26,8 @@ def check_python_api(sources: Iterable[Source], findings: Findings) -> None:
     for source in sources:
         found = ((use, todo) for pattern, todo in _USES.items() for use in re.finditer(pattern, source.code))
         for use, todo in sorted(found, key=lambda each: each[0].start()):
-            before = source.code[: use.start()]
-            conditions = re.findall(r"^[ \t]*#[ \t]*(if|endif)", before, re.M)
-            if source.path.suffix in (".cpp", ".cu") and conditions.count("if") == conditions.count("endif"):
+            line = source.code.count("\n", 0, use.start()) + 1
+            if source.path.suffix in (".cpp", ".cu") and not source.is_conditional(line):
                 what = f"{use[0]}: operators are compiled without Python"
-                findings.add((source.path, before.count("\n") + 1, 0), what, todo)
+                findings.add((source.path, line, 0), what, todo)
                 break

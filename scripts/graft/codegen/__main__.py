@@ -91,15 +91,22 @@ def explained(message: str, natives: Sequence[Path]) -> str:
     return "\n".join([*(f"{each.file}:{each.line}: {each.schema}" for each in entries), message])
 
 
-def generate(base: Path, natives: Sequence[Path], out: Path, cuda: str = NO_CUDA) -> None:
+def generate(
+    base: Path,
+    natives: Sequence[Path],
+    out: Path,
+    cuda: str = NO_CUDA,
+    judge: Callable[[Operators, Output], None] = lambda *_: None,
+) -> None:
     """Generate everything that a wheel needs, below ``out``:
 
     ``units/``, ``include/`` and ``fragments.json`` are for compilers, ``wheel/`` has files of the wheel, and
-    ``operators.json`` describes the operators for docstrings, stubs and lists.
+    ``operators.json`` describes the operators for docstrings, stubs and lists. ``judge`` may refuse the sources.
     """
     generated, wheel = Output(out), WheelOutput(out / "wheel", base)
     operators = load_operators(base, natives, wheel.folder)
     generate_sources(operators, read_policies(natives), generated, wheel, cuda)
+    judge(operators, generated)
     kernels, formulas = replacing = [entries_in(natives, file, replacing=True) for file in (FUNCTIONS, DERIVATIVES)]
     if kernels or formulas:
         generate_replacements(operators.replaced_by(kernels, formulas), base, generated, cuda)

@@ -1,0 +1,368 @@
+"""Check the formulas of derivatives.yaml: their names, and how many gradients they give.
+
+Names are looked up in what torchgen makes of a formula, since that is compiled: it replaces text such as
+``self.sym_sizes()`` by what it saves. The compiler reports the rest, with the entry's line (``compile.messages``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from torchgen.api.autograd import Derivative, DifferentiabilityInfo
+from torchgen.model import Argument, BaseTy, BaseType, FunctionSchema, OptionalType
+from torchgen.packaged.autograd.gen_autograd_functions import (
+    DERIVATIVE_SINGLE_FOREACH,
+    FUNCTION_DEFINITION,
+    WILL_RELEASE_VARIABLES,
+)
+from tree_sitter import Node
+
+from ..inputs.entries import Entry, Place
+from . import Findings, nearest
+from .base import BaseOperators
+from .cplusplus import Source, canonical, identifiers, parse, text_of
+from .schemas import Function
+
+SPECIAL = ("auto_linear", "auto_element_wise", "non_differentiable", "not_implemented")
+
+# Uses the incoming gradient, or says that there is none.
+_USES_GRADIENT = r"\bgrads?\b|\bgrad_\w+|not_implemented|non_differentiable|zeros|undefined|Tensor\(\)"
+
+# Asks whether a tensor is there.
+_ASKS = re.compile(r"defined|has_value")
+
+# The variables of the function that torchgen puts a formula into.
+_OF_TORCHGEN = frozenset(
+    re.findall(r"\w+", FUNCTION_DEFINITION.pattern.partition("inline")[0] + WILL_RELEASE_VARIABLES.pattern)
+) | {"grad", "grad_input_mask"}
+
+# Those of the loop over the tensors of a list.
+_OF_LOOP = frozenset(re.findall(r"\w+", DERIVATIVE_SINGLE_FOREACH.pattern))
+
+# Members of std::optional.
+_OF_OPTIONAL = frozenset({"value", "has_value", "value_or", "and_then", "transform", "or_else"})
+
+
+@dataclass
+class Surroundings:
+    """What a formula can use.
+
+    Args:
+        base: the base.
+        functions: the folders' operators.
+        sources: the folders' C++ sources.
+        unknown: the folders' operators whose entries are invalid.
+    """
+
+    base: BaseOperators
+    functions: list[Function]
+    sources: list[Source]
+    unknown: set[str]
+
+    @cached_property
+    def own(self) -> dict[str, list[Function]]:
+        """The folders' operators, by name without overload."""
+        found: dict[str, list[Function]] = {}
+        for f in self.functions:
+            for name in {str(each.name) for each in (f.schema.name, *f.native.autogen)}:
+                found.setdefault(name, []).append(f)
+        return found
+
+    def values_of(self, name: str) -> set[int | None]:
+        """Return how many values the functions called ``name`` return; includes None if that is unknown."""
+        root = name.removesuffix("_symint")
+        schemas = [*self.base.schemas_named(root), *(f.schema for f in self.own.get(root, []))]
+        written = self.base.formula_functions.get(name, [])
+        return {len(schema.returns) for schema in schemas} | {_values(d.returns) for d in written}
+
+    @cached_property
+    def _invalid(self) -> set[str]:
+        return {name.partition(".")[0] for name in self.unknown}
+
+    def is_function(self, name: str) -> bool:
+        """Return whether a formula can call a function of this name, as far as is known without other headers."""
+        root = re.sub(r"_symint|_outf?$", "", name)
+        is_operator = root in self.own or root in self._invalid or bool(self.base.schemas_named(root))
+        return is_operator or name in self.base.formula_functions
+
+    def defines(self, name: str) -> Source | None:
+        """Return the source that defines a function called ``name``, which formulas cannot call."""
+        return next((s for s in self.sources if any(d.name == name for d in s.definitions)), None)
+
+
+def formulas(entry: Entry) -> Iterator[tuple[str, str, Place]]:
+    """Yield each formula of ``entry`` that it has not from PyTorch's: its variables, its text and its place."""
+    dispatch = entry.fields.get("dispatch")
+    of_keys = [each for each in dispatch.values() if isinstance(each, dict)] if isinstance(dispatch, dict) else []
+    for fields in (entry.fields, *of_keys):
+        for key, value in fields.items():
+            is_own = fields is not entry.fields or key in entry.values
+            if is_own and isinstance(value, str) and key not in ("name", "output_differentiability"):
+                yield str(key), value.strip(), entry.value(key) if fields is entry.fields else entry.place("dispatch")
+
+
+def output_names(schema: FunctionSchema) -> list[str]:
+    """Return the names of the returns in formulas, if there are several or they are named."""
+    numbered = [f"result{i}" for i in range(len(schema.returns))] if len(schema.returns) > 1 else []
+    return [*(r.name for r in schema.returns if r.name), *numbered]
+
+
+def is_cplusplus(formula: str) -> bool:
+    """Return whether a formula is one C++ expression."""
+    tree = parse(f"auto _ = {formula};")
+    return not tree.has_error and len(tree.named_children) == 1
+
+
+def check_text(entry: Entry, schema: FunctionSchema, findings: Findings) -> None:
+    """Check the text of each formula of ``entry`` for ``schema``."""
+    for key, formula, place in formulas(entry):
+        if formula.startswith("not_implemented(") and "," in key:
+            first, *_ = key.split(",")
+            todo = f"write one for each: `{first}: {formula}`, and so on"
+            findings.add(place, f"the formula for `{key}` gives one gradient", todo)
+        if formula in SPECIAL or formula.startswith("not_implemented("):
+            continue
+        is_forward = set(_names(key)) <= {"result", *output_names(schema)}
+        if not is_cplusplus(formula):
+            todo = "close brackets and quotes, and end it without a semicolon"
+            findings.add(place, "the formula is not a C++ expression", todo)
+        elif not is_forward and not re.search(_USES_GRADIENT, formula) and not re.fullmatch(r"\w+", formula):
+            what = f"the gradient of `{key}` does not use `grad`"
+            todo = 'multiply by `grad`, or write `non_differentiable` or `not_implemented("...")`'
+            findings.add(place, what, todo, is_warning=True)
+
+
+def _names(key: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in key.split(","))
+
+
+def check_formulas(
+    entry: Entry, infos: Mapping[str, DifferentiabilityInfo], around: Surroundings, findings: Findings
+) -> None:
+    """Check each formula of ``entry``, of which torchgen makes ``infos``, by dispatch key."""
+    written = {_names(key): (text, place) for key, text, place in formulas(entry)}
+    for info in infos.values():
+        schema = info.func.func
+        named = {*(a.name for a in schema.arguments.flat_all), *output_names(schema), "result"}
+        duals = {f"{name}_{kind}" for name in {*named, "original_self"} for kind in ("t", "p")}
+        gradients = {"grad", "grads", *info.available_named_gradients}
+        of_torchgen = _OF_LOOP if schema.name.name.base.startswith("_foreach_") else frozenset()
+        for derivative in info.derivatives:
+            if derivative.var_names not in written:
+                continue
+            saved = {str(each.nctype.name) for each in (*derivative.saved_inputs, *derivative.saved_outputs)}
+            text, place = written[derivative.var_names]
+            formula = _Formula(text, derivative.formula, derivative.var_names)
+            _check_names(
+                formula,
+                place,
+                (gradients | saved | _OF_TORCHGEN | of_torchgen, named | gradients, duals),
+                around,
+                findings,
+            )
+            _check_number(formula, place, around, findings)
+            _check_optional(derivative, schema, place, findings)
+            _warn_of_undefined(formula, place, around, findings)
+        for forward in info.forward_derivatives:
+            if forward.var_names not in written:
+                continue
+            text, place = written[forward.var_names]
+            formula = _Formula(text, forward.formula, forward.var_names)
+            if formula.text not in SPECIAL:
+                known = named | duals
+                _check_names(formula, place, (known | of_torchgen, known, gradients - named), around, findings)
+
+
+@dataclass
+class _Formula:
+    """A formula.
+
+    Args:
+        written: as the user wrote it.
+        text: as torchgen compiles it.
+        key: the variables that it is for.
+    """
+
+    written: str
+    text: str
+    key: tuple[str, ...]
+
+    @cached_property
+    def tree(self) -> Node:
+        """The syntax tree of a declaration with it."""
+        return parse(f"auto _ = {self.text};")
+
+    @property
+    def value(self) -> Node | None:
+        """Its node in the tree."""
+        declarator = self.tree.named_children[0].child_by_field_name("declarator")
+        return declarator.child_by_field_name("value") if declarator is not None else None
+
+
+def _check_names(
+    formula: _Formula,
+    place: Place,
+    variables: tuple[set[str] | frozenset[str], set[str], set[str]],
+    around: Surroundings,
+    findings: Findings,
+) -> None:
+    """Check that each name is known. ``variables`` are those that it may use, those that a user could write, and those
+    of formulas of the other pass.
+    """
+    mine, written, others = variables
+    key = ", ".join(formula.key)
+    for name in dict.fromkeys(_unknown(formula.tree, mine, around)):
+        what = f"the formula of `{key}` uses `{name}`, which is not defined"
+        todo = nearest(
+            name, {*written, *SPECIAL} - {name}, otherwise="use an argument, an output, or a function of ATen"
+        )
+        if not re.search(rf"\b{name}\b", formula.written):
+            what = f"torchgen turns the formula of `{key}` into `{formula.text}`, where `{name}` is not defined"
+            todo = "leave the qualifier before the replaced text out, or give the argument another name"
+            todo = "write a formula with `self_t`" if formula.written in SPECIAL else todo
+        elif name in others:
+            there, here = ("backward", "`self_t`") if name.startswith("grad") else ("forward", "`grad`")
+            what = f"the formula of `{key}` uses `{name}`, which only formulas of the {there} pass can use"
+            todo = f"use {here} instead"
+        elif source := around.defines(name):
+            what = f"the formula of `{key}` cannot call `{name}` of {source.name}: it sees PyTorch's headers only"
+            todo = f"add an operator `{name}`, whose kernel this function is"
+        findings.add(place, what, todo)
+
+
+def _unknown(tree: Node, variables: set[str] | frozenset[str], around: Surroundings) -> Iterator[str]:
+    """Yield the names of a formula that nothing defines."""
+    nodes, code = list(identifiers(tree)), tree.text or b""
+    local = {text_of(node) for node in nodes if _is_declared(node)}
+    for node in nodes:
+        name = text_of(node)
+        before = code[: node.start_byte].decode(errors="replace")
+        is_member = re.search(r"(::|\.|->)\s*$", before) is not None  # of a namespace, a class or an object
+        if re.search(r"\bstd\s*::\s*$", before) or (not is_member and name in {*variables, *local}):
+            continue
+        if around.is_function(name) or name.isupper():  # or a macro
+            continue
+        if name in variables and before.rstrip().endswith("::"):
+            yield name
+        is_called = node.parent is not None and node.parent.child_by_field_name("function") == node
+        # Headers have such words as names of parameters.
+        is_variable = (
+            node.type == "identifier" and not is_member and not is_called and re.match(r"[a-z_](?![A-Z])", name)
+        )
+        is_template = node.parent is not None and node.parent.type == "template_function"
+        if (is_variable and not is_template) or not (around.base.has_word(name) or _is_of_libc(name)):
+            yield name
+
+
+def _is_of_libc(name: str) -> bool:
+    return hasattr(ctypes.CDLL(None), name)
+
+
+def _is_declared(node: Node) -> bool:
+    """Return whether ``node`` is a name that the formula itself declares: a parameter or variable of a lambda."""
+    parent = node.parent
+    while parent is not None and parent.type.endswith("declarator") and parent.type != "init_declarator":
+        node, parent = parent, parent.parent
+    field = "left" if parent is not None and parent.type == "lambda_capture_initializer" else "declarator"
+    return parent is not None and parent.child_by_field_name(field) == node
+
+
+def _check_number(formula: _Formula, place: Place, around: Surroundings, findings: Findings) -> None:
+    """Several variables share a ``std::tuple`` with an element for each; one variable gets the value."""
+    names = ", ".join(formula.key)
+    for part, numbers in _numbers(formula.value, around):
+        given = [number for number in numbers if number is not None]
+        if not given or len(given) < len(numbers):
+            continue
+        if len(formula.key) > 1 and max(given) < len(formula.key):
+            what = f"`{names}` share a formula, but `{part}` gives {max(given)} of {len(formula.key)} gradients"
+            findings.add(place, what, "write a formula for each, or a function that returns them in a std::tuple")
+        elif len(formula.key) == 1 and min(given) > 1:
+            what = f"`{part}` returns {min(given)} values, but the formula is for `{names}` only"
+            findings.add(place, what, "select one with `std::get<0>(...)`, or name the arguments: `self, other: ...`")
+
+
+def _numbers(node: Node | None, around: Surroundings) -> Iterator[tuple[str, set[int | None]]]:
+    """Yield the expressions that a formula may return, each with its possible numbers of values."""
+    if node is None:
+        return
+    if node.type == "parenthesized_expression":
+        yield from _numbers(node.named_children[0], around)
+    elif node.type == "conditional_expression":
+        yield from _numbers(node.child_by_field_name("consequence"), around)
+        yield from _numbers(node.child_by_field_name("alternative"), around)
+    elif node.type in ("identifier", "binary_expression", "unary_expression"):
+        yield text_of(node), {1}
+    elif name := _called(node):
+        yield name, around.values_of(name)
+
+
+def _called(node: Node | None) -> str:
+    """Return the name of the function that ``node`` calls, without a namespace; empty for a template."""
+    function = node.child_by_field_name("function") if node is not None and node.type == "call_expression" else None
+    name = re.search(r"\w+$", text_of(function))
+    return name[0] if name and "std::" not in text_of(function) else ""
+
+
+def _values(returns: str) -> int | None:
+    """Return how many values a function with this return type returns; None if that is unknown."""
+    kept = canonical(returns)
+    if kept.startswith("tuple<"):
+        return len(re.findall(r",(?![^<]*>.)", kept)) + 1
+    return 1 if kept in ("Tensor", "Tensor&", "const Tensor&") else None
+
+
+def _check_optional(derivative: Derivative, schema: FunctionSchema, place: Place, findings: Findings) -> None:
+    """Check how the formula uses optional arguments."""
+    arguments = {a.name: a for a in schema.arguments.flat_all}
+    for saved in derivative.saved_inputs:
+        first = re.match(r"\w+", saved.expr)
+        argument = arguments.get(first[0]) if first else None
+        # What is saved is computed in the forward pass, where an optional tensor is a std::optional.
+        if argument is None or str(saved.nctype.name) == argument.name or not argument.type.is_tensor_like():
+            continue
+        is_guarded, name = "has_value()" in saved.expr, argument.name
+        if str(argument.type) == "Tensor" and is_guarded:
+            what = f"`{name}` is a Tensor, which has no `->`"
+            findings.add(place, what, f"write `{name}.sym_sizes()`")
+        elif str(argument.type) == "Tensor?" and not is_guarded and saved.expr != name:
+            what = f"torchgen saves `{saved.expr}` in the forward pass, where `{name}` is an optional tensor"
+            direct = saved.expr.replace(name, f"({name})", 1)
+            todo = (
+                f"`{name}->sym_sizes()`" if saved.expr == f"{name}.sym_sizes()" else f"`{direct}`, which saves `{name}`"
+            )
+            findings.add(place, what, f"write {todo}")
+    for name, member in re.findall(r"(?<![\w.>:])(\w+)\.(\w+)", derivative.original_formula):
+        if name in arguments and _is_optional_value(arguments[name]) and member not in _OF_OPTIONAL:
+            what = f"`{name}` is {arguments[name].type}, a std::optional, which has no `{member}`"
+            findings.add(place, what, f"write `{name}->{member}`, where `{name}.has_value()`")
+
+
+def _is_optional_value(argument: Argument) -> bool:
+    """Return whether an argument is a ``std::optional`` in formulas; tensors, texts and lists are no such."""
+    kind = argument.type
+    is_value = isinstance(kind, OptionalType) and isinstance(kind.elem, BaseType)
+    return is_value and not any(kind.is_base_ty_like(each) for each in (BaseTy.Tensor, BaseTy.str, BaseTy.Generator))
+
+
+def _warn_of_undefined(formula: _Formula, place: Place, around: Surroundings, findings: Findings) -> None:
+    """torchgen calls the formula of one argument with a defined gradient only, but not that of several.
+
+    PyTorch's own functions take undefined gradients, as far as they are for formulas; an operator of the folder does if
+    its kernel asks.
+    """
+    own = around.own.get(_called(formula.value).removesuffix("_symint"), [])
+    if len(formula.key) < 2 or not re.search(r"\bgrad\b", formula.written) or _ASKS.search(formula.written):
+        return
+    kernels = {kernel.kernel for f in own for index in f.kernels.values() for kernel in index.values()}
+    defining = [source for source in around.sources if any(d.name in kernels for d in source.definitions)]
+    if defining and not any(_ASKS.search(source.code) for source in defining):
+        names = ", ".join(formula.key)
+        what = f"the formula of `{names}` is computed with an undefined `grad`, too, and neither it nor the kernel asks"
+        empty = f"std::tuple<{', '.join(['Tensor'] * len(formula.key))}>()"
+        todo = f'write `"grad.defined() ? {formula.written} : {empty}"`'
+        findings.add(place, what, todo, is_warning=True)
