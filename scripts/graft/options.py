@@ -38,6 +38,15 @@ def _path(text: str) -> Path | None:
     return expanded(text) if text else None
 
 
+def _file(text: str) -> Path | None:
+    """Return the path of a file, which may be a pattern: shells expand none in `WHEEL=dist/*.whl`."""
+    path = _path(text)
+    if path is None or path.exists():
+        return path
+    matches = [*path.parent.glob(path.name)]
+    return matches[0] if len(matches) == 1 else path
+
+
 def _python() -> str:
     """Return the Python of the active virtual environment; otherwise the one that Graft runs on."""
     active = Path(os.environ.get("VIRTUAL_ENV", ""), "bin/python")
@@ -85,7 +94,7 @@ class Request:
     cuda_archs: str = _option("", 'GPU architectures, such as "80 90a"; by default those of the base; none: no CUDA')
     cuda_home: str = _option("", "a CUDA toolkit, used if it is of the base's version; by default pip downloads one")
     cxx: str = _option("g++", "the C++ compiler, a g++; aarch64-linux-gnu-g++ builds for ARM")
-    wheel: Path | None = _option("", "the base wheel as a file; by default pip downloads it", _path)
+    wheel: Path | None = _option("", "the base wheel as a file; by default pip downloads it", _file)
     build: str = _option(GRAFT, "graft: onto the official wheel; source: all of PyTorch, from its sources")
     delivery: str = _option(WHEEL, "for test and surfaces: wheel, or develop or thin-wheel, on the official torch")
     source: str = _option("", "a checkout of PyTorch, or a mirror to download its sources from")

@@ -76,6 +76,7 @@ GIVEN = [
     (["new"], ["--native", f"{OWN}/ops", "--schema=f() -> ()"], f"NATIVE={OWN}/ops: {OWN} is a file"),
     (["build", "check", "check-cuda"], ["--wheel", "/nope.whl"], "/nope.whl: no such file\n  next: set WHEEL"),
     (["build", "check"], ["--wheel", str(OWN)], f"{OWN}: not the file name of a wheel"),
+    (["check"], ["--wheel", f"{OWN.parent}/test_builde?.py"], f"{OWN}: not the file name of a wheel"),
     (
         ["check-source", "apply", "export"],
         ["--source", "/nowhere"],

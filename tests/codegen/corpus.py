@@ -11,8 +11,8 @@ FOLDER = Path(__file__).parent / "broken"
 
 WRITING = """\
 A case has a key for each file of a native folder, and says what is wrong with it (`mistake`). `expect` is the beginning
-of check's finding, which is its only one; `generated`, of one that needs the text that torchgen generates; `compiler`, of the
-compiler's error, where check finds nothing.
+of check's finding, which is its only one; `generated`, of one that needs the text that torchgen generates;
+`compiler`, of the compiler's error, where check finds nothing.
 `fixed` has the texts that a reader who follows the finding's remedy replaces, and what they write: the folder then has
 no mistake, which `test_remedies.py` checks. Leave `fixed` out where the remedy quotes all that is to be written, as
 "did you mean `Tensor`?" and "add `autogen: f.out`" do: the test then writes it."""

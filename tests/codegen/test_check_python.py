@@ -27,9 +27,16 @@ def lines(folder: Path, files: dict[str, str], base: Path) -> list[str]:
             "decompositions[undefined_name] = 1\n",
             "1:16: `undefined_name` is not defined here or in torch's decomposition.py; ",
         ),
-        ("_inductor/decomposition.py", "x = [atten.put]\n", "1:6: `atten` is not defined here or in torch's decomposition.py; "
-         "did you mean `aten`?"),
-        ("mine.py", "def f():\n    return other\n", "2:12: warning: `other` is not defined here; the function that uses"),
+        (
+            "_inductor/decomposition.py",
+            "x = [atten.put]\n",
+            "1:6: `atten` is not defined here or in torch's decomposition.py; did you mean `aten`?",
+        ),
+        (
+            "mine.py",
+            "def f():\n    return other\n",
+            "2:12: warning: `other` is not defined here; the function that uses",
+        ),
         (
             "_inductor/decomposition.py",
             "\n@register_decomposition([aten.put])\ndef put(self): ...\n",
@@ -39,8 +46,8 @@ def lines(folder: Path, files: dict[str, str], base: Path) -> list[str]:
         (
             "_decomp/decompositions.py",
             "@register_decomposition(aten.lerp.Scalar)\ndef lerp(self): ...\n",
-            "1: PyTorch has a decomposition of aten.lerp.Scalar, and registers no second; to replace it, write yours into "
-            "python/_decomp/__init__.py, behind `decomposition_table.pop(torch.ops.aten.lerp.Scalar)`",
+            "1: PyTorch has a decomposition of aten.lerp.Scalar, and registers no second; to replace it, write yours "
+            "into python/_decomp/__init__.py, behind `decomposition_table.pop(torch.ops.aten.lerp.Scalar)`",
         ),
     ],
 )

@@ -176,7 +176,7 @@ print(len(said))
 
 
 def test_what_operators_of_pytorch_lack_is_registered(delivered: Environment) -> None:
-    """An autocast policy, a batching rule, decompositions, one in place of PyTorch's; without PyTorch's warning that vmap is a loop."""
+    """An autocast policy, a batching rule, decompositions; without PyTorch's warning that vmap is a loop."""
     code = (
         START
         + """

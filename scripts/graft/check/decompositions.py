@@ -1,4 +1,4 @@
-"""Check that folders register no decomposition that PyTorch has: the first compilation would fail, not `import torch`."""
+"""Check that folders register no decomposition that PyTorch has: not `import torch` would fail, but compilers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _TABLES = {
         ("_decomp/decompositions.py", "_refs/**/*.py"),
         "to replace it, write yours into python/_decomp/__init__.py, behind `decomposition_table.pop(torch.ops.%s)`",
     ),
-    "_inductor/decomposition.py": (("_inductor/decomposition.py",), "to replace it, write `decompositions.pop(%s)` before"),
+    "_inductor/decomposition.py": (
+        ("_inductor/decomposition.py",),
+        "to replace it, write `decompositions.pop(%s)` before",
+    ),
 }
 
 # Decorators of functions. Those with `type=` are for other tables.

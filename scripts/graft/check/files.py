@@ -183,7 +183,7 @@ def _check_python_names(path: Path, text: str, before: str, findings: Findings) 
         what = f"`{use.id}` is not defined here" + (f" or in torch's {path.name}" if before else "")
         when = "" if use.id in urgent else "; the function that uses it fails when it is called"
         todo = nearest(use.id, names_defined(f"{before}\n{text}"), "import or define it")
-        findings.add((path, use.lineno, use.col_offset + 1), what + when, todo, is_warning=not when == "")
+        findings.add((path, use.lineno, use.col_offset + 1), what + when, todo, is_warning=bool(when))
 
 
 def parse_python(path: Path, findings: Findings) -> ast.Module | None:

@@ -202,8 +202,8 @@ def _check_registrations(sources: list[Source], base: BaseOperators, findings: F
             if name and each.key in keys:
                 what = f"{name} of PyTorch gets a kernel for {each.key} without an entry"
                 kernel = each.kernel.rpartition("::")[2] or "<kernel>"
-                todo = f"write `- func: {base.schemas[name]}` with `dispatch:` of `{each.key}: {kernel}` and `replace: True` "
-                todo += "in native_functions.yaml, and the kernel in at::native, instead of this"
+                todo = f"write `- func: {base.schemas[name]}` with `dispatch:` of `{each.key}: {kernel}` and "
+                todo += "`replace: True` in native_functions.yaml, and the kernel in at::native, instead of this"
                 findings.add((source.path, each.line, 0), what, todo)
 
 

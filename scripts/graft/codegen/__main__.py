@@ -17,9 +17,9 @@ from ..core.errors import OperatorError
 from ..core.files import build_lock
 from ..inputs.entries import Entry, read_entries
 from ..inputs.merge import merge_with_base
-from ..inputs.registered import registered_in
 from ..inputs.native import DERIVATIVES, FUNCTIONS
 from ..inputs.patches import ADDED
+from ..inputs.registered import registered_in
 from . import DESCRIPTION, KERNELS, MISSING, NO_CUDA, REPLACED, SOURCES_ARE_THERE
 from .headers import (
     WheelOutput,

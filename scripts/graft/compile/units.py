@@ -187,10 +187,10 @@ class Planner:
     def _unit(self, source: Path, name: str, flags: Iterable[str] = ()) -> Unit:
         text = text_with_headers(source, self._layout.sources)
         view = self._views.of(text)
-        include = (f"-I{self._relative(view)}",) if view else ()
+        include = [f"-I{self._relative(view)}"] if view else []
         # What is registered for operators of PyTorch can be switched off.
         if any(not self._views.is_new(name) for each in registrations(text) for name in each.names[-1:]):
-            include += ("-include", "graft_replaced.h")
+            include += ["-include", "graft_replaced.h"]
         own = self._toolchain.debugging if source.suffix != ".cu" else ()
         return Unit(self._relative(source), self._object(name), (*flags, *include, *own))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +12,9 @@ from .native import load_native
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _BLOCK = re.compile(r"\bTORCH_LIBRARY_IMPL\(\s*aten\s*,\s*(\w+)\s*,\s*(\w+)\s*\)\s*\{")
 # `m.impl("name", kernel)`, and macros such as `KERNEL_CPU(name, policy)` and `VMAP_SUPPORT2(name, overload, rule)`.
-_BY_METHOD = r'\b%s\s*\.\s*impl\w*\(\s*(?:\w+\()?"(?:aten::)?([\w.]+)"\s*\)?\s*(?:,\s*(?:TORCH_FN\()?&?([\w:]+)\)?\s*\))?'
+_BY_METHOD = (
+    r'\b%s\s*\.\s*impl\w*\(\s*(?:\w+\()?"(?:aten::)?([\w.]+)"\s*\)?\s*(?:,\s*(?:TORCH_FN\()?&?([\w:]+)\)?\s*\))?'
+)
 _BY_MACRO = re.compile(r"\b(?!TORCH_|C10_)[A-Z][A-Z0-9_]{2,}\(\s*(\w+)\s*(?:,\s*(\w+))?")
 
 
@@ -45,7 +47,7 @@ def registrations(text: str) -> Iterator[Registration]:
             yield Registration(line + body.count("\n", 0, found.start()), block[1], names, "")
 
 
-def registered_in(natives: list[Path]) -> Iterator[tuple[Path, Registration]]:
+def registered_in(natives: Iterable[Path]) -> Iterator[tuple[Path, Registration]]:
     """Yield what the C++ sources of native folders register, each with its file."""
     for folder in map(load_native, natives):
         for path in (folder.path / name for name in folder.cplusplus):
