@@ -173,7 +173,7 @@ def _compile(
     units = _units(job, nvcc)
     products = plan(units, job.base, nvcc) if plan else []
     compilers: dict[str, Toolchain | Nvcc] = {CXX: job.snapshot.toolchain} | ({NVCC: nvcc} if nvcc else {})
-    others = units.preambles if plan else units.cuda
+    others = [*units.preambles, *units.tried] if plan else units.cuda
     libraries = ninja.make(
         *(job.layout, job.snapshot, products, job.base, compilers),
         others=others,

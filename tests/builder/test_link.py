@@ -136,6 +136,23 @@ def test_hidden_variable_ends_the_build(build: Build) -> None:
     assert error.cause == "other libraries cannot use hidden variables of libtorch_python.so"
 
 
+@pytest.mark.parametrize("is_for_edits", [True, False])
+def test_function_that_each_capability_would_define_ends_the_build(build: Build, is_for_edits: bool) -> None:
+    """Also where only one is compiled, for develop: the wheel would be refused."""
+    units = []
+    capabilities = ("AVX2",) if is_for_edits else ("DEFAULT", "AVX2")
+    for capability in capabilities:
+        text = f"int twice() {{ return 2; }}\nnamespace {capability} {{ int once() {{ return 1; }} }}\n"
+        unit = build.unit("K", f"{text}inline int many() {{ return 3; }}\nstatic int own = many();\n")
+        units.append(replace(unit, target=Path(f"objects/K.cpp.{capability}.o")))
+        unit.target.rename(units[-1].target)
+    build.toolchain = replace(build.toolchain, capabilities=capabilities, is_for_edits=is_for_edits)
+    assert build.refused(*units).what == (
+        f"{build.layout.native}/K.cpp:1: twice() is defined once for each CPU capability; "
+        "move it to a .cpp file outside of cpu/"
+    )
+
+
 def test_symbol_that_is_nowhere_ends_the_build(build: Build) -> None:
     unit = build.unit("Mine", "int nowhere(long);\nint f() { return nowhere(1); }")
     error = build.refused(unit)

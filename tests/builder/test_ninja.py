@@ -36,6 +36,7 @@ for word; do
 done
 echo "$*" >> calls
 case "$*" in *-Inarrow*) grep -q wide "$source" && { echo "h/T.h:1:1: error: no such name" >&2; exit 1; };; esac
+case "$*" in *" -O0"*) grep -q immediate "$source" && { echo "$source:1:1: error: no immediate" >&2; exit 1; };; esac
 grep -q slow "$source" && sleep 3
 grep -q often "$source" && seq -f "$source:%g:2: error: wrong" 99 >&2 && exit 1
 grep -q wrong "$source" && { echo "$source:1:2: error: wrong" >&2; exit 1; }
@@ -450,3 +451,35 @@ def test_root_of_the_folder_is_searched_for_names_in_quotes(build: Build) -> Non
     ninja.write_units(Writer(rules, width=999), [], nvcc)  # type: ignore[arg-type]
     (line,) = re.findall(r"rule nvcc\n  command = (.*)", rules.getvalue())
     assert " -Xcompiler=-iquotesrc/ATen/native " in line and " -iquotesrc" not in line
+
+
+@pytest.fixture
+def tried(build: Build) -> Build:
+    """The same sources, and one that is tried for a CPU capability."""
+    flags = ("-O3", "-mavx512f", "-DCPU_CAPABILITY=AVX512")
+    unit = Unit(Path("src/ATen/native/cpu/K.cpp"), Path("objects/native/cpu/K.cpp.AVX512.tried"), flags, is_tried=True)
+    build.write(str(unit.source), "// a kernel\n")
+    return replace(build, units=[unit])
+
+
+def test_source_is_tried_without_optimization_and_thrown_away(tried: Build) -> None:
+    assert tried.run() == {"src/ATen/native/cpu/K.cpp"}
+    (call,) = tried.calls()
+    assert " -O3 -mavx512f " in call and call.endswith(" -O0")
+    assert (tried.layout.work / tried.units[0].target).read_bytes() == b""
+    assert tried.run() == set()
+    tried.write("header.h", "// another\n")
+    assert tried.run() == {"src/ATen/native/cpu/K.cpp"}
+
+
+def test_error_without_optimization_alone_is_none(tried: Build) -> None:
+    tried.write("src/ATen/native/cpu/K.cpp", "immediate\n")
+    assert tried.run() == {"src/ATen/native/cpu/K.cpp"}
+    assert [call.endswith(" -O0") for call in tried.calls()] == [True, False]
+
+
+def test_error_that_the_wheel_would_have_is_told(tried: Build) -> None:
+    tried.write("src/ATen/native/cpu/K.cpp", "wrong\n")
+    with pytest.raises(CompileError) as caught:
+        tried.run()
+    assert caught.value.what == "/mine/cpu/K.cpp:1:2: error: wrong"

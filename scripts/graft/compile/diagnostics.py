@@ -22,11 +22,15 @@ _FUNCTION = re.compile(r"\S+: In (?:\w+ )*(?:function|instantiation of|construct
 _ELSEWHERE = re.compile(r"\S+: (?:At|In) .*:$")
 _CHAIN = re.compile(r"\s*(?:In file included )?from (\S+?):(\d+)(?::\d+)?[,:]$")
 _REQUIRED = re.compile(r"(\S+?):(\d+)(?::(\d+))?:   (?:recursively )?required (?:from|by)")
+_CALLED = re.compile(r"(\S+?):(\d+):(\d+): note: called from here")
 _EXPANDED = re.compile(r"(\S+?):(\d+):(\d+): note: in expansion of macro")
 # g++ does not print where a macro that pastes names together is used.
 _DEFINED = re.compile(r"\S+: note: in definition of macro '(\w+)'")
 # nvcc prints the instantiation of a template after the error.
 _INSTANTIATED = re.compile(r"\s+.* at line (\d+) of (\S+)$")
+
+# Begins a line about the errors that follow.
+COMPILED_FOR = "compiled for "
 
 
 @dataclass
@@ -42,6 +46,7 @@ class Diagnostic:
         function: the function that contains it; empty outside of functions.
         user: the file and line in the native folder that cause it; None if unknown.
         note: the compiler's first note, with its place; may be empty.
+        compiled_for: the CPU capability, with its flags; empty for other sources.
     """
 
     file: str
@@ -52,6 +57,7 @@ class Diagnostic:
     function: str
     user: tuple[str, int, int] | None
     note: str = ""
+    compiled_for: str = ""
 
     @property
     def kind(self) -> str:
@@ -69,16 +75,18 @@ def diagnostics(output: Iterable[str], native: Path) -> list[Diagnostic]:
 
 def _read(output: Iterable[str], native: Path) -> Iterator[Diagnostic]:
     own = f"{native}/"
-    function, required, chain = "", None, None
+    function, required, chain, compiled_for = "", None, None, ""
     current: Diagnostic | None = None
     is_excerpt = False
     for text in (line.rstrip("\n") for line in output):
-        if match := _PLACED.match(text) or _UNPLACED.match(text):
+        if text.startswith(COMPILED_FOR):
+            compiled_for = text.removeprefix(COMPILED_FOR)
+        elif match := _PLACED.match(text) or _UNPLACED.match(text):
             if current:
                 yield current
             place = (match[1], int(match[2] or 0), int(match[3] or 0) if match.re is _PLACED else 0)
             user = place if place[0].startswith(own) else required or chain
-            current = Diagnostic(*place, match[match.re.groups], [], function, user)
+            current = Diagnostic(*place, match[match.re.groups], [], function, user, compiled_for=compiled_for)
             required, is_excerpt = None, True
         elif (match := _EXPANDED.match(text)) and current and match[1].startswith(own):
             # The macro is defined in a header; the last of several expansions is the user's code.
@@ -86,6 +94,10 @@ def _read(output: Iterable[str], native: Path) -> Iterator[Diagnostic]:
             is_excerpt = False
         elif (match := _DEFINED.match(text)) and current and chain and not current.file.startswith(own):
             current.user = _use(match[1], Path(chain[0]), current.message) or current.user
+            is_excerpt = False
+        elif (match := _CALLED.match(text)) and current and match[1].startswith(own):
+            # It is an error of a header that calls what the compiler has to inline.
+            current.user = current.user if current.file.startswith(own) else (match[1], int(match[2]), int(match[3]))
             is_excerpt = False
         elif _REMARK.match(text):
             if current and not current.note and re.search(r": note: (?!in (?:expansion|definition) of)", text):
@@ -139,7 +151,7 @@ def of_undefined(callers: Mapping[str, Iterable[str]], native: Path) -> str:
 def of_repeated(owners: Mapping[str, Iterable[str]], native: Path) -> str:
     """Explain symbols that several sources define, like ``of_undefined``."""
     sources = _read_sources(native)
-    return "\n".join(_twice(symbol, " and ".join(files), sources) for symbol, files in owners.items())
+    return "\n".join(_twice(symbol, [*dict.fromkeys(files)], sources) for symbol, files in owners.items())
 
 
 def _read_sources(native: Path) -> list[Source]:
@@ -167,8 +179,8 @@ def _line_of_call(source: Source, name: str) -> int:
     return next((n for n, text in lines if n not in declared and re.search(rf"\b{re.escape(name)}\b", text)), 0)
 
 
-def _twice(symbol: str, objects: str, sources: list[Source]) -> str:
-    places = _defining(symbol, sources, are_alike=True)
+def _twice(symbol: str, files: list[str], sources: list[Source]) -> str:
+    places, objects = _defining(symbol, sources, are_alike=True), " and ".join(files)
     if len(places) > 1:
         first, second = places[:2]
         todo = "give one another name, or write `static` before both"
@@ -177,6 +189,8 @@ def _twice(symbol: str, objects: str, sources: list[Source]) -> str:
         todo = "write `inline` before it"
         return f"{_place(places[0])}: defines {symbol} in a header, included by {objects}; {todo}"
     where = _place(places[0]) if places else objects
+    if len(files) == 1:
+        return f"{where}: {symbol} is defined once for each CPU capability; move it to a .cpp file outside of cpu/"
     return f"{where}: {symbol} is defined by {objects}; remove one definition"
 
 

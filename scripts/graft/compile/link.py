@@ -10,7 +10,7 @@ import json
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from string import Template
@@ -137,6 +137,9 @@ class Linker:
         for unit, file in self._objects:
             for name in file.defined(weak=False):
                 owners.setdefault(name, []).append(unit)
+        for unit, file in self._objects:
+            for name in self._of_all_capabilities(unit, file):
+                owners[name].append(unit)
         if repeated := {name: units for name, units in owners.items() if len(units) > 1}:
             raise LinkError(of_repeated(self._named(repeated), self._native))
         needed = {name for _, file in self._objects for name in file.undefined()} - _DEFINED_LATER
@@ -148,6 +151,13 @@ class Linker:
         for path in [*self._toolchain.system_libraries, *python]:
             needed -= SymbolFile(path).exported()
         return needed - self._toolchain.linked_in
+
+    def _of_all_capabilities(self, unit: Unit, file: SymbolFile) -> Iterator[str]:
+        """Yield what other builds, which compile ``unit`` for each CPU capability, would define more than once."""
+        capability = self._toolchain.capabilities[0]
+        if self._toolchain.is_for_edits and unit.target.stem.endswith(f".cpp.{capability}"):
+            # The names of members of DispatchStub, and of what is in the namespace of a capability, differ.
+            yield from (name for name in file.defined(weak=False) if f"{len(capability)}{capability}" not in name)
 
     def bound(self, unresolved: Iterable[str]) -> list[Bound]:
         """Find ``unresolved`` symbols among the hidden functions of the base's libraries.

@@ -18,7 +18,8 @@ from ..core.files import write_atomically
 from ..inputs.entries import Entry, read_entries
 from ..inputs.native import DERIVATIVES
 from ..inputs.snapshot import Snapshot
-from .diagnostics import Diagnostic, diagnostics
+from .capabilities import compiled_for, hint_of_capability
+from .diagnostics import COMPILED_FOR, Diagnostic, diagnostics
 
 # The log with the complete output of failed commands, in the work folder.
 _LOG = "compiler.log"
@@ -80,7 +81,11 @@ def relevant(output: Iterable[str], native: Path) -> tuple[list[str], list[str]]
             into = compiled
         elif " -m graft.compile.link " in text:
             into = linked
-        elif not text.startswith("ninja: ") and " -MD -MF " not in text:
+        elif " -MD -MF " in text:
+            said = compiled_for(text)
+            if said or any(line.startswith(COMPILED_FOR) for line in into):
+                into.append(said or COMPILED_FOR)
+        elif not text.startswith("ninja: "):
             # nvcc writes the line number in parentheses.
             placed = re.sub(r"^([^\s:(]+)\((\d+)\): ", r"\1:\2: ", text)
             into.append(placed.replace("src/ATen/native/", f"{native}/"))
@@ -160,7 +165,7 @@ def _of_kind(errors: list[Diagnostic], native: Path, includes: Sequence[Path]) -
         source = source[:1]
     lines += source
     text = " ".join([*first.excerpt[:1], _source_line(Path(file), line)])
-    if hint := hint_for(first.message, text, includes):
+    if hint := hint_of_capability(first) or hint_for(first.message, text, includes):
         lines.append(f"  hint: {hint}")
     elif first.note:
         lines.append(f"  {_short(first.note)[:_WIDTH]}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ..base.base import Base, Library
@@ -25,6 +26,9 @@ _PARTS = {"library": ("ATen", "autograd"), "bindings": ("python",), "cuda": ("cu
 
 # The names of the compilers in the ninja file.
 CXX, NVCC = "cxx", "nvcc"
+
+# Functions of the processor's own instructions: of x86, of ARM's SVE and NEON.
+_INTRINSIC = re.compile(r"\b(?:_mm\d*_|__builtin_ia32_|sv\w+_[bfsux]\d|v\w+q?_[bfpsu]\d)\w*\s*\(")
 
 _TEMPLATES = Path(__file__).with_name("templates")
 
@@ -54,6 +58,7 @@ class Unit:
         narrow: folders of headers that declare less than the base's and are much faster to parse, relative to the work
             folder. A source that needs more is compiled without them.
         needed: files that must be built first, relative to the work folder.
+        is_tried: whether it is compiled only to find errors; the target stays empty.
     """
 
     source: Path
@@ -61,6 +66,7 @@ class Unit:
     flags: tuple[str, ...] = ()
     narrow: tuple[Path, ...] = ()
     needed: tuple[Path, ...] = ()
+    is_tried: bool = False
 
     @property
     def compiler(self) -> str:
@@ -78,6 +84,7 @@ class Units:
         bindings: the Python bindings.
         cuda: the CUDA kernels; empty if they are not built.
         preambles: precompiled headers, which are in no library.
+        tried: sources for the CPU capabilities that are in no library.
     """
 
     fixed: Mapping[str, Unit]
@@ -85,6 +92,7 @@ class Units:
     bindings: list[Unit]
     cuda: list[Unit]
     preambles: Sequence[Unit] = ()
+    tried: Sequence[Unit] = ()
 
     def named(self, names: Iterable[str]) -> list[Unit]:
         """Return those of ``fixed`` with these names."""
@@ -167,7 +175,19 @@ class Planner:
             library=library,
             bindings=[self._generated(folder, "bindings") for folder in bound],
             cuda=self._cuda(native, folders),
+            tried=[unit for name in native.vectorized for unit in self._tried(native_folder / name, f"native/{name}")],
         )
+
+    def _tried(self, source: Path, name: str) -> Iterator[Unit]:
+        """Yield the units that only find errors in a source with intrinsics, for the other CPU capabilities of a wheel:
+        each has some instructions, and the compiler rejects others where it inlines functions, not where it parses.
+        """
+        text, toolchain = text_with_headers(source, self._layout.sources), self._toolchain
+        if toolchain.is_for_edits and _INTRINSIC.search(text):
+            for capability in toolchain.architecture.capabilities:
+                if capability not in toolchain.capabilities:
+                    unit = self._unit(source, f"{name}.{capability}", toolchain.capability_flags(capability))
+                    yield replace(unit, target=unit.target.with_suffix(".tried"), is_tried=True)
 
     def _cuda(self, native: NativeFolder, folders: list[Path]) -> list[Unit]:
         """Return the units of the CUDA kernels. Their registrations follow what they call, as in ``library``."""

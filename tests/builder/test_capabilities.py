@@ -1,0 +1,67 @@
+"""Sources that are compiled for several CPU capabilities: develop tries those that it does not link."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from graft.base.base import Base
+from graft.codegen import FRAGMENTS
+from graft.compile.capabilities import compiled_for
+from graft.compile.diagnostics import diagnostics
+from graft.compile.messages import digest
+from graft.compile.units import Planner, lay_out_sources
+from graft.core.architecture import ARCHITECTURES
+from graft.core.layout import Layout, TorchVersion
+from graft.inputs.native import load_native
+from graft.inputs.toolchain import Toolchain
+from helpers import write
+
+KERNEL = """#include <immintrin.h>
+namespace at::native {
+void dot(float* out, __m512bh a, __m512bh b) {
+  _mm512_storeu_ps(out, _mm512_dpbf16_ps(_mm512_setzero_ps(), a, b));
+}
+}
+REGISTER_DISPATCH(dot_stub, &dot)
+"""
+PLAIN = "REGISTER_DISPATCH(plain_stub, &plain)\n"
+
+
+@pytest.mark.parametrize(("is_for_edits", "tried"), [(True, ["AVX512", "DEFAULT"]), (False, [])])
+def test_files_with_intrinsics_are_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_for_edits: bool, tried: list[str]
+) -> None:
+    monkeypatch.setattr(Layout, "work", tmp_path / "work")
+    layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
+    header = '#include "Dot.h"\n' + PLAIN
+    files = {"cpu/Dot.h": KERNEL.partition("REGISTER")[0], "cpu/Plain.cpp": PLAIN, "cpu/Dot.cpp": header}
+    native = load_native(write(tmp_path / "native", files))
+    write(layout.generated, {FRAGMENTS: "{}"})
+    lay_out_sources(layout, native)
+    x86 = ARCHITECTURES["x86_64"]
+    toolchain = Toolchain("g++", "", "c++20", machine="x86_64", capabilities=tuple(x86.capabilities))
+    if is_for_edits:
+        toolchain = replace(toolchain, capabilities=("AVX2",), is_for_edits=True)
+    units = Planner(layout, Base(tmp_path, tmp_path), toolchain).plan(native).tried
+    targets = [f"objects/native/cpu/Dot.cpp.{name}.tried" for name in tried]
+    assert sorted(str(unit.target) for unit in units) == targets
+    assert all({*x86.capabilities[each.target.stem.split(".")[-1]]} <= {*each.flags} for each in units)
+
+
+def test_message_names_the_flags_and_the_guard(tmp_path: Path) -> None:
+    flags = ("-O0", "-mavx512f", "-mavx512bw", "-DCPU_CAPABILITY=AVX512")
+    source = write(tmp_path, {"cpu/Dot.cpp": KERNEL.replace("REGISTER", "// ")}) / "cpu/Dot.cpp"
+    command = ["g++", "-c", *flags, str(source), "-o", "/dev/null"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
+    assert "target specific option mismatch" in done.stderr
+    said = [compiled_for(" ".join([*command, "-MD -MF x.d"])), *done.stderr.splitlines()]
+    lines = digest(diagnostics(said, tmp_path), tmp_path, [])
+    assert lines[0].startswith(f"{source}:4:")
+    assert lines[-1] == (
+        "  hint: AVX512 is compiled with -mavx512f -mavx512bw; write the call below `#ifdef __AVX512BF16__`, and another "
+        "way for processors without it"
+    )

@@ -1,0 +1,133 @@
+"""Check's verdict is the build's: on random schemas and formulas, it accepts those whose generated code compiles.
+
+The types in formulas are left to the compiler, so the formulas here have right ones. Kernels are not needed: generated
+code is parsed with their declarations.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+from graft.check.__main__ import check
+from graft.check.base import BaseOperators
+from graft.check.generated import check_generated
+from graft.codegen import NO_CUDA
+from graft.codegen.__main__ import generate, generate_sources
+from graft.codegen.headers import WheelOutput
+from graft.codegen.operators import Operators
+from graft.codegen.upstream import Output
+from graft.inputs.entries import read_entries
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_types import TYPES, errors_of
+
+# Many in one folder, since a compiler mostly reads headers; few folders, since each takes minutes.
+_SCHEMAS, _FOLDERS = 100, 2
+
+# What no compiler refuses: users would find it odd, or it would not be found in Python.
+_ODD = re.compile("no file of the folder|Python|is a method|has the name of an out variant")
+
+_NAMES = ("x", "op", "result", "r", "size", "grad", "other", "dim", "at", "ks", "out", "name", "weight", "p", "default")
+_DEFAULTS = ("", "", "", "=None", "=1", "=-1", "=0.5", "=True", "='text'", "=[]", "=[0,1]", "=long", "=Mean", "=x")
+_RESULTS = ("Tensor", "Tensor", "Tensor", "(Tensor, Tensor)", "Tensor[]", "()", "int", "SymInt", "(Tensor a, Tensor b)")
+_FORMULAS = (
+    *("grad", "grad * self", "non_differentiable", "not_implemented", "auto_linear", "grads[0]"),
+    *("grad * nosuch", "grad.nosuch()", "at::nosuch(grad)", "grad * result", "self", "grad, self", "grad;", "self_t"),
+    *("mul_tensor_backward(grad, self, self.scalar_type())", "at::zeros_like(self)", "grad.sum_to_size(self.sizes())"),
+)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator: what follows its name in the schema, and the formulas of `self`, of the backward and forward pass."""
+
+    schema: str
+    backward: str
+    forward: str
+
+    def entries(self, name: str) -> tuple[str, str]:
+        """Return its entries in native_functions.yaml and derivatives.yaml."""
+        seeded = "  tags: nondeterministic_seeded\n" if "Generator" in self.schema else ""
+        function = f"- func: {name}{self.schema}\n  variants: function, method\n  dispatch:\n    CPU, Meta: {name}\n{seeded}"
+        formulas = [("self", self.backward), ("result", self.forward)]
+        lines = [f"  {key}: {formula}\n" for key, formula in formulas if formula]
+        return function, "".join([f"- name: {name}{self.schema}\n", *lines]) if lines else ""
+
+
+@st.composite
+def operators(draw: st.DrawFn) -> Operator:
+    arguments = ["Tensor self"]
+    written = st.sampled_from(("Tensor(a!)", "Tensor(a!)?", "Tensor(a!)[]", "Tensor(a)"))
+    for name in draw(st.lists(st.sampled_from(_NAMES), max_size=3, unique=True)):
+        kind = draw(st.one_of(*[st.sampled_from(TYPES)] * 5, written))
+        arguments.append(f"{kind} {name}{draw(st.sampled_from(_DEFAULTS))}")
+    if draw(st.integers(0, 4)) == 4 and len(arguments) > 1:
+        arguments.insert(draw(st.integers(1, len(arguments) - 1)), "*")
+    schema = f"({', '.join(arguments)}) -> {draw(st.sampled_from(_RESULTS))}"
+    formulas = st.one_of(st.just(""), st.sampled_from(_FORMULAS))
+    return Operator(schema, draw(formulas), draw(st.sampled_from(("", "", "auto_element_wise", "self_t", "self_t * nosuch"))))
+
+
+def write_folder(folder: Path, chosen: dict[str, Operator]) -> Path:
+    folder.mkdir()
+    functions, formulas = zip(*(operator.entries(name) for name, operator in chosen.items()), strict=True)
+    (folder / "native_functions.yaml").write_text("".join(functions))
+    (folder / "derivatives.yaml").write_text("".join(formulas))
+    return folder
+
+
+def refused_by_check(folder: Path, base: Path, out: Path) -> dict[str, str]:
+    """Return what check says of operators that it refuses, before torchgen runs or of what that makes."""
+    found = [error for error in check([folder], BaseOperators(base)).errors if not _ODD.search(error.what)]
+    said = {name_at(error.file, error.line): error.what for error in found}
+    if not said:
+        try:
+            generate(base, [folder], out, judge=partial(check_generated, [folder]))
+        except ValueError as error:
+            places = re.findall(r"^(\S+?):(\d+):\d+: (.*)", str(error), re.M)
+            said = {name_at(Path(file), int(line)): what for file, line, what in places}
+            assert said, error
+    return said
+
+
+def name_at(file: Path, line: int) -> str:
+    """Return the operator of the entry at a line."""
+    before = "\n".join(file.read_text().splitlines()[:line])
+    return re.findall(r"^- (?:func|name): (\w+)", before, re.M)[-1]
+
+
+@pytest.mark.slow
+@settings(max_examples=_FOLDERS, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@given(st.lists(operators(), min_size=_SCHEMAS, max_size=_SCHEMAS, unique=True))
+def test_verdict_is_the_build_s(base: Path, tmp_path_factory: pytest.TempPathFactory, chosen: list[Operator]) -> None:
+    place = tmp_path_factory.mktemp("verdicts")
+    left = {f"vd_{number}": operator for number, operator in enumerate(chosen)}
+    refused: dict[str, str] = {}
+    number = 0
+    # An error may hide others.
+    while found := refused_by_check(write_folder(place / str(number), left), base, place / "judged"):
+        refused |= found
+        left = {name: operator for name, operator in left.items() if name not in found}
+        number += 1
+    assert errors_of(place / str(number), base, place / "out") == ""
+    generated = {name: chosen[int(name[3:])] for name in refused}
+    generated = {name: each for name, each in generated.items() if is_generated(place / name, name, each, base)}
+    said = errors_of(write_folder(place / "refused", generated), base, place / "compiled") if generated else ""
+    wrong = [f"{each}: {refused[name]}" for name, each in generated.items() if not re.search(rf"{name}(?!\d)", said)]
+    assert wrong == []
+
+
+def is_generated(place: Path, name: str, operator: Operator, base: Path) -> bool:
+    """Return whether torchgen accepts an operator."""
+    folder = write_folder(place, {name: operator})
+    try:
+        entries = [read_entries(folder / file) for file in ("native_functions.yaml", "derivatives.yaml")]
+        alone = Operators(base, *entries)
+        generate_sources(alone, {}, Output(place / "out"), WheelOutput(place / "wheel", base), NO_CUDA)
+    except Exception:  # torchgen raises arbitrary errors
+        return False
+    return True
