@@ -27,6 +27,11 @@ def renamed(number: int, case: dict[str, str]) -> dict[str, str]:
 CASES = [renamed(number, case) for number, case in enumerate(LEFT)]
 
 
+def file_of(case: dict[str, str]) -> str:
+    """Return the name of the source of a case."""
+    return f"{case['mistake'].replace(' ', '_')}.cpp"
+
+
 @pytest.fixture(scope="module")
 def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("native")
@@ -34,7 +39,7 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text("".join(case[name] for case in CASES))
     for case in CASES:
         for name in [name for name in case if name.endswith(".cpp")]:
-            (folder / f"{case['mistake']}.cpp").write_text(case[name])
+            (folder / file_of(case)).write_text(case[name])
     return folder
 
 
@@ -46,7 +51,7 @@ def said(native: Path, base: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
     lines = []
     units = sorted(path.parent for path in (out / "units").glob("*/library.cpp"))
-    own = [native / f"{case['mistake']}.cpp" for case in CASES if "cpp" in case["compiler"]]
+    own = [native / file_of(case) for case in CASES if "cpp" in case["compiler"]]
     for source, folder in [*((unit / "library.cpp", unit) for unit in units), *((path, units[0]) for path in own)]:
         include = base / "torch/include"
         paths = [folder / "own", folder / "narrow", out / "wheel/torch/include", out / "include", include]
@@ -70,5 +75,5 @@ def test_mistake_is_told_at_the_user_s_line(number: int, native: Path, said: lis
         (name,) = re.findall(r"name: (\w+)\(", case[file])
         place = f"{native}/{file}:{before + int(line)}: error: a formula of {name} is not valid C++:"
     else:
-        place = f"{native}/{case['mistake']}.cpp:{line}:"
+        place = f"{native}/{file_of(case)}:{line}:"
     assert [text for text in said if text.startswith(place) and message.strip() in text]

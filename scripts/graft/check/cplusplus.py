@@ -242,10 +242,12 @@ def parse(text: str) -> Node:
 
 def identifiers(node: Node) -> Iterator[Node]:
     """Yield the names within ``node``, in order."""
-    if node.type.endswith("identifier") and not node.named_children:
-        yield node
-    for child in node.named_children:
-        yield from identifiers(child)
+    left = [node]  # a list, since expressions may nest more deeply than calls
+    while left:
+        each = left.pop()
+        if each.type.endswith("identifier") and not each.named_children:
+            yield each
+        left += reversed(each.named_children)
 
 
 def text_of(node: Node | None) -> str:

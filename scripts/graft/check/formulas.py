@@ -151,19 +151,15 @@ def check_formulas(
         duals = {f"{name}_{kind}" for name in {*named, "original_self"} for kind in ("t", "p")}
         gradients = {"grad", "grads", *info.available_named_gradients}
         of_torchgen = _OF_LOOP if schema.name.name.base.startswith("_foreach_") else frozenset()
+        backward: set[str] = set()
         for derivative in info.derivatives:
             if derivative.var_names not in written:
                 continue
             saved = {str(each.nctype.name) for each in (*derivative.saved_inputs, *derivative.saved_outputs)}
             text, place = written[derivative.var_names]
             formula = _Formula(text, derivative.formula, derivative.var_names)
-            _check_names(
-                formula,
-                place,
-                (gradients | saved | _OF_TORCHGEN | of_torchgen, named | gradients, duals),
-                around,
-                findings,
-            )
+            mine = gradients | saved | _OF_TORCHGEN | of_torchgen
+            backward.update(_check_names(formula, place, (mine, named | gradients, duals), around, findings))
             _check_number(formula, place, around, findings)
             _check_optional(derivative, schema, place, findings)
             _warn_of_undefined(formula, place, around, findings)
@@ -173,7 +169,8 @@ def check_formulas(
             text, place = written[forward.var_names]
             formula = _Formula(text, forward.formula, forward.var_names)
             if formula.text not in SPECIAL:
-                known = named | duals
+                # What torchgen makes of the backward formula repeats its names.
+                known = named | duals | (backward if text in SPECIAL else set())
                 _check_names(formula, place, (known | of_torchgen, known, gradients - named), around, findings)
 
 
@@ -209,13 +206,14 @@ def _check_names(
     variables: tuple[set[str] | frozenset[str], set[str], set[str]],
     around: Surroundings,
     findings: Findings,
-) -> None:
-    """Check that each name is known. ``variables`` are those that it may use, those that a user could write, and those
-    of formulas of the other pass.
+) -> list[str]:
+    """Check that each name is known, and return the others. ``variables`` are those that it may use, those that a user
+    could write, and those of formulas of the other pass.
     """
     mine, written, others = variables
     key = ", ".join(formula.key)
-    for name in dict.fromkeys(_unknown(formula.tree, mine, around)):
+    unknown = list(dict.fromkeys(_unknown(formula.tree, mine, around)))
+    for name in unknown:
         what = f"the formula of `{key}` uses `{name}`, which is not defined"
         todo = nearest(
             name, {*written, *SPECIAL} - {name}, otherwise="use an argument, an output, or a function of ATen"
@@ -232,6 +230,7 @@ def _check_names(
             what = f"the formula of `{key}` cannot call `{name}` of {source.name}: it sees PyTorch's headers only"
             todo = f"add an operator `{name}`, whose kernel this function is"
         findings.add(place, what, todo)
+    return unknown
 
 
 def _unknown(tree: Node, variables: set[str] | frozenset[str], around: Surroundings) -> Iterator[str]:
@@ -288,11 +287,11 @@ def _check_number(formula: _Formula, place: Place, around: Surroundings, finding
 
 def _numbers(node: Node | None, around: Surroundings) -> Iterator[tuple[str, set[int | None]]]:
     """Yield the expressions that a formula may return, each with its possible numbers of values."""
+    while node is not None and node.type == "parenthesized_expression":
+        node = node.named_children[0]
     if node is None:
         return
-    if node.type == "parenthesized_expression":
-        yield from _numbers(node.named_children[0], around)
-    elif node.type == "conditional_expression":
+    if node.type == "conditional_expression":
         yield from _numbers(node.child_by_field_name("consequence"), around)
         yield from _numbers(node.child_by_field_name("alternative"), around)
     elif node.type in ("identifier", "binary_expression", "unary_expression"):
