@@ -62,6 +62,6 @@ def test_message_names_the_flags_and_the_guard(tmp_path: Path) -> None:
     lines = digest(diagnostics(said, tmp_path), tmp_path, [])
     assert lines[0].startswith(f"{source}:4:")
     assert lines[-1] == (
-        "  hint: AVX512 is compiled with -mavx512f -mavx512bw; write the call below `#ifdef __AVX512BF16__`, and another "
-        "way for processors without it"
+        "  hint: AVX512 is compiled with -mavx512f -mavx512bw; write the call below `#ifdef __AVX512BF16__`, and "
+        "another way for processors without it"
     )

@@ -14,6 +14,7 @@ from helpers import of_the_base_wheel, write
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
+        ("f(Tensor[]a, Tensor?b, int[2]c) -> Tensor", "f(Tensor[] a, Tensor? b, int[2] c) -> Tensor"),
         ("f(Tensor y, int? max = None) -> Tensor", "f(Tensor y, int? max=None) -> Tensor"),
         ("f(Tensor a,Tensor b)->Tensor", "f(Tensor a, Tensor b) -> Tensor"),
         ("  f (Tensor a,  Tensor b ) ->  Tensor", "f(Tensor a, Tensor b) -> Tensor"),

@@ -33,7 +33,14 @@ _ODD = re.compile("no file of the folder|would be hidden|Python keyword|has the 
 
 _NAMES = ("x", "op", "result", "r", "size", "grad", "other", "dim", "at", "ks", "out", "name", "weight", "p", "default")
 _USUAL = (
-    *(("Tensor", ""), ("Tensor?", "=None"), ("Tensor[]", ""), ("Tensor?[]", ""), ("Scalar", "=1"), ("Scalar?", "=None")),
+    *(
+        ("Tensor", ""),
+        ("Tensor?", "=None"),
+        ("Tensor[]", ""),
+        ("Tensor?[]", ""),
+        ("Scalar", "=1"),
+        ("Scalar?", "=None"),
+    ),
     *(("int", "=-1"), ("int?", "=None"), ("int[2]", "=0"), ("int[]", "=[0,1]"), ("SymInt", ""), ("SymInt[]", "")),
     *(("float", "=0.5"), ("float[]?", "=None"), ("bool", "=True"), ("str", "='text'"), ("ScalarType?", "=None")),
 )
@@ -55,7 +62,7 @@ _FORMULAS = (
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator: what follows its name in the schema, and the formulas of `self`, of the backward and forward pass."""
+    """An operator: what follows its name in the schema, and the formulas of both passes."""
 
     schema: str
     backward: str
@@ -64,7 +71,9 @@ class Operator:
     def entries(self, name: str) -> tuple[str, str]:
         """Return its entries in native_functions.yaml and derivatives.yaml."""
         seeded = "  tags: nondeterministic_seeded\n" if "Generator" in self.schema else ""
-        function = f"- func: {name}{self.schema}\n  variants: function, method\n  dispatch:\n    CPU, Meta: {name}\n{seeded}"
+        function = (
+            f"- func: {name}{self.schema}\n  variants: function, method\n  dispatch:\n    CPU, Meta: {name}\n{seeded}"
+        )
         formulas = [("self", self.backward), ("result", self.forward)]
         lines = [f"  {key}: {formula}\n" for key, formula in formulas if formula]
         return function, "".join([f"- name: {name}{self.schema}\n", *lines]) if lines else ""
@@ -80,7 +89,9 @@ def operators(draw: st.DrawFn) -> Operator:
         arguments.insert(draw(st.integers(1, len(arguments) - 1)), "*")
     schema = f"({', '.join(arguments)}) -> {draw(st.sampled_from(_RESULTS))}"
     formulas = st.one_of(st.just(""), st.sampled_from(_FORMULAS))
-    return Operator(schema, draw(formulas), draw(st.sampled_from(("", "", "auto_element_wise", "self_t", "self_t * nosuch"))))
+    return Operator(
+        schema, draw(formulas), draw(st.sampled_from(("", "", "auto_element_wise", "self_t", "self_t * nosuch")))
+    )
 
 
 def write_folder(folder: Path, chosen: dict[str, Operator]) -> Path:

@@ -69,7 +69,7 @@ VALUES = {
     "grad(torch.compile(torch.flipud, backend='aot_eager')(y).sum(), y)[0][0, 0]": ("2.0", "1.0"),
     "torch.vander(x[0])[0, 0]": ("-1.0", "1.0"),
     "torch.compile(torch.vander)(x[0])[0, 0]": ("-1.0", "1.0"),
-    "number_or_zero(lambda: grad(torch.vander(y[0]).sum(), y)[0].count_nonzero())": ("0.0", "2.0"),
+    "torch.vander(y[0]).grad_fn.name() == 'torch::autograd::NotImplemented'": ("1.0", "0.0"),
     "grad(torch.lerp(y, x, 0.25).sum(), y)[0].sum()": ("3.0", "3.0"),
     "grad(torch.lerp(x, y, 0.25).sum(), y)[0].sum()": ("12.0", "1.0"),
 }
@@ -187,7 +187,7 @@ print(torch.vmap(lambda row: torch.histc(row, 3))(x.float()).tolist())
 from torch.fx.experimental.proxy_tensor import make_fx
 table = torch._decomp.get_decompositions([torch.ops.aten.cholesky])
 print("linalg_cholesky" in make_fx(torch.cholesky, table)(x @ x.T).code)
-print("einsum" in make_fx(torch.trace, torch._decomp.get_decompositions([torch.ops.aten.trace]))(x).code)
+print("eye" in make_fx(torch.trace, torch._decomp.get_decompositions([torch.ops.aten.trace]))(x).code)
 """
     )
     assert delivered.run(code).stdout.splitlines() == [

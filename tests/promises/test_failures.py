@@ -49,7 +49,7 @@ def test_wrong_formula_is_compiled_once(plain: Place, texts: dict[str, str]) -> 
     write(plain.home, {"log": f'#!/bin/sh\necho "$*" >>{plain.home}/calls\nexec "$@"\n'})
     (plain.home / "log").chmod(0o755)
     formula = (plain.home / "my_ops" / FORMULAS).read_text(encoding="utf-8")
-    with plain.edited({FORMULAS: formula.replace(".pow(2)", ".pow(\"two\")")}):
+    with plain.edited({FORMULAS: formula.replace(".pow(2)", '.pow("two")')}):
         done = plain.build("--launcher", plain.home / "log")
     line = line_of(formula, ".pow(2)")
     assert f"{FORMULAS}:{line}: error: a formula of soft_clip is not valid C++: " in done.said

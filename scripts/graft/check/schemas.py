@@ -49,6 +49,9 @@ _WORDS: tuple[tuple[str, Iterable[str]], ...] = (
 _REMEDIES = (
     *REMEDIES_OF_WRITING,
     (r"Invalid function schema|not a str: \[", "a schema is `<name>(<arguments>) -> <returns>`"),
+    (r"illegal argument '\(", "write an argument for each value; there are no tuples"),
+    (r"_out suffix is reserved", "give it another name, or make it the overload `out` of an operator"),
+    (r"nondeterministic_seeded tag missing", "add `tags: nondeterministic_seeded`"),
     (
         r"illegal argument|unrecognized type",
         "an argument is a type and a name, `int n`; write a space behind each comma",

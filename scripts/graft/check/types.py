@@ -6,7 +6,8 @@ import functools
 import re
 from pathlib import Path
 
-from torchgen.api.python import dispatch_lambda_return_str
+from torchgen.api.python import dispatch_lambda_exprs, dispatch_lambda_return_str, signature
+from torchgen.context import native_function_manager
 from torchgen.model import Argument, ListType, NativeFunction, Return
 from torchgen.packaged.autograd.gen_python_functions import should_generate_py_binding
 from torchgen.packaged.autograd.gen_trace_type import should_trace
@@ -74,8 +75,16 @@ def has_supported_types(function: Function, tree: Path, findings: Findings) -> b
             todo = _INSTEAD_OF_RESULT.get(form, "return tensors, or one number")
             _refuse(f"a result of type {result.type}", place, todo, findings)
     if len(findings.errors) == before and has_binding and not _can_be_returned(function.native):
-        types = ", ".join(str(result.type) for result in function.schema.returns)
-        _refuse(f"a Python function with the results ({types})", place, "return tensors, or one number", findings)
+        types = [str(result.type) for result in function.schema.returns]
+        todo = "return one `Tensor[]`" if {*types} <= {"Tensor", "Tensor[]"} else "return tensors, or one number"
+        _refuse(f"a Python function with the results ({', '.join(types)})", place, todo, findings)
+    if len(findings.errors) == before and has_binding and (error := _error_of_binding(function.native)):
+        what = error
+        todo = "compare it with an entry of PyTorch's own file"
+        if "tensor_options_args" in error:
+            what = f"{function.schema.name} returns a tensor and takes none, so torchgen takes it for a factory"
+            todo = "add `category_override: dummy`, or take dtype, layout, device and pin_memory as torch.empty does"
+        findings.add(place, what, todo)
     return len(findings.errors) == before
 
 
@@ -86,6 +95,16 @@ def _can_be_returned(f: NativeFunction) -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def _error_of_binding(f: NativeFunction) -> str:
+    """Return torchgen's error when it makes the Python function; empty if there is none."""
+    try:
+        with native_function_manager(f):
+            dispatch_lambda_exprs(signature(f), f)
+    except RuntimeError as error:
+        return str(error)
+    return ""
 
 
 def _refuse(what: str, place: Place, todo: str, findings: Findings) -> None:

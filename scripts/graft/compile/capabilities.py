@@ -13,8 +13,8 @@ _GUARD = re.compile(r"^#if.*?\b(__\w+__)\b.*\n(?:#pragma GCC push_options\n)?#pr
 
 
 def compiled_for(command: str) -> str:
-    """Return a line for ``diagnostics`` about a compiler's command that failed: its CPU capability with its flags; empty
-    for other sources.
+    """Return a line for ``diagnostics`` about a compiler's command that failed: its CPU capability with its flags; or
+    nothing, for other sources.
     """
     capability = re.search(r" -DCPU_CAPABILITY=(\w+)", command)
     flags = dict.fromkeys(re.findall(r" (-m[^\s']+)", command))

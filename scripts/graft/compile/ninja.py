@@ -128,7 +128,7 @@ def write_units(writer: Writer, units: Sequence[Unit], compilers: Mapping[str, T
             narrow = f"{command} $narrow {flags} {compiling} 2>$out.narrow"
             wide = f"if {_LACKS} $out.narrow; then {command} {flags} {compiling}; else cat $out.narrow >&2; false; fi"
             write_rule("narrow", command=f"{stored} || {narrow} || {wide}")
-            # Some immediate operands are constants for the optimizer only, so its errors are those of the wheel's build.
+            # Some immediate operands are constants for the optimizer only, so errors are those of the wheel's build.
             tried = f"{command} {flags} {compiling} -O0 2>$out.errors || {command} {flags} {compiling}"
             write_rule("tried", command=f"{stored} || ({tried}) && : >$out")
     for unit in units:

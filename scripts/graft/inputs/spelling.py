@@ -18,6 +18,7 @@ _SPELLINGS = (
     (re.compile(r" ?= ?"), "="),
     (re.compile(r", ?(?=[)\]])"), ""),
     (re.compile(r",(?=\S)"), ", "),
+    (re.compile(r"(?<=[\]?])(?=[A-Za-z_])"), " "),
     (re.compile(r" ?-> ?"), " -> "),
 )
 _LISTS = re.compile(r"\[[^\]]*\]")
