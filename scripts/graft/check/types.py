@@ -78,7 +78,9 @@ def has_supported_types(function: Function, tree: Path, findings: Findings) -> b
         types = [str(result.type) for result in function.schema.returns]
         todo = "return one `Tensor[]`" if {*types} <= {"Tensor", "Tensor[]"} else "return tensors, or one number"
         _refuse(f"a Python function with the results ({', '.join(types)})", place, todo, findings)
-    if len(findings.errors) == before and has_binding and (error := _error_of_binding(function.native)):
+    is_factory = function.native.category_override == "factory"  # checked with its arguments
+    is_bound = has_binding and not is_factory and len(findings.errors) == before
+    if is_bound and (error := _error_of_binding(function.native)):
         what = error
         todo = "compare it with an entry of PyTorch's own file"
         if "tensor_options_args" in error:
