@@ -5,6 +5,7 @@ import ctypes
 import hashlib
 import json
 import os
+import sys
 
 import torch
 
@@ -41,9 +42,14 @@ def stock():
 
     Meanwhile, no other thread may run operators. What ``torch.compile`` has compiled stays as it is.
     """
+    from torch._functorch import config as autograd
+    from torch._inductor import config as inductor
+
     _replace(_STOCK)
     try:
-        yield
+        # The caches of compiled graphs do not know which kernels there were.
+        with inductor.patch(fx_graph_cache=False), autograd.patch(enable_autograd_cache=False):
+            yield
     finally:
         _replace(_OWN)
 
@@ -64,6 +70,11 @@ def _replace(kernels):
         if note.get("replaced"):
             for path in _libraries(note):
                 ctypes.PyDLL(path).graft_replace(kernels)
+    # Python remembers which kernels there are, and the shapes of their results.
+    for op in torch._ops.get_cached_ops():
+        op._dispatch_cache.clear()
+    if fake_tensor := sys.modules.get("torch._subclasses.fake_tensor"):
+        fake_tensor.FakeTensorMode.cache_clear()
 
 
 def _libraries(note):
