@@ -24,6 +24,9 @@ NEVER = ("INTERNAL ASSERT", "bad_alloc", "vector::", "basic_string", "std::", "m
 # Messages for lack of memory: c10's, MKL's and that of fake tensors.
 NO_MEMORY = ("can't allocate memory", "not enough memory", "Storage size calculation overflowed", "invalid size")
 
+# The standard library's, for a copy of a part of large inputs.
+TOO_LARGE = ("bad_alloc", "larger than max_size()")
+
 # An operator's reference.
 reference = SAMPLES.reference
 
@@ -109,9 +112,9 @@ def attempt(function: Callable[[], Tensors], large: bool) -> Tensors | Outcome:
         return function()
     except PLAIN as error:
         text = str(error)
-        if any(part in text for part in NEVER) and not (large and "bad_alloc" in text):
+        if any(part in text for part in NEVER) and not (large and any(part in text for part in TOO_LARGE)):
             raise Finding(f"{type(error).__name__}: {text[:2000]}") from error
-        return Outcome("no-memory" if any(part in text for part in NO_MEMORY) else "error", text)
+        return Outcome("no-memory" if any(part in text for part in (*NO_MEMORY, *TOO_LARGE)) else "error", text)
     except MemoryError as error:  # of Python, or std::bad_alloc
         if large:
             return Outcome("no-memory")

@@ -184,6 +184,17 @@ def test_large_by_its_result(library: torch.library.Library, size: int) -> None:
     assert is_large(torch.ops.fuzzed.call.default, {"x": STRIDED, "size": size}) == (size > 100)
 
 
+def test_too_large_for_a_vector_is_a_lack_of_memory() -> None:
+    """A copy of a row that has as many elements as there are addresses, expanded from one."""
+
+    def call() -> list[Tensor]:
+        raise ValueError("cannot create std::vector larger than max_size()")
+
+    assert judging.attempt(call, large=True) == Outcome("no-memory", "cannot create std::vector larger than max_size()")
+    with pytest.raises(Finding, match="max_size"):
+        judging.attempt(call, large=False)
+
+
 def test_adding_is_not_within_rounding_of_a_few_numbers() -> None:
     x = EQUAL.make()
     one, other = adding(x), adding(x.contiguous())
