@@ -24,7 +24,6 @@ from ..inputs.native import AUTOCAST, DERIVATIVES, FUNCTIONS, NativeFolder, load
 from . import CHECKED, Findings, line_of, nearest
 from .base import BaseOperators
 from .cplusplus import read_sources
-from .decompositions import check_decompositions
 from .derivatives import check_derivatives
 from .files import check_files, check_names, check_python
 from .functions import check_functions
@@ -40,7 +39,6 @@ def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
     folders = [load_native(native) for native in natives]
     check_files(folders, findings)
     check_python(folders, base.tree, findings)
-    check_decompositions(folders, base.tree, findings)
     lists = [native / name for name in (FUNCTIONS, DERIVATIVES) for native in natives]
     read = {file: read_added(file, findings.add) for file in lists if file not in findings.unreadable}
     if {error.file for error in findings.errors}.intersection(lists):

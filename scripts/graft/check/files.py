@@ -12,6 +12,7 @@ from pathlib import Path
 from ..inputs.native import DOCS, DOCS_SUFFIX, FUNCTIONS, PYTHON, PYTHON_SUFFIXES, SAMPLES, YAML, NativeFolder
 from ..inputs.python_names import names_defined, names_needed, names_needed_at_import
 from . import Findings, nearest
+from .decompositions import check_decompositions
 
 # Other extensions of C++ sources; PyTorch's CMake files glob *.cpp.
 _OTHER_CPLUSPLUS = (".cc", ".cxx", ".c++", ".C", ".c")
@@ -110,6 +111,7 @@ def check_python(folders: Sequence[NativeFolder], tree: Path, findings: Findings
             _check_module(path, torch / name, every, findings)
             _check_stub(path, name, names, torch, findings)
             _check_text(path, torch / name, texts, findings)
+    check_decompositions(folders, tree, findings)
 
 
 def _check_place(folder: NativeFolder, torch: Path, findings: Findings) -> None:

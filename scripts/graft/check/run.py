@@ -11,7 +11,6 @@ from ..core.files import write_atomically
 from ..inputs.native import DOCS, PYTHON, load_native
 from ..inputs.snapshot import Snapshot, hash_of_builder
 from . import Findings
-from .decompositions import check_decompositions
 from .files import check_files, check_python
 
 # The file in the work folder that says which inputs had no errors.
@@ -39,7 +38,6 @@ def check_texts(snapshot: Snapshot, base_tree: Path) -> None:
     folders = [load_native(native) for native in snapshot.natives]
     check_files(folders, findings)
     check_python(folders, base_tree, findings)
-    check_decompositions(folders, base_tree, findings)
     report(snapshot, "\n".join(findings.lines()), is_wrong=bool(findings.errors))
 
 

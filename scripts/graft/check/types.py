@@ -81,7 +81,7 @@ def has_supported_types(function: Function, tree: Path, findings: Findings) -> b
     is_factory = function.native.category_override == "factory"  # checked with its arguments
     is_bound = has_binding and not is_factory and len(findings.errors) == before
     if is_bound and (error := _error_of_binding(function.native)):
-        what = error
+        what = error.partition("\n")[0][:200]
         todo = "compare it with an entry of PyTorch's own file"
         if "tensor_options_args" in error:
             what = f"{function.schema.name} returns a tensor and takes none, so torchgen takes it for a factory"
