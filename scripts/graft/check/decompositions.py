@@ -36,7 +36,8 @@ def check_decompositions(folders: Sequence[NativeFolder], tree: Path, findings: 
         theirs = _overloads((path for file in files for path in (tree / "torch").glob(file)), tree) if ours else {}
         for path, line, operator, overload in ours:
             there = theirs.get(operator, set())
-            is_removed = re.search(rf"\bpop\([^)\n]*aten\.{operator}\b", path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8", errors="replace")
+            is_removed = re.search(rf"\bpop\([^)\n]*aten\.{operator}\b", text)
             if not is_removed and (overload in there if overload else there):
                 first = f"aten.{operator}.{overload or min(there)}"
                 what = f"PyTorch has a decomposition of {first}, and registers no second"
