@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .base.installed import Environment, base_of
-from .compile.contents import Contents
+from .compile.manifest import Outside
 from .core.console import Steps, say
 from .core.files import build_lock, file_lock, lay_out_files, write_atomically
 from .core.layout import Layout
@@ -50,8 +50,8 @@ class Delivery(ABC):
         with build_lock(self.layout.work):
             yield
 
-    def there(self, snapshot: Snapshot) -> Path | None:
-        """Return what an earlier build of the same inputs delivered, or None."""
+    def there(self, stamp: str) -> Path | None:
+        """Return what an earlier build with the same stamp delivered, or None."""
         return None
 
     def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:
@@ -59,6 +59,11 @@ class Delivery(ABC):
         from .compile.units import products
 
         return products(units, base, nvcc)
+
+    @property
+    def read(self) -> Path:
+        """The note of what the last complete build read elsewhere."""
+        return self.layout.work / f"read-{type(self).__name__.lower()}.json"
 
     @abstractmethod
     def deliver(self, job: Job, made: Made) -> Path:
@@ -72,11 +77,11 @@ class Delivery(ABC):
 class Wheel(Delivery):
     """A wheel of torch with the operators."""
 
-    def there(self, snapshot: Snapshot) -> Path | None:
+    def there(self, stamp: str) -> Path | None:
         built = load_built(self.layout)
         if not (
             built
-            and built.stamp == snapshot.stamp
+            and built.stamp == stamp
             and built.cuda in ("", cuda_request(self.layout.cuda_archs, self.layout.cuda_home))
             and built.is_there()
         ):
@@ -101,7 +106,7 @@ class Wheel(Delivery):
                 notice=describe_additions(base.version, made.description),
                 owner=self.layout.name,
             )
-        save_built(self.layout, Built.of(job.snapshot.stamp, wheel, made.cuda))
+        save_built(self.layout, Built.of(made.stamp, wheel, made.cuda))
         if before and before.wheel != str(wheel):
             Path(before.wheel).unlink(missing_ok=True)
         return wheel
@@ -118,14 +123,14 @@ class Tree(Delivery):
         with super().lock(), file_lock(self.layout.pin_build / "lock", busy):
             yield
 
-    def _stamp(self, snapshot: Snapshot) -> str:
-        return f"{snapshot.stamp} {cuda_request(self.layout.cuda_archs, self.layout.cuda_home)}"
+    def _with_cuda(self, stamp: str) -> str:
+        return f"{stamp} {cuda_request(self.layout.cuda_archs, self.layout.cuda_home)}"
 
-    def there(self, snapshot: Snapshot) -> Path | None:
+    def there(self, stamp: str) -> Path | None:
         from .deliver.develop import developed
 
         note = developed(self.environment)
-        if (note.get("stamp"), note.get("base")) != (self._stamp(snapshot), self.environment.content):
+        if (note.get("stamp"), note.get("base")) != (self._with_cuda(stamp), self.environment.content):
             return None
         say(f"nothing changed: {self.environment.site}/torch has the operators of {self.layout.title}")
         return self.environment.site
@@ -136,7 +141,7 @@ class Tree(Delivery):
 
         files = _composed(job, made, {"delivery": "develop", "folders": job.snapshot.hashes()})
         with job.steps.step("add to the installed torch"):
-            tree = write_tree(self.environment, job.base, self.layout.natives, files, self._stamp(job.snapshot))
+            tree = write_tree(self.environment, job.base, self.layout.natives, files, self._with_cuda(made.stamp))
             require_import(self.environment, tree, made.native)
             use_tree(self.environment, tree)
         return tree
@@ -164,12 +169,17 @@ class Thin(Delivery):
         self.package = package
         self._folder = layout.work / f"thin-{package}"
 
-    def _stamp(self, snapshot: Snapshot) -> str:
-        return f"{snapshot.stamp} {cuda_request(self.layout.cuda_archs, self.layout.cuda_home)}"
+    @property
+    def read(self) -> Path:
+        """The note of what the last complete build of this package read elsewhere."""
+        return self._folder.with_suffix(".json")
 
-    def there(self, snapshot: Snapshot) -> Path | None:
+    def _with_cuda(self, stamp: str) -> str:
+        return f"{stamp} {cuda_request(self.layout.cuda_archs, self.layout.cuda_home)}"
+
+    def there(self, stamp: str) -> Path | None:
         note = self._folder.with_suffix(".stamp")
-        is_same = note.is_file() and note.read_text(encoding="utf-8") == self._stamp(snapshot)
+        is_same = note.is_file() and note.read_text(encoding="utf-8") == self._with_cuda(stamp)
         return self._folder if is_same else None
 
     def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:
@@ -188,7 +198,7 @@ class Thin(Delivery):
             note = self._folder.with_suffix(".stamp")
             note.unlink(missing_ok=True)
             lay_out_files(self._folder, files)
-            write_atomically(note, self._stamp(job.snapshot))
+            write_atomically(note, self._with_cuda(made.stamp))
         return self._folder
 
     def announce(self, path: Path, seconds: float) -> None:
@@ -203,13 +213,16 @@ def run(delivery: Delivery, request: Request) -> Result:
     """
     snapshot = take_snapshot(delivery.layout)
     with delivery.lock(), snapshot.translated():
-        is_same = Contents(delivery.layout.work).are_as_read()
-        if is_same and (there := delivery.there(snapshot)):
+        outside = Outside.load(delivery.read)
+        is_same = outside and outside.is_as_read(delivery.layout.work)
+        if outside and is_same and (there := delivery.there(outside.with_stamp(snapshot.stamp))):
             return Result(there)
         from .stages import make
 
         job = job_of(delivery.layout, snapshot, request, delivery.environment)
-        path = delivery.deliver(job, make(job, delivery.products))
+        made = make(job, delivery.products)
+        made.outside.save(delivery.read)
+        path = delivery.deliver(job, made)
     delivery.announce(path, sum(job.steps.seconds.values()))
     return Result(path, job.steps.seconds)
 

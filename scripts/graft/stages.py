@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from .base.base import Base
@@ -13,8 +13,8 @@ from .check.process import Generator
 from .codegen import DESCRIPTION, KERNELS, NO_CUDA
 from .codegen.description import Description
 from .compile import ninja
-from .compile.contents import Contents
 from .compile.cuda import Cuda, Nvcc, plan_cuda
+from .compile.manifest import Outside
 from .compile.stubs import replaced_stubs
 from .compile.units import CXX, NVCC, Planner, Product, Units, lay_out_sources
 from .compose.appending import require_names
@@ -61,7 +61,7 @@ def make(job: Job, plan: Plan) -> Made:
     """Run the stages up to the linked libraries."""
     with job.steps.counted("find the CUDA toolkit"):
         cuda = _plan_cuda(job)
-    libraries, stubs, patched_files = _make(job, cuda, plan)
+    libraries, outside, stubs, patched_files = _make(job, cuda, plan)
     description = Description.load(job.layout.generated / DESCRIPTION)
     description.replaced.update((stub, ["dispatch stub"]) for stub in stubs)
     if description.replaced:
@@ -70,9 +70,11 @@ def make(job: Job, plan: Plan) -> Made:
         if calls:
             more = f"; and {len(calls) - _CALLS_SHOWN} more" if len(calls) > _CALLS_SHOWN else ""
             say(f"calls that keep PyTorch's own: {'; '.join(calls[:_CALLS_SHOWN])}{more}")
-    inputs = (job.snapshot.stamp, cuda.description, Contents(job.layout.work).outside)
+    inputs = (job.snapshot.stamp, cuda.description, outside.contents)
     return Made(
         hash_=hashlib.sha256("".join(inputs).encode()).hexdigest()[:10],
+        stamp=outside.with_stamp(job.snapshot.stamp),
+        outside=outside,
         native=job.native,
         description=description,
         patched=patched_files,
@@ -115,9 +117,9 @@ def _plan_cuda(job: Job, *, is_required: bool = False) -> Cuda:
     return plan_cuda(job.snapshot, job.base, job.native, wanted, home, is_required=is_required)
 
 
-def _make(job: Job, cuda: Cuda, plan: Plan | None) -> tuple[dict[str, Path], list[str], dict[str, bytes]]:
-    """Check the folder, generate, compile and link. Return the libraries, the base's dispatch stubs that they have
-    kernels for, and the patched files.
+def _make(job: Job, cuda: Cuda, plan: Plan | None) -> tuple[dict[str, Path], Outside, list[str], dict[str, bytes]]:
+    """Check the folder, generate, compile and link. Return the libraries, what was read elsewhere, the base's dispatch
+    stubs that they have kernels for, and the patched files.
 
     Without a plan, only what is for CUDA is compiled.
 
@@ -131,12 +133,12 @@ def _make(job: Job, cuda: Cuda, plan: Plan | None) -> tuple[dict[str, Path], lis
             _, files = run_all(generator.start, lambda: _check_base(job))
         try:
             with steps.step("compile and link") as line:
-                libraries, stubs = _compile(job, cuda.nvcc, plan, line, lambda: generator.is_refused)
+                libraries, outside, stubs = _compile(job, cuda.nvcc, plan, line, lambda: generator.is_refused)
         except GraftError:
             generator.finish()
             raise
         generator.finish()
-    return libraries, stubs, files
+    return libraries, outside, stubs, files
 
 
 def check(job: Job) -> None:
@@ -169,12 +171,13 @@ def _check_base(job: Job) -> dict[str, bytes]:
 
 def _compile(
     job: Job, nvcc: Nvcc | None, plan: Plan | None, line: StepLine, is_refused: Callable[[], bool]
-) -> tuple[dict[str, Path], list[str]]:
-    units = _units(job, nvcc)
+) -> tuple[dict[str, Path], Outside, list[str]]:
+    lay_out_sources(job.layout, job.native)
+    units = Planner(job.layout, job.base, job.snapshot.toolchain, nvcc).plan(job.native)
     products = plan(units, job.base, nvcc) if plan else []
     compilers: dict[str, Toolchain | Nvcc] = {CXX: job.snapshot.toolchain} | ({NVCC: nvcc} if nvcc else {})
-    others = [*units.preambles, *units.tried] if plan else units.cuda
-    libraries = ninja.make(
+    others = units.tried if plan else units.cuda
+    libraries, outside = ninja.make(
         *(job.layout, job.snapshot, products, job.base, compilers),
         others=others,
         jobs=job.jobs,
@@ -182,16 +185,4 @@ def _compile(
         is_refused=is_refused,
     )
     own = [unit for unit in units.library if unit.source.parts[0] == "src"] if plan else []
-    return libraries, replaced_stubs(own, job.layout.work, [job.base.libraries / "libtorch_cpu.so"])
-
-
-def _units(job: Job, nvcc: Nvcc | None) -> Units:
-    """Return the units of the build, with precompiled headers for sources that are being edited."""
-    toolchain = job.snapshot.toolchain
-    lay_out_sources(job.layout, job.native)
-    units = Planner(job.layout, job.base, toolchain, nvcc).plan(job.native)
-    if not toolchain.is_for_edits:
-        return units
-    headers = [job.layout.sources / name for name in job.native.headers]
-    library, preambles = ninja.with_preambles(units.library, job.layout.work, headers, toolchain.description)
-    return replace(units, library=library, preambles=preambles)
+    return libraries, outside, replaced_stubs(own, job.layout.work, [job.base.libraries / "libtorch_cpu.so"])

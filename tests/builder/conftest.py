@@ -1,10 +1,11 @@
-"""Tests of the builder leave the user's base wheels alone."""
+"""What tests of the builder share: bases of their own, and a build with a faked compiler."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from faked_compiler import build  # noqa: F401
 from helpers import use_own_bases
 
 

@@ -1,8 +1,8 @@
-"""Objects that earlier builds compiled: of other environments, native folders and releases of PyTorch.
+"""Objects that builds compiled: of all environments, native folders and releases of PyTorch.
 
-The compiler, its flags, the source and the headers that it reads decide about an object. All but the headers are its
-key; it is used again if they have the contents of then. ccache works like this, too, with a process for each source.
-Here the headers are read once for all sources, and nothing is added to what must be compiled.
+An object is found in two steps, as by ccache's direct mode. The compiler, its flags and the source are its key. A key
+has several objects, each with the manifest of what the compiler looked for; the first that holds is used. ccache starts
+a process for each source. Here headers are read once for all sources.
 """
 
 from __future__ import annotations
@@ -10,110 +10,143 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..core.files import files_below, write_atomically
 from ..inputs.toolchain import Toolchain
-from .contents import Hashes, is_named, written
 from .cuda import Nvcc
+from .manifest import Files, Manifest, files_in
 from .units import Unit
 
-# The suffix of a stored object that was put beside its target.
-STORED = ".stored"
-# Of a source, so many objects with other headers are kept.
+# The number of objects kept for each key: one for each state of the headers.
 _STATES = 8
-# Above this size, what was not used for longest is deleted; in bytes.
+# Above this size, in bytes, what was not used for longest is deleted.
 _LIMIT = 2_000_000_000
+
+# What reading a damaged entry raises.
+_DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError)
+
+
+@dataclass(frozen=True)
+class Found:
+    """An object.
+
+    Args:
+        manifest: what it was compiled from.
+        state: identifies its contents and its manifest.
+        is_new: whether the work folder had another object, or none.
+    """
+
+    manifest: Manifest
+    state: str
+    is_new: bool
 
 
 class Store:
-    """The objects in ``folder``, for builds in the folder ``work``.
+    """The objects in ``folder``, for a build that finds ``files``."""
 
-    Args:
-        hashes: the hashes of files in ``work``.
-        headers: the names of the headers that sources find before others.
-    """
-
-    def __init__(self, folder: Path, work: Path, hashes: Hashes, headers: Set[str]) -> None:
+    def __init__(self, folder: Path, files: Files) -> None:
         self._folder = folder
-        self._work = work
-        self._hashes = hashes
-        self._headers = headers
+        self._files = files
 
-    def key(self, unit: Unit, compiler: Toolchain | Nvcc) -> str:
-        """Return a hash of what decides about the object of ``unit``, except for the headers that it reads."""
-        # Those of a unit are few. Views have their content in their name.
-        own = [flag[2:] for flag in unit.flags if flag.startswith("-Igenerated/units/")]
-        headers = sorted(written(self._work, [*own, *map(str, unit.narrow)]))
-        contents = [[name, self._hashes[name]] for name in (str(unit.source), *headers)]
-        command = [compiler.compiler, *compiler.flags, *unit.flags, *map(str, unit.narrow)]
-        program = Path(shutil.which(compiler.compiler) or compiler.compiler).stat()  # it may be a script
-        described = [compiler.description, program.st_size, program.st_mtime_ns]
-        return _digest(json.dumps([described, command, contents]))
-
-    def offer(self, keys: Mapping[Unit, str]) -> set[Unit]:
-        """Put stored objects of units beside their targets. Return the units for which there is one."""
-        for path in (self._work / "objects").rglob(f"*{STORED}"):  # of a build that was killed
-            path.unlink()
-        return {unit for unit, key in keys.items() if self._offer(unit, key)}
-
-    def _offer(self, unit: Unit, key: str) -> bool:
-        for path in self._folder.glob(f"{key}/*"):
-            with suppress(OSError, ValueError, KeyError), path.open("rb") as file:  # another build may delete it
-                entry = json.loads(file.readline())
-                if path.name == self._state(entry["inputs"]) and entry["object"] == _digest(data := file.read()):
-                    write_atomically(self._work / f"{unit.target}.d", _depfile([str(unit.target), *entry["inputs"]]))
-                    write_atomically(self._work / f"{unit.target}{STORED}", data)
+    def find(self, key: str, target: Path, *, is_for_edits: bool) -> Found | None:
+        """Make ``target`` an object with this key whose manifest holds. Those that were compiled with a precompiled
+        header are for edits only.
+        """
+        for path in sorted((self._folder / key).glob("*.json"), key=_time, reverse=True):
+            with suppress(*_DAMAGED):  # another build may delete it, too
+                entry = json.loads(path.read_text(encoding="utf-8"))
+                manifest = Manifest(**entry["manifest"])
+                if (is_for_edits or entry["is_exact"]) and manifest.holds(self._files):
+                    is_new = _bring(path.with_suffix(".o"), target, entry["object"])
                     os.utime(path)
-                    return True
-        return False
+                    return Found(manifest, path.stem, is_new)
+        return None
 
-    def keep(self, keys: Mapping[Unit, str], inputs: Mapping[str, list[str]]) -> None:
-        """Store the objects of units, if they were compiled. ``inputs`` are the files that each object depends on."""
-        with suppress(OSError):  # the disk is full, or another build deletes what this one is about to
-            for unit, key in keys.items():
-                self._keep(unit, key, inputs.get(str(unit.target), []))
-            self._prune()
+    def keep(self, key: str, target: Path, manifest: Manifest, *, is_exact: bool) -> Found:
+        """Store an object if its manifest is whole. ``is_exact`` tells whether no precompiled header was used."""
+        digest = hashlib.sha256(target.read_bytes()).hexdigest()
+        entry = json.dumps({"object": digest, "is_exact": is_exact, "manifest": asdict(manifest)})
+        path = self._folder / key / f"{hashlib.sha256(entry.encode()).hexdigest()[:32]}.json"
+        if manifest.is_whole:
+            with suppress(OSError):  # the disk is full, or another build deletes what this one is about to
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _link(target, path.with_suffix(".o"))
+                write_atomically(path, entry)
+                for old in sorted(path.parent.glob("*.json"), key=_time)[:-_STATES]:
+                    _delete(old)
+        return Found(manifest, path.stem, is_new=True)
 
-    def _keep(self, unit: Unit, key: str, read: Sequence[str]) -> None:
-        target = self._work / unit.target
-        # A precompiled header is large and soon another one. An object without inputs may be half of one.
-        if unit.needed or target.suffix != ".o" or not target.is_file() or not read:
-            return
-        # What such a source tests for may exist elsewhere.
-        if not any(b"__has_include" in (self._work / name).read_bytes() for name in read if name.startswith("src/")):
-            data = target.read_bytes()
-            head = json.dumps({"object": _digest(data), "inputs": read})
-            write_atomically(self._folder / key / self._state(read), head.encode() + b"\n" + data)
-            for path in sorted((self._folder / key).iterdir(), key=lambda path: path.stat().st_mtime)[:-_STATES]:
-                path.unlink()
-
-    def _prune(self) -> None:
+    def prune(self) -> None:
         """Delete what was not used for longest, if the store is too large."""
-        files = {name: (self._folder / name).stat() for name in files_below(self._folder)}
-        size = sum(stat.st_size for stat in files.values())
-        for name in sorted(files, key=lambda name: files[name].st_mtime):
-            if size <= _LIMIT:
-                break
-            (self._folder / name).unlink(missing_ok=True)
-            size -= files[name].st_size
-            with suppress(OSError):  # there are others
-                (self._folder / name).parent.rmdir()
-
-    def _state(self, inputs: Iterable[str]) -> str:
-        states = ((name, self._hashes[name], is_named(name, self._headers)) for name in sorted(inputs))
-        return _digest("".join(f"{name}\0{hash_}\0{is_hidden}\n" for name, hash_, is_hidden in states))
+        with suppress(OSError):
+            entries = sorted(self._folder.glob("*/*.json"), key=_time)
+            size = sum((self._folder / name).stat().st_size for name in files_below(self._folder))
+            for path in entries:
+                if size <= _LIMIT:
+                    break
+                size -= path.stat().st_size + path.with_suffix(".o").stat().st_size
+                _delete(path)
 
 
-def _depfile(names: Iterable[str]) -> str:
-    """Return the text from which ninja learns that the first of the files ``names`` depends on the others."""
-    target, *inputs = (re.sub(r"([\\ #])", r"\\\1", name).replace("$", "$$") for name in names)
-    return f"{target}: {' '.join(inputs)}\n"
+def key_of(unit: Unit, compiler: Toolchain | Nvcc, work: Path, files: Files) -> str:
+    """Return a hash of what decides about the object of ``unit``, except for the headers that it reads."""
+    # Those of a unit are few. Views have their content in their name.
+    own = [flag[2:] for flag in unit.flags if flag.startswith("-Igenerated/units/")]
+    headers = sorted(files_in(work, [*own, *map(str, unit.narrow)]))
+    contents = [[name, files.hash(name)] for name in (str(unit.source), *headers)]
+    command = [compiler.compiler, *compiler.flags, *unit.flags, *map(str, unit.narrow), unit.is_tried]
+    program = Path(shutil.which(compiler.compiler) or compiler.compiler).stat()  # it may be a script
+    described = [compiler.description, program.st_size, program.st_mtime_ns]
+    return hashlib.sha256(json.dumps([described, command, contents]).encode()).hexdigest()
 
 
-def _digest(data: str | bytes) -> str:
-    return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()
+def _bring(stored: Path, target: Path, digest: str) -> bool:
+    """Make ``target`` the stored object, if it is whole. Return whether it was another file.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    with suppress(OSError):
+        if target.samefile(stored):
+            return False
+    data = stored.read_bytes()
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise ValueError(stored)
+    with suppress(OSError):
+        if target.read_bytes() == data:
+            return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _link(stored, target)
+    return True
+
+
+def _link(source: Path, target: Path) -> None:
+    """Make ``target`` another name of ``source``, or a copy on another file system. Neither is written in place."""
+    partial = target.with_name(f"{target.name}.partial-{os.getpid()}")
+    try:
+        try:
+            partial.hardlink_to(source)
+        except OSError:
+            shutil.copyfile(source, partial)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)  # which is left, too, if both were one file
+
+
+def _delete(entry: Path) -> None:
+    """Delete an entry, and its key's folder with the last one."""
+    for path in (entry, entry.with_suffix(".o")):
+        path.unlink(missing_ok=True)
+    with suppress(OSError):  # there are others
+        entry.parent.rmdir()
+
+
+def _time(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0

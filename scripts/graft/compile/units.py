@@ -83,7 +83,6 @@ class Units:
         library: the operators.
         bindings: the Python bindings.
         cuda: the CUDA kernels; empty if they are not built.
-        preambles: precompiled headers, which are in no library.
         tried: sources for the CPU capabilities that are in no library.
     """
 
@@ -91,7 +90,6 @@ class Units:
     library: list[Unit]
     bindings: list[Unit]
     cuda: list[Unit]
-    preambles: Sequence[Unit] = ()
     tried: Sequence[Unit] = ()
 
     def named(self, names: Iterable[str]) -> list[Unit]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..base.base import VERSION_FILE
 from ..codegen.description import PLACES, Description
+from ..compile.manifest import Outside
 from ..core.errors import UsageError
 from ..core.files import files_below
 from ..inputs.merge import MARK
@@ -36,6 +37,8 @@ class Made:
 
     Args:
         hash_: a hash of the inputs.
+        stamp: the stamp of the snapshot and of what was read elsewhere.
+        outside: what was read elsewhere.
         native: the native folder.
         description: the description of its operators.
         patched: the files that patches change, with the patches applied.
@@ -45,6 +48,8 @@ class Made:
     """
 
     hash_: str
+    stamp: str
+    outside: Outside
     native: NativeFolder
     description: Description
     patched: Mapping[str, bytes]

@@ -173,6 +173,11 @@ class Layout:
         return HOME / "objects"
 
     @property
+    def own_store(self) -> Path:
+        """The objects that are of use in this folder only."""
+        return self.work / "store"
+
+    @property
     def work(self) -> Path:
         """What is built from the native folders.
 

@@ -147,6 +147,13 @@ class Toolchain:
         return {f"{other}/{include.name}/{there.name}": there.read_bytes()}
 
     @cached_property
+    def search_path(self) -> list[str]:
+        """The folders of headers that the compiler searches behind those of a build, in this order."""
+        said = run([self.compiler, "-E", "-v", "-x", "c++", "/dev/null"], env=UNTRANSLATED).stdout
+        _, _, listed = said.partition("#include <...> search starts here:\n")
+        return [line.strip() for line in listed.partition("End of search list.")[0].splitlines()]
+
+    @cached_property
     def system_libraries(self) -> list[Path]:
         """The C and C++ libraries that programs are linked with."""
         sanitizers = SANITIZER_LIBRARIES if self.sanitizers else ()

@@ -1,0 +1,66 @@
+"""Which libraries must be linked: those whose plan or objects are others than those that they were linked from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from ..core.files import write_atomically, write_if_changed
+from ..inputs.snapshot import hash_of_builder
+from .store import Found
+from .units import LINKED, Product, Unit
+
+
+class Libraries:
+    """The libraries of ``products`` in the folder ``work``, with the text of each one's plan, by name; and the folder
+    of the base's.
+    """
+
+    def __init__(self, work: Path, products: Sequence[Product], plans: Mapping[str, str], base: Path) -> None:
+        self._work = work
+        self._base = base
+        self._products = products
+        self._plans = plans
+        self._note = work / "objects/linked.json"
+
+    def stale(self, found: Mapping[Unit, Found]) -> list[Product]:
+        """Return what must be linked, and delete what was linked of other objects than those that were ``found``."""
+        noted, now = self._noted(), self._digests(found)
+        stale = []
+        for product in self._products:
+            write_if_changed(self._work / plan_of(product), self._plans[product.name])
+            library = self._work / LINKED / product.name
+            if not now[product.name] or noted.get(product.name) != now[product.name] or not library.is_file():
+                library.unlink(missing_ok=True)
+                stale.append(product)
+        return stale
+
+    def note(self, found: Mapping[Unit, Found]) -> None:
+        """Note what the libraries were linked of."""
+        write_atomically(self._note, json.dumps({**self._noted(), **self._digests(found)}))
+
+    def _noted(self) -> dict[str, str]:
+        with suppress(OSError, ValueError):
+            return dict(json.loads(self._note.read_text(encoding="utf-8")))
+        return {}
+
+    def _digests(self, found: Mapping[Unit, Found]) -> dict[str, str]:
+        """Return what decides about each library; nothing where an object is missing, or will be another."""
+        digests: dict[str, str] = {}
+        for product in self._products:  # what another one loads is before it
+            parts = [hash_of_builder(), self._plans[product.name]]
+            parts += [found[unit].state if unit in found else "" for unit in (*product.units, *product.provided)]
+            parts += [digests[name] for name in product.loaded]
+            for path in (*(self._base / name for name in product.bound), *product.offered):
+                status = path.stat()
+                parts.append(f"{status.st_size} {status.st_mtime_ns}")
+            digests[product.name] = hashlib.sha256("\0".join(parts).encode()).hexdigest() if all(parts) else ""
+        return digests
+
+
+def plan_of(product: Product) -> Path:
+    """Return the path of the plan of a product from the work folder."""
+    return Path("plans", f"{Path(product.name).name}.json")

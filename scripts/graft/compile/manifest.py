@@ -1,0 +1,239 @@
+"""What a compiler looked for: the files that it read, and those that it would have read instead if they were there.
+
+ccache's manifests hold the first. Here they also hold what was absent: a header that would hide one that was read, and
+what ``__has_include`` asked for. So an object is used again exactly while a compiler would find the same. Contents
+decide, never times: these go back with the clock, and packages and copies of files keep them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ..core.files import write_atomically
+
+# The hash of a file that cannot be read.
+ABSENT = ""
+
+# The base. Its files are never changed in place.
+_BASE = "../base/"
+
+# What a text asks for by a name that is no include: group 1, 2 or 3; no group if the name is computed.
+_ASKS = re.compile(
+    rb"""__has_include(?:_next)?[ \t]*\([ \t]*(?:["<]([^">\n]+)[">])?"""
+    rb"""|\.incbin\b(?:[ \t]*\\?"(/[^"\\\n]+))?"""
+    rb"""|^[ \t]*\#[ \t]*embed\b[ \t]*(?:["<]([^">\n]+)[">])?"""
+    rb"""|\b__TIMESTAMP__\b""",
+    re.M,
+)
+_MAY_ASK = (b"__has_include", b".incbin", b"embed", b"__TIMESTAMP__")
+_QUOTED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.M)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What an object was compiled from.
+
+    Args:
+        looked: the hash of each file that the compiler looked for, by its path from the work folder.
+        named: the headers in folders of the build that have the name of one of these, with or without folders. Another
+            one may hide a header that was read.
+        is_whole: whether this is all; sources may compute the names of files.
+    """
+
+    looked: Mapping[str, str]
+    named: Mapping[str, Sequence[str]]
+    is_whole: bool = True
+
+    def holds(self, files: Files) -> bool:
+        """Return whether a compiler would find the same."""
+        return files.named(self.looked) == self.named and files.are(self.looked)
+
+
+class Files:
+    """The files that compilers find from the folder ``work``, each read once.
+
+    Args:
+        work: the work folder.
+        written: the folders of the headers that a build writes, which are searched before others.
+        searched: the compiler's own folders of headers, in its order.
+    """
+
+    def __init__(self, work: Path, written: Sequence[str] = (), searched: Sequence[str] = ()) -> None:
+        self._work = work
+        self._searched = searched
+        self._began = 0
+        self._hashes: dict[str, str] = {}
+        self._asked: dict[str, list[str | None]] = {}
+        self._named: dict[str, list[str]] = {}
+        for name in sorted(files_in(work, written)):
+            self._named.setdefault(_last(name), []).append(name)
+
+    def hash(self, name: str) -> str:
+        """Return a hash of a file, by its path from the work folder."""
+        if name not in self._hashes:
+            self._read(name)
+        return self._hashes[name]
+
+    def are(self, hashes: Mapping[str, str]) -> bool:
+        """Return whether files have these hashes."""
+        return all(self.hash(name) == hash_ for name, hash_ in hashes.items())
+
+    def named(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Return the headers that a build wrote with the names of these files, by name."""
+        return {name: self._named[name] for name in map(_last, names) if name in self._named}
+
+    def manifest(self, read: Iterable[str]) -> Manifest:
+        """Return what a compiler looked for that read these files."""
+        looked, is_whole = set(read), True
+        for name in sorted(looked):
+            self.hash(name)
+            looked.update(self._hiding(name))
+            for asked in self._asked.get(name, ()):
+                if asked is not None:
+                    looked.update(_below(folder, asked) for folder in (name.rpartition("/")[0], *self._searched))
+                elif not name.startswith((_BASE, *self._searched)):
+                    is_whole = False
+        return Manifest({name: self.hash(name) for name in sorted(looked)}, self.named(looked), is_whole)
+
+    def begin(self) -> None:
+        """Note the time, before files are read and compilers are started. It is that of the file system."""
+        mark = self._work / "objects/began"
+        write_atomically(mark, "")
+        self._began = mark.stat().st_mtime_ns
+
+    def changed(self, names: Iterable[str]) -> list[str]:
+        """Return the files outside of the work folder that may have changed since then, and read them again.
+
+        The file system tells when a file changed last, or its links did, whatever its modification time is.
+        """
+        changed = []
+        for name in filter(is_outside, names):
+            try:
+                path = self._work / name
+                is_new = max(path.stat().st_ctime_ns, path.lstat().st_ctime_ns) >= self._began
+            except OSError:
+                is_new = self._hashes.get(name) != ABSENT
+            if is_new:
+                before = self._hashes.pop(name, None)
+                if before is None or self.hash(name) != before:
+                    changed.append(name)
+        return changed
+
+    def read(self) -> list[str]:
+        """Return what was read so far."""
+        return list(self._hashes)
+
+    def _read(self, name: str) -> None:
+        self._hashes[name] = ABSENT
+        try:
+            data = (self._work / name).read_bytes()
+        except OSError:
+            return
+        self._hashes[name] = hashlib.sha256(data).hexdigest()[:32]
+        asked: list[str | None] = []
+        if any(word in data for word in _MAY_ASK):
+            found = (next(filter(None, match.groups()), None) for match in _ASKS.finditer(data))
+            asked += [os.fsdecode(each) if each else None for each in found]
+        if is_outside(name) and not name.startswith((_BASE, *self._searched)):  # beside it is looked first
+            asked += map(os.fsdecode, _QUOTED.findall(data))
+        if asked:
+            self._asked[name] = asked
+
+    def _hiding(self, name: str) -> Iterator[str]:
+        """Yield the paths where the compiler looked for a header of its own folders before it found it."""
+        for number, folder in enumerate(self._searched):
+            if name.startswith(f"{folder}/"):
+                yield from (before + name.removeprefix(folder) for before in self._searched[:number])
+                return
+
+
+def _below(folder: str, name: str) -> str:
+    return name if name.startswith("/") else f"{folder}/{name}"
+
+
+def _last(name: str) -> str:
+    """Return a path without its folders."""
+    return name.rpartition("/")[2]
+
+
+def is_outside(name: str) -> bool:
+    """Return whether a path from the work folder leads out of it."""
+    return name.startswith(("/", ".."))
+
+
+def files_in(work: Path, folders: Iterable[str]) -> Iterator[str]:
+    """Yield the files below ``folders``, relative to ``work``."""
+    for folder in folders:
+        for parent, _, names in os.walk(work / folder, followlinks=True):
+            yield from (os.path.relpath(Path(parent, name), work) for name in names)
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What a complete build read elsewhere: the system's headers, and what sources include or embed by its path. No
+    snapshot has these files.
+
+    Args:
+        hashes: the hash of each file, by its path from the work folder.
+        made: a hash of the libraries, if sources compute the names of files.
+    """
+
+    hashes: Mapping[str, str]
+    made: str = ""
+
+    @classmethod
+    def of(cls, manifests: Iterable[Manifest]) -> Outside:
+        """Return what was read elsewhere for objects."""
+        found: dict[str, str] = {}
+        for each in manifests:
+            found |= {name: hash_ for name, hash_ in each.looked.items() if is_outside(name)}
+        return cls({name: found[name] for name in sorted(found) if not name.startswith(_BASE)})
+
+    @classmethod
+    def load(cls, note: Path) -> Outside | None:
+        """Return what ``save`` wrote, or None."""
+        try:
+            return cls(**json.loads(note.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def save(self, note: Path) -> None:
+        """Write this to the file ``note``."""
+        write_atomically(note, json.dumps(asdict(self)))
+
+    def with_stamp(self, stamp: str) -> str:
+        """Return the stamp of a snapshot and of this."""
+        return f"{stamp} {_digest(asdict(self))}"
+
+    @property
+    def contents(self) -> str:
+        """A hash of this that does not depend on where this machine has the files."""
+        return _digest([self.made, sorted({(_last(name), hash_) for name, hash_ in self.hashes.items()})])
+
+    def is_as_read(self, work: Path) -> bool:
+        """Return whether a build would read the same."""
+        return not self.made and Files(work).are(self.hashes)
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
+
+
+def inputs_of(depfile: Path) -> list[str]:
+    """Return the files that a compiler read, according to the file of dependencies that it wrote for make; none if
+    there is no such file.
+    """
+    try:
+        text = depfile.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return []
+    _, _, listed = text.replace("\\\n", " ").partition(": ")
+    words = re.findall(r"(?:\\[ #\\]|\$\$|[^\s\\]|\\(?![ #\\]))+", listed.partition("\n")[0])
+    names = [re.sub(r"\\([ #\\])", r"\1", word).replace("$$", "$") for word in words]
+    return list(dict.fromkeys(name if name.startswith("/") else os.path.normpath(name) for name in names))

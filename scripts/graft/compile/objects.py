@@ -1,0 +1,88 @@
+"""The objects of a build: those that the store has, and those that must be compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..inputs.toolchain import Toolchain
+from .cuda import Nvcc
+from .manifest import Files, Manifest, inputs_of
+from .preambles import PREAMBLES
+from .store import Found, Store, key_of
+from .units import Unit
+
+
+class Objects:
+    """The objects of ``units`` in the folder ``work``.
+
+    Args:
+        units: all units of the build.
+        work: the work folder.
+        files: the files that compilers find.
+        store: has the objects of other builds.
+        compilers: by name.
+        is_for_edits: whether objects that were compiled with a precompiled header may be used.
+
+    Attributes:
+        found: the objects, by unit; without those that must be compiled.
+        taken: the units whose objects the store had and the work folder had not.
+        disturbed: a file that changed while a unit was compiled, by unit.
+    """
+
+    def __init__(
+        self,
+        units: Sequence[Unit],
+        work: Path,
+        files: Files,
+        store: Store,
+        compilers: Mapping[str, Toolchain | Nvcc],
+        *,
+        is_for_edits: bool,
+    ) -> None:
+        self._work = work
+        self._files = files
+        self._store = store
+        self._is_for_edits = is_for_edits
+        self._keys = {unit: key_of(unit, compilers[unit.compiler], work, files) for unit in units}
+        self.found: dict[Unit, Found] = {}
+        self.taken: set[Unit] = set()
+        self.disturbed: dict[Unit, str] = {}
+
+    def missing(self) -> list[Unit]:
+        """Look for the objects. Return the units that must be compiled, whose objects are deleted."""
+        for unit, key in self._keys.items():
+            if unit in self.found and self.found[unit].manifest.holds(self._files):
+                continue
+            target = self._work / unit.target
+            if found := self._store.find(key, target, is_for_edits=self._is_for_edits):
+                self.found[unit] = found
+                self.taken |= {unit} if found.is_new else set()
+            else:
+                self.found.pop(unit, None)
+                target.unlink(missing_ok=True)
+        self.disturbed = {}
+        return [unit for unit in self._keys if unit not in self.found]
+
+    def keep(self, compiled: Mapping[Unit, Unit]) -> None:
+        """Keep the objects that are there, so that a killed build loses no others.
+
+        Args:
+            compiled: for each unit the one that was compiled, which may use a precompiled header.
+        """
+        for unit, made in compiled.items():
+            target = self._work / unit.target
+            if unit in self.found or unit in self.disturbed or not target.is_file():  # it is renamed when complete
+                continue
+            paths = (self._work / f"{path}.d" for path in (made.target, *made.needed))
+            read = [name for path in paths for name in inputs_of(path) if not name.startswith(f"{PREAMBLES}/")]
+            if changed := self._files.changed(read):
+                self.disturbed[unit] = changed[0]
+                continue
+            manifest = self._files.manifest(read) if read else Manifest({}, {}, is_whole=False)
+            self.found[unit] = self._store.keep(self._keys[unit], target, manifest, is_exact=not made.needed)
+
+    def accept(self) -> None:
+        """Use objects whose headers go on changing, in this build alone."""
+        for unit in self.disturbed:
+            self.found[unit] = Found(Manifest({}, {}, is_whole=False), "", is_new=True)

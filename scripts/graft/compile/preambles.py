@@ -1,0 +1,92 @@
+"""Precompile the headers that a source includes first, once it was edited. This halves the time of its next
+compilation.
+
+A precompiled header of g++ holds the compiler's state after the preamble, and is valid only for the same flags. The
+source is unchanged: its own ``#include`` lines find that everything was read already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from ..core.files import write_atomically, write_if_changed
+from .manifest import Files, Manifest, inputs_of
+from .units import CXX, Unit
+
+# The folder of precompiled headers, in the work folder.
+PREAMBLES = "preambles"
+
+# The lines that a preamble may consist of; any other line ends it.
+_PREAMBLE = re.compile(r'(?:[ \t]*(?://[^\n]*)?\n|#[ \t]*(?:include[ \t]*[<"][^\n]*|define[^\n\\]*|pragma once)\n)*')
+
+
+class Preambles:
+    """The precompiled headers of a build in the folder ``work``, for the ``compiler`` with this description."""
+
+    def __init__(self, work: Path, files: Files, compiler: str) -> None:
+        self._work = work
+        self._files = files
+        self._compiler = compiler
+        self.makers: list[Unit] = []
+
+    def use(self, units: Iterable[Unit]) -> dict[Unit, Unit]:
+        """Return for each unit that is compiled the one that uses its precompiled header, if it is valid. If not, and
+        the source was edited, one is made meanwhile, for the next time.
+        """
+        self.makers = []
+        return {unit: self._with_preamble(unit) for unit in units}
+
+    def note(self) -> None:
+        """Note what the headers were made from that were precompiled."""
+        for maker in self.makers:
+            note = self._work / maker.source.with_suffix(".json")
+            read = inputs_of(self._work / f"{maker.target}.d")
+            if (self._work / maker.target).is_file() and read and not self._files.changed(read):
+                manifest = self._files.manifest(read)
+                write_atomically(note, json.dumps({**_read(note), "manifest": asdict(manifest)}))
+
+    def _with_preamble(self, unit: Unit) -> Unit:
+        is_own = unit.source.parts[0] == "src" and unit.compiler == CXX and not unit.is_tried
+        text = (self._work / unit.source).read_text(encoding="utf-8", errors="replace") if is_own else ""
+        preamble = preamble_of(text)
+        if "#include" not in preamble:
+            return unit
+        header = Path(PREAMBLES, *unit.target.with_suffix(".h").parts[1:])
+        made, note = header.with_name(f"{header.name}.gch"), self._work / header.with_suffix(".json")
+        stamp = hashlib.sha256("\0".join([preamble, self._compiler, *unit.flags]).encode()).hexdigest()
+        source = hashlib.sha256(text.encode()).hexdigest()
+        old = _read(note)
+        is_edited, is_valid = old.get("source", source) != source, False
+        with suppress(KeyError, TypeError, AttributeError):
+            is_valid = old["stamp"] == stamp and Manifest(**old["manifest"]).holds(self._files)
+            is_valid = is_valid and (self._work / made).is_file()
+        new = {"stamp": stamp, "source": source, **({"manifest": old["manifest"]} if is_valid else {})}
+        write_atomically(note, json.dumps(new))
+        if is_valid:
+            return replace(unit, flags=(*unit.flags, "-include", str(header)), needed=(made,))
+        (self._work / made).unlink(missing_ok=True)
+        if is_edited:
+            # Compiled under the source's name: messages name the source, and it may include files next to it.
+            write_if_changed(self._work / header, f'#line 1 "{unit.source}"\n{preamble}')
+            flags = (*unit.flags, "-iquote", str(unit.source.parent), "-x", "c++-header")
+            self.makers.append(Unit(header, made, flags))
+        return unit
+
+
+def _read(note: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError):
+        return dict(json.loads(note.read_text(encoding="utf-8")))
+    return {}
+
+
+def preamble_of(text: str) -> str:
+    """Return the leading lines with only includes and macros."""
+    found = _PREAMBLE.match(text)
+    return found[0] if found else ""

@@ -1,0 +1,213 @@
+"""Objects are used again exactly where a compiler would find the same. The compiler is faked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from faked_compiler import ALL, COMPILER, NARROW_HEADERS, Build
+from graft.compile import store
+from graft.core.errors import CompileError
+from graft.core.layout import Layout
+
+
+def set_back(path: Path) -> None:
+    """Give a file the time of a clock that went back, or of a package."""
+    os.utime(path, (1e9, 1e9))
+
+
+def test_content_decides_where_times_do_not(build: Build) -> None:
+    build.run()
+    build.write("src/ATen/native/A.cpp", "// another\n")
+    set_back(build.layout.work / "src/ATen/native/A.cpp")
+    assert build.run() == {"src/ATen/native/A.cpp"}
+    build.write("header.h", "// another\n")
+    set_back(build.layout.work / "header.h")
+    assert build.run() == ALL
+    assert build.run() == set()
+
+
+def test_content_decides_after_a_build_that_failed(build: Build) -> None:
+    build.write("src/ATen/native/A.cpp", "wrong\n")
+    with pytest.raises(CompileError):
+        build.run()
+    build.write("src/ATen/native/B.cpp", "// another\n")
+    set_back(build.layout.work / "src/ATen/native/B.cpp")
+    build.write("src/ATen/native/A.cpp", "// right\n")
+    assert build.run() == {"src/ATen/native/A.cpp", "src/ATen/native/B.cpp"}
+
+
+def test_header_elsewhere_is_an_input(build: Build, tmp_path: Path) -> None:
+    header = tmp_path / "elsewhere.h"
+    header.write_text("// first\n")
+    build.write("src/ATen/native/A.cpp", f"// {header}\n")
+    build.run()
+    before = build.outside
+    assert before and before.is_as_read(build.layout.work)
+    header.write_text("// second\n")
+    set_back(header)
+    assert not before.is_as_read(build.layout.work)
+    assert build.run() == {"src/ATen/native/A.cpp"}
+    after = build.outside
+    assert after and after.is_as_read(build.layout.work) and after.contents != before.contents
+    header.unlink()
+    assert not after.is_as_read(build.layout.work)
+
+
+@pytest.fixture
+def elsewhere(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+    """The same sources in another folder, after a build in the first."""
+    stock = "../base/tree/torch/include/c10/stock.h"
+    build.write(stock, "// stock\n")
+    build.write("src/ATen/native/A.cpp", f"// {stock}\n")
+    assert build.run() == ALL
+    assert build.compiled_before == ""
+    names = ("src", "generated", "narrow", "header.h")
+    for name in names:
+        source, target = tmp_path / "work" / name, tmp_path / "other/work" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
+    shutil.copytree(tmp_path / "base", tmp_path / "other/base")
+    monkeypatch.setattr(Layout, "work", tmp_path / "other/work")
+    return build
+
+
+def test_what_another_folder_compiled_is_used(elsewhere: Build, tmp_path: Path) -> None:
+    assert elsewhere.run() == set()
+    assert elsewhere.compiled_before == "3 compiled before"
+    for unit in elsewhere.units:
+        assert (elsewhere.layout.work / unit.target).read_bytes() == (tmp_path / "work" / unit.target).read_bytes()
+    assert elsewhere.run() == set()
+    assert elsewhere.compiled_before == ""
+    elsewhere.write("header.h", "// another\n")
+    assert elsewhere.run() == ALL
+
+
+def test_what_was_compiled_of_other_files_is_not_used(elsewhere: Build) -> None:
+    elsewhere.write("header.h", "// another\n")
+    assert elsewhere.run() == ALL
+
+
+def test_what_was_compiled_of_another_source_or_with_other_flags_is_not_used(elsewhere: Build) -> None:
+    elsewhere.write("src/ATen/native/A.cpp", "// another\n")
+    elsewhere.units[1] = replace(elsewhere.units[1], flags=("-O1",))
+    elsewhere.write(f"narrow/{NARROW_HEADERS[0]}", "// another\n")
+    assert elsewhere.run() == ALL
+
+
+def test_what_another_compiler_compiled_is_not_used(elsewhere: Build) -> None:
+    elsewhere.compiler.description = "version 2"
+    assert elsewhere.run() == ALL
+
+
+def test_header_that_hides_another_is_an_input_though_it_was_not_read(elsewhere: Build) -> None:
+    """Sources would include it, where they included the base's when they were compiled."""
+    elsewhere.write("src/c10/own.h", "// hides nothing\n")
+    assert elsewhere.run() == set()
+    elsewhere.write("src/c10/stock.h", "// hides the base's\n")
+    assert elsewhere.run() == {"src/ATen/native/A.cpp"}
+    assert elsewhere.run() == set()
+
+
+def test_header_that_hides_another_in_an_unbuilt_folder_is_an_input(elsewhere: Build) -> None:
+    elsewhere.write("generated/include/c10/stock.h", "// hides the base's\n")
+    assert elsewhere.run() == {"src/ATen/native/A.cpp"}
+
+
+def test_header_beside_a_source_hides_another(elsewhere: Build) -> None:
+    """Sources look for names in quotes in their own folder first."""
+    elsewhere.write("src/ATen/native/c10/stock.h", "// hides the base's\n")
+    assert elsewhere.run() == {"src/ATen/native/A.cpp"}
+    assert elsewhere.run() == set()
+
+
+def test_object_without_known_inputs_is_not_stored(build: Build, tmp_path: Path) -> None:
+    """As a compiler that was killed leaves it, or one that writes no depfile."""
+    program = Path(build.compiler.compiler)
+    program.write_text(COMPILER.replace('echo "$object: ', 'true "$object: '))
+    build.run()
+    assert not [*tmp_path.glob("store/*/*")]
+
+
+def test_what_an_edited_compiler_compiled_is_not_used(elsewhere: Build) -> None:
+    """It may be a script whose version stays."""
+    program = Path(elsewhere.compiler.compiler)
+    program.write_text(f"{program.read_text()}# another\n")
+    assert elsewhere.run() == ALL
+
+
+def test_few_objects_of_one_source_are_kept(build: Build, tmp_path: Path) -> None:
+    for number in range(store._STATES + 2):
+        build.write("header.h", f"// {number}\n")
+        assert build.run() == ALL
+    for folder in (tmp_path / "store").iterdir():
+        assert len([*folder.iterdir()]) == 2 * store._STATES
+    build.write("header.h", f"// {store._STATES}\n")
+    assert build.run() == set()
+
+
+@pytest.mark.parametrize("damage", ["", "{}", "null", "[]", '{"manifest": null}', "not JSON"])
+def test_damaged_entry_means_compile(elsewhere: Build, tmp_path: Path, damage: str) -> None:
+    for path in (tmp_path / "store").glob("*/*.json"):
+        path.write_text(damage)
+    assert elsewhere.run() == ALL
+    assert elsewhere.run() == set()
+
+
+def test_damaged_object_is_compiled_again(elsewhere: Build, tmp_path: Path) -> None:
+    for path in (tmp_path / "store").glob("*/*.o"):
+        data = path.read_bytes()
+        path.unlink()
+        path.write_bytes(data[:-1])
+    assert elsewhere.run() == ALL
+    for path in (tmp_path / "store").glob("*/*.o"):
+        path.unlink()
+    assert elsewhere.run() == ALL
+    assert elsewhere.run() == set()
+
+
+def test_object_that_a_killed_build_left_is_not_used(build: Build) -> None:
+    build.write("objects/A.o", "of another source\n")
+    build.write("objects/A.o.part", "of another source\n")
+    assert build.run() == ALL
+    assert (build.layout.work / "objects/A.o").read_text() == "// src/ATen/native/A.cpp\n"
+
+
+def test_objects_with_paths_of_their_folder_are_not_stored(build: Build, tmp_path: Path) -> None:
+    build.is_debugged = True
+    assert build.run() == ALL
+    assert not [*tmp_path.glob("store/*")]
+
+
+def test_inputs_with_special_characters_are_known_after_an_object_was_taken(build: Build, tmp_path: Path) -> None:
+    header = tmp_path / "a $b#.h"
+    header.write_text("// first\n")
+    escaped = str(header).replace(" ", "\\ ").replace("#", "\\#").replace("$", "$$")
+    build.write("src/ATen/native/A.cpp", f"// {escaped}\n")
+    build.run()
+    (build.layout.work / "objects/A.o").unlink()
+    assert build.run() == set()
+    assert build.compiled_before == "1 compiled before"
+    assert build.run() == set()
+    header.write_text("// second\n")
+    assert build.run() == {"src/ATen/native/A.cpp"}
+
+
+def test_store_deletes_what_was_not_used_for_longest(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build.run()
+    first = {*tmp_path.glob("store/*/*")}
+    for path in first:
+        set_back(path)
+    size = sum(path.stat().st_size for path in first)
+    monkeypatch.setattr(store, "_LIMIT", size + 1)
+    build.write("src/ATen/native/A.cpp", "// another\n")
+    build.run()
+    left = {*tmp_path.glob("store/*/*")}
+    assert len(left) == len(first) and len(left - first) == 2
+    assert all([*folder.iterdir()] for folder in (tmp_path / "store").iterdir())
+    assert sum(path.stat().st_size for path in left) <= size + 1
