@@ -13,7 +13,7 @@ import pytest
 from graft.base.base import Base, Library
 from graft.base.elf import ElfFile
 from graft.base.symbols import SymbolFile
-from graft.compile import link, ninja
+from graft.compile import libraries, link, ninja
 from graft.compile.link import Linker
 from graft.compile.units import CXX, LINKED, Product, Unit
 from graft.core.console import StepLine
