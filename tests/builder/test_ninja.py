@@ -180,3 +180,15 @@ def test_error_that_the_wheel_would_have_is_told(tried: Build) -> None:
     with pytest.raises(CompileError) as caught:
         tried.run()
     assert caught.value.what == "/mine/cpu/K.cpp:1:2: error: wrong"
+
+
+def test_paths_with_characters_of_a_shell_and_of_ninja(build: Build, tmp_path: Path) -> None:
+    """As in GRAFT_HOME, where toolkits and the builder's Python are."""
+    folder = tmp_path / "a $b|c'd"
+    folder.mkdir()
+    program = folder / "compiler"
+    Path(build.compiler.compiler).rename(program)
+    build.compiler.compiler = str(program)
+    build.units[1] = replace(build.units[1], flags=(f"-I{folder}",))
+    assert build.run() == ALL
+    assert any(f" -I{folder} " in call for call in build.calls())

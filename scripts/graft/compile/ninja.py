@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import ninja
-from ninja.ninja_syntax import Writer
+from ninja.ninja_syntax import Writer, escape
 
 from ..base.base import Base
 from ..core.console import StepLine
@@ -132,8 +132,8 @@ def write_units(writer: Writer, units: Sequence[Unit], compilers: Mapping[str, T
     write_rule = partial(writer.rule, description="$in")
     for name, compiler in compilers.items():
         # The shell inserts the launcher, so that changing it recompiles nothing.
-        command = f"$${_LAUNCHER} {shlex.quote(compiler.compiler)}"
-        flags = " ".join(compiler.flags)
+        command = f"$${_LAUNCHER} {_typed(compiler.compiler)}"
+        flags = _typed(*compiler.flags)
         search = f"-Xcompiler={quoted}" if name == NVCC else quoted
         compiling = f"$more $includes {search} -MD -MF $out.d -c $in -o $out.part"
         complete = "mv -f $out.part $out"
@@ -146,15 +146,20 @@ def write_units(writer: Writer, units: Sequence[Unit], compilers: Mapping[str, T
             tried = f"{command} {flags} {compiling} -O0 2>$out.errors || {command} {flags} {compiling}"
             write_rule("tried", command=f"{{ {tried}; }} && : >$out.part && {complete}")
     for unit in units:
-        variables = {"more": " ".join(unit.flags), "narrow": " ".join(f"-I{folder}" for folder in unit.narrow)}
+        variables = {"more": _typed(*unit.flags), "narrow": _typed(*(f"-I{folder}" for folder in unit.narrow))}
         rule = "tried" if unit.is_tried else "narrow" if unit.narrow else unit.compiler
         needed = list(map(str, unit.needed))
         writer.build([str(unit.target)], rule, [str(unit.source)], implicit=needed, variables=variables)
 
 
+def _typed(*words: str) -> str:
+    """Return words for a shell, in a ninja file."""
+    return escape(shlex.join(words))
+
+
 def write_links(writer: Writer, products: Iterable[Product]) -> None:
     """Write how libraries are linked, each as soon as its objects are there."""
-    writer.rule("link", f"{shlex.quote(sys.executable)} -m graft.compile.link $in", description="link $out")
+    writer.rule("link", f"{_typed(sys.executable)} -m graft.compile.link $in", description="link $out")
     for product in products:
         inputs = [unit.target for unit in (*product.units, *product.provided)]
         inputs += [LINKED / name for name in product.loaded]
