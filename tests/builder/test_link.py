@@ -104,6 +104,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
         make_library(libraries, name)
     layout = Layout(TorchVersion("1.0"), (tmp_path / "mine",), tmp_path / "out")
     monkeypatch.setattr(Layout, "work", tmp_path / "work")
+    monkeypatch.setattr(Layout, "store", tmp_path / "store")
     shutil.copytree(TEMPLATES, layout.work / "fixed")
     monkeypatch.chdir(layout.work)
     layout.native.mkdir()
