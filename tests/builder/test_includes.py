@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from graft.compile.views import text_with_headers
-from graft.inputs.includes import included, search_flags
+from graft.inputs.includes import absent, included, search_flags
 from graft.inputs.native import load_native
 from helpers import write
 
@@ -88,3 +88,18 @@ def test_header_of_the_scanner_is_a_header_of_the_folder(tmp_path: Path) -> None
     files = FOLDERS["a header in quotes, from the root"]
     native = load_native(write(tmp_path, {**files, "native_functions.yaml": ""}))
     assert {str(name) for name in native.headers} == {"lib/deep/impl.h", "lib/api/types.h"}
+
+
+def test_file_that_a_source_asks_for_is_read(tmp_path: Path) -> None:
+    write(tmp_path, {"A.cpp": '#if __has_include("lib/opt.h")\n#endif\n', "lib/opt.h": ""})
+    assert included(tmp_path, [Path("A.cpp")]) == {Path("lib/opt.h")}
+
+
+def test_files_that_would_be_found_before_others_or_instead_of_none(tmp_path: Path) -> None:
+    text = (
+        '#if __has_include("opt.h")\n#endif\n#include "api/types.h"\n#include <ATen/native/own.h>\n#include <omp.h>\n'
+    )
+    write(tmp_path, {"cpu/A.cpp": text, "api/types.h": ""})
+    assert absent(tmp_path, [Path("cpu/A.cpp")]) == {
+        *(Path("cpu/opt.h"), Path("opt.h"), Path("cpu/api/types.h"), Path("own.h")),
+    }

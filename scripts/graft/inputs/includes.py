@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 
 # Where the folder is, below a folder that compilers search: the place of ATen's own in PyTorch.
 PLACE = "ATen/native"
 
-# Longer names are not those of files.
-_INCLUDE = re.compile(r'(?P<head>^[ \t]*#[ \t]*include[ \t]*)(?:"([^"\n]{1,300})"|<([^>\n]{1,300})>)', re.M)
+# What is included, or asked for. Longer names are not those of files.
+_INCLUDE = re.compile(
+    r"(?P<head>^[ \t]*#[ \t]*include[ \t]*|\b__has_include[ \t]*\([ \t]*)"
+    r"""(?:"([^"\n]{1,300})"|<([^>\n]{1,300})>)""",
+    re.M,
+)
 
 
 def search_flags(parent: Path | str) -> tuple[str, ...]:
@@ -27,7 +32,7 @@ def quoted_flag(parent: Path | str) -> str:
 
 
 def included(folder: Path, sources: Iterable[Path]) -> set[Path]:
-    """Return the files below ``folder`` that ``sources`` in it include, directly or indirectly."""
+    """Return the files below ``folder`` that ``sources`` in it include or ask for, directly or indirectly."""
     found: set[Path] = set()
     left = list(sources)
     read = set(left)
@@ -45,6 +50,16 @@ def included_directly(folder: Path, source: Path, text: str) -> set[Path]:
     """Return the files below ``folder`` that the ``text`` of its file ``source`` includes."""
     found = (_find(folder, source, match) for match in _INCLUDE.finditer(text))
     return {each for each in found if each}
+
+
+def absent(folder: Path, sources: Iterable[Path]) -> set[Path]:
+    """Return the files below ``folder`` that compilers look for there before others, and do not find."""
+    found = set()
+    for source in sources:
+        text = (folder / source).read_text(encoding="utf-8", errors="replace")
+        for match in _INCLUDE.finditer(text):
+            found.update(takewhile(lambda place: not _is_file(folder / place), _places(source, match)))
+    return found
 
 
 def with_places(folder: Path, source: Path, text: str, places: Mapping[Path, Path]) -> str:
