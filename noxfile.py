@@ -121,6 +121,15 @@ def arm(session: nox.Session) -> None:
 
 
 @nox.session(tags=["nightly"], default=False)
+@nox.parametrize("suite", ["testing", "stable"], ids=["testing", "stable"])
+def debian(session: nox.Session, suite: str) -> None:
+    """The README's two commands on a bare Debian."""
+    if not shutil.which("debootstrap"):
+        session.skip("not installed: debootstrap")
+    session.run("tests/debian.sh", suite, external=True)
+
+
+@nox.session(tags=["nightly"], default=False)
 def dates(session: nox.Session) -> None:
     """Each step passed within a week, as the table in tests/README.md says."""
     steps = {name for name, each in nox.registry.get().items() if "nightly" in each.tags} - {"dates"}

@@ -4,7 +4,7 @@ import sys
 
 from graft.core.pythons import find_python
 
-SUPPORTED = ("3.10", "3.11", "3.12", "3.13")
+SUPPORTED = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 if __name__ == "__main__":
     for version in SUPPORTED:
