@@ -24,14 +24,23 @@ APART = """
 - func: cut_apart(Tensor self, Scalar limit) -> (Tensor below, Tensor above)
   dispatch:
     CompositeExplicitAutograd: cut_apart
+
+- func: cut_into(Tensor x, Tensor(a!) out) -> ()
+  dispatch:
+    CPU: cut_into
 """
 
 APART_KERNEL = """#include <ATen/ops/cut_apart_native.h>
+#include <ATen/ops/cut_into_native.h>
 
 namespace at::native {
 
 std::tuple<Tensor, Tensor> cut_apart(const Tensor& self, const Scalar& limit) {
   return {self.clamp_max(limit), self.clamp_min(limit)};
+}
+
+void cut_into(const Tensor& x, Tensor& out) {
+  out.copy_(x.clamp_max(1));
 }
 
 } // namespace at::native
@@ -66,7 +75,7 @@ def build(environment: Environment, out: Path, folder: Path, name: str = "") -> 
 
 @pytest.fixture(scope="session")
 def cut_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two operators and a module."""
+    """A folder with three operators and a module."""
     folder = write_operator(tmp_path_factory.mktemp("cut") / "cut_ops", "cut")
     (folder / "python/nn/modules").mkdir(parents=True)
     (folder / "python/nn/modules/cut.py").write_text(MODULE)
