@@ -10,7 +10,8 @@ _REFUSAL = CodeTemplate(
     """\
 TORCH_CHECK_NOT_IMPLEMENTED(
     !jit::tracer::isTracing(),
-    "aten::${name}: it writes a list of tensors, and TorchScript drops such calls; use torch.export instead of torch.jit.trace");
+    "aten::${name}: it writes a list of tensors, and TorchScript drops such calls; ",
+    "use torch.export instead of torch.jit.trace");
 """
 )
 
