@@ -11,6 +11,8 @@ an error that does not; *silent* if there is no error. torchgen reads no C++, so
 
 from __future__ import annotations
 
+import gc
+import itertools
 import re
 import tempfile
 from multiprocessing import get_context
@@ -39,15 +41,29 @@ MERGED = {
 }
 BASE_FUNCTIONS = (PACKAGED / MERGED["native_functions.yaml"]).read_text()
 BASE_LINES = BASE_FUNCTIONS.count("\n")
+KNOWN = BaseOperators(TREE)
 
 
 def main() -> None:
-    known = BaseOperators(TREE)
-    sections = []
-    for file in sorted(FOLDER.glob("*.yaml")):
-        rows = [row(case, known) for case in yaml.safe_load(file.read_text())]
-        sections.append((file.stem, rows))
+    cases = {file.stem: yaml.safe_load(file.read_text()) for file in sorted(FOLDER.glob("*.yaml"))}
+    warm_up()
+    # A process for each case, since torchgen caches what it has parsed.
+    with get_context("fork").Pool(maxtasksperchild=1) as pool:
+        rows = iter(pool.map(row, itertools.chain(*cases.values()), chunksize=1))
+    sections = [(name, list(itertools.islice(rows, len(each)))) for name, each in cases.items()]
     (FOLDER / "README.md").write_text(document(sections))
+
+
+def warm_up() -> None:
+    """Fill the caches that each process starts with: the operators that check knows, and torchgen's patterns, for which
+    Python's own cache is too small.
+    """
+    re._MAXCACHE = 1 << 16  # type: ignore[attr-defined]
+    with tempfile.TemporaryDirectory() as empty:
+        check([Path(empty)], KNOWN)
+        torchgen_says(Path(empty))
+    gc.freeze()
+    gc.disable()
 
 
 def document(sections: list[tuple[str, list[tuple[str, str, str, str]]]]) -> str:
@@ -66,17 +82,15 @@ def document(sections: list[tuple[str, list[tuple[str, str, str, str]]]]) -> str
     return "\n".join(text)
 
 
-def row(case: dict[str, Any], known: BaseOperators) -> tuple[str, str, str, str]:
+def row(case: dict[str, Any]) -> tuple[str, str, str, str]:
     """One mistake: its name, torchgen's answer and message, and ours."""
     with tempfile.TemporaryDirectory() as place:
         native = Path(place)
         lay_out(files_of(case), native)
-        lines = [line.removeprefix(f"{native}/") for line in check([native], known).lines()]
+        lines = [line.removeprefix(f"{native}/") for line in check([native], KNOWN).lines()]
         lines += [case["generated"]] if "generated" in case else []
-        # In a separate process, since torchgen caches what it has parsed.
-        with get_context("fork").Pool(1) as pool:
-            message = pool.apply(torchgen_says, (native,))
-            message = message and message.replace(f"{native}/torchgen/packaged/", "").replace(f"{native}/", "")
+        if message := torchgen_says(native):
+            message = message.replace(f"{native}/torchgen/packaged/", "").replace(f"{native}/", "")
     answer = "silent" if message is None else "caught" if names_entry(message, case) else "misleading"
     print(f"{answer}: {case['mistake']}", flush=True)
     ours = f"`` {shortened(lines[0])} ``" if lines else f"the compiler: `` {shortened(case['compiler'])} ``"

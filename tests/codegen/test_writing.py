@@ -111,7 +111,21 @@ def test_kernels_are_made_of_the_written_arguments(tmp_path: Path) -> None:
     (autograd,) = gen_variable_type.gen_variable_type_func(of_native)["type_derived_method_definitions_Default"]
     assert all(f"check_inplace({name}, _any_requires_grad);" in autograd for name in ("low", "others"))
     assert "flatten_tensor_args( low, others )" in autograd
-    assert gen_trace_type.should_trace(native)
+
+
+@pytest.mark.parametrize(
+    ("schema", "key", "wanted"),
+    [
+        ("f(Tensor x, Tensor(a!) out) -> ()", "CPU", "insertNode(node)"),
+        ("f(Tensor x, Tensor(a!) out, Tensor(b!)[] others) -> Tensor", "CPU", '"aten::f: it writes a list'),
+        ("f_(Tensor(a!)[] self) -> ()", "CPU", '"aten::f_: it writes a list'),
+        ("f(Tensor x, Tensor(a!)[] outs) -> ()", "CompositeExplicitAutograd", ""),  # records what the kernel calls
+    ],
+)
+def test_traces_have_the_call_or_an_error(schema: str, key: str, wanted: str, tmp_path: Path) -> None:
+    native = generators_know(tmp_path, f"- func: {schema}\n  dispatch:\n    {key}: f\n")
+    (kernel,) = gen_trace_type.gen_trace_type_func(native)["trace_method_definitions"]
+    assert wanted in kernel if wanted else "tracer" not in kernel
 
 
 def test_only_operators_without_variants_are_exceptions_of_functionalization(tmp_path: Path) -> None:

@@ -123,6 +123,42 @@ def test_stock_is_pytorch_s_until_it_is_left(delivered: Environment) -> None:
     assert delivered.run(code).stdout.split() == [*theirs, *ours]
 
 
+def test_stock_lasts_until_its_last_use_ends(delivered: Environment) -> None:
+    """Nested; and in two threads, of which the first ends first."""
+    code = (
+        START
+        + """
+import threading
+import torch._graft
+assert torch._graft is _graft  # which counts
+both, other_may_end = threading.Event(), threading.Event()
+
+def other():
+    with _graft.stock():
+        both.set()
+        other_may_end.wait()
+
+def show():
+    print(float(torch.trace(x)), torch._inductor.config.fx_graph_cache)
+
+with _graft.stock():
+    with _graft.stock():
+        pass
+    show()
+show()
+thread = threading.Thread(target=other)
+with _graft.stock():
+    thread.start()
+    both.wait()
+show()
+other_may_end.set()
+thread.join()
+show()
+"""
+    )
+    assert delivered.run(code).stdout.splitlines() == ["5.0 False", "6.0 True"] * 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("capability", "number"), [("default", 1.0), ("avx2", 2.0), ("avx512", 512.0)])
 def test_each_capability_has_its_own_kernel(wheel: Environment, capability: str, number: float) -> None:

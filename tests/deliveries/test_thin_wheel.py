@@ -24,14 +24,23 @@ APART = """
 - func: cut_apart(Tensor self, Scalar limit) -> (Tensor below, Tensor above)
   dispatch:
     CompositeExplicitAutograd: cut_apart
+
+- func: cut_into(Tensor x, Tensor(a!) out) -> ()
+  dispatch:
+    CPU: cut_into
 """
 
 APART_KERNEL = """#include <ATen/ops/cut_apart_native.h>
+#include <ATen/ops/cut_into_native.h>
 
 namespace at::native {
 
 std::tuple<Tensor, Tensor> cut_apart(const Tensor& self, const Scalar& limit) {
   return {self.clamp_max(limit), self.clamp_min(limit)};
+}
+
+void cut_into(const Tensor& x, Tensor& out) {
+  out.copy_(x.clamp_max(1));
 }
 
 } // namespace at::native
@@ -66,7 +75,7 @@ def build(environment: Environment, out: Path, folder: Path, name: str = "") -> 
 
 @pytest.fixture(scope="session")
 def cut_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two operators and a module."""
+    """A folder with three operators and a module."""
     folder = write_operator(tmp_path_factory.mktemp("cut") / "cut_ops", "cut")
     (folder / "python/nn/modules").mkdir(parents=True)
     (folder / "python/nn/modules/cut.py").write_text(MODULE)
@@ -175,14 +184,32 @@ EXPECTED = {
     "'by_half' in torch.ops.aten.roll.overloads()": "True",
     "torch.ops.aten.roll(torch.arange(4), half=True).tolist()": "[2, 3, 0, 1]",
     "torch.roll.__doc__.strip()[:4], torch.roll.__module__": "roll torch",
+    # An operator that writes an argument, and one of torch.library.
+    "[writes(ops)(torch.ones(1) * 3).item() for ops in both]": "[2.0, 2.0]",
+    "torch.compile(lambda x: sum(writes(ops)(x) for ops in both), fullgraph=True)(torch.ones(1)).item()": "4.0",
+    "['cut_into' in str(torch.jit.trace(writes(ops), torch.ones(1)).graph) for ops in both]": "[True, True]",
+    "[{*torch.library.opcheck(ops.cut_into.default, (torch.ones(1), torch.ones(1))).values()} for ops in both]": (
+        "[{'SUCCESS'}, {'SUCCESS'}]"
+    ),
 }
+
+BESIDE = """
+import json, torch
+
+library = torch.library.Library("beside", "DEF")
+library.define("cut_into(Tensor x, Tensor(a!) out) -> ()")
+library.impl("cut_into", lambda x, out: (out.copy_(x.clamp(max=1)), None)[1], "CPU")
+both = torch.ops.aten, torch.ops.beside
+
+def writes(ops):
+    return lambda x: (y := torch.empty_like(x), ops.cut_into(x, y), y * 2)[2]
+"""
 
 
 @pytest.fixture(scope="module")
 def printed(both: Environment) -> dict[str, str]:
     """The output of one program for all of them, or the error of each."""
-    code = f"""
-import json, torch
+    code = f"""{BESIDE}
 found = {{}}
 for each in {list(EXPECTED)!r}:
     try:

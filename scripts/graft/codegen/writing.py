@@ -70,7 +70,9 @@ def texts_of_writing(operators: Sequence[tuple[FunctionSchema, bool]]) -> dict[s
     for file in _TEXTS if writing else ():
         texts[file] += (_APPENDED / file).read_text(encoding="utf-8")
     traced = [str(s.name) for s in writing if not _has_list_in_place(s)]
-    texts[_TEXTS[0]] += f"_WRITING.update([\n{_lines(traced)}])\n" if traced else ""
+    lists = [str(s.name) for s in writing if any(a.type.is_list_like() for a in written(s))]
+    for name, names in (("_WRITING", traced), ("_WRITING_LISTS", lists)):
+        texts[_TEXTS[0]] += f"{name}.update([\n{_lines(names)}])\n" if names else ""
     return {file: text for file, text in texts.items() if text}
 
 

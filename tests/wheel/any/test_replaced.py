@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import _graft
+from torch._functorch import config as autograd
+from torch._inductor import config as inductor
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 
@@ -53,3 +57,18 @@ def test_stock_is_left_again() -> None:
     with pytest.raises(ValueError, match="inside"), _graft.stock():
         raise ValueError("inside")
     assert torch._C._dispatch_dump_table("aten::add.Tensor") == before
+
+
+def test_stock_is_nested_and_in_every_thread() -> None:
+    """torch.compile stores nothing until the last use ends."""
+    with ThreadPoolExecutor() as others:
+        assert _caches() == others.submit(_caches).result() == (True, True)
+        with _graft.stock():
+            with _graft.stock():
+                pass
+            assert _caches() == others.submit(_caches).result() == (False, False)
+        assert _caches() == others.submit(_caches).result() == (True, True)
+
+
+def _caches() -> tuple[bool, bool]:
+    return inductor.fx_graph_cache, autograd.enable_autograd_cache

@@ -14,10 +14,25 @@ gr_row_sum_rule(const Tensor& self, std::optional<int64_t> self_bdim, int64_t di
   return {at::gr_row_sum(in_front, getPhysicalDim(self, self_bdim.has_value(), dim), keepdim), 0};
 }
 
+// Of an operator that returns nothing. What is written needs a batch if the other argument has one.
+void gr_add_to_rule(
+    const Tensor& self,
+    std::optional<int64_t> self_bdim,
+    const Tensor& x,
+    std::optional<int64_t> x_bdim) {
+  if (!self_bdim) {
+    vmapIncompatibleInplaceError("gr_add_to");
+  }
+  auto all = moveBatchDimToFront(self, self_bdim);
+  const auto rank = rankWithoutBatchDim(self, self_bdim);
+  at::gr_add_to(all, maybePadToLogicalRank(moveBatchDimToFront(x, x_bdim), x_bdim, rank));
+}
+
 } // namespace
 
 TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {
   VMAP_SUPPORT(gr_row_sum, gr_row_sum_rule);
+  VMAP_SUPPORT(gr_add_to, gr_add_to_rule);
   VMAP_SUPPORT(gr_cube, BASIC_UNARY_BATCH_RULE(ATEN_FN(gr_cube)));
   // Tagged pointwise: this takes the place of the rule that is derived from the tag.
   POINTWISE_BOXED(gr_mix);

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import sys
+import threading
 
 import torch
 
@@ -36,22 +37,51 @@ def notes():
     return [*own, *getattr(torch, "_thin_wheels", {}).values()]
 
 
+# How often stock() is used at this moment, in all threads.
+_uses = 0
+_lock = threading.Lock()
+_switched = contextlib.ExitStack()
+
+
 @contextlib.contextmanager
 def stock():
     """While the body runs, use PyTorch's own kernels and derivative formulas instead of those that replace them.
 
-    Meanwhile, no other thread may run operators. What ``torch.compile`` has compiled stays as it is.
+    It may be nested, and used in several threads: all threads have PyTorch's own until the last use ends. No other
+    thread may run operators at the moment when the first use begins, or when the last one ends. What
+    ``torch.compile`` has compiled stays as it is.
     """
+    global _uses
+    with _lock:
+        if not _uses:
+            _switched.enter_context(_stock_in_all_threads())
+        _uses += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _uses -= 1
+            if not _uses:
+                _switched.close()
+
+
+@contextlib.contextmanager
+def _stock_in_all_threads():
     from torch._functorch import config as autograd
     from torch._inductor import config as inductor
 
-    _replace(_STOCK)
+    # The caches of compiled graphs do not know which kernels there were. ``config.patch`` is for one thread.
+    caches = [autograd._config["enable_autograd_cache"], inductor._config["fx_graph_cache"]]
+    before = [cache.env_value_force for cache in caches]
     try:
-        # The caches of compiled graphs do not know which kernels there were.
-        with inductor.patch(fx_graph_cache=False), autograd.patch(enable_autograd_cache=False):
-            yield
+        for cache in caches:
+            cache.env_value_force = False
+        _replace(_STOCK)
+        yield
     finally:
         _replace(_OWN)
+        for cache, value in zip(caches, before, strict=True):
+            cache.env_value_force = value
 
 
 def register_again():

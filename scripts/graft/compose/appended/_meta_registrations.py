@@ -99,4 +99,5 @@ if _replaced_meta:
     from torch import _graft
 
     _graft.register_again()
-    del sys.modules["torch._graft"]  # `python -m torch._graft` would warn that it is there
+    # `python -m torch._graft` would warn that it is there. It counts uses, so there must not be two.
+    del sys.modules["torch._graft"], torch._graft

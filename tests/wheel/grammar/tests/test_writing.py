@@ -16,6 +16,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.fx.experimental.proxy_tensor import make_fx
 
 beside = torch.ops.gr_beside
+BOTH = pytest.mark.parametrize("ops", [aten, beside], ids=["ours", "torch.library"])
 
 
 def _put(x: Tensor, out: Tensor) -> None:
@@ -24,6 +25,10 @@ def _put(x: Tensor, out: Tensor) -> None:
 
 def _put_row(cache: Tensor, x: Tensor, *, at: int) -> None:
     cache[at] = x
+
+
+def _put_scaled(x: Tensor, out: Tensor, by: int) -> None:
+    out.copy_(by * x)
 
 
 def _put_list(x: Tensor, outs: list[Tensor]) -> None:
@@ -35,6 +40,11 @@ def _add_to(self: Tensor, x: Tensor) -> None:
     self.add_(x)
 
 
+def _add_to_each(info: Any, dims: tuple[int | None, ...], self: Tensor, x: Tensor) -> tuple[None, None]:
+    self.movedim(dims[0] or 0, 0).add_(x if dims[1] is None else x.movedim(dims[1], 0))
+    return None, None
+
+
 def _sides(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     low.copy_(x.clamp(max=0))
     high.copy_(x.clamp(min=0))
@@ -44,6 +54,7 @@ def _sides(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
 # The operators of torch.library: their schemas, without the name of the operator, and kernels.
 BESIDE: dict[str, tuple[str, Callable[..., Any]]] = {
     "gr_put": ("(Tensor x, Tensor(a!) out) -> ()", _put),
+    "gr_put.scaled": ("(Tensor x, Tensor(a!) out, SymInt by) -> ()", _put_scaled),
     "gr_put.row": ("(Tensor(a!) cache, Tensor x, *, int at) -> ()", _put_row),
     "gr_put.list": ("(Tensor x, Tensor(a!)[] outs) -> ()", _put_list),
     "gr_add_to": ("(Tensor(a!) self, Tensor x) -> ()", _add_to),
@@ -58,6 +69,7 @@ def _beside() -> Iterator[None]:
         library.define(name + schema)
         library.impl(name, kernel, "CPU")
     library.impl("gr_sides", lambda x, low, high: x.abs(), "Meta")
+    torch.library.register_vmap("gr_beside::gr_add_to", _add_to_each, lib=library)
     yield
     library._destroy()
 
@@ -207,9 +219,10 @@ def test_graphs_are_those_of_torch_library(name: str) -> None:
     assert ours == graph(beside)
 
 
-def test_make_fx_records_the_call() -> None:
-    graph = make_fx(lambda x: PROGRAMS["a new tensor"](aten, x), tracing_mode="symbolic")(torch.ones(2, 3))
-    assert "aten.gr_put.default" in graph.code
+@BOTH
+def test_make_fx_records_the_call(ops: Any) -> None:
+    graph = make_fx(lambda x: PROGRAMS["a new tensor"](ops, x), tracing_mode="symbolic")(torch.ones(2, 3))
+    assert ".gr_put.default" in graph.code
     torch.testing.assert_close(graph(torch.ones(4, 5)), torch.full((4, 5), 3.0))
 
 
@@ -219,15 +232,30 @@ def test_tensors_without_data() -> None:
     assert torch.gr_put(x, [x.clone()]) is None
 
 
-def test_trace_records_the_call() -> None:
-    def program(x: Tensor) -> Tensor:
-        y = torch.zeros_like(x)
-        torch.gr_put(x, y)
-        return y
+# TorchScript does not keep the names of arguments: it takes gr_put.scaled for gr_put.row.
+RECORDED = [name for name in PROGRAMS if name not in ("a list", "a row")]
 
-    traced = torch.jit.trace(program, (torch.ones(3),))
-    assert "aten::gr_put" in str(traced.graph)
-    assert traced(torch.full((3,), 5.0)).tolist() == [10, 10, 10]
+
+@BOTH
+@pytest.mark.parametrize("name", RECORDED)
+def test_trace_records_the_call(name: str, ops: Any) -> None:
+    traced = torch.jit.trace(lambda x: PROGRAMS[name](ops, x.clone()), (torch.ones(3, 4),))
+    assert "::gr_" in str(traced.graph)
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(traced(x), PROGRAMS[name](ops, x.clone()))
+
+
+def test_trace_refuses_what_torchscript_drops() -> None:
+    with pytest.raises(NotImplementedError, match=r"aten::gr_put\.list: it writes a list of tensors"):
+        torch.jit.trace(lambda x: PROGRAMS["a list"](aten, x), (torch.ones(3, 4),))
+
+    def composite(x: Tensor) -> Tensor:
+        torch.gr_bump_all_(xs := [x.clone(), x + 1], 2)
+        return xs[0] * xs[1]
+
+    traced = torch.jit.trace(composite, (torch.ones(3),))
+    x = torch.randn(3)
+    torch.testing.assert_close(traced(x), composite(x))
 
 
 def test_functionalize_says_that_it_cannot() -> None:
@@ -240,11 +268,38 @@ def test_vmap_needs_a_rule() -> None:
         torch.vmap(lambda x: torch.gr_put(x, torch.zeros(3)))(torch.ones(2, 3))
     with pytest.raises(NotImplementedError, match=r"aten::gr_sides: .* write a batching rule in"):
         torch.vmap(lambda x: torch.gr_sides(x, torch.zeros(3), torch.zeros(3)))(torch.ones(2, 3))
+    with pytest.raises(RuntimeError, match="Batching rule not implemented for gr_beside::gr_put"):
+        torch.vmap(lambda x: beside.gr_put(x, torch.zeros(3)))(torch.ones(2, 3))
 
 
-@pytest.mark.parametrize("call", [lambda x: (x, torch.zeros(3)), lambda x: (x.requires_grad_(), torch.zeros(3))])
-def test_opcheck(call: Callable[[Tensor], tuple[Tensor, ...]]) -> None:
-    torch.library.opcheck(aten.gr_put.default, call(torch.ones(3)))
+@BOTH
+def test_vmap_uses_the_rule_of_the_folder(ops: Any) -> None:
+    x, y, row = torch.randn(2, 3), torch.randn(2, 3), torch.randn(3)
+    for dims, other in ((0, 0), y), ((0, None), row), ((1, 0), y):
+        written = x.mT.clone() if dims[0] else x.clone()
+        torch.vmap(ops.gr_add_to, dims, out_dims=None)(written, other)
+        torch.testing.assert_close(written, (x + other).mT if dims[0] else x + other)
+
+
+def _inputs(name: str) -> tuple[tuple[Any, ...], dict[str, int]]:
+    x, out = torch.ones(3), torch.zeros(3)
+    if name == "gr_put.row":
+        return (torch.zeros(2, 3), x), {"at": 1}
+    last = {"gr_put.scaled": (out, 3), "gr_put.list": ([out, out.clone()],), "gr_sides": (out, out.clone())}
+    return (x, *last.get(name, (out,))), {}
+
+
+# opcheck computes derivatives of results, which gr_sides does not have.
+CHECKED = [*((name, False) for name in BESIDE), *((name, True) for name in BESIDE if name != "gr_sides")]
+
+
+@BOTH
+@pytest.mark.parametrize(("name", "requires_grad"), CHECKED)
+def test_opcheck(name: str, requires_grad: bool, ops: Any) -> None:
+    args, kwargs = _inputs(name)
+    args[1 if name in ("gr_put.row", "gr_add_to") else 0].requires_grad_(requires_grad)
+    packet, _, overload = name.partition(".")
+    torch.library.opcheck(getattr(getattr(ops, packet), overload or "default"), args, kwargs)
 
 
 @IS_ODD
@@ -252,36 +307,53 @@ def test_opcheck(call: Callable[[Tensor], tuple[Tensor, ...]]) -> None:
 @pytest.mark.parametrize("options", [{}, {"cpp_wrapper": True}], ids=["", "cpp_wrapper"])
 def test_inductor(name: str, options: dict[str, bool]) -> None:
     torch._dynamo.reset()
-    compiled = torch.compile(lambda x: PROGRAMS[name](aten, x), fullgraph=True, options=options)
+    program = PROGRAMS[name]
+    compiled = torch.compile(lambda x, y: (program(aten, x), program(beside, y)), fullgraph=True, options=options)
     x = torch.randn(3, 4)
-    copies = [x.clone() for _ in range(2)]
-    torch.testing.assert_close(compiled(copies[0]), PROGRAMS[name](aten, copies[1]))
-    torch.testing.assert_close(copies[0], copies[1])
+    ours, theirs = x.clone(), x.clone()
+    found = compiled(ours, theirs)
+    wanted = program(beside, x)
+    torch.testing.assert_close(found, (wanted, wanted))
+    torch.testing.assert_close((ours, theirs), (x, x))
 
 
-def test_inductor_copies_nothing_where_eager_does_not() -> None:
+@BOTH
+def test_inductor_copies_nothing_where_eager_does_not(ops: Any) -> None:
     torch._dynamo.reset()
     cache, row = torch.zeros(64, 1 << 18), torch.ones(1 << 18)  # 64 MB
 
     @torch.compile(fullgraph=True)
-    def step(cache: Tensor, row: Tensor) -> None:
-        aten.gr_put.row(cache, row, at=3)
-        aten.gr_put(row, cache[5])
+    def steps(cache: Tensor, row: Tensor) -> None:
+        for at in range(4):
+            ops.gr_put.row(cache, row, at=at)
+            ops.gr_put(row, cache[at + 8])
 
-    step(cache, row)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        for _ in range(3):
-            step(cache, row)
-    largest = max(event.cpu_memory_usage for event in profile.events())
-    assert cache.sum(1).nonzero().flatten().tolist() == [3, 5]
-    assert largest < cache.nbytes // 8  # a row, which the kernel of gr_put makes
+    steps(cache, row)
+    assert cache.sum(1).nonzero().flatten().tolist() == [0, 1, 2, 3, 8, 9, 10, 11]
+    assert _peak(cache.clone) > cache.nbytes // 2
+    assert _peak(lambda: steps(cache, row)) < cache.nbytes // 8  # a row, which the kernel of gr_put makes
+
+
+def _peak(run: Callable[[], Any]) -> int:
+    """Return by how many bytes memory grows at most while something runs."""
+
+    def now(line: str) -> int:
+        return int(Path("/proc/self/status").read_text().partition(f"{line}:")[2].split()[0]) << 10
+
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
+    before = now("VmRSS")
+    run()
+    return now("VmHWM") - before
 
 
 class Writes(torch.nn.Module):
-    """Writes a new tensor and views of one base."""
+    """Writes a new tensor and views of one base, with the operators of each."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return PROGRAMS["a new tensor"](aten, x) + PROGRAMS["views of one base"](aten, x)
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        first, second = (
+            PROGRAMS["a new tensor"](ops, x) + PROGRAMS["views of one base"](ops, x) for ops in (aten, beside)
+        )
+        return first, second
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -290,7 +362,9 @@ def test_export() -> None:
     shapes = ({1: torch.export.Dim("n", min=2, max=99)},)
     program = torch.export.export(Writes(), (x,), dynamic_shapes=shapes)
     lowered = program.run_decompositions()
-    assert "auto_functionalized" in lowered.graph_module.code
+    code = lowered.graph_module.code
+    assert code.count("auto_functionalized_v2(torch.ops.aten.gr_put.default") == 3
+    assert code.count("auto_functionalized_v2(torch.ops.gr_beside.gr_put.default") == 3
     for each in (x, torch.randn(3, 7)):
         torch.testing.assert_close(program.module()(each), Writes()(each))
         torch.testing.assert_close(lowered.module()(each), Writes()(each))
@@ -304,12 +378,20 @@ def test_ahead_of_time(tmp_path: Path) -> None:
     torch.testing.assert_close(torch._inductor.aoti_load_package(package)(x), Writes()(x))
 
 
-def test_script_keeps_the_call() -> None:
-    @torch.jit.script
-    def program(x: Tensor) -> Tensor:
-        y = torch.zeros_like(x)
-        torch.gr_put(x, y)
-        return y
+SCRIPT = """
+def program(x: Tensor) -> Tensor:
+    y, low, high = torch.zeros_like(x), torch.zeros_like(x), torch.zeros_like(x)
+    torch.ops.OPS.gr_put(x[0], y[0])
+    torch.ops.OPS.gr_put(x[1], y[1], 3)
+    torch.ops.OPS.gr_add_to(y[2], x[2])
+    return torch.ops.OPS.gr_sides(x, low, high) + low - high + y
+"""
 
-    assert "aten::gr_put" in str(program.graph)
-    assert program(torch.ones(2)).tolist() == program(torch.ones(2)).tolist() == [2, 2]
+
+@BOTH
+def test_script_keeps_the_call(ops: Any) -> None:
+    program = torch.jit.CompilationUnit(SCRIPT.replace("OPS", ops.name)).program
+    assert str(program.graph).count("::gr_") == 4
+    x = torch.randn(3, 4)
+    for _ in range(3):  # with profiling, then optimized
+        torch.testing.assert_close(program(x), x * torch.tensor([[2.0], [3.0], [1.0]]))
