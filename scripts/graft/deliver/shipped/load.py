@@ -282,6 +282,13 @@ def _refresh_packets(note, torch):
             packet._op, packet._overload_names = torch._C._jit_get_operation(qualified.partition(".")[0])
 
 
+def _is_there(name):
+    """Return whether this torch has a new module, as a grafted one has `torch._graft`, which reads a file beside it."""
+    import torch
+
+    return os.path.isfile(os.path.join(os.path.dirname(os.path.dirname(torch.__file__)), name.removeprefix("new/")))
+
+
 class _Behind:
     """Runs texts that extend modules of torch: immediately if the module is loaded, else when it is imported.
 
@@ -290,7 +297,7 @@ class _Behind:
 
     def __init__(self, note):
         self._behind = {module: _file(note, name) for module, name in note["behind"].items()}
-        self._new = {module: _file(note, name) for module, name in note["new"].items()}
+        self._new = {module: _file(note, name) for module, name in note["new"].items() if not _is_there(name)}
         self._stars = note["stars"]
         self._looking = set()
         self._found = set()
