@@ -68,7 +68,7 @@ def test_what_is_there_is_told(stock: Environment, folder: Path) -> None:
 
 
 RUNNING = """
-import multiprocessing, sys
+import multiprocessing, subprocess, sys
 import torch
 
 def work(value):
@@ -81,30 +81,37 @@ if __name__ == "__main__":
     print(torch.ones(1))
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         print(pool.map(work, [torch.tensor([0.0, 5.0])]))
+    program = "import torch; print(torch.cut(torch.tensor([0.0, 5.0])).tolist())"
+    print(subprocess.check_output([sys.executable, "-c", program], text=True), end="")
 """
+KEPT = "tensor([1.])\n[[0.0, 1.0]]\n[0.0, 1.0]\n"
 
 
 @contextmanager
-def running(stock: Environment, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that imported torch, and starts another if it is told to go on."""
+def running(stock: Environment, folder: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that imported torch, and starts others if it is told to go on."""
     (folder / "running.py").write_text(RUNNING)
-    command = [stock.python, folder / "running.py"]
-    with subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    command = [stock.python, *flags, folder / "running.py"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
         assert process.stdout and process.stdout.readline() == "started\n"
         yield process
 
 
-def test_running_process_keeps_its_torch(stock: Environment, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("flags", [(), ("-I",)])
+def test_running_process_keeps_its_torch(
+    stock: Environment, folder: Path, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
     """Also the modules that it imports late, and the processes that it starts."""
     make("develop", stock, "--native", folder)
-    with running(stock, tmp_path) as process:
+    with running(stock, tmp_path, *flags) as process:
         for number in range(3):
             (folder / "cut.cpp").write_text(
                 KERNEL.replace("NAME", "cut").replace("clamp_max", "clamp_min") + "\n" * number
             )
             make("develop", stock, "--native", folder)
         said, _ = process.communicate("\n")
-    assert said == "tensor([1.])\n[[0.0, 1.0]]\n"
+    assert said == KEPT
     assert stock.print(CUT) == "[1.0, 5.0]"
 
 
@@ -117,7 +124,7 @@ def test_running_process_and_its_children_keep_their_torch_after_undevelop(
         assert "processes still run" in make("undevelop", stock)
         assert stock.print("hasattr(torch, 'cut')") == "False"
         said, _ = process.communicate("\n")
-    assert said == "tensor([1.])\n[[0.0, 1.0]]\n"
+    assert said == KEPT
     make("undevelop", stock)
     assert stock.content() == before
 

@@ -91,15 +91,6 @@ class _AtImport:
         return
 
 
-def _say_what_is_ignored():
-    """Python that ignores variables takes the current tree, although its parent may run with another."""
-    named = tree_named(os.environ.get(VARIABLE, ""), os.path.dirname(TREE))
-    if sys.flags.ignore_environment and named not in ("", TREE):
-        flag = "-I" if sys.flags.isolated else "-E"
-        text = "torch: python " + flag + " ignores " + VARIABLE + ": this process has the operators of the last build, "
-        _say_at_import(text + "the process that started it those of an older one")
-
-
 def _say_at_import(text):
     _acts.append(lambda: sys.stderr.write(text + "\n"))
 
@@ -111,7 +102,18 @@ def _place():
     sys.path.insert(min(places, default=0), TREE)
     _hold()
     # A process that does not use torch, such as a server that starts others, leaves the choice to them.
-    _acts.append(lambda: os.environ.update({VARIABLE: os.path.basename(TREE)}))
+    _acts.append(_name_to_children)
+
+
+def _name_to_children():
+    """Set the variable. If it names another tree, Python was told to ignore it: say so."""
+    if TREE not in sys.path:
+        return  # `multiprocessing` gave this process the path, and so the tree, of its parent
+    if tree_named(os.environ.get(VARIABLE, ""), os.path.dirname(TREE)) not in ("", TREE):
+        flag = "-I" if sys.flags.isolated else "-E"
+        text = "torch: python " + flag + " ignores " + VARIABLE + ": this process has the operators of the last build, "
+        sys.stderr.write(text + "the process that started it those of an older one\n")
+    os.environ[VARIABLE] = os.path.basename(TREE)
 
 
 def _hold():
@@ -129,7 +131,6 @@ def _start():
     found = _state()
     if found == STATE or _is_same_by_content():
         _place()
-        _say_what_is_ignored()
         if folder := _other_libraries():
             text = "torch: LD_LIBRARY_PATH names " + folder + ", whose libraries are loaded instead of those with your "
             _say_at_import(text + "operators; take that folder out of it")
