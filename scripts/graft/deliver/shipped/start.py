@@ -106,10 +106,11 @@ def _place():
 
 
 def _name_to_children():
-    """Set the variable. If it names another tree, Python was told to ignore it: say so."""
+    """Set the variable. If it names another tree, which Python was told to ignore, say so."""
     if TREE not in sys.path:
         return  # `multiprocessing` gave this process the path, and so the tree, of its parent
-    if tree_named(os.environ.get(VARIABLE, ""), os.path.dirname(TREE)) not in ("", TREE):
+    named = tree_named(os.environ.get(VARIABLE, ""), os.path.dirname(TREE))
+    if sys.flags.ignore_environment and named not in ("", TREE):
         flag = "-I" if sys.flags.isolated else "-E"
         text = "torch: python " + flag + " ignores " + VARIABLE + ": this process has the operators of the last build, "
         sys.stderr.write(text + "the process that started it those of an older one\n")
