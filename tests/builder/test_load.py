@@ -7,6 +7,7 @@ import subprocess
 import sys
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -95,6 +96,23 @@ def test_package_in_an_archive_stops_no_import(folder: Path) -> None:
     (folder / "ops").rmdir()
     out, said = imported(folder, str(folder / "ops.zip"))
     assert out.startswith(f"torch 1.0\nFalse\n{REFUSED}") and said.startswith(REFUSED)
+
+
+@pytest.mark.parametrize("delivery", ["develop", "source"])
+@pytest.mark.parametrize("others", [{}, {"first": {"name": "first", "operators": ["aten::other"]}}])
+def test_operator_of_a_grafted_torch_is_refused(folder: Path, others: dict[str, Any], delivery: str) -> None:
+    """To register it twice would end Python. Also if another thin wheel was loaded before."""
+    added = ["aten::cut", *(name for note in others.values() for name in note["operators"])]
+    texts = {"_added_operators.py": f"OPERATORS = {added}\n"}
+    if delivery == "develop":  # a build of PyTorch's sources has no note
+        texts["_graft.json"] = json.dumps({"delivery": delivery, "base": "1.0", "hash": "", "folders": {}})
+    texts |= {"_graft.py": (PACKAGE / "compose/appended/_graft.py").read_text()}
+    texts |= {"__init__.py": f"_thin_wheels = {others}\n{TORCH}"}
+    write(folder, {f"torch/{name}": text for name, text in texts.items()})
+    write(folder, {"ops/a/note.json": json.dumps({**NOTE, "operators": ["aten::cut"]})})
+    out, said = imported(folder)
+    reason = f"{REFUSED}aten::cut is already in torch 1.0; uninstall ops\n"
+    assert (out, said) == (f"torch 1.0\nFalse\n{reason}", reason)
 
 
 def test_description_of_a_grafted_torch_can_be_run_beside_it(folder: Path) -> None:

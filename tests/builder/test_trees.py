@@ -272,7 +272,7 @@ def test_libraries_of_cuda_are_found_beside_torch(environment: Environment, monk
 
 
 @contextmanager
-def running(environment: Environment, **variables: str) -> Iterator[subprocess.Popen[str]]:
+def running(environment: Environment, *flags: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
     """A process that prints the path of torch, and runs until the body ends."""
     program = f"""
 import os, site, sys
@@ -282,8 +282,9 @@ import torch
 print(torch.__file__, os.environ[{VARIABLE!r}], flush=True)
 input()
 """
-    command, env = [sys.executable, "-I", "-S", "-B", "-c", program], {**os.environ, **variables}
-    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    command, env = [sys.executable, *flags, "-S", "-B", "-c", program], {**os.environ, **variables}
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, env=env, cwd=environment.packages, text=True, **pipes) as process:  # type: ignore[call-overload]
         yield process
 
 
@@ -321,6 +322,52 @@ def test_child_has_the_tree_of_its_parent(environment: Environment) -> None:
                 assert tree_of(child) == (str(expected / "torch/__init__.py"), expected.name)
                 child.communicate("\n")
         parent.communicate("\n")
+
+
+@pytest.mark.parametrize("flags", [(), ("-I",), ("-E",)])
+def test_variable_names_a_tree_of_the_environment_and_nothing_else(
+    environment: Environment, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    tree = add(environment)
+    texts = {"_torch_graft_start.py": "raise SystemExit('evil')\n", "torch/__init__.py": ""}
+    write(tmp_path / "evil", texts)
+    write(tree.parent / "1234.partial", texts)
+    (tmp_path / "torch.graft").mkdir()
+    for name in (str(tmp_path / "evil"), "../../evil", f"{tree.name}/../../../evil", "..", ".", "1234.partial", "\n"):
+        with running(environment, *flags, **{VARIABLE: name}) as process:
+            out, said = process.communicate("\n")
+            assert (out, said) == (f"{tree}/torch/__init__.py {tree.name}\n", ""), name
+
+
+@pytest.mark.parametrize("flag", ["-I", "-E"])
+def test_child_that_ignores_variables_has_the_current_tree_and_says_so(environment: Environment, flag: str) -> None:
+    first = add(environment)
+    with running(environment) as parent:
+        tree_of(parent)
+        second = add(environment, CHANGED, "second")
+        for named, lines in (first, 1), (second, 0):
+            with running(environment, flag, **{VARIABLE: named.name}) as child:
+                assert tree_of(child) == (str(second / "torch/__init__.py"), second.name)
+                _, said = child.communicate("\n")
+                assert said.count("\n") == lines
+                assert said.startswith(f"torch: python {flag} ignores {VARIABLE}: " if lines else ""), said
+        parent.communicate("\n")
+
+
+def test_child_of_a_process_that_was_undeveloped_has_its_tree(environment: Environment) -> None:
+    tree, installed = add(environment), str(environment.site / "torch/__init__.py")
+    with running(environment) as parent:
+        _, variable = tree_of(parent)
+        for _ in range(2):
+            assert remove_trees(environment.packages)
+            assert developed(environment) == {}
+            for name, expected in (variable, str(tree / "torch/__init__.py")), ("", installed), ("deleted", installed):
+                with running(environment, **{VARIABLE: name}) as child:
+                    assert tree_of(child)[0] == expected
+                    assert child.communicate("\n") == ("", "")
+        parent.communicate("\n")
+    assert remove_trees(environment.packages)
+    assert not tree.parent.exists() and not list(environment.packages.glob("*.pth"))
 
 
 def test_session_with_the_old_build_is_told_to_restart(
@@ -488,3 +535,6 @@ def test_path_of_libraries_that_would_load_another_torch_is_named(
     is_first, _, (line,) = started(environment, tree)
     assert is_first
     assert line.startswith(f"torch: LD_LIBRARY_PATH names {folder}, ") and line.endswith("take that folder out of it")
+    with running(environment) as process:
+        assert tree_of(process) == (str(tree / "torch/__init__.py"), tree.name)
+        process.communicate("\n")

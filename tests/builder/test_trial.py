@@ -11,12 +11,14 @@ import pytest
 from graft import build as build_module
 from graft.base.installed import Environment
 from graft.core.errors import PackError, UsageError
+from graft.core.layout import PACKAGE
 from graft.deliver.develop import use_tree, write_tree
 from graft.deliver.trial import require_import
 from graft.inputs.merge import MARK
 from graft.inputs.native import load_native
 from helpers import write
 
+SHIPPED = PACKAGE / "deliver/shipped"
 UPSTREAM = {
     "torch/__init__.py": "from . import version, _meta_registrations\n",
     "torch/version.py": "__version__ = '2.10.0'\n",
@@ -111,6 +113,29 @@ def test_environment_that_cannot_be_written_to_is_refused_before_anything_is_bui
     request: Any = SimpleNamespace(python="python", watch=False)
     with pytest.raises(UsageError, match="cannot be written to"):
         build_module.develop(request)
+
+
+LOADING = """
+import os, sys
+if os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] == "1":
+    sys.stderr.write("a line of another\\n")
+    sys.path.append(os.path.abspath(f"{__file__}/../../../.."))  # site-packages
+    import thin
+    thin.autoload()
+"""
+
+
+def test_thin_wheel_that_is_not_loaded_is_told(
+    environment: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What PyTorch loads is loaded, also where this process is to have none of it."""
+    monkeypatch.setenv("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
+    texts = {name: (SHIPPED / file).read_text() for name, file in (("__init__", "package.py"), ("_load", "load.py"))}
+    write(environment.site, {f"thin/{name}.py": text for name, text in texts.items()})
+    write(environment.site, {"torch/__init__.py": UPSTREAM["torch/__init__.py"] + LOADING})
+    build(environment, write(tmp_path / "ops", FOLDER))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("thin: its operators were not added to torch: FileNotFoundError: ")
 
 
 def test_same_python_is_not_tried_again(environment: Environment, tmp_path: Path) -> None:

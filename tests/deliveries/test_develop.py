@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -66,7 +68,7 @@ def test_what_is_there_is_told(stock: Environment, folder: Path) -> None:
 
 
 RUNNING = """
-import multiprocessing, sys
+import multiprocessing, subprocess, sys
 import torch
 
 def work(value):
@@ -79,24 +81,64 @@ if __name__ == "__main__":
     print(torch.ones(1))
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         print(pool.map(work, [torch.tensor([0.0, 5.0])]))
+    program = "import torch; print(torch.cut(torch.tensor([0.0, 5.0])).tolist())"
+    print(subprocess.check_output([sys.executable, "-c", program], text=True), end="")
 """
+KEPT = "tensor([1.])\n[[0.0, 1.0]]\n[0.0, 1.0]\n"
 
 
-def test_running_process_keeps_its_torch(stock: Environment, folder: Path, tmp_path: Path) -> None:
+@contextmanager
+def running(stock: Environment, folder: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that imported torch, and starts others if it is told to go on."""
+    (folder / "running.py").write_text(RUNNING)
+    command = [stock.python, *flags, folder / "running.py"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdout and process.stdout.readline() == "started\n"
+        yield process
+
+
+@pytest.mark.parametrize("flags", [(), ("-I",)])
+def test_running_process_keeps_its_torch(
+    stock: Environment, folder: Path, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
     """Also the modules that it imports late, and the processes that it starts."""
     make("develop", stock, "--native", folder)
-    (tmp_path / "running.py").write_text(RUNNING)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([stock.python, tmp_path / "running.py"], text=True, **pipes) as process:  # type: ignore[call-overload]
-        assert process.stdout.readline() == "started\n"
+    with running(stock, tmp_path, *flags) as process:
         for number in range(3):
             (folder / "cut.cpp").write_text(
                 KERNEL.replace("NAME", "cut").replace("clamp_max", "clamp_min") + "\n" * number
             )
             make("develop", stock, "--native", folder)
         said, _ = process.communicate("\n")
-    assert said == "tensor([1.])\n[[0.0, 1.0]]\n"
+    assert said == KEPT
     assert stock.print(CUT) == "[1.0, 5.0]"
+
+
+def test_running_process_and_its_children_keep_their_torch_after_undevelop(
+    stock: Environment, folder: Path, tmp_path: Path
+) -> None:
+    before = stock.content()
+    make("develop", stock, "--native", folder)
+    with running(stock, tmp_path) as process:
+        assert "processes still run" in make("undevelop", stock)
+        assert stock.print("hasattr(torch, 'cut')") == "False"
+        said, _ = process.communicate("\n")
+    assert said == KEPT
+    make("undevelop", stock)
+    assert stock.content() == before
+
+
+@pytest.mark.parametrize("flags", [(), ("-I",), ("-E",)])
+def test_start_runs_nothing_outside_the_environment(
+    stock: Environment, folder: Path, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    make("develop", stock, "--native", folder)
+    (tmp_path / "_torch_graft_start.py").write_text("print('outside')\n")
+    program = "import torch; print(torch.cut(torch.ones(1)))"
+    env = {**os.environ, "TORCH_GRAFT_TREE": str(tmp_path), "PYTHONPATH": ""}
+    done = subprocess.run([stock.python, *flags, "-B", "-c", program], env=env, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("tensor([1.])\n", "")
 
 
 def test_torch_that_cannot_be_imported_is_not_used(stock: Environment, folder: Path) -> None:

@@ -265,6 +265,26 @@ def test_same_operator_twice_names_both(both: Environment, cut_folder: Path, tmp
         both.pip("uninstall", "-y", "other_ops")
 
 
+@pytest.mark.parametrize("name", ["cut_ops", "rolled_ops"])
+def test_operators_of_develop_are_taken_instead_of_a_wheel_s(
+    both: Environment, rolled: Path, tmp_path: Path, name: str
+) -> None:
+    """Of the wheel that PyTorch loads first, and of the other."""
+    folder = write_operator(tmp_path / "ops", "cut") if name == "cut_ops" else rolled.parent.with_name("rolled")
+    program = "import torch; print(torch.ones(1).mul(2).cut(), torch.arange(4).roll(half=True).tolist()); "
+    program += "from torch import _graft; print(*(note['delivery'] for note in _graft.notes()))"
+    try:
+        said = make("develop", both, "--native", folder).splitlines()
+        done = both.run(program)
+    finally:
+        make("undevelop", both)
+    assert done.stdout == "tensor([1.]) [2, 3, 0, 1]\ndevelop thin wheel\n"
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"{name}: its operators were not added to torch: aten::")
+    assert line.endswith(f"; uninstall {name}")
+    assert line in said
+
+
 def test_another_torch_is_refused_in_one_line(both: Environment) -> None:
     version = both.packages / "torch/version.py"
     text = version.read_text()

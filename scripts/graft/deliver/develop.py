@@ -2,11 +2,13 @@
 
 The tree consists of links to the files of the installed torch, plus the composed files. Each build writes a new tree,
 and one ``.pth`` file names the current tree. A killed build leaves the previous one in use. Each process locks its
-tree, and no build changes or deletes a tree that is locked. Its children take the same one, by a variable.
+tree, and no build changes or deletes a tree that is locked. Its children take the same one, by a variable, unless
+Python ignores variables.
 """
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import json
@@ -28,6 +30,7 @@ from ..core.layout import IS_CHECKOUT, REPOSITORY
 
 _PTH = "torch_graft.pth"
 _START = "_torch_graft_start"
+_START_FILE = Path(__file__).with_name("shipped") / "start.py"
 # Set in a process that imported torch: the name of its tree, for its children.
 VARIABLE = "TORCH_GRAFT_TREE"
 
@@ -120,6 +123,7 @@ def use_tree(environment: Environment, tree: Path) -> None:
 
 def remove_trees(packages: Path) -> bool:
     """Make the Python of these site-packages use its installed torch again, and delete the trees that are not in use.
+    While one is, the ``.pth`` file stays, without a current tree, for the children of the processes that use it.
 
     Returns whether there was anything to delete.
 
@@ -129,12 +133,18 @@ def remove_trees(packages: Path) -> bool:
     pth, trees = packages / _PTH, packages / TREES
     is_there = pth.exists() or trees.exists()
     try:
-        pth.unlink(missing_ok=True)
+        if any(map(_is_used, trees.glob("*"))):
+            write_atomically(pth, _pth_text(""))
+        else:
+            pth.unlink(missing_ok=True)
         used = [tree for tree in trees.glob("*") if _is_used(tree)]
         for tree in {*trees.glob("*")} - {*used}:
             shutil.rmtree(tree)
         if used:
-            say(f"{trees}: processes still run with what is there; `make undevelop` deletes it when they have ended")
+            say(
+                f"{trees}: processes still run with what is there, and so do those that they start; "
+                "`make undevelop` deletes it when they have ended"
+            )
         elif trees.exists():
             trees.rmdir()
     except OSError as error:
@@ -173,18 +183,22 @@ def _pth_text(name: str) -> str:
     """A ``.pth`` file may have one line of code. In a virtual environment it runs twice; the second run does nothing.
 
     The tree is found beside the file, also in a copy of the environment: ``sitedir`` is a variable of the function in
-    Python's ``site`` that runs the line. If the tree does not exist, the installed torch is used.
+    Python's ``site`` that runs the line. Without a tree, the installed torch is used.
     """
-    text = f"if {_START!r} not in sys.modules:\n"
-    text += f"    tree = os.path.join(trees, os.environ.get({VARIABLE!r}) or current)\n"
-    text += f"    if not os.path.isfile(os.path.join(tree, '{_START}.py')): tree = os.path.join(trees, current)\n"
+    code = ast.parse(_START_FILE.read_text(encoding="utf-8"))
+    (function,) = (each for each in code.body if getattr(each, "name", "") == "tree_named")
+    text = f"{ast.unparse(function)}\n"
+    text += f"named = '' if sys.flags.ignore_environment else os.environ.get({VARIABLE!r}, '')\n"
+    text += "tree = tree_named(named, trees) or tree_named(current, trees)\n"
+    text += f"if tree and {_START!r} not in sys.modules:\n"
     text += f"    sys.path.insert(0, tree)\n    try: import {_START}\n    except ImportError: sys.path.remove(tree)\n"
     trees = f"os.path.join(sys._getframe(1).f_locals['sitedir'], {TREES!r})"
-    return f"import os, sys; current = {name!r}; trees = {trees}; exec({text!r})\n"
+    variables = "{'os': os, 'sys': sys, 'current': current, 'trees': trees}"
+    return f"import os, sys; current = {name!r}; trees = {trees}; exec({text!r}, {variables})\n"
 
 
 def _start_text(environment: Environment, natives: Sequence[str], record: Path | None) -> str:
-    text = (Path(__file__).with_name("shipped") / "start.py").read_text(encoding="utf-8")
+    text = _START_FILE.read_text(encoding="utf-8")
     state = {name: value for name, value in environment.state().items() if name in _WATCHED}
     make = f"make -C {shlex.quote(str(REPOSITORY))}"
     undevelop, develop = f"{make} undevelop PYTHON=", f"{make} develop NATIVE={_value(natives)} PYTHON="

@@ -1,4 +1,7 @@
-"""Import torch from a new tree in a fresh process, before the tree is used: what a folder adds to Python may fail."""
+"""Import torch from a new tree in a fresh process, before the tree is used: what a folder adds to Python may fail.
+
+PyTorch loads thin wheels there, too, as it will for the user.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 
 from ..base.base import VERSION_FILE
 from ..base.installed import Environment
+from ..core.console import say
 from ..core.errors import PackError
 from ..core.process import run
 from ..inputs.native import PYTHON, NativeFolder
@@ -18,6 +22,12 @@ _SHOWN = 20
 
 # Printed with the name of a module before its error.
 _FAILED = "cannot import:"
+
+# A thin wheel's load.py says so in a line with the reason.
+_NOT_ADDED = "its operators were not added to torch"
+
+# An editable install builds nothing meanwhile: it would wait for this build.
+_VARIABLES = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "1", "GRAFT_EDITABLE_REBUILD": "0"}
 
 _PROGRAM = """
 import importlib, sys
@@ -33,7 +43,8 @@ for name in {modules!r}:
 
 def require_import(environment: Environment, tree: Path, native: NativeFolder) -> None:
     """Check that torch and the modules that the folder adds to can be imported from ``tree``, unless its Python files
-    are those of the current tree. Of the modules, those that differ: torch may import them long after.
+    are those of the current tree. Of the modules, those that differ: torch may import them long after. Repeat what
+    thin wheels print that are not loaded.
 
     Raises:
         PackError: one cannot be; with the line of the native folder that fails.
@@ -44,9 +55,12 @@ def require_import(environment: Environment, tree: Path, native: NativeFolder) -
     files = [f"torch/{name.relative_to(PYTHON).as_posix()}" for name in native.python if name.suffix == ".py"]
     modules = ["torch", *(_module(name) for name in files if new.get(name) != old.get(name))]
     done = _import(environment, tree, modules)
-    if done.returncode == 0:
-        return
     every = done.stdout.strip().splitlines()
+    if done.returncode == 0:
+        for line in every:
+            if _NOT_ADDED in line:
+                say(line)
+        return
     failed = next((line.partition(":")[2] for line in every if line.startswith(_FAILED)), "torch")
     lines = [line for line in every if not line.startswith(_FAILED)]
     lines = lines or [f"it printed nothing, and ended with {done.returncode}"]
@@ -66,7 +80,7 @@ def _module(file: str) -> str:
 
 def _import(environment: Environment, folder: Path, modules: list[str]) -> subprocess.CompletedProcess[str]:
     program = _PROGRAM.format(folder=str(folder), modules=modules, failed=_FAILED)
-    return run([environment.python, "-I", "-B", "-c", program], check=False, env={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
+    return run([environment.python, "-I", "-B", "-c", program], check=False, env=_VARIABLES)
 
 
 def _python(note: dict[str, dict[str, str]]) -> dict[str, str]:

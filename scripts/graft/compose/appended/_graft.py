@@ -27,7 +27,7 @@ def notes():
     if os.path.isfile(_NOTE):
         with open(_NOTE, encoding="utf-8") as file:
             own = [json.load(file)]
-    elif not getattr(torch, "_thin_wheels", ()):
+    elif os.path.dirname(__file__) == os.path.dirname(torch.__file__):  # not a file of a thin wheel
         own = [{"delivery": "source", "base": torch.__version__, "hash": "", "folders": {}}]
     if own:
         from torch import _added_operators

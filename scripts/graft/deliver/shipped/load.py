@@ -169,14 +169,18 @@ def _load(note):
 
 
 def _require_no_other(note, torch):
-    others = {other["name"]: _names(other) for other in getattr(torch, "_thin_wheels", {}).values()}
-    if not others and importlib.util.find_spec("torch._added_operators"):
-        # Not imported: `python -m torch._graft` would warn that it is loaded already.
-        graft = _module(f"{_PACKAGE}._graft", importlib.util.find_spec("torch._graft").origin)
-        others = {f"torch {torch.__version__}": {name for other in graft.notes() for name in _names(other)}}
-    for name, operators in others.items():
-        if twice := sorted(operators & _names(note)):
-            raise _Refused(f"{twice[0]} is already in {name}; uninstall {name} or {note['name']}")
+    """Check that neither the torch, which may be grafted, nor another thin wheel has an operator of this one:
+    registering it again would end Python.
+    """
+    if not importlib.util.find_spec("torch._added_operators"):
+        return
+    # Not imported: `python -m torch._graft` would warn that it is loaded already.
+    graft = _module(f"{_PACKAGE}._graft", importlib.util.find_spec("torch._graft").origin)
+    for other in graft.notes():
+        if twice := sorted(_names(other) & _names(note)):
+            thin = other.get("name")
+            where, either = (thin, f"{thin} or ") if thin else (f"torch {torch.__version__}", "")
+            raise _Refused(f"{twice[0]} is already in {where}; uninstall {either}{note['name']}")
 
 
 def _names(note):
@@ -278,6 +282,13 @@ def _refresh_packets(note, torch):
             packet._op, packet._overload_names = torch._C._jit_get_operation(qualified.partition(".")[0])
 
 
+def _is_there(name):
+    """Return whether this torch has a new module, as a grafted one has `torch._graft`, which reads a file beside it."""
+    import torch
+
+    return os.path.isfile(os.path.join(os.path.dirname(os.path.dirname(torch.__file__)), name.removeprefix("new/")))
+
+
 class _Behind:
     """Runs texts that extend modules of torch: immediately if the module is loaded, else when it is imported.
 
@@ -286,7 +297,7 @@ class _Behind:
 
     def __init__(self, note):
         self._behind = {module: _file(note, name) for module, name in note["behind"].items()}
-        self._new = {module: _file(note, name) for module, name in note["new"].items()}
+        self._new = {module: _file(note, name) for module, name in note["new"].items() if not _is_there(name)}
         self._stars = note["stars"]
         self._looking = set()
         self._found = set()

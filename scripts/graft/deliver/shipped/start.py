@@ -23,6 +23,12 @@ VARIABLE = ""
 SITE = SITE or PACKAGES
 
 
+def tree_named(name, trees):
+    """Return the path of the tree in the folder ``trees`` that has this name, which is no path; empty if none has."""
+    tree = os.path.join(trees, name)
+    return tree if name.isalnum() and os.path.isfile(os.path.join(tree, "_torch_graft_start.py")) else ""
+
+
 def _state():
     """Return the same for the torch that is installed now; None for a missing file."""
     found = {}
@@ -70,21 +76,23 @@ def _quoted(path):
     return shlex.quote(path)
 
 
-class _AtImport:
-    """Finds no module, but calls a function when ``torch`` is imported."""
+# What is done when torch is imported.
+_acts = []
 
-    def __init__(self, act):
-        self.act = act
+
+class _AtImport:
+    """Finds no module, but calls these functions when ``torch`` is imported."""
 
     def find_spec(self, name, path=None, target=None):
         if name == "torch":
             sys.meta_path.remove(self)
-            self.act()
+            for act in _acts:
+                act()
         return
 
 
 def _say_at_import(text):
-    sys.meta_path.insert(0, _AtImport(lambda: sys.stderr.write(text + "\n")))
+    _acts.append(lambda: sys.stderr.write(text + "\n"))
 
 
 def _place():
@@ -94,7 +102,19 @@ def _place():
     sys.path.insert(min(places, default=0), TREE)
     _hold()
     # A process that does not use torch, such as a server that starts others, leaves the choice to them.
-    sys.meta_path.insert(0, _AtImport(lambda: os.environ.update({VARIABLE: os.path.basename(TREE)})))
+    _acts.append(_name_to_children)
+
+
+def _name_to_children():
+    """Set the variable. If it names another tree, which Python was told to ignore, say so."""
+    if TREE not in sys.path:
+        return  # `multiprocessing` gave this process the path, and so the tree, of its parent
+    named = tree_named(os.environ.get(VARIABLE, ""), os.path.dirname(TREE))
+    if sys.flags.ignore_environment and named not in ("", TREE):
+        flag = "-I" if sys.flags.isolated else "-E"
+        text = "torch: python " + flag + " ignores " + VARIABLE + ": this process has the operators of the last build, "
+        sys.stderr.write(text + "the process that started it those of an older one\n")
+    os.environ[VARIABLE] = os.path.basename(TREE)
 
 
 def _hold():
@@ -108,6 +128,7 @@ def _hold():
 
 
 def _start():
+    sys.meta_path.insert(0, _AtImport())
     found = _state()
     if found == STATE or _is_same_by_content():
         _place()
