@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from graft.compile.views import text_with_headers
-from graft.inputs.includes import absent, included, search_flags
+from graft.inputs.includes import included, looked_for, search_flags
 from graft.inputs.native import load_native
 from helpers import write
 
@@ -95,11 +95,9 @@ def test_file_that_a_source_asks_for_is_read(tmp_path: Path) -> None:
     assert included(tmp_path, [Path("A.cpp")]) == {Path("lib/opt.h")}
 
 
-def test_files_that_would_be_found_before_others_or_instead_of_none(tmp_path: Path) -> None:
-    text = (
-        '#if __has_include("opt.h")\n#endif\n#include "api/types.h"\n#include <ATen/native/own.h>\n#include <omp.h>\n'
-    )
-    write(tmp_path, {"cpu/A.cpp": text, "api/types.h": ""})
-    assert absent(tmp_path, [Path("cpu/A.cpp")]) == {
-        *(Path("cpu/opt.h"), Path("opt.h"), Path("cpu/api/types.h"), Path("own.h")),
-    }
+def test_places_where_a_new_file_would_be_found(tmp_path: Path) -> None:
+    names = ['"api/types.h"', "<ATen/native/own.h>", "<omp.h>", '"/elsewhere/a.h"']
+    text = "".join(f"#include {name}\n" for name in names)
+    write(tmp_path, {"cpu/A.cpp": f'#if __has_include("opt.h")\n#endif\n{text}', "api/types.h": ""})
+    below = ("cpu/opt.h", "opt.h", "cpu/api/types.h", "own.h")
+    assert looked_for(tmp_path, [Path("cpu/A.cpp")]) == {Path("/elsewhere/a.h"), *(tmp_path / name for name in below)}

@@ -52,13 +52,18 @@ def included_directly(folder: Path, source: Path, text: str) -> set[Path]:
     return {each for each in found if each}
 
 
-def absent(folder: Path, sources: Iterable[Path]) -> set[Path]:
-    """Return the files below ``folder`` that compilers look for there before others, and do not find."""
-    found = set()
+def looked_for(folder: Path, sources: Iterable[Path]) -> set[Path]:
+    """Return the paths where compilers look for what ``sources`` in ``folder`` name, and which no folder of the build
+    has: those below ``folder`` without a file, and those that are written in full.
+    """
+    found: set[Path] = set()
     for source in sources:
         text = (folder / source).read_text(encoding="utf-8", errors="replace")
         for match in _INCLUDE.finditer(text):
-            found.update(takewhile(lambda place: not _is_file(folder / place), _places(source, match)))
+            found.update(
+                folder / place for place in takewhile(lambda at: not _is_file(folder / at), _places(source, match))
+            )
+            found.update(Path(name) for name in match.groups()[1:] if name and name.startswith("/"))
     return found
 
 
