@@ -7,19 +7,23 @@ import os
 import re
 import tarfile
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 from graft import backend, cli
+from graft.base.installed import Environment
 from graft.compose.several import together
 from graft.core.errors import UsageError
-from graft.core.layout import INTERPRETER, REPOSITORY, TorchVersion
+from graft.core.files import files_below
+from graft.core.layout import ABI, INTERPRETER, REPOSITORY, TorchVersion
 from graft.deliver.thin import requirement, write_sdist, write_wheel
 from graft.new.new_op import then
 from graft.options import Request
 from graft.project import build as project_build
 from graft.project.settings import read_project
+from helpers import write
 from packaging.specifiers import SpecifierSet
 
 PYPROJECT = """[build-system]
@@ -158,6 +162,25 @@ def test_editable_install_that_cannot_see_torch(
     assert caught.value.code == 2 and not built
     assert "an editable install is for the installed torch, which this build does not see" in said
     assert "next: use --no-build-isolation, or name versions in [tool.graft] torch and install without -e" in said
+
+
+@pytest.mark.parametrize("name", ["build", "build/graft-{}"])
+def test_links_in_a_project_are_not_followed(
+    name: str, tmp_path: Path, built: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repository may hold some. Everything in the folder of the operators is replaced."""
+    theirs = write(tmp_path / "theirs", {"file": "", "folder/file": ""})
+    environment = Environment("python", tmp_path, tmp_path)
+    monkeypatch.setattr(project_build, "look", lambda _: (tmp_path, tmp_path))
+    monkeypatch.setattr(project_build, "find_environment", lambda _: environment)
+    link = Path(name.format(f"{ABI}-{sha256(str(tmp_path).encode()).hexdigest()[:8]}")).absolute()
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(theirs)
+    with pytest.raises(SystemExit) as caught:
+        backend.build_editable("out")
+    assert caught.value.code == 2 and not built
+    assert f"{link}: it is a link to {theirs}, " in capsys.readouterr().err
+    assert files_below(theirs) == [Path("file"), Path("folder/file")]
 
 
 COMMANDS = [
