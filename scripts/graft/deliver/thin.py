@@ -29,8 +29,8 @@ _NAME = re.compile("[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 
 # What no wheel may replace or hide: torch's packages, those that it requires or imports, and Python's modules.
 TAKEN = frozenset(
-    {"torch", "torchgen", "functorch", "nvidia", "triton", "numpy", "sympy", "mpmath", "networkx", "fsspec", "filelock"}
-    | {"jinja2", "markupsafe", "typing_extensions", "setuptools", "pkg_resources"}
+    {"torch", "torchgen", "functorch", "cuda", "nvidia", "triton", "numpy", "sympy", "mpmath", "networkx", "fsspec"}
+    | {"filelock", "jinja2", "markupsafe", "typing_extensions", "setuptools", "pkg_resources"}
     | sys.stdlib_module_names
 )
 
