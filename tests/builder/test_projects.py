@@ -166,23 +166,23 @@ def test_editable_install_that_cannot_see_torch(
     assert "next: use --no-build-isolation, or name versions in [tool.graft] torch and install without -e" in said
 
 
-@pytest.mark.parametrize("name", ["build", "build/graft-{}"])
+@pytest.mark.parametrize("name", ["build", "build/graft-{}", "build/graft-{}/my_ops"])
 def test_links_in_a_project_are_not_followed(
     name: str, tmp_path: Path, built: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A repository may hold some. Everything in the folder of the operators is replaced."""
-    theirs = write(tmp_path / "theirs", {"file": "", "folder/file": ""})
+    theirs = write(tmp_path / "theirs", {"edited.json": "", "folder/file": ""})
     environment = Environment("python", tmp_path, tmp_path)
     monkeypatch.setattr(project_build, "look", lambda _: (tmp_path, tmp_path))
     monkeypatch.setattr(project_build, "find_environment", lambda _: environment)
     link = Path(name.format(f"{ABI}-{sha256(str(tmp_path).encode()).hexdigest()[:8]}")).absolute()
-    link.parent.mkdir(exist_ok=True)
+    link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(theirs)
     with pytest.raises(SystemExit) as caught:
         backend.build_editable("out")
     assert caught.value.code == 2 and not built
     assert f"{link}: it is a link to {theirs}, " in capsys.readouterr().err
-    assert files_below(theirs) == [Path("file"), Path("folder/file")]
+    assert files_below(theirs) == [Path("edited.json"), Path("folder/file")]
 
 
 COMMANDS = [

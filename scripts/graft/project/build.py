@@ -143,7 +143,7 @@ def _place(project: Project, environment: Environment) -> Path:
     """
     key = sha256(str(environment.site).encode()).hexdigest()[:8]
     place = project.folder / f"build/graft-{ABI}-{key}"
-    for folder in (place.parent, place):
+    for folder in (place.parent, place, place / project.package):
         require_no_link(folder)
     return place
 
