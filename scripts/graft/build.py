@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +14,7 @@ from .base.find import expected_pin, fetch_unpinned
 from .base.installed import Environment, find_environment, installed, look, placed
 from .core.console import say
 from .core.errors import GraftError, UsageError
-from .core.files import build_lock, files_below
+from .core.files import build_lock, delete, files_below
 from .core.layout import DEBUG, DEVELOP, HOME, Layout, TorchVersion
 from .deliver.built import Result, announce
 from .deliveries import Thin, Tree, Wheel, job_of, run
@@ -143,7 +142,7 @@ def clean(request: Request) -> None:
     there = [path for name in _CACHES for path in HOME.glob(name) if path.is_dir() and not path.is_symlink()]
     size = sum((path / name).lstat().st_size for path in there for name in files_below(path))
     for path in there:
-        shutil.rmtree(path)
+        delete(path)
     say(f"deleted {size / 1e9:.1f} GB in {HOME}" if there else f"nothing to do: {HOME} has no downloads or builds")
 
 

@@ -24,7 +24,7 @@ from .core.bugs import expected, traced
 from .core.console import HELP, as_typed, say
 from .core.environments import command_on
 from .core.errors import GraftError, RefusedError, ToolchainError, UsageError, run_all
-from .core.files import write_atomically
+from .core.files import delete, write_atomically
 from .core.layout import BYTECODE, IS_CHECKOUT, PATCHES, REPOSITORY, TorchVersion, expanded
 from .core.make import changes_folder, command_of_make
 from .core.pythons import find_python, probed
@@ -145,7 +145,8 @@ def main(verbs: Sequence[Verb] = VERBS, arguments: Sequence[str] | None = None) 
         say(f"error: {shown}")
         if isinstance(shown, RefusedError):
             # On a full disk Python writes truncated bytecode without an error, and later imports would fail.
-            shutil.rmtree(BYTECODE, ignore_errors=True)
+            with suppress(OSError):
+                delete(BYTECODE)
         return shown.exit_code
     except KeyboardInterrupt:
         print("interrupted; run the same command again to continue", file=sys.stderr)

@@ -13,7 +13,6 @@ import pytest
 from graft import cli
 from graft.core import layout as layout_module
 from graft.core.errors import ToolchainError
-from graft.core.files import files_below, lay_out_files, write_atomically, write_if_changed
 from graft.core.layout import REPOSITORY, Layout, TorchVersion, native_folders
 from graft.deliver.built import Built, load_built, save_built
 from graft.inputs.native import load_native
@@ -305,21 +304,6 @@ def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: pytest.
     assert names("") == ["."]
 
 
-def test_folder_and_file_take_each_other_s_place(tmp_path: Path) -> None:
-    lay_out_files(tmp_path, {"a/b.h": b"", "c": b""})
-    lay_out_files(tmp_path, {"a": b"", "c/d/e.h": b""})
-    assert files_below(tmp_path) == [Path("a"), Path("c/d/e.h")]
-    lay_out_files(tmp_path, {"a/b.h": b""})
-    assert sorted(tmp_path.rglob("*")) == [tmp_path / "a", tmp_path / "a/b.h"]
-
-
-def test_no_planted_link_is_followed(tmp_path: Path) -> None:
-    (tmp_path / "theirs").write_text("theirs")
-    (tmp_path / f"mine.partial-{os.getpid()}").symlink_to("theirs")
-    write_atomically(tmp_path / "mine", "mine")
-    assert (tmp_path / "theirs").read_text() == "theirs" and (tmp_path / "mine").read_text() == "mine"
-
-
 def test_wheel_of_another_python_is_not_taken_for_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A build deletes the wheel of the previous build, but not that of another Python."""
     monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
@@ -338,24 +322,3 @@ def test_wheel_of_another_python_is_not_taken_for_the_last_one(tmp_path: Path, m
         os.utime(wheel, (0, 0))  # written again
         assert not built.is_there()
         assert load_built(replace(layout, out=tmp_path / "elsewhere")) is None
-
-
-def test_unchanged_file_keeps_its_time(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    assert write_if_changed(path, "a")
-    os.utime(path, ns=(1, 1))
-    assert not write_if_changed(path, "a")
-    assert path.stat().st_mtime_ns == 1
-    assert write_if_changed(path, "b")
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_folder_that_is_laid_out_holds_nothing_else_and_keeps_times(tmp_path: Path) -> None:
-    lay_out_files(tmp_path, {"A.cpp": b"a", "A.h": b"h", "cpu/B.cpp": b"b"})
-    for name in ("A.cpp", "cpu/B.cpp"):
-        os.utime(tmp_path / name, ns=(1, 1))
-    lay_out_files(tmp_path, {"A.cpp": b"a", "cpu/B.cpp": b"other"})
-    assert files_below(tmp_path) == [Path("A.cpp"), Path("cpu/B.cpp")]
-    assert (tmp_path / "A.cpp").stat().st_mtime_ns == 1
-    assert (tmp_path / "cpu/B.cpp").read_bytes() == b"other"
-    assert (tmp_path / "cpu/B.cpp").stat().st_mtime_ns > 1

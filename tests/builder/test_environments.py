@@ -104,7 +104,7 @@ def test_one_whose_creation_failed_is_made_anew(tmp_path: Path) -> None:
 
 def test_one_that_is_half_deleted_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert log_of(holding(tmp_path / "it", "a")) == ["a"]
-    monkeypatch.setattr(files.shutil, "rmtree", lambda *_, **__: (tmp_path / "it/log").write_text("half\n"))
+    monkeypatch.setattr(files.shutil, "rmtree", lambda _: (tmp_path / "it/log").write_text("half\n"))
     files.delete(tmp_path / "it")
     assert log_of(holding(tmp_path / "it", "a")) == ["a"]
 

@@ -7,19 +7,25 @@ import os
 import re
 import tarfile
 from collections.abc import Mapping
-from pathlib import Path
+from hashlib import sha256
+from importlib.metadata import PathDistribution
+from pathlib import Path, PurePosixPath
 from zipfile import ZipFile
 
 import pytest
 from graft import backend, cli
+from graft.base.installed import Environment
 from graft.compose.several import together
 from graft.core.errors import UsageError
-from graft.core.layout import INTERPRETER, REPOSITORY, TorchVersion
-from graft.deliver.thin import requirement, write_sdist, write_wheel
+from graft.core.files import files_below
+from graft.core.layout import ABI, INTERPRETER, REPOSITORY, TorchVersion
+from graft.deliver.thin import TAKEN, requirement, write_sdist, write_wheel
 from graft.new.new_op import then
 from graft.options import Request
 from graft.project import build as project_build
 from graft.project.settings import read_project
+from helpers import of_the_base_wheel, write
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 PYPROJECT = """[build-system]
@@ -160,6 +166,25 @@ def test_editable_install_that_cannot_see_torch(
     assert "next: use --no-build-isolation, or name versions in [tool.graft] torch and install without -e" in said
 
 
+@pytest.mark.parametrize("name", ["build", "build/graft-{}", "build/graft-{}/my_ops"])
+def test_links_in_a_project_are_not_followed(
+    name: str, tmp_path: Path, built: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repository may hold some. Everything in the folder of the operators is replaced."""
+    theirs = write(tmp_path / "theirs", {"edited.json": "", "folder/file": ""})
+    environment = Environment("python", tmp_path, tmp_path)
+    monkeypatch.setattr(project_build, "look", lambda _: (tmp_path, tmp_path))
+    monkeypatch.setattr(project_build, "find_environment", lambda _: environment)
+    link = Path(name.format(f"{ABI}-{sha256(str(tmp_path).encode()).hexdigest()[:8]}")).absolute()
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(theirs)
+    with pytest.raises(SystemExit) as caught:
+        backend.build_editable("out")
+    assert caught.value.code == 2 and not built
+    assert f"{link}: it is a link to {theirs}, " in capsys.readouterr().err
+    assert files_below(theirs) == [Path("edited.json"), Path("folder/file")]
+
+
 COMMANDS = [
     (path, line.partition("#")[0])
     for path in ("README.md", "scripts/README.md", "native/README.md", "patches/README.md", "tests/README.md")
@@ -270,6 +295,117 @@ def test_a_wheel_without_python_code(tmp_path: Path) -> None:
     wheel = write_wheel(root, config, OPERATORS, package="my_ops", requires=[], platform="any", out=tmp_path)
     with ZipFile(wheel) as archive:
         assert {name.partition("/")[0] for name in archive.namelist()} == {"_my_ops", "my_ops-1.0.dist-info"}
+
+
+def test_names_of_others_are_refused(tmp_path: Path) -> None:
+    """A package of that name would hide or replace theirs."""
+    for name in ("torch", "Functorch", "os", "numpy", "typing-extensions", "2d-ops"):
+        config = PYPROJECT.replace('"my-ops"', f'"{name}"')
+        write(tmp_path, {"pyproject.toml": config, "native_functions.yaml": ""})
+        with pytest.raises(UsageError, match=rf"pyproject.toml: \[project\] name is {name}, ") as caught:
+            read_project(tmp_path)
+        assert caught.value.todo
+
+
+def test_what_torch_requires_is_known() -> None:
+    (info,) = (of_the_base_wheel("GRAFT_BASE") / "tree").glob("torch-*.dist-info")
+    required = [Requirement(text) for text in PathDistribution(info).requires or []]
+    names = {each.name.replace("-", "_") for each in required if "extra" not in str(each.marker)}
+    assert len(names) > 5 and {name for name in names if not name.startswith(("nvidia_", "cuda_"))} <= TAKEN
+
+
+def built_with(tmp_path: Path, settings: str, *, is_editable: bool = False) -> set[str]:
+    """Return the members of the wheel of a project with ``settings``, beside those of its operators."""
+    root = write_project(tmp_path / "project", settings, package="my_ops")
+    write(root, {"x": ""})
+    config = read_project(root).config
+    wheel = write_wheel(
+        *(root, config, OPERATORS),
+        package="_my_ops",
+        requires=[],
+        platform="any",
+        out=tmp_path / "out",
+        is_editable=is_editable,
+    )
+    with ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if not name.startswith(("_my_ops/", "my_ops-1.0.dist-info/"))}
+
+
+@pytest.mark.parametrize("is_editable", [False, True])
+@pytest.mark.parametrize(
+    "member",
+    [
+        *("../x", "../../../x", "my_ops/../../x", "torch/version.py", "./torch/version.py", "my_ops/../torch/x"),
+        *("torchgen/x", "functorch/x.py", "torch.py", "torch-2.13.0.dist-info/RECORD", "os.py", "numpy/core/x"),
+        *("my_ops-1.0.data/purelib/torch/x", "my_ops-1.0.data/data/lib/python3.11/site-packages/torch/x"),
+    ],
+)
+def test_members_that_would_replace_other_packages_are_refused(tmp_path: Path, member: str, is_editable: bool) -> None:
+    key = (
+        "tool.hatch.build.targets.wheel.hooks.custom" if is_editable else "tool.hatch.build.targets.wheel.force-include"
+    )
+    (tmp_path / "project").mkdir()
+    hook = HOOK.format(more=f"build_data['force_include_editable'][self.root + '/x'] = {member!r}")
+    (tmp_path / "project/hatch_build.py").write_text(hook)
+    settings = f"[{key}]\n" + ("" if is_editable else f"x = {member!r}\n")
+    with pytest.raises(UsageError) as caught:
+        built_with(tmp_path, settings, is_editable=is_editable)
+    assert str(caught.value).startswith(f"{tmp_path}/project/pyproject.toml: the wheel would have ")
+    assert PurePosixPath(member).name in caught.value.what and "force-include" in caught.value.todo
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_member_that_a_hook_adds_to_the_wheel_is_refused(tmp_path: Path) -> None:
+    hook = "def finalize(self, _, data, wheel):\n        __import__('zipfile').ZipFile(wheel, 'a').writestr('/x', '')\n"
+    write(tmp_path / "project", {"hatch_build.py": HOOK.format(more=f"pass\n    {hook}")})
+    with pytest.raises(UsageError, match="the wheel would have /x\n"):
+        built_with(tmp_path, "[tool.hatch.build.hooks.custom]")
+
+
+def test_other_members_are_the_project_s(tmp_path: Path) -> None:
+    named = {"my_ops/torch/x", "mine.pth", "torch_mine/x", "my_ops-1.0.data/data/share/torch/x", "my_ops/a..b"}
+    members = "".join(f"'x{number}' = {name!r}\n" for number, name in enumerate(named))
+    write(tmp_path / "project", {f"x{number}": "" for number in range(len(named))})
+    settings = (
+        "[tool.hatch.build.targets.wheel]\npackages = ['my_ops']\n[tool.hatch.build.targets.wheel.force-include]\n"
+    )
+    assert built_with(tmp_path, settings + members) == {*named, "my_ops/__init__.py"}
+
+
+HOOK = """
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+class Build(BuildHookInterface):
+    def initialize(self, version, build_data):
+        {more}
+"""
+
+METADATA_HOOK = """
+from hatchling.metadata.plugin.interface import MetadataHookInterface
+class Metadata(MetadataHookInterface):
+    def update(self, metadata):
+        metadata["description"] = "by a hook"
+"""
+
+
+def test_hooks_are_named_before_they_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """They are code of the project, which runs when pip builds it."""
+    file = tmp_path / "project/pyproject.toml"
+    hook = HOOK.format(more="import sys; print('the hook runs', file=sys.stderr, flush=True)")
+    write(tmp_path / "project", {"hatch_build.py": hook, "metadata.py": METADATA_HOOK})
+    hooks = "[tool.hatch.build.hooks.custom]\n[tool.hatch.metadata.hooks.custom]\npath = 'metadata.py'\n"
+    built_with(tmp_path, hooks)
+    said = f"{file}: hatchling runs code of the project: build hook `custom`, metadata hook `custom`\n"
+    assert capfd.readouterr().err == f"{said}the hook runs\n"
+    write_sdist(file.parent, read_project(file.parent).config, tmp_path)
+    assert capfd.readouterr().err == f"{said}the hook runs\n"
+    version = "[tool.hatch.version]\nsource = 'code'\npath = 'my_ops/__init__.py'\nexpression = 'str(one)'\n"
+    config = PYPROJECT.replace('version = "1.0"', 'dynamic = ["version"]')
+    file.write_text(f"{config}\n{version}")
+    write_sdist(file.parent, read_project(file.parent).config, tmp_path)
+    assert capfd.readouterr().err == f"{file}: hatchling runs code of the project: version source `code`\n"
+    file.write_text(config.replace('dynamic = ["version"]', 'version = "1"'))
+    write_sdist(file.parent, read_project(file.parent).config, tmp_path)
+    assert not capfd.readouterr().err
 
 
 def test_hatchlings_message(tmp_path: Path) -> None:

@@ -43,7 +43,11 @@ def test_package_has_the_name_that_was_given_or_the_folder_s(name: str, folder: 
 
 
 @pytest.mark.parametrize(
-    "name", ["torch", "torchgen", "functorch", "my-ops", "2d", "class", "größe", "a.b", "_ops", "ops_", "my__ops"]
+    "name",
+    [
+        *("torch", "torchgen", "functorch", "os", "json", "numpy", "sympy", "typing_extensions"),
+        *("my-ops", "2d", "class", "größe", "a.b", "_ops", "ops_", "my__ops"),
+    ],
 )
 def test_name_that_python_or_pip_cannot_take_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=f"^NAME={name}: "):

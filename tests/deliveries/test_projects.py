@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import venv
+from contextlib import suppress
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -107,6 +110,44 @@ def test_edited_kernel_is_compiled_at_the_next_import(developer: Developer, proj
     assert done.stderr == "my_ops: building what was edited ...\n"
     assert not developer.run(VALUE).stderr
     edit(project, ".tanh().add(1)", ".tanh()")
+
+
+BUILT = "my_ops: building what was edited ...\n"
+
+
+@pytest.mark.parametrize("text", [None, "", "{"])
+def test_state_that_a_kill_left_means_build(developer: Developer, project: Path, text: str | None) -> None:
+    (state,) = project.glob("build/graft-*/my_ops/edited.json")
+    state.unlink() if text is None else state.write_text(text)
+    done = developer.run(VALUE)
+    assert done.stdout.startswith("0.0 0.76") and done.stderr == BUILT
+    assert not developer.run(VALUE).stderr
+
+
+def test_builds_that_are_killed_at_any_moment(developer: Developer, project: Path) -> None:
+    """Each with all of its processes, in an import after an edit."""
+    for number in range(12):
+        edit(project, f".tanh(){f'.add({number})' if number else ''};", f".tanh().add({number + 1});")
+        process = developer.start(VALUE)
+        time.sleep(0.7 * number)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if number % 4 == 3:
+            assert developer.run(VALUE).stdout.startswith(f"{number + 1}.0 ")
+    edit(project, ".tanh().add(12);", ".tanh();")
+    assert developer.run(VALUE).stdout.startswith("0.0 0.76")
+    assert not developer.run(VALUE).stderr
+
+
+def test_one_of_eight_imports_builds(developer: Developer, project: Path) -> None:
+    edit(project, ".tanh();", ".tanh().add(2);")
+    processes = [developer.start(VALUE) for _ in range(8)]
+    results = [process.communicate() for process in processes]
+    assert all(out.startswith("2.0 2.76") for out, _ in results), results
+    assert "".join(said for _, said in results).count(BUILT) == 1
+    edit(project, ".tanh().add(2);", ".tanh();")
+    assert developer.run(VALUE).stdout.startswith("0.0 0.76")
 
 
 def test_mistake_is_told_where_it_is_and_torch_still_works(developer: Developer, project: Path) -> None:

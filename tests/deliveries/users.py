@@ -71,15 +71,22 @@ class Environment:
         command: list[str | Path] = [self.python, "-m", "pip", "-q", *arguments]
         subprocess.run(command, check=True, capture_output=True, text=True)
 
-    def run(self, code: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run Python code, which must succeed."""
+    def start(self, code: str, **variables: str) -> subprocess.Popen[str]:
+        """Start Python code, in a process group of its own."""
         env = {**os.environ, "PYTHONPYCACHEPREFIX": self._bytecode, **variables}
         for name in ("PYTHONPATH", "PYTEST_ADDOPTS", "PYTHONDONTWRITEBYTECODE"):
             env.pop(name, None)
-        command = [self.python, "-c", code]
-        done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done
+        command, pipe = [self.python, "-c", code], subprocess.PIPE
+        return subprocess.Popen(
+            command, cwd=self.folder, env=env, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        )
+
+    def run(self, code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run Python code, which must succeed."""
+        process = self.start(code, **variables)
+        out, said = process.communicate()
+        assert process.returncode == 0, said
+        return subprocess.CompletedProcess(process.args, 0, out, said)
 
     def print(self, expression: str) -> str:
         """Return the output for an expression that uses torch; there must be no other output."""

@@ -74,7 +74,7 @@ class Disturbed:
 def disturbed(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disturbed]:
     """Interrupted, killed, and with limited file sizes; then built, in another environment than ``plain``."""
     folder = tmp_path_factory.mktemp("another")
-    place = Place(folder / "deep/er folder", base, umask=0o077, **OTHERWISE)
+    place = Place(folder / "deep/er $HOME|folder", base, umask=0o077, **OTHERWISE)
     write_shown_folder(place.home / "my_ops")
     command = place.command("build", "--jobs", "3")
     result = Disturbed(place, {}, {})

@@ -16,7 +16,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from ..core.console import StepLine, Steps, say
 from ..core.errors import FetchError
-from ..core.files import build_lock, free_bytes, sha256_of_file, write_atomically
+from ..core.files import build_lock, delete, free_bytes, sha256_of_file, write_atomically
 from ..core.layout import Layout, TorchVersion, bases
 from ..core.pip import MissingError, index_option, pip_into
 from ..inputs.pin import VERIFIED, Pin, pinned_file, platform_options, tags_for
@@ -69,14 +69,14 @@ def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str
         raise _no_wheel(pin)
     _require_space(folder, bases())
     partial = folder / "download"
-    shutil.rmtree(partial, ignore_errors=True)  # left by a build that was killed
+    delete(partial)  # left by a build that was killed
     partial.mkdir(parents=True)
     try:
         wheel = Path(shutil.copy(given, partial)) if given else _downloaded(pin, partial, line, index)
         found = check_wheel(wheel, pin)
         kept = _kept(share_wheel(wheel, found), pin, folder, found, tag)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        delete(partial)
     if not sha256 and pin.index:
         say(f"      {kept.name} is not pinned: sha256 {found}; `make pin TORCH={pin.version}` writes it down")
     return kept
@@ -93,7 +93,7 @@ def _require_space(*folders: Path) -> None:
 def _kept(shared: Path, pin: Pin, folder: Path, sha256: str, tag: str) -> Path:
     """Link a shared wheel into ``folder``, and note its hash. Return the link."""
     for old in (folder / VERIFIED, *folder.glob("torch-*.whl")):
-        old.unlink(missing_ok=True)
+        delete(old)
     # A file name may contain several tags; the pinned one decides about the name of the new wheel.
     kept = folder / (f"torch-{pin.version}-{tag}.whl" if tag else shared.name)
     folder.mkdir(parents=True, exist_ok=True)

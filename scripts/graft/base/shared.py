@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ..core.console import say
-from ..core.files import file_lock, files_below
+from ..core.files import delete, file_lock, files_below, require_no_link
 from ..core.layout import bases
 
 # Of files. Folders can be written to, so that `rm -r` works.
@@ -28,7 +28,7 @@ def share_wheel(wheel: Path, sha256: str) -> Path:
     with _lock(folder):
         if not (there := wheel_with(sha256)):
             there, partial = folder / wheel.name, folder / "wheel.partial"
-            partial.unlink(missing_ok=True)  # left by a build that was killed
+            delete(partial)  # left by a build that was killed
             shutil.move(wheel, partial)  # from another file system, perhaps
             partial.chmod(_READ_ONLY)
             partial.rename(there)
@@ -41,7 +41,7 @@ def share_tree(sha256: str, unpack: Callable[[Path], None]) -> Path:
     tree, partial = folder / "tree", folder / "tree.partial"
     with _lock(folder):
         if not tree.is_dir():
-            shutil.rmtree(partial, ignore_errors=True)  # as above
+            delete(partial)  # as above
             unpack(partial)
             for name in files_below(partial):
                 (partial / name).chmod(_READ_ONLY)
@@ -53,19 +53,16 @@ def link(path: Path, target: Path) -> None:
     """Make ``path`` a link to ``target``, in place of what is there."""
     if path.is_symlink() and path.readlink() == target:
         return
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    delete(path)
     path.symlink_to(target)
 
 
 def clean_bases(_: object = None) -> None:
     """Delete what all clones share. Builds that use it download it again."""
     folder = bases()
+    require_no_link(folder)
     size = sum((folder / name).stat().st_size for name in files_below(folder))
-    if folder.is_dir():
-        shutil.rmtree(folder)
+    delete(folder)
     say(f"deleted {size / 1e9:.1f} GB in {folder}" if size else f"nothing to do: there is nothing in {folder}")
 
 

@@ -13,11 +13,12 @@ import sys
 import sysconfig
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from .console import StepLine, say
 from .errors import GraftError, RefusedError, ToolchainError
-from .files import Layer, held, write_if_changed
+from .files import Layer, delete, held, write_if_changed
 from .layout import BYTECODE, DISTRIBUTION, HOME, IS_CHECKOUT, PACKAGE, PACKAGES, REPOSITORY
 from .pip import INDEX, indexes_of_uv
 from .process import environment, follow, run
@@ -175,4 +176,5 @@ def install(environment: Path, *arguments: str | Path, what: str) -> None:
     line.end(f"{time.perf_counter() - start:.1f} s")
     if sys.pycache_prefix:  # a module replaced within a second could look unchanged
         cached = Path(sys.pycache_prefix) / environment.absolute().relative_to("/")
-        shutil.rmtree(cached, ignore_errors=True)
+        with suppress(OSError):  # another process writes into it
+            delete(cached)

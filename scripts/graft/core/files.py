@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from .console import say
+from .errors import UsageError
 
 # The file that describes the content of such a folder. It is written last, and deleted first.
 _STAMP = "holds.json"
@@ -64,21 +66,57 @@ def files_below(folder: Path) -> list[Path]:
     return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
 
 
+def delete(path: Path) -> None:
+    """Delete a file, or a folder with all that is below it, if it exists. Of a link only the link is deleted.
+
+    A folder that ``held`` is about to create does not look complete if this is interrupted.
+    """
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+    else:
+        (path / _STAMP).unlink(missing_ok=True)
+        shutil.rmtree(path)
+
+
+def require_no_link(folder: Path) -> None:
+    """Check that what is written and deleted in ``folder`` is not elsewhere. Folders above it may be links: a user's
+    home or build may be on another disk.
+
+    Raises:
+        UsageError: it is a link.
+    """
+    if folder.is_symlink():
+        raise UsageError(
+            f"{folder}: it is a link to {folder.readlink()}, and what is below it would be deleted",
+            todo=f"delete the link: rm {shlex.quote(str(folder))}",
+        )
+
+
 def remove_others(folder: Path, keep: Iterable[Path]) -> None:
-    """Delete everything below ``folder`` but the files with the relative paths ``keep``, and their folders."""
+    """Delete everything below ``folder`` but the files with the relative paths ``keep``, and their folders. Links are
+    deleted, not followed.
+
+    Raises:
+        UsageError: the folder is a link.
+    """
+    require_no_link(folder)
     kept = set(keep)
     folders = {parent for name in kept for parent in name.parents}
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_symlink() or not path.is_dir():
-            if path.relative_to(folder) not in kept:
-                path.unlink()
+            if path.is_symlink() or path.relative_to(folder) not in kept:
+                delete(path)
         elif path.relative_to(folder) not in folders:
             with suppress(OSError):  # another process wrote into it
                 path.rmdir()
 
 
 def lay_out_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Make ``folder`` contain exactly ``files``, by relative path. Unchanged files keep their modification times."""
+    """Make ``folder`` contain exactly ``files``, by relative path. Unchanged files keep their modification times.
+
+    Raises:
+        UsageError: the folder is a link.
+    """
     remove_others(folder, map(Path, files))
     for name, content in files.items():
         write_if_changed(folder / name, content)
@@ -167,12 +205,6 @@ def held(folder: Path, layers: Sequence[Layer]) -> Iterator[int]:
                 continue
             _bring_up_to_date(folder, layers)
         yield file.fileno()
-
-
-def delete(folder: Path) -> None:
-    """Delete such a folder, or what is left of it. If this is interrupted, the rest does not look complete."""
-    (folder / _STAMP).unlink(missing_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _bring_up_to_date(folder: Path, layers: Sequence[Layer]) -> None:

@@ -15,7 +15,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +24,7 @@ from ..base.base import Base
 from ..base.installed import PACKAGES, TREES, Environment
 from ..core.console import say
 from ..core.errors import PackError, remedy
-from ..core.files import write_atomically
+from ..core.files import delete, write_atomically
 from ..core.layout import IS_CHECKOUT, REPOSITORY
 
 _PTH = "torch_graft.pth"
@@ -81,7 +80,7 @@ def write_tree(
     try:
         if not (tree / _NOTE).is_file():
             partial = trees / f"{name}{_PARTIAL}"
-            shutil.rmtree(partial, ignore_errors=True)
+            delete(partial)
             if spare := _spare(environment):
                 spare.rename(partial)
             else:
@@ -118,7 +117,8 @@ def use_tree(environment: Environment, tree: Path) -> None:
         say(f"the operators of {' '.join(left_out)} are no longer there; NATIVE={both} adds all of them")
     for other in tree.parent.iterdir():
         if other not in (tree, old) and not _is_used(other):
-            shutil.rmtree(other, ignore_errors=True)
+            with suppress(OSError):  # another command deletes it, too
+                delete(other)
 
 
 def remove_trees(packages: Path) -> bool:
@@ -139,7 +139,7 @@ def remove_trees(packages: Path) -> bool:
             pth.unlink(missing_ok=True)
         used = [tree for tree in trees.glob("*") if _is_used(tree)]
         for tree in {*trees.glob("*")} - {*used}:
-            shutil.rmtree(tree)
+            delete(tree)
         if used:
             say(
                 f"{trees}: processes still run with what is there, and so do those that they start; "
@@ -269,7 +269,7 @@ def _prune(folder: Path, tree: Path, site: Path) -> None:
     while folder != tree and folder.is_dir() and not (site / folder.relative_to(tree)).is_dir():
         if any(path.name != "__pycache__" for path in folder.iterdir()):
             return
-        shutil.rmtree(folder)
+        delete(folder)
         folder = folder.parent
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import keyword
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
+from zipfile import ZipFile
 
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
@@ -17,6 +19,7 @@ from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
 from packaging.version import InvalidVersion, Version
 
+from ..core.console import say
 from ..core.errors import PackError, UsageError, remedy
 from ..core.files import lay_out_files
 from ..core.layout import ABI, INTERPRETER
@@ -24,9 +27,15 @@ from ..core.layout import ABI, INTERPRETER
 # Names that are valid for Python and for wheels: pip allows no double underscore, and none at an end.
 _NAME = re.compile("[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 
-# Packages that are installed with torch.
-_TAKEN = ("torch", "torchgen", "functorch")
+# What no wheel may replace or hide: torch's packages, those that it requires or imports, and Python's modules.
+TAKEN = frozenset(
+    {"torch", "torchgen", "functorch", "cuda", "nvidia", "triton", "numpy", "sympy", "mpmath", "networkx", "fsspec"}
+    | {"filelock", "jinja2", "markupsafe", "typing_extensions", "setuptools", "pkg_resources"}
+    | sys.stdlib_module_names
+)
 
+# The beginning of members that pip installs into site-packages, although the wheel has them elsewhere.
+_SCHEME = re.compile(r"^[^/]+\.data/(?:(?:pure|plat)lib|data/(?:.*/)?(?:site|dist)-packages)/")
 
 # Releases of PyTorch have had at most this many bug-fix releases, in addition to the first, since 2.0.
 _FIXES = 2
@@ -49,17 +58,23 @@ class _Builder(WheelBuilder):
         return self._tag
 
 
+def is_own_name(name: str) -> bool:
+    """Return whether a package can have this name: Python can import it, pip can install it, and no other has it."""
+    return bool(_NAME.fullmatch(name)) and not keyword.iskeyword(name) and name not in TAKEN
+
+
 def package_name(name: str, folder: Path) -> str:
     """Return the name of a thin wheel's package: ``name``, or that of the native folder.
 
     Raises:
-        UsageError: Python cannot import it, or pip cannot install it.
+        UsageError: see ``is_own_name``.
     """
     chosen = name or re.sub(r"[\W_]+", "_", folder.name)
-    if not _NAME.fullmatch(chosen) or keyword.iskeyword(chosen) or chosen in _TAKEN:
+    if not is_own_name(chosen):
         raise UsageError(
             f"NAME={chosen}: a thin wheel's package cannot have this name",
-            todo="set NAME to a name that Python can import, such as my_ops",
+            cause="Python cannot import it, pip cannot install it, or it is that of another package",
+            todo="set NAME to one such as my_ops",
         )
     return chosen
 
@@ -126,7 +141,7 @@ def write_wheel(
         is_editable: whether the project's Python code stays where it is.
 
     Raises:
-        UsageError: hatchling's message about the project's metadata.
+        UsageError: hatchling's message about the project's metadata; or the wheel would replace other packages.
         PackError: the wheel cannot be written.
     """
     tag = f"{INTERPRETER}-{ABI}-{platform}"
@@ -139,9 +154,11 @@ def write_wheel(
             for library in Path(name, "operators").rglob("*.so"):
                 library.chmod(0o755)  # as torch's own
             project = root or Path(name, "project")
+            _name_hooks(WheelBuilder(str(project), metadata=_hatchling(project, config)))
             metadata = _metadata(project, config, package, requires)
             builder = _Builder(project, metadata, Path(name, "operators"), tag)
             wheel = Path(next(builder.build(directory=name, versions=[kind])))
+            _check_members(wheel, project)
             return wheel.replace(out / wheel.name)
     except OSError as error:
         raise PackError(f"{out}: {error.strerror or error}", todo=remedy(error, out)) from error
@@ -159,8 +176,46 @@ def write_sdist(root: Path, config: Mapping[str, Any], out: Path, *, without: It
     target = _target(changed, "sdist") if left_out else {}
     target["exclude"] = [*target.get("exclude", ()), *left_out]
     with _explained(root):
-        builder = SdistBuilder(str(root), metadata=ProjectMetadata(str(root), PluginManager(), changed))
+        builder = SdistBuilder(str(root), metadata=_hatchling(root, changed))
+        _name_hooks(builder)
         return Path(next(builder.build(directory=str(out), versions=["standard"])))
+
+
+def _hatchling(root: Path, config: Mapping[str, Any]) -> ProjectMetadata[PluginManager]:
+    return ProjectMetadata(str(root), PluginManager(), dict(config))
+
+
+def _name_hooks(builder: WheelBuilder | SdistBuilder) -> None:
+    """Print which code of the project is about to run."""
+    hatch = builder.metadata.hatch
+    names = [f"build hook `{name}`" for name in builder.config.hook_config]
+    names += [f"metadata hook `{name}`" for name in hatch.metadata.hook_config]
+    if "version" in hatch.config and hatch.version.source_name == "code":
+        names.append("version source `code`")
+    if names:
+        say(f"{builder.root}/pyproject.toml: hatchling runs code of the project: {', '.join(names)}")
+
+
+def _check_members(wheel: Path, root: Path) -> None:
+    """Check that a wheel installs nothing outside of site-packages, or below the packages of others.
+
+    Raises:
+        UsageError: lists what it would install there.
+    """
+    with ZipFile(wheel) as archive:
+        refused = [name for name in archive.namelist() if _is_of_others(name)]
+    if refused:
+        raise UsageError(
+            f"{root}/pyproject.toml: the wheel would have {', '.join(refused)}",
+            cause="this is outside of the wheel, or belongs to torch, to what it requires or to Python",
+            todo="change what puts it there: packages, force-include, shared-data or hooks in [tool.hatch.build]",
+        )
+
+
+def _is_of_others(member: str) -> bool:
+    parts = PurePosixPath(_SCHEME.sub("", member)).parts
+    # Of typing_extensions.py and numpy.libs the first word counts, also of torch-2.13.0.dist-info. Stubs are others'.
+    return ".." in parts or parts[0] == "/" or re.split(r"\.|-(?!stubs)", parts[0])[0] in TAKEN
 
 
 @contextmanager
@@ -186,7 +241,7 @@ def _metadata(
     target = _target(changed, "wheel")
     if not _has_code(root, changed, target):
         target["bypass-selection"] = True
-    return ProjectMetadata(str(root), PluginManager(), changed)
+    return _hatchling(root, changed)
 
 
 def _target(config: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -200,8 +255,7 @@ def _has_code(root: Path, config: Mapping[str, Any], target: Mapping[str, Any]) 
     """Return whether hatchling knows which Python code goes into the wheel: by its settings, or by the name."""
     if target:
         return True
-    metadata = ProjectMetadata(str(root), PluginManager(), dict(config))
-    builder = WheelBuilder(str(root), metadata=metadata)
+    builder = WheelBuilder(str(root), metadata=_hatchling(root, config))
     try:
         return bool(builder.config.default_file_selection_options)
     except ValueError:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from ..core.console import StepLine, Steps
 from ..core.errors import CommandError, FetchError
-from ..core.files import build_lock, free_bytes
+from ..core.files import build_lock, delete, free_bytes
 from ..core.layout import Layout, user_cache
 from ..core.process import run
 from ..inputs.pin import GitSource, Pin, load_pin
@@ -159,7 +158,7 @@ def fetch_tree(pin: Pin, cache: Cache, given: str, line: StepLine) -> Path:
     if isinstance(pin.source, GitSource):
         clone(pin.source, partial, given or pin.source.repository)
     else:
-        shutil.rmtree(partial, ignore_errors=True)
+        delete(partial)
         fetch_package(pin.source, cache.folder / "downloads", partial, given)
     partial.rename(cache.tree)
     return cache.tree

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..core.console import StepLine, Steps, say
 from ..core.errors import CommandError, CompileError, OperatorError, ToolchainError
+from ..core.files import delete
 from ..core.layout import HOME
 from ..core.process import UNTRANSLATED, run
 from ..inputs.includes import PLACE, search_flags
@@ -62,7 +63,7 @@ def check_syntax(request: Request) -> None:
             tree = open_tree(path, snapshot.pin)
             stack = make_commits(tree, series_for(tree, snapshot), snapshot, native, scratch)
         with steps.step("generate headers"):
-            shutil.rmtree(folder, ignore_errors=True)
+            delete(folder)
             stack.lay_out(FOLDERS, folder)
             run_generators(folder)
             configure_headers(folder, snapshot.toolchain)

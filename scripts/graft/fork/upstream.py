@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from ..compile.messages import digest, formula_of
 from ..core.console import StepLine, say
 from ..core.environments import install, make_virtual_environment
 from ..core.errors import CommandError, CompileError, OperatorError, PackError, SourceError
-from ..core.files import Layer, held, write_if_changed
+from ..core.files import Layer, delete, held, write_if_changed
 from ..core.process import UNTRANSLATED, follow, run
 from ..inputs.native import NativeFolder
 from ..inputs.patches import ADDED
@@ -143,7 +142,7 @@ class Upstream:
         # What was installed in the tree for an earlier wheel is replaced, but never deleted: headers and modules of
         # removed operators would be in every later wheel. Some of these folders also contain sources.
         for old in (folder, *self._build.glob("lib.*")):
-            shutil.rmtree(old, ignore_errors=True)
+            delete(old)
         self.tree.git("clean", "--quiet", "--force", "-d", "-x", "--", *_INSTALLED)
         # The pin lists what the build needs. setuptools ignores the build folder; scikit-build-core would choose a
         # temporary one.

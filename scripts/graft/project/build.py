@@ -23,9 +23,9 @@ from ..cli import complete
 from ..compose.several import platform_of
 from ..core.console import say, spelling
 from ..core.errors import GraftError, UsageError
-from ..core.files import lay_out_files, write_atomically
+from ..core.files import delete, lay_out_files, require_no_link, write_atomically
 from ..core.layout import ABI, DEVELOP, DISTRIBUTION, HOME, TorchVersion
-from ..deliver.shipped.edited import STATE, state_of
+from ..deliver.shipped.edited import COMMAND, STATE, locked, state_of
 from ..deliver.thin import requirement, write_wheel
 from ..inputs.native import FOLDERS, load_native
 from ..options import AS_VARIABLES, FOUND, INSTALLED, OPTIONS, Request, Verb, request_of
@@ -119,7 +119,9 @@ def build_editable(folder: Path, out: Path, settings: Settings) -> Path:
         )
     environment = find_environment(sys.executable)
     place = _place(project, environment)
-    files = build_in_place(project, environment, settings)
+    place.mkdir(parents=True, exist_ok=True)
+    with locked(str(place), f"another process builds the operators of {folder}; waiting for it to end"):
+        files = build_in_place(project, environment, settings)
     return write_wheel(
         folder,
         project.config,
@@ -134,31 +136,41 @@ def build_editable(folder: Path, out: Path, settings: Settings) -> Path:
 
 
 def _place(project: Project, environment: Environment) -> Path:
-    """Return the folder of the operators of an editable install."""
+    """Return the folder of the operators of an editable install.
+
+    Raises:
+        UsageError: it would be elsewhere: the project, which may be a stranger's repository, has a link in its place.
+    """
     key = sha256(str(environment.site).encode()).hexdigest()[:8]
-    return project.folder / f"build/graft-{ABI}-{key}"
+    place = project.folder / f"build/graft-{ABI}-{key}"
+    for folder in (place.parent, place, place / project.package):
+        require_no_link(folder)
+    return place
 
 
 def build_in_place(project: Project, environment: Environment, settings: Settings) -> dict[str, bytes]:
-    """Build the operators for the torch of ``environment``, and lay them out. Return their files."""
-    folders = list(map(str, project.natives))
-    read = [native / name for native in project.natives for name in load_native(native).headers]
-    watched = [str(environment.site / "torch/version.py"), *map(str, read)]
-    state = {
-        "command": [sys.executable, "-m", "graft.project.build", str(project.folder), json.dumps(settings)],
-        "home": str(HOME),
-        "folders": folders,
-        "read": FOLDERS,
-        "others": watched,
-        "files": state_of(folders, list(FOLDERS), watched),
-    }
-    request, package, _ = _request(project, settings)
-    files, _ = thin_files(request, package, [TorchVersion(INSTALLED)], kind=DEVELOP)
-    files[f"{project.package}/edited.py"] = (_SHIPPED / "edited.py").read_bytes()
-    place = _place(project, environment)
-    lay_out_files(place, files | {f"{project.package}/{STATE}": b""})
-    # Written last: until then, the next import builds again.
-    write_atomically(place / project.package / STATE, json.dumps(state, indent=1))
+    """Build the operators for the torch of ``environment``, and lay them out. Return their files. The caller holds the
+    lock on their folder.
+
+    Raises:
+        GraftError: as ``build_wheel``; or there are links in the folder's place.
+    """
+    place, package = _place(project, environment), project.package
+    headers = [native / name for native in project.natives for name in load_native(native).headers]
+    watched = [str(environment.site / "torch/version.py"), *map(str, headers)]
+    read = [list(map(str, project.natives)), list(FOLDERS), watched]
+    state = {"read": read, "files": state_of(*read), "errors": ""}
+    delete(place / package / STATE)
+    try:
+        files, _ = thin_files(_request(project, settings)[0], package, [TorchVersion(INSTALLED)], kind=DEVELOP)
+    except GraftError as error:
+        write_atomically(place / package / STATE, json.dumps(state | {"errors": str(error)}, indent=1))
+        raise
+    command = [sys.executable, "-m", "graft.project.build", str(project.folder), json.dumps(settings)]
+    files[f"{package}/{COMMAND}"] = json.dumps({"command": command, "home": str(HOME)}, indent=1).encode()
+    files[f"{package}/edited.py"] = (_SHIPPED / "edited.py").read_bytes()
+    lay_out_files(place, files)
+    write_atomically(place / package / STATE, json.dumps(state, indent=1))
     return files
 
 

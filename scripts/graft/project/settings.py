@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import UsageError
+from ..deliver.thin import is_own_name
 from ..inputs.native import load_native, require_native
 
 if sys.version_info >= (3, 11):
@@ -42,7 +43,7 @@ class Project:
     @property
     def name(self) -> str:
         """The name of the package with its operators: ``my_ops`` of the project ``my-ops``."""
-        return re.sub(r"[-_.]+", "_", self.config["project"]["name"]).lower()
+        return package_of(self.config["project"]["name"])
 
     @property
     def has_own_package(self) -> bool:
@@ -62,6 +63,11 @@ class Project:
         others = {native.path / other for native in loaded for other in native.others}
         read = [native.path / name for native in loaded for name in native.files]
         return sorted(each for each in others if not any(path.is_relative_to(each) for path in read))
+
+
+def package_of(name: str) -> str:
+    """Return the name that the package of a project has: ``my_ops`` for ``my-ops``."""
+    return re.sub(r"[-_.]+", "_", name).lower()
 
 
 def read_project(folder: Path) -> Project:
@@ -84,7 +90,10 @@ def read_project(folder: Path) -> Project:
         for key, what in _KEYS.items()
         if key in settings and not all(isinstance(each, str) and each for each in _listed(settings[key]) or [None])
     ]
-    faults += [f"{file}: [project] has no {key}" for key in ("name",) if not isinstance(project.get(key), str)]
+    if not isinstance(project.get("name"), str):
+        faults.append(f"{file}: [project] has no name")
+    elif not is_own_name(package_of(project["name"])):
+        faults.append(f"{file}: [project] name is {project['name']}, which no package of your own can have")
     if faults:
         raise UsageError("\n".join(faults), todo=f"write\n{_EXAMPLE}")
     natives = tuple((folder / each).resolve() for each in _listed(settings.get("native", ".")))

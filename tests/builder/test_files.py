@@ -1,0 +1,109 @@
+"""Files that are written whole, folders that are laid out or deleted, and the links in them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from graft.core.errors import UsageError
+from graft.core.files import delete, files_below, lay_out_files, remove_others, write_atomically, write_if_changed
+from graft.core.layout import PACKAGE
+from helpers import write
+
+
+def test_unchanged_file_keeps_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    assert write_if_changed(path, "a")
+    os.utime(path, ns=(1, 1))
+    assert not write_if_changed(path, "a")
+    assert path.stat().st_mtime_ns == 1
+    assert write_if_changed(path, "b")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_no_planted_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_text("theirs")
+    (tmp_path / f"mine.partial-{os.getpid()}").symlink_to("theirs")
+    write_atomically(tmp_path / "mine", "mine")
+    assert (tmp_path / "theirs").read_text() == "theirs" and (tmp_path / "mine").read_text() == "mine"
+
+
+def test_folder_that_is_laid_out_holds_nothing_else_and_keeps_times(tmp_path: Path) -> None:
+    lay_out_files(tmp_path, {"A.cpp": b"a", "A.h": b"h", "cpu/B.cpp": b"b"})
+    for name in ("A.cpp", "cpu/B.cpp"):
+        os.utime(tmp_path / name, ns=(1, 1))
+    lay_out_files(tmp_path, {"A.cpp": b"a", "cpu/B.cpp": b"other"})
+    assert files_below(tmp_path) == [Path("A.cpp"), Path("cpu/B.cpp")]
+    assert (tmp_path / "A.cpp").stat().st_mtime_ns == 1
+    assert (tmp_path / "cpu/B.cpp").read_bytes() == b"other"
+    assert (tmp_path / "cpu/B.cpp").stat().st_mtime_ns > 1
+
+
+def test_folder_and_file_take_each_other_s_place(tmp_path: Path) -> None:
+    lay_out_files(tmp_path, {"a/b.h": b"", "c": b""})
+    lay_out_files(tmp_path, {"a": b"", "c/d/e.h": b""})
+    assert files_below(tmp_path) == [Path("a"), Path("c/d/e.h")]
+    lay_out_files(tmp_path, {"a/b.h": b""})
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / "a", tmp_path / "a/b.h"]
+
+
+THEIRS = [Path("a"), Path("b/c")]
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    """A folder that no build may change."""
+    return write(tmp_path / "theirs", {"a": "a", "b/c": "c"})
+
+
+@pytest.mark.parametrize(
+    "act", [lambda folder: lay_out_files(folder, {"a": b"mine"}), lambda folder: remove_others(folder, [])]
+)
+def test_folder_that_is_a_link_is_refused(tmp_path: Path, theirs: Path, act: Callable[[Path], None]) -> None:
+    folder = tmp_path / "link"
+    folder.symlink_to(theirs)
+    with pytest.raises(UsageError) as caught:
+        act(folder)
+    assert str(caught.value).startswith(f"{folder}: it is a link to {theirs}") and caught.value.todo
+    assert files_below(theirs) == THEIRS and (theirs / "a").read_text() == "a"
+
+
+def test_links_in_a_folder_that_is_laid_out_are_deleted(tmp_path: Path, theirs: Path) -> None:
+    """Also one with the name of a file or a folder that belongs there."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name, target in {"a": "a", "b": "b", "other": "b", "gone": "gone"}.items():
+        (folder / name).symlink_to(theirs / target)
+    lay_out_files(folder, {"a": b"a", "b/c": b"mine", "b/d": b"d"})
+    assert not [path for path in folder.rglob("*") if path.is_symlink()]
+    assert files_below(folder) == [Path("a"), Path("b/c"), Path("b/d")]
+    assert files_below(theirs) == THEIRS and (theirs / "b/c").read_text() == "c"
+
+
+def test_deleting_follows_no_link(tmp_path: Path, theirs: Path) -> None:
+    folder, link = tmp_path / "folder", tmp_path / "link"
+    folder.mkdir()
+    for path in (folder / "link", link):
+        path.symlink_to(theirs)
+    for path in (folder, link, tmp_path / "nothing"):
+        delete(path)
+        assert not os.path.lexists(path)
+    assert files_below(theirs) == THEIRS
+
+
+def test_links_above_are_the_user_s(tmp_path: Path) -> None:
+    """A home, or a checkout's build, may be on another disk."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "build").symlink_to(tmp_path / "disk")
+    lay_out_files(tmp_path / "build/folder", {"a": b"a", "b": b"b"})
+    lay_out_files(tmp_path / "build/folder", {"a": b"a"})
+    assert files_below(tmp_path / "disk") == [Path("folder/a")]
+    delete(tmp_path / "build/folder")
+    assert not list((tmp_path / "disk").iterdir())
+
+
+def test_one_function_deletes_folders() -> None:
+    others = [path for path in PACKAGE.rglob("*.py") if "rmtree(" in path.read_text(encoding="utf-8")]
+    assert others == [PACKAGE / "core/files.py"]
