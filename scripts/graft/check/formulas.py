@@ -27,7 +27,7 @@ from .base import BaseOperators
 from .cplusplus import Source, canonical, identifiers, parse, text_of
 from .schemas import Function
 
-SPECIAL = ("auto_linear", "auto_element_wise", "non_differentiable", "not_implemented")
+SPECIAL = ("auto_linear", "auto_element_wise", "non_differentiable")
 
 # Uses the incoming gradient, or says that there is none.
 _USES_GRADIENT = r"\bgrads?\b|\bgrad_\w+|not_implemented|non_differentiable|zeros|undefined|Tensor\(\)"
@@ -226,6 +226,9 @@ def _check_names(
             there, here = ("backward", "`self_t`") if name.startswith("grad") else ("forward", "`grad`")
             what = f"the formula of `{key}` uses `{name}`, which only formulas of the {there} pass can use"
             todo = f"use {here} instead"
+        elif around.is_function(name):
+            what = f"the formula of `{key}` uses `{name}`, which is a function, without calling it"
+            todo = f'write `{name}("{key}")`' if name == "not_implemented" else f"write `{name}(...)`"
         elif source := around.defines(name):
             what = f"the formula of `{key}` cannot call `{name}` of {source.name}: it sees PyTorch's headers only"
             todo = f"add an operator `{name}`, whose kernel this function is"
@@ -243,17 +246,17 @@ def _unknown(tree: Node, variables: set[str] | frozenset[str], around: Surroundi
         is_member = re.search(r"(::|\.|->)\s*$", before) is not None  # of a namespace, a class or an object
         if re.search(r"\bstd\s*::\s*$", before) or (not is_member and name in {*variables, *local}):
             continue
-        if around.is_function(name) or name.isupper():  # or a macro
+        parent = node.parent
+        is_called = parent is not None and parent.child_by_field_name("function") == node
+        is_template = parent is not None and parent.type == "template_function"
+        is_value = node.type == "identifier" and not (is_member or is_called or is_template)
+        if name.isupper() or (around.is_function(name) and not is_value):  # or a macro
             continue
         if name in variables and before.rstrip().endswith("::"):
             yield name
-        is_called = node.parent is not None and node.parent.child_by_field_name("function") == node
         # Headers have such words as names of parameters.
-        is_variable = (
-            node.type == "identifier" and not is_member and not is_called and re.match(r"[a-z_](?![A-Z])", name)
-        )
-        is_template = node.parent is not None and node.parent.type == "template_function"
-        if (is_variable and not is_template) or not (around.base.has_word(name) or _is_of_libc(name)):
+        is_variable = is_value and re.match(r"[a-z_](?![A-Z])", name)
+        if is_variable or not (around.base.has_word(name) or _is_of_libc(name)):
             yield name
 
 
