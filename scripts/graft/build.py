@@ -87,7 +87,8 @@ def thin_wheel(request: Request) -> Result:
     versions = [TorchVersion(each) for each in request.pins.split()] or [request.pin]
     package = package_name(request.name, request.native[0])
     thin_version(request.version, versions)
-    files, built = thin_files(request, package, versions)
+    files, deliveries = thin_files(request, package, versions)
+    built = [delivery.layout.pin for delivery in deliveries]
     project = {
         "name": package,
         "version": thin_version(request.version, built),
@@ -108,10 +109,10 @@ def thin_wheel(request: Request) -> Result:
 
 def thin_files(
     request: Request, package: str, versions: Sequence[TorchVersion], kind: str = ""
-) -> tuple[dict[str, bytes], list[TorchVersion]]:
+) -> tuple[dict[str, bytes], list[Thin]]:
     """Build a package for ``versions`` of torch, of which ``INSTALLED`` is the one that ``python`` has.
 
-    Return the files, and the versions.
+    Return the files, and the deliveries for each version.
     """
     from .compose.several import read_together
 
@@ -130,7 +131,7 @@ def thin_files(
             if len(deliveries) > 1:
                 error.what = f"for torch {delivery.layout.pin}:\n{error.what}"
             raise
-    return read_together(package, folders), [delivery.layout.pin for delivery in deliveries]
+    return read_together(package, folders), deliveries
 
 
 def clean(request: Request) -> None:

@@ -150,6 +150,27 @@ def test_one_of_eight_imports_builds(developer: Developer, project: Path) -> Non
     assert developer.run(VALUE).stdout.startswith("0.0 0.76")
 
 
+def test_headers_that_no_folder_of_the_build_has(developer: Developer, project: Path, tmp_path: Path) -> None:
+    """One elsewhere, and one in a folder that is read once a source asks for it."""
+    elsewhere, asked = tmp_path / "added.h", project / "native/lib/opt.h"
+    elsewhere.write_text("#define ADDED 3\n")
+    kernel = project / "native/SoftStep.cpp"
+    before = kernel.read_text()
+    head = f'#include "{elsewhere}"\n#if __has_include("lib/opt.h")\n#undef ADDED\n#define ADDED 5\n#endif\n'
+    kernel.write_text(head + before.replace(".tanh();", ".tanh().add(ADDED);"))
+    assert developer.run(VALUE).stdout.startswith("3.0 ")
+    asked.parent.mkdir()
+    asked.touch()
+    assert developer.run(VALUE).stdout.startswith("5.0 ")
+    asked.unlink()
+    assert developer.run(VALUE).stdout.startswith("3.0 ")
+    elsewhere.write_text("#define ADDED 4\n")
+    assert developer.run(VALUE).stdout.startswith("4.0 ")
+    assert not developer.run(VALUE).stderr
+    kernel.write_text(before)
+    assert developer.run(VALUE).stdout.startswith("0.0 0.76")
+
+
 def test_mistake_is_told_where_it_is_and_torch_still_works(developer: Developer, project: Path) -> None:
     edit(project, ".tanh()", ".tanhh()")
     code = "import torch; print(torch.ones(1).item(), hasattr(torch, 'soft_step'))\n"

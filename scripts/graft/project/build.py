@@ -20,6 +20,7 @@ from ..base.fetch import in_name_of
 from ..base.installed import Environment, find_environment, look
 from ..build import thin_files
 from ..cli import complete
+from ..compile.manifest import Outside
 from ..compose.several import platform_of
 from ..core.console import say, spelling
 from ..core.errors import GraftError, UsageError
@@ -27,6 +28,7 @@ from ..core.files import delete, lay_out_files, require_no_link, write_atomicall
 from ..core.layout import ABI, DEVELOP, DISTRIBUTION, HOME, TorchVersion
 from ..deliver.shipped.edited import COMMAND, STATE, locked, state_of
 from ..deliver.thin import requirement, write_wheel
+from ..inputs.includes import looked_for
 from ..inputs.native import FOLDERS, load_native
 from ..options import AS_VARIABLES, FOUND, INSTALLED, OPTIONS, Request, Verb, request_of
 from .settings import Project, read_project
@@ -47,7 +49,8 @@ def build_wheel(folder: Path, out: Path, settings: Settings) -> Path:
         GraftError: the settings, pyproject.toml or the operators have errors.
     """
     project = read_project(folder)
-    files, versions = thin_files(*_request(project, settings))
+    files, deliveries = thin_files(*_request(project, settings))
+    versions = [delivery.layout.pin for delivery in deliveries]
     return write_wheel(
         folder,
         project.config,
@@ -156,22 +159,38 @@ def build_in_place(project: Project, environment: Environment, settings: Setting
         GraftError: as ``build_wheel``; or there are links in the folder's place.
     """
     place, package = _place(project, environment), project.package
-    headers = [native / name for native in project.natives for name in load_native(native).headers]
-    watched = [str(environment.site / "torch/version.py"), *map(str, headers)]
-    read = [list(map(str, project.natives)), list(FOLDERS), watched]
-    state = {"read": read, "files": state_of(*read), "errors": ""}
+    read = _read(project, environment)
+    before = state_of(*read)
     delete(place / package / STATE)
     try:
-        files, _ = thin_files(_request(project, settings)[0], package, [TorchVersion(INSTALLED)], kind=DEVELOP)
+        files, (thin,) = thin_files(_request(project, settings)[0], package, [TorchVersion(INSTALLED)], kind=DEVELOP)
     except GraftError as error:
-        write_atomically(place / package / STATE, json.dumps(state | {"errors": str(error)}, indent=1))
+        _write_state(place / package, read, before, str(error))
         raise
     command = [sys.executable, "-m", "graft.project.build", str(project.folder), json.dumps(settings)]
     files[f"{package}/{COMMAND}"] = json.dumps({"command": command, "home": str(HOME)}, indent=1).encode()
     files[f"{package}/edited.py"] = (_SHIPPED / "edited.py").read_bytes()
     lay_out_files(place, files)
-    write_atomically(place / package / STATE, json.dumps(state, indent=1))
+    outside, work = Outside.load(thin.read), thin.layout.work
+    elsewhere = [os.path.normpath(work / name) for name in outside.hashes] if outside else []
+    after = before | state_of([], [], elsewhere)
+    if outside and outside.is_as_read(work):  # else the next import builds again
+        _write_state(place / package, [*read[:-1], read[-1] + elsewhere], after)
     return files
+
+
+def _read(project: Project, environment: Environment) -> list[list[str]]:
+    """Return what a build reads, as far as that is known before: the arguments of ``state_of``."""
+    others = {environment.site / "torch/version.py"}
+    for native in map(load_native, project.natives):
+        code = native.cplusplus
+        others |= {*looked_for(native.path, code), *(native.path / name for name in code)}
+    return [list(map(str, project.natives)), list(FOLDERS), sorted(map(str, others))]
+
+
+def _write_state(folder: Path, read: list[list[str]], files: Mapping[str, list[int]], errors: str = "") -> None:
+    """Write how a build ended, and what the files that it read were."""
+    write_atomically(folder / STATE, json.dumps({"read": read, "files": files, "errors": errors}, indent=1))
 
 
 def main(folder: str, settings: str) -> int:

@@ -99,7 +99,12 @@ def _build(path: str, lock: int) -> str:
             given = json.load(file)
         env["GRAFT_HOME"] = given["home"]
         done = subprocess.run(
-            given["command"], env=env, pass_fds=[lock], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            given["command"],
+            cwd=os.path.dirname(path),  # the user's may have a folder graft
+            env=env,
+            pass_fds=[lock],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
     except (OSError, ValueError, LookupError, TypeError) as error:
         return f"{path}: {error}; `pip install -e` with the project's folder writes it again"
