@@ -211,3 +211,16 @@ def test_store_deletes_what_was_not_used_for_longest(
     assert len(left) == len(first) and len(left - first) == 2
     assert all([*folder.iterdir()] for folder in (tmp_path / "store").iterdir())
     assert sum(path.stat().st_size for path in left) <= size + 1
+
+
+def test_store_deletes_what_a_killed_build_left(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = tmp_path / "store/key/state.o.partial-1"
+    left.parent.mkdir(parents=True)
+    left.write_text("half of an object")
+    set_back(left)
+    build.run()
+    assert left.is_file()
+    monkeypatch.setattr(store, "_LIMIT", sum(path.stat().st_size for path in tmp_path.glob("store/*/*")) - 1)
+    build.run()
+    assert not left.parent.exists()
+    assert len([*tmp_path.glob("store/*/*")]) == 6

@@ -77,19 +77,21 @@ class Store:
                 _link(target, path.with_suffix(".o"))
                 write_atomically(path, entry)
                 for old in sorted(path.parent.glob("*.json"), key=_time)[:-_STATES]:
-                    _delete(old)
+                    _delete(old, old.with_suffix(".o"))
         return Found(manifest, path.stem, is_new=True)
 
     def prune(self) -> None:
-        """Delete what was not used for longest, if the store is too large."""
-        with suppress(OSError):
-            entries = sorted(self._folder.glob("*/*.json"), key=_time)
-            size = sum((self._folder / name).stat().st_size for name in files_below(self._folder))
-            for path in entries:
+        """Delete what was not used for longest, if the store is too large; also what killed builds left."""
+        with suppress(OSError):  # another build deletes, too
+            entries: dict[Path, list[tuple[Path, os.stat_result]]] = {}
+            for path in (self._folder / name for name in files_below(self._folder)):
+                entries.setdefault(path.with_name(path.name.partition(".")[0]), []).append((path, path.stat()))
+            size = sum(status.st_size for files in entries.values() for _, status in files)
+            for files in sorted(entries.values(), key=lambda files: max(status.st_mtime_ns for _, status in files)):
                 if size <= _LIMIT:
                     break
-                size -= path.stat().st_size + path.with_suffix(".o").stat().st_size
-                _delete(path)
+                size -= sum(status.st_size for _, status in files)
+                _delete(*(path for path, _ in files))
 
 
 def key_of(unit: Unit, compiler: Toolchain | Nvcc, work: Path, files: Files) -> str:
@@ -137,12 +139,12 @@ def _link(source: Path, target: Path) -> None:
         partial.unlink(missing_ok=True)  # which is left, too, if both were one file
 
 
-def _delete(entry: Path) -> None:
-    """Delete an entry, and its key's folder with the last one."""
-    for path in (entry, entry.with_suffix(".o")):
+def _delete(*files: Path) -> None:
+    """Delete the files of an entry, and its key's folder with the last one."""
+    for path in files:
         path.unlink(missing_ok=True)
     with suppress(OSError):  # there are others
-        entry.parent.rmdir()
+        files[0].parent.rmdir()
 
 
 def _time(path: Path) -> int:
