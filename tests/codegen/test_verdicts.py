@@ -89,11 +89,11 @@ def operators(draw: st.DrawFn) -> Operator:
         arguments.append(f"{kind} {name}{default}")
     if draw(st.integers(0, 4)) == 4 and len(arguments) > 1:
         arguments.insert(draw(st.integers(1, len(arguments) - 1)), "*")
-    schema = f"({', '.join(arguments)}) -> {draw(st.sampled_from(_RESULTS))}"
+    result = draw(st.sampled_from(_RESULTS))
+    schema = f"({', '.join(arguments)}) -> {result}"
     formulas = st.one_of(st.just(""), st.sampled_from(_FORMULAS))
-    return Operator(
-        schema, draw(formulas), draw(st.sampled_from(("", "", "auto_element_wise", "self_t", "self_t * nosuch")))
-    )
+    forward = ("", "", "auto_element_wise", *(("self_t", "self_t * nosuch") if result != "Tensor[]" else ()))
+    return Operator(schema, draw(formulas), draw(st.sampled_from(forward)))
 
 
 def write_folder(folder: Path, chosen: dict[str, Operator]) -> Path:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from torchgen.api.autograd import Derivative, DifferentiabilityInfo
-from torchgen.model import Argument, BaseTy, BaseType, FunctionSchema, OptionalType
+from torchgen.model import Argument, BaseTy, BaseType, FunctionSchema, ListType, OptionalType, Type
 from torchgen.packaged.autograd.gen_autograd_functions import (
     DERIVATIVE_SINGLE_FOREACH,
     FUNCTION_DEFINITION,
@@ -168,10 +168,17 @@ def check_formulas(
                 continue
             text, place = written[forward.var_names]
             formula = _Formula(text, forward.formula, forward.var_names)
-            if formula.text not in SPECIAL:
+            if text == "auto_element_wise" and not of_torchgen and any(map(_is_list, forward.var_types)):
+                what = f"`auto_element_wise` gives one tensor, and `{', '.join(forward.var_names)}` is a list"
+                findings.add(place, what, "write a formula that gives a list, or leave this out")
+            elif formula.text not in SPECIAL:
                 # What torchgen makes of the backward formula repeats its names.
                 known = named | duals | (backward if text in SPECIAL else set())
                 _check_names(formula, place, (known | of_torchgen, known, gradients - named), around, findings)
+
+
+def _is_list(kind: Type) -> bool:
+    return isinstance(kind, ListType)
 
 
 @dataclass
