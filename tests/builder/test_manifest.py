@@ -159,6 +159,12 @@ def test_header_that_changes_while_it_is_compiled(real: Real) -> None:
     assert (real.value(), real.compiles()) == ("1", 1)
 
 
+def test_header_that_appears_while_it_is_asked_for(real: Real) -> None:
+    real.source(ASKING.format("<opt.h>") + OR_NONE)
+    real.meanwhile("touch $here/system/opt.h; rm $here/meanwhile\n")
+    assert (real.value(), real.compiles()) == ("there", 2)
+
+
 def test_header_that_changes_again_and_again_is_told(real: Real, capsys: pytest.CaptureFixture[str]) -> None:
     header = real.outside("f.h", "#define VAL 1\n")
     real.source(including(header))

@@ -25,14 +25,14 @@ _BASE = "../base/"
 
 # What a text asks for by a name that is no include: group 1, 2 or 3; no group if the name is computed.
 _ASKS = re.compile(
-    rb"""__has_include(?:_next)?[ \t]*\([ \t]*(?:["<]([^">\n]+)[">])?"""
-    rb"""|\.incbin\b(?:[ \t]*\\?"(/[^"\\\n]+))?"""
-    rb"""|^[ \t]*\#[ \t]*embed\b[ \t]*(?:["<]([^">\n]+)[">])?"""
+    rb"""__has_include(?:_next)?[ \t]*\([ \t]*(?:["<]([^">\n]{1,250})[">])?"""
+    rb"""|\.incbin\b(?:[ \t]*\\?"(/[^"\\\n]{1,250}))?"""
+    rb"""|^[ \t]*\#[ \t]*embed\b[ \t]*(?:["<]([^">\n]{1,250})[">])?"""
     rb"""|\b__TIMESTAMP__\b""",
     re.M,
 )
 _MAY_ASK = (b"__has_include", b".incbin", b"embed", b"__TIMESTAMP__")
-_QUOTED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.M)
+_QUOTED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]{1,250})"', re.M)
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,15 @@ class Files:
         work: the work folder.
         written: the folders of the headers that a build writes, which are searched before others.
         searched: the compiler's own folders of headers, in its order.
+        installed: other folders of headers that no user writes: Python's, the CUDA toolkit's.
     """
 
-    def __init__(self, work: Path, written: Sequence[str] = (), searched: Sequence[str] = ()) -> None:
+    def __init__(
+        self, work: Path, written: Sequence[str] = (), searched: Sequence[str] = (), installed: Sequence[str] = ()
+    ) -> None:
         self._work = work
         self._searched = searched
+        self._installed = (_BASE, *(f"{folder}/" for folder in (*searched, *installed)))
         self._began = 0
         self._hashes: dict[str, str] = {}
         self._asked: dict[str, list[str | None]] = {}
@@ -88,18 +92,20 @@ class Files:
         """Return the headers that a build wrote with the names of these files, by name."""
         return {name: self._named[name] for name in map(_last, names) if name in self._named}
 
-    def manifest(self, read: Iterable[str]) -> Manifest:
-        """Return what a compiler looked for that read these files."""
+    def manifest(self, read: Sequence[str]) -> tuple[Manifest, list[str]]:
+        """Return what a compiler looked for that read these files; and which of that may have changed meanwhile."""
+        changed = self.changed(read)
         looked, is_whole = set(read), True
-        for name in sorted(looked):
+        for name in read:
             self.hash(name)
             looked.update(self._hiding(name))
             for asked in self._asked.get(name, ()):
                 if asked is not None:
                     looked.update(_below(folder, asked) for folder in (name.rpartition("/")[0], *self._searched))
-                elif not name.startswith((_BASE, *self._searched)):
+                elif not name.startswith(self._installed):
                     is_whole = False
-        return Manifest({name: self.hash(name) for name in sorted(looked)}, self.named(looked), is_whole)
+        changed += self.changed(name for name in looked.difference(read) if (self._work / name).exists())
+        return Manifest({name: self.hash(name) for name in sorted(looked)}, self.named(looked), is_whole), changed
 
     def begin(self) -> None:
         """Note the time, before files are read and compilers are started. It is that of the file system."""
@@ -140,7 +146,7 @@ class Files:
         if any(word in data for word in _MAY_ASK):
             found = (next(filter(None, match.groups()), None) for match in _ASKS.finditer(data))
             asked += [os.fsdecode(each) if each else None for each in found]
-        if is_outside(name) and not name.startswith((_BASE, *self._searched)):  # beside it is looked first
+        if is_outside(name) and not name.startswith(self._installed):  # the compiler looks beside it first
             asked += map(os.fsdecode, _QUOTED.findall(data))
         if asked:
             self._asked[name] = asked

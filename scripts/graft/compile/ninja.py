@@ -81,7 +81,9 @@ def make(
     every = [*(unit for product in products for unit in product.units), *others]
     # Each once. The user's own first, where mistakes are; of them those for CUDA last, which take minutes.
     units = sorted(dict.fromkeys(every), key=lambda unit: (bool(unit.narrow), unit.compiler == NVCC))
-    files = Files(work, [folder for folder in INCLUDES if not is_outside(folder)], toolchain.search_path)
+    written = [folder for folder in INCLUDES if not is_outside(folder)]
+    toolkits = [str(each.folder) for each in compilers.values() if isinstance(each, Nvcc)]
+    files = Files(work, written, toolchain.search_path, [toolchain.python_include, *toolkits])
     # Debug information has paths of the folder.
     store = Store(layout.own_store if toolchain.has_debug_info else layout.store, files)
     objects = Objects(units, work, files, store, compilers, is_for_edits=toolchain.is_for_edits)

@@ -12,6 +12,9 @@ from .preambles import PREAMBLES
 from .store import Found, Store, key_of
 from .units import Unit
 
+# Of an object that a compiler wrote no dependencies of, or whose headers go on changing.
+_UNKNOWN = Manifest({}, {}, is_whole=False)
+
 
 class Objects:
     """The objects of ``units`` in the folder ``work``.
@@ -76,13 +79,14 @@ class Objects:
                 continue
             paths = (self._work / f"{path}.d" for path in (made.target, *made.needed))
             read = [name for path in paths for name in inputs_of(path) if not name.startswith(f"{PREAMBLES}/")]
-            if changed := self._files.changed(read):
+            manifest, changed = self._files.manifest(read)
+            if changed:
                 self.disturbed[unit] = changed[0]
-                continue
-            manifest = self._files.manifest(read) if read else Manifest({}, {}, is_whole=False)
-            self.found[unit] = self._store.keep(self._keys[unit], target, manifest, is_exact=not made.needed)
+            else:
+                manifest = manifest if read else _UNKNOWN
+                self.found[unit] = self._store.keep(self._keys[unit], target, manifest, is_exact=not made.needed)
 
     def accept(self) -> None:
         """Use objects whose headers go on changing, in this build alone."""
         for unit in self.disturbed:
-            self.found[unit] = Found(Manifest({}, {}, is_whole=False), "", is_new=True)
+            self.found[unit] = Found(_UNKNOWN, "", is_new=True)

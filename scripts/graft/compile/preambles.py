@@ -48,8 +48,8 @@ class Preambles:
         for maker in self.makers:
             note = self._work / maker.source.with_suffix(".json")
             read = inputs_of(self._work / f"{maker.target}.d")
-            if (self._work / maker.target).is_file() and read and not self._files.changed(read):
-                manifest = self._files.manifest(read)
+            manifest, changed = self._files.manifest(read)
+            if (self._work / maker.target).is_file() and read and not changed:
                 write_atomically(note, json.dumps({**_read(note), "manifest": asdict(manifest)}))
 
     def _with_preamble(self, unit: Unit) -> Unit:
