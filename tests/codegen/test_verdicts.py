@@ -33,6 +33,9 @@ _SCHEMAS, _FOLDERS, _REFUSED = 100, 1, 20
 # What no compiler refuses: users would not find it, or find it odd.
 _ODD = re.compile("no file of the folder|would be hidden|Python keyword|has the name of an out variant")
 
+# What compiles, and raises in each call from Python.
+_AT_RUN_TIME = "does not support the default"
+
 _NAMES = ("x", "op", "result", "r", "size", "grad", "other", "dim", "at", "ks", "out", "name", "weight", "p", "default")
 _USUAL = (
     *(
@@ -144,12 +147,12 @@ def test_verdict_is_the_build_s(base: Path, tmp_path_factory: pytest.TempPathFac
         left = {name: operator for name, operator in left.items() if name not in found}
         number += 1
     assert errors_of(place / str(number), base, place / "out") == ""
-    each_refused = ((name, chosen[int(name[3:])]) for name in refused)
+    each_refused = ((name, chosen[int(name[3:])]) for name, said in refused.items() if _AT_RUN_TIME not in said)
     accepted = (pair for pair in each_refused if is_generated(place / pair[0], *pair, base))
     generated = dict(islice(accepted, _REFUSED))
     said = errors_of(write_folder(place / "refused", generated), base, place / "compiled") if generated else ""
     wrong = [f"{each}: {refused[name]}" for name, each in generated.items() if not re.search(rf"{name}(?!\d)", said)]
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 def is_generated(place: Path, name: str, operator: Operator, base: Path) -> bool:
